@@ -1,0 +1,1 @@
+"""Layout of sequences, graph to JAX, programs: everything that computes."""

@@ -1,0 +1,252 @@
+"""Minibatches on the host: all samples end to end, dense or sparse, and where the sequences lie. NumPy only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+Rows = slice | npt.ArrayLike
+
+
+def ranges(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The integers of all ranges ``[begin, begin + length)``, one range after the other.
+
+    Example:
+        >>> ranges(np.array([10, 0, 5]), np.array([2, 0, 3]))
+        array([10, 11,  5,  6,  7])
+    """
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.repeat(begins - (ends - lengths), lengths) + np.arange(total)
+
+
+def offsets_of(lengths: np.ndarray) -> np.ndarray:
+    """Where each piece begins, and behind them where the last one ends. Shapes: lengths [n] -> int64 [n + 1]."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+@dataclass(frozen=True, eq=False)
+class SparseRows:
+    """Compressed sparse rows, one for each sample.
+
+    Shapes: indptr int [rows + 1], indices int [nonzeros], values [nonzeros]; ``indptr[0] == 0``. ``width`` is the
+            number of elements of a sample: of a sample with several axes, the indices are into its flattened form.
+    Errors: ValueError if the three arrays do not fit together.
+
+    Example:
+        >>> rows = SparseRows(np.array([0, 1, 1, 3]), np.array([2, 0, 3]), np.array([1., 5., 7.], np.float32), width=4)
+        >>> rows[1:].to_dense()
+        array([[0., 0., 0., 0.],
+               [5., 0., 0., 7.]], dtype=float32)
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+    width: int
+
+    def __post_init__(self):
+        if len(self.indptr) == 0 or self.indptr[0] != 0 or not self.indptr[-1] == len(self.indices) == len(self.values):
+            ends = [int(i) for i in (*self.indptr[:1], *self.indptr[-1:])]
+            raise ValueError(
+                f"SparseRows: indptr has to begin with 0 and to end with the number of nonzeros; its ends are {ends}, "
+                f"with {len(self.indices)} indices and {len(self.values)} values"
+            )
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.values.dtype
+
+    @property
+    def nnz(self) -> int:
+        """How many elements are stored."""
+        return len(self.indices)
+
+    @cached_property
+    def is_one_hot(self) -> bool:
+        """Whether every row has exactly one entry, and that is 1: then ``indices`` says all."""
+        rows = len(self)
+        return self.nnz == rows and bool((self.values == 1).all()) and bool((np.diff(self.indptr) == 1).all())
+
+    def __getitem__(self, rows: Rows) -> SparseRows:
+        """Rows by slice (without a copy, if the step is 1), indices or mask."""
+        if not isinstance(rows, slice):
+            return self.take(np.flatnonzero(rows) if np.asarray(rows).dtype == bool else rows)
+        first, last, step = rows.indices(len(self))
+        if step != 1:
+            return self.take(np.arange(first, last, step))
+        indptr = self.indptr[first : max(first, last) + 1]
+        begin, end = int(indptr[0]), int(indptr[-1])
+        return SparseRows(indptr - begin, self.indices[begin:end], self.values[begin:end], self.width)
+
+    def take(self, rows: npt.ArrayLike) -> SparseRows:
+        """The rows with these indices, in this order; a row may come more than once."""
+        rows = np.asarray(rows, np.int64).reshape(-1)
+        lengths = np.diff(self.indptr)[rows]
+        where = ranges(self.indptr[:-1][rows], lengths)
+        return SparseRows(offsets_of(lengths), self.indices[where], self.values[where], self.width)
+
+    def to_dense(self) -> np.ndarray:
+        """Shapes: -> [rows, width]. Entries of the same element are added up."""
+        dense = np.zeros((len(self), self.width), self.dtype)
+        row = np.repeat(np.arange(len(self)), np.diff(self.indptr))
+        np.add.at(dense, (row, self.indices), self.values)
+        return dense
+
+    def to_csr(self) -> csr_matrix:
+        """As a SciPy matrix of shape (rows, width)."""
+        from scipy.sparse import csr_matrix
+
+        return csr_matrix((self.values, self.indices, self.indptr), shape=(len(self), self.width))
+
+    @staticmethod
+    def from_csr(matrix: Any) -> SparseRows:
+        """From a SciPy sparse matrix of any format."""
+        matrix = matrix.tocsr()
+        return SparseRows(matrix.indptr, matrix.indices, matrix.data, matrix.shape[1])
+
+    @staticmethod
+    def from_dense(array: np.ndarray) -> SparseRows:
+        """The elements that are not zero. Shapes: array [rows, *sample_shape]."""
+        array = np.asarray(array)
+        width = int(np.prod(array.shape[1:], dtype=np.int64))
+        array = array.reshape(len(array), width)
+        row, column = np.nonzero(array)
+        indptr = offsets_of(np.bincount(row, minlength=len(array)))
+        return SparseRows(indptr, column.astype(np.int32), array[row, column], width)
+
+    @staticmethod
+    def concatenate(parts: Iterable[SparseRows]) -> SparseRows:
+        """Errors: ValueError if the widths differ or there is no part."""
+        parts = list(parts)
+        widths = {part.width for part in parts}
+        if len(widths) != 1:
+            raise ValueError(f"SparseRows.concatenate: needs parts of one width, got widths {sorted(widths)}")
+        if len(parts) == 1:
+            return parts[0]
+        lengths = np.concatenate([np.diff(part.indptr) for part in parts])
+        indices, values = (np.concatenate([getattr(part, a) for part in parts]) for a in ("indices", "values"))
+        return SparseRows(offsets_of(lengths), indices, values, widths.pop())
+
+
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """The samples of one variable in a minibatch, end to end, and the lengths of its sequences.
+
+    Shapes: data [samples, *sample_shape], or ``SparseRows`` with a row for each sample; lengths int32 [sequences],
+            adding up to samples, or None for data without a sequence axis: then each sample stands for itself;
+            starts bool [sequences], False for a sequence that continues the one in the same place of the minibatch
+            before (truncated sequences), or None if all begin here.
+    Errors: ValueError if lengths do not add up to the number of samples, or starts has another length.
+
+    Example:
+        >>> batch = Ragged.from_sequences([np.array([[1.], [2.]]), np.array([[3.]])])
+        >>> batch.num_samples, batch.num_sequences, batch.lengths
+        (3, 2, array([2, 1], dtype=int32))
+        >>> batch.take([1, 0]).data.ravel()
+        array([3., 1., 2.])
+    """
+
+    data: np.ndarray | SparseRows
+    lengths: np.ndarray | None
+    starts: np.ndarray | None = None
+
+    def __post_init__(self):
+        if self.lengths is not None and int(self.lengths.sum()) != len(self.data):
+            raise ValueError(f"Ragged: the lengths add up to {int(self.lengths.sum())}, but there are {len(self.data)} samples")
+        if self.starts is not None and len(self.starts) != self.num_sequences:
+            raise ValueError(f"Ragged: starts is for {len(self.starts)} sequences, but there are {self.num_sequences}")
+
+    @property
+    def num_samples(self) -> int:
+        return len(self.data)
+
+    @property
+    def num_sequences(self) -> int:
+        return len(self.data) if self.lengths is None else len(self.lengths)
+
+    @property
+    def is_sparse(self) -> bool:
+        return isinstance(self.data, SparseRows)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.data.dtype
+
+    @cached_property
+    def offsets(self) -> np.ndarray:
+        """The first sample of each sequence, and behind them the number of samples. Shapes: int64 [sequences + 1]."""
+        return np.arange(len(self.data) + 1) if self.lengths is None else offsets_of(self.lengths)
+
+    def take(self, sequences: Rows) -> Ragged:
+        """These sequences in this order (without a copy of dense data, if they are a slice of step 1)."""
+        if isinstance(sequences, slice) and sequences.step not in (None, 1):
+            sequences = np.arange(self.num_sequences)[sequences]
+        if isinstance(sequences, slice):
+            first, last, _ = sequences.indices(self.num_sequences)
+            last = max(first, last)
+            samples: Any = slice(int(self.offsets[first]), int(self.offsets[last]))
+        else:
+            sequences = np.asarray(sequences, np.int64).reshape(-1)
+            samples = sequences if self.lengths is None else ranges(self.offsets[sequences], self.lengths[sequences])
+        return Ragged(
+            self.data[samples],
+            None if self.lengths is None else self.lengths[sequences],
+            None if self.starts is None else self.starts[sequences],
+        )
+
+    def sequences(self) -> list[np.ndarray | SparseRows]:
+        """Each sequence by itself. Shapes: arrays [steps, *sample_shape], or ``SparseRows`` with a row for each step."""
+        return [self.data[int(a) : int(b)] for a, b in zip(self.offsets, self.offsets[1:])]
+
+    def to_csr(self) -> csr_matrix:
+        """All samples as a SciPy matrix, one row for each."""
+        return (self.data if isinstance(self.data, SparseRows) else SparseRows.from_dense(self.data)).to_csr()
+
+    @staticmethod
+    def from_sequences(sequences: Sequence[Any]) -> Ragged:
+        """From a list of sequences: arrays [steps, *sample_shape], ``SparseRows``, or SciPy matrices with a row a step.
+
+        Errors: ValueError if there is none (nothing would tell the shape), or dense and sparse ones are mixed, or
+                their samples differ in shape.
+        """
+        if not len(sequences):
+            raise ValueError("Ragged.from_sequences: needs at least one sequence, which tells shape and type of the samples")
+        rows = [SparseRows.from_csr(s) if hasattr(s, "tocsr") else s for s in sequences]
+        sparse = {isinstance(s, SparseRows) for s in rows}
+        if len(sparse) > 1:
+            raise ValueError("Ragged.from_sequences: the sequences of one minibatch are all dense or all sparse")
+        lengths = np.fromiter((len(s) for s in rows), np.int32, len(rows))
+        return Ragged(SparseRows.concatenate(rows) if sparse.pop() else np.concatenate(rows), lengths)
+
+    @staticmethod
+    def concatenate(parts: Iterable[Ragged]) -> Ragged:
+        """One minibatch after the other.
+
+        Errors: ValueError if there is none, or only some have sequences or are sparse, or samples differ in shape.
+        """
+        parts = list(parts)
+        if len({(part.lengths is None, part.is_sparse) for part in parts}) != 1:
+            raise ValueError("Ragged.concatenate: needs parts that are all dense or all sparse, all with sequences or all without")
+        if len(parts) == 1:
+            return parts[0]
+        lengths = None if parts[0].lengths is None else np.concatenate([part.lengths for part in parts])
+        if all(part.starts is None for part in parts):
+            starts = None
+        else:
+            starts = np.concatenate([np.ones(p.num_sequences, bool) if p.starts is None else p.starts for p in parts])
+        data = [part.data for part in parts]
+        return Ragged(SparseRows.concatenate(data) if parts[0].is_sparse else np.concatenate(data), lengths, starts)
