@@ -1,0 +1,57 @@
+"""The drop-in name: ``cntk`` is ``cntkjax``, and ``cntk.x.y`` is ``cntkjax.x.y`` - the same module objects.
+
+Importing this package puts ``cntkjax`` in its own place in ``sys.modules`` and installs one import hook, which answers
+``cntk.x.y`` with the module ``cntkjax.x.y``. So a class is the same class under both names, and a pickle names its home.
+"""
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import CodeType, ModuleType
+
+import cntkjax
+
+_ALIAS, _REAL = __name__, cntkjax.__name__
+
+
+class _AliasLoader(Loader):
+    """Loads ``cntk.x`` by handing out the module that ``real`` specifies."""
+
+    def __init__(self, real: ModuleSpec) -> None:
+        self.real = real
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        self.module = importlib.import_module(self.real.name)
+        self.true_spec = self.module.__spec__
+        return self.module
+
+    def exec_module(self, module: ModuleType) -> None:
+        # The import machinery has just stamped the alias's spec on the module; with its own one back,
+        # importlib.reload and `python -m` find its true name and file.
+        module.__spec__ = self.true_spec
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        """The code object that ``python -m cntk.x`` runs."""
+        return self.real.loader.get_code(self.real.name)  # type: ignore[union-attr]
+
+
+class _AliasFinder(MetaPathFinder):
+    """Finds ``cntk.x.y`` wherever ``cntkjax.x.y`` is, folders appended to a package's ``__path__`` included."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if not fullname.startswith(_ALIAS + "."):
+            return None
+        real = find_spec(_REAL + fullname.removeprefix(_ALIAS))
+        if real is None:
+            return None
+        spec = ModuleSpec(fullname, _AliasLoader(real), origin=real.origin, is_package=real.submodule_search_locations is not None)
+        spec.submodule_search_locations = real.submodule_search_locations
+        return spec
+
+
+sys.meta_path.insert(0, _AliasFinder())
+sys.modules[_ALIAS] = cntkjax

@@ -1,0 +1,95 @@
+"""``cntk`` is ``cntkjax``: the same module objects under both names, whoever imports first."""
+import importlib
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cntk as C
+import cntkjax
+
+SRC = Path(cntkjax.__file__).parents[1]
+
+
+def python(*args: str, cwd: Path | None = None) -> str:
+    """Standard output of a fresh interpreter that finds the packages of this working tree."""
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join([str(SRC), os.environ.get("PYTHONPATH", "")]))
+    run = subprocess.run([sys.executable, *args], env=env, cwd=cwd, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def test_the_package_is_the_same_object():
+    assert C is cntkjax
+    assert sys.modules["cntk"] is sys.modules["cntkjax"]
+
+
+def test_version_is_the_one_scripts_check():
+    assert C.__version__ == "2.7"
+
+
+@pytest.mark.parametrize("name", ["device", "initializer", "logging", "logging.progress_print", "default_options", "cntk_py"])
+def test_submodules_are_the_same_objects(name):
+    assert importlib.import_module("cntk." + name) is importlib.import_module("cntkjax." + name)
+
+
+@pytest.mark.parametrize("order", ["import cntk.device, cntkjax.device", "import cntkjax.device, cntk.device"])
+def test_the_same_object_whichever_name_comes_first(order):
+    script = order + "; assert cntk.device is cntkjax.device; from cntk.device import cpu; assert cpu is cntkjax.device.cpu"
+    python("-c", script + "; assert cntk.device.__name__ == 'cntkjax.device' == cntk.device.__spec__.name")
+
+
+def test_a_missing_module_is_reported_under_the_name_that_was_asked_for():
+    with pytest.raises(ModuleNotFoundError, match=r"cntk\.no_such_module"):
+        importlib.import_module("cntk.no_such_module")
+
+
+def test_reload_keeps_one_module():
+    import cntk.default_options as module
+
+    assert importlib.reload(module) is module
+    assert sys.modules["cntkjax.default_options"] is sys.modules["cntk.default_options"] is module
+
+
+def test_a_pickle_names_the_true_home_and_loads_under_both_names():
+    from cntk.device import DeviceKind
+
+    data = pickle.dumps(DeviceKind.GPU)
+    assert pickle.loads(data) is DeviceKind.GPU
+    assert b"cntkjax.device" in data
+    assert pickle.loads(data.replace(b"\x8c\x0ecntkjax.device", b"\x8c\x0bcntk.device")) is DeviceKind.GPU
+
+
+def test_a_module_runs_as_a_script():
+    assert python("-m", "cntk.device") == ""
+
+
+def test_folders_appended_to_a_package_path_are_found_under_both_names(tmp_path):
+    folder = tmp_path / "logging" / "tests"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    (folder / "helper.py").write_text("VALUE = 7\n")
+    (folder / "some_test.py").write_text("from .helper import VALUE\nfrom ..progress_print import ProgressPrinter\n")
+    script = f"""
+import cntk.logging
+cntk.logging.__path__ = [*cntk.logging.__path__, {str(tmp_path / "logging")!r}]
+import cntk.logging.tests.some_test as a, cntkjax.logging.tests.some_test as b, cntk.logging.tests.helper as h
+assert a is b and a.VALUE == h.VALUE == 7
+assert a.ProgressPrinter is cntk.logging.ProgressPrinter
+assert a.__file__ == {str(folder / "some_test.py")!r}
+"""
+    python("-c", script)
+
+
+def test_a_folder_that_tops_a_package_path_is_found_first(tmp_path):
+    (tmp_path / "test_utils.py").write_text("MINE = True\n")
+    script = f"""
+import cntk.tests
+cntk.tests.__path__ = [{str(tmp_path)!r}, *cntk.tests.__path__]
+import cntk.tests.test_utils
+assert cntk.tests.test_utils.MINE
+"""
+    python("-c", script)
