@@ -1,0 +1,1 @@
+"""CNTK's v2 model files and checkpoints."""

@@ -1,0 +1,153 @@
+"""The protocol-buffer wire format, as far as CNTK's files use it: tagged varints, fixed words and ranges of bytes.
+
+Reading never copies: a :class:`Wire` is a range of the file's bytes, and every field of it is a number or a smaller
+range. Writing appends to one list of buffers, which is written out at the very end, so a large array is not copied.
+
+Source: https://protobuf.dev/programming-guides/encoding (wire types, varints, zigzag, packed fields).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import NoReturn
+
+import numpy as np
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+_WORD = {FIXED64: 8, FIXED32: 4}
+
+Buffer = bytes | memoryview
+Buffers = list[Buffer]
+
+
+class FormatError(ValueError, RuntimeError):
+    """A file that is damaged or not what it should be. CNTK raises both of its base types for such files."""
+
+
+class Wire:
+    """One message, or one run of packed values: the bytes ``start`` to ``end`` of a file that is called ``name``."""
+
+    __slots__ = ("data", "end", "name", "start")
+
+    def __init__(self, data: memoryview, start: int, end: int, name: str) -> None:
+        self.data, self.start, self.end, self.name = data, start, end, name
+
+    def fail(self, reason: str, at: int | None = None) -> NoReturn:
+        """Errors: always a FormatError, with the file and the position."""
+        raise FormatError(f"{self.name}, byte {self.start if at is None else at}: {reason}")
+
+    def bytes(self) -> memoryview:
+        return self.data[self.start : self.end]
+
+    def fields(self) -> Iterator[tuple[int, int, int | Wire]]:
+        """Field number, wire type and value of each field: a number for a varint, otherwise the range of its bytes."""
+        at = self.start
+        while at < self.end:
+            tag, begin = self._varint(at)
+            number, kind = tag >> 3, tag & 7
+            if number == 0:
+                self.fail("a field has number 0: the file is damaged, or not a protocol-buffer file", at)
+            if kind == VARINT:
+                value, at = self._varint(begin)
+                yield number, kind, value
+                continue
+            if kind == BYTES:
+                size, begin = self._varint(begin)
+            elif kind in _WORD:
+                size = _WORD[kind]
+            else:
+                self.fail(f"field {number} has the unknown wire type {kind}: the file is damaged", at)
+            if size > self.end - begin:
+                self.fail(f"field {number} says it has {size} bytes, but only {self.end - begin} are left", at)
+            at = begin + size
+            yield number, kind, Wire(self.data, begin, at, self.name)
+
+    def text(self) -> str:
+        try:
+            return str(self.bytes(), "utf-8")
+        except UnicodeDecodeError as error:
+            self.fail(f"text is not UTF-8 ({error.reason})")
+
+    def word(self) -> float:
+        """The IEEE number of a fixed 32 or 64 bit field."""
+        return struct.unpack("<f" if self.end - self.start == 4 else "<d", self.bytes())[0]
+
+    def varints(self) -> np.ndarray:
+        """All values of a packed field: uint64 [count]."""
+        octets = np.frombuffer(self.bytes(), np.uint8)
+        if not octets.size:
+            return np.empty(0, np.uint64)
+        last = np.flatnonzero(octets < 128)
+        first = np.concatenate([[0], last[:-1] + 1])
+        if not last.size or last[-1] != octets.size - 1 or (lengths := last - first + 1).max() > 10:
+            self.fail("a packed list of numbers is cut off")
+        shifts = np.arange(octets.size) - np.repeat(first, lengths)
+        return np.add.reduceat((octets & 127).astype(np.uint64) << (7 * shifts).astype(np.uint64), first)
+
+    def _varint(self, at: int) -> tuple[int, int]:
+        """The varint at a position and the position after it."""
+        value = 0
+        for shift in range(0, 70, 7):
+            if at >= self.end:
+                self.fail("the file is cut off within a number", at)
+            octet = self.data[at]
+            at += 1
+            value |= (octet & 127) << shift
+            if octet < 128:
+                return value & 0xFFFF_FFFF_FFFF_FFFF, at
+        self.fail("a number has more than ten bytes: the file is damaged", at)
+
+
+def signed(value: int) -> int:
+    """The signed number whose 64-bit two's complement is ``value``.
+
+    >>> signed(2**64 - 1), signed(5)
+    (-1, 5)
+    """
+    return value - (1 << 64) if value >> 63 else value
+
+
+def varint(value: int) -> bytes:
+    """
+    >>> varint(300), varint(-1)
+    (b'\\xac\\x02', b'\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\x01')
+    """
+    value &= 0xFFFF_FFFF_FFFF_FFFF
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def put(out: Buffers, buffer: Buffer) -> int:
+    """Appends a buffer; the number of its bytes."""
+    out.append(buffer)
+    return len(buffer)
+
+
+def put_varint(out: Buffers, number: int, value: int) -> int:
+    return put(out, varint(number << 3 | VARINT) + varint(value))
+
+
+def put_double(out: Buffers, number: int, value: float) -> int:
+    return put(out, varint(number << 3 | FIXED64) + struct.pack("<d", value))
+
+
+def put_float(out: Buffers, number: int, value: float) -> int:
+    return put(out, varint(number << 3 | FIXED32) + struct.pack("<f", value))
+
+
+def put_bytes(out: Buffers, number: int, value: Buffer) -> int:
+    return put(out, varint(number << 3 | BYTES) + varint(len(value))) + put(out, value)
+
+
+def put_message(out: Buffers, number: int, body: Callable[[Buffers], int]) -> int:
+    """Appends a message whose fields ``body`` appends; its header, which holds the size, is filled in afterwards."""
+    header = len(out)
+    out.append(b"")
+    size = body(out)
+    out[header] = varint(number << 3 | BYTES) + varint(size)
+    return size + len(out[header])
