@@ -1,7 +1,7 @@
 """The drop-in name: ``cntk`` is ``cntkjax``, and ``cntk.x.y`` is ``cntkjax.x.y`` - the same module objects.
 
 Importing this package puts ``cntkjax`` in its own place in ``sys.modules`` and installs one import hook, which answers
-``cntk.x.y`` with the module ``cntkjax.x.y``. So a class is the same class under both names, and a pickle names its home.
+``cntk.x.y`` with the module ``cntkjax.x.y``. So a class is one class under both names, and a pickle names its home.
 """
 from __future__ import annotations
 
@@ -42,13 +42,15 @@ class _AliasLoader(Loader):
 class _AliasFinder(MetaPathFinder):
     """Finds ``cntk.x.y`` wherever ``cntkjax.x.y`` is, folders appended to a package's ``__path__`` included."""
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         if not fullname.startswith(_ALIAS + "."):
             return None
         real = find_spec(_REAL + fullname.removeprefix(_ALIAS))
         if real is None:
             return None
-        spec = ModuleSpec(fullname, _AliasLoader(real), origin=real.origin, is_package=real.submodule_search_locations is not None)
+        spec = ModuleSpec(fullname, _AliasLoader(real), origin=real.origin)
         spec.submodule_search_locations = real.submodule_search_locations
         return spec
 

@@ -1,0 +1,301 @@
+"""How parameters get their first values.
+
+Of a parameter's axes some lead to the inputs, some to the outputs, some are a filter's:
+``[*inputs, *outputs, *filter]`` with the last ``filter_rank`` axes for the filter and ``output_rank`` before them for
+the outputs; a negative ``output_rank`` says that the outputs come first: ``[*outputs, *inputs, *filter]``, as in a
+convolution's weights. With
+``fan_in`` = inputs × filter and ``fan_out`` = outputs × filter (products of their lengths) and s = ``scale``:
+
+| initializer | distribution |
+|---|---|
+| ``uniform`` | uniform in ±s |
+| ``normal`` | standard deviation s |
+| ``truncated_normal`` | standard deviation s, beyond ±2s drawn anew |
+| ``xavier`` | uniform in ±s √(3 / fan_in) |
+| ``glorot_uniform`` | uniform in ±s √(6 / (fan_in + fan_out)) |
+| ``glorot_normal`` | standard deviation s √(2 / (fan_in + fan_out)) |
+| ``he_uniform`` | uniform in ±s √(6 / fan_in) |
+| ``he_normal`` | standard deviation s √(2 / fan_in) |
+| ``bilinear`` | the filter that interpolates in a transposed convolution |
+
+Source: distributions measured on CNTK 2.7 for 48 combinations of shape and ranks; the numbers drawn are NumPy's.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from cntkjax.graph.seed import AUTO_SEED, resolve_seed
+
+DefaultParamInitScale = 1
+SentinelValueForAutoSelectRandomSeed = AUTO_SEED
+SentinelValueForInferParamInitRank = 2**31 - 1
+
+Shape: TypeAlias = Sequence[int]
+
+
+class Initializer(Mapping[str, Any]):
+    """The description of an initializer, with the keys of CNTK's model format; ``sample`` draws from it.
+
+    Example:
+        >>> dict(normal(0.5, seed=1))["initializerType"]
+        'normal'
+        >>> normal(0.5, seed=1).sample((2, 3), np.float32).shape
+        (2, 3)
+    """
+
+    def __init__(self, **description: Any) -> None:
+        self._description = description
+        kind, scale = description.get("initializerType"), description.get("scale", 1)
+        if kind not in _SAMPLERS:
+            raise ValueError(f"unknown initializer {kind!r}; there are {', '.join(_SAMPLERS)}")
+        if not scale > 0:
+            raise ValueError(f"initializer {kind!r}: the scale must be positive, not {scale}")
+
+    def __getitem__(self, key: str) -> Any:
+        return self._description[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._description)
+
+    def __len__(self) -> int:
+        return len(self._description)
+
+    def __repr__(self) -> str:
+        return f"Initializer({', '.join(f'{key}={value!r}' for key, value in self.items())})"
+
+    def seeded(self) -> Initializer:
+        """The same with its seed settled: a parameter calls it when created, since its shape may come much later.
+
+        Example:
+            >>> a = uniform(1).seeded()
+            >>> bool((a.sample((3,), np.float32) == a.sample((3,), np.float32)).all())
+            True
+        """
+        if "randomSeed" not in self:
+            return self
+        return self._but(randomSeed=resolve_seed(self["randomSeed"]))
+
+    def sample(self, shape: Shape, dtype: DTypeLike) -> np.ndarray:
+        """First values of a parameter. The same seed gives the same values; an automatic seed is chosen now.
+
+        Shapes: the result is [*shape].
+
+        Errors: ValueError if the shape has fewer axes than ``output_rank`` and ``filter_rank`` ask for; RuntimeError if
+        the shape does not suit ``bilinear``.
+        """
+        return _SAMPLERS[self["initializerType"]](self.seeded(), tuple(shape), np.dtype(dtype))
+
+    def with_rank(self, output_rank: int | None, filter_rank: int | None) -> Initializer:
+        """The same for a parameter whose axes mean this; see ``initializer_with_rank``."""
+        new = {"outputRank": output_rank, "filterRank": filter_rank}
+        given = {key: rank for key, rank in new.items() if rank is not None and key in self}
+        for key, rank in given.items():
+            if self[key] not in (SentinelValueForInferParamInitRank, rank):
+                raise ValueError(f"initializer {self['initializerType']!r}: {key} is {self[key]} already, "
+                                 f"so it cannot become {rank}; leave it out where the initializer is made")
+        return self._but(**given)
+
+    def fans(self, shape: Shape) -> tuple[int, int]:
+        """``fan_in`` and ``fan_out`` of a parameter of this shape.
+
+        Example:
+            >>> glorot_uniform(output_rank=-1, filter_rank=2).fans((32, 3, 5, 5))
+            (75, 800)
+            >>> glorot_uniform().fans((784, 10))
+            (784, 10)
+        """
+        out, filters = (default if self[key] == SentinelValueForInferParamInitRank else self[key]
+                        for key, default in (("outputRank", 1), ("filterRank", 0)))
+        if filters < 0 or abs(out) + filters > len(shape):
+            raise ValueError(f"initializer {self['initializerType']!r}: output rank {out} and filter rank {filters} "
+                             f"need a parameter with at least {abs(out) + max(filters, 0)} axes, not {shape}")
+        map_rank = len(shape) - filters
+        outputs = shape[map_rank - out:map_rank] if out >= 0 else shape[:-out]
+        total, fan_out = math.prod(shape), math.prod(outputs) * math.prod(shape[map_rank:])
+        return total // max(math.prod(outputs), 1), fan_out
+
+    def _but(self, **changes: Any) -> Initializer:
+        return Initializer(**{**self._description, **changes})
+
+
+def _random(draw: Callable[[np.random.Generator, Shape, Any], np.ndarray],
+            scale: Callable[[Initializer, Shape], float]) -> Callable[[Initializer, Shape, np.dtype], np.ndarray]:
+    """A sampler: ``draw``'s standard distribution times ``scale``; numbers of 16 bits are rounded from 32."""
+    def sample(init: Initializer, shape: Shape, dtype: np.dtype) -> np.ndarray:
+        wide = np.float64 if dtype == np.float64 else np.float32
+        values = draw(np.random.default_rng(init["randomSeed"]), shape, wide)
+        return (values * wide(init["scale"] * scale(init, shape))).astype(dtype, copy=False)
+    return sample
+
+
+def _uniform(rng: np.random.Generator, shape: Shape, dtype: Any) -> np.ndarray:
+    return 2 * rng.random(shape, dtype) - 1
+
+
+def _normal(rng: np.random.Generator, shape: Shape, dtype: Any) -> np.ndarray:
+    return np.asarray(rng.standard_normal(shape, dtype))
+
+
+def _truncated_normal(rng: np.random.Generator, shape: Shape, dtype: Any) -> np.ndarray:
+    values = _normal(rng, shape, dtype)
+    while (outside := np.abs(values) > 2).any():
+        values[outside] = rng.standard_normal(np.count_nonzero(outside), dtype)
+    return values
+
+
+def _bilinear(init: Initializer, shape: Shape, dtype: np.dtype) -> np.ndarray:
+    height, width = init["kernelHeight"], init["kernelWidth"]
+    if height != width:
+        raise RuntimeError(f"initializer 'bilinear': the filter must be square, not {height} x {width}")
+    if len(shape) != 4 or shape[0] != shape[1] or shape[2:] != (height, width):
+        raise RuntimeError(f"initializer 'bilinear': the parameter must have the shape (channels, channels, {height}, "
+                           f"{width}) with as many input as output channels, not {shape}")
+    factor = (width + 1) // 2
+    weights = 1 - np.abs(np.arange(width) - (width - 1) / 2) / factor
+    return (np.eye(shape[0])[:, :, None, None] * np.outer(weights, weights)).astype(dtype)
+
+
+_SAMPLERS: dict[str, Callable[[Initializer, Shape, np.dtype], np.ndarray]] = {
+    "uniform1": _random(_uniform, lambda init, shape: 1),
+    "normal": _random(_normal, lambda init, shape: 1),
+    "TruncNormal": _random(_truncated_normal, lambda init, shape: 1),
+    "xavier": _random(_uniform, lambda init, shape: math.sqrt(3 / max(init.fans(shape)[0], 1))),
+    "glorotUniform": _random(_uniform, lambda init, shape: math.sqrt(6 / max(sum(init.fans(shape)), 1))),
+    "glorotNormal": _random(_normal, lambda init, shape: math.sqrt(2 / max(sum(init.fans(shape)), 1))),
+    "heUniform": _random(_uniform, lambda init, shape: math.sqrt(6 / max(init.fans(shape)[0], 1))),
+    "heNormal": _random(_normal, lambda init, shape: math.sqrt(2 / max(init.fans(shape)[0], 1))),
+    "bilinear": _bilinear,
+}
+
+
+def _seed(seed: int | None) -> int:
+    return SentinelValueForAutoSelectRandomSeed if seed is None else seed
+
+
+def _ranked(kind: str, scale: float, output_rank: int, filter_rank: int, seed: int | None) -> Initializer:
+    return Initializer(initializerType=kind, scale=float(scale), outputRank=output_rank, filterRank=filter_rank,
+                       randomSeed=_seed(seed))
+
+
+def uniform(scale: float, seed: int | None = None) -> Initializer:
+    """Uniform between -scale and scale.
+
+    Example:
+        >>> bool(np.abs(uniform(0.1).sample((100,), np.float32)).max() <= 0.1)
+        True
+    """
+    return Initializer(initializerType="uniform1", scale=float(scale), randomSeed=_seed(seed))
+
+
+def normal(scale: float, output_rank: int = SentinelValueForInferParamInitRank,
+           filter_rank: int = SentinelValueForInferParamInitRank, seed: int | None = None) -> Initializer:
+    """Normal with mean 0 and standard deviation ``scale``; the ranks have no effect.
+
+    Example:
+        >>> normal(0.01, seed=1).sample((2, 3), np.float64).shape
+        (2, 3)
+    """
+    return _ranked("normal", scale, output_rank, filter_rank, seed)
+
+
+def truncated_normal(stdev: float, seed: int | None = None) -> Initializer:
+    """Normal with mean 0 and standard deviation ``stdev``, with what lies beyond two of them drawn anew.
+
+    Example:
+        >>> bool(np.abs(truncated_normal(0.5).sample((1000,), np.float32)).max() <= 1)
+        True
+    """
+    return Initializer(initializerType="TruncNormal", scale=float(stdev), randomSeed=_seed(seed))
+
+
+def xavier(scale: float = DefaultParamInitScale, output_rank: int = SentinelValueForInferParamInitRank,
+           filter_rank: int = SentinelValueForInferParamInitRank, seed: int | None = None) -> Initializer:
+    """Uniform in ±scale √(3 / fan_in).
+
+    Example:
+        >>> bool(np.abs(xavier().sample((300, 10), np.float32)).max() <= 0.1)
+        True
+    """
+    return _ranked("xavier", scale, output_rank, filter_rank, seed)
+
+
+def glorot_uniform(scale: float = DefaultParamInitScale, output_rank: int = SentinelValueForInferParamInitRank,
+                   filter_rank: int = SentinelValueForInferParamInitRank, seed: int | None = None) -> Initializer:
+    """Uniform in ±scale √(6 / (fan_in + fan_out)).
+
+    Source: Glorot and Bengio 2010, equation 16.
+
+    Example:
+        >>> bool(np.abs(glorot_uniform().sample((590, 10), np.float32)).max() <= 0.1)
+        True
+    """
+    return _ranked("glorotUniform", scale, output_rank, filter_rank, seed)
+
+
+def glorot_normal(scale: float = DefaultParamInitScale, output_rank: int = SentinelValueForInferParamInitRank,
+                  filter_rank: int = SentinelValueForInferParamInitRank, seed: int | None = None) -> Initializer:
+    """Normal with standard deviation scale √(2 / (fan_in + fan_out)).
+
+    Source: Glorot and Bengio 2010, equation 12.
+
+    Example:
+        >>> glorot_normal(output_rank=2).sample((4, 2, 3), np.float32).shape
+        (4, 2, 3)
+    """
+    return _ranked("glorotNormal", scale, output_rank, filter_rank, seed)
+
+
+def he_uniform(scale: float = DefaultParamInitScale, output_rank: int = SentinelValueForInferParamInitRank,
+               filter_rank: int = SentinelValueForInferParamInitRank, seed: int | None = None) -> Initializer:
+    """Uniform in ±scale √(6 / fan_in).
+
+    Source: He, Zhang, Ren and Sun 2015, section 2.2.
+
+    Example:
+        >>> bool(np.abs(he_uniform().sample((600, 10), np.float32)).max() <= 0.1)
+        True
+    """
+    return _ranked("heUniform", scale, output_rank, filter_rank, seed)
+
+
+def he_normal(scale: float = DefaultParamInitScale, output_rank: int = SentinelValueForInferParamInitRank,
+              filter_rank: int = SentinelValueForInferParamInitRank, seed: int | None = None) -> Initializer:
+    """Normal with standard deviation scale √(2 / fan_in).
+
+    Source: He, Zhang, Ren and Sun 2015, section 2.2.
+
+    Example:
+        >>> he_normal(output_rank=-1, filter_rank=2).sample((8, 3, 5, 5), np.float32).shape
+        (8, 3, 5, 5)
+    """
+    return _ranked("heNormal", scale, output_rank, filter_rank, seed)
+
+
+def bilinear(kernel_width: int, kernel_height: int) -> Initializer:
+    """Weights with which a transposed convolution interpolates; for parameters (channels, channels, height, width).
+
+    Example:
+        >>> bilinear(3, 3).sample((1, 1, 3, 3), np.float32)[0, 0].tolist()
+        [[0.25, 0.5, 0.25], [0.5, 1.0, 0.5], [0.25, 0.5, 0.25]]
+    """
+    return Initializer(initializerType="bilinear", kernelWidth=kernel_width, kernelHeight=kernel_height)
+
+
+def initializer_with_rank(initializer: Initializer, output_rank: int | None = None,
+                          filter_rank: int | None = None) -> Initializer:
+    """The same initializer with the ranks set where it has any; a layer uses it, knowing what its axes mean.
+
+    Errors: TypeError if it is no initializer; ValueError if it has another rank already.
+
+    Example:
+        >>> initializer_with_rank(he_normal(), output_rank=-1, filter_rank=2)["outputRank"]
+        -1
+    """
+    if not isinstance(initializer, Initializer):
+        raise TypeError(f"initializer_with_rank() needs an initializer such as he_normal(), not {initializer!r}")
+    return initializer.with_rank(output_rank, filter_rank)
