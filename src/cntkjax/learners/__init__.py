@@ -1,0 +1,31 @@
+"""Learners: how gradients change parameters, with CNTK's units, schedules and order of things."""
+
+from cntkjax.learners._learner import Counters, Learner
+from cntkjax.learners._learners import (
+    adadelta,
+    adagrad,
+    adam,
+    default_unit_gain_value,
+    fsadagrad,
+    momentum_sgd,
+    nesterov,
+    rmsprop,
+    set_default_unit_gain_value,
+    sgd,
+)
+from cntkjax.learners._schedules import (
+    IGNORE,
+    TrainingParameterSchedule,
+    UnitType,
+    _infer_learning_rate_schedule_and_ref_minibatch_size,
+    _verify_learning_rate_type,
+    _verify_momentum_type,
+    learning_parameter_schedule,
+    learning_parameter_schedule_per_sample,
+    learning_rate_schedule,
+    momentum_as_time_constant_schedule,
+    momentum_schedule,
+    momentum_schedule_per_sample,
+    training_parameter_schedule,
+)
+from cntkjax.learners._user import UserLearner

@@ -1,0 +1,324 @@
+"""What all learners are: parameters, schedules, counters, and a chain of optax transformations."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+import optax
+
+from cntkjax.graph.seed import next_seed
+from cntkjax.learners import _transforms as transforms
+from cntkjax.learners._schedules import (
+    IGNORE,
+    Schedulable,
+    TrainingParameterSchedule,
+    _infer_learning_rate_schedule_and_ref_minibatch_size,
+    _infer_schedule,
+    _verify_learning_rate_type,
+    momentum_after,
+)
+
+Link = tuple[str, optax.GradientTransformation]
+Scalars = dict[str, Any]
+
+
+class Parameter(Protocol):
+    """What a learner needs of a parameter of the graph."""
+
+    name: str
+    value: np.ndarray
+
+    @property
+    def uid(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What a learner has seen; with the optax state and the rate's schedule, all that changes while it learns.
+
+    ``rate_samples`` and ``rate_sweeps`` are what it had seen when the schedule of the learning rate began; ``smoothed`` is
+    adam's number of updates and fsadagrad's smoothed number of samples since the state was last reset.
+    """
+
+    samples: int = 0
+    minibatches: int = 0
+    sweeps: int = 0
+    rate_samples: int = 0
+    rate_sweeps: int = 0
+    smoothed: float = 0.0
+
+
+@dataclass(frozen=True)
+class Units:
+    """How the numbers among a learner's arguments are meant; see :func:`learning_parameter_schedule`."""
+
+    use_mean_gradient: bool | None
+    minibatch_size: int | None
+    epoch_size: int | None
+
+    def rate(self, lr: Schedulable) -> tuple[TrainingParameterSchedule, int | None]:
+        return _infer_learning_rate_schedule_and_ref_minibatch_size(
+            self.use_mean_gradient, self.minibatch_size, lr, self.epoch_size
+        )
+
+    def schedule(self, values: Schedulable) -> TrainingParameterSchedule:
+        return _infer_schedule(values, self.minibatch_size, self.epoch_size)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What every learner can do besides its own rule. CNTK ignores weights, noise and thresholds below zero."""
+
+    l1: float = 0.0
+    l2: float = 0.0
+    noise: Schedulable = 0.0
+    clip: float = math.inf
+    clip_by_value: bool = True
+
+    def chain(self, rule: Sequence[Link]) -> optax.GradientTransformationExtraArgs:
+        """The rule with the links around it, in CNTK's order."""
+        clip = transforms.clip_by_value if self.clip_by_value else transforms.clip_by_norm
+        links: list[Link | None] = [
+            ("mean", transforms.average()),
+            ("clip", clip(self.clip)) if 0 <= self.clip < math.inf else None,
+            ("l2", transforms.add_l2(self.l2)) if self.l2 > 0 else None,
+            *rule,
+            ("descend", transforms.descend()),
+            ("noise", transforms.add_noise()) if self.noise != 0 else None,
+            ("l1", transforms.shrink_l1(self.l1)) if self.l1 > 0 else None,
+        ]
+        return optax.named_chain(*(link for link in links if link))
+
+
+def _no_more(count: float, sample_count: int, scalars: Scalars) -> Scalars:
+    return {}
+
+
+class Learner:
+    """Changes parameters by their gradients, in three forms: ``update`` does one step with arrays; ``transform``,
+    ``hyper`` and ``advance`` are the same step in pieces, for a training step compiled as a whole:
+
+        hyper = learner.hyper(n)                     # host scalars; None: this step is skipped (the rate is 0)
+        updates, state = learner.transform.update(gradients, learner.state, values, hyper=hyper)     # inside jit
+        values = optax.apply_updates(values, updates)
+        learner.advance(n, is_sweep_end)
+
+    ``rule`` is any chain of optax transformations that makes what is subtracted from the parameters; its links receive
+    ``hyper``. ``more(smoothed, n, hyper)`` adds scalars to it; "count" among them becomes the next ``counters.smoothed``.
+
+    Shapes: gradients, values and all state have the shapes of the parameters, in their order.
+    Units: gradients are sums over the samples of the minibatch.
+    Errors: ValueError if there are no parameters or one stands there twice, TypeError if something is no parameter;
+            ValueError if the learning rate is no schedule.
+    Source: CNTK 2.7 (golden/learners).
+    """
+
+    ignored_minibatch_size = IGNORE
+
+    def __init__(
+        self,
+        parameters: Sequence[Any],
+        lr_schedule: TrainingParameterSchedule,
+        rule: Sequence[Link] | None = None,
+        *,
+        momentum: TrainingParameterSchedule | None = None,
+        unit_gain: bool = True,
+        variance_momentum: TrainingParameterSchedule | None = None,
+        more: Callable[[float, int, Scalars], Scalars] = _no_more,
+        options: Options | None = None,
+        minibatch_size: int | None = None,
+    ) -> None:
+        _verify_learning_rate_type(lr_schedule)
+        if not isinstance(unit_gain, bool):
+            raise TypeError(f"unit_gain must be True or False, not {unit_gain!r}")
+        options = options or Options()
+        self._parameters = _checked(parameters)
+        self._learning_rate_schedule = lr_schedule
+        self._momentum, self._variance_momentum = momentum, variance_momentum
+        self._unit_gain = unit_gain
+        self._more = more
+        self._averages = minibatch_size == IGNORE and minibatch_size is not None
+        self._minibatch_size = minibatch_size or IGNORE
+        self._noise = _infer_schedule(options.noise, None, None) if options.noise != 0 else None
+        self._noise_seed = next_seed() if self._noise else 0
+        self._state: Any = None
+        self.counters = Counters()
+        self.transform = options.chain(rule or [("rate", transforms.scale_by_rate())])
+        if any(p.dtype == np.float16 for p in self._parameters):
+            self.transform = transforms.with_master_weights(self.transform)
+        self._step = jax.jit(partial(_step, self.transform), donate_argnums=1)
+
+    # ------------------------------------------------------------ what CNTK's learners show
+
+    @property
+    def parameters(self) -> tuple[Any, ...]:
+        """The parameters that this learner changes, in its order."""
+        return self._parameters
+
+    def learning_rate(self) -> float:
+        """The rate of the next step, as the schedule says it."""
+        seen = self.counters
+        return self._learning_rate_schedule.at(seen.samples - seen.rate_samples, seen.sweeps - seen.rate_sweeps)
+
+    def reset_learning_rate(self, learning_rate: TrainingParameterSchedule) -> None:
+        """A new schedule, which begins now.
+
+        Errors: ValueError if it is no schedule.
+        """
+        _verify_learning_rate_type(learning_rate)
+        self._learning_rate_schedule = learning_rate
+        self.counters = replace(
+            self.counters, rate_samples=self.counters.samples, rate_sweeps=self.counters.sweeps
+        )
+
+    @property
+    def minibatch_size(self) -> int:
+        """The reference minibatch size; setting it to ``IGNORE`` makes the learner average gradients."""
+        return self._minibatch_size
+
+    @minibatch_size.setter
+    def minibatch_size(self, value: int) -> None:
+        self._minibatch_size = operator.index(value)
+        self._averages = self._minibatch_size == IGNORE
+
+    def is_compatible_mode(self) -> bool:
+        """Whether gradients are averaged over the minibatch, as other toolkits do."""
+        return self._averages
+
+    def total_number_of_samples_seen(self) -> int:
+        """Samples of all steps that were not skipped."""
+        return self.counters.samples
+
+    def total_number_of_minibatches_seen(self) -> int:
+        """Steps that were not skipped."""
+        return self.counters.minibatches
+
+    def total_number_of_sweeps_seen(self) -> int:
+        """Sweeps of the data that have ended."""
+        return self.counters.sweeps
+
+    def reset_smoothed_gradients(self) -> None:
+        """Forget momentum and statistics, as if no step had been taken; the counters of samples stay."""
+        self._state = None
+        self.counters = replace(self.counters, smoothed=0.0)
+
+    def update(
+        self, gradient_values: Mapping[Any, Any], training_sample_count: int, is_sweep_end: bool = False
+    ) -> bool:
+        """One step; whether it was taken (a learning rate of 0 skips it).
+
+        Shapes: each gradient as its parameter.
+        Errors: RuntimeError if a parameter has no gradient, ValueError for another shape or an empty minibatch,
+                TypeError for what is no array; nothing has changed then.
+        """
+        sample_count = operator.index(training_sample_count)
+        if sample_count <= 0:
+            raise ValueError(f"a minibatch of {sample_count} samples: a learner needs at least one")
+        gradients = [_gradient(p, gradient_values) for p in self._parameters]
+        hyper = self.hyper(sample_count)
+        if hyper is None:
+            return False
+        with self.precision():
+            values, self.state = self._step(gradients, self.state, [p.value for p in self._parameters], hyper)
+        for p, value in zip(self._parameters, values, strict=True):
+            p.value = np.asarray(value)
+        self.advance(sample_count, is_sweep_end)
+        return True
+
+    # ------------------------------------------------------------ the same step in pieces
+
+    @property
+    def state(self) -> Any:
+        """The state of ``transform``, made when it is first asked for."""
+        if self._state is None:
+            with self.precision():
+                self._state = self.transform.init([jax.numpy.asarray(p.value) for p in self._parameters])
+        return self._state
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        self._state = state
+
+    def precision(self) -> AbstractContextManager[Any]:
+        """The scope that ``transform`` has to run in: double precision if a parameter has it."""
+        return jax.enable_x64(True) if any(p.dtype == np.float64 for p in self._parameters) else nullcontext()
+
+    def hyper(self, sample_count: int) -> Scalars | None:
+        """The scalars of the next step, always the same names; None if the learning rate is 0: the step is skipped."""
+        lr, seen = self.learning_rate(), self.counters
+        if lr == 0:
+            return None
+        reference = self._learning_rate_schedule.minibatch_size or sample_count
+        divisor, weight = (sample_count, 1) if self._averages else (1, sample_count)
+        # A gradient that stands for `reference` samples gets the rate itself.
+        scalars: Scalars = {"divisor": divisor, "weight": weight, "rate": lr * divisor / reference}
+        for name, schedule in ("momentum", self._momentum), ("variance", self._variance_momentum):
+            if schedule:
+                scalars[name] = momentum_after(schedule, seen.samples, seen.sweeps, sample_count)
+        if self._momentum:
+            scalars["gain"] = 1 - scalars["momentum"] if self._unit_gain else 1
+        scalars.update(self._more(seen.smoothed, sample_count, scalars))
+        scalars = {name: np.float64(value) for name, value in scalars.items()}
+        if self._noise:
+            scalars["noise"] = np.float64(max(self._noise.at(seen.samples, seen.sweeps), 0))
+            scalars["seed"] = np.array([self._noise_seed & 0xFFFFFFFF, seen.minibatches & 0xFFFFFFFF], np.uint32)
+        return scalars
+
+    def advance(self, sample_count: int, is_sweep_end: bool = False) -> None:
+        """Count a step that was taken."""
+        scalars, seen = self.hyper(sample_count) or {}, self.counters
+        self.counters = replace(
+            seen,
+            samples=seen.samples + sample_count,
+            minibatches=seen.minibatches + 1,
+            sweeps=seen.sweeps + bool(is_sweep_end),
+            smoothed=float(scalars.get("count", seen.smoothed)),
+        )
+
+    def __repr__(self) -> str:
+        names = ", ".join(p.name or p.uid for p in self._parameters)
+        return f"{type(self).__name__}([{names}], learning_rate={self.learning_rate()})"
+
+
+def _step(transform: optax.GradientTransformationExtraArgs, gradients: Any, state: Any, values: Any, hyper: Any) -> Any:
+    updates, state = transform.update(gradients, state, values, hyper=hyper)
+    return optax.apply_updates(values, updates), state
+
+
+def _checked(parameters: Iterable[Any]) -> tuple[Any, ...]:
+    if not isinstance(parameters, list | tuple):
+        raise TypeError(f"parameters must be a list or tuple of parameters, not {type(parameters).__name__}")
+    if not parameters:
+        raise ValueError("a learner needs at least one parameter, but the list is empty")
+    for p in parameters:
+        if not getattr(p, "is_parameter", False):
+            raise TypeError(f"a learner changes parameters, but {p!r} of type {type(p).__name__} is none")
+    for p in parameters:
+        if sum(p is other for other in parameters) > 1:
+            raise ValueError(f"parameter {p.name or p.uid!r} stands more than once in the learner's list")
+    return tuple(parameters)
+
+
+def _gradient(parameter: Any, gradients: Mapping[Any, Any]) -> np.ndarray:
+    name = parameter.name or parameter.uid
+    if parameter not in gradients:
+        raise RuntimeError(f"there is no gradient of parameter {name!r}: give one for each of the learner's parameters")
+    gradient = gradients[parameter]
+    gradient = gradient.asarray() if hasattr(gradient, "asarray") else gradient
+    if not isinstance(gradient, np.ndarray | jax.Array):
+        raise TypeError(f"the gradient of parameter {name!r} must be an array, not {type(gradient).__name__}")
+    if gradient.shape != tuple(parameter.shape):
+        raise ValueError(f"the gradient of parameter {name!r} has shape {gradient.shape}, the parameter {parameter.shape}")
+    return np.asarray(gradient, parameter.dtype)

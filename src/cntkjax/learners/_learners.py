@@ -1,0 +1,340 @@
+"""CNTK's learners.
+
+All share these arguments. What the numbers among them are meant for, is said once for all:
+
+    parameters      a list of parameters
+    lr              learning rate: a number, a list of one for each epoch, or a schedule
+    minibatch_size  the number of samples that bare numbers for rates and momentums are meant for. None: a minibatch of any
+                    size. IGNORE: the same, and the learner averages the gradient over the minibatch before all else
+    epoch_size      samples in each epoch of a bare list; None: one sweep of the data
+    use_mean_gradient   deprecated word for ``minibatch_size=IGNORE``
+    gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation
+                    each element of the gradient within ± the threshold, or its Frobenius norm within it
+    l2_regularization_weight    per sample, added to the gradient
+    gaussian_noise_injection_std_dev    of noise on the parameters after each step, whatever the rate
+    l1_regularization_weight    per sample and rate: parameters are moved towards zero after each step
+
+"Per sample" is "per minibatch" where gradients are averaged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cntkjax.learners import _transforms as transforms
+from cntkjax.learners._learner import Learner, Options, Scalars, Units
+from cntkjax.learners._schedules import (
+    Schedulable,
+    learning_parameter_schedule_per_sample,
+    momentum_as_time_constant_schedule,
+)
+
+_TWO_HOURS = 2 * 3600 * 100
+"""Samples, at CNTK's 100 speech frames a second: the default time constant of variances."""
+
+_default_unit_gain = True
+
+
+def default_unit_gain_value() -> bool:
+    """Whether learners made through CNTK's C++ functions have unit gain; those of this module say it themselves."""
+    return _default_unit_gain
+
+
+def set_default_unit_gain_value(value: bool) -> None:
+    """Change :func:`default_unit_gain_value`. The defaults of the functions here stay ``True``, as in CNTK 2.7."""
+    global _default_unit_gain
+    _default_unit_gain = bool(value)
+
+
+def sgd(
+    parameters: Sequence[Any],
+    lr: Schedulable,
+    l1_regularization_weight: float = 0.0,
+    l2_regularization_weight: float = 0.0,
+    gaussian_noise_injection_std_dev: Schedulable = 0.0,
+    gradient_clipping_threshold_per_sample: float = np.inf,
+    gradient_clipping_with_truncation: bool = True,
+    use_mean_gradient: bool | None = None,
+    minibatch_size: int | None = None,
+    epoch_size: int | None = None,
+) -> Learner:
+    """Stochastic gradient descent: w <- w - lr g.
+
+    Units: ``lr`` is for a minibatch of any size, or for ``minibatch_size`` samples; see the module for all arguments.
+    Errors: as :class:`Learner`.
+    Source: CNTK 2.7.
+    """
+    options = Options(
+        l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
+        gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
+    )  # fmt: skip
+    rate, minibatch_size = Units(use_mean_gradient, minibatch_size, epoch_size).rate(lr)
+    return Learner(parameters, rate, options=options, minibatch_size=minibatch_size)
+
+
+def momentum_sgd(
+    parameters: Sequence[Any],
+    lr: Schedulable,
+    momentum: Schedulable,
+    unit_gain: bool = True,
+    l1_regularization_weight: float = 0.0,
+    l2_regularization_weight: float = 0.0,
+    gaussian_noise_injection_std_dev: Schedulable = 0.0,
+    gradient_clipping_threshold_per_sample: float = np.inf,
+    gradient_clipping_with_truncation: bool = True,
+    use_mean_gradient: bool | None = None,
+    minibatch_size: int | None = None,
+    epoch_size: int | None = None,
+) -> Learner:
+    """Gradient descent with momentum: s <- m s + u lr g; w <- w - s, with u = 1 - m for ``unit_gain``, otherwise 1.
+
+    Units: of M samples for which ``momentum`` is given, n leave m = momentum ** (n / M) of s; see the module.
+    Errors: as :class:`Learner`; TypeError if ``unit_gain`` is no bool.
+    Source: CNTK 2.7.
+    """
+    options = Options(
+        l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
+        gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
+    )  # fmt: skip
+    units = Units(use_mean_gradient, minibatch_size, epoch_size)
+    rate, minibatch_size = units.rate(lr)
+    rule = [("rate", transforms.scale_by_rate()), ("momentum", transforms.momentum())]
+    return Learner(
+        parameters, rate, rule,
+        momentum=units.schedule(momentum), unit_gain=unit_gain, options=options, minibatch_size=minibatch_size,
+    )  # fmt: skip
+
+
+def nesterov(
+    parameters: Sequence[Any],
+    lr: Schedulable,
+    momentum: Schedulable,
+    unit_gain: bool = True,
+    l1_regularization_weight: float = 0.0,
+    l2_regularization_weight: float = 0.0,
+    gaussian_noise_injection_std_dev: Schedulable = 0.0,
+    gradient_clipping_threshold_per_sample: float = np.inf,
+    gradient_clipping_with_truncation: bool = True,
+    use_mean_gradient: bool | None = None,
+    minibatch_size: int | None = None,
+    epoch_size: int | None = None,
+) -> Learner:
+    """Nesterov's momentum: s <- m s + u lr g; w <- w - (m s + u lr g).
+
+    Units, Errors: as :func:`momentum_sgd`.
+    Source: CNTK 2.7.
+    """
+    options = Options(
+        l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
+        gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
+    )  # fmt: skip
+    units = Units(use_mean_gradient, minibatch_size, epoch_size)
+    rate, minibatch_size = units.rate(lr)
+    rule = [("rate", transforms.scale_by_rate()), ("momentum", transforms.nesterov())]
+    return Learner(
+        parameters, rate, rule,
+        momentum=units.schedule(momentum), unit_gain=unit_gain, options=options, minibatch_size=minibatch_size,
+    )  # fmt: skip
+
+
+def adagrad(
+    parameters: Sequence[Any],
+    lr: Schedulable,
+    need_ave_multiplier: bool = True,
+    l1_regularization_weight: float = 0.0,
+    l2_regularization_weight: float = 0.0,
+    gaussian_noise_injection_std_dev: Schedulable = 0.0,
+    gradient_clipping_threshold_per_sample: float = np.inf,
+    gradient_clipping_with_truncation: bool = True,
+    use_mean_gradient: bool | None = None,
+    minibatch_size: int | None = None,
+    epoch_size: int | None = None,
+) -> Learner:
+    """Adagrad: a <- a + g²; w <- w - lr g / √a; with ``need_ave_multiplier`` over the mean of 1 / √a in each parameter.
+
+    Units: see the module.
+    Errors: as :class:`Learner`.
+    Source: Duchi, Hazan and Singer 2011; CNTK 2.7.
+    """
+    options = Options(
+        l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
+        gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
+    )  # fmt: skip
+    rate, minibatch_size = Units(use_mean_gradient, minibatch_size, epoch_size).rate(lr)
+    rule = [("adagrad", transforms.adagrad(need_ave_multiplier)), ("rate", transforms.scale_by_rate())]
+    return Learner(parameters, rate, rule, options=options, minibatch_size=minibatch_size)
+
+
+def adadelta(
+    parameters: Sequence[Any],
+    lr: Schedulable = learning_parameter_schedule_per_sample(1),
+    rho: float = 0.95,
+    epsilon: float = 1e-8,
+    l1_regularization_weight: float = 0.0,
+    l2_regularization_weight: float = 0.0,
+    gaussian_noise_injection_std_dev: Schedulable = 0.0,
+    gradient_clipping_threshold_per_sample: float = np.inf,
+    gradient_clipping_with_truncation: bool = True,
+    use_mean_gradient: bool | None = None,
+    minibatch_size: int | None = None,
+    epoch_size: int | None = None,
+) -> Learner:
+    """Adadelta: w <- w - lr d, d = g √(E[d²] + ε) / √(E[g²] + ε), with running means E[x²] <- ρ E[x²] + (1-ρ) x².
+
+    Units: the default rate is 1 per sample; see the module.
+    Errors: as :class:`Learner`.
+    Source: Zeiler 2012; CNTK 2.7.
+    """
+    options = Options(
+        l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
+        gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
+    )  # fmt: skip
+    rate, minibatch_size = Units(use_mean_gradient, minibatch_size, epoch_size).rate(lr)
+    rule = [("adadelta", transforms.adadelta(rho, epsilon)), ("rate", transforms.scale_by_rate())]
+    return Learner(parameters, rate, rule, options=options, minibatch_size=minibatch_size)
+
+
+def rmsprop(
+    parameters: Sequence[Any],
+    lr: Schedulable,
+    gamma: float,
+    inc: float,
+    dec: float,
+    max: float,
+    min: float,
+    need_ave_multiplier: bool = True,
+    l1_regularization_weight: float = 0.0,
+    l2_regularization_weight: float = 0.0,
+    gaussian_noise_injection_std_dev: Schedulable = 0.0,
+    gradient_clipping_threshold_per_sample: float = np.inf,
+    gradient_clipping_with_truncation: bool = True,
+    use_mean_gradient: bool | None = None,
+    minibatch_size: int | None = None,
+    epoch_size: int | None = None,
+) -> Learner:
+    """RMSProp with a step size t for each element: a <- γ a + (1-γ) g²; w <- w - lr g q, q = t / √(a + 1e-6).
+
+    t begins at 0.02; it becomes t · ``inc``, at most ``max``, if g has the sign it had before, otherwise t · ``dec``, at
+    least ``min``. With ``need_ave_multiplier`` q is divided by its mean over the parameter.
+
+    Units: see the module.
+    Errors: RuntimeError unless 0 < gamma < 1, inc > 1, 0 < dec < 1 and 0 < min < max; otherwise as :class:`Learner`.
+    Source: CNTK 2.7.
+    """
+    for condition, says in (
+        (0 < gamma < 1, f"gamma must be between 0 and 1, but is {gamma}"),
+        (inc > 1, f"inc must be greater than 1, but is {inc}"),
+        (0 < dec < 1, f"dec must be between 0 and 1, but is {dec}"),
+        (0 < min < max, f"max must be greater than min and min greater than 0, but they are {max} and {min}"),
+    ):
+        if not condition:
+            raise RuntimeError(f"rmsprop: {says}")
+    options = Options(
+        l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
+        gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
+    )  # fmt: skip
+    rate, minibatch_size = Units(use_mean_gradient, minibatch_size, epoch_size).rate(lr)
+    rule = [
+        ("rmsprop", transforms.rmsprop(gamma, inc, dec, max, min, need_ave_multiplier)),
+        ("rate", transforms.scale_by_rate()),
+    ]
+    return Learner(parameters, rate, rule, options=options, minibatch_size=minibatch_size)
+
+
+def fsadagrad(
+    parameters: Sequence[Any],
+    lr: Schedulable,
+    momentum: Schedulable,
+    unit_gain: bool = True,
+    variance_momentum: Schedulable = momentum_as_time_constant_schedule(_TWO_HOURS),
+    l1_regularization_weight: float = 0.0,
+    l2_regularization_weight: float = 0.0,
+    gaussian_noise_injection_std_dev: Schedulable = 0.0,
+    gradient_clipping_threshold_per_sample: float = np.inf,
+    gradient_clipping_with_truncation: bool = True,
+    use_mean_gradient: bool | None = None,
+    minibatch_size: int | None = None,
+    epoch_size: int | None = None,
+) -> Learner:
+    """Frank Seide's adagrad: k <- v k + (1-v) n and a <- v a + (1-v) g²; s <- m s + u g · min(√(k/a), 10); w <- w - lr s.
+
+    Units: k smooths the number n of samples as a does g², so √(a/k) is the size of one sample's gradient; see
+           :func:`momentum_sgd` for m, u and, with ``variance_momentum``, v.
+    Errors: as :class:`Learner`; TypeError if ``unit_gain`` is no bool.
+    Source: CNTK 2.7.
+    """
+    options = Options(
+        l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
+        gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
+    )  # fmt: skip
+    units = Units(use_mean_gradient, minibatch_size, epoch_size)
+    rate, minibatch_size = units.rate(lr)
+    rule = [("fsadagrad", transforms.fsadagrad()), ("rate", transforms.scale_by_rate())]
+    return Learner(
+        parameters, rate, rule,
+        momentum=units.schedule(momentum), unit_gain=unit_gain, variance_momentum=units.schedule(variance_momentum),
+        more=_smoothed_samples, options=options, minibatch_size=minibatch_size,
+    )  # fmt: skip
+
+
+def adam(
+    parameters: Sequence[Any],
+    lr: Schedulable,
+    momentum: Schedulable,
+    unit_gain: bool = True,
+    variance_momentum: Schedulable = momentum_as_time_constant_schedule(_TWO_HOURS),
+    l1_regularization_weight: float = 0.0,
+    l2_regularization_weight: float = 0.0,
+    gaussian_noise_injection_std_dev: Schedulable = 0.0,
+    gradient_clipping_threshold_per_sample: float = np.inf,
+    gradient_clipping_with_truncation: bool = True,
+    use_mean_gradient: bool | None = None,
+    epsilon: float = 1e-8,
+    adamax: bool = False,
+    minibatch_size: int | None = None,
+    epoch_size: int | None = None,
+) -> Learner:
+    """Adam: a <- v a + (1-v) g²; s <- m s + u g; w <- w - lr c s / (√a + ε), c = √(1 - v^t) / (1 - m^t) at step t.
+
+    ``adamax``: a <- max(v a, |g|); w <- w - lr c s / (a + ε), c = 1 / (1 - m^t).
+
+    Units: the default of ``variance_momentum`` is a time constant of 720,000 samples; see :func:`momentum_sgd` for m and u.
+           With ``minibatch_size=IGNORE`` and bare numbers this is the paper's, up to the place of ε.
+    Errors: ValueError if ``epsilon`` is negative; otherwise as :class:`Learner`; TypeError if ``unit_gain`` is no bool.
+    Source: Kingma and Ba 2014; CNTK 2.7.
+    """
+    if epsilon < 0:
+        raise ValueError(f"adam: epsilon must not be negative, but is {epsilon}")
+    options = Options(
+        l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
+        gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
+    )  # fmt: skip
+    units = Units(use_mean_gradient, minibatch_size, epoch_size)
+    rate, minibatch_size = units.rate(lr)
+    name, piece = ("adamax", transforms.adamax) if adamax else ("adam", transforms.adam)
+    rule = [(name, piece(epsilon)), ("rate", transforms.scale_by_rate())]
+    return Learner(
+        parameters, rate, rule,
+        momentum=units.schedule(momentum), unit_gain=unit_gain, variance_momentum=units.schedule(variance_momentum),
+        more=_adamax_bias if adamax else _adam_bias, options=options, minibatch_size=minibatch_size,
+    )  # fmt: skip
+
+
+def _smoothed_samples(smoothed: float, sample_count: int, scalars: Scalars) -> Scalars:
+    return {"count": scalars["variance"] * smoothed + (1 - scalars["variance"]) * sample_count}
+
+
+def _adamax_bias(updates: float, sample_count: int, scalars: Scalars) -> Scalars:
+    count = updates + 1
+    with np.errstate(divide="ignore"):
+        return {"count": count, "bias": 1 / (1 - np.float64(scalars["momentum"]) ** count)}
+
+
+def _adam_bias(updates: float, sample_count: int, scalars: Scalars) -> Scalars:
+    more = _adamax_bias(updates, sample_count, scalars)
+    left = 1 - scalars["variance"] ** more["count"]
+    return {**more, "bias": more["bias"] * math.sqrt(left) if left >= 0 else math.nan}

@@ -1,0 +1,315 @@
+"""Training parameters that change with the number of samples or sweeps seen: rates, momentums, noise."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+import warnings
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from enum import Enum
+from itertools import accumulate
+
+import numpy as np
+
+IGNORE = 0
+"""As a minibatch size: a value holds for a minibatch of any size, and the learner averages gradients."""
+
+FULL_DATA_SWEEP = 0
+"""As an epoch size: entries of a schedule count sweeps of the data, not samples."""
+
+Entries = float | list[float] | list[tuple[int, float]]
+
+
+class UnitType(Enum):
+    """What a value of a deprecated schedule refers to."""
+
+    sample = "sample"
+    minibatch = "minibatch"
+
+
+class TrainingParameterSchedule:
+    """A piecewise constant function of the number of samples (or sweeps) seen.
+
+    ``schedule[count]`` is the value at ``count`` samples, or sweeps if :meth:`is_sweep_based`. The last value stays forever.
+
+    Units: ``epoch_size`` is in samples (0: one sweep of the data). ``minibatch_size`` is the number of samples that a value
+           is meant for (``IGNORE``: a minibatch, whatever its size).
+    Errors: ValueError for what is neither a number nor a list of numbers or (epochs, value) pairs, and for negative sizes;
+            RuntimeError for an empty list; TypeError for counts and sizes that are not whole numbers.
+
+    >>> rate = TrainingParameterSchedule([(2, 0.1), 0.05], epoch_size=100)
+    >>> rate[199], rate[200], rate[10**6]
+    (0.1, 0.05, 0.05)
+    """
+
+    full_data_sweep = FULL_DATA_SWEEP
+    ignored_minibatch_size = IGNORE
+
+    def __init__(
+        self,
+        schedule: Entries,
+        epoch_size: int | None = None,
+        minibatch_size: int | None = None,
+        *,
+        what: str = "schedule",
+    ) -> None:
+        if isinstance(schedule, numbers.Real):
+            if epoch_size is not None:
+                warnings.warn(f"{what}: a single number never changes, so epoch_size is ignored", RuntimeWarning, 4)
+            schedule, epoch_size = [float(schedule)], None
+        if not isinstance(schedule, list):
+            raise ValueError(f"{what} must be a number or a list, not {schedule!r} of type {type(schedule).__name__}")
+        if not schedule:
+            raise RuntimeError(f"{what} is an empty list: give at least one value")
+        self.entries = tuple(_entry(item, what) for item in schedule)
+        self.epoch_size = _size(epoch_size or FULL_DATA_SWEEP, "epoch_size")
+        self.minibatch_size = _size(minibatch_size or IGNORE, "minibatch_size")
+        self.is_minibatch_size_explicitly_specified = minibatch_size is not None
+        unit = self.epoch_size or 1
+        self._values = [value for _, value in self.entries]
+        self._ends = list(accumulate(epochs * unit for epochs, _ in self.entries[:-1]))
+
+    def __getitem__(self, count: int) -> float:
+        count = operator.index(count)
+        if count < 0:
+            raise OverflowError(f"a schedule begins at 0: there is no value at {count}")
+        return self._values[bisect_right(self._ends, count)]
+
+    def is_sweep_based(self) -> bool:
+        """Whether the argument of ``schedule[count]`` is a number of sweeps, not of samples."""
+        return self.epoch_size == FULL_DATA_SWEEP
+
+    def at(self, samples: int, sweeps: int) -> float:
+        """The value after that many samples in that many sweeps.
+
+        >>> learning_parameter_schedule([0.1, 0.01]).at(samples=5000, sweeps=1)
+        0.01
+        """
+        return self._values[bisect_right(self._ends, samples if self.epoch_size else sweeps)]
+
+    def transform(self, function: Callable[[float], float]) -> TrainingParameterSchedule:
+        """The same schedule with every value mapped.
+
+        >>> learning_parameter_schedule([1, 2], epoch_size=8).transform(lambda value: value / 2)[8]
+        1.0
+        """
+        values = [(epochs, function(value)) for epochs, value in self.entries]
+        return self._with(values, self.minibatch_size if self.is_minibatch_size_explicitly_specified else None)
+
+    def for_minibatch_size(self, minibatch_size: int | None) -> TrainingParameterSchedule:
+        """The same values, meant for that many samples unless this schedule says for how many itself."""
+        if minibatch_size is None or self.is_minibatch_size_explicitly_specified:
+            return self
+        schedule = self._with(list(self.entries), minibatch_size)
+        schedule.is_minibatch_size_explicitly_specified = False
+        return schedule
+
+    def per_minibatch(self) -> TrainingParameterSchedule:
+        """The same values, for a minibatch of any size."""
+        return self._with(list(self.entries), IGNORE)
+
+    def _with(self, entries: list[tuple[int, float]], minibatch_size: int | None) -> TrainingParameterSchedule:
+        return TrainingParameterSchedule(entries, self.epoch_size, minibatch_size)
+
+    def _key(self) -> tuple:
+        return self.entries, self.epoch_size, self.minibatch_size
+
+    def __eq__(self, other: object) -> bool:
+        return self._key() == other._key() if isinstance(other, TrainingParameterSchedule) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        values = self._values[0] if len(self._values) == 1 else list(self.entries)
+        return f"TrainingParameterSchedule({values}, epoch_size={self.epoch_size}, minibatch_size={self.minibatch_size})"
+
+
+Schedulable = Entries | TrainingParameterSchedule
+
+
+def _entry(item: object, what: str) -> tuple[int, float]:
+    """``0.1`` -> (1, 0.1); ``(3, 0.1)`` is itself: 0.1 for three epochs."""
+    if isinstance(item, numbers.Real):
+        return 1, float(item)
+    if isinstance(item, Sequence) and len(item) == 2 and isinstance(item[1], numbers.Real):
+        return _size(item[0], f"{what}: a number of epochs"), float(item[1])
+    raise ValueError(f"{what}: {item!r} is neither a number nor a pair (number of epochs, value)")
+
+
+def _size(value: int, what: str) -> int:
+    try:
+        size = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what} must be a whole number, not {value!r}") from None
+    if size < 0:
+        raise ValueError(f"{what} must not be negative, but is {size}")
+    return size
+
+
+def _schedule(
+    values: Schedulable, minibatch_size: int | None, epoch_size: int | None, what: str = "schedule"
+) -> TrainingParameterSchedule:
+    if isinstance(values, TrainingParameterSchedule):
+        return values
+    return TrainingParameterSchedule(values, epoch_size, minibatch_size, what=what)
+
+
+def learning_parameter_schedule(
+    schedule: Schedulable, minibatch_size: int | None = None, epoch_size: int | None = None
+) -> TrainingParameterSchedule:
+    """A schedule of learning rates (or any other parameter of a learner).
+
+    ``schedule`` is a number, a list of values of one epoch each, or a list of (epochs, value) pairs; a schedule is returned
+    as it is.
+
+    Units: values are for gradients of ``minibatch_size`` samples; None or ``IGNORE``: of a minibatch of any size.
+           ``epoch_size`` in samples; None: sweeps of the data.
+    Errors: as :class:`TrainingParameterSchedule`.
+    Source: CNTK 2.7.
+
+    >>> rate = learning_parameter_schedule([0.1, (3, 0.05), 0.01], minibatch_size=32, epoch_size=1000)
+    >>> rate[0], rate[1000], rate[4000], rate.minibatch_size
+    (0.1, 0.05, 0.01, 32)
+    """
+    return _schedule(schedule, minibatch_size, epoch_size)
+
+
+def learning_parameter_schedule_per_sample(
+    schedule: Schedulable, epoch_size: int | None = None
+) -> TrainingParameterSchedule:
+    """A schedule whose values are for single samples; see :func:`learning_parameter_schedule`.
+
+    >>> learning_parameter_schedule_per_sample(0.003).minibatch_size
+    1
+    """
+    return _schedule(schedule, 1, epoch_size)
+
+
+def training_parameter_schedule(
+    schedule: Schedulable, unit: UnitType | str = UnitType.minibatch, epoch_size: int | None = None
+) -> TrainingParameterSchedule:
+    """A schedule whose values are for a sample or for a minibatch of any size; see :func:`learning_parameter_schedule`.
+
+    Errors: ValueError if ``unit`` is no :class:`UnitType`.
+
+    >>> training_parameter_schedule([0.1, 0.2], UnitType.sample, epoch_size=5).minibatch_size
+    1
+    """
+    # CNTK takes the bare name, and then treats it as a minibatch's even if it says "sample".
+    per_sample = UnitType(unit) is UnitType.sample and isinstance(unit, UnitType)
+    return _schedule(schedule, 1 if per_sample else IGNORE, epoch_size)
+
+
+def learning_rate_schedule(
+    lr: Schedulable, unit: UnitType | str, epoch_size: int | None = None
+) -> TrainingParameterSchedule:
+    """Deprecated: :func:`learning_parameter_schedule` and :func:`learning_parameter_schedule_per_sample` say the same.
+
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     learning_rate_schedule(0.1, UnitType.sample)
+    TrainingParameterSchedule(0.1, epoch_size=0, minibatch_size=1)
+    """
+    warnings.warn(
+        "learning_rate_schedule is deprecated: use learning_parameter_schedule(lr) for UnitType.minibatch, "
+        "learning_parameter_schedule_per_sample(lr) for UnitType.sample",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return training_parameter_schedule(lr, unit, epoch_size)
+
+
+def momentum_schedule(
+    momentum: Schedulable, epoch_size: int | None = None, minibatch_size: int | None = None
+) -> TrainingParameterSchedule:
+    """A schedule of momentums: the part of the smoothed gradient that is left after ``minibatch_size`` samples.
+
+    Units: None or ``IGNORE``: after a minibatch of any size. Otherwise n samples leave ``momentum ** (n / minibatch_size)``.
+
+    >>> momentum_schedule([0.9, 0.99], epoch_size=10)[10]
+    0.99
+    """
+    return _schedule(momentum, minibatch_size, epoch_size, "momentum")
+
+
+def momentum_schedule_per_sample(momentum: Schedulable, epoch_size: int | None = None) -> TrainingParameterSchedule:
+    """A schedule of momentums that hold for each sample; see :func:`momentum_schedule`.
+
+    >>> momentum_schedule_per_sample(0.999).minibatch_size
+    1
+    """
+    return _schedule(momentum, 1, epoch_size, "momentum")
+
+
+def momentum_as_time_constant_schedule(
+    momentum: Schedulable, epoch_size: int | None = None
+) -> TrainingParameterSchedule:
+    """Momentums given as the number of samples after which 1/e of the smoothed gradient is left; 0: no momentum.
+
+    >>> momentum_as_time_constant_schedule(1100)[0]
+    0.9990913221888589
+    >>> momentum_as_time_constant_schedule(0)[0]
+    0.0
+    """
+    if isinstance(momentum, TrainingParameterSchedule):
+        return momentum
+    constants = _schedule(momentum, 1, epoch_size, "momentum")
+    return constants.transform(lambda constant: math.exp(-1 / constant) if constant else 0.0)
+
+
+def momentum_after(schedule: TrainingParameterSchedule, samples: int, sweeps: int, sample_count: int) -> float:
+    """The part that is left of the past after a minibatch of ``sample_count`` samples.
+
+    >>> momentum_after(momentum_schedule(0.25, minibatch_size=4), 0, 0, sample_count=2)
+    0.5
+    """
+    value = schedule.at(samples, sweeps)
+    if schedule.minibatch_size == IGNORE:
+        return value
+    return float(np.float64(value) ** (sample_count / schedule.minibatch_size))
+
+
+def _infer_schedule(
+    values: Schedulable, minibatch_size: int | None, epoch_size: int | None
+) -> TrainingParameterSchedule:
+    """A learner's option as a schedule: bare numbers are for the learner's own minibatch size."""
+    if isinstance(values, TrainingParameterSchedule):
+        return values.for_minibatch_size(minibatch_size)
+    if not isinstance(values, numbers.Real | list):
+        raise ValueError(
+            f"a training parameter must be a number, a list or a schedule, not {values!r} of type {type(values).__name__}; "
+            "schedules are made by learning_parameter_schedule(), momentum_schedule() and their like"
+        )
+    return TrainingParameterSchedule(values, epoch_size, minibatch_size)
+
+
+def _infer_learning_rate_schedule_and_ref_minibatch_size(
+    use_mean_gradient: bool | None,
+    ref_minibatch_size: int | None,
+    schedule: Schedulable,
+    epoch_size: int | None,
+) -> tuple[TrainingParameterSchedule, int | None]:
+    """The rate and the minibatch size of a learner from its arguments; ``use_mean_gradient`` is the old word for IGNORE."""
+    rate = _infer_schedule(schedule, ref_minibatch_size, epoch_size)
+    if use_mean_gradient:
+        if rate.minibatch_size == 1:
+            rate = rate.per_minibatch()
+        ref_minibatch_size = IGNORE if ref_minibatch_size is None else ref_minibatch_size
+    return rate, ref_minibatch_size
+
+
+def _verify_learning_rate_type(learning_rate: TrainingParameterSchedule) -> None:
+    _verify(learning_rate, "learning_rate", "learning_parameter_schedule()")
+
+
+def _verify_momentum_type(momentum: TrainingParameterSchedule) -> None:
+    _verify(momentum, "momentum", "momentum_schedule()")
+
+
+def _verify(value: object, what: str, maker: str) -> None:
+    if not isinstance(value, TrainingParameterSchedule):
+        raise ValueError(f"{what} must be a schedule, not {type(value).__name__}: wrap it as {maker.replace('()', f'({value!r})')}")

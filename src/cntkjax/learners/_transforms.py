@@ -1,0 +1,328 @@
+"""The pieces that learners are chained from, as optax transformations.
+
+Each piece is a rule for one parameter, a pure function of its gradient, its value and the rule's own state, made into a
+transformation by :func:`per_parameter`. What changes from step to step comes in ``hyper``, scalars computed on the host,
+so that one compiled program serves all steps:
+
+    divisor, weight     gradients are sums over n samples: divided by ``divisor`` they stand for ``weight`` samples
+                        (n and 1 where the learner averages, 1 and n otherwise)
+    rate                the learning rate for such a gradient
+    momentum, gain      m and the factor of the new gradient: 1 - m (unit gain) or 1
+    variance            v of the running mean of squares; its 1 - v is taken in the parameters' precision, as CNTK does
+    count               adam: number of updates; fsadagrad: the smoothed number of samples
+    bias                adam: the correction of both means for their start at zero
+    noise, seed         standard deviation, and a key for the random numbers
+
+The rules compute the *decrease* of a parameter; the link "descend" of every chain turns its sign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+from jax.typing import ArrayLike
+
+Hyper = Mapping[str, ArrayLike]
+Rule = Callable[..., tuple[Array, ...]]
+
+
+class Trace(NamedTuple):
+    """Unit-gain momentum: the smoothed steps."""
+
+    trace: Any
+
+
+class SumOfSquares(NamedTuple):
+    """adagrad."""
+
+    squares: Any
+
+
+class Moments(NamedTuple):
+    """adam, adamax, fsadagrad: running means of the squares (adamax: a decaying maximum) and of the gradients."""
+
+    squares: Any
+    trace: Any
+
+
+class DeltaMoments(NamedTuple):
+    """adadelta: running means of the squares of gradients and of steps."""
+
+    squares: Any
+    deltas: Any
+
+
+class StepSizes(NamedTuple):
+    """rmsprop: running mean of the squares, sign of the last gradient, and step size (0 before the first update)."""
+
+    squares: Any
+    signs: Any
+    steps: Any
+
+
+class MasterWeights(NamedTuple):
+    """float32 copies of the float16 parameters (None for others), and the state of the learner on them."""
+
+    weights: Any
+    inner: Any
+
+
+def per_parameter(rule: Rule, state_type: type[Any] = optax.EmptyState) -> optax.GradientTransformationExtraArgs:
+    """A transformation that applies ``rule(g, w, *state, **hyper) -> (update, *state)`` to each parameter by itself.
+
+    A rule sees one gradient, one parameter and that parameter's share of each field of ``state_type``, all of one shape and
+    type, zeros before the first step. It is therefore also the rule for the rows of a parameter of which only some rows
+    have a gradient.
+    """
+
+    def init(params: Any) -> Any:
+        return state_type(*(optax.tree.zeros_like(params) for _ in state_type._fields))
+
+    def update(updates: Any, state: Any, params: Any = None, *, hyper: Hyper, **_: Any) -> tuple[Any, Any]:
+        grads, tree = jax.tree.flatten(updates)
+        columns = [tree.flatten_up_to(field) for field in state]
+        results = [
+            rule(g, w, *fields, **_scalars(hyper, g.dtype))
+            for g, w, *fields in zip(grads, tree.flatten_up_to(params), *columns, strict=True)
+        ]
+        updates, *fields = (tree.unflatten(column) for column in zip(*results, strict=True))
+        return updates, state_type(*fields)
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _scalars(hyper: Hyper, dtype: Any) -> dict[str, Array]:
+    return {name: jnp.asarray(value, dtype) for name, value in hyper.items() if name != "seed"}
+
+
+# ---------------------------------------------------------------- what is done to the gradient before the rule
+
+
+def _average(g: Array, w: Array, divisor: Array, **_: Array) -> tuple[Array]:
+    return (g / divisor,)
+
+
+def average() -> optax.GradientTransformationExtraArgs:
+    """The mean over the samples where the learner wants it; otherwise the sum stays."""
+    return per_parameter(_average)
+
+
+def clip_by_value(threshold: float) -> optax.GradientTransformationExtraArgs:
+    """Every element within ±``threshold`` per sample."""
+
+    def rule(g: Array, w: Array, weight: Array, **_: Array) -> tuple[Array]:
+        return (jnp.clip(g, -threshold * weight, threshold * weight),)
+
+    return per_parameter(rule)
+
+
+def clip_by_norm(threshold: float) -> optax.GradientTransformationExtraArgs:
+    """Each gradient scaled down to a Frobenius norm of ``threshold`` per sample."""
+
+    def rule(g: Array, w: Array, weight: Array, **_: Array) -> tuple[Array]:
+        norm, limit = jnp.sqrt(jnp.sum(g * g)), threshold * weight
+        return (jnp.where(norm > limit, g * (limit / norm), g),)
+
+    return per_parameter(rule)
+
+
+def add_l2(strength: float) -> optax.GradientTransformationExtraArgs:
+    """The gradient of ``strength / 2 * |w|²`` per sample."""
+
+    def rule(g: Array, w: Array, weight: Array, **_: Array) -> tuple[Array]:
+        return (g + strength * weight * w,)
+
+    return per_parameter(rule)
+
+
+# ---------------------------------------------------------------- rules
+
+
+def _rate(g: Array, w: Array, rate: Array, **_: Array) -> tuple[Array]:
+    return (rate * g,)
+
+
+def scale_by_rate() -> optax.GradientTransformationExtraArgs:
+    """The learning rate."""
+    return per_parameter(_rate)
+
+
+def _momentum(g: Array, w: Array, trace: Array, momentum: Array, gain: Array, **_: Array) -> tuple[Array, Array]:
+    trace = momentum * trace + gain * g
+    return trace, trace
+
+
+def momentum() -> optax.GradientTransformationExtraArgs:
+    """s <- m s + u g; the update is s."""
+    return per_parameter(_momentum, Trace)
+
+
+def _nesterov(g: Array, w: Array, trace: Array, momentum: Array, gain: Array, **_: Array) -> tuple[Array, Array]:
+    trace = momentum * trace + gain * g
+    return momentum * trace + gain * g, trace
+
+
+def nesterov() -> optax.GradientTransformationExtraArgs:
+    """s <- m s + u g; the update is m s + u g."""
+    return per_parameter(_nesterov, Trace)
+
+
+def adagrad(normalize: bool) -> optax.GradientTransformationExtraArgs:
+    """a <- a + g²; the update is g / √a, with ``normalize`` divided by the parameter's mean of 1 / √a."""
+
+    def rule(g: Array, w: Array, squares: Array, **_: Array) -> tuple[Array, Array]:
+        squares = squares + g * g
+        factor = 1 / jnp.sqrt(squares + 1e-16)
+        return g * _normalized(factor, normalize), squares
+
+    return per_parameter(rule, SumOfSquares)
+
+
+def adadelta(rho: float, epsilon: float) -> optax.GradientTransformationExtraArgs:
+    """Zeiler 2012: the update is g · rms(past updates) / rms(past gradients)."""
+
+    def rule(g: Array, w: Array, squares: Array, deltas: Array, **_: Array) -> tuple[Array, Array, Array]:
+        squares = rho * squares + (1 - rho) * g * g
+        delta = g * jnp.sqrt(deltas + epsilon) / jnp.sqrt(squares + epsilon)
+        return delta, squares, rho * deltas + (1 - rho) * delta * delta
+
+    return per_parameter(rule, DeltaMoments)
+
+
+def adam(epsilon: float) -> optax.GradientTransformationExtraArgs:
+    """Kingma and Ba 2014, with a unit-gain momentum: a <- v a + (1-v) g²; the update is bias · s / (√a + ε)."""
+
+    def rule(
+        g: Array, w: Array, squares: Array, trace: Array,
+        momentum: Array, gain: Array, variance: Array, bias: Array, **_: Array,
+    ) -> tuple[Array, Array, Array]:  # fmt: skip
+        squares = variance * squares + (1 - variance) * g * g
+        trace = momentum * trace + gain * g
+        return bias * trace / (jnp.sqrt(squares) + epsilon), squares, trace
+
+    return per_parameter(rule, Moments)
+
+
+def adamax(epsilon: float) -> optax.GradientTransformationExtraArgs:
+    """Section 7.1 of the same paper: a <- max(v a, |g|); the update is bias · s / (a + ε)."""
+
+    def rule(
+        g: Array, w: Array, squares: Array, trace: Array,
+        momentum: Array, gain: Array, variance: Array, bias: Array, **_: Array,
+    ) -> tuple[Array, Array, Array]:  # fmt: skip
+        squares = jnp.maximum(variance * squares, jnp.abs(g))
+        trace = momentum * trace + gain * g
+        return bias * trace / (squares + epsilon), squares, trace
+
+    return per_parameter(rule, Moments)
+
+
+def _fsadagrad(
+    g: Array, w: Array, squares: Array, trace: Array,
+    momentum: Array, gain: Array, variance: Array, count: Array, **_: Array,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    squares = variance * squares + (1 - variance) * g * g
+    g = g * jnp.minimum(jnp.sqrt(count) / jnp.sqrt(squares), 10)
+    smoothed = momentum * trace + gain * g
+    without = momentum == 0  # then the past is neither used nor updated
+    return jnp.where(without, g, smoothed), squares, jnp.where(without, trace, smoothed)
+
+
+def fsadagrad() -> optax.GradientTransformationExtraArgs:
+    """Frank Seide's adagrad: g is divided by its running rms per sample, at most tenfold, and then smoothed."""
+    return per_parameter(_fsadagrad, Moments)
+
+
+def rmsprop(
+    gamma: float, inc: float, dec: float, largest: float, smallest: float, normalize: bool
+) -> optax.GradientTransformationExtraArgs:
+    """Tieleman and Hinton 2012, with a step size for each element as in rprop: it grows while the gradient keeps its sign."""
+
+    def rule(
+        g: Array, w: Array, squares: Array, signs: Array, steps: Array, **_: Array
+    ) -> tuple[Array, Array, Array, Array]:
+        first = steps == 0
+        squares = jnp.where(first, g * g, gamma * squares + (1 - gamma) * g * g)
+        steps = jnp.where(first, 0.02, steps)
+        steps = jnp.where(
+            signs * g > 0, jnp.minimum(steps * inc, largest), jnp.maximum(steps * dec, smallest)
+        )
+        factor = steps / jnp.sqrt(squares + 1e-6)
+        return g * _normalized(factor, normalize), squares, jnp.sign(g), steps
+
+    return per_parameter(rule, StepSizes)
+
+
+def _normalized(factor: Array, normalize: bool) -> Array:
+    return factor / jnp.mean(factor) if normalize else factor
+
+
+def descend() -> optax.GradientTransformation:
+    """A decrease becomes what is added to the parameter."""
+    return optax.scale(-1.0)
+
+
+# ---------------------------------------------------------------- what is done to the parameter after the rule
+
+
+def add_noise() -> optax.GradientTransformationExtraArgs:
+    """Gaussian noise on the parameter, whatever the rate; each parameter draws its own."""
+
+    def update(updates: Any, state: Any, params: Any = None, *, hyper: Hyper, **_: Any) -> tuple[Any, Any]:
+        grads, tree = jax.tree.flatten(updates)
+        key = jax.random.wrap_key_data(jnp.asarray(hyper["seed"]), impl="threefry2x32")
+        noisy = [
+            g + jnp.asarray(hyper["noise"], g.dtype) * jax.random.normal(jax.random.fold_in(key, i), g.shape, g.dtype)
+            for i, g in enumerate(grads)
+        ]
+        return tree.unflatten(noisy), state
+
+    return optax.GradientTransformationExtraArgs(optax.init_empty_state, update)
+
+
+def shrink_l1(strength: float) -> optax.GradientTransformationExtraArgs:
+    """The proximal step of ``strength * |w|`` per sample: the new parameter is moved towards zero, and stops there."""
+
+    def rule(g: Array, w: Array, rate: Array, weight: Array, **_: Array) -> tuple[Array]:
+        moved = w + g
+        return (jnp.sign(moved) * jnp.maximum(jnp.abs(moved) - rate * strength * weight, 0) - w,)
+
+    return per_parameter(rule)
+
+
+# ---------------------------------------------------------------- half precision
+
+
+def with_master_weights(inner: optax.GradientTransformationExtraArgs) -> optax.GradientTransformationExtraArgs:
+    """``inner`` on float32 copies of float16 parameters, so that steps too small for float16 add up.
+
+    A copy that is further from its parameter than rounding explains was overtaken: the parameter was set from outside.
+    """
+
+    def widened(params: Any) -> Any:
+        return jax.tree.map(lambda w: w.astype(jnp.float32) if w.dtype == jnp.float16 else w, params)
+
+    def current(w: Array, master: Array | None) -> Array:
+        if master is None:
+            return w
+        wide = w.astype(jnp.float32)
+        return jnp.where(jnp.abs(master - wide) <= jnp.abs(wide) * 2**-10 + 2**-24, master, wide)
+
+    def init(params: Any) -> MasterWeights:
+        masters = jax.tree.map(lambda w: w.astype(jnp.float32) if w.dtype == jnp.float16 else None, params)
+        return MasterWeights(masters, inner.init(widened(params)))
+
+    def update(updates: Any, state: MasterWeights, params: Any = None, **extra: Any) -> tuple[Any, MasterWeights]:
+        masters = jax.tree.map(current, params, state.weights)
+        updates, inner_state = inner.update(widened(updates), state.inner, masters, **extra)
+        moved = optax.apply_updates(masters, updates)
+        updates = jax.tree.map(lambda w, u, new: u if w.dtype == new.dtype else new - w, params, updates, moved)
+        kept = jax.tree.map(lambda w, new: None if w.dtype == new.dtype else new, params, moved)
+        return updates, MasterWeights(kept, inner_state)
+
+    return optax.GradientTransformationExtraArgs(init, update)
