@@ -1,0 +1,128 @@
+"""Runs the sides of a comparison by turns, so that whatever else the machine does falls on all of them alike."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks import data
+
+HERE = Path(__file__).parent
+NETWORKS = ("fcn5", "alexnet", "resnet56", "lstm64", "lstm256", "atis")
+SIDES = ("cntkjax", "cntk27", "torch", "torch.compile", "jax")
+
+Result = dict[str, Any]
+
+
+class SideFailed(Exception):
+    """A side cannot build or train a network; the text is the end of what it printed."""
+
+
+class Worker:
+    """A process that trains one network on one side; it waits idle between two runs."""
+
+    def __init__(self, interpreter: str, side: str, network: str, folder: Path | None, log: Path) -> None:
+        path = os.pathsep.join(filter(None, [str(HERE.parent / "src"), os.environ.get("PYTHONPATH")]))
+        self.log = log
+        with log.open("w") as stderr:
+            self.process = subprocess.Popen(
+                [interpreter, str(HERE / "worker.py"), side, network, *([str(folder)] if folder else [])],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True,
+                env=os.environ | {"PYTHONPATH": path},
+            )  # fmt: skip
+        self.version: str = self._answer()["version"]
+
+    def run(self, minibatches: int) -> Result:
+        assert self.process.stdin
+        try:
+            print(minibatches, file=self.process.stdin, flush=True)
+        except BrokenPipeError:
+            raise self._failure() from None
+        return self._answer()
+
+    def close(self) -> None:
+        for stream in (self.process.stdin, self.process.stdout):
+            assert stream
+            stream.close()
+        self.process.terminate()
+        self.process.wait()
+
+    def _answer(self) -> Result:
+        assert self.process.stdout
+        line = self.process.stdout.readline()
+        if not line:
+            raise self._failure()
+        return json.loads(line)
+
+    def _failure(self) -> SideFailed:
+        return SideFailed("\n".join(self.log.read_text(errors="replace").splitlines()[-8:]))
+
+
+@contextmanager
+def working(interpreter: str, side: str, network: str, folder: Path | None, log: Path) -> Iterator[Worker]:
+    worker = Worker(interpreter, side, network, folder, log)
+    try:
+        yield worker
+    finally:
+        worker.close()
+
+
+def compare(
+    network: str, interpreters: Mapping[str, str], folder: Path | None, rounds: int, seconds: float
+) -> dict[str, Result]:
+    """Trains one network on every side of `interpreters`, by turns.
+
+    Returns for each side its version, `milliseconds` per minibatch and `samples_per_second` (one number a round), the
+    seconds of its warm-up, and for jax's sides what was compiled. A side that fails has only `error`.
+
+    Units: one turn lasts about `seconds`, and at least one minibatch.
+    """
+    found: dict[str, Result] = {}
+    workers: dict[str, Worker] = {}
+
+    def failed(side: str, failure: SideFailed) -> None:
+        print(f"{network}: {side} failed:\n{failure}", file=sys.stderr)
+        found[side] = {"error": str(failure)}
+        workers.pop(side, None)
+
+    with ExitStack() as stack, tempfile.TemporaryDirectory() as logs:
+        for side, interpreter in interpreters.items():
+            try:
+                worker = stack.enter_context(working(interpreter, side, network, folder, Path(logs, side)))
+                found[side] = warmed_up(worker, data.ATIS_PASS if network == "atis" else 2, seconds)
+                workers[side] = worker
+            except SideFailed as failure:
+                failed(side, failure)
+        for _ in range(rounds):
+            for side, worker in list(workers.items()):
+                time.sleep(0.3)  # until the threads of the side before have stopped spinning
+                try:
+                    took_turn(worker, found[side])
+                except SideFailed as failure:
+                    failed(side, failure)
+    return found
+
+
+def warmed_up(worker: Worker, minibatches: int, seconds: float) -> Result:
+    """Compiles and fills caches, and finds how many minibatches make a turn of that many seconds."""
+    first = worker.run(minibatches)
+    second = worker.run(1)
+    turn = max(1, round(seconds / second["seconds"]))
+    result = {"version": worker.version, "warm_up_seconds": first["seconds"], "minibatches_a_turn": turn}
+    return result | {"milliseconds": [], "samples_per_second": []}
+
+
+def took_turn(worker: Worker, result: Result) -> None:
+    answer = worker.run(result["minibatches_a_turn"])
+    seconds, samples = answer.pop("seconds"), answer.pop("samples")
+    result["milliseconds"].append(1000 * seconds / result["minibatches_a_turn"])
+    result["samples_per_second"].append(samples / seconds)
+    result |= answer

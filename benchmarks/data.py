@@ -1,0 +1,66 @@
+"""The minibatches that every side trains on. Runs on Python 3.6 too: CNTK 2.7 has no other.
+
+Labels and words are integers; each side turns them into what its users give it. One sample is an image or a word.
+"""
+import collections
+import itertools
+
+import numpy as np
+
+CLASSES = 10
+PIXELS, FCN5_BATCH = 784, 1024
+ALEXNET_BATCH, RESNET_BATCH = 256, 32
+VOCABULARY, STEPS = 10000, 32
+ATIS_WORDS, ATIS_LABELS, ATIS_MINIBATCH = 943, 129, 500
+ATIS_PASS = 133                     # minibatches that hold about all 66,547 words of the training file
+
+DIFFERENT = 4                       # random minibatches before they repeat
+
+
+def vectors(batch=FCN5_BATCH):
+    """Minibatches (pixels float32 [batch, 784], labels int32 [batch]) for FCN5."""
+    random = np.random.RandomState(1)
+    return [(random.rand(batch, PIXELS).astype(np.float32), labels(random, batch)) for _ in range(DIFFERENT)]
+
+
+def images(batch):
+    """Minibatches (pixels float32 [batch, 3, 32, 32], labels int32 [batch]) like CIFAR-10's."""
+    random = np.random.RandomState(2)
+    return [(random.rand(batch, 3, 32, 32).astype(np.float32), labels(random, batch)) for _ in range(DIFFERENT)]
+
+
+def labels(random, batch):
+    return random.randint(CLASSES, size=batch).astype(np.int32)
+
+
+def texts(batch):
+    """Minibatches (words, next words), int32 [batch, STEPS] each."""
+    random = np.random.RandomState(3)
+    drawn = [random.randint(VOCABULARY, size=(batch, STEPS + 1)).astype(np.int32) for _ in range(DIFFERENT)]
+    return [(words[:, :-1], words[:, 1:]) for words in drawn]
+
+
+def queries(path):
+    """The queries of an ATIS file in CTF: pairs (words, labels) of int32 arrays, in the file's order."""
+    found = collections.OrderedDict()
+    with open(path, encoding='utf-8') as lines:
+        for line in lines:
+            sequence, fields = line.split('|', 1)
+            fields = dict(field.split(None, 1) for field in fields.split('|'))
+            word, label = (int(fields[name].split(':')[0]) for name in ('S0', 'S2'))
+            found.setdefault(sequence, []).append((word, label))
+    return [tuple(np.array(pairs, np.int32).T) for pairs in found.values()]
+
+
+def shuffled_minibatches(items, words):
+    """Endless lists of whole queries of at most `words` words together, in a new random order on every pass."""
+    random = np.random.RandomState(4)
+    minibatch, size = [], 0
+    for _ in itertools.count():
+        for index in random.permutation(len(items)):
+            length = len(items[index][0])
+            if minibatch and size + length > words:
+                yield minibatch
+                minibatch, size = [], 0
+            minibatch.append(items[index])
+            size += length

@@ -1,0 +1,103 @@
+"""Medians and ratios of a comparison, as a table and as a chart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+LABELS = {
+    "cntkjax": "cntkjax",
+    "cntk27": "CNTK 2.7",
+    "torch": "PyTorch",
+    "torch.compile": "torch.compile",
+    "jax": "hand-written JAX",
+}
+TITLES = {
+    "fcn5": "FCN5, batch 1024",
+    "alexnet": "AlexNet, batch 256",
+    "resnet56": "ResNet-56, batch 32",
+    "lstm64": "LSTM, batch 64",
+    "lstm256": "LSTM, batch 256",
+    "atis": "ATIS tagging",
+}
+COLOURS = {"cntkjax": "#1b6ca8", "cntk27": "#8a8a8a", "torch": "#e07b39", "torch.compile": "#b5482a", "jax": "#7fb069"}
+
+
+def speed(network: str, result: dict[str, Any]) -> str:
+    """Words per second where minibatches differ in size, otherwise milliseconds a minibatch."""
+    if network == "atis":
+        return f"{median(result['samples_per_second']):,.0f} words/s"
+    return f"{median(result['milliseconds']):.1f} ms"
+
+
+def table(networks: dict[str, dict[str, Any]]) -> str:
+    """Markdown: one row for each network, one column for each side, in brackets its time in units of this package's.
+
+    >>> took = lambda *ms: {"milliseconds": ms, "samples_per_second": [9000 / m for m in ms]}
+    >>> print(table({"fcn5": {"cntkjax": took(100, 200, 300), "jax": took(300, 300, 900)}}))
+    | network | cntkjax | hand-written JAX |
+    |---|---|---|
+    | FCN5, batch 1024 | 200.0 ms | 300.0 ms (1.50x) |
+    """
+    sides = [side for side in LABELS if any(side in results for results in networks.values())]
+    lines = [["network", *(LABELS[side] for side in sides)]]
+    lines += [[TITLES[network], *(cell(network, side, networks[network]) for side in sides)] for network in networks]
+    head, *rows = ("| " + " | ".join(line) + " |" for line in lines)
+    return "\n".join([head, "|" + "---|" * len(lines[0]), *rows])
+
+
+def cell(network: str, side: str, results: dict[str, Any]) -> str:
+    result, ours = results.get(side), results.get("cntkjax", {})
+    if result is None:
+        return "–"
+    if "error" in result:
+        return "failed"
+    if side == "cntkjax" or "milliseconds" not in ours:
+        return speed(network, result)
+    ratio = median(ours["samples_per_second"]) / median(result["samples_per_second"])
+    return f"{speed(network, result)} ({ratio:.2f}x)"
+
+
+def compilations(networks: dict[str, dict[str, Any]]) -> str:
+    """One line for each network: how many programs jax's sides compiled, and the seconds that took."""
+    return "\n".join(
+        f"{TITLES[network]}, {LABELS[side]}: {result['programs']} programs compiled ({result['cached']} of them read "
+        f"from the cache on disk), {result['compile_seconds']:.1f} s"
+        for network, results in networks.items()
+        for side, result in results.items()
+        if "programs" in result
+    )
+
+
+def chart(networks: dict[str, dict[str, Any]], path: Path, note: str) -> None:
+    """One panel for each network: the speed of each side, CNTK 2.7 (or else the slowest) being 1."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, panels = pyplot.subplots(
+        -(-len(networks) // 3), min(3, len(networks)), squeeze=False, figsize=(12, 2.6 * -(-len(networks) // 3))
+    )
+    for panel in panels.flat[len(networks) :]:
+        panel.axis("off")
+    for panel, (network, results) in zip(panels.flat, networks.items(), strict=False):
+        measured = {side: results[side] for side in reversed(LABELS) if "milliseconds" in results.get(side, {})}
+        rates = {side: median(result["samples_per_second"]) for side, result in measured.items()}
+        unit = rates.get("cntk27", min(rates.values(), default=1))
+        bars = panel.barh(
+            [LABELS[side] for side in rates],
+            [rate / unit for rate in rates.values()],
+            color=[COLOURS[side] for side in rates],
+        )
+        panel.bar_label(bars, [speed(network, result) for result in measured.values()], padding=3, fontsize=8)
+        panel.set_title(TITLES[network], fontsize=10, loc="left")
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.margins(x=0.3)
+        panel.tick_params(labelsize=8)
+    figure.suptitle("Training speed, CNTK 2.7 = 1 (longer is faster)", fontsize=12, x=0.01, ha="left")
+    figure.text(0.01, 0.005, note, fontsize=7, color="#555555")
+    figure.tight_layout(rect=(0, 0.03, 1, 0.98))
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)
