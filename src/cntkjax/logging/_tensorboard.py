@@ -1,0 +1,115 @@
+"""Progress for TensorBoard."""
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ._progress_writer import Counts, ProgressWriter, Span
+
+
+class TensorBoardProgressWriter(ProgressWriter):
+    """Writes loss and metric into an event file, for ``tensorboard --logdir <log_dir>`` to show.
+
+    Args:
+        freq: minibatches between points; None for epochs only.
+        log_dir: the folder of the event file.
+        rank: number of this worker; only worker 0 writes.
+        model: not drawn yet by this package; it stands here because scripts pass it.
+
+    Errors: ImportError with the pip line to run if tensorboardX is not installed; RuntimeError after ``close``.
+    Source: the tags and steps are those of CNTK 2.7's event files.
+    """
+
+    def __init__(self, freq: int | None = None, log_dir: str = ".", rank: int | None = None, model: Any = None) -> None:
+        super().__init__(sys.maxsize if freq is None else freq)
+        self._closed = False
+        self._file = None if rank else _EventFile(log_dir)
+
+    def write_value(self, name: str, value: float, step: int) -> None:
+        """Record one number at one step."""
+        self._check_open()
+        if self._file is not None:
+            self._file.add_number(name, float(value), step)
+
+    def write_image(self, name: str, data: Mapping[Any, np.ndarray], step: int) -> None:
+        """Record images, given as ``{variable: batch}``, as ``name/image/0`` and so on.
+
+        Shapes: a batch is [images, channels, height, width] with 1 channel, or 3 in CNTK's order blue, green, red.
+        Units: intensities from 0 to 255.
+        Errors: ValueError for other shapes.
+        """
+        self._check_open()
+        for batch in data.values():
+            images = np.asarray(batch)
+            if images.ndim != 4 or images.shape[1] not in (1, 3):
+                raise ValueError(f"write_image '{name}': a batch of shape {images.shape}; it must be "
+                                 "(images, channels, height, width) with 1 or 3 channels")
+            if self._file is not None:
+                for i, image in enumerate(np.clip(images, 0, 255).astype(np.uint8)):
+                    self._file.add_image(f"{name}/image/{i}", image[::-1], step)
+
+    def flush(self) -> None:
+        """Make what was recorded so far visible in the file."""
+        self._check_open()
+        if self._file is not None:
+            self._file.events.flush()
+
+    def close(self) -> None:
+        """Flush and close the file."""
+        self._check_open()
+        self._closed = True
+        if self._file is not None:
+            self._file.events.close()
+
+    def on_write_training_update(self, samples: Counts, updates: Counts, aggregate_loss: Span,
+                                 aggregate_metric: Span) -> None:
+        count = samples[1] - samples[0]
+        for name, (before, now) in (("loss", aggregate_loss), ("metric", aggregate_metric)):
+            self.write_value(f"minibatch/avg_{name}", (now - before) / count if count else 0,
+                             self.total_training_updates())
+
+    def on_write_training_summary(self, samples: int, updates: int, summaries: int, aggregate_loss: float,
+                                  aggregate_metric: float, elapsed_milliseconds: int) -> None:
+        for name, total in (("loss", aggregate_loss), ("metric", aggregate_metric)):
+            self.write_value(f"summary/avg_{name}", total / samples if samples else 0, summaries)
+
+    def on_write_test_summary(self, samples: int, updates: int, summaries: int, aggregate_metric: float,
+                              elapsed_milliseconds: int) -> None:
+        average = aggregate_metric / samples if samples else 0
+        if self.total_training_updates():
+            self.write_value("minibatch/test_avg_metric", average, self.total_training_updates())
+        else:
+            self.write_value("summary/test_avg_metric", average, summaries)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("this TensorBoardProgressWriter is closed; make a new one")
+
+
+class _EventFile:
+    """An event file, written at once: tensorboardX's own SummaryWriter leaves that to a thread, even in ``flush``."""
+
+    def __init__(self, log_dir: str) -> None:
+        try:
+            from tensorboardX import event_file_writer, summary
+        except ImportError as error:
+            raise ImportError('TensorBoardProgressWriter needs tensorboardX: '
+                              'pip install "cntkjax[tensorboard]"') from error
+        self._summary = summary
+        self._event = event_file_writer.event_pb2.Event
+        os.makedirs(log_dir, exist_ok=True)
+        self.events = event_file_writer.EventsWriter(os.path.join(log_dir, "events"))
+
+    def add_number(self, tag: str, value: float, step: int) -> None:
+        self._add(self._summary.scalar(tag, value), step)
+
+    def add_image(self, tag: str, image: np.ndarray, step: int) -> None:
+        self._add(self._summary.image(tag, image), step)
+
+    def _add(self, summary: Any, step: int) -> None:
+        self.events.write_event(self._event(wall_time=time.time(), step=step, summary=summary))

@@ -1,0 +1,288 @@
+"""Progress on the screen or in a log file, in CNTK's own lines; and to a callback."""
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, SupportsFloat
+
+from ._progress_writer import Counts, LazySum, ProgressWriter, Span, due
+from ._tensorboard import TensorBoardProgressWriter
+
+__all__ = ["ProgressPrinter", "ProgressWriter", "TensorBoardProgressWriter", "TrainingSummaryProgressCallback",
+           "log_number_of_parameters"]
+
+_HEARTBEAT_SECONDS = 10
+_UNKNOWN_EPOCHS = 300  # what CNTK writes into its log for the cluster's progress display
+
+
+class _Running:
+    """Loss and metric of the updates given by hand since some moment."""
+
+    def __init__(self) -> None:
+        self.loss, self.metric, self.samples = LazySum(), LazySum(), 0
+
+    def add(self, loss: SupportsFloat, metric: SupportsFloat | None, samples: int) -> None:
+        self.loss.add(loss, samples)
+        if metric is not None:
+            self.metric.add(metric, samples)
+        self.samples += samples
+
+    def averages(self) -> tuple[float, float, int]:
+        return _average(self.loss, self.samples), _average(self.metric, self.samples), self.samples
+
+
+class ProgressPrinter(ProgressWriter):
+    """Prints the average loss and metric every ``freq`` minibatches, and at the end of each epoch and test.
+
+    Give it to a ``Trainer``, or call ``update`` and ``epoch_summary`` by hand.
+
+    Args:
+        freq: minibatches between lines; 0 prints a table ever more rarely (after 1, 3, 7, 15, …), None epochs only.
+        first: for how many minibatches at the beginning every line is printed.
+        tag: stands in brackets in the epochs' lines.
+        log_to_file: name of the file that gets the lines instead of the screen; ``rank<rank>`` is added to it.
+        rank: number of this worker.
+        gen_heartbeat: print ``PROGRESS: 12.50%`` every ten seconds, for clusters that watch for it.
+        num_epochs: how many epochs there will be, if that is known.
+        test_freq, test_first: the same for tests.
+        metric_is_pct: the metric is a fraction, shown in percent.
+        distributed_freq, distributed_first: the same for exchanges between workers.
+
+    Errors: TypeError if a frequency is no integer, OverflowError if it is negative.
+    Source: lines recorded from CNTK 2.7, except its banner of build information. Given by hand, the first lines number
+    their minibatches rightly here, and the heartbeat shows progress where CNTK always shows zero.
+
+    Example:
+        >>> printer = ProgressPrinter(freq=2, num_epochs=3)
+        >>> for loss in (1., 2., 3., 4.):
+        ...     printer.update_training(10, 10 * loss, 5)
+         Minibatch[   1-   2]: loss = 1.500000 * 20, metric = 50.00% * 20;
+         Minibatch[   3-   4]: loss = 3.500000 * 20, metric = 50.00% * 20;
+    """
+
+    def __init__(self, freq: int | None = None, first: int = 0, tag: str = "", log_to_file: str | None = None,
+                 rank: int | None = None, gen_heartbeat: bool = False, num_epochs: int | None = None,
+                 test_freq: int | None = None, test_first: int = 0, metric_is_pct: bool = True,
+                 distributed_freq: int | None = None, distributed_first: int = 0) -> None:
+        self.freq, self.test_freq, distributed_freq = (sys.maxsize if f is None else f
+                                                       for f in (freq, test_freq, distributed_freq))
+        super().__init__(self.freq, first, self.test_freq, test_first, distributed_freq, distributed_first)
+        self.first = first
+        self.tag = f"[{tag}] " if tag else ""
+        self.gen_heartbeat, self._next_heartbeat = gen_heartbeat, 0.0
+        self.num_epochs, self.epochs = num_epochs, 0
+        self.metric_is_pct = metric_is_pct
+        self._since_start, self._since_last, self._updates = _Running(), _Running(), 0
+        self._epoch_start = time.time()
+        self.logfilename = None if log_to_file is None else log_to_file + ("" if rank is None else f"rank{rank}")
+        if self.logfilename is not None:
+            self._begin_file(self.logfilename)
+        if self.freq == 0:
+            self.log(" average      since    average      since      examples\n"
+                     "    loss       last     metric       last              \n"
+                     " ------------------------------------------------------")
+
+    def _begin_file(self, name: str) -> None:
+        print(f"Redirecting log to file {name}")
+        epochs = self.num_epochs or _UNKNOWN_EPOCHS
+        with open(name, "w") as file:
+            file.write(f"{name}\nCNTKCommandTrainInfo: train : {epochs}\n"
+                       f"CNTKCommandTrainInfo: CNTKNoMoreCommands_Total : {epochs}\nCNTKCommandTrainBegin: train\n")
+
+    # --- what a trainer calls, by way of ProgressWriter
+
+    def on_write_training_update(self, samples: Counts, updates: Counts, aggregate_loss: Span,
+                                 aggregate_metric: Span) -> None:
+        if self.freq == 0:
+            self._print_row(samples, aggregate_loss, aggregate_metric)
+        else:
+            count = samples[1] - samples[0]
+            self._print_minibatches(updates[0] + 1, updates[1], _average(_change(aggregate_loss), count),
+                                    _average(_change(aggregate_metric), count), count)
+
+    def on_write_test_update(self, samples: Counts, updates: Counts, aggregate_metric: Span) -> None:
+        if self.test_freq == 0:
+            self._print_row(samples, None, aggregate_metric)
+        else:
+            count = samples[1] - samples[0]
+            self.log(f" Evaluation Minibatch[{updates[0] + 1:4d}-{updates[1]:4d}]: "
+                     f"{self._metric(_average(_change(aggregate_metric), count), count)};")
+
+    def on_write_distributed_sync_update(self, samples: Counts, updates: Counts, aggregate_metric: Span) -> None:
+        self.log(f"Distributed training: #Syncs elapsed = {_change(updates)}, #Samples elapsed = {_change(samples)}")
+
+    def on_write_training_summary(self, samples: int, updates: int, summaries: int, aggregate_loss: float,
+                                  aggregate_metric: float, elapsed_milliseconds: int) -> None:
+        if self.freq != 0:
+            self.epochs = summaries
+            self._print_epoch(_average(aggregate_loss, samples), _average(aggregate_metric, samples), samples,
+                              elapsed_milliseconds / 1000)
+
+    def on_write_test_summary(self, samples: int, updates: int, summaries: int, aggregate_metric: float,
+                              elapsed_milliseconds: int) -> None:
+        self.log(f"Finished Evaluation [{summaries}]: Minibatch[1-{updates}]: "
+                 f"{self._metric(_average(aggregate_metric, samples), samples)};")
+
+    def on_training_update_end(self) -> None:
+        if self.gen_heartbeat and time.time() >= self._next_heartbeat:
+            self._next_heartbeat = time.time() + _HEARTBEAT_SECONDS
+            print(f"PROGRESS: {100 * self.epochs / (self.num_epochs or _UNKNOWN_EPOCHS):.2f}%", flush=True)
+
+    def write(self, key: str, value: Any) -> None:
+        self.log(f"{key}: {value}")
+
+    # --- what a script calls by hand
+
+    def update(self, loss: SupportsFloat, minibatch_size: int, metric: SupportsFloat | None = None) -> None:
+        """Count one minibatch; ``loss`` and ``metric`` are averages over its samples."""
+        for running in (self._since_start, self._since_last):
+            running.add(loss, metric, minibatch_size)
+        self._updates += 1
+        if due(self._updates, self.freq, self.first):
+            last_loss, last_metric, samples = self._since_last.averages()
+            shown_metric = None if metric is None else last_metric
+            if self.freq == 0:
+                start, last = self._since_start, self._since_last
+                self._print_row((start.samples - last.samples, start.samples), _span(start.loss, last.loss),
+                                None if metric is None else _span(start.metric, last.metric))
+            else:
+                begin = max(self._updates - self.freq, min(self._updates - 1, self.first)) + 1
+                self._print_minibatches(begin, self._updates, last_loss, shown_metric, samples)
+            self.reset_last()
+        self.on_training_update_end()
+
+    def update_with_trainer(self, trainer: Any, with_metric: bool = False) -> None:
+        """Count the minibatch that ``trainer`` has just done."""
+        if trainer.previous_minibatch_sample_count:
+            self.update(trainer.previous_minibatch_loss_average, trainer.previous_minibatch_sample_count,
+                        trainer.previous_minibatch_evaluation_average if with_metric else None)
+
+    def epoch_summary(self, with_metric: bool = False) -> tuple[float, float, int] | None:
+        """End an epoch of updates given by hand: print it, and return its average loss and metric and its samples.
+
+        With ``freq=0`` it does nothing, as in CNTK: the table goes on.
+        """
+        if self.freq == 0:
+            return None
+        self.epochs += 1
+        loss, metric, samples = self.reset_start()
+        self._print_epoch(loss, metric if with_metric else None, samples, time.time() - self._epoch_start)
+        self._epoch_start = time.time()
+        return loss, metric, samples
+
+    def reset_start(self) -> tuple[float, float, int]:
+        """Begin an epoch anew; returns average loss, average metric and samples until now."""
+        averages, self._since_start, self._updates = self._since_start.averages(), _Running(), 0
+        return averages
+
+    def reset_last(self) -> tuple[float, float, int]:
+        """Begin a line anew; returns average loss, average metric and samples until now."""
+        averages, self._since_last = self._since_last.averages(), _Running()
+        return averages
+
+    def avg_loss_since_start(self) -> float:
+        """Average loss of the epoch of updates given by hand."""
+        return self._since_start.averages()[0]
+
+    def avg_metric_since_start(self) -> float:
+        """Average metric of the epoch of updates given by hand."""
+        return self._since_start.averages()[1]
+
+    def avg_loss_since_last(self) -> float:
+        """Average loss since the last line for updates given by hand."""
+        return self._since_last.averages()[0]
+
+    def avg_metric_since_last(self) -> float:
+        """Average metric since the last line for updates given by hand."""
+        return self._since_last.averages()[1]
+
+    def log(self, message: str) -> None:
+        """Print a line, or append it to the log file."""
+        if self.logfilename is None:
+            print(message)
+        else:
+            with open(self.logfilename, "a") as file:
+                file.write(message + "\n")
+
+    def end_progress_print(self, msg: str = "") -> None:
+        """Mark the end of training; ``msg`` goes into the log file."""
+        self.log("CNTKCommandTrainEnd: train")
+        if msg and self.logfilename is not None:
+            self.log(msg)
+
+    # --- lines
+
+    def _metric(self, average: float, samples: int) -> str:
+        return f"metric = {f'{100 * average:.2f}%' if self.metric_is_pct else f'{average:.6f}'} * {samples}"
+
+    def _loss(self, loss: float, metric: float | None, samples: int) -> str:
+        line = f"loss = {loss:.6f} * {samples}"
+        return line if metric is None else f"{line}, {self._metric(metric, samples)}"
+
+    def _print_minibatches(self, begin: int, end: int, loss: float, metric: float | None, samples: int) -> None:
+        self.log(f" Minibatch[{begin:4d}-{end:4d}]: {self._loss(loss, metric, samples)};")
+
+    def _print_epoch(self, loss: float, metric: float | None, samples: int, seconds: float) -> None:
+        epoch = f"{self.epochs}" if self.num_epochs is None else f"{self.epochs} of {self.num_epochs}"
+        speed = samples / seconds if seconds else 0
+        self.log(f"Finished Epoch[{epoch}]: {self.tag}{self._loss(loss, metric, samples)} "
+                 f"{seconds:.3f}s ({speed:5.1f} samples/s);")
+
+    def _print_row(self, samples: Counts, loss: Span | None, metric: Span | None) -> None:
+        """A row of the table: averages since the beginning and since the last row; blanks for what is None."""
+        def cells(span: Span | None) -> str:
+            if span is None:
+                return " " * 19
+            return f"{_average(span[1], samples[1]):8.3g}   {_average(_change(span), _change(samples)):8.3g}"
+        self.log(f" {cells(loss)}   {cells(metric)}    {samples[1]:10d}")
+
+
+class TrainingSummaryProgressCallback(ProgressWriter):
+    """Calls ``callback(epoch, loss, metric, samples)`` after each epoch; loss and metric are sums, epochs count from 0.
+
+    ``epoch_size`` is not needed to do so; it stands here because scripts pass it.
+
+    Example:
+        >>> callback = TrainingSummaryProgressCallback(100, lambda *epoch: print(epoch))
+        >>> callback.update_training(10, 2.5, 1)
+        >>> callback.write_training_summary()
+        (0, 2.5, 1.0, 10)
+    """
+
+    def __init__(self, epoch_size: int, callback: Callable[[int, float, float, int], Any]) -> None:
+        super().__init__()
+        self._callback = callback
+
+    def on_write_training_summary(self, samples: int, updates: int, summaries: int, aggregate_loss: float,
+                                  aggregate_metric: float, elapsed_milliseconds: int) -> None:
+        self._callback(summaries - 1, aggregate_loss, aggregate_metric, samples)
+
+
+def log_number_of_parameters(model: Any, trace_level: int = 0) -> None:
+    """Print how many parameters the model has, and with ``trace_level`` above 0 the shape of each.
+
+    Example:
+        >>> from types import SimpleNamespace as Model
+        >>> log_number_of_parameters(Model(parameters=[Model(shape=(2, 3)), Model(shape=(3,))]))
+        Training 9 parameters in 2 parameter tensors.
+    """
+    shapes = [parameter.shape for parameter in model.parameters]
+    known = all(extent >= 0 for shape in shapes for extent in shape)
+    total = sum(map(math.prod, shapes)) if known else "so far unspecified number of"
+    print(f"Training {total} parameters in {len(shapes)} parameter tensors.")
+    if trace_level > 0:
+        print("".join(f"\n\t{shape}" for shape in shapes))
+
+
+def _average(total: SupportsFloat, samples: int) -> float:
+    return float(total) / samples if samples else 0.0
+
+
+def _change(span: tuple[Any, Any]) -> Any:
+    return span[1] - span[0]
+
+
+def _span(since_start: LazySum, since_last: LazySum) -> Span:
+    return float(since_start) - float(since_last), float(since_start)

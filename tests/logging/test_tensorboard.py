@@ -1,0 +1,117 @@
+"""Event files: tags, steps and values recorded from those that CNTK 2.7 writes; images by our own rule."""
+import io
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from cntkjax.logging import TensorBoardProgressWriter
+
+pytest.importorskip("tensorboardX")
+
+
+def events(folder):
+    """(step, tag, value or image) of everything recorded in the folder's one event file."""
+    from PIL import Image
+    from tensorboardX.proto.event_pb2 import Event
+
+    (path,) = folder.glob("events.out.tfevents.*")
+    data, at, found = path.read_bytes(), 0, []
+    while at < len(data):
+        (size,) = struct.unpack_from("<Q", data, at)
+        event = Event.FromString(data[at + 12:at + 12 + size])
+        at += 16 + size
+        for value in event.summary.value:
+            image = value.image.encoded_image_string
+            shown = np.asarray(Image.open(io.BytesIO(image))) if image else pytest.approx(value.simple_value)
+            found.append((event.step, value.tag, shown))
+    return found
+
+
+def test_losses_and_metrics_of_training_and_test(tmp_path):
+    writer = TensorBoardProgressWriter(freq=2, log_dir=str(tmp_path))
+    for _ in range(2):
+        for i in range(1, 6):
+            writer.update_training(2, 2 * i * i, 0.02 * i * i)
+        writer.write_training_summary()
+    writer.update_test(10, 1.1)
+    writer.write_test_summary()
+    writer.write_value("mine", 3, 7)
+    writer.close()
+    assert events(tmp_path) == [
+        (2, "minibatch/avg_loss", 2.5), (2, "minibatch/avg_metric", 0.025),
+        (4, "minibatch/avg_loss", 12.5), (4, "minibatch/avg_metric", 0.125),
+        (1, "summary/avg_loss", 11), (1, "summary/avg_metric", 0.11),
+        (7, "minibatch/avg_loss", 2.5), (7, "minibatch/avg_metric", 0.025),
+        (9, "minibatch/avg_loss", 12.5), (9, "minibatch/avg_metric", 0.125),
+        (2, "summary/avg_loss", 11), (2, "summary/avg_metric", 0.11),
+        (10, "minibatch/test_avg_metric", 0.11), (7, "mine", 3)]
+
+
+def test_without_training_the_steps_are_tests_and_empty_ones_are_zero(tmp_path):
+    writer = TensorBoardProgressWriter(log_dir=str(tmp_path))
+    writer.write_training_summary()
+    writer.write_test_summary()
+    writer.close()
+    tags = ["summary/avg_loss", "summary/avg_metric", "summary/test_avg_metric"]
+    assert events(tmp_path) == [(1, tag, 0) for tag in tags]
+
+
+def test_images_are_blue_green_red_with_intensities_to_255(tmp_path):
+    writer = TensorBoardProgressWriter(log_dir=str(tmp_path))
+    image = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
+    writer.write_image("colour", {"x": np.stack([image, image + 300])}, 4)
+    writer.write_image("grey", {"x": image[None, :1]}, 5)
+    writer.close()
+    (step, tag, shown), (_, second, white), (_, _, grey) = events(tmp_path)
+    assert (step, tag, second) == (4, "colour/image/0", "colour/image/1")
+    np.testing.assert_array_equal(shown, image[::-1].transpose(1, 2, 0))
+    np.testing.assert_array_equal(white, np.full((4, 5, 3), 255))
+    np.testing.assert_array_equal(grey if grey.ndim == 2 else grey[..., 0], image[0])
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (2, 2, 4, 5), (2, 3, 4)])
+def test_images_of_other_shapes_are_refused(tmp_path, shape):
+    writer = TensorBoardProgressWriter(log_dir=str(tmp_path))
+    with pytest.raises(ValueError, match=r"write_image 'it': a batch of shape .*1 or 3 channels"):
+        writer.write_image("it", {"x": np.zeros(shape)}, 0)
+    writer.close()
+
+
+def test_only_worker_0_writes(tmp_path):
+    other = TensorBoardProgressWriter(log_dir=str(tmp_path / "a"), rank=1)
+    other.write_value("x", 1, 1)
+    other.write_image("x", {"x": np.zeros((1, 1, 2, 2))}, 1)
+    other.flush()
+    other.close()
+    assert not (tmp_path / "a").exists()
+    writer = TensorBoardProgressWriter(log_dir=str(tmp_path / "b"), rank=0)
+    writer.write_value("x", 1, 1)
+    writer.flush()
+    assert events(tmp_path / "b") == [(1, "x", 1)]
+    writer.close()
+
+
+@pytest.mark.parametrize("use", [lambda w: w.write_value("x", 1, 1), lambda w: w.flush(), lambda w: w.close()])
+def test_a_closed_writer_is_closed(tmp_path, use):
+    writer = TensorBoardProgressWriter(log_dir=str(tmp_path))
+    writer.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        use(writer)
+
+
+def test_without_tensorboardx_the_error_names_the_pip_line():
+    script = """
+import sys
+sys.modules["tensorboardX"] = None
+import cntkjax.logging
+try:
+    cntkjax.logging.TensorBoardProgressWriter()
+except ImportError as error:
+    assert 'pip install "cntkjax[tensorboard]"' in str(error)
+else:
+    raise SystemExit("no error")
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, env={"PYTHONPATH": ":".join(sys.path)})
