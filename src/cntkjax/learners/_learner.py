@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any
 
 import jax
 import numpy as np
@@ -30,26 +31,12 @@ Link = tuple[str, optax.GradientTransformation]
 Scalars = dict[str, Any]
 
 
-class Parameter(Protocol):
-    """What a learner needs of a parameter of the graph."""
-
-    name: str
-    value: np.ndarray
-
-    @property
-    def uid(self) -> str: ...
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def dtype(self) -> Any: ...
-
-
 @dataclass(frozen=True)
 class Counters:
     """What a learner has seen; with the optax state and the rate's schedule, all that changes while it learns.
 
-    ``rate_samples`` and ``rate_sweeps`` are what it had seen when the schedule of the learning rate began; ``smoothed`` is
-    adam's number of updates and fsadagrad's smoothed number of samples since the state was last reset.
+    ``rate_samples`` and ``rate_sweeps`` are what it had seen when the schedule of the learning rate began; ``smoothed``
+    is adam's number of updates and fsadagrad's smoothed number of samples since the state was last reset.
     """
 
     samples: int = 0
@@ -61,31 +48,30 @@ class Counters:
 
 
 @dataclass(frozen=True)
-class Units:
-    """How the numbers among a learner's arguments are meant; see :func:`learning_parameter_schedule`."""
-
-    use_mean_gradient: bool | None
-    minibatch_size: int | None
-    epoch_size: int | None
-
-    def rate(self, lr: Schedulable) -> tuple[TrainingParameterSchedule, int | None]:
-        return _infer_learning_rate_schedule_and_ref_minibatch_size(
-            self.use_mean_gradient, self.minibatch_size, lr, self.epoch_size
-        )
-
-    def schedule(self, values: Schedulable) -> TrainingParameterSchedule:
-        return _infer_schedule(values, self.minibatch_size, self.epoch_size)
-
-
-@dataclass(frozen=True)
 class Options:
-    """What every learner can do besides its own rule. CNTK ignores weights, noise and thresholds below zero."""
+    """What every learner can do besides its own rule, and how the bare numbers among its arguments are meant.
+
+    Weights, noise and thresholds below zero do nothing, as in CNTK.
+    """
 
     l1: float = 0.0
     l2: float = 0.0
     noise: Schedulable = 0.0
     clip: float = math.inf
     clip_by_value: bool = True
+    use_mean_gradient: bool | None = None
+    minibatch_size: int | None = None
+    epoch_size: int | None = None
+
+    def rate(self, lr: Schedulable) -> tuple[TrainingParameterSchedule, int | None]:
+        """The learning rate, and the minibatch size that the learner goes by."""
+        return _infer_learning_rate_schedule_and_ref_minibatch_size(
+            self.use_mean_gradient, self.minibatch_size, lr, self.epoch_size
+        )
+
+    def schedule(self, values: Schedulable) -> TrainingParameterSchedule:
+        """A momentum, for the learner's minibatch size."""
+        return _infer_schedule(values, self.minibatch_size, self.epoch_size)
 
     def chain(self, rule: Sequence[Link]) -> optax.GradientTransformationExtraArgs:
         """The rule with the links around it, in CNTK's order."""
@@ -116,12 +102,13 @@ class Learner:
         learner.advance(n, is_sweep_end)
 
     ``rule`` is any chain of optax transformations that makes what is subtracted from the parameters; its links receive
-    ``hyper``. ``more(smoothed, n, hyper)`` adds scalars to it; "count" among them becomes the next ``counters.smoothed``.
+    ``hyper``, with a scalar for each of ``momenta`` ("momentum" and "variance") and the gain that goes with "momentum".
+    ``more(smoothed, n, hyper)`` adds scalars to it; "count" among them is the next ``counters.smoothed``.
 
     Shapes: gradients, values and all state have the shapes of the parameters, in their order.
     Units: gradients are sums over the samples of the minibatch.
     Errors: ValueError if there are no parameters or one stands there twice, TypeError if something is no parameter;
-            ValueError if the learning rate is no schedule.
+            ValueError if a rate or momentum is no number, list or schedule.
     Source: CNTK 2.7 (golden/learners).
     """
 
@@ -130,24 +117,20 @@ class Learner:
     def __init__(
         self,
         parameters: Sequence[Any],
-        lr_schedule: TrainingParameterSchedule,
-        rule: Sequence[Link] | None = None,
+        lr_schedule: Schedulable,
+        rule: Sequence[Link] = (("rate", transforms.scale_by_rate()),),
+        options: Options = Options(),
         *,
-        momentum: TrainingParameterSchedule | None = None,
+        momenta: Mapping[str, Schedulable] = MappingProxyType({}),
         unit_gain: bool = True,
-        variance_momentum: TrainingParameterSchedule | None = None,
         more: Callable[[float, int, Scalars], Scalars] = _no_more,
-        options: Options | None = None,
-        minibatch_size: int | None = None,
     ) -> None:
-        _verify_learning_rate_type(lr_schedule)
         if not isinstance(unit_gain, bool):
             raise TypeError(f"unit_gain must be True or False, not {unit_gain!r}")
-        options = options or Options()
         self._parameters = _checked(parameters)
-        self._learning_rate_schedule = lr_schedule
-        self._momentum, self._variance_momentum = momentum, variance_momentum
+        self._learning_rate_schedule, minibatch_size = options.rate(lr_schedule)
         self._unit_gain = unit_gain
+        self._momenta = {name: options.schedule(values) for name, values in momenta.items()}
         self._more = more
         self._averages = minibatch_size == IGNORE and minibatch_size is not None
         self._minibatch_size = minibatch_size or IGNORE
@@ -155,7 +138,7 @@ class Learner:
         self._noise_seed = next_seed() if self._noise else 0
         self._state: Any = None
         self.counters = Counters()
-        self.transform = options.chain(rule or [("rate", transforms.scale_by_rate())])
+        self.transform = options.chain(rule)
         if any(p.dtype == np.float16 for p in self._parameters):
             self.transform = transforms.with_master_weights(self.transform)
         self._step = jax.jit(partial(_step, self.transform), donate_argnums=1)
@@ -264,10 +247,9 @@ class Learner:
         divisor, weight = (sample_count, 1) if self._averages else (1, sample_count)
         # A gradient that stands for `reference` samples gets the rate itself.
         scalars: Scalars = {"divisor": divisor, "weight": weight, "rate": lr * divisor / reference}
-        for name, schedule in ("momentum", self._momentum), ("variance", self._variance_momentum):
-            if schedule:
-                scalars[name] = momentum_after(schedule, seen.samples, seen.sweeps, sample_count)
-        if self._momentum:
+        for name, schedule in self._momenta.items():
+            scalars[name] = momentum_after(schedule, seen.samples, seen.sweeps, sample_count)
+        if "momentum" in scalars:
             scalars["gain"] = 1 - scalars["momentum"] if self._unit_gain else 1
         scalars.update(self._more(seen.smoothed, sample_count, scalars))
         scalars = {name: np.float64(value) for name, value in scalars.items()}
@@ -320,5 +302,5 @@ def _gradient(parameter: Any, gradients: Mapping[Any, Any]) -> np.ndarray:
     if not isinstance(gradient, np.ndarray | jax.Array):
         raise TypeError(f"the gradient of parameter {name!r} must be an array, not {type(gradient).__name__}")
     if gradient.shape != tuple(parameter.shape):
-        raise ValueError(f"the gradient of parameter {name!r} has shape {gradient.shape}, the parameter {parameter.shape}")
+        raise ValueError(f"parameter {name!r} has shape {parameter.shape}, but its gradient has {gradient.shape}")
     return np.asarray(gradient, parameter.dtype)

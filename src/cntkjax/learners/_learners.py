@@ -4,8 +4,8 @@ All share these arguments. What the numbers among them are meant for, is said on
 
     parameters      a list of parameters
     lr              learning rate: a number, a list of one for each epoch, or a schedule
-    minibatch_size  the number of samples that bare numbers for rates and momentums are meant for. None: a minibatch of any
-                    size. IGNORE: the same, and the learner averages the gradient over the minibatch before all else
+    minibatch_size  the number of samples that bare numbers for rates and momentums are meant for. None: a minibatch of
+                    any size. IGNORE: the same, and the learner averages the gradient over the minibatch before all else
     epoch_size      samples in each epoch of a bare list; None: one sweep of the data
     use_mean_gradient   deprecated word for ``minibatch_size=IGNORE``
     gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation
@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from cntkjax.learners import _transforms as transforms
-from cntkjax.learners._learner import Learner, Options, Scalars, Units
+from cntkjax.learners._learner import Learner, Options, Scalars
 from cntkjax.learners._schedules import (
     Schedulable,
     learning_parameter_schedule_per_sample,
@@ -71,9 +71,9 @@ def sgd(
     options = Options(
         l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
         gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
+        use_mean_gradient, minibatch_size, epoch_size,
     )  # fmt: skip
-    rate, minibatch_size = Units(use_mean_gradient, minibatch_size, epoch_size).rate(lr)
-    return Learner(parameters, rate, options=options, minibatch_size=minibatch_size)
+    return Learner(parameters, lr, options=options)
 
 
 def momentum_sgd(
@@ -99,14 +99,10 @@ def momentum_sgd(
     options = Options(
         l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
         gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
+        use_mean_gradient, minibatch_size, epoch_size,
     )  # fmt: skip
-    units = Units(use_mean_gradient, minibatch_size, epoch_size)
-    rate, minibatch_size = units.rate(lr)
     rule = [("rate", transforms.scale_by_rate()), ("momentum", transforms.momentum())]
-    return Learner(
-        parameters, rate, rule,
-        momentum=units.schedule(momentum), unit_gain=unit_gain, options=options, minibatch_size=minibatch_size,
-    )  # fmt: skip
+    return Learner(parameters, lr, rule, options, momenta={"momentum": momentum}, unit_gain=unit_gain)
 
 
 def nesterov(
@@ -131,14 +127,10 @@ def nesterov(
     options = Options(
         l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
         gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
+        use_mean_gradient, minibatch_size, epoch_size,
     )  # fmt: skip
-    units = Units(use_mean_gradient, minibatch_size, epoch_size)
-    rate, minibatch_size = units.rate(lr)
     rule = [("rate", transforms.scale_by_rate()), ("momentum", transforms.nesterov())]
-    return Learner(
-        parameters, rate, rule,
-        momentum=units.schedule(momentum), unit_gain=unit_gain, options=options, minibatch_size=minibatch_size,
-    )  # fmt: skip
+    return Learner(parameters, lr, rule, options, momenta={"momentum": momentum}, unit_gain=unit_gain)
 
 
 def adagrad(
@@ -163,10 +155,10 @@ def adagrad(
     options = Options(
         l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
         gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
+        use_mean_gradient, minibatch_size, epoch_size,
     )  # fmt: skip
-    rate, minibatch_size = Units(use_mean_gradient, minibatch_size, epoch_size).rate(lr)
     rule = [("adagrad", transforms.adagrad(need_ave_multiplier)), ("rate", transforms.scale_by_rate())]
-    return Learner(parameters, rate, rule, options=options, minibatch_size=minibatch_size)
+    return Learner(parameters, lr, rule, options)
 
 
 def adadelta(
@@ -192,10 +184,10 @@ def adadelta(
     options = Options(
         l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
         gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
+        use_mean_gradient, minibatch_size, epoch_size,
     )  # fmt: skip
-    rate, minibatch_size = Units(use_mean_gradient, minibatch_size, epoch_size).rate(lr)
     rule = [("adadelta", transforms.adadelta(rho, epsilon)), ("rate", transforms.scale_by_rate())]
-    return Learner(parameters, rate, rule, options=options, minibatch_size=minibatch_size)
+    return Learner(parameters, lr, rule, options)
 
 
 def rmsprop(
@@ -218,8 +210,8 @@ def rmsprop(
 ) -> Learner:
     """RMSProp with a step size t for each element: a <- γ a + (1-γ) g²; w <- w - lr g q, q = t / √(a + 1e-6).
 
-    t begins at 0.02; it becomes t · ``inc``, at most ``max``, if g has the sign it had before, otherwise t · ``dec``, at
-    least ``min``. With ``need_ave_multiplier`` q is divided by its mean over the parameter.
+    t begins at 0.02; it becomes t · ``inc``, at most ``max``, if g has the sign it had before, otherwise t · ``dec``,
+    at least ``min``. With ``need_ave_multiplier`` q is divided by its mean over the parameter.
 
     Units: see the module.
     Errors: RuntimeError unless 0 < gamma < 1, inc > 1, 0 < dec < 1 and 0 < min < max; otherwise as :class:`Learner`.
@@ -236,13 +228,13 @@ def rmsprop(
     options = Options(
         l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
         gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
+        use_mean_gradient, minibatch_size, epoch_size,
     )  # fmt: skip
-    rate, minibatch_size = Units(use_mean_gradient, minibatch_size, epoch_size).rate(lr)
     rule = [
         ("rmsprop", transforms.rmsprop(gamma, inc, dec, max, min, need_ave_multiplier)),
         ("rate", transforms.scale_by_rate()),
     ]
-    return Learner(parameters, rate, rule, options=options, minibatch_size=minibatch_size)
+    return Learner(parameters, lr, rule, options)
 
 
 def fsadagrad(
@@ -260,24 +252,22 @@ def fsadagrad(
     minibatch_size: int | None = None,
     epoch_size: int | None = None,
 ) -> Learner:
-    """Frank Seide's adagrad: k <- v k + (1-v) n and a <- v a + (1-v) g²; s <- m s + u g · min(√(k/a), 10); w <- w - lr s.
+    """Frank Seide's adagrad: s <- m s + u g · min(√(k/a), 10); w <- w - lr s, with a <- v a + (1-v) g².
 
-    Units: k smooths the number n of samples as a does g², so √(a/k) is the size of one sample's gradient; see
-           :func:`momentum_sgd` for m, u and, with ``variance_momentum``, v.
+    Units: k <- v k + (1-v) n smooths the number of samples as a does g²: √(a/k) is the size of one sample's gradient.
+           See :func:`momentum_sgd` for m, u and, with ``variance_momentum``, v.
     Errors: as :class:`Learner`; TypeError if ``unit_gain`` is no bool.
     Source: CNTK 2.7.
     """
     options = Options(
         l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
         gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
+        use_mean_gradient, minibatch_size, epoch_size,
     )  # fmt: skip
-    units = Units(use_mean_gradient, minibatch_size, epoch_size)
-    rate, minibatch_size = units.rate(lr)
     rule = [("fsadagrad", transforms.fsadagrad()), ("rate", transforms.scale_by_rate())]
     return Learner(
-        parameters, rate, rule,
-        momentum=units.schedule(momentum), unit_gain=unit_gain, variance_momentum=units.schedule(variance_momentum),
-        more=_smoothed_samples, options=options, minibatch_size=minibatch_size,
+        parameters, lr, rule, options,
+        momenta={"momentum": momentum, "variance": variance_momentum}, unit_gain=unit_gain, more=_smoothed_samples,
     )  # fmt: skip
 
 
@@ -302,7 +292,7 @@ def adam(
 
     ``adamax``: a <- max(v a, |g|); w <- w - lr c s / (a + ε), c = 1 / (1 - m^t).
 
-    Units: the default of ``variance_momentum`` is a time constant of 720,000 samples; see :func:`momentum_sgd` for m and u.
+    Units: ``variance_momentum`` is a time constant of 720,000 samples by default; see :func:`momentum_sgd` for m and u.
            With ``minibatch_size=IGNORE`` and bare numbers this is the paper's, up to the place of ε.
     Errors: ValueError if ``epsilon`` is negative; otherwise as :class:`Learner`; TypeError if ``unit_gain`` is no bool.
     Source: Kingma and Ba 2014; CNTK 2.7.
@@ -312,15 +302,14 @@ def adam(
     options = Options(
         l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
         gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
+        use_mean_gradient, minibatch_size, epoch_size,
     )  # fmt: skip
-    units = Units(use_mean_gradient, minibatch_size, epoch_size)
-    rate, minibatch_size = units.rate(lr)
     name, piece = ("adamax", transforms.adamax) if adamax else ("adam", transforms.adam)
     rule = [(name, piece(epsilon)), ("rate", transforms.scale_by_rate())]
     return Learner(
-        parameters, rate, rule,
-        momentum=units.schedule(momentum), unit_gain=unit_gain, variance_momentum=units.schedule(variance_momentum),
-        more=_adamax_bias if adamax else _adam_bias, options=options, minibatch_size=minibatch_size,
+        parameters, lr, rule, options,
+        momenta={"momentum": momentum, "variance": variance_momentum}, unit_gain=unit_gain,
+        more=_adamax_bias if adamax else _adam_bias,
     )  # fmt: skip
 
 

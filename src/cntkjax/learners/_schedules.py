@@ -32,12 +32,12 @@ class UnitType(Enum):
 class TrainingParameterSchedule:
     """A piecewise constant function of the number of samples (or sweeps) seen.
 
-    ``schedule[count]`` is the value at ``count`` samples, or sweeps if :meth:`is_sweep_based`. The last value stays forever.
+    ``schedule[count]`` is the value at ``count`` samples, or sweeps if :meth:`is_sweep_based`. The last stays for good.
 
-    Units: ``epoch_size`` is in samples (0: one sweep of the data). ``minibatch_size`` is the number of samples that a value
-           is meant for (``IGNORE``: a minibatch, whatever its size).
-    Errors: ValueError for what is neither a number nor a list of numbers or (epochs, value) pairs, and for negative sizes;
-            RuntimeError for an empty list; TypeError for counts and sizes that are not whole numbers.
+    Units: ``epoch_size`` is in samples (0: one sweep of the data). ``minibatch_size`` is the number of samples that a
+           value is meant for (``IGNORE``: a minibatch, whatever its size).
+    Errors: ValueError for what is neither a number nor a list of numbers or (epochs, value) pairs, and for negative
+            sizes; RuntimeError for an empty list; TypeError for counts and sizes that are not whole numbers.
 
     >>> rate = TrainingParameterSchedule([(2, 0.1), 0.05], epoch_size=100)
     >>> rate[199], rate[200], rate[10**6]
@@ -124,7 +124,8 @@ class TrainingParameterSchedule:
 
     def __repr__(self) -> str:
         values = self._values[0] if len(self._values) == 1 else list(self.entries)
-        return f"TrainingParameterSchedule({values}, epoch_size={self.epoch_size}, minibatch_size={self.minibatch_size})"
+        sizes = f"epoch_size={self.epoch_size}, minibatch_size={self.minibatch_size}"
+        return f"TrainingParameterSchedule({values}, {sizes})"
 
 
 Schedulable = Entries | TrainingParameterSchedule
@@ -162,8 +163,8 @@ def learning_parameter_schedule(
 ) -> TrainingParameterSchedule:
     """A schedule of learning rates (or any other parameter of a learner).
 
-    ``schedule`` is a number, a list of values of one epoch each, or a list of (epochs, value) pairs; a schedule is returned
-    as it is.
+    ``schedule`` is a number, a list of values of one epoch each, or a list of (epochs, value) pairs; a schedule is
+    returned as it is.
 
     Units: values are for gradients of ``minibatch_size`` samples; None or ``IGNORE``: of a minibatch of any size.
            ``epoch_size`` in samples; None: sweeps of the data.
@@ -228,7 +229,8 @@ def momentum_schedule(
 ) -> TrainingParameterSchedule:
     """A schedule of momentums: the part of the smoothed gradient that is left after ``minibatch_size`` samples.
 
-    Units: None or ``IGNORE``: after a minibatch of any size. Otherwise n samples leave ``momentum ** (n / minibatch_size)``.
+    Units: None or ``IGNORE``: after a minibatch of any size. Otherwise n samples leave
+           ``momentum ** (n / minibatch_size)``.
 
     >>> momentum_schedule([0.9, 0.99], epoch_size=10)[10]
     0.99
@@ -281,8 +283,8 @@ def _infer_schedule(
         return values.for_minibatch_size(minibatch_size)
     if not isinstance(values, numbers.Real | list):
         raise ValueError(
-            f"a training parameter must be a number, a list or a schedule, not {values!r} of type {type(values).__name__}; "
-            "schedules are made by learning_parameter_schedule(), momentum_schedule() and their like"
+            f"a training parameter must be a number, a list or a schedule, not {values!r} of type "
+            f"{type(values).__name__}; schedules are made by learning_parameter_schedule(), momentum_schedule(), ..."
         )
     return TrainingParameterSchedule(values, epoch_size, minibatch_size)
 
@@ -293,7 +295,7 @@ def _infer_learning_rate_schedule_and_ref_minibatch_size(
     schedule: Schedulable,
     epoch_size: int | None,
 ) -> tuple[TrainingParameterSchedule, int | None]:
-    """The rate and the minibatch size of a learner from its arguments; ``use_mean_gradient`` is the old word for IGNORE."""
+    """The rate and minibatch size of a learner from its arguments; ``use_mean_gradient`` is the old word for IGNORE."""
     rate = _infer_schedule(schedule, ref_minibatch_size, epoch_size)
     if use_mean_gradient:
         if rate.minibatch_size == 1:
@@ -303,13 +305,13 @@ def _infer_learning_rate_schedule_and_ref_minibatch_size(
 
 
 def _verify_learning_rate_type(learning_rate: TrainingParameterSchedule) -> None:
-    _verify(learning_rate, "learning_rate", "learning_parameter_schedule()")
+    _verify(learning_rate, "learning_rate", "learning_parameter_schedule")
 
 
 def _verify_momentum_type(momentum: TrainingParameterSchedule) -> None:
-    _verify(momentum, "momentum", "momentum_schedule()")
+    _verify(momentum, "momentum", "momentum_schedule")
 
 
 def _verify(value: object, what: str, maker: str) -> None:
     if not isinstance(value, TrainingParameterSchedule):
-        raise ValueError(f"{what} must be a schedule, not {type(value).__name__}: wrap it as {maker.replace('()', f'({value!r})')}")
+        raise ValueError(f"{what} must be a schedule, not {type(value).__name__}: make one with {maker}({value!r})")

@@ -1,8 +1,8 @@
 """The pieces that learners are chained from, as optax transformations.
 
-Each piece is a rule for one parameter, a pure function of its gradient, its value and the rule's own state, made into a
-transformation by :func:`per_parameter`. What changes from step to step comes in ``hyper``, scalars computed on the host,
-so that one compiled program serves all steps:
+Each piece is a rule for one parameter, a pure function of its gradient, its value and the rule's own state, made into
+a transformation by :func:`per_parameter`. What changes from step to step comes in ``hyper``, scalars computed on the
+host, so that one compiled program serves all steps:
 
     divisor, weight     gradients are sums over n samples: divided by ``divisor`` they stand for ``weight`` samples
                         (n and 1 where the learner averages, 1 and n otherwise)
@@ -75,8 +75,8 @@ class MasterWeights(NamedTuple):
 def per_parameter(rule: Rule, state_type: type[Any] = optax.EmptyState) -> optax.GradientTransformationExtraArgs:
     """A transformation that applies ``rule(g, w, *state, **hyper) -> (update, *state)`` to each parameter by itself.
 
-    A rule sees one gradient, one parameter and that parameter's share of each field of ``state_type``, all of one shape and
-    type, zeros before the first step. It is therefore also the rule for the rows of a parameter of which only some rows
+    A rule sees one gradient, one parameter and that parameter's share of each field of ``state_type``, all of one shape
+    and type, zeros before the first step. It is therefore also the rule for some rows of a parameter, where only those
     have a gradient.
     """
 
@@ -84,13 +84,11 @@ def per_parameter(rule: Rule, state_type: type[Any] = optax.EmptyState) -> optax
         return state_type(*(optax.tree.zeros_like(params) for _ in state_type._fields))
 
     def update(updates: Any, state: Any, params: Any = None, *, hyper: Hyper, **_: Any) -> tuple[Any, Any]:
-        grads, tree = jax.tree.flatten(updates)
-        columns = [tree.flatten_up_to(field) for field in state]
-        results = [
-            rule(g, w, *fields, **_scalars(hyper, g.dtype))
-            for g, w, *fields in zip(grads, tree.flatten_up_to(params), *columns, strict=True)
-        ]
-        updates, *fields = (tree.unflatten(column) for column in zip(*results, strict=True))
+        columns = [jax.tree.leaves(column) for column in (updates, params, *state)]
+        scalars = {dtype: _scalars(hyper, dtype) for dtype in {g.dtype for g in columns[0]}}
+        results = [rule(g, *rest, **scalars[g.dtype]) for g, *rest in zip(*columns, strict=True)]
+        structure = jax.tree.structure(updates)
+        updates, *fields = (jax.tree.unflatten(structure, column) for column in zip(*results, strict=True))
         return updates, state_type(*fields)
 
     return optax.GradientTransformationExtraArgs(init, update)
@@ -241,7 +239,7 @@ def fsadagrad() -> optax.GradientTransformationExtraArgs:
 def rmsprop(
     gamma: float, inc: float, dec: float, largest: float, smallest: float, normalize: bool
 ) -> optax.GradientTransformationExtraArgs:
-    """Tieleman and Hinton 2012, with a step size for each element as in rprop: it grows while the gradient keeps its sign."""
+    """Tieleman and Hinton 2012, with a step size for each element that grows while the gradient keeps its sign."""
 
     def rule(
         g: Array, w: Array, squares: Array, signs: Array, steps: Array, **_: Array
@@ -280,7 +278,7 @@ def add_noise() -> optax.GradientTransformationExtraArgs:
             g + jnp.asarray(hyper["noise"], g.dtype) * jax.random.normal(jax.random.fold_in(key, i), g.shape, g.dtype)
             for i, g in enumerate(grads)
         ]
-        return tree.unflatten(noisy), state
+        return jax.tree.unflatten(tree, noisy), state
 
     return optax.GradientTransformationExtraArgs(optax.init_empty_state, update)
 

@@ -1,0 +1,152 @@
+"""Schedules: values against CNTK 2.7."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cntkjax import learners as L
+
+schedule = L.learning_parameter_schedule
+
+
+@pytest.mark.parametrize(
+    "made, values, minibatch_size, explicit",
+    [
+        (lambda: schedule(0.1), {0: 0.1, 25: 0.1}, 0, False),
+        (lambda: schedule(1), {0: 1.0}, 0, False),
+        (lambda: schedule(0.1, 0), {0: 0.1}, 0, True),
+        (lambda: schedule([0.1, 0.2]), {0: 0.1, 1: 0.2, 25: 0.2}, 0, False),
+        (lambda: schedule([0.1, 0.2], epoch_size=0), {0: 0.1, 1: 0.2}, 0, False),
+        (lambda: schedule([(2, 0.1), 0.2, (3, 0.4)], 4, 5), {9: 0.1, 10: 0.2, 14: 0.2, 15: 0.4, 9**9: 0.4}, 4, True),
+        (lambda: schedule([[2, 0.1], [0, 0.3]]), {0: 0.1, 1: 0.1, 2: 0.3}, 0, False),
+        (lambda: schedule([(0, 0.1)]), {0: 0.1, 9: 0.1}, 0, False),
+        (lambda: L.learning_parameter_schedule_per_sample(0.1), {0: 0.1}, 1, True),
+        (lambda: L.training_parameter_schedule([0.1, 2], L.UnitType.minibatch, 7), {6: 0.1, 7: 2.0}, 0, True),
+        (lambda: L.training_parameter_schedule(0.1, L.UnitType.sample), {0: 0.1}, 1, True),
+        (lambda: L.training_parameter_schedule(0.1, "sample"), {0: 0.1}, 0, True),
+        (lambda: L.momentum_schedule([0.1, (2, 0.3)], 3), {2: 0.1, 3: 0.3}, 0, False),
+        (lambda: L.momentum_schedule(0.9, minibatch_size=5), {0: 0.9}, 5, True),
+        (lambda: L.momentum_schedule_per_sample(0.99), {0: 0.99}, 1, True),
+        (lambda: L.momentum_as_time_constant_schedule(1100), {0: 0.9990913221888589}, 1, True),
+        (lambda: L.momentum_as_time_constant_schedule(0), {0: 0.0}, 1, True),
+        (
+            lambda: L.momentum_as_time_constant_schedule([(1, 10), (2, 30)], 5),
+            {4: 0.9048374180359595, 5: 0.9672161004820059},
+            1,
+            True,
+        ),
+    ],
+)
+def test_values_are_those_of_cntk(made, values, minibatch_size, explicit):
+    s = made()
+    assert {count: s[count] for count in values} == pytest.approx(values, rel=1e-15)
+    assert s.minibatch_size == minibatch_size
+    assert s.is_minibatch_size_explicitly_specified is explicit
+
+
+def test_a_schedule_of_a_schedule_is_itself():
+    s = L.momentum_schedule(0.3)
+    assert schedule(s, minibatch_size=3, epoch_size=3) is s
+    assert L.momentum_as_time_constant_schedule(s) is s
+
+
+def test_samples_or_sweeps_are_counted():
+    by_sweep, by_sample = schedule([1, 2]), schedule([1, 2], epoch_size=10)
+    assert by_sweep.is_sweep_based() and not by_sample.is_sweep_based()
+    assert by_sweep.at(samples=1000, sweeps=0) == 1 and by_sweep.at(samples=0, sweeps=1) == 2
+    assert by_sample.at(samples=9, sweeps=7) == 1 and by_sample.at(samples=10, sweeps=0) == 2
+
+
+def test_equal_schedules_are_equal():
+    assert schedule([1, 2], epoch_size=3) == schedule([1, 2], epoch_size=3)
+    assert schedule([1, 2], epoch_size=3) != schedule([1, 2], epoch_size=4)
+
+
+@pytest.mark.parametrize(
+    "arguments, error, says",
+    [
+        (("a",), ValueError, "schedule must be a number or a list, not 'a' of type str"),
+        ((None,), ValueError, "number or a list"),
+        (((0.1, 0.2),), ValueError, "of type tuple"),
+        ((np.array([0.1]),), ValueError, "of type ndarray"),
+        (([],), RuntimeError, "empty list"),
+        (([(1, 0.1, 2)],), ValueError, "pair"),
+        ((["x"],), ValueError, "pair"),
+        (([(-1, 0.1)],), ValueError, "number of epochs must not be negative"),
+        (([(1.5, 0.1)],), TypeError, "whole number"),
+        ((0.1, -1), ValueError, "minibatch_size must not be negative, but is -1"),
+        ((0.1, 2.5), TypeError, "minibatch_size must be a whole number, not 2.5"),
+        (([0.1, 0.2], None, -1), ValueError, "epoch_size"),
+    ],
+)
+def test_what_is_no_schedule_is_refused(arguments, error, says):
+    with pytest.raises(error, match=says):
+        schedule(*arguments)
+
+
+def test_an_unknown_unit_is_refused():
+    with pytest.raises(ValueError, match="3 is not a valid UnitType"):
+        L.training_parameter_schedule(0.1, 3)
+
+
+def test_a_momentum_is_called_by_its_name_in_errors():
+    with pytest.raises(ValueError, match="momentum must be a number"):
+        L.momentum_as_time_constant_schedule("x")
+
+
+@pytest.mark.parametrize("count, error", [(-1, OverflowError), (1.5, TypeError), ("a", TypeError)])
+def test_only_counts_are_asked_for(count, error):
+    with pytest.raises(error):
+        schedule([1, 2])[count]
+
+
+def test_an_epoch_size_without_epochs_warns():
+    with pytest.warns(RuntimeWarning, match="epoch_size is ignored"):
+        schedule(0.1, epoch_size=5)
+
+
+def test_learning_rate_schedule_says_what_to_use_instead():
+    with pytest.warns(DeprecationWarning, match="learning_parameter_schedule_per_sample"):
+        assert L.learning_rate_schedule(0.1, L.UnitType.sample) == L.learning_parameter_schedule_per_sample(0.1)
+
+
+@pytest.mark.parametrize(
+    "arguments, rate, minibatch_size",
+    [
+        ((None, None, 0.1), schedule(0.1), None),
+        ((None, 4, 0.1), schedule(0.1, 4), 4),
+        ((None, 4, schedule(0.1, 8)), schedule(0.1, 8), 4),
+        ((None, 4, schedule(0.1)), schedule(0.1, 4), 4),
+        ((True, None, schedule(0.1, 8)), schedule(0.1, 8), 0),
+        ((True, None, schedule(0.1, 1)), schedule(0.1, 0), 0),
+        ((True, 3, schedule(0.1, 1)), schedule(0.1, 0), 3),
+        ((False, None, 0.1), schedule(0.1), None),
+    ],
+)
+def test_rate_and_minibatch_size_of_a_learner_are_inferred_as_in_cntk(arguments, rate, minibatch_size):
+    assert L._infer_learning_rate_schedule_and_ref_minibatch_size(*arguments, None) == (rate, minibatch_size)
+
+
+def test_inference_leaves_the_callers_schedule_alone():
+    mine = schedule(0.1)
+    L._infer_learning_rate_schedule_and_ref_minibatch_size(None, 4, mine, None)
+    assert mine.minibatch_size == 0
+
+
+@pytest.mark.parametrize("verify", [L._verify_momentum_type, L._verify_learning_rate_type])
+def test_verification_takes_schedules_only(verify):
+    verify(L.momentum_schedule(0.1))
+    with pytest.raises(ValueError, match="must be a schedule, not float"):
+        verify(0.1)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 5), st.floats(0, 1)), min_size=1, max_size=6),
+    st.integers(1, 20),
+    st.integers(0, 1000),
+)
+def test_the_value_is_that_of_the_epoch_counted_out(entries, epoch_size, count):
+    epochs = [value for number, value in entries for _ in range(number)]
+    expected = epochs[min(count // epoch_size, len(epochs) - 1)]
+    assert schedule(entries, epoch_size=epoch_size)[count] == expected
