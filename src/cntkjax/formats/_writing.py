@@ -1,0 +1,127 @@
+"""A graph as the Dictionary of a model file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..graph.function import Function, nodes
+from ..graph.uid import new_uid
+from ..graph.variable import Leaf, Variable, VariableKind
+from ._attributes import REVERSED, attribute_records, dtype_number, dynamic_axis_records
+from .dictionary import Shape, SizeT
+
+COMPOSITE, PRIMITIVE, VARIABLE = SizeT(3), SizeT(24), SizeT(1)  # the versions of these records that CNTK 2.7 writes
+
+Record = dict[str, Any]
+
+
+def record_of(function: Function) -> Record:
+    """The content of the model file of a function; of a node, that of a composite around it."""
+    graph = _Graph()
+    root = function.root_function
+    order = nodes([root], into_blocks=True)
+    roots = {root, *(node.block_composite.root_function for node in order if node.block_composite is not None)}
+    for node in order:
+        if node in roots or not _is_combine(node):  # a Combine in between is only names for its operands
+            graph.add(node)
+    return graph.composite(function) | {
+        "inputs": list(graph.variables.values()),
+        "primitive_functions": graph.functions,
+    }
+
+
+class _Graph:
+    """What was written so far. Every variable comes before its first use: one that a cycle uses before it is made is
+    listed as a placeholder with the uid of that output."""
+
+    def __init__(self) -> None:
+        self.functions: list[Record] = []
+        self.variables: dict[str, Record] = {}
+        self._uids: dict[Function | Variable, str] = {}
+        self._taken: set[str] = set()
+        self._written: set[Function] = set()
+
+    def uid(self, item: Function | Variable) -> str:
+        """The uid under which something stands in the file: its own, unless the same model was loaded twice."""
+        if isinstance(item, Variable) and item._owner is not None:
+            return f"{self.uid(item._owner)}_Output_{item._owner.node_outputs.index(item)}"
+        if item not in self._uids:
+            uid = item.uid
+            while uid in self._taken:
+                uid = new_uid(item.uid.rstrip("0123456789"))
+            self._taken.add(uid)
+            self._uids[item] = uid
+        return self._uids[item]
+
+    def composite(self, function: Function) -> Record:
+        """The record of a composite, or of the composite that stands for a node, without what leads to its root."""
+        uid = self.uid(function) if function.is_composite else new_uid("CompositeFunction")
+        record: Record = {"version": COMPOSITE, "type": "CompositeFunction", "uid": uid}
+        record["root"] = self.uid(function.root_function)
+        return record | ({"name": function._name} if function._name else {})
+
+    def add(self, node: Function) -> None:
+        for variable in [*map(_source, node.node_inputs), *(inner for inner, _ in node.block_map)]:
+            uid = self.uid(variable)
+            if uid not in self.variables and variable._owner not in self._written:
+                self.variables[uid] = _variable_record(variable, uid)
+        self.functions.append(self._record(node))
+        self._written.add(node)
+
+    def _record(self, node: Function) -> Record:
+        inputs = [self.uid(_source(variable)) for variable in node.node_inputs]
+        record: Record = {
+            "version": PRIMITIVE,
+            "type": "PrimitiveFunction",
+            "uid": self.uid(node),
+            "op": SizeT(node.primitive.cntk_id),
+            "attributes": attribute_records(node.primitive, node.node_attributes),
+            "inputs": inputs[::-1] if node.op_name in REVERSED else inputs,
+        }
+        if node._name:
+            record["name"] = node._name
+        if node.block_composite is not None:
+            operands = [self.uid(_source(operand)) for _, operand in node.block_map]
+            record |= {
+                "block_function_op_name": node.block_name,
+                "block_function_composite": self.composite(node.block_composite),
+                "block_function_composite_arguments_map_keys": [self.uid(inner) for inner, _ in node.block_map],
+                "block_function_composite_arguments_map_values": operands,
+            }
+        return record
+
+
+def _is_combine(node: Function) -> bool:
+    return node.block_composite is None and node.primitive.name == "Combine"
+
+
+def _source(variable: Variable) -> Variable:
+    """The variable behind the outputs of Combines, which in CNTK are the operands themselves."""
+    owner = variable._owner
+    while owner is not None and _is_combine(owner):
+        variable = owner.node_inputs[owner.node_outputs.index(variable)]
+        owner = variable._owner
+    return variable
+
+
+def _variable_record(variable: Variable, uid: str) -> Record:
+    kind = VariableKind.Placeholder if variable.is_output else variable.kind
+    record: Record = {
+        "version": VARIABLE,
+        "type": "Variable",
+        "uid": uid,
+        "kind": SizeT(kind),
+        "shape": Shape(variable.shape),
+        "data_type": dtype_number(variable.dtype),
+        "dynamic_axis": dynamic_axis_records(variable.dynamic_axes),
+        "is_sparse": variable.is_sparse,
+        "needs_gradient": variable.needs_gradient,
+    }
+    if variable.name:
+        record["name"] = variable.name
+    if isinstance(variable, Leaf):
+        record["value"] = np.asarray(variable.array)
+        record["shape"] = Shape(variable.shape)  # which making the value may have filled in
+    return record

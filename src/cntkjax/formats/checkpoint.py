@@ -1,0 +1,204 @@
+"""The state of a trainer in CNTK's layout: what stands in the file '.ckp' beside its model.
+
+The model of a trainer is a Combine of the model's outputs, the loss and its sum over the minibatch, and the evaluation
+criterion and its sum, as far as there are such; docs/formats.md has the rest of the layout.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ..graph.function import Function
+from . import _files
+from ._records import check_version, take
+from ._writing import record_of
+from .dictionary import FormatError, SizeT, buffers, decode
+
+CHECKPOINT, LEARNER, SCHEDULE = SizeT(1), SizeT(3), SizeT(2)  # the versions that CNTK 2.7 writes
+SUFFIX = ".ckp"
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Rates:
+    """A schedule of learning rates: the value of each number of epochs, one after another; the last one stays.
+
+    Units: ``epoch_size`` in samples, 0: sweeps. ``start`` is what the learner had seen when the schedule began.
+    """
+
+    entries: tuple[tuple[int, float], ...]
+    epoch_size: int = 0
+    minibatch_size: int = 0
+    start: int = 0
+
+
+@dataclass(frozen=True)
+class LearnerState:
+    """What a learner has to know to go on. ``smoothed_gradients`` are those of the file, one for each of its parameters
+    in their order: see :func:`joined` and :func:`parted`."""
+
+    samples: int
+    minibatches: int
+    sweeps: int
+    rates: Rates
+    smoothed_gradients: list[np.ndarray]
+    smoothed_count: float | None = None
+    noise_seed: int = 0
+    all_workers_samples: int | None = None  # of a distributed learner: seen by all workers together
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a trainer has to know to go on, besides its model. ``external`` is whatever the user wants kept."""
+
+    learners: list[LearnerState]
+    external: dict[str, Any] = field(default_factory=dict)
+    workers: dict[str, Any] = field(default_factory=dict)  # the external state of each worker
+
+
+def save(path: str | os.PathLike[str], model: Function, checkpoint: Checkpoint) -> None:
+    """Writes the two files of a trainer; both appear, or none of them.
+
+    Errors: TypeError if the external state holds what CNTK's format cannot (see dictionary.buffers).
+    """
+    content = {
+        "Version": CHECKPOINT,
+        "Learners": [_learner_record(learner) for learner in checkpoint.learners],
+        "ExternalState": dict(checkpoint.external),
+        "DistributedState": dict(checkpoint.workers),
+    }
+    _files.write((path, buffers(record_of(model))), (os.fspath(path) + SUFFIX, buffers(content)))
+
+
+def load(path: str | os.PathLike[str]) -> Checkpoint:
+    """The state beside the model file of that path.
+
+    Errors: RuntimeError, as CNTK has it, if there is no such file; FormatError if it is damaged or something else.
+    """
+    file = os.fspath(path) + SUFFIX
+    if not os.path.exists(file):
+        raise RuntimeError(f"cannot open the checkpoint {file!r}: there is no such file")
+    data, name = _files.read(file, "checkpoint")
+    content = decode(data, name)
+    check_version(content, CHECKPOINT, name, "Version")
+    return Checkpoint(
+        [_learner_of(record, f"{name}, learner {i}") for i, record in enumerate(take(content, "Learners", list, name))],
+        take(content, "ExternalState", dict, name),
+        take(content, "DistributedState", dict, name),
+    )
+
+
+# ---- learners
+def joined(arrays: Sequence[np.ndarray], like: np.ndarray) -> np.ndarray:
+    """What a learner keeps for a parameter as CNTK stores it: one array is itself; several stand side by side in one
+    matrix, whose last axis is the parameter's; in place of none there is a zero.
+
+    >>> joined([np.zeros((2, 3)), np.ones((2, 3))], np.zeros((2, 3))).shape
+    (4, 3)
+    """
+    if not arrays:
+        return np.zeros((), np.asarray(like).dtype)
+    if len(arrays) == 1:
+        return np.asarray(arrays[0])
+    return np.concatenate([np.reshape(a, (-1, np.shape(a)[-1] if np.ndim(a) else 1)) for a in arrays])
+
+
+def parted(stored: np.ndarray, count: int, shape: tuple[int, ...], where: str) -> list[np.ndarray]:
+    """The ``count`` arrays of a parameter's shape that :func:`joined` made ``stored`` of.
+
+    Errors: ValueError if there is another number of them: another kind of learner has written them.
+    """
+    if stored.size != count * math.prod(shape) and (count or stored.size != 1):
+        raise ValueError(
+            f"{where} needs {count} arrays of shape {shape}, but the checkpoint has {stored.shape}: "
+            "it was written by another kind of learner, or for another parameter"
+        )
+    return [part.reshape(shape) for part in np.split(stored.reshape(-1), count)] if count else []
+
+
+def _learner_record(learner: LearnerState) -> Record:
+    record: Record = {
+        "version": LEARNER,
+        "type": "Learner",
+        "sample_count": SizeT(learner.samples),
+        "minibatchCount": SizeT(learner.minibatches),
+        "sweepCount": SizeT(learner.sweeps),
+        "learnig_rate_schedule": _rates_record(learner.rates),  # spelled as CNTK does
+        "smoothed_gradients": learner.smoothed_gradients,
+        "noise_injection_seed": SizeT(learner.noise_seed),
+        "master_parameter_updated": True,
+    }
+    if learner.smoothed_count is not None:
+        record["smoothed_count"] = float(learner.smoothed_count)
+    if learner.all_workers_samples is None:
+        return record
+    return {"localLearners": record, "totalNumberOfSamplesSeen": SizeT(learner.all_workers_samples)}
+
+
+def _learner_of(record: Any, where: str) -> LearnerState:
+    everyone = None
+    if isinstance(record, dict) and "localLearners" in record:
+        everyone = take(record, "totalNumberOfSamplesSeen", int, where)
+        record = record["localLearners"]
+    check_version(record, LEARNER, where)
+    gradients = take(record, "smoothed_gradients", list, where)
+    if not all(isinstance(array, np.ndarray) for array in gradients):
+        raise FormatError(f"{where}: smoothed_gradients lists something else than arrays")
+    return LearnerState(
+        samples=take(record, "sample_count", int, where),
+        minibatches=take(record, "minibatchCount", int, where),
+        sweeps=take(record, "sweepCount", int, where),
+        rates=_rates_of(take(record, "learnig_rate_schedule", dict, where), f"{where}, learning rate"),
+        smoothed_gradients=gradients,
+        smoothed_count=take(record, "smoothed_count", float, where) if "smoothed_count" in record else None,
+        noise_seed=take(record, "noise_injection_seed", int, where),
+        all_workers_samples=everyone,
+    )
+
+
+def _rates_record(rates: Rates) -> Record:
+    """The values by the count of samples (or sweeps) up to which they hold; 0 for the only one, which always holds."""
+    ends: dict[str, float] = {}
+    end = rates.start
+    for epochs, value in rates.entries:
+        end += epochs * (rates.epoch_size or 1)
+        ends[str(end)] = float(value)
+    if len(rates.entries) == 1 and not rates.epoch_size:
+        ends = {"0": float(rates.entries[0][1])}
+    return {
+        "version": SCHEDULE,
+        "type": "TrainingParameterSchedule",
+        "epoch_size": SizeT(rates.epoch_size),
+        "ref_mb_size": SizeT(rates.minibatch_size),
+        "schedule": ends,
+    }
+
+
+def _rates_of(record: Record, where: str) -> Rates:
+    check_version(record, SCHEDULE, where)
+    epoch_size = take(record, "epoch_size", int, where)
+    values = _values(take(record, "schedule", dict, where), where)
+    unit = epoch_size or 1
+    start = values[0][0] % unit  # a schedule may begin later than its learner; epochs before that no longer matter
+    ends = [start, *(end for end, _ in values)]
+    lengths = [(end - begin) / unit for begin, end in pairwise(ends)]
+    if not all(length.is_integer() for length in lengths):
+        raise FormatError(f"{where}: its values change at {ends[1:]}, which are not epochs of {epoch_size}")
+    entries = [(int(n), value) for n, (_, value) in zip(lengths, values, strict=True)]
+    if values[0][0] == 0:
+        entries[0] = (1, values[0][1])
+    return Rates(tuple(entries), epoch_size, take(record, "ref_mb_size", int, where), start)
+
+
+def _values(schedule: Mapping[str, Any], where: str) -> list[tuple[int, float]]:
+    if not schedule or not all(end.isdecimal() and isinstance(value, float) for end, value in schedule.items()):
+        raise FormatError(f"{where}: {dict(schedule)!r} is no schedule")
+    return sorted((int(end), value) for end, value in schedule.items())

@@ -1,0 +1,134 @@
+"""Trainer states: CNTK's own files are understood, and come back the same."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cntkjax.formats import checkpoint
+from cntkjax.formats.checkpoint import Checkpoint, LearnerState, Rates, joined, parted
+from cntkjax.formats.dictionary import FormatError, Shape, SizeT, decode, encode
+from cntkjax.graph.build import composite, make_node
+from cntkjax.graph.public import classes
+from cntkjax.graph.variable import VariableKind
+from cntkjax.primitives.structure import Combine
+
+GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden" / "checkpoints"
+
+
+def model():
+    return composite(make_node(Combine, [classes.variable(VariableKind.Input, (2,), np.float32, ())], {}))
+
+
+def written(path, **state):
+    """What stands in the '.ckp' file of a trainer with one learner."""
+    learner = {"samples": 1, "minibatches": 1, "sweeps": 0, "rates": Rates(((1, 0.5),)), "smoothed_gradients": []}
+    checkpoint.save(path, model(), Checkpoint([LearnerState(**(learner | state))]))
+    return decode(Path(f"{path}.ckp").read_bytes())
+
+
+@pytest.mark.skipif(not GOLDEN.exists(), reason="needs CNTK's own files in ../shared/golden")
+def test_files_of_cntk_are_read_and_written_the_same(tmp_path):
+    entries = json.loads((GOLDEN / "index.json").read_text())["checkpoints"]
+    for entry in entries:
+        state = checkpoint.load(GOLDEN / entry["model"])
+        assert [s.samples for s in state.learners] == [entry["restore"]["samples_seen"]] * len(state.learners)
+        assert state.external == entry["restore"]["external_state"]
+        checkpoint.save(tmp_path / "m", model(), state)
+        mine, theirs = (decode(p.read_bytes()) for p in (tmp_path / "m.ckp", GOLDEN / entry["checkpoint"]))
+        for learner, other in zip(mine["Learners"], theirs["Learners"], strict=True):
+            for a, b in zip(learner.pop("smoothed_gradients"), other.pop("smoothed_gradients"), strict=True):
+                np.testing.assert_array_equal(a, b)
+        assert mine == theirs
+
+
+@pytest.mark.parametrize(
+    ("rates", "schedule"),
+    [  # recorded from CNTK 2.7
+        (Rates(((1, 0.1),)), {"0": 0.1}),
+        (Rates(((1, 0.1),), epoch_size=7), {"7": 0.1}),
+        (Rates(((2, 0.1), (3, 0.05), (1, 0.01)), epoch_size=10), {"20": 0.1, "50": 0.05, "60": 0.01}),
+        (Rates(((1, 0.3), (1, 0.2))), {"1": 0.3, "2": 0.2}),
+        (Rates(((1, 0.4), (1, 0.2)), epoch_size=5, start=3), {"8": 0.4, "13": 0.2}),  # reset after 3 samples
+        (Rates(((1, 0.1), (1, 0.2)), epoch_size=1, minibatch_size=1), {"1": 0.1, "2": 0.2}),
+    ],
+)
+def test_schedules_survive_as_cntk_writes_them(tmp_path, rates, schedule):
+    record = written(tmp_path / "m", rates=rates)["Learners"][0]["learnig_rate_schedule"]
+    assert record["schedule"] == schedule
+    assert checkpoint.load(tmp_path / "m").learners[0].rates == rates
+
+
+def test_a_schedule_reset_late_gives_the_same_rates_from_there_on(tmp_path):
+    written(tmp_path / "m", rates=Rates(((1, 0.3), (1, 0.4)), epoch_size=4, start=9))
+    back = checkpoint.load(tmp_path / "m").learners[0].rates
+    assert back == Rates(((3, 0.3), (1, 0.4)), epoch_size=4, start=1)  # 0.3 up to sample 13, 0.4 up to 17
+
+
+@pytest.mark.parametrize(  # shapes of a parameter, and of what CNTK 2.7 keeps for it in adam
+    ("shape", "stored"), [((3, 2, 3, 3), (36, 3)), ((3, 1, 1), (6, 1)), ((), (2, 1)), ((2,), (2, 2)), ((5, 4), (10, 4))]
+)
+def test_several_arrays_of_a_parameter_stand_in_one_matrix(shape, stored):
+    arrays = [np.random.default_rng(i).normal(size=shape).astype(np.float32) for i in range(2)]
+    both = joined(arrays, arrays[0])
+    assert both.shape == stored
+    for a, b in zip(parted(both, 2, shape, "W"), arrays, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_one_array_stands_as_it_is_and_none_as_a_zero():
+    w = np.ones((2, 3), np.float32)
+    assert joined([w], w) is w
+    assert joined([], w).shape == ()
+    assert parted(joined([], w), 0, w.shape, "W") == []
+
+
+def test_the_state_of_another_kind_of_learner_is_refused():
+    with pytest.raises(ValueError, match=r"'W' needs 2 arrays of shape \(2, 3\), but the checkpoint has \(2, 3\)"):
+        parted(np.ones((2, 3)), 2, (2, 3), "parameter 'W'")
+    with pytest.raises(ValueError, match="another kind of learner"):
+        parted(np.ones((2, 3)), 0, (2, 3), "parameter 'W'")
+
+
+def test_a_distributed_learner_keeps_the_samples_of_all_workers(tmp_path):
+    record = written(tmp_path / "m", all_workers_samples=12)["Learners"][0]
+    assert (record["localLearners"]["sample_count"], record["totalNumberOfSamplesSeen"]) == (1, 12)
+    assert checkpoint.load(tmp_path / "m").learners[0].all_workers_samples == 12
+
+
+def test_what_cannot_be_kept_is_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(TypeError, match=r"ExternalState\.when is of type complex"):
+        checkpoint.save(tmp_path / "m", model(), Checkpoint([], {"when": 1j}))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"Version": SizeT(2)}, "version 2; the newest that CNTK 2.7 has is 1"),
+        ({"Learners": 3}, "Learners is of type int, not list"),
+        ({"Learners": [3]}, "learner 0 is 3, not a dictionary"),
+        ({"Learners": [{"version": SizeT(3)}]}, "learner 0: smoothed_gradients is missing"),
+        ({"ExternalState": Shape((1,))}, "ExternalState is of type Shape"),
+    ],
+)
+def test_damage_is_named(tmp_path, change, reason):
+    whole = written(tmp_path / "m")
+    (tmp_path / "m.ckp").write_bytes(encode(whole | change))
+    with pytest.raises(FormatError, match=reason):
+        checkpoint.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize("schedule", [{}, {"x": 0.1}, {"3": 1}, {"-3": 0.1}])
+def test_a_damaged_schedule_is_named(tmp_path, schedule):
+    whole = written(tmp_path / "m")
+    whole["Learners"][0]["learnig_rate_schedule"]["schedule"] = schedule
+    (tmp_path / "m.ckp").write_bytes(encode(whole))
+    with pytest.raises(FormatError, match=r"learning rate.*is no schedule"):
+        checkpoint.load(tmp_path / "m")
+
+
+def test_a_missing_checkpoint_is_a_runtime_error(tmp_path):
+    with pytest.raises(RuntimeError, match=r"nowhere.ckp'.*no such file"):
+        checkpoint.load(tmp_path / "nowhere")
