@@ -1,0 +1,46 @@
+"""Switches that help to find what is wrong."""
+from __future__ import annotations
+
+from cntkjax.graph.settings import Settings
+
+__all__ = ["set_checked_mode", "set_computation_network_trace_level", "set_node_timing"]
+
+
+def set_checked_mode(enable: bool) -> None:
+    """Whether every result is searched for NaN; an error then names the operation. It makes everything slower.
+
+    Errors: TypeError if ``enable`` is no bool.
+
+    Example:
+        >>> set_checked_mode(False)
+    """
+    Settings.checked = _flag("set_checked_mode", enable)
+
+
+def set_computation_network_trace_level(level: int) -> None:
+    """Accepted, and without effect: CNTK prints its network's internals from level 1 on, and here there are none.
+
+    Errors: TypeError if ``level`` is no integer.
+
+    Example:
+        >>> set_computation_network_trace_level(0)
+    """
+    if not isinstance(level, int):
+        raise TypeError(f"set_computation_network_trace_level() needs an int, not {level!r}")
+
+
+def set_node_timing(enable: bool) -> None:
+    """Accepted, and without effect: XLA fuses operations, so no time belongs to one; see ``start_profiler``.
+
+    Errors: TypeError if ``enable`` is no bool.
+
+    Example:
+        >>> set_node_timing(True)
+    """
+    _flag("set_node_timing", enable)
+
+
+def _flag(function: str, value: bool) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{function}() needs True or False, not {value!r}")
+    return value

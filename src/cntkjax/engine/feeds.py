@@ -1,0 +1,168 @@
+"""From what users feed (arrays, lists of sequences, sparse matrices, minibatches) to `Ragged`. NumPy only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..graph.errors import ShapeError, explain
+from ..graph.shape import FREE, INFERRED, Shape, matches, shape_text
+from ..graph.variable import Variable
+from .ragged import Ragged, SparseRows
+
+
+def to_ragged(variable: Variable, data: Any) -> Ragged | np.ndarray:
+    """What is fed for a variable, checked against its declaration; a bare array for one without dynamic axes.
+
+    Shapes: with the batch axis [samples, *shape] or one sample [*shape]; with a sequence axis a list of sequences
+            [steps, *shape], or [sequences, steps, *shape], or one sequence [steps, *shape].
+    Errors: ShapeError, TypeError, or ValueError that name the variable, its shape and what was given.
+    """
+    ragged = getattr(data, "ragged", None)
+    if ragged is not None:
+        return _checked(variable, ragged)
+    if hasattr(data, "eval") and not isinstance(data, (np.ndarray, list, tuple)):
+        raise TypeError(explain(f"{variable!r} is fed with {data!r}, which is no data", fix="evaluate it first"))
+    if not variable.dynamic_axes:
+        return _static(variable, data)
+    if variable.sequence_axis is None:
+        return _batch(variable, data)
+    return _sequences(variable, data)
+
+
+def as_array(variable: Variable, data: Any) -> np.ndarray:
+    """Numbers as an array of the variable's type."""
+    try:
+        array = np.asarray(data)
+    except ValueError:
+        array = np.empty(0, object)
+    if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
+        raise ValueError(explain(
+            f"{variable!r} is fed with {type(data).__name__} of type {array.dtype}, which are not numbers in a regular array",
+            fix="feed integers, booleans or floating point numbers; sequences of different lengths as a list of arrays",
+        ))
+    return np.asarray(array, variable.dtype)
+
+
+def _static(variable: Variable, data: Any) -> np.ndarray:
+    array = as_array(variable, data)
+    while array.ndim > len(variable.shape) and array.shape[0] == 1:
+        array = array[0]
+    if not matches(variable.shape, array.shape):
+        raise _mismatch(variable, array.shape, "has no dynamic axes, so it takes one array of its shape")
+    return array
+
+
+def _batch(variable: Variable, data: Any) -> Ragged:
+    shape = variable.shape
+    if _is_csr(data) or (isinstance(data, (list, tuple)) and len(data) and _is_csr(data[0])):
+        return Ragged(_sparse(variable, data if isinstance(data, (list, tuple)) else [data]), None)
+    if not variable.is_sparse and isinstance(data, (list, tuple)) and len(data) and isinstance(data[0], (np.ndarray, list)):
+        data = [_one_sample(variable, d) for d in data]
+    array = as_array(variable, data)
+    if array.ndim == len(shape) and matches(shape, array.shape):
+        array = array[None]
+    elif array.ndim == len(shape) + 2 and array.shape[1] == 1:  # steps of length one
+        array = array[:, 0]
+    if array.ndim != len(shape) + 1 or not matches(shape, array.shape[1:]):
+        raise _mismatch(variable, array.shape, "takes [samples, *shape]")
+    return _filled(variable, Ragged(SparseRows.from_dense(array) if variable.is_sparse else array, None))
+
+
+def _one_sample(variable: Variable, data: Any) -> np.ndarray:
+    array = as_array(variable, data)
+    return array[0] if array.ndim == len(variable.shape) + 1 and array.shape[0] == 1 else array
+
+
+def _sequences(variable: Variable, data: Any) -> Ragged:
+    shape = variable.shape
+    if _is_csr(data):
+        data = [data]
+    if isinstance(data, (list, tuple)) and len(data) and _is_csr(data[0]):
+        lengths = np.fromiter((d.shape[0] for d in data), np.int32, len(data))
+        return _filled(variable, Ragged(_sparse(variable, data), lengths))
+    if isinstance(data, (list, tuple)):
+        items = [as_array(variable, d) for d in data]
+    else:
+        array = as_array(variable, data)
+        items = [array] if array.ndim == len(shape) + 1 else list(array)
+    items = [_one_sequence(variable, item) for item in items]
+    if not items:
+        raise _mismatch(variable, (0,), "takes at least one sequence")
+    lengths = np.fromiter((len(i) for i in items), np.int32, len(items))
+    rows = np.concatenate(items) if len(items) > 1 else items[0]
+    return _filled(variable, Ragged(SparseRows.from_dense(rows) if variable.is_sparse else rows, lengths))
+
+
+def _one_sequence(variable: Variable, item: np.ndarray) -> np.ndarray:
+    shape = variable.shape
+    if item.ndim == len(shape) + 1 and matches(shape, item.shape[1:]):
+        return item
+    if item.ndim == len(shape) and matches(shape, item.shape):
+        return item[None]
+    if item.ndim == 1 and shape == (1,):
+        return item[:, None]
+    if item.ndim == len(shape) + 2 and item.shape[0] == 1 and matches(shape, item.shape[2:]):
+        return item[0]
+    raise _mismatch(variable, item.shape, "takes sequences [steps, *shape]")
+
+
+def _is_csr(data: Any) -> bool:
+    return hasattr(data, "tocsr")
+
+
+def _sparse(variable: Variable, matrices: Sequence[Any]) -> Any:
+    width = prod(variable.shape)
+    for m in matrices:
+        if m.shape[-1] != width:
+            raise _mismatch(variable, m.shape, f"takes sparse matrices with {width} columns, one row a sample")
+    rows = SparseRows.concatenate([SparseRows.from_csr(m) for m in matrices])
+    if variable.is_sparse:
+        return SparseRows(rows.indptr, rows.indices, np.asarray(rows.values, variable.dtype), rows.width)
+    return np.asarray(rows.to_dense(), variable.dtype).reshape(-1, *variable.shape)
+
+
+def _checked(variable: Variable, ragged: Ragged) -> Ragged:
+    """A minibatch that comes ready made, in the form that the variable needs."""
+    data = ragged.data
+    if isinstance(data, SparseRows):
+        if data.width != prod(variable.shape):
+            raise _mismatch(variable, (data.width,), "takes sparse samples of its size")
+        if not variable.is_sparse:
+            data = data.to_dense().reshape(-1, *variable.shape)
+    elif variable.is_sparse:
+        data = SparseRows.from_dense(data)
+    elif not matches(variable.shape, data.shape[1:]):
+        if prod(data.shape[1:]) != prod(variable.shape) or FREE in variable.shape or INFERRED in variable.shape:
+            raise _mismatch(variable, data.shape, "takes samples of its shape")
+        data = data.reshape(-1, *variable.shape)
+    if isinstance(data, np.ndarray) and data.dtype != variable.dtype:
+        data = data.astype(variable.dtype)
+    lengths = ragged.lengths
+    if variable.sequence_axis is None and lengths is not None:
+        if not (lengths == 1).all():
+            raise ShapeError(explain(
+                f"{variable!r} has no sequence axis but is fed with sequences of up to {lengths.max()} steps",
+                fix="declare it with cntk.sequence.input_variable",
+            ))
+        lengths = None
+    elif variable.sequence_axis is not None and lengths is None:
+        lengths = np.ones(len(data), np.int32)
+    return _filled(variable, Ragged(data, lengths, ragged.starts if lengths is not None else None))
+
+
+def _filled(variable: Variable, ragged: Ragged) -> Ragged:
+    if ragged.num_samples == 0:
+        raise ValueError(explain(f"{variable!r} is fed with an empty minibatch", fix="feed at least one sample"))
+    return ragged
+
+
+def _mismatch(variable: Variable, given: Shape, takes: str) -> ShapeError:
+    return ShapeError(explain(
+        f"data of shape {shape_text(given)} do not match the variable {variable!r} of shape {shape_text(variable.shape)}, "
+        f"which {takes}",
+        {"variable": variable},
+    ))

@@ -1,0 +1,198 @@
+"""Recurrent loops as scans.
+
+Only what is on the cycle goes inside: operands from outside are computed before the loop for all steps at once. Sequence
+starts select the initial state, so a row may hold several sequences. The gradient of a weight that multiplies inside the
+loop is one large product after the backward loop, not an accumulation in every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..graph.function import Function
+from ..graph.shape import FREE
+from ..graph.variable import Variable
+from .layout import Layout
+from .plan import Loop, resolve
+from .values import Context, Step, Value
+
+Environment = dict[Variable, Value]
+RunNode = Callable[[Context, Function, Environment], None]
+
+
+def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode) -> None:
+    """Compute all that is in a loop, for all steps."""
+    layout = ctx.layouts[loop.axis]
+    axes = loop.delays[0].node_outputs[0].dynamic_axes
+    outside = dict.fromkeys(
+        v for n in (*loop.delays, *loop.nodes) for v in map(resolve, n.node_inputs) if v not in loop.outputs
+    )
+    fixed = {v: env[v] for v in outside if not env[v].axes}
+    moving = {v: ctx.to_axes(ctx.canonical(env[v]), axes) for v in outside if env[v].axes}
+    products = {n: resolve(n.node_inputs[n.primitive.weight]) for n in loop.nodes if _is_product(n, fixed)}
+    weights = {v: env[v].data for v in products.values()}
+    others = {v: ctx.array(x) for v, x in fixed.items() if v not in weights}
+    anew = not (layout.simple and (layout.full or not loop.backwards))
+    cells = (layout.position, layout.remaining, layout.seq, layout.mask, jnp.arange(layout.time))
+
+    def scan(weight_data: Any, other_data: Any, moving_data: Any, taps: Any) -> tuple[Any, Any]:
+        still: Environment = {v: Value(d, ()) for v, d in zip((*weights, *others), (*weight_data, *other_data), strict=True)}
+
+        def body(carry: Any, now: Any) -> tuple[Any, Any]:
+            moving_now, (position, remaining, seq, mask, time), taps_now = now
+            inner = Context(
+                ctx.training, ctx.batch, ctx.layouts, ctx.key_of,
+                step=Step(loop.axis, seq, position, remaining, mask, time),
+            )
+            here = still | {v: Value(d, axes) for v, d in zip(moving, moving_now, strict=True)}
+            far = remaining if loop.backwards else position
+            for delay, buffer in zip(loop.delays, carry, strict=True):
+                here[delay.node_outputs[0]] = Value(_delayed(delay, buffer, far, here, anew), axes)
+            met = []
+            for node in loop.nodes:
+                if node in products:
+                    tap = None if taps_now is None else taps_now[len(met)]
+                    x, here[node.node_outputs[0]] = _product(inner, node, here, products[node], tap)
+                    met.append(x)
+                else:
+                    run_node(inner, node, here)
+            if inner.updates:
+                raise ValueError(f"a value cannot be assigned inside a recurrent loop: {next(iter(inner.updates))!r}")
+            after = [inner.array(here[resolve(d.node_inputs[0])]) for d in loop.delays]
+            carry = tuple(
+                a[None].astype(b.dtype) if b.shape[0] == 1 else jnp.concatenate([b[1:], a[None]])
+                for a, b in zip(after, carry, strict=True)
+            )
+            return carry, ([inner.array(here[v]) for v in loop.wanted], met)
+
+        first = tuple(
+            _first(delay, layout.rows, still, dict(zip(moving, moving_data, strict=True)), loop.backwards, anew)
+            for delay in loop.delays
+        )
+        return lax.scan(body, first, (moving_data, cells, taps), reverse=loop.backwards)[1]
+
+    moving_data = [v.data for v in moving.values()]
+    if products:
+        run = _with_weight_gradients(scan, products, list(weights), ctx, layout)
+        made = run(list(weights.values()), list(others.values()), moving_data)
+    else:
+        made, _ = scan([], list(others.values()), moving_data, None)
+    for v, d in zip(loop.wanted, made, strict=True):
+        env[v] = Value(d, axes)
+
+
+def _is_product(node: Function, fixed: Environment) -> bool:
+    """True for a bilinear node whose weight does not move with the loop."""
+    if node.primitive.weight is None:
+        return False
+    weight = resolve(node.node_inputs[node.primitive.weight])
+    others = [resolve(v) for i, v in enumerate(node.node_inputs) if i != node.primitive.weight]
+    return weight in fixed and not fixed[weight].is_sparse and all(v not in fixed for v in others) and len(others) == 1
+
+
+def _offset(delay: Function) -> int:
+    return delay.node_attributes["offset"]
+
+
+def _first(
+    delay: Function, rows: int, still: Environment, moving: dict[Variable, Any], backwards: bool, anew: bool
+) -> Any:
+    """The buffer before the first step: the initial state, or zeros where every sequence selects its own."""
+    out, initial = delay.node_outputs[0], resolve(delay.node_inputs[1])
+    sample = out.shape
+    if FREE in sample:
+        like = next((d for v, d in moving.items() if v.shape == sample), None)
+        if like is None:
+            raise ValueError(f"the state of a loop, {out!r}, has a free dimension whose size no input of the loop gives")
+        sample = like.shape[2:]
+    shape = (_offset(delay), rows, *sample)
+    if anew:
+        return jnp.zeros(shape, out.dtype)
+    if initial in still:
+        return jnp.broadcast_to(still[initial].data, shape).astype(out.dtype)
+    ends = moving[initial][-1 if backwards else 0]
+    ends = ends.reshape(rows, *(1,) * (len(sample) + 1 - ends.ndim), *ends.shape[1:])
+    return jnp.broadcast_to(ends, shape).astype(out.dtype)
+
+
+def _delayed(delay: Function, buffer: Any, far: Any, here: Environment, anew: bool) -> Any:
+    """The delayed value of this step: from the buffer, or the initial state where the sequence has not got so far."""
+    old = buffer[0]
+    if not anew:
+        return old
+    initial = here[resolve(delay.node_inputs[1])].data
+    begins = (far < _offset(delay)).reshape(-1, *(1,) * (old.ndim - 1))
+    return jnp.where(begins, initial, old)
+
+
+def _product(ctx: Context, node: Function, here: Environment, weight: Variable, tap: Any) -> tuple[Any, Value]:
+    """The operand, and its product with the weight; the gradient of the product goes to the tap, none to the weight."""
+    operand = next(v for v in map(resolve, node.node_inputs) if v is not weight)
+    x, axes = ctx.array(here[operand]), here[operand].axes
+
+    def product(x: Any, w: Any) -> Any:
+        return _weigh(ctx, node, weight, Value(x, axes), w)
+
+    w = here[weight].data
+    return x, Value(product(x, w) if tap is None else _tapped(product)(x, w, tap), axes)
+
+
+def _weigh(ctx: Context, node: Function, weight: Variable, x: Value, w: Any) -> Any:
+    """A bilinear node's output for a given operand and weight."""
+    from .lower import compute  # computing a node and running a loop need each other
+
+    operands = [Value(w, ()) if resolve(v) is weight else x for v in node.node_inputs]
+    return ctx.array(compute(ctx, node, operands)[0])
+
+
+def _tapped(product: Any) -> Any:
+    """A product whose weight gradient is left to whoever collects what arrives at `tap`."""
+
+    @jax.custom_vjp
+    def tapped(x: Any, w: Any, tap: Any) -> Any:
+        return product(x, w)
+
+    def forward(x: Any, w: Any, tap: Any) -> Any:
+        return product(x, w), (x, w)
+
+    def backward(kept: Any, dz: Any) -> Any:
+        x, w = kept
+        return jax.vjp(lambda x: product(x, w), x)[1](dz)[0], None, dz
+
+    tapped.defvjp(forward, backward)
+    return tapped
+
+
+def _with_weight_gradients(
+    scan: Any, products: dict[Function, Variable], weights: list[Variable], ctx: Context, layout: Layout
+) -> Any:
+    """The scan as a function of weights and the rest, with the gradients of the weights taken after the loop."""
+
+    @jax.custom_vjp
+    def run(weight_data: Any, others: Any, moving: Any) -> Any:
+        return scan(weight_data, others, moving, None)[0]
+
+    def forward(weight_data: Any, others: Any, moving: Any) -> Any:
+        outputs = [n.node_outputs[0] for n in products]
+        taps = [jnp.zeros((layout.time, layout.rows, *v.shape), v.dtype) for v in outputs]
+        made, back, met = jax.vjp(lambda *rest: scan(weight_data, *rest), others, moving, taps, has_aux=True)
+        return made, (back, met, weight_data)
+
+    def backward(kept: Any, gradient: Any) -> Any:
+        back, met, weight_data = kept
+        d_others, d_moving, d_taps = back(gradient)
+        d_weights = [jnp.zeros_like(w) for w in weight_data]
+        for (node, weight), x, dz in zip(products.items(), met, d_taps, strict=True):
+            at = weights.index(weight)
+            whole = partial(_weigh, ctx, node, weight, Value(x, node.node_outputs[0].dynamic_axes))
+            d_weights[at] += jax.vjp(whole, weight_data[at])[1](dz)[0]
+        return d_weights, d_others, d_moving
+
+    run.defvjp(forward, backward)
+    return run

@@ -1,0 +1,108 @@
+"""From a planned graph to a JAX computation: one node after the other, loops as scans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..graph.function import Function
+from ..graph.variable import Variable
+from .loops import run_loop
+from .plan import Loop, Plan, resolve
+from .sparse import Sparse, dense
+from .values import Axes, Context, Value, merged
+
+Environment = dict[Variable, Value]
+
+
+def execute(plan: Plan, ctx: Context, env: Environment) -> Environment:
+    """Compute all variables of a plan; `env` holds the leaves and arguments, and is filled."""
+    for part in plan.parts:
+        if isinstance(part, Loop):
+            run_loop(ctx, part, env, run_node)
+        else:
+            run_node(ctx, part, env)
+    return env
+
+
+def run_node(ctx: Context, node: Function, env: Environment) -> None:
+    """Compute the outputs of one primitive node."""
+    ctx.node = node
+    operands = [env[resolve(v)] for v in node.node_inputs]
+    with jax.named_scope(node._name or node.primitive.name):
+        results = compute(ctx, node, operands)
+    for variable, result in zip(node.node_outputs, results, strict=True):
+        env[variable] = result
+
+
+def compute(ctx: Context, node: Function, operands: Sequence[Value]) -> list[Value]:
+    """The values of a node's outputs."""
+    primitive, attrs = node.primitive, node.node_attributes
+    if primitive.packed:
+        made = primitive.lower_packed(ctx, attrs, *operands)
+        return list(made) if isinstance(made, (list, tuple)) else [made]
+    axes = merged(operands)
+    operands = [ctx.to_axes(v, axes) for v in operands]
+    if primitive.elementwise:
+        return [elementwise(ctx, primitive, attrs, operands, axes)]
+    made = map_samples(ctx, lambda *xs: primitive.lower(attrs, *xs), operands, axes, primitive.takes_sparse)
+    return [Value(d, axes) for d in (made if isinstance(made, (list, tuple)) else [made])]
+
+
+def map_samples(ctx: Context, f: Any, operands: Sequence[Value], axes: Axes, takes_sparse: bool = False) -> Any:
+    """Apply a function of single samples to whole grids; operands without dynamic axes come to it as they are."""
+    data = [v.data if takes_sparse and v.is_sparse else ctx.array(v) for v in operands]
+    lead = ctx.lead(axes)
+    if lead == 0:
+        return f(*data)
+    if lead == 2:
+        data = [jax.tree.map(_flatten, d) if v.axes else d for d, v in zip(data, operands, strict=True)]
+    made = jax.vmap(f, in_axes=[0 if v.axes else None for v in operands])(*data)
+    if lead == 1:
+        return made
+    layout = ctx.layout(axes)
+    return jax.tree.map(lambda d: d.reshape(layout.time, layout.rows, *d.shape[1:]), made)
+
+
+def _flatten(d: Any) -> Any:
+    return d.reshape(-1, *d.shape[2:])
+
+
+def elementwise(ctx: Context, primitive: Any, attrs: Any, operands: Sequence[Value], axes: Axes) -> Value:
+    """Apply a function that broadcasts like NumPy to whole grids, channels last where all operands allow it."""
+    lead = ctx.lead(axes)
+    last = _common_channels_last(operands, lead)
+    if last:
+        data = [_channels_to_end(v) for v in operands]
+    else:
+        data = [ctx.array(v) for v in operands]
+    rank = max((jnp.ndim(d) - (lead if v.axes else 0) for d, v in zip(data, operands, strict=True)), default=0)
+    data = [_pad_rank(d, lead, rank) if v.axes else d for d, v in zip(data, operands, strict=True)]
+    return Value(primitive.lower(attrs, *data), axes, channels_last=last)
+
+
+def _common_channels_last(operands: Sequence[Value], lead: int) -> bool:
+    """True if one operand is channels last, and every other is too, or is static and can be moved along."""
+    rank = next((v.data.ndim - lead for v in operands if v.channels_last), None)
+
+    def goes_along(v: Value) -> bool:
+        if v.axes or v.is_sparse:
+            return v.channels_last
+        return jnp.ndim(v.data) == rank or jnp.size(v.data) == 1
+
+    return rank is not None and all(goes_along(v) for v in operands)
+
+
+def _channels_to_end(v: Value) -> Any:
+    return v.data if v.channels_last or jnp.ndim(v.data) < 2 else jnp.moveaxis(v.data, 0, -1)
+
+
+def _pad_rank(d: Any, lead: int, rank: int) -> Any:
+    missing = rank - (d.ndim - lead)
+    return d.reshape(*d.shape[:lead], *(1,) * missing, *d.shape[lead:]) if missing else d
+
+
+__all__ = ["Environment", "Sparse", "compute", "dense", "execute", "map_samples", "run_node"]

@@ -1,0 +1,182 @@
+"""Packing minibatches into grids, on the host: which shapes to use, and which sample stands in which cell.
+
+XLA compiles anew for every shape, so shapes are chosen from few: one that was used before is taken again when it fits and
+wastes little. Among new ones, the fastest is chosen by a model of the costs: a loop pays for every step and every cell.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .layout import Batch, Layout
+
+# What a step of a loop costs besides its rows, as a number of rows: the weights are read once a step, and XLA's loop
+# itself takes time. Measured on ATIS (LSTM 300) and the LSTM language model on two cores; flat between 6 and 12.
+STEP_COST = 8
+WASTE = 1.3  # a shape in use is taken again if it costs at most this factor more than the best new one
+
+
+def bucket(n: int, parts: int = 4) -> int:
+    """The next larger size that is a multiple of a quarter of a power of two.
+
+    >>> [bucket(n) for n in (1, 5, 9, 33, 100, 1000)]
+    [1, 5, 10, 40, 112, 1024]
+    """
+    step = max(1, (1 << max(n - 1, 1).bit_length() - 1) // parts)
+    return -(-n // step) * step
+
+
+@dataclass
+class Sizes:
+    """Sizes in use of one axis: the same number again costs no compilation, and few are ever made."""
+
+    used: list[int] = field(default_factory=list)
+
+    def choose(self, n: int) -> int:
+        """The smallest size in use from n to 2 n; otherwise n itself, rounded up if there are already near ones."""
+        at = bisect_left(self.used, n)
+        if at < len(self.used) and self.used[at] <= 2 * n:
+            return self.used[at]
+        crowded = any(u <= n < 2 * u for u in self.used)
+        size = max(bucket(n), 1) if crowded else max(n, 1)
+        insort(self.used, size)
+        return size
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A layout with its numbers, and for each cell the sample that stands there.
+
+    Shapes: index is int64 [time, rows]; padding repeats a sample. row, start, length are int32 [size].
+    """
+
+    row: np.ndarray
+    start: np.ndarray
+    length: np.ndarray
+    index: np.ndarray
+    simple: bool
+    full: bool
+
+    @property
+    def layout(self) -> Layout:
+        """What the compiled program gets."""
+        time, rows = self.index.shape
+        return Layout(self.row, self.start, self.length, time, rows, self.simple, self.full)
+
+
+@dataclass
+class Packer:
+    """Chooses shapes for the minibatches of one program; remembers those in use."""
+
+    has_loop: bool
+    batch_sizes: Sizes = field(default_factory=Sizes)
+    shapes: list[tuple[int, int]] = field(default_factory=list)  # (time, rows) of packed grids
+    simple_shapes: list[tuple[int, int]] = field(default_factory=list)
+
+    def batch(self, count: int) -> Batch:
+        """The batch axis of `count` samples or sequences."""
+        size = self.batch_sizes.choose(count)
+        return Batch(np.int32(count), size, count == size)
+
+    def grid(self, lengths: np.ndarray, size: int) -> Grid:
+        """Place sequences of these lengths; `size` is that of the batch axis."""
+        longest, total = int(lengths.max(initial=1)), int(lengths.sum())
+        lower = self._cost(longest, max(1, -(-total // longest)))
+        if self._cost(longest, size) <= 1.1 * self._best_cost(longest, total):
+            return self._simple(lengths, size, self._simple_time(longest, size))
+        packed = self._packed(lengths, size, lower)
+        return packed
+
+    def _cost(self, time: int, rows: int) -> float:
+        return time * (rows + (STEP_COST if self.has_loop else 0))
+
+    def _candidates(self, longest: int, total: int) -> list[tuple[int, int]]:
+        times = {bucket(int(longest * factor)) for factor in (1, 1.25, 1.5, 2, 3, 4, 6, 8)} if self.has_loop else {bucket(max(total, 1))}
+        return [(t, max(1, -(-total // t))) for t in times]
+
+    def _best_cost(self, longest: int, total: int) -> float:
+        return min(self._cost(*c) for c in self._candidates(longest, total))
+
+    def _simple_time(self, longest: int, size: int) -> int:
+        fitting = [t for t, r in self.simple_shapes if r == size and longest <= t <= WASTE * longest]
+        time = min(fitting, default=longest)
+        if not fitting:
+            if sum(r == size for _, r in self.simple_shapes) >= 4:
+                time = bucket(longest)
+            self.simple_shapes.append((time, size))
+        return time
+
+    def _simple(self, lengths: np.ndarray, size: int, time: int) -> Grid:
+        count = len(lengths)
+        length = np.zeros(size, np.int32)
+        length[:count] = lengths
+        offsets = np.concatenate([[0], np.cumsum(lengths)[:-1]]) if count else np.zeros(1, np.int64)
+        offsets = np.concatenate([offsets, np.zeros(size - count, np.int64)])
+        steps = np.minimum(np.arange(time)[:, None], np.maximum(length - 1, 0)[None, :])
+        full = count == size and bool((length == time).all())
+        row = np.arange(size, dtype=np.int32)
+        return Grid(row, np.zeros(size, np.int32), length, offsets[None, :] + steps, True, full)
+
+    def _packed(self, lengths: np.ndarray, size: int, lower: float) -> Grid:
+        longest, total = int(lengths.max(initial=1)), int(lengths.sum())
+        best = self._best_cost(longest, total)
+        for time, rows in sorted(self.shapes, key=lambda s: self._cost(*s)):
+            if time >= longest and time * rows >= total and self._cost(time, rows) <= WASTE * best:
+                placed = first_fit(lengths, time, rows)
+                if placed is not None:
+                    return self._place(lengths, size, time, rows, *placed)
+        time, rows = min(self._candidates(longest, total), key=lambda c: self._cost(*c))
+        rows = bucket(rows)
+        placed = first_fit(lengths, time, rows)
+        while placed is None:
+            rows = bucket(rows + 1)
+            placed = first_fit(lengths, time, rows)
+        self.shapes.append((time, rows))
+        return self._place(lengths, size, time, rows, *placed)
+
+    @staticmethod
+    def _place(
+        lengths: np.ndarray, size: int, time: int, rows: int, row: np.ndarray, start: np.ndarray
+    ) -> Grid:
+        count = len(lengths)
+        index = np.zeros((time, rows), np.int64)
+        total = int(lengths.sum())
+        offsets = np.cumsum(lengths) - lengths
+        step = np.arange(total) - np.repeat(offsets, lengths)
+        index[np.repeat(start, lengths) + step, np.repeat(row, lengths)] = np.arange(total)
+        padded = [np.zeros(size, np.int32) for _ in range(3)]
+        for whole, part in zip(padded, (row, start, lengths), strict=True):
+            whole[:count] = part
+        return Grid(*padded, index, False, total == time * rows and count == size)
+
+
+def first_fit(lengths: Sequence[int] | np.ndarray, time: int, rows: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """Rows and starts by first-fit decreasing; None if the sequences don't fit.
+
+    >>> first_fit(np.array([3, 2, 4]), time=5, rows=2)
+    (array([1, 1, 0]), array([0, 3, 0]))
+    """
+    lengths = np.asarray(lengths)
+    row, start = np.zeros(len(lengths), np.int64), np.zeros(len(lengths), np.int64)
+    if rows == 1:
+        if lengths.sum() > time:
+            return None
+        return row, np.cumsum(lengths) - lengths
+    filled = [0] * rows
+    first = 0
+    for i in np.argsort(-lengths, kind="stable").tolist():
+        n = int(lengths[i])
+        for r in range(first, rows):
+            if filled[r] + n <= time:
+                row[i], start[i] = r, filled[r]
+                filled[r] += n
+                break
+        else:
+            return None
+        while first < rows - 1 and filled[first] == time:
+            first += 1
+    return row, start

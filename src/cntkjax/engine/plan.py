@@ -1,0 +1,232 @@
+"""A graph made ready for lowering: blocks opened, loops found, everything in the order of computation."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..graph.axis import Axis
+from ..graph.build import edits
+from ..graph.errors import AxisError, explain
+from ..graph.function import Function
+from ..graph.shape import FREE, INFERRED, is_unknown
+from ..graph.variable import Leaf, Variable
+
+
+def resolve(variable: Variable) -> Variable:
+    """The variable that really holds the data: through blocks inwards, through their arguments outwards."""
+    while True:
+        owner = variable._owner
+        if owner is not None and owner.block_composite is not None:
+            variable = owner.block_composite.root_function.node_outputs[owner.node_outputs.index(variable)]
+        elif variable.bound is not None:
+            variable = variable.bound
+        else:
+            return variable
+
+
+@dataclass
+class Loop:
+    """A strongly connected component: nodes in the order of one step, delays first."""
+
+    delays: list[Function]
+    nodes: list[Function]
+    axis: Axis
+    backwards: bool
+    wanted: list[Variable] = field(default_factory=list)  # what is used outside the loop
+
+    @cached_property
+    def outputs(self) -> set[Variable]:
+        """Everything that is computed in the loop."""
+        return {v for node in (*self.delays, *self.nodes) for v in node.node_outputs}
+
+
+class Plan:
+    """What is computed for some outputs, in order.
+
+    `leaves`, `arguments` and `random` (nodes that draw random numbers) are in order of appearance. Two graphs of the same
+    structure have equal `key`s, and one compiled program serves both, given their leaves in this order.
+    """
+
+    def __init__(self, outputs: Sequence[Variable]) -> None:
+        self.outputs = [resolve(v) for v in outputs]
+        components = list(_components([v._owner for v in self.outputs if v._owner is not None]))
+        self.parts: list[Function | Loop] = [
+            _loop(c) if len(c) > 1 or _feeds_itself(c[0]) else c[0] for c in components
+        ]
+        self.nodes = [n for part in self.parts for n in ((*part.delays, *part.nodes) if isinstance(part, Loop) else (part,))]
+        found = dict.fromkeys(
+            v for v in [*(resolve(i) for n in self.nodes for i in n.node_inputs), *self.outputs] if v._owner is None
+        )
+        self.leaves: list[Leaf] = [v for v in found if isinstance(v, Leaf)]
+        self.arguments = [v for v in found if not isinstance(v, Leaf)]
+        self.random = [n for n in self.nodes if "rngSeed" in n.node_attributes]
+        self.edits = edits()
+        self._check()
+        for part in self.parts:
+            if isinstance(part, Loop):
+                inside = {*part.delays, *part.nodes}
+                used = {resolve(v) for n in self.nodes if n not in inside for v in n.node_inputs} | set(self.outputs)
+                part.wanted = [v for n in (*part.delays, *part.nodes) for v in n.node_outputs if v in used]
+
+    def _check(self) -> None:
+        for v in self.arguments:
+            if v.is_placeholder:
+                raise ValueError(explain(
+                    f"placeholder {v.name or v.uid!r} has not been replaced, so there is nothing to compute from",
+                    {"here": v}, "call the function with an argument, or use replace_placeholders",
+                ))
+        for node in self.nodes:
+            for v in node.node_outputs:
+                if is_unknown(v.shape) or INFERRED in v.shape:
+                    raise ValueError(explain(f"the shape of {v!r} is not known", {"node": v}))
+
+    @cached_property
+    def loop_axes(self) -> frozenset[Axis]:
+        """Sequence axes along which there are loops."""
+        return frozenset(part.axis for part in self.parts if isinstance(part, Loop))
+
+    @cached_property
+    def has_free_dimensions(self) -> bool:
+        """True if the data say how large a static axis is."""
+        return any(FREE in v.shape for v in self.arguments)
+
+    @cached_property
+    def is_double(self) -> bool:
+        """True if any value is double precision."""
+        variables = (*self.leaves, *self.arguments, *(v for n in self.nodes for v in n.node_outputs))
+        return any(v.dtype is np.float64 for v in variables)
+
+    @cached_property
+    def key(self) -> Hashable:
+        """The structure: equal for graphs that compute the same from their leaves and arguments."""
+        number: dict[Variable, Any] = {}
+        axes: dict[Axis, int] = {}
+
+        def describe(v: Variable) -> Hashable:
+            numbered = tuple(a.name if not a.is_sequence_axis else axes.setdefault(a, len(axes)) for a in v.dynamic_axes)
+            return v.shape, v.dtype, numbered, v.is_sparse
+
+        for kind, found in (("leaf", self.leaves), ("argument", self.arguments)):
+            number.update({v: (kind, i) for i, v in enumerate(found)})
+        number.update({v: (i, k) for i, n in enumerate(self.nodes) for k, v in enumerate(n.node_outputs)})
+        return (
+            tuple(describe(v) for v in (*self.leaves, *self.arguments)),
+            tuple(
+                (
+                    n.primitive.name,
+                    _frozen({k: v for k, v in n.node_attributes.items() if k not in ("rngSeed", "rngOffset")}),
+                    tuple(number[resolve(i)] for i in n.node_inputs),
+                    tuple(describe(v) for v in n.node_outputs),
+                )
+                for n in self.nodes
+            ),
+            tuple(number[v] for v in self.outputs),
+        )
+
+
+def _frozen(value: Any) -> Hashable:
+    if isinstance(value, dict):
+        return tuple(sorted((k, _frozen(v)) for k, v in value.items()))
+    if isinstance(value, (list, tuple)):
+        return tuple(_frozen(v) for v in value)
+    if isinstance(value, np.ndarray):
+        return value.shape, value.dtype.str, value.tobytes()
+    return value
+
+
+def _operands(node: Function) -> Iterator[Function]:
+    for v in node.node_inputs:
+        owner = resolve(v)._owner
+        if owner is not None:
+            yield owner
+
+
+def _feeds_itself(node: Function) -> bool:
+    return node in _operands(node)
+
+
+def _components(roots: Sequence[Function]) -> Iterator[list[Function]]:
+    """Strongly connected components, operands first (Tarjan, SIAM J. Computing 1(2), 1972), without recursion."""
+    index: dict[Function, int] = {}
+    low: dict[Function, int] = {}
+    open_nodes: list[Function] = []
+    is_open: set[Function] = set()
+    for start in roots:
+        if start in index:
+            continue
+        work = [(start, _operands(start))]
+        index[start] = low[start] = len(index)
+        open_nodes.append(start)
+        is_open.add(start)
+        while work:
+            node, operands = work[-1]
+            for operand in operands:
+                if operand not in index:
+                    index[operand] = low[operand] = len(index)
+                    open_nodes.append(operand)
+                    is_open.add(operand)
+                    work.append((operand, _operands(operand)))
+                    break
+                if operand in is_open:
+                    low[node] = min(low[node], index[operand])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == index[node]:
+                    component = []
+                    while True:
+                        member = open_nodes.pop()
+                        is_open.discard(member)
+                        component.append(member)
+                        if member is node:
+                            break
+                    yield component[::-1]
+
+
+def _loop(component: Sequence[Function]) -> Loop:
+    members = set(component)
+    delays = [n for n in component if n.primitive.delay]
+    inside = {n: n.node_outputs[0] for n in component}
+    if not delays:
+        raise ValueError(explain(
+            "the graph has a cycle without a delayed value in it", {"in": inside[component[0]]},
+            "close recurrent loops through cntk.sequence.past_value or future_value",
+        ))
+    directions = {n.primitive.delay for n in delays}
+    axes = {n.node_outputs[0].sequence_axis for n in component}
+    if len(directions) > 1:
+        raise ValueError(explain(
+            "a recurrent loop looks both back and ahead, so there is no order in which to compute it",
+            {n.primitive.name: inside[n] for n in delays},
+            "use past_value only or future_value only inside one loop",
+        ))
+    if len(axes) > 1 or None in axes:
+        raise AxisError(explain(
+            "the values in a recurrent loop do not all have the same sequence axis",
+            {n.primitive.name: inside[n] for n in component},
+            "only values with the sequence axis along which the loop runs may stand in it",
+        ))
+    order: list[Function] = []
+    done = set(delays)
+    for node in component:  # depth first, delays are where a step begins
+        stack = [node] if node not in done else []
+        while stack:
+            top = stack[-1]
+            waiting = [o for o in _operands(top) if o in members and o not in done]
+            if waiting and top not in done:
+                stack.append(waiting[0])
+                continue
+            stack.pop()
+            if top not in done:
+                done.add(top)
+                order.append(top)
+    axis = next(iter(axes))
+    assert axis is not None
+    # A cycle without a delay in it would have hung above; Tarjan's components rule that out except through bad graphs.
+    return Loop(delays, order, axis, backwards=directions == {1})

@@ -1,0 +1,429 @@
+"""Compiled programs: a plan and what is wanted of it, as one XLA computation for each set of shapes.
+
+Programs are shared by graphs of the same structure. All state is explicit: leaves (parameters and constants) go in, new
+values of those that were assigned come out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..graph.axis import BATCH, Axis
+from ..graph.build import edits
+from ..graph.errors import AxisError, ShapeError, explain
+from ..graph.function import Function
+from ..graph.variable import Leaf, Variable
+from ._compat import double_precision
+from .cache import persistent
+from .layout import Batch, Layout
+from .lower import execute
+from .packing import Grid, Packer, bucket
+from .plan import Plan, resolve
+from .ragged import Ragged, SparseRows
+from .sparse import Sparse
+from .values import Context, Value
+
+Feed = Ragged | np.ndarray | jax.Array
+Feeds = Mapping[Variable, Feed]
+
+
+@dataclass(frozen=True)
+class Minibatch:
+    """Arguments packed for a program, and on the host what is known of their layouts."""
+
+    arguments: list[Any]
+    batch: Batch | None
+    layouts: list[Layout]
+    grids: dict[Axis, Grid]
+    signature: Hashable
+
+    @property
+    def count(self) -> int:
+        """Number of sequences, or of samples without a sequence axis."""
+        return 1 if self.batch is None else int(self.batch.count)
+
+    def samples(self, axes: Sequence[Axis]) -> int | None:
+        """Number of samples of a value with these axes; None if only the program knows."""
+        sequence = next((a for a in axes if a.is_sequence_axis), None)
+        if sequence is not None:
+            grid = self.grids.get(sequence)
+            return None if grid is None else int(grid.length.sum())
+        return self.count if axes else 1
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a program gives for one variable.
+
+    Shapes: data as in `Value` with a layout; `layout` holds row, start, length, or None without a sequence axis.
+    """
+
+    variable: Variable
+    data: Any
+    count: int
+    layout: tuple[Any, Any, Any] | None
+
+    @cached_property
+    def host(self) -> np.ndarray:
+        """The data on the host, padding included."""
+        return np.asarray(self.data)
+
+    def sequences(self) -> list[np.ndarray]:
+        """One array [steps, *shape] for each sequence."""
+        assert self.layout is not None
+        row, start, length = (np.asarray(a) for a in self.layout)
+        return [self.host[start[i] : start[i] + length[i], row[i]] for i in range(self.count)]
+
+    def numpy(self) -> Any:
+        """A list of sequences, or an array [samples, *shape], or one of the shape alone without dynamic axes."""
+        if self.layout is not None:
+            return self.sequences()
+        return self.host[: self.count] if self.variable.dynamic_axes else self.host
+
+    def ragged(self) -> Ragged | np.ndarray:
+        """The data as they can be fed again."""
+        if self.layout is not None:
+            return Ragged.from_sequences(self.sequences())
+        return Ragged(self.numpy(), None) if self.variable.dynamic_axes else self.host
+
+
+class Program:
+    """One function of a plan, compiled for each set of shapes it meets.
+
+    `body(plan, ctx, env, extra)` computes whatever is wanted from the values in `env`.
+    """
+
+    def __init__(self, plan: Plan, body: Callable[..., Any], training: bool, donate: bool = False) -> None:
+        self.plan, self.body, self.training = plan, body, training
+        self.axes = list(dict.fromkeys(v.sequence_axis for v in plan.arguments if v.sequence_axis is not None))
+        self.has_batch = any(v.dynamic_axes for v in plan.arguments)
+        self.packers = {axis: Packer(axis in plan.loop_axes) for axis in self.axes}
+        self.sizes = Packer(False)
+        self.compiled: set[Hashable] = set()
+        self._run = jax.jit(self._trace, donate_argnums=(0,) if donate else ())
+
+    def _trace(
+        self, donated: Any, leaves: Sequence[Any], arguments: Sequence[Any], batch: Any, layouts: Any, random: Any, extra: Any
+    ) -> Any:
+        keys = {n: random[i] for i, n in enumerate(self.plan.random)}
+
+        def key_of(node: Function) -> Any:
+            seed = keys[node]
+            return jax.random.fold_in(jax.random.key(seed[0]), seed[1])
+
+        ctx = Context(self.training, batch, dict(zip(self.axes, layouts, strict=True)), key_of)
+        env = {v: Value(d, v.dynamic_axes) for v, d in zip(self.plan.arguments, arguments, strict=True)}
+        env |= {v: Value(d, ()) for v, d in zip(self.plan.leaves, leaves, strict=True) if d is not None}
+        return self.body(self.plan, ctx, env, donated, extra)
+
+    def __call__(self, minibatch: Minibatch, leaves: Sequence[Any], random: Any, donated: Any = (), extra: Any = ()) -> Any:
+        """Run, compiling first if the shapes are new."""
+        call = (donated, leaves, minibatch.arguments, minibatch.batch, minibatch.layouts, random, extra)
+        with double_precision(self.plan.is_double):
+            if minibatch.signature in self.compiled:
+                return self._run(*call)
+            with persistent():
+                made = self._run(*call)
+            self.compiled.add(minibatch.signature)
+            return made
+
+    # ---- packing
+    def pack(self, arguments: Sequence[Variable], feeds: Sequence[Feed]) -> Minibatch:
+        """Bring what is fed into the form that the program takes; `arguments` names them in errors."""
+        grids: dict[Axis, Grid] = {}
+        count = self._count(arguments, feeds) if self.has_batch else 0
+        batch = self.sizes.batch(count) if self.has_batch else None
+        packed = []
+        for own, named, feed in zip(self.plan.arguments, arguments, feeds, strict=True):
+            if not own.dynamic_axes:
+                packed.append(feed)
+                continue
+            assert batch is not None and isinstance(feed, Ragged)
+            axis = own.sequence_axis
+            if axis is None:
+                packed.append(_padded(feed.data, batch.size, own))
+                continue
+            assert feed.lengths is not None
+            if axis not in grids:
+                grids[axis] = self.packers[axis].grid(feed.lengths, batch.size)
+            elif not np.array_equal(grids[axis].length[:count], feed.lengths):
+                raise AxisError(explain(
+                    f"the sequences fed for {named!r} have other lengths than those of another argument with the same "
+                    f"sequence axis: {_some(feed.lengths)} against {_some(grids[axis].length[:count])}",
+                    fix="feed sequences of the same lengths, or declare the arguments with different sequence axes",
+                ))
+            packed.append(_taken(feed.data, grids[axis].index, own))
+        layouts = [grids[axis].layout for axis in self.axes]
+        signature = (
+            batch and (batch.size, batch.full),
+            tuple((g.index.shape, g.simple, g.full) for g in grids.values()),
+            tuple(_form(d) for d in packed),
+        )
+        return Minibatch(packed, batch, layouts, grids, signature)
+
+    def _count(self, arguments: Sequence[Variable], feeds: Sequence[Feed]) -> int:
+        counts = {v: f.num_sequences for v, f in zip(arguments, feeds, strict=True) if isinstance(f, Ragged)}
+        if len(set(counts.values())) > 1:
+            raise ShapeError(explain(
+                "the arguments are fed with different numbers of sequences or samples: "
+                + ", ".join(f"{v!r}: {n}" for v, n in counts.items()),
+                fix="feed the same number for all arguments",
+            ))
+        return next(iter(counts.values()))
+
+
+def _some(lengths: np.ndarray) -> str:
+    text = ", ".join(str(n) for n in lengths[:5])
+    return f"[{text}{', ...' if len(lengths) > 5 else ''}]"
+
+
+def _form(data: Any) -> Hashable:
+    if isinstance(data, Sparse):
+        return data.indices.shape, data.values is None
+    return data.shape
+
+
+def _padded(data: Any, size: int, variable: Variable) -> Any:
+    """[count, *shape] -> [size, *shape], with the first sample in the padding."""
+    if isinstance(data, SparseRows):
+        return _sparse(data, np.minimum(np.arange(size), len(data) - 1), variable)
+    if len(data) == size:
+        return data
+    return np.concatenate([data, np.broadcast_to(data[:1], (size - len(data), *data.shape[1:]))])
+
+
+def _taken(data: Any, index: np.ndarray, variable: Variable) -> Any:
+    if isinstance(data, SparseRows):
+        return _sparse(data, index, variable)
+    return data.take(index, axis=0) if isinstance(data, np.ndarray) else data[index]
+
+
+def _sparse(rows: SparseRows, index: np.ndarray, variable: Variable) -> Sparse:
+    """The sparse samples that stand in the cells of a grid."""
+    if rows.is_one_hot:
+        return Sparse(rows.indices[index].astype(np.int32), None, variable.shape, np.dtype(variable.dtype))
+    counts = np.diff(rows.indptr)
+    width = bucket(max(int(counts.max(initial=1)), 1))
+    slot = np.arange(rows.nnz) - np.repeat(rows.indptr[:-1], counts)
+    row = np.repeat(np.arange(len(rows)), counts)
+    indices = np.zeros((len(rows), width), np.int32)
+    values = np.zeros((len(rows), width), variable.dtype)
+    indices[row, slot], values[row, slot] = rows.indices, rows.values
+    return Sparse(indices[index], values[index], variable.shape, np.dtype(variable.dtype))
+
+
+# ---- programs of plans, and running them
+_PLANS: dict[tuple[int, ...], tuple[tuple[Variable, ...], Plan]] = {}
+_PROGRAMS: dict[Hashable, Program] = {}
+
+
+def plan_of(outputs: Sequence[Variable]) -> Plan:
+    """The plan for some outputs; made anew if graphs were edited since."""
+    found = _PLANS.get(tuple(map(id, outputs)))
+    if found is not None and found[1].edits == edits():
+        return found[1]
+    plan = Plan(outputs)
+    if len(_PLANS) >= 512:
+        _PLANS.pop(next(iter(_PLANS)))
+    _PLANS[tuple(map(id, outputs))] = (tuple(outputs), plan)
+    return plan
+
+
+def program_of(plan: Plan, kind: Hashable, body: Callable[..., Any], training: bool, donate: bool = False) -> Program:
+    """The program that computes `body` on graphs of this structure; `kind` tells bodies apart."""
+    key = (plan.key, kind, training)
+    if key not in _PROGRAMS:
+        if len(_PROGRAMS) >= 512:
+            _PROGRAMS.pop(next(iter(_PROGRAMS)))
+        _PROGRAMS[key] = Program(plan, body, training, donate)
+    return _PROGRAMS[key]
+
+
+def random_numbers(plan: Plan, advance: bool = True) -> Any:
+    """Seeds and offsets of the nodes that draw random numbers, [nodes, 2]; the offsets count on."""
+    if not plan.random:
+        return None
+    numbers = np.array(
+        [(n.node_attributes["rngSeed"] % 2**32, n.node_attributes.get("rngOffset", 0) % 2**32) for n in plan.random], np.uint32
+    )
+    if advance:
+        for n in plan.random:
+            n.node_attributes["rngOffset"] = n.node_attributes.get("rngOffset", 0) + 1
+    return numbers
+
+
+def leaf_data(plan: Plan) -> list[Any]:
+    """Values of the parameters and constants, in the plan's order, on the device."""
+    return [device_array(leaf) for leaf in plan.leaves]
+
+
+def device_array(leaf: Leaf) -> jax.Array:
+    """A leaf's value on the device; it stays there."""
+    array = leaf.array
+    if not isinstance(array, jax.Array):
+        with double_precision(array.dtype == np.float64):
+            array = leaf.array = jnp.asarray(array)
+    return array
+
+
+def results(
+    variables: Sequence[Variable], plan: Plan, program: Program, minibatch: Minibatch, data: Sequence[Any],
+    layouts: Mapping[int, Any],
+) -> list[Result]:
+    """Results for variables with the data that a program gave; `layouts` are of axes made in the program."""
+    made = []
+    for i, (v, own, d) in enumerate(zip(variables, program.plan.outputs, data, strict=True)):
+        axis = own.sequence_axis
+        layout = None
+        if axis is not None:
+            grid = minibatch.grids.get(axis)
+            layout = layouts[i] if grid is None else (grid.row, grid.start, grid.length)
+        made.append(Result(v, d, minibatch.count, layout))
+    return made
+
+
+def new_layouts(plan: Plan, ctx: Context, known: Sequence[Axis]) -> dict[int, Any]:
+    """Layouts of outputs along axes that were made in the program."""
+    return {
+        i: (layout.row, layout.start, layout.length)
+        for i, v in enumerate(plan.outputs)
+        if v.sequence_axis is not None and v.sequence_axis not in known
+        for layout in (ctx.layouts[v.sequence_axis],)
+    }
+
+
+def apply_updates(plan: Plan, program: Program, updates: Mapping[int, Any]) -> None:
+    """Give assigned leaves the values that a program computed for them."""
+    for i, value in updates.items():
+        plan.leaves[i].array = value
+
+
+def updates_by_index(plan: Plan, ctx: Context) -> dict[int, Any]:
+    """Assigned values by the leaf's place in the plan."""
+    return {plan.leaves.index(leaf): value for leaf, value in ctx.updates.items()}
+
+
+def arguments_in_order(plan: Plan, feeds: Feeds) -> list[Feed]:
+    """What is fed, in the plan's order; ValueError for an argument that is not fed."""
+    by_variable = {resolve(v): feed for v, feed in feeds.items()}
+    missing = [v for v in plan.arguments if v not in by_variable]
+    if missing:
+        raise ValueError(explain(
+            "no data are given for " + ", ".join(f"argument {v.name or v.uid!r}" for v in missing),
+            {"missing": missing[0]}, "give an array for each argument: {argument: array, ...}",
+        ))
+    return [by_variable[v] for v in plan.arguments]
+
+
+def evaluate(outputs: Sequence[Variable], feeds: Feeds, training: bool = False) -> list[Result]:
+    """Compute outputs."""
+    plan = plan_of(outputs)
+    program = program_of(plan, "evaluate", _evaluate, training)
+    minibatch = program.pack(plan.arguments, arguments_in_order(plan, feeds))
+    data, layouts, updates = program(minibatch, leaf_data(plan), random_numbers(plan))
+    apply_updates(plan, program, updates)
+    return results(outputs, plan, program, minibatch, data, layouts)
+
+
+def _evaluate(plan: Plan, ctx: Context, env: dict[Variable, Value], donated: Any, extra: Any) -> Any:
+    known = list(ctx.layouts)
+    execute(plan, ctx, env)
+    return [ctx.array(env[v]) for v in plan.outputs], new_layouts(plan, ctx, known), updates_by_index(plan, ctx)
+
+
+def gradients(
+    outputs: Sequence[Variable], roots: Mapping[Variable, Feed | None], wrt: Sequence[Variable], feeds: Feeds,
+    random: Any = None,
+) -> tuple[list[Result], list[Result]]:
+    """Gradients of roots with respect to leaves and arguments, summed over samples for leaves; and outputs.
+
+    `roots` maps each root to the gradient that arrives there; None means ones.
+    """
+    every = [*outputs, *roots]
+    plan = plan_of(every)
+    targets = [resolve(v) for v in wrt]
+    places = tuple(
+        ("leaf", plan.leaves.index(v)) if isinstance(v, Leaf) and v in plan.leaves
+        else ("argument", plan.arguments.index(v)) if v in plan.arguments else None
+        for v in targets
+    )
+    given = tuple(g is not None for g in roots.values())
+    program = program_of(plan, ("gradients", len(outputs), places, given), _Gradients(len(outputs), places, given), True)
+    minibatch = program.pack(plan.arguments, arguments_in_order(plan, feeds))
+    extra = [
+        _root_gradient(program, resolve(v), g, minibatch) for v, g in roots.items() if g is not None
+    ]
+    numbers = random_numbers(plan) if random is None else random
+    data, found, layouts, updates = program(minibatch, leaf_data(plan), numbers, extra=extra)
+    apply_updates(plan, program, updates)
+    made = results(every, plan, program, minibatch, data, layouts)[: len(outputs)]
+    gradient_results = []
+    for v, target, d in zip(wrt, targets, found, strict=True):
+        grid = minibatch.grids.get(target.sequence_axis) if target.sequence_axis is not None else None
+        layout = None if grid is None else (grid.row, grid.start, grid.length)
+        if d is None:  # nothing flows there
+            d = np.zeros(v.shape, v.dtype) if isinstance(v, Leaf) else np.zeros(
+                np.shape(minibatch.arguments[plan.arguments.index(target)]) if target in plan.arguments else v.shape, v.dtype
+            )
+        gradient_results.append(Result(v, d, minibatch.count, layout))
+    return gradient_results, made
+
+
+def _root_gradient(program: Program, root: Variable, feed: Feed, minibatch: Minibatch) -> Any:
+    if not isinstance(feed, Ragged):
+        return feed
+    axis = root.sequence_axis
+    if axis is None:
+        return _padded(feed.data, minibatch.batch.size, root)  # type: ignore[union-attr]
+    if axis not in minibatch.grids:
+        raise AxisError(f"a root gradient for {root!r} cannot be packed: its sequence axis is made inside the program")
+    return _taken(feed.data, minibatch.grids[axis].index, root)
+
+
+class _Gradients:
+    """The body of a gradient program."""
+
+    def __init__(self, n_outputs: int, places: Sequence[Any], given: Sequence[bool]) -> None:
+        self.n_outputs, self.places, self.given = n_outputs, places, given
+
+    def __call__(self, plan: Plan, ctx: Context, env: dict[Variable, Value], donated: Any, extra: Any) -> Any:
+        known = list(ctx.layouts)
+        own = [
+            None if p is None else plan.leaves[p[1]] if p[0] == "leaf" else plan.arguments[p[1]] for p in self.places
+        ]
+        differentiated = list(dict.fromkeys(v for v in own if v is not None and not env[v].is_sparse))
+        roots = plan.outputs[self.n_outputs :]
+
+        def forward(data: list[Any]) -> Any:
+            here = env | {v: Value(d, v.dynamic_axes) for v, d in zip(differentiated, data, strict=True)}
+            execute(plan, ctx, here)
+            every = [ctx.array(here[v]) for v in plan.outputs]
+            return every[self.n_outputs :], (every, new_layouts(plan, ctx, known), updates_by_index(plan, ctx))
+
+        made, back, (data, layouts, updates) = jax.vjp(forward, [env[v].data for v in differentiated], has_aux=True)
+        arriving = iter(extra)
+        incoming = [
+            _masked(ctx, root, next(arriving) if g else jnp.ones_like(d)).astype(d.dtype)
+            for root, d, g in zip(roots, made, self.given, strict=True)
+        ]
+        found = dict(zip(differentiated, back(incoming)[0], strict=True))
+        return data, [None if v is None else found.get(v) for v in own], layouts, updates
+
+
+def _masked(ctx: Context, variable: Variable, data: Any) -> Any:
+    """Zero in the padding."""
+    axes = variable.dynamic_axes
+    if not ctx.has_padding(axes):
+        return data
+    mask = ctx.mask(axes)
+    return jnp.where(mask.reshape(*mask.shape, *(1,) * (data.ndim - mask.ndim)), data, jnp.zeros((), data.dtype))
+
+
+__all__ = ["BATCH", "Feed", "Minibatch", "Program", "Result", "evaluate", "gradients", "plan_of", "program_of"]

@@ -1,0 +1,151 @@
+"""A variable's data inside a program, and the context in which primitives compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..graph.axis import Axis
+from ..graph.errors import AxisError
+from ..graph.function import Function
+from ..graph.variable import Leaf
+from .layout import Batch, Layout
+from .sparse import Sparse, dense
+
+Axes = tuple[Axis, ...]
+
+
+@dataclass(frozen=True)
+class Value:
+    """Data of a variable.
+
+    Shapes: data is [*shape] without dynamic axes, [batch, *shape] with the batch axis, [time, rows, *shape] with a
+    sequence axis too ([rows, *shape] inside the loop over that axis). With `channels_last` a sample (C, *spatial) is held
+    as (*spatial, C); `array` is always in the order of the sample shape.
+    """
+
+    data: Any
+    axes: Axes
+    channels_last: bool = False
+
+    @property
+    def is_sparse(self) -> bool:
+        """True if the data are Sparse."""
+        return isinstance(self.data, Sparse)
+
+    @property
+    def array(self) -> Any:
+        """Dense data with the channel axis where the sample shape has it."""
+        return self.canonical().data
+
+    def canonical(self, keep_sparse: bool = False) -> Value:
+        """The same value with dense data in the order of the sample shape."""
+        if isinstance(self.data, Sparse):
+            return self if keep_sparse else replace(self, data=dense(self.data))
+        if not self.channels_last:
+            return self
+        raise AssertionError("channels-last data need their lead: use Context.canonical")
+
+
+@dataclass
+class Step:
+    """Where a loop stands: its axis, and what the layout says of the current step."""
+
+    axis: Axis
+    seq: Any
+    position: Any
+    remaining: Any
+    mask: Any
+    time: Any
+
+
+@dataclass
+class Context:
+    """What primitives may ask while a program is traced."""
+
+    training: bool
+    batch: Batch | None
+    layouts: dict[Axis, Layout]
+    key_of: Callable[[Function], Any]
+    updates: dict[Leaf, Any] = field(default_factory=dict)
+    node: Function | None = None
+    step: Step | None = None
+
+    def lead(self, axes: Axes) -> int:
+        """How many leading dimensions of the data are dynamic."""
+        if not axes:
+            return 0
+        sequence = self.sequence_axis(axes)
+        return 1 if sequence is None or (self.step is not None and sequence == self.step.axis) else 2
+
+    @staticmethod
+    def sequence_axis(axes: Axes) -> Axis | None:
+        """The sequence axis among the axes."""
+        return next((a for a in axes if a.is_sequence_axis), None)
+
+    def layout(self, axes: Axes) -> Layout:
+        """The layout of the sequence axis among the axes."""
+        axis = self.sequence_axis(axes)
+        if axis is None or axis not in self.layouts:
+            raise AxisError(f"no input has the sequence axis {axis!r}, so the lengths of its sequences are not known")
+        return self.layouts[axis]
+
+    def mask(self, axes: Axes) -> Any:
+        """True where samples stand, False in padding; of the leading dimensions of data with these axes."""
+        sequence = self.sequence_axis(axes)
+        if sequence is not None:
+            return self.step.mask if self.step is not None and sequence == self.step.axis else self.layout(axes).mask
+        return self.batch.mask if axes and self.batch is not None else jnp.asarray(True)
+
+    def has_padding(self, axes: Axes) -> bool:
+        """False if it is known that all cells are taken."""
+        if not axes:
+            return False
+        if self.sequence_axis(axes) is not None:
+            return not self.layout(axes).full
+        return self.batch is not None and not self.batch.full
+
+    def count(self, axes: Axes) -> Any:
+        """Number of samples of data with these axes, int32 scalar (1 without dynamic axes)."""
+        if not axes:
+            return jnp.asarray(1, jnp.int32)
+        return jnp.sum(self.mask(axes), dtype=jnp.int32)
+
+    def key(self) -> Any:
+        """A fresh random key for the node being computed (for each step of a loop another)."""
+        assert self.node is not None
+        key = self.key_of(self.node)
+        return key if self.step is None else jax.random.fold_in(key, self.step.time)
+
+    def update(self, leaf: Leaf, value: Any) -> None:
+        """Give a parameter or constant a new value after the whole forward pass."""
+        self.updates[leaf] = value
+
+    # ---- changing the form of values
+    def array(self, value: Value) -> Any:
+        """Dense data in the order of the sample shape."""
+        return self.canonical(value).data
+
+    def canonical(self, value: Value) -> Value:
+        """The value with dense data in the order of the sample shape."""
+        if value.channels_last:
+            return Value(jnp.moveaxis(value.data, -1, self.lead(value.axes)), value.axes)
+        return replace(value, data=dense(value.data)) if value.is_sparse else value
+
+    def to_axes(self, value: Value, axes: Axes) -> Value:
+        """A value with fewer dynamic axes spread over more; static values stay as they are."""
+        if not value.axes or self.lead(value.axes) == self.lead(axes):
+            return value
+        layout = self.layout(axes)
+        if self.step is not None and self.sequence_axis(axes) == self.step.axis:
+            return replace(value, data=jax.tree.map(lambda d: d[self.step.seq], value.data), axes=axes)
+        return replace(value, data=jax.tree.map(layout.spread, value.data), axes=axes)
+
+
+def merged(values: Sequence[Value]) -> Axes:
+    """The dynamic axes of values that are computed together."""
+    return max((v.axes for v in values), key=len, default=())

@@ -1,0 +1,154 @@
+"""Axes of variables: static (an index), dynamic (a name, ordered or not) and the special ones."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+
+_UNIQUE = itertools.count()
+
+
+class Axis:
+    """An axis of a variable.
+
+    ``Axis(i)`` is the static axis ``i`` of the sample shape (negative counts from the end), ``Axis('name')`` a dynamic
+    axis; the batch axis and the default sequence axis come from the class methods.
+
+    >>> Axis(1), Axis.default_batch_axis()
+    (Axis('staticAxisIdx=1'), Axis('defaultBatchAxis'))
+    >>> Axis('words').is_sequence_axis
+    True
+    """
+
+    __slots__ = ("_index", "_name", "_ordered")
+
+    def __init__(self, axis: int | str | Axis, is_ordered: bool = True) -> None:
+        self._index: int | None = None
+        self._name: str | None = None
+        if isinstance(axis, Axis):
+            self._index, self._name, self._ordered = axis._index, axis._name, axis._ordered
+        elif isinstance(axis, str):
+            self._name, self._ordered = axis, is_ordered
+        else:
+            self._index, self._ordered = int(axis), True
+
+    @property
+    def name(self) -> str:
+        """CNTK's name of the axis; static axes are called by their index."""
+        return self._name if self._name is not None else f"staticAxisIdx={self._index}"
+
+    @property
+    def is_ordered(self) -> bool:
+        """True for static axes and sequence axes."""
+        return self._ordered
+
+    @property
+    def is_static_axis(self) -> bool:
+        """True for an axis of the sample shape."""
+        return self._index is not None
+
+    @property
+    def is_dynamic_axis(self) -> bool:
+        """True for the batch axis and for sequence axes."""
+        return self._name is not None and self not in _SPECIAL
+
+    @property
+    def is_sequence_axis(self) -> bool:
+        """True for an ordered dynamic axis."""
+        return self.is_dynamic_axis and self._ordered
+
+    @property
+    def is_batch_axis(self) -> bool:
+        """True for a dynamic axis without order."""
+        return self.is_dynamic_axis and not self._ordered
+
+    def static_axis_index(self, checked: bool = True) -> int:
+        """The index of a static axis; ValueError for others unless `checked` is False (then the largest 32-bit integer)."""
+        if self._index is None:
+            if checked:
+                raise ValueError(f"{self!r} is no static axis: it has no index")
+            return 2**31 - 1
+        return self._index
+
+    @classmethod
+    def default_batch_axis(cls) -> Axis:
+        """The axis of the samples (or sequences) of a minibatch."""
+        return BATCH
+
+    @classmethod
+    def default_dynamic_axis(cls) -> Axis:
+        """The default sequence axis."""
+        return SEQUENCE
+
+    @classmethod
+    def default_input_variable_dynamic_axes(cls) -> tuple[Axis, ...]:
+        """The dynamic axes of an input_variable that says nothing else: the batch axis."""
+        return (BATCH,)
+
+    @classmethod
+    def unknown_dynamic_axes(cls) -> tuple[Axis, ...]:
+        """The dynamic axes of a placeholder: to be found out."""
+        return UNKNOWN_AXES
+
+    @classmethod
+    def all_axes(cls) -> Axis:
+        """All static and dynamic axes together."""
+        return ALL_AXES
+
+    @classmethod
+    def all_static_axes(cls) -> Axis:
+        """All static axes together."""
+        return ALL_STATIC
+
+    @classmethod
+    def end_static_axis(cls) -> Axis:
+        """One past the last static axis."""
+        return END_STATIC
+
+    @classmethod
+    def new_leading_axis(cls) -> Axis:
+        """A new static axis in front of the others."""
+        return NEW_LEADING
+
+    @classmethod
+    def new_unique_dynamic_axis(cls, name: str) -> Axis:
+        """A new sequence axis that no other axis equals, whatever its name."""
+        axis = Axis(name)
+        axis._name = _unique_name(name)
+        return axis
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Axis) and (self._index, self._name) == (other._index, other._name)
+
+    def __hash__(self) -> int:
+        return hash((self._index, self._name))
+
+    def __repr__(self) -> str:
+        return f"Axis('{self.name}')"
+
+
+_TAKEN: set[str] = set()
+
+
+def _unique_name(name: str) -> str:
+    candidates = itertools.chain([name], (f"{name}_{i}" for i in _UNIQUE))
+    unique = next(c for c in candidates if c not in _TAKEN)
+    _TAKEN.add(unique)
+    return unique
+
+
+BATCH = Axis("defaultBatchAxis", is_ordered=False)
+SEQUENCE = Axis("defaultDynamicAxis")
+UNKNOWN = Axis("UnknownAxes")
+ALL_AXES = Axis("AllAxes")
+ALL_STATIC = Axis("AllStaticAxes")
+END_STATIC = Axis("endStaticAxis")
+NEW_LEADING = Axis("newLeadingAxis")
+UNKNOWN_AXES = (UNKNOWN,)
+_SPECIAL = (UNKNOWN, ALL_AXES, ALL_STATIC, END_STATIC, NEW_LEADING)
+
+
+def axes_text(axes: Iterable[Axis]) -> str:
+    """``[#, *]``, as CNTK prints dynamic axes."""
+    signs = {BATCH: "#", SEQUENCE: "*", UNKNOWN: "???"}
+    return "[%s]" % ", ".join(signs.get(a, a.name) for a in axes)

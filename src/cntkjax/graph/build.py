@@ -1,0 +1,186 @@
+"""Making nodes, and finding out the shapes, types and axes of their outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .axis import BATCH, UNKNOWN_AXES, axes_text
+from .errors import AxisError, ShapeError, explain
+from .function import Function, nodes
+from .public import classes
+from .shape import UNKNOWN_SHAPE, Shape, is_unknown
+from .uid import skip_uid
+from .variable import Axes, Variable, VariableKind
+
+_EDITS = 0
+
+
+def edits() -> int:
+    """How many edits of existing graphs there were: what was planned before the last one may be out of date."""
+    return _EDITS
+
+
+def note_edit() -> None:
+    """Say that an existing graph was changed."""
+    global _EDITS
+    _EDITS += 1
+
+
+@dataclass
+class Spec:
+    """What a primitive's rule says of one output. None: as of the operands together."""
+
+    shape: Shape
+    dtype: Any = None
+    axes: Axes | None = None
+    is_sparse: bool = False
+    needs_gradient: bool | None = None
+
+
+class BlockPrimitive:
+    """The primitive of a block: it computes nothing of its own."""
+
+    name = "Block"
+    cntk_id = 57
+    passes_through = False
+
+
+BLOCK = BlockPrimitive()
+
+
+def apply(primitive: Any, inputs: Sequence[Variable], attributes: dict[str, Any] | None = None, name: str = "") -> Function:
+    """A composite around a new node of the primitive; its outputs are inferred at once."""
+    return composite(make_node(primitive, inputs, primitive.complete(attributes or {}), name))
+
+
+def make_node(
+    primitive: Any, inputs: Sequence[Variable], attributes: dict[str, Any], name: str = "", uid: str | None = None
+) -> Function:
+    """A primitive node with inferred outputs."""
+    node = classes.function._new(primitive=primitive, inputs=inputs, attributes=attributes, name=name, uid=uid)
+    infer(node)
+    return node
+
+
+def composite(root: Function, name: str = "", uid: str | None = None) -> Function:
+    """The composite that stands for the graph below a node."""
+    made = classes.function._new(root=root, name=name or root._name, uid=uid)
+    if uid is None:
+        skip_uid()
+    return made
+
+
+def make_block(
+    inner: Function, operands: Sequence[tuple[Variable, Variable]], op_name: str, name: str = "",
+    attributes: dict[str, Any] | None = None, uid: str | None = None,
+) -> Function:
+    """A block around a composite: `operands` are pairs (argument of `inner`, what stands for it outside)."""
+    node = classes.function._new(primitive=BLOCK, attributes=attributes or {}, name=name, uid=uid)
+    node.block_composite, node.block_map, node.block_name = inner, list(operands), op_name
+    inside = {argument for argument, _ in operands}
+    node.node_inputs = [v for v in inner.inputs if v not in inside] + [outer for _, outer in operands]
+    infer(node)
+    return node
+
+
+# ---- inference
+def infer(node: Function) -> bool:
+    """Infer a node's outputs from its inputs; True if anything changed."""
+    if node.passes_through:
+        changed = node.node_outputs != node.node_inputs
+        node.node_outputs = list(node.node_inputs)
+        return changed
+    specs = _infer_block(node) if node.block_composite is not None else _infer_primitive(node)
+    if not node.node_outputs:
+        for i, spec in enumerate(specs):
+            name = node._name if len(specs) == 1 else ""
+            node.node_outputs.append(
+                classes.variable(
+                    VariableKind.Output, spec.shape, spec.dtype, spec.axes or (), name=name,
+                    uid=f"{node.uid}_Output_{i}", needs_gradient=bool(spec.needs_gradient),
+                    is_sparse=spec.is_sparse, owner=node,
+                )
+            )
+        return True
+    changed = [
+        v.become(s.shape, s.dtype, s.axes or (), s.is_sparse, bool(s.needs_gradient))
+        for v, s in zip(node.node_outputs, specs, strict=True)
+    ]
+    return any(changed)
+
+
+def _infer_primitive(node: Function) -> list[Spec]:
+    primitive, inputs = node.primitive, node.node_inputs
+    if any(is_unknown(v.shape) for v in inputs) and not primitive.infers_partially:
+        made: Any = [Spec(UNKNOWN_SHAPE) for _ in range(primitive.number_of_outputs)]
+    else:
+        made = primitive.outputs(inputs, node.node_attributes)
+    specs = [s if isinstance(s, Spec) else Spec(s) for s in (made if isinstance(made, list) else [made])]
+    for spec in specs:
+        spec.dtype = spec.dtype or merged_dtype(primitive.name, inputs)
+        spec.axes = merged_axes(primitive.name, inputs) if spec.axes is None else spec.axes
+        if spec.needs_gradient is None:
+            spec.needs_gradient = primitive.differentiable and any(v.needs_gradient for v in inputs)
+    return specs
+
+
+def _infer_block(node: Function) -> list[Spec]:
+    assert node.block_composite is not None
+    for argument, operand in node.block_map:
+        argument.bound = operand
+        argument.become(operand.shape, operand.dtype, operand.dynamic_axes, operand.is_sparse, operand.needs_gradient)
+    infer_all([node.block_composite.root_function])
+    return [
+        Spec(v.shape, v.dtype, v.dynamic_axes, v.is_sparse, v.needs_gradient)
+        for v in node.block_composite.root_function.node_outputs
+    ]
+
+
+def infer_all(roots: Iterable[Function]) -> None:
+    """Infer everything that leads to the roots, again and again where there are cycles, until nothing changes."""
+    order = nodes(list(roots))
+    for _ in range(len(order) + 2):
+        if not any([infer(node) for node in order]):
+            return
+    raise ShapeError(explain(
+        "the shapes in a recurrent loop do not settle: each round through the loop gives another shape",
+        {"root": order[-1].node_outputs[0]},
+        "make the delayed value and what it is computed from the same shape",
+    ))
+
+
+def merged_dtype(op: str, inputs: Sequence[Variable]) -> Any:
+    """The element type that all operands share; None while none is known."""
+    types = dict.fromkeys(v.dtype for v in inputs if v.dtype is not None)
+    if len(types) > 1:
+        raise ShapeError(explain(
+            f"{op}: operands of different types: " + " and ".join(t.__name__ for t in types),
+            {f"[{i}]": v for i, v in enumerate(inputs)}, "convert one of them with cntk.cast",
+        ))
+    return next(iter(types), None)
+
+
+def merged_axes(op: str, inputs: Sequence[Variable]) -> Axes:
+    """The dynamic axes of operands together: those of the operand that has most of them; others are broadcast."""
+    merged: Axes = ()
+    unknown = False
+    for v in inputs:
+        axes = v.dynamic_axes
+        if axes == UNKNOWN_AXES:
+            unknown = True
+        elif set(axes) <= set(merged):
+            continue
+        elif set(merged) <= set(axes) or set(merged) == {BATCH}:
+            merged = axes
+        else:
+            raise AxisError(explain(
+                f"{op}: operand {v!r} has dynamic axes that do not match the dynamic axes {axes_text(merged)} "
+                "of the other operands",
+                {f"[{i}]": w for i, w in enumerate(inputs)},
+                "sequences of different axes have different lengths: use cntk.sequence.broadcast_as to spread one value "
+                "per sequence, cntk.reconcile_dynamic_axes if the lengths are the same, or declare both inputs with the "
+                "same sequence axis (cntk.sequence.input_variable(..., sequence_axis=...))",
+            ))
+    return UNKNOWN_AXES if unknown and not merged else merged

@@ -1,0 +1,103 @@
+"""Editing graphs: placeholders, clones, search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .build import composite, infer_all, make_block, make_node, note_edit
+from .function import Function, nodes
+from .public import classes
+from .variable import Leaf, Variable, VariableKind
+
+
+def replace_placeholders(function: Function, substitutions: Mapping[Variable, Variable]) -> None:
+    """Put variables in the place of placeholders, in place, and infer what follows from it."""
+    for node in nodes([function.root_function]):
+        node.node_inputs = [substitutions.get(v, v) for v in node.node_inputs]
+        node.block_map = [(inner, substitutions.get(v, v)) for inner, v in node.block_map]
+    note_edit()
+    infer_all([function.root_function])
+
+
+class Cloner:
+    """Copies a graph; what was copied once is copied once only, so that sharing inside the graph stays."""
+
+    def __init__(self, leaf: Callable[[Leaf], Variable], substitutions: Mapping[Variable, Variable]) -> None:
+        self._leaf = leaf
+        self.made: dict[Variable, Variable] = dict(substitutions)  # original: what stands for it in the copy
+        self._nodes: dict[Function, Function] = {}
+        self._loops: dict[Variable, Variable] = {}  # stands for an output that a cycle needs before it is made
+
+    def graph(self, function: Function) -> Function:
+        """The copy of a composite."""
+        root = function.root_function
+        for node in nodes([root], cut=dict(self.made)):
+            self._node(node)
+        if self._loops:
+            copy = composite(self._copy_of(root), function._name)
+            closing = {stand_in: self.made[old] for old, stand_in in self._loops.items()}
+            self._loops.clear()
+            replace_placeholders(copy, closing)
+            return copy
+        return composite(self._copy_of(root), function._name)
+
+    def _copy_of(self, root: Function) -> Function:
+        if root in self._nodes:
+            return self._nodes[root]
+        owner = self.made[root.node_outputs[0]]._owner
+        if owner is None:
+            raise ValueError(f"the output of the function itself is substituted by {owner!r}: nothing is left to clone")
+        return owner
+
+    def _variable(self, variable: Variable) -> Variable:
+        made = self.made.get(variable)
+        if made is not None:
+            return made
+        if isinstance(variable, Leaf):
+            made = self.made[variable] = self._leaf(variable)
+            return made
+        if variable._owner is not None:  # met before it was made: a loop closes here
+            return self._loops.setdefault(variable, classes.variable(
+                VariableKind.Placeholder, variable.shape, variable.dtype, variable.dynamic_axes, name=variable.name
+            ))
+        made = self.made[variable] = classes.variable(
+            variable.kind, variable.shape, variable.dtype, variable.dynamic_axes, name=variable.name,
+            is_sparse=variable.is_sparse, needs_gradient=variable.needs_gradient,
+        )
+        return made
+
+    def _node(self, node: Function) -> None:
+        if not node.passes_through and all(v in self.made for v in node.node_outputs):
+            return
+        if node.block_composite is None:
+            copy = make_node(node.primitive, [self._variable(v) for v in node.node_inputs], dict(node.node_attributes), node._name)
+        else:
+            # A block's own arguments are copied anew for this copy; leaves inside are shared with the graph around it.
+            operands = [(inner, self._variable(outer)) for inner, outer in node.block_map]
+            inside = Cloner(self._leaf, {v: self._variable(v) for v in node.node_inputs if isinstance(v, Leaf)})
+            body = inside.graph(node.block_composite)
+            copy = make_block(
+                body, [(inside._variable(inner), outer) for inner, outer in operands], node.block_name, node._name,
+                dict(node.node_attributes),
+            )
+        self._nodes[node] = copy
+        if not node.passes_through:
+            for old, new in zip(node.node_outputs, copy.node_outputs, strict=True):
+                new._name = old._name
+                self.made[old] = new
+
+
+def find_all(function: Function, name: str, depth: int = 0) -> list[Function | Variable]:
+    """Functions and leaf variables of that name, `depth` blocks deep (-1: all the way)."""
+    found: list[Any] = []
+    levels = [(function.root_function, depth)]
+    while levels:
+        root, below = levels.pop()
+        for node in reversed(nodes([root])):
+            if node._name == name or any(v.name == name for v in node.node_outputs):
+                found.append(node)
+            found += [v for v in node.node_inputs if v._owner is None and v.name == name]
+            if node.block_composite is not None and below != 0:
+                levels.append((node.block_composite.root_function, below - 1))
+    return list(dict.fromkeys(found))

@@ -1,0 +1,25 @@
+"""Errors that say what happened, where, and how to mend it. All are types that CNTK raises, so scripts catch them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def explain(what: str, operands: Mapping[str, Any] | None = None, fix: str = "") -> str:
+    """A message of three parts: the mistake, the operands (with the line that made them), the mend."""
+    lines = [what]
+    for label, variable in (operands or {}).items():
+        where = f"   {variable.origin}" if getattr(variable, "origin", "") else ""
+        lines.append(f"  {label:<8} {variable!r}{where}")
+    if fix:
+        lines.append(f"Fix: {fix}")
+    return "\n".join(lines)
+
+
+class ShapeError(ValueError, RuntimeError):
+    """Shapes of operands that don't fit together. CNTK raises ValueError or RuntimeError here; scripts may catch either."""
+
+
+class AxisError(ValueError, RuntimeError):
+    """Axes of operands that don't fit together."""

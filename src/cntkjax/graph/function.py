@@ -1,0 +1,170 @@
+"""Functions: the nodes of a graph. A primitive computes, a block wraps a graph, a composite stands for a whole graph."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from typing import Any
+
+from .origin import user_line
+from .uid import new_uid
+from .variable import Leaf, Variable
+
+Attributes = dict[str, Any]
+
+
+class Function:
+    """A node. Exactly one of three kinds:
+
+    - primitive: `primitive` says what it computes from `node_inputs` with `node_attributes`;
+    - block: `block_composite` is the wrapped graph, `block_map` its (placeholder, operand) pairs;
+    - composite: `root` is the primitive or block whose outputs it has; it stands for all that leads to them.
+    """
+
+    def __init__(
+        self,
+        *,
+        primitive: Any = None,
+        inputs: Sequence[Variable] = (),
+        attributes: Attributes | None = None,
+        root: Function | None = None,
+        name: str = "",
+        uid: str | None = None,
+    ) -> None:
+        self.primitive = primitive
+        self.node_inputs: list[Variable] = list(inputs)
+        self.node_attributes: Attributes = attributes or {}
+        self.root = root
+        self._name = name or ""
+        self.origin = user_line()
+        self.uid: str = uid or new_uid("CompositeFunction" if root is not None else primitive.name)
+        self.node_outputs: list[Variable] = []
+        self.block_composite: Function | None = None
+        self.block_map: list[tuple[Variable, Variable]] = []
+        self.block_name = ""
+
+    # ---- kind
+    @property
+    def is_composite(self) -> bool:
+        """True if this stands for a whole graph."""
+        return self.root is not None
+
+    @property
+    def is_block(self) -> bool:
+        """True if this wraps a graph."""
+        return self.block_composite is not None
+
+    @property
+    def is_primitive(self) -> bool:
+        """True for a node that computes."""
+        return self.root is None and not self.is_block
+
+    @property
+    def passes_through(self) -> bool:
+        """True for a node whose outputs are its operands themselves (Combine)."""
+        return getattr(self.primitive, "passes_through", False)
+
+    @property
+    def root_function(self) -> Function:
+        """The primitive or block at the root; of these themselves the node itself."""
+        return self.root if self.root is not None else self
+
+    @property
+    def op_name(self) -> str:
+        """CNTK's name of the operation."""
+        if self.is_composite:
+            return "CompositeFunctionOpName"
+        return self.block_name if self.is_block else self.primitive.name
+
+    # ---- edges
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """Output variables."""
+        return tuple(self.root_function.node_outputs)
+
+    @property
+    def inputs(self) -> tuple[Variable, ...]:
+        """Of a composite: the leaves in the order in which they are met; of a node: its operands."""
+        if self.root is None:
+            return tuple(self.node_inputs)
+        return tuple(dict.fromkeys(leaves(self.root)))
+
+    def _of_kind(self, *kinds: str) -> tuple[Any, ...]:
+        return tuple(v for v in self.inputs if v.kind.name in kinds)
+
+    @property
+    def arguments(self) -> tuple[Variable, ...]:
+        """Inputs and placeholders, in order of appearance."""
+        return self._of_kind("Input", "Placeholder") if self.root is not None else tuple(
+            v for v in self.inputs if v.kind.name in ("Input", "Placeholder", "Output")
+        )
+
+    @property
+    def placeholders(self) -> tuple[Variable, ...]:
+        """Placeholders that are still to be replaced."""
+        return self._of_kind("Placeholder")
+
+    @property
+    def parameters(self) -> tuple[Leaf, ...]:
+        """Parameters, in the order of their ids as text, as CNTK has them."""
+        return tuple(sorted(self._of_kind("Parameter"), key=lambda v: v.uid))
+
+    @property
+    def constants(self) -> tuple[Leaf, ...]:
+        """Constants, in the order of their ids as text, as CNTK has them."""
+        return tuple(sorted(self._of_kind("Constant"), key=lambda v: v.uid))
+
+
+def leaves(root: Function) -> Iterator[Variable]:
+    """Leaf variables below a node, depth first in the order of the inputs; blocks are not entered."""
+    seen: set[Function] = {root}
+    stack = [iter(root.node_inputs)]
+    while stack:
+        for variable in stack[-1]:
+            owner = variable._owner
+            if owner is None:
+                yield variable
+            elif owner not in seen:
+                seen.add(owner)
+                stack.append(iter(owner.node_inputs))
+                break
+        else:
+            stack.pop()
+
+
+def nodes(
+    roots: Sequence[Function], into_blocks: bool = False, cut: Container[Variable] = frozenset()
+) -> list[Function]:
+    """Primitives and blocks that lead to the roots, operands first (cycles are cut at the first node met again).
+
+    With `into_blocks` the nodes inside blocks too, before the block itself. Variables in `cut` are not followed.
+    """
+    seen: set[Function] = set()
+    order: list[Function] = []
+    stack: list[tuple[Function, Iterator[Function]]] = []
+
+    def enter(node: Function) -> None:
+        if node not in seen:
+            seen.add(node)
+            stack.append((node, _owners(node, into_blocks, cut)))
+
+    for root in roots:
+        enter(root.root_function)
+        while stack:
+            node, owners = stack[-1]
+            for owner in owners:
+                if owner not in seen:
+                    enter(owner)
+                    break
+            else:
+                order.append(node)
+                stack.pop()
+    return order
+
+
+def _owners(node: Function, into_blocks: bool, cut: Container[Variable]) -> Iterator[Function]:
+    for variable in node.node_inputs:
+        if variable._owner is not None and variable not in cut:
+            yield variable._owner
+    if into_blocks and node.block_composite is not None:
+        yield node.block_composite.root_function
+

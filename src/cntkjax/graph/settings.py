@@ -1,0 +1,13 @@
+"""Settings of the process that the engine obeys."""
+from __future__ import annotations
+
+
+class Settings:
+    """Read by the engine when it compiles a program.
+
+    deterministic: the same program gives the same bits, whatever the device; only accelerators need to be told.
+    checked: every result is searched for NaN, and an error names the operation that brought it forth.
+    """
+
+    deterministic: bool = False
+    checked: bool = False

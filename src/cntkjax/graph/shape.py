@@ -1,0 +1,89 @@
+"""Arithmetic on sample shapes: row-major tuples with inferred, free and unknown parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+Shape = tuple[int, ...]
+
+INFERRED = -1  # found out from the operands at first use
+FREE = -3  # given by the data of each minibatch
+UNKNOWN_SHAPE: Shape = (-2,)  # nothing known yet, not even the rank
+
+
+def is_unknown(shape: Shape) -> bool:
+    """True if not even the rank is known."""
+    return shape == UNKNOWN_SHAPE
+
+
+def is_known(shape: Shape) -> bool:
+    """True if every dimension has a size."""
+    return all(d >= 0 for d in shape)
+
+
+def size(shape: Shape) -> int:
+    """Number of elements of a known shape."""
+    return prod(shape)
+
+
+def as_shape(shape: Any) -> Shape:
+    """An int or an iterable of ints as a tuple."""
+    if isinstance(shape, (int, np.integer)):
+        return (int(shape),)
+    return tuple(int(d) for d in shape)
+
+
+def shape_text(shape: Shape) -> str:
+    """``[3 x 2]``, as CNTK prints shapes."""
+    if is_unknown(shape):
+        return "[???]"
+    return "[%s]" % " x ".join({INFERRED: "?", FREE: "*"}.get(d, str(d)) for d in shape)
+
+
+def broadcast(shapes: Iterable[Shape]) -> Shape | None:
+    """The shape to which all broadcast, aligned at the last axis; None if they don't fit.
+
+    An inferred or free dimension takes the size that another operand has there.
+
+    >>> broadcast([(2, 1), (3,)])
+    (2, 3)
+    """
+    shapes = list(shapes)
+    rank = max((len(s) for s in shapes), default=0)
+    result = []
+    for dims in zip(*[(1,) * (rank - len(s)) + s for s in shapes], strict=True):
+        sizes = {d for d in dims if d >= 0 and d != 1}
+        if len(sizes) > 1:
+            return None
+        if sizes:
+            result.append(sizes.pop())
+        elif FREE in dims:
+            result.append(FREE)
+        else:
+            result.append(INFERRED if INFERRED in dims else 1)
+    return tuple(result)
+
+
+def normal_axis(axis: int, rank: int) -> int:
+    """A static axis counted from the front; IndexError if there is no such axis."""
+    if not -rank <= axis < rank:
+        raise IndexError(f"static axis {axis} does not exist in a shape of rank {rank}")
+    return axis % rank
+
+
+def merge_dimension(a: int, b: int) -> int | None:
+    """The size that two dimensions agree on, or None."""
+    if a == b or b < 0:
+        return a if a >= 0 or b != FREE else b
+    if a < 0:
+        return b
+    return None
+
+
+def matches(declared: Sequence[int], actual: Sequence[int]) -> bool:
+    """True if an actual shape is allowed by a declared one with inferred or free dimensions."""
+    return len(declared) == len(actual) and all(d < 0 or d == a for d, a in zip(declared, actual, strict=True))

@@ -1,0 +1,202 @@
+"""Variables: the edges of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .axis import BATCH, UNKNOWN_AXES, Axis, axes_text
+from .origin import user_line
+from .shape import INFERRED, UNKNOWN_SHAPE, Shape, as_shape, is_known, is_unknown, shape_text
+from .uid import new_uid
+
+if TYPE_CHECKING:
+    from .function import Function
+
+Axes = tuple[Axis, ...]
+
+
+class VariableKind(IntEnum):
+    """What a variable is; the numbers are those of the v2 model format."""
+
+    Input = 0
+    Output = 1
+    Parameter = 2
+    Constant = 3
+    Placeholder = 4
+
+
+class Variable:
+    """A tensor-valued edge: shape, type and axes, but no data (except in Leaf).
+
+    Shapes: ``shape`` is that of one sample, without the dynamic axes, row-major.
+    """
+
+    def __init__(
+        self,
+        kind: VariableKind,
+        shape: Any,
+        dtype: Any,
+        dynamic_axes: Sequence[Axis],
+        *,
+        name: str = "",
+        uid: str | None = None,
+        needs_gradient: bool = False,
+        is_sparse: bool = False,
+        owner: Function | None = None,
+    ) -> None:
+        self.kind = kind
+        self._shape: Shape = as_shape(shape)
+        self._dtype = None if dtype is None else np.dtype(dtype).type
+        self._dynamic_axes: Axes = tuple(dynamic_axes)
+        self._name = name or ""
+        self.uid: str = uid or new_uid(kind.name)
+        self._needs_gradient = needs_gradient
+        self._is_sparse = is_sparse
+        self._owner = owner
+        self.bound: Variable | None = None  # of a block's placeholder: the operand that stands for it
+        self.origin = user_line() if owner is None else owner.origin
+
+    # ---- what CNTK shows
+    @property
+    def shape(self) -> Shape:
+        """Shape of one sample; (-2,) if nothing is known yet, -1 inferred, -3 free."""
+        return self._shape
+
+    @property
+    def dtype(self) -> type | None:
+        """NumPy type of the elements; None if not known yet."""
+        return self._dtype
+
+    @property
+    def dynamic_axes(self) -> Axes:
+        """Batch and sequence axes, the batch axis first."""
+        return self._dynamic_axes
+
+    @property
+    def name(self) -> str:
+        """The name given by the user, or ''."""
+        return self._name
+
+    @property
+    def needs_gradient(self) -> bool:
+        """True if gradients flow into this variable."""
+        return self._needs_gradient
+
+    @property
+    def is_sparse(self) -> bool:
+        """True if the values are held as a sparse matrix."""
+        return self._is_sparse
+
+    @property
+    def is_input(self) -> bool:
+        """True for an argument that is fed with data."""
+        return self.kind == VariableKind.Input
+
+    @property
+    def is_output(self) -> bool:
+        """True for the output of a function."""
+        return self.kind == VariableKind.Output
+
+    @property
+    def is_parameter(self) -> bool:
+        """True for a parameter."""
+        return self.kind == VariableKind.Parameter
+
+    @property
+    def is_constant(self) -> bool:
+        """True for a constant."""
+        return self.kind == VariableKind.Constant
+
+    @property
+    def is_placeholder(self) -> bool:
+        """True for a placeholder."""
+        return self.kind == VariableKind.Placeholder
+
+    # ---- structure
+    @property
+    def sequence_axis(self) -> Axis | None:
+        """The sequence axis, if the variable has one."""
+        return next((a for a in self._dynamic_axes if a.is_sequence_axis), None)
+
+    @property
+    def is_unknown(self) -> bool:
+        """True while shape or axes are to be found out."""
+        return is_unknown(self._shape) or self._dynamic_axes == UNKNOWN_AXES
+
+    def become(self, shape: Shape, dtype: Any, axes: Axes, is_sparse: bool, needs_gradient: bool) -> bool:
+        """Take over what was inferred; True if anything changed."""
+        new = (shape, dtype, axes, is_sparse, needs_gradient)
+        old = (self._shape, self._dtype, self._dynamic_axes, self._is_sparse, self._needs_gradient)
+        self._shape, self._dtype, self._dynamic_axes, self._is_sparse, self._needs_gradient = new
+        return new != old
+
+    def __repr__(self) -> str:
+        return f"{self.kind.name}('{self.name or self.uid}', {axes_text(self.dynamic_axes)}, {shape_text(self.shape)})"
+
+
+class Leaf(Variable):
+    """A variable with a value of its own: a parameter or a constant.
+
+    The value is a NumPy or device array in `array`, or made by `initializer` when the shape is known: parameters with an
+    inferred dimension get it at first use. `listeners` do not exist: whoever runs programs reads `array` afresh.
+    """
+
+    def __init__(
+        self,
+        kind: VariableKind,
+        shape: Any,
+        dtype: Any,
+        *,
+        array: Any = None,
+        initializer: Callable[[Shape, Any], np.ndarray] | None = None,
+        name: str = "",
+        uid: str | None = None,
+        needs_gradient: bool = False,
+    ) -> None:
+        super().__init__(kind, shape, dtype, (), name=name, uid=uid, needs_gradient=needs_gradient)
+        self._array = array
+        self.initializer = initializer
+
+    def infer_shape(self, shape: Shape) -> None:
+        """Fill in the inferred dimensions of the shape."""
+        self._shape = as_shape(shape)
+
+    @property
+    def has_inferred(self) -> bool:
+        """True if a dimension still has to be found out."""
+        return INFERRED in self._shape
+
+    @property
+    def array(self) -> Any:
+        """The value, made by the initializer at the first call; ValueError while the shape is not known."""
+        if self._array is None:
+            if not is_known(self._shape):
+                raise ValueError(
+                    f"{self!r} has no value yet: its shape {shape_text(self._shape)} is inferred when it is first used"
+                )
+            if self.initializer is None:
+                raise ValueError(f"{self!r} has neither a value nor an initializer")
+            self._array = np.asarray(self.initializer(self._shape, self._dtype), self._dtype)
+        return self._array
+
+    @array.setter
+    def array(self, value: Any) -> None:
+        self._array = value
+
+
+def default_axes(dynamic_axes: Any) -> Axes:
+    """Dynamic axes as a user may give them: an axis, a list of them, or None for the batch axis alone."""
+    if dynamic_axes is None:
+        return (BATCH,)
+    if isinstance(dynamic_axes, Axis):
+        dynamic_axes = [dynamic_axes]
+    return tuple(dynamic_axes)
+
+
+def unknown() -> tuple[Shape, None, Axes]:
+    """Shape, type and axes of which nothing is known."""
+    return UNKNOWN_SHAPE, None, UNKNOWN_AXES

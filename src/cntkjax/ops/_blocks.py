@@ -1,0 +1,23 @@
+"""Operations that CNTK composes of others and shows as one block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..graph.axis import UNKNOWN_AXES
+from ..graph.build import composite, make_block
+from ..graph.shape import UNKNOWN_SHAPE
+from ..graph.variable import VariableKind
+from ..variables import Variable
+
+
+def as_one_block(
+    op_name: str, f: Callable[..., Any], operands: Sequence[Variable], name: str = "", attributes: dict[str, Any] | None = None
+) -> Any:
+    """`f(*operands)` as a block named `op_name`; `attributes` are those that CNTK writes beside the block's name."""
+    arguments = [Variable._new(VariableKind.Placeholder, UNKNOWN_SHAPE, None, UNKNOWN_AXES) for _ in operands]
+    for argument, operand in zip(arguments, operands, strict=True):
+        argument.become(operand.shape, operand.dtype, operand.dynamic_axes, operand.is_sparse, operand.needs_gradient)
+    inner = f(*arguments)
+    return composite(make_block(inner, list(zip(arguments, operands, strict=True)), op_name, name, attributes))

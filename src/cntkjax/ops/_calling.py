@@ -1,0 +1,125 @@
+"""Functions from Python callables: `Function(f)`, `@BlockFunction`, and types of arguments."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..graph.axis import UNKNOWN_AXES
+from ..graph.build import composite, make_block
+from ..graph.function import Function as GraphFunction
+from ..graph.shape import UNKNOWN_SHAPE, as_shape
+from ..graph.variable import VariableKind, default_axes
+from ..graph.variable import Variable as GraphVariable
+from ..variables import Variable
+from ._operand import as_variable
+
+
+def annotated(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
+    """The callable with types for its arguments."""
+    names = list(inspect.signature(f).parameters)
+    if len(args) > len(names):
+        raise TypeError(f"{f!r} takes {len(names)} arguments, but {len(args)} types are given")
+
+    def typed(*a: Any, **k: Any) -> Any:
+        return f(*a, **k)
+
+    typed.__signature__ = inspect.signature(f)  # type: ignore[attr-defined]
+    typed.__annotations__ = {**dict(zip(names, args, strict=False)), **kwargs}
+    typed.__name__ = getattr(f, "__name__", "")
+    return typed
+
+
+def placeholder_of_type(kind: Any, name: str) -> Variable:
+    """A placeholder that has a type already."""
+    return _of_type(VariableKind.Placeholder, kind, name)
+
+
+def input_of_type(kind: Any, name: str) -> Variable:
+    """An input of a type: a shape, or what ``Tensor[3]`` and ``Sequence[Tensor[3]]`` give."""
+    return _of_type(VariableKind.Input, kind, name)
+
+
+def _of_type(variable_kind: VariableKind, kind: Any, name: str) -> Variable:
+    if not isinstance(kind, Mapping):
+        kind = {"shape": as_shape(kind)}
+    return Variable._new(
+        variable_kind, kind.get("shape", UNKNOWN_SHAPE), kind.get("dtype", np.float32),
+        default_axes(kind.get("dynamic_axes")), name=name, is_sparse=bool(kind.get("is_sparse", False)),
+        needs_gradient=bool(kind.get("needs_gradient", False)),
+    )
+
+
+def new_placeholder(name: str = "") -> Variable:
+    """A placeholder of which nothing is known."""
+    return Variable._new(VariableKind.Placeholder, UNKNOWN_SHAPE, None, UNKNOWN_AXES, name=name)
+
+
+def from_python(f: Any, make_block: bool = False, op_name: str = "", name: str = "") -> Any:
+    """The Function that a callable of variables computes. Its arguments become placeholders named like them.
+
+    Errors: TypeError for what cannot be called, for optional arguments, and if nothing is returned.
+    """
+    if isinstance(f, GraphFunction):
+        return f
+    if not callable(f):
+        raise TypeError(f"Function needs a Python function of variables, not {f!r}")
+    arguments = _placeholders(f)
+    made = as_outputs(f(*arguments))
+    if make_block:
+        return block(made, arguments, op_name or getattr(f, "__name__", ""), name)
+    if name and not made._name:
+        made.name = name
+    made._declared = tuple(arguments)
+    return made
+
+
+def _placeholders(f: Callable[..., Any]) -> list[Variable]:
+    # The annotations as objects: a module with `from __future__ import annotations` has them as text.
+    try:
+        parameters = inspect.signature(f, eval_str=True).parameters.values()
+    except NameError:
+        parameters = inspect.signature(f).parameters.values()
+    types = getattr(f, "__annotations__", {})
+    made = []
+    for p in parameters:
+        if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+            raise TypeError(f"a Function takes a fixed number of arguments, not {p}")
+        if p.default is not p.empty:
+            raise TypeError(f"a Function has no optional arguments: {p}")
+        kind = p.annotation if p.annotation is not p.empty else types.get(p.name)
+        is_type = kind is not None and not isinstance(kind, str)
+        made.append(placeholder_of_type(kind, p.name) if is_type else new_placeholder(p.name))
+    return made
+
+
+def as_outputs(made: Any) -> Any:
+    """A composite of what a Python function returned: one output, a tuple, or a dict of names."""
+    if isinstance(made, Mapping):
+        from . import alias
+
+        made = tuple(alias(v, name=k) for k, v in made.items())
+    if made is None:
+        raise TypeError("the Python function returned nothing: return the variable it computes")
+    if isinstance(made, GraphFunction):
+        return made if made.is_composite else composite(made)
+    from . import combine
+
+    if isinstance(made, GraphVariable):
+        owner = made._owner
+        alone = owner is not None and len(owner.node_outputs) == 1
+        return composite(owner) if alone else combine([made])  # type: ignore[arg-type]
+    return combine([as_variable(v) for v in made])
+
+
+def block(inner: Any, arguments: Sequence[Variable], op_name: str, name: str) -> Any:
+    """A block around a composite, with placeholders outside in the place of its arguments."""
+    outer = [
+        Variable._new(VariableKind.Placeholder, a.shape, a.dtype, a.dynamic_axes, name=a.name) for a in arguments
+    ]
+    made: Any = composite(make_block(inner, list(zip(arguments, outer, strict=True)), op_name, name))
+    made._declared = tuple(outer)
+    return made

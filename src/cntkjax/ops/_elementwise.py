@@ -1,0 +1,222 @@
+"""Element by element: arithmetic, comparison, activations."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ..graph.build import apply
+from ..primitives.elementwise import ELEMENTWISE
+from ..variables import Variable
+from ._blocks import as_one_block
+from ._operand import Operand, as_variable, as_variables
+from .functions import Function
+
+
+def associative_multi_arg(f: Callable[..., Function]) -> Callable[..., Function]:
+    """Let an associative operation of two operands take any number, combined as a balanced tree."""
+
+    @functools.wraps(f)
+    def combined(*args: Any, **kwargs: Any) -> Function:
+        name = kwargs.pop("name", "")
+        operands = list(args)
+        operands += [kwargs.pop(k) for k in ("left", "right", "x", "y") if k in kwargs]
+        if operands and isinstance(operands[-1], str):
+            name = operands.pop()
+        if kwargs:
+            raise TypeError(f"{f.__name__}() got an unexpected keyword argument '{next(iter(kwargs))}'")
+        if len(operands) < 2:
+            raise ValueError(f"{f.__name__}() needs at least two operands, got {len(operands)}")
+        while len(operands) > 2:
+            pairs = [operands[i : i + 2] for i in range(0, len(operands), 2)]
+            operands = [f(*p) if len(p) == 2 else p[0] for p in pairs]
+        return f(*operands, name=name)
+
+    return combined
+
+
+def _apply(op: str, *operands: Operand, name: str) -> Function:
+    return apply(ELEMENTWISE[op], as_variables(*operands), name=name)  # type: ignore[return-value]
+
+
+def _unary(op: str, what: str) -> Callable[..., Function]:
+    def f(x: Operand, name: str = "") -> Function:
+        return _apply(op, x, name=name)
+
+    f.__doc__ = f"{what}, element by element.\n\nShapes: x [*shape] -> [*shape]; dynamic axes pass through."
+    return f
+
+
+exp = _unary("Exp", "e to the power of x")
+log = _unary("Log", "Natural logarithm; -85.1 where x is not positive")
+sqrt = _unary("Sqrt", "Square root; 0 where x is negative")
+tanh = _unary("Tanh", "Hyperbolic tangent")
+sigmoid = _unary("StableSigmoid", "1 / (1 + exp(-x))")
+relu = _unary("ReLU", "max(x, 0)")
+negate = _unary("Negate", "-x")
+abs = _unary("Abs", "Absolute value")  # noqa: A001
+reciprocal = _unary("Reciprocal", "1 / x; 0 where x is 0")
+sin = _unary("Sin", "Sine")
+cos = _unary("Cos", "Cosine")
+tan = _unary("Tan", "Tangent")
+asin = _unary("Asin", "Inverse sine")
+acos = _unary("Acos", "Inverse cosine")
+atan = _unary("Atan", "Inverse tangent")
+sinh = _unary("Sinh", "Hyperbolic sine")
+cosh = _unary("Cosh", "Hyperbolic cosine")
+asinh = _unary("Asinh", "Inverse hyperbolic sine")
+atanh = _unary("Atanh", "Inverse hyperbolic tangent")
+straight_through_impl = _unary("StraightThrough", "1 where x > 0, otherwise -1; the gradient passes where |x| <= 1")
+for _name in [n for n, f in globals().items() if getattr(f, "__qualname__", "").startswith("_unary.")]:
+    globals()[_name].__name__ = globals()[_name].__qualname__ = _name
+
+
+def floor(arg: Operand, name: str = "") -> Function:
+    """The largest integer that is not larger, element by element.
+
+    >>> floor([0.5, -0.5]).eval()
+    array([ 0., -1.], dtype=float32)
+    """
+    return _apply("Floor", arg, name=name)
+
+
+def ceil(arg: Operand, name: str = "") -> Function:
+    """The smallest integer that is not smaller, element by element.
+
+    >>> ceil([0.5, -0.5]).eval()
+    array([ 1., -0.], dtype=float32)
+    """
+    return negate(floor(negate(arg)), name=name)
+
+
+def round(arg: Operand, name: str = "") -> Function:  # noqa: A001
+    """floor(x + 0.5), element by element (CNTK's rounding: halves go up).
+
+    >>> round([0.5, 1.5, -1.5]).eval()
+    array([ 1.,  2., -1.], dtype=float32)
+    """
+    return floor(plus(arg, 0.5), name=name)
+
+
+def square(x: Operand, name: str = "") -> Function:
+    """x * x, element by element.
+
+    >>> square([1, -3]).eval()
+    array([1., 9.], dtype=float32)
+    """
+    x = as_variable(x)
+    return element_times(x, x, name=name)
+
+
+def stop_gradient(input: Operand, name: str = "") -> Function:  # noqa: A002
+    """The operand itself; no gradient flows through it."""
+    return _apply("StopGradient", input, name=name)
+
+
+@associative_multi_arg
+def plus(left: Operand, right: Operand, name: str = "") -> Function:
+    """The sum of two or more operands, element by element.
+
+    Shapes: operands broadcast, aligned at the last axis.
+
+    >>> plus([1, 2, 3], [4, 5, 6], 10).eval()
+    array([15., 17., 19.], dtype=float32)
+    """
+    return _apply("Plus", left, right, name=name)
+
+
+def minus(left: Operand, right: Operand, name: str = "") -> Function:
+    """left - right, element by element.
+
+    >>> minus([1, 2, 3], [4, 5, 6]).eval()
+    array([-3., -3., -3.], dtype=float32)
+    """
+    return _apply("Minus", left, right, name=name)
+
+
+@associative_multi_arg
+def element_times(left: Operand, right: Operand, name: str = "") -> Function:
+    """The product of two or more operands, element by element.
+
+    >>> element_times([1, 2], [3, 4], [5, 6]).eval()
+    array([15., 48.], dtype=float32)
+    """
+    return _apply("ElementTimes", left, right, name=name)
+
+
+def element_divide(left: Operand, right: Operand, name: str = "") -> Function:
+    """left / right, element by element; 0 where the divisor is 0.
+
+    >>> element_divide([1, 2], [2, 0]).eval()
+    array([0.5, 0. ], dtype=float32)
+    """
+    left, right = as_variables(left, right)
+    return as_one_block("ElementDivide", lambda a, b: element_times(a, reciprocal(b)), [left, right], name)
+
+
+@associative_multi_arg
+def log_add_exp(left: Operand, right: Operand, name: str = "") -> Function:
+    """log(exp(left) + exp(right)) without overflow, element by element."""
+    return _apply("LogPlus", left, right, name=name)
+
+
+def pow(base: Operand, exponent: Operand, name: str = "") -> Function:  # noqa: A001
+    """base to the power of exponent, element by element.
+
+    >>> pow([1, 2, -2], [3, -2, 3]).eval()
+    array([ 1.  ,  0.25, -8.  ], dtype=float32)
+    """
+    return _apply("Pow", base, exponent, name=name)
+
+
+def equal(left: Operand, right: Operand, name: str = "") -> Function:
+    """1 where the operands are equal, otherwise 0."""
+    return _apply("Equal", left, right, name=name)
+
+
+def not_equal(left: Operand, right: Operand, name: str = "") -> Function:
+    """1 where the operands differ, otherwise 0."""
+    return _apply("NotEqual", left, right, name=name)
+
+
+def less(left: Operand, right: Operand, name: str = "") -> Function:
+    """1 where left < right, otherwise 0."""
+    return _apply("Less", left, right, name=name)
+
+
+def less_equal(left: Operand, right: Operand, name: str = "") -> Function:
+    """1 where left <= right, otherwise 0."""
+    return _apply("LessEqual", left, right, name=name)
+
+
+def greater(left: Operand, right: Operand, name: str = "") -> Function:
+    """1 where left > right, otherwise 0."""
+    return _apply("Greater", left, right, name=name)
+
+
+def greater_equal(left: Operand, right: Operand, name: str = "") -> Function:
+    """1 where left >= right, otherwise 0."""
+    return _apply("GreaterEqual", left, right, name=name)
+
+
+def element_select(flag: Operand, value_if_true: Operand, value_if_false: Operand, name: str = "") -> Function:
+    """value_if_true where flag is not 0, otherwise value_if_false.
+
+    >>> element_select([-10, 0, 0.3], [1, 10, 100], [2, 20, 200]).eval()
+    array([  1.,  20., 100.], dtype=float32)
+    """
+    return _apply("Select", flag, value_if_true, value_if_false, name=name)
+
+
+def clip(x: Operand, min_value: Operand, max_value: Operand, name: str = "") -> Function:
+    """x, but at least min_value and at most max_value.
+
+    >>> clip([1, 2, 3, 4], 2, 3).eval()
+    array([2., 2., 3., 3.], dtype=float32)
+    """
+    return _apply("Clip", x, min_value, max_value, name=name)
+
+
+def _variable(x: Operand) -> Variable:
+    return as_variable(x)

@@ -1,0 +1,48 @@
+"""Operands: what users pass to operations, as variables of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..graph.function import Function as GraphFunction
+from ..graph.variable import Variable as GraphVariable
+from ..variables import Constant, Variable
+
+Operand = Any  # Variable, Function with one output, NumPy array, list of numbers, or number
+
+
+def as_variable(operand: Operand, dtype: Any = None) -> Variable:
+    """A variable: that of a function's only output, or a constant made of numbers.
+
+    Errors: TypeError for what is neither; ValueError for a function with several outputs.
+    """
+    if isinstance(operand, GraphVariable):
+        return operand  # type: ignore[return-value]
+    if isinstance(operand, GraphFunction):
+        return operand.output  # type: ignore[attr-defined]
+    if isinstance(operand, (str, bytes, dict)) or operand is None or callable(operand):
+        raise TypeError(f"{operand!r} is no operand: pass a variable, a function's output, or numbers")
+    array = np.asarray(operand)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"an operand of type {array.dtype} is not supported: pass numbers in a regular array")
+    if dtype is None:
+        dtype = array.dtype if isinstance(operand, (np.ndarray, np.generic)) and array.dtype.kind == "f" else np.float32
+    return Constant(array.astype(dtype))
+
+
+def as_variables(*operands: Operand) -> list[Variable]:
+    """Several operands of one operation; numbers take the type of the variables among them."""
+    made = {i: as_variable(o) for i, o in enumerate(operands) if isinstance(o, (GraphVariable, GraphFunction))}
+    dtype = next((v.dtype for v in made.values() if v.dtype is not None), None)
+    if dtype is None and not made:
+        floats = [np.asarray(o).dtype for o in operands if isinstance(o, (np.ndarray, np.generic)) and np.asarray(o).dtype.kind == "f"]
+        dtype = np.result_type(*floats) if floats else None
+    return [made[i] if i in made else as_variable(o, dtype) for i, o in enumerate(operands)]
+
+
+def as_list(items: Any) -> list[Any]:
+    """A list of what may be one thing or several."""
+    return list(items) if isinstance(items, Sequence) and not isinstance(items, str) else [items]

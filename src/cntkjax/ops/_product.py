@@ -1,0 +1,35 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from ..graph.build import apply
+from ..primitives.product import Times, TransposeTimes
+from ._operand import Operand, as_variables
+from .functions import Function
+
+TIMES_NO_INFERRED_INPUT_RANK = -1
+TIMES_REDUCE_SEQUENCE_AXIS_WITHOUT_INFERRED_INPUT_RANK = -2
+
+
+def times(
+    left: Operand, right: Operand, output_rank: int = 1, infer_input_rank_to_map: int = TIMES_NO_INFERRED_INPUT_RANK, name: str = ""
+) -> Function:
+    """Matrix product: the trailing axes of left are summed against the leading ones of right.
+
+    Shapes: left [*map, *inner], right [*inner, *out] with output_rank axes in out -> [*map, *out].
+    Errors: ShapeError if the inner dimensions differ.
+
+    >>> times([[1, 2], [3, 4]], [[5], [6]]).eval()
+    array([[17.],
+           [39.]], dtype=float32)
+    """
+    attributes = {"outputRank": output_rank, "inferInputRankToMap": infer_input_rank_to_map}
+    return apply(Times, as_variables(left, right), attributes, name)  # type: ignore[return-value]
+
+
+def times_transpose(left: Operand, right: Operand, name: str = "") -> Function:
+    """Product of left with the transpose of right.
+
+    Shapes: left [*map, inner], right [out, inner] (or [inner]) -> [*map, out].
+    """
+    return apply(TransposeTimes, as_variables(left, right), {"outputRank": 1}, name)  # type: ignore[return-value]

@@ -1,0 +1,47 @@
+"""Putting graphs together: combine, alias, blocks, composites."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..graph.build import apply, composite, make_block
+from ..primitives.elementwise import ELEMENTWISE
+from ..primitives.structure import Combine
+from ._operand import Operand, as_variable
+from .functions import Function
+
+
+def combine(*operands: Operand, **kw_name: str) -> Function:
+    """A function with the outputs of all operands; those that are given twice are taken once."""
+    name = kw_name.pop("name", "")
+    if kw_name:
+        raise TypeError(f"combine() got an unexpected keyword argument '{next(iter(kw_name))}'")
+    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+        operands = tuple(operands[0])
+    outputs = [v for o in operands for v in (o.outputs if isinstance(o, Function) else (as_variable(o),))]
+    if not outputs:
+        raise ValueError("combine() needs at least one operand")
+    return apply(Combine, list(dict.fromkeys(outputs)), name=name)  # type: ignore[return-value]
+
+
+def alias(x: Operand, name: str = "") -> Function:
+    """The operand itself, under another name."""
+    return apply(ELEMENTWISE["NoOp"], [as_variable(x)], name=name)  # type: ignore[return-value]
+
+
+def as_composite(root_function: Function, name: str = "") -> Function:
+    """The composite that stands for the graph below a node."""
+    return root_function if root_function.is_composite else composite(root_function, name)  # type: ignore[return-value]
+
+
+def as_block(
+    composite: Function, block_arguments_map: Sequence[tuple[Any, Any]], block_op_name: str, block_instance_name: str = ""
+) -> Function:
+    """A composite as a block: one node in the graph.
+
+    `block_arguments_map`: pairs (argument of the composite, operand that stands for it).
+    """
+    operands = [(as_variable(inner), as_variable(outer)) for inner, outer in block_arguments_map]
+    made = make_block(composite, operands, block_op_name, block_instance_name)
+    return as_composite(made)  # type: ignore[arg-type]

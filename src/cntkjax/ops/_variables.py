@@ -1,0 +1,92 @@
+"""Inputs, placeholders, parameters and constants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..default_options import default_override_or, get_default_override
+from ..graph.axis import BATCH, UNKNOWN_AXES, Axis
+from ..graph.shape import UNKNOWN_SHAPE, as_shape
+from ..graph.variable import VariableKind, default_axes
+from ..variables import Constant, Parameter, Variable
+
+
+def input_variable(
+    shape: Any,
+    dtype: Any = default_override_or(np.float32),
+    needs_gradient: bool = False,
+    is_sparse: bool = False,
+    dynamic_axes: Any = [BATCH],  # noqa: B006 - CNTK's signature; never changed
+    name: str = "",
+) -> Variable:
+    """An argument that is fed with data.
+
+    Shapes: ``shape`` is that of one sample, an int or a tuple; FreeDimension (-3) where the data decide. The dynamic axes
+            come on top: the batch axis by default, none with ``dynamic_axes=[]``.
+    Errors: ValueError for a shape that is not known.
+
+    >>> input_variable((2, 3), name='x')
+    Input('x', [#], [2 x 3])
+    """
+    dtype = get_default_override(input_variable, dtype=dtype)
+    shape = as_shape(() if shape is None else shape)
+    return Variable._new(
+        VariableKind.Input, shape, np.float32 if dtype is None else dtype, default_axes(dynamic_axes), name=name,
+        needs_gradient=needs_gradient, is_sparse=is_sparse,
+    )
+
+
+def input(  # noqa: A001 - CNTK's name
+    shape: Any,
+    dtype: Any = default_override_or(np.float32),
+    needs_gradient: bool = False,
+    is_sparse: bool = False,
+    dynamic_axes: Any = [BATCH],  # noqa: B006
+    name: str = "",
+) -> Variable:
+    """The old name of `input_variable`."""
+    return input_variable(shape, dtype, needs_gradient, is_sparse, dynamic_axes, name)
+
+
+def output_variable(shape: Any, dtype: Any, dynamic_axes: Any, needs_gradient: bool = True, name: str = "") -> Variable:
+    """An output of a user-defined function, for its ``infer_outputs``."""
+    return Variable._new(
+        VariableKind.Output, as_shape(shape), dtype, default_axes(dynamic_axes), name=name, needs_gradient=needs_gradient
+    )
+
+
+def placeholder(shape: Any = None, dynamic_axes: Any = None, name: str = "") -> Variable:
+    """Stands for a variable that is given later with ``replace_placeholders``; what is not said is inferred then.
+
+    >>> placeholder(name='h')
+    Placeholder('h', [???], [???])
+    """
+    axes = UNKNOWN_AXES if dynamic_axes is None else default_axes(dynamic_axes)
+    return Variable._new(
+        VariableKind.Placeholder, UNKNOWN_SHAPE if shape is None else as_shape(shape), None, axes, name=name
+    )
+
+
+def parameter(shape: Any = None, init: Any = None, dtype: Any = None, device: Any = None, name: str = "") -> Parameter:
+    """A value that training changes; `init` is an initializer, a number, or an array.
+
+    >>> parameter((2, 3), init=1, name='W')
+    Parameter('W', [], [2 x 3])
+    """
+    return Parameter(shape, init, dtype, device, name)
+
+
+def constant(value: Any = None, shape: Any = None, dtype: Any = None, device: Any = None, name: str = "") -> Constant:
+    """A value that training leaves alone.
+
+    >>> constant([[1, 2]]).value
+    array([[1., 2.]], dtype=float32)
+    """
+    return Constant(value, shape, dtype, device, name)
+
+
+def sequence_input(shape: Any, dtype: Any, needs_gradient: bool, is_sparse: bool, sequence_axis: Axis, name: str) -> Variable:
+    """An input with the batch axis and a sequence axis."""
+    return input_variable(shape, dtype, needs_gradient, is_sparse, [BATCH, sequence_axis], name)

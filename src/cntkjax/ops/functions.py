@@ -1,0 +1,467 @@
+"""Functions: graphs that can be called, evaluated, differentiated, cloned and saved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum, unique
+from typing import Any
+
+from ..engine.feeds import to_ragged
+from ..engine.program import evaluate, gradients, plan_of, random_numbers
+from ..graph import edit
+from ..graph.build import composite
+from ..graph.function import Function as GraphFunction
+from ..graph.public import classes
+from ..graph.variable import Leaf, VariableKind
+from ..graph.variable import Variable as GraphVariable
+from ..tensor import ArrayMixin, TensorOpsMixin
+from ..variables import Constant, Parameter, Record, Variable, VariableMixin, type_text
+from ._operand import as_variable
+
+
+@unique
+class CloneMethod(Enum):
+    """What happens to parameters in a clone: they are copied, shared, or copied as constants."""
+
+    clone = "clone"
+    share = "share"
+    freeze = "freeze"
+
+
+@unique
+class ModelFormat(Enum):
+    """File formats of models."""
+
+    CNTKv2 = "CNTKv2"
+    ONNX = "ONNX"
+
+
+class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
+    """A graph with arguments and outputs.
+
+    ``Function(f)``, also as a decorator, builds one from a Python function of variables. Called with variables it is
+    cloned with these as its arguments; called with data it is evaluated.
+
+    >>> import cntkjax as C
+    >>> @C.Function
+    ... def affine(x, y):
+    ...     return 2 * x + y
+    >>> a, b = C.input_variable(1), C.input_variable(1)
+    >>> affine(a, b).eval({a: [[1]], b: [[10]]})
+    array([[12.]], dtype=float32)
+    """
+
+    _declared: tuple[Variable, ...] | None = None  # the order of arguments, where it is not that of appearance
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        if cls is not Function:
+            return super().__new__(cls)
+        from ._calling import from_python
+
+        return from_python(*args, **kwargs)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass  # __new__ has made it
+
+    @classmethod
+    def _new(cls, **kwargs: Any) -> Function:
+        """A node, as the graph makes them."""
+        made = object.__new__(cls)
+        GraphFunction.__init__(made, **kwargs)
+        return made
+
+    @staticmethod
+    def with_signature(*args: Any, **kwargs: Any) -> Callable[[Callable[..., Any]], Function]:
+        """Decorator that gives the types of the arguments: ``@Function.with_signature(Tensor[3], Sequence[Tensor[2]])``."""
+        from ._calling import annotated, from_python
+
+        return lambda f: from_python(annotated(f, args, kwargs))
+
+    # ---- what it is
+    @property
+    def name(self) -> str:
+        """The name given by the user, or ''; it can be set once."""
+        return self._name
+
+    @name.setter
+    def name(self, value: str) -> None:
+        if self._name:
+            raise ValueError(f"Function '{self._name}': a name that is set cannot be changed")
+        self._name = value
+        self.root_function._name = value
+        for v in self.outputs if len(self.outputs) == 1 else ():
+            v._name = value
+
+    @property
+    def output(self) -> Variable:
+        """The only output; ValueError if there are several."""
+        outputs = self.outputs
+        if len(outputs) != 1:
+            raise ValueError(f"{self!r} has {len(outputs)} outputs, not one: say which, as in f.outputs[0]")
+        return outputs[0]  # type: ignore[return-value]
+
+    @property
+    def arguments(self) -> tuple[Variable, ...]:
+        """Inputs and placeholders, in the order in which they are passed."""
+        found = super().arguments
+        if self._declared is not None and set(self._declared) >= set(found):
+            return tuple(v for v in self._declared if v in found)
+        return found  # type: ignore[return-value]
+
+    @property
+    def signature(self) -> tuple[Variable, ...]:
+        """The arguments that a call may pass, in order."""
+        return self.arguments
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Attributes of the operation."""
+        return dict(self.node_attributes)
+
+    @property
+    def block_root(self) -> Function:
+        """The root of the graph inside a block; ValueError for others."""
+        inner = self.root_function.block_composite
+        if inner is None:
+            raise ValueError(f"{self!r} is no block")
+        return inner.root_function  # type: ignore[return-value]
+
+    @property
+    def block_arguments_mapping(self) -> tuple[tuple[Variable, Variable], ...]:
+        """Pairs (argument inside a block, what it stands for outside)."""
+        if self.root_function.block_composite is None:
+            raise ValueError(f"{self!r} is no block")
+        return tuple(self.root_function.block_map)  # type: ignore[arg-type]
+
+    @property
+    def owner(self) -> Any:
+        """The node whose output this is."""
+        return self.output.owner
+
+    # The properties of a function with one output are those of the output.
+    shape = property(lambda self: self.output.shape)
+    dtype = property(lambda self: self.output.dtype)
+    dynamic_axes = property(lambda self: self.output.dynamic_axes)
+    is_sparse = property(lambda self: self.output.is_sparse)
+    needs_gradient = property(lambda self: self.output.needs_gradient)
+    is_output = property(lambda self: True)
+    is_input = is_parameter = is_constant = is_placeholder = property(lambda self: False)
+
+    @property
+    def type(self) -> Any:
+        """Type of the output, or a tuple of types."""
+        types = tuple(v.type for v in self.outputs)  # type: ignore[attr-defined]
+        return types[0] if len(types) == 1 else types
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or "root" not in self.__dict__:
+            raise AttributeError(name)
+        inside = self.root_function.block_composite
+        found = edit.find_all(inside, name) if inside is not None else []
+        found = found or edit.find_all(self, name) or edit.find_all(self, name, 1)
+        if not found:
+            raise AttributeError(f"{self!r} has no attribute or member '{name}'")
+        return _only(found, name)
+
+    def __getitem__(self, arg: Any) -> Any:
+        if len(self.outputs) > 1:
+            return self.outputs[arg]
+        return super().__getitem__(arg)
+
+    def __repr__(self) -> str:
+        kind = f"Composite({self.root_function.op_name})" if self.is_composite else self.op_name
+        sources = self.arguments if self.is_composite else self.node_inputs
+        return f"{kind}: {', '.join(map(repr, sources))} -> {', '.join(map(repr, self.outputs))}"
+
+    def __str__(self) -> str:
+        name = self._name or ("Composite" if self.is_composite and len(list(edit.nodes([self]))) > 1 else self.root_function.op_name)
+        given = [f"{v.name}: {type_text(v.type)}" if v.name else type_text(v.type) for v in self.arguments]
+        types = [type_text(v.type) for v in self.outputs]  # type: ignore[attr-defined]
+        return f"{name}({', '.join(given)}) -> {types[0] if len(types) == 1 else 'Tuple[%s]' % ', '.join(types)}"
+
+    # ---- calling and composing
+    def argument_map(self, *args: Any, **kwargs: Any) -> dict[Variable, Any]:
+        """Which argument gets which value in a call; TypeError if they don't fit."""
+        signature = self.signature
+        if len(args) + len(kwargs) != len(signature) and not kwargs:
+            raise TypeError(f"CNTK Function expected {len(signature)} arguments, got {len(args)}")
+        mapped = dict(zip(signature, args, strict=False))
+        by_name = {v.name: v for v in signature}
+        for name, value in kwargs.items():
+            if name not in by_name:
+                raise TypeError(f"got an unexpected keyword argument '{name}'")
+            if by_name[name] in mapped:
+                raise SyntaxError(f"got multiple values for argument '{name}'")
+            mapped[by_name[name]] = value
+        if len(mapped) != len(signature):
+            raise TypeError(f"CNTK Function expected {len(signature)} arguments, got {len(mapped)}")
+        return mapped
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """With variables: a clone that has them as arguments and shares the parameters. With data: the value."""
+        mapped = self.argument_map(*args, **kwargs)
+        symbolic = [isinstance(v, (GraphVariable, GraphFunction)) for v in mapped.values()]
+        if all(symbolic):
+            return self.clone(CloneMethod.share, mapped)
+        if any(symbolic):
+            raise TypeError("a call takes either variables or data for all arguments, not both")
+        return self.eval(mapped)
+
+    def __rshift__(self, other: Any) -> Any:
+        """``f >> g`` is ``g(f(x))``."""
+        return other(self)
+
+    def __lshift__(self, other: Any) -> Any:
+        """``f << g`` is ``f(g(x))``."""
+        return self(other)
+
+    # ---- computing
+    def _feeds(self, arguments: Any, outputs: Iterable[Any]) -> dict[Variable, Any]:
+        needed = plan_of(list(outputs)).arguments
+        if isinstance(arguments, Mapping):
+            by_name = {v.name: v for v in self.arguments if v.name}
+            fed = {(by_name.get(k, k) if isinstance(k, str) else as_variable(k)): d for k, d in arguments.items()}
+        elif arguments is None:
+            fed = {}
+        else:
+            own = self.arguments
+            values = [arguments] if len(own) == 1 else list(arguments)
+            if len(own) == 1 and isinstance(arguments, (list, tuple)) and len(arguments) == 1 and hasattr(arguments[0], "ragged"):
+                values = [arguments[0]]
+            if len(values) != len(own):
+                raise ValueError(f"{self!r} expects {len(own)} arguments, got {len(values)}")
+            fed = dict(zip(own, values, strict=True))
+        missing = [v for v in needed if v not in fed]
+        if missing:
+            raise ValueError(
+                f"function expects {len(needed)} arguments: no data for {', '.join(repr(v) for v in missing)} of {self!r}"
+            )
+        return {v: to_ragged(v, fed[v]) for v in needed}
+
+    def eval(self, arguments: Any = None, outputs: Any = None, device: Any = None, as_numpy: bool = True) -> Any:
+        """Compute the outputs.
+
+        Shapes: an array [batch, *shape]; a list of arrays [time, *shape] for outputs with a sequence axis; several
+                outputs as a dict. `arguments`: {argument: data}, or data alone if there is one argument, or a list.
+        Errors: ValueError for missing data; ShapeError if data don't fit the argument.
+        """
+        wanted = self._wanted(outputs)
+        return _single(_converted(evaluate(wanted, self._feeds(arguments, wanted)), as_numpy))
+
+    def _wanted(self, outputs: Any) -> list[Variable]:
+        wanted = list(self.outputs) if outputs is None else [as_variable(v) for v in _listed(outputs)]
+        inside = {v for node in edit.nodes([self.root_function], into_blocks=True) for v in node.node_outputs}
+        for v in wanted:
+            if v._owner is not None and v not in inside and v not in self.outputs:
+                raise ValueError(f"the requested output {v!r} is not part of the graph of {self!r}")
+        return wanted  # type: ignore[return-value]
+
+    def forward(
+        self, arguments: Any, outputs: Any = None, keep_for_backward: Any = None, device: Any = None, as_numpy: bool = True
+    ) -> tuple[Any, dict[Variable, Any]]:
+        """Compute outputs; with `keep_for_backward` also a state for `backward`, and in training mode.
+
+        Returns: (state or None, {output: value}).
+        """
+        wanted = self._wanted(outputs)
+        feeds = self._feeds(arguments, [*wanted, *(keep_for_backward or ())])
+        if not keep_for_backward:
+            return None, _converted(evaluate(wanted, feeds), as_numpy)
+        kept = [as_variable(v) for v in _listed(keep_for_backward)]
+        random = random_numbers(plan_of([*wanted, *kept]), advance=False)
+        made = evaluate(wanted, feeds, training=True)
+        return BackPropState(self, feeds, tuple(kept), random), _converted(made, as_numpy)
+
+    def backward(self, state: BackPropState, root_gradients: Any, variables: Any, as_numpy: bool = True) -> dict[Variable, Any]:
+        """Gradients of variables from those that arrive at the outputs.
+
+        Shapes: `root_gradients` {output: array like its value}, or one array; parameters' gradients are summed over samples.
+        """
+        if state is None:
+            raise ValueError("backward needs the state of a forward with keep_for_backward")
+        if not isinstance(root_gradients, Mapping):
+            root_gradients = {self.output: root_gradients}
+        roots = {}
+        for root, gradient in root_gradients.items():
+            variable = as_variable(root)
+            roots[variable] = to_ragged(_like_input(variable), gradient)
+        wrt = [as_variable(v) for v in _listed(variables)]
+        found, _ = gradients([], roots, wrt, state.feeds, state.random)
+        return _converted(found, as_numpy)
+
+    def grad(
+        self, at: Any, wrt: Any = None, outputs: Any = None, device: Any = None, as_numpy: bool = True, grad_root: Any = None
+    ) -> Any:
+        """Gradient of the output (or of `grad_root`), summed over all its elements, at the given arguments.
+
+        Shapes: like the variables; parameters' gradients are summed over samples. Several variables give a dict; with
+                `outputs`, a pair (gradients, values of the outputs).
+        Errors: ValueError if `wrt` is not given and no argument needs a gradient.
+        """
+        if wrt is None:
+            wrt = [v for v in self.arguments if v.needs_gradient]
+            if not wrt:
+                raise ValueError(f"None of the Function '{self}' arguments have 'needs_gradient == True'")
+        root = self.output if grad_root is None else as_variable(grad_root)
+        targets = [as_variable(v) for v in _listed(wrt)]
+        wanted = [] if outputs is None else self._wanted(outputs)
+        feeds = self._feeds(at, [*wanted, root])
+        found, made = gradients(wanted, {root: None}, targets, feeds)
+        result = _single(_converted(found, as_numpy))
+        return result if outputs is None else (result, _single(_converted(made, as_numpy)))
+
+    @property
+    def value(self) -> Any:
+        """The value of a function without arguments."""
+        return self.eval()
+
+    # ---- editing
+    def clone(self, method: Any, substitutions: Any = None) -> Function:
+        """A copy of the graph, with variables replaced.
+
+        `method`: 'clone' copies parameters, 'share' shares them, 'freeze' copies them as constants.
+        `substitutions`: {variable of this graph: what stands for it in the copy}.
+        """
+        method = CloneMethod(method) if not isinstance(method, CloneMethod) else method
+        mapped = {as_variable(k): as_variable(v) for k, v in (substitutions or {}).items()}
+        cloner = edit.Cloner(lambda leaf: _cloned_leaf(leaf, method), mapped)
+        made: Any = cloner.graph(self if self.is_composite else composite(self))
+        if self._declared is not None:
+            made._declared = tuple(
+                dict.fromkeys(a for v in self._declared for a in _arguments_of(cloner.made.get(v, v)))
+            )
+        return made
+
+    def replace_placeholders(self, substitutions: Mapping[Any, Any]) -> Function:
+        """Put variables in the place of placeholders, in this graph itself; returns it."""
+        edit.replace_placeholders(self, {as_variable(k): as_variable(v) for k, v in substitutions.items()})
+        return self
+
+    def replace_placeholder(self, substitution: Any) -> Function:
+        """Put a variable in the place of the only placeholder; ValueError if there are none or several."""
+        placeholders = self.placeholders
+        if len(placeholders) != 1:
+            raise ValueError(f"{self!r} has {len(placeholders)} placeholders, not one")
+        return self.replace_placeholders({placeholders[0]: substitution})
+
+    def find_all_with_name(self, name: str, depth: int = 0) -> list[Any]:
+        """Functions and variables of that name; `depth` blocks deep, -1 for all the way."""
+        return edit.find_all(self, name, depth)
+
+    def find_by_name(self, name: str, depth: int = 0) -> Any:
+        """The function or variable of that name, or None; ValueError if there are several."""
+        found = edit.find_all(self, name, depth) or edit.find_all(self, name, max(depth, 1))
+        return _only(found, name) if found else None
+
+    def set_attribute(self, name: str, value: Any) -> None:
+        """Change 'dropoutRate' or 'rngSeed' of the operation."""
+        if name not in ("dropoutRate", "rngSeed") or name not in self.root_function.node_attributes:
+            raise ValueError(f"{self!r} has no attribute '{name}' that can be set")
+        self.root_function.node_attributes[name] = value
+        edit.note_edit()
+
+    def declare_args(self, *arg_types: Any) -> None:
+        """Give the placeholders new variables of these types."""
+        from ._calling import placeholder_of_type
+
+        placeholders = self.placeholders
+        if len(placeholders) < len(arg_types):
+            raise TypeError(f"{self!r} has {len(placeholders)} placeholders, got {len(arg_types)} types")
+        self.replace_placeholders({
+            p: placeholder_of_type(t, p.name) for p, t in zip(placeholders, arg_types, strict=False) if t is not None
+        })
+
+    def update_signature(self, *arg_types: Any, **kwarg_types: Any) -> None:
+        """Give arguments types: ``f.update_signature(Tensor[3])``; the shapes that follow from them are inferred."""
+        from ._calling import input_of_type
+
+        mapped = {v: t for v, t in zip(self.signature, arg_types, strict=False)}
+        mapped |= {v: kwarg_types[v.name] for v in self.signature if v.name in kwarg_types}
+        self.replace_placeholders({v: input_of_type(t, v.name) for v, t in mapped.items() if t is not None})
+
+    # ---- files and training
+    def save(self, filename: Any, format: ModelFormat = ModelFormat.CNTKv2, use_external_files_to_store_parameters: bool = False) -> None:
+        """Write the graph and its values to a file in CNTK's format."""
+        from ..formats.model import save
+
+        save(self, filename, format)
+
+    def restore(self, filename: Any) -> None:
+        """Take the parameters' values from a file that was saved from this same graph."""
+        from ..formats.model import restore
+
+        restore(self, filename)
+
+    @staticmethod
+    def load(model: Any, device: Any = None, format: ModelFormat = ModelFormat.CNTKv2) -> Function:
+        """Read a graph from a path, bytes or a file object."""
+        from ..formats.model import load
+
+        return load(model, format)
+
+
+class BackPropState:
+    """What `Function.backward` needs from `Function.forward`: the arguments and the random numbers that were drawn."""
+
+    def __init__(self, function: Function, feeds: dict[Any, Any], kept: tuple[Any, ...], random: Any) -> None:
+        self.function, self.feeds, self.kept, self.random = function, feeds, kept, random
+
+
+def BlockFunction(op_name: str, name: str) -> Callable[[Callable[..., Any]], Function]:
+    """Decorator like `Function` that makes a block: it shows in the graph, and in files, as one operation."""
+    from ._calling import from_python
+
+    return lambda f: from_python(f, make_block=True, op_name=op_name, name=name)
+
+
+def load_model(model: Any, device: Any = None, format: ModelFormat = ModelFormat.CNTKv2) -> Function:
+    """Read a graph from a path, bytes or a file object."""
+    return Function.load(model, device, format)
+
+
+def _listed(items: Any) -> list[Any]:
+    if isinstance(items, (GraphVariable, GraphFunction)):
+        return [items]
+    return list(items)
+
+
+def _single(values: dict[Variable, Any]) -> Any:
+    return next(iter(values.values())) if len(values) == 1 else values
+
+
+def _converted(made: Any, as_numpy: bool) -> dict[Variable, Any]:
+    from ..core import Value
+
+    return {r.variable: r.numpy() if as_numpy else Value.from_result(r) for r in made}
+
+
+def _only(found: list[Any], name: str) -> Any:
+    if len(found) > 1:
+        raise ValueError(f'found multiple functions matching "{name}". If that was expected call find_all_with_name')
+    return found[0]
+
+
+def _like_input(variable: Variable) -> Variable:
+    """An input that takes what has the shape and axes of a variable."""
+    return Variable._new(VariableKind.Input, variable.shape, variable.dtype, variable.dynamic_axes, name=variable.name)
+
+
+def _arguments_of(variable: GraphVariable) -> tuple[Any, ...]:
+    owner = variable._owner
+    return composite(owner).arguments if owner is not None else (variable,)
+
+
+def _cloned_leaf(leaf: Leaf, method: CloneMethod) -> Leaf:
+    if method is CloneMethod.share or (isinstance(leaf, Constant) and method is CloneMethod.clone):
+        return leaf
+    kind = Constant if method is CloneMethod.freeze else type(leaf)
+    array = None if leaf._array is None else leaf.array
+    return kind._new(  # type: ignore[attr-defined]
+        VariableKind.Parameter if kind is Parameter else VariableKind.Constant, leaf.shape, leaf.dtype,
+        array=None if array is None else array + 0, initializer=leaf.initializer, name=leaf.name,
+        needs_gradient=kind is Parameter,
+    )
+
+
+classes.function = Function
+__all__ = ["BlockFunction", "CloneMethod", "Function", "ModelFormat", "Record", "load_model"]

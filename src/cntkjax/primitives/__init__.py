@@ -1,0 +1,6 @@
+"""All primitive operations; importing this package registers them."""
+
+from . import delay, elementwise, product, structure
+from .base import BY_ID, BY_NAME, Primitive
+
+__all__ = ["BY_ID", "BY_NAME", "Primitive", "delay", "elementwise", "product", "structure"]

@@ -1,0 +1,133 @@
+"""What a primitive operation is, and the table of all of them.
+
+A primitive is defined in one place: its name and number in the v2 model format, its attributes, the rule for the shape of
+its outputs, and its computation. Everything else (evaluation, gradients, cloning, saving, loading) follows from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from ..graph.build import BLOCK, Spec
+from ..graph.variable import Variable
+
+REQUIRED: Any = object()
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """Type and default of an attribute, as the v2 format stores it.
+
+    `kind` is one of Bool, Int, Size, Float, Double, String, Shape, Axis, DType; `many` makes it a vector.
+    `optional`: left out of the file when its value is None.
+    """
+
+    kind: str
+    default: Any = REQUIRED
+    many: bool = False
+
+    def __call__(self, default: Any) -> Attribute:
+        """The same type with a default; None makes the attribute optional."""
+        return replace(self, default=default)
+
+    @property
+    def vector(self) -> Attribute:
+        """A vector of this type."""
+        return replace(self, many=True)
+
+    @property
+    def optional(self) -> bool:
+        """True if a file may lack it."""
+        return self.default is None
+
+
+Bool = Attribute("Bool")
+Int = Attribute("Int")
+Size = Attribute("Size")
+Float = Attribute("Float")
+Double = Attribute("Double")
+String = Attribute("String")
+ShapeOf = Attribute("Shape")
+AxisOf = Attribute("Axis")
+DTypeOf = Attribute("DType")
+
+Attrs = dict[str, Any]
+
+
+class Primitive:
+    """One operation. Subclasses are registered by `@primitive` and used through their single instance.
+
+    The computation is one of
+
+    - `lower(attrs, *samples)`: on one sample; the engine maps it over batch and time. Operands without dynamic axes come
+      as they are. With `elementwise` it has to broadcast like NumPy and may be given whole grids.
+    - `lower_packed(ctx, attrs, *values)` with `packed = True`: on `engine.values.Value`s, for what needs to know
+      sequences, samples or the minibatch.
+    """
+
+    name: ClassVar[str]
+    cntk_id: ClassVar[int]
+    attributes: ClassVar[dict[str, Attribute]] = {}
+    number_of_outputs: ClassVar[int] = 1
+    elementwise: ClassVar[bool] = False
+    packed: ClassVar[bool] = False
+    differentiable: ClassVar[bool] = True
+    infers_partially: ClassVar[bool] = False  # its rule copes with operands of unknown shape
+    takes_sparse: ClassVar[bool] = False  # lower() copes with Sparse operands; others get them dense
+    passes_through: ClassVar[bool] = False  # its outputs are its operands themselves; it is never computed
+    delay: ClassVar[int] = 0  # -1 looks back, +1 ahead: what closes a recurrent loop
+    weight: ClassVar[int | None] = None  # the operand in which it is linear and that gathers its gradient after a loop
+
+    def complete(self, given: Attrs) -> Attrs:
+        """Attributes with defaults filled in; TypeError for one that the operation does not have."""
+        unknown = set(given) - set(self.attributes)
+        if unknown:
+            raise TypeError(f"{self.name} has no attribute {', '.join(sorted(unknown))}")
+        made = {}
+        for name, attribute in self.attributes.items():
+            value = given.get(name, attribute.default)
+            if value is REQUIRED:
+                raise TypeError(f"{self.name} needs the attribute {name}")
+            if value is not None:
+                made[name] = value
+        return made
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
+        """Shape, or Spec, or a list of them; raises ShapeError or AxisError when the operands don't fit."""
+        raise TypeError(f"{self.name} has no shape rule")
+
+    def lower(self, attrs: Attrs, *samples: Any) -> Any:
+        """The computation on one sample."""
+        raise TypeError(f"{self.name} has no computation")
+
+    def lower_packed(self, ctx: Any, attrs: Attrs, *values: Any) -> Any:
+        """The computation on packed values."""
+        raise TypeError(f"{self.name} has no computation")
+
+    def __repr__(self) -> str:
+        return f"<primitive {self.name}>"
+
+
+BY_NAME: dict[str, Primitive] = {}
+BY_ID: dict[int, Any] = {BLOCK.cntk_id: BLOCK}
+
+
+def primitive(name: str, cntk_id: int) -> Any:
+    """Register a class as the primitive of that name and number; the class name then means its single instance."""
+
+    def register(cls: type[Primitive]) -> Primitive:
+        cls.name, cls.cntk_id = name, cntk_id
+        made = cls()
+        assert name not in BY_NAME and cntk_id not in BY_ID, f"{name} ({cntk_id}) is registered twice"
+        BY_NAME[name] = BY_ID[cntk_id] = made
+        return made
+
+    return register
+
+
+__all__ = [
+    "BY_ID", "BY_NAME", "AxisOf", "Attribute", "Attrs", "Bool", "DTypeOf", "Double", "Float", "Int", "Primitive",
+    "ShapeOf", "Size", "Spec", "String", "primitive",
+]

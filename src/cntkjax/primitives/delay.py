@@ -1,0 +1,75 @@
+"""Delayed values: what closes recurrent loops, and shifts sequences outside of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+from ..engine.values import Context, Value
+from ..graph.axis import UNKNOWN_AXES
+from ..graph.build import Spec, merged_axes
+from ..graph.errors import AxisError, explain
+from ..graph.shape import UNKNOWN_SHAPE, broadcast, is_unknown
+from ..graph.variable import Variable
+from .base import Attrs, Primitive, Size, primitive
+
+
+class Delay(Primitive):
+    """The value of `offset` steps ago (or ahead); the initial state where the sequence does not reach so far.
+
+    Shapes: x [*shape] with a sequence axis, initial state broadcastable to it, without or with the batch axis.
+    Source: CNTK 2.7.
+    """
+
+    attributes = {"offset": Size(1)}
+    packed = True
+    infers_partially = True
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+        """The shape of the operand, or of the initial state if that is larger."""
+        x, initial = inputs
+        if is_unknown(x.shape):
+            axes = x.dynamic_axes if x.dynamic_axes != UNKNOWN_AXES else UNKNOWN_AXES
+            return Spec(UNKNOWN_SHAPE, axes=axes)
+        shape = broadcast([x.shape, initial.shape])
+        if shape is None:
+            raise AxisError(explain(
+                f"{self.name}: the initial state does not broadcast to the delayed value", {"value": x, "initial": initial}
+            ))
+        axes = merged_axes(self.name, [v for v in inputs if v.dynamic_axes])
+        if axes != UNKNOWN_AXES and not any(a.is_sequence_axis for a in axes):
+            raise AxisError(explain(
+                f"{self.name}: the operand has no sequence axis, so it has no steps to look at", {"value": x},
+                "declare the input with cntk.sequence.input_variable",
+            ))
+        return Spec(shape, axes=axes, is_sparse=x.is_sparse)
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, initial: Value) -> Value:
+        """A shift along time, and a choice at the ends of sequences. (In loops the scan does it.)"""
+        k = attrs["offset"]
+        layout = ctx.layout(x.axes)
+        data = ctx.array(x)
+        far = layout.position if self.delay < 0 else layout.remaining
+        pad = jnp.zeros((min(k, layout.time), *data.shape[1:]), data.dtype)
+        shifted = jnp.concatenate([pad, data[:-k]] if self.delay < 0 else [data[k:], pad])
+        start = ctx.array(ctx.to_axes(initial, x.axes))
+        if initial.axes:
+            start = start.reshape(*start.shape[:2], *(1,) * (data.ndim - start.ndim), *start.shape[2:])
+        begins = (far < k).reshape(*far.shape, *(1,) * (data.ndim - 2))
+        return Value(jnp.where(begins, start, shifted), x.axes)
+
+
+@primitive("PastValue", 37)
+class PastValue(Delay):
+    """The value of `offset` steps ago."""
+
+    delay = -1
+
+
+@primitive("FutureValue", 38)
+class FutureValue(Delay):
+    """The value `offset` steps ahead."""
+
+    delay = 1

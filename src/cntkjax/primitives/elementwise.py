@@ -1,0 +1,137 @@
+"""Operations on one, two or three operands element by element, broadcasting like NumPy.
+
+Source: CNTK 2.7 for the values outside of where a function is defined: log(0) = -85.1, x/0 = 0, sqrt(-1) = 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..graph.errors import ShapeError, explain
+from ..graph.shape import Shape, broadcast, is_unknown
+from ..graph.variable import Variable
+from .base import Attrs, Primitive, primitive
+
+
+def broadcast_shape(op: str, inputs: Sequence[Variable]) -> Shape:
+    """The common shape of operands, leaving out unknown ones; fills inferred dimensions of parameters."""
+    known = [v.shape for v in inputs if not is_unknown(v.shape)]
+    shape = broadcast(known)
+    if shape is None:
+        raise ShapeError(explain(
+            f"{op}: the shapes of the operands do not broadcast",
+            {side: v for side, v in zip(("left", "right", "third"), inputs, strict=False)},
+            "each dimension, counted from the last, has to be equal or 1",
+        ))
+    for v in inputs:
+        if v.is_parameter and v.has_inferred:
+            v.infer_shape(tuple(s if d < 0 else d for s, d in zip(shape[len(shape) - len(v.shape) :], v.shape, strict=True)))
+    return shape
+
+
+class Elementwise(Primitive):
+    """An operation whose output has the broadcast shape of its operands."""
+
+    elementwise = True
+    infers_partially = True
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
+        """The broadcast shape."""
+        if all(is_unknown(v.shape) for v in inputs):
+            return inputs[0].shape
+        return broadcast_shape(self.name, inputs)
+
+
+def _safe_log(x: Any) -> Any:
+    smallest = np.exp(-85.1)
+    return jnp.where(x < smallest, jnp.asarray(-85.1, x.dtype), jnp.log(jnp.maximum(x, jnp.asarray(smallest, x.dtype))))
+
+
+def _safe_divide(a: Any, b: Any) -> Any:
+    nonzero = b != 0
+    return jnp.where(nonzero, a / jnp.where(nonzero, b, jnp.ones((), b.dtype)), jnp.zeros((), a.dtype))
+
+
+def _reciprocal(x: Any) -> Any:
+    return _safe_divide(jnp.ones((), x.dtype), x)
+
+
+def _sqrt(x: Any) -> Any:
+    positive = x > 0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, x, jnp.ones((), x.dtype))), jnp.zeros((), x.dtype))
+
+
+def _same_type(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda a, b: compare(a, b).astype(jnp.result_type(a))
+
+
+@jax.custom_jvp
+def _straight_through(x: Any) -> Any:
+    return jnp.where(x > 0, jnp.ones((), x.dtype), -jnp.ones((), x.dtype))
+
+
+@_straight_through.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    (x,), (dx,) = primals, tangents
+    return _straight_through(x), jnp.where(jnp.abs(x) <= 1, dx, jnp.zeros((), x.dtype))
+
+
+# name, number in the v2 format, computation, has a gradient
+_OPERATIONS: list[tuple[str, int, Callable[..., Any], bool]] = [
+    ("Negate", 0, jnp.negative, True),
+    ("Tanh", 2, jnp.tanh, True),
+    ("ReLU", 3, jax.nn.relu, True),
+    ("Exp", 4, jnp.exp, True),
+    ("Log", 5, _safe_log, True),
+    ("Sqrt", 6, _sqrt, True),
+    ("Floor", 7, jnp.floor, False),
+    ("Abs", 8, jnp.abs, True),
+    ("Reciprocal", 9, _reciprocal, True),
+    ("Plus", 19, jnp.add, True),
+    ("Minus", 20, jnp.subtract, True),
+    ("ElementTimes", 21, jnp.multiply, True),
+    ("Equal", 22, _same_type(jnp.equal), False),
+    ("NotEqual", 23, _same_type(jnp.not_equal), False),
+    ("Less", 24, _same_type(jnp.less), False),
+    ("LessEqual", 25, _same_type(jnp.less_equal), False),
+    ("Greater", 26, _same_type(jnp.greater), False),
+    ("GreaterEqual", 27, _same_type(jnp.greater_equal), False),
+    ("Clip", 41, lambda x, low, high: jnp.minimum(jnp.maximum(x, low), high), True),
+    ("Select", 42, lambda flag, a, b: jnp.where(flag != 0, a, b), True),
+    ("LogPlus", 52, jnp.logaddexp, True),
+    ("Sin", 54, jnp.sin, True),
+    ("Cos", 55, jnp.cos, True),
+    ("NoOp", 62, lambda x: x, True),
+    ("StopGradient", 64, jax.lax.stop_gradient, False),
+    ("ELU", 65, jax.nn.elu, True),
+    ("Pow", 69, jnp.power, True),
+    ("StableSigmoid", 75, jax.nn.sigmoid, True),
+    ("Sinh", 77, jnp.sinh, True),
+    ("Cosh", 78, jnp.cosh, True),
+    ("Asin", 81, jnp.arcsin, True),
+    ("Acos", 82, jnp.arccos, True),
+    ("Atanh", 85, jnp.arctanh, True),
+    ("Asinh", 86, jnp.arcsinh, True),
+    ("StraightThrough", 94, _straight_through, True),
+    ("Tan", 95, jnp.tan, True),
+    ("Atan", 96, jnp.arctan, True),
+]
+
+
+def _define(op: str, number: int, compute: Callable[..., Any], gradient: bool) -> Primitive:
+    class Operation(Elementwise):
+        differentiable = gradient
+
+        def lower(self, attrs: Attrs, *samples: Any) -> Any:
+            return compute(*samples)
+
+    Operation.__name__ = Operation.__qualname__ = op
+    return primitive(op, number)(Operation)
+
+
+ELEMENTWISE = {op: _define(op, number, compute, gradient) for op, number, compute, gradient in _OPERATIONS}

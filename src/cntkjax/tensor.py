@@ -1,0 +1,103 @@
+"""What everything that stands for a tensor can do: arithmetic, indexing, conversion to NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+class TensorOpsMixin:
+    """Operators of Variable, Parameter, Constant and Function.
+
+    >>> import cntkjax as C
+    >>> x = C.input_variable(3)
+    >>> ((x + 1) * 2).eval({x: [[1, 2, 3]]})
+    array([[4., 6., 8.]], dtype=float32)
+    """
+
+    __array_priority__ = 1000  # NumPy leaves `array + variable` to us
+
+    def __add__(self, other: Any) -> Any:
+        from . import ops
+
+        return ops.plus(self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        from . import ops
+
+        return ops.plus(other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        from . import ops
+
+        return ops.minus(self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        from . import ops
+
+        return ops.minus(other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        from . import ops
+
+        return ops.element_times(self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        from . import ops
+
+        return ops.element_times(other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        from . import ops
+
+        return ops.element_divide(self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        from . import ops
+
+        return ops.element_divide(other, self)
+
+    def __matmul__(self, other: Any) -> Any:
+        """``x @ W`` is ``times(x, W)``."""
+        from . import ops
+
+        return ops.times(self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        from . import ops
+
+        return ops.times(other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        from . import ops
+
+        return ops.pow(self, other)
+
+    def __neg__(self) -> Any:
+        from . import ops
+
+        return ops.negate(self)
+
+    def __abs__(self) -> Any:
+        from . import ops
+
+        return ops.abs(self)
+
+    def __getitem__(self, arg: Any) -> Any:
+        """Slices of static axes: ints, slices, ``...``, and lists of indices (which are gathered)."""
+        from .ops._indexing import index
+
+        return index(self, arg)
+
+
+class ArrayMixin:
+    """Conversion to NumPy of what holds data."""
+
+    def asarray(self) -> np.ndarray:
+        """The data as a NumPy array."""
+        return np.asarray(self.value)  # type: ignore[attr-defined]
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        array = self.asarray()
+        return array if dtype is None else array.astype(dtype)

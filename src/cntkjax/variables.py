@@ -1,0 +1,258 @@
+"""Variables, parameters and constants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .default_options import default_override_or, get_default_override
+from .graph.axis import BATCH, UNKNOWN_AXES, Axis
+from .graph.errors import ShapeError, explain
+from .graph.function import Function as GraphFunction
+from .graph.public import classes
+from .graph.shape import UNKNOWN_SHAPE, Shape, as_shape, broadcast, matches, shape_text
+from .graph.variable import Leaf, VariableKind, default_axes
+from .graph.variable import Variable as GraphVariable
+from .tensor import ArrayMixin, TensorOpsMixin
+
+
+class Record(dict):
+    """A dict whose items can be read as attributes; it cannot be changed.
+
+    >>> r = Record(x=1, y=2)
+    >>> r.x, r.updated_with(y=3)
+    (1, {'x': 1, 'y': 3})
+    """
+
+    def __init__(self, **args_dict: Any) -> None:
+        super().__init__(**args_dict)
+
+    def __getattr__(self, key: str) -> Any:
+        if key not in self:
+            raise AttributeError(f"record has no attribute '{key}'")
+        return self[key]
+
+    def __setattr__(self, key: str, value: Any) -> None:
+        raise AttributeError("record is immutable")
+
+    def updated_with(self, **kwargs: Any) -> Record:
+        """A copy with some items changed or added."""
+        return Record(**{**self, **kwargs})
+
+
+class VariableMixin:
+    """Properties that every variable has. The graph gives them; this names them in CNTK's place."""
+
+    dtype = GraphVariable.dtype
+    dynamic_axes = GraphVariable.dynamic_axes
+    is_constant = GraphVariable.is_constant
+    is_input = GraphVariable.is_input
+    is_output = GraphVariable.is_output
+    is_parameter = GraphVariable.is_parameter
+    is_placeholder = GraphVariable.is_placeholder
+    is_sparse = GraphVariable.is_sparse
+    name = GraphVariable.name
+    needs_gradient = GraphVariable.needs_gradient
+    shape = GraphVariable.shape
+    uid: str
+
+    @property
+    def owner(self) -> Any:
+        """The function whose output this is; None for others."""
+        return self._owner  # type: ignore[attr-defined]
+
+    @property
+    def type(self) -> Any:
+        """Shape, element type and axes in one object, as it stands in signatures."""
+        return Variable._Type(
+            shape=self.shape, dtype=self.dtype, needs_gradient=self.needs_gradient, is_sparse=self.is_sparse,
+            dynamic_axes=self.dynamic_axes,
+        )
+
+
+class Variable(VariableMixin, TensorOpsMixin, GraphVariable):
+    """An edge of a graph: an input, a placeholder, or the output of a function.
+
+    Shapes: ``shape`` is that of one sample; batch and sequence axes are in ``dynamic_axes``.
+    """
+
+    class _Type(Record):
+        """What is known of a variable's type. Only what was said is in it."""
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            raise TypeError("abstract types cannot be instantiated")
+
+        def __str__(self) -> str:
+            return type_text(self)
+
+        __repr__ = __str__
+
+    def __init__(
+        self,
+        shape: Any = None,
+        dtype: Any = None,
+        needs_gradient: bool = False,
+        is_sparse: bool = False,
+        dynamic_axes: Any = (BATCH,),
+        name: str = "",
+    ) -> None:
+        super().__init__(
+            VariableKind.Input, UNKNOWN_SHAPE if shape is None else shape, np.float32 if dtype is None else dtype,
+            default_axes(dynamic_axes), name=name, needs_gradient=needs_gradient, is_sparse=is_sparse,
+        )
+
+    @classmethod
+    def _new(cls, *args: Any, **kwargs: Any) -> Variable:
+        """A variable of any kind, as the graph makes them."""
+        made = object.__new__(cls)
+        GraphVariable.__init__(made, *args, **kwargs)
+        return made
+
+    def as_parameter(self) -> Any:
+        """This variable as a Parameter; TypeError if it is none."""
+        if not isinstance(self, Parameter):
+            raise TypeError(f"{self!r} cannot be converted to Parameter")
+        return self
+
+    def as_constant(self) -> Any:
+        """This variable as a Constant; TypeError if it is none."""
+        if not isinstance(self, Constant):
+            raise TypeError(f"{self!r} cannot be converted to Constant")
+        return self
+
+
+class _LeafMixin(VariableMixin, TensorOpsMixin, ArrayMixin, Leaf):
+    """What parameters and constants share: a value."""
+
+    @classmethod
+    def _new(cls, *args: Any, **kwargs: Any) -> Any:
+        made = object.__new__(cls)
+        Leaf.__init__(made, *args, **kwargs)
+        return made
+
+    @property
+    def value(self) -> np.ndarray:
+        """The value, a NumPy array of `shape`; set it with an array or a number that broadcasts to the shape.
+
+        Errors: ValueError while the shape is not known; ShapeError for an array of another shape.
+        """
+        return np.array(self.array)
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        array = np.asarray(getattr(value, "asarray", lambda: value)(), self.dtype)
+        if not matches(self.shape, array.shape):
+            if array.size != 1 and broadcast([array.shape, self.shape]) != self.shape:
+                raise ShapeError(explain(
+                    f"a value of shape {shape_text(array.shape)} does not fit {self!r}", {"set": self},
+                    f"give an array of shape {self.shape}",
+                ))
+            array = np.broadcast_to(array, self.shape)
+        if self.has_inferred:
+            self.infer_shape(array.shape)
+        self.array = np.array(array)
+
+    def __str__(self) -> str:
+        return repr(self)
+
+
+class Parameter(_LeafMixin):
+    """A value that training changes.
+
+    Shapes: ``shape`` may have InferredDimension (-1), filled in at first use; the value is made then.
+
+    >>> Parameter((2,), init=1.5).value
+    array([1.5, 1.5], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        shape: Any = None,
+        init: Any = None,
+        dtype: Any = default_override_or(np.float32),
+        device: Any = None,
+        name: str = "",
+    ) -> None:
+        from .initializer import Initializer
+
+        dtype = get_default_override(Parameter, dtype=dtype)
+        init = 0 if init is None else init
+        array, initializer = None, None
+        if isinstance(init, Initializer):
+            initializer = init.sample
+        elif np.ndim(init) or shape is None:
+            array, dtype = _array(init, dtype)
+            if shape is not None and not matches(as_shape(shape), array.shape):
+                raise ShapeError(f"Parameter '{name}': init has shape {array.shape}, but the shape {as_shape(shape)} is asked for")
+            shape = array.shape
+        else:
+            number = init
+
+            def initializer(shape: Shape, dtype: Any) -> np.ndarray:
+                return np.full(shape, number, dtype)
+
+        if shape is None:
+            raise ValueError(f"Parameter '{name}': needs a shape or an array as init")
+        super().__init__(
+            VariableKind.Parameter, shape, np.float32 if dtype is None else dtype, array=array, initializer=initializer,
+            name=name, needs_gradient=True,
+        )
+
+
+class Constant(_LeafMixin):
+    """A value that training leaves alone.
+
+    >>> Constant([1, 2]).value
+    array([1., 2.], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        value: Any = None,
+        shape: Any = None,
+        dtype: Any = default_override_or(np.float32),
+        device: Any = None,
+        name: str = "",
+    ) -> None:
+        from .initializer import Initializer
+
+        dtype = get_default_override(Constant, dtype=dtype)
+        value = 0 if value is None else value
+        if isinstance(value, Initializer):
+            if shape is None:
+                raise ValueError(f"Constant '{name}': an initializer needs a shape")
+            super().__init__(VariableKind.Constant, shape, dtype or np.float32, initializer=value.sample, name=name)
+            return
+        array, dtype = _array(value, dtype)
+        if shape is not None:
+            array = np.array(np.broadcast_to(array, as_shape(shape)))
+        super().__init__(VariableKind.Constant, array.shape, dtype, array=array, name=name)
+
+
+def _array(value: Any, dtype: Any) -> tuple[np.ndarray, Any]:
+    """Numbers as an array. Floating point arrays keep their type unless another is asked for; the rest is float32."""
+    array = np.asarray(getattr(value, "asarray", lambda: value)())
+    own = array.dtype.type if isinstance(value, (np.ndarray, np.generic)) and array.dtype.kind == "f" else None
+    dtype = np.dtype(own or dtype or np.float32).type
+    return np.array(array, dtype), dtype
+
+
+def type_text(kind: Record) -> str:
+    """``Sequence[Tensor[3]]``, as CNTK prints types."""
+    shape = kind.get("shape", UNKNOWN_SHAPE)
+    text = "tensor" if shape == UNKNOWN_SHAPE else "Tensor[%s]" % ",".join(str(d) for d in shape)
+    if kind.get("is_sparse"):
+        text = "Sparse" + text
+    if kind.get("dtype") not in (None, np.float32):
+        text = np.dtype(kind["dtype"]).type.__name__ if not shape else text
+    axes = kind.get("dynamic_axes", UNKNOWN_AXES)
+    for axis in axes if axes != UNKNOWN_AXES else (Axis.default_dynamic_axis(),):
+        if axis.is_sequence_axis:
+            default = axis == Axis.default_dynamic_axis()
+            text = f"Sequence[{text}]" if default else f"SequenceOver[{axis.name}][{text}]"
+    return text
+
+
+classes.variable, classes.parameter, classes.constant = Variable._new, Parameter._new, Constant._new  # type: ignore[assignment]
+__all__ = ["Constant", "GraphFunction", "Parameter", "Record", "Variable", "VariableMixin"]
