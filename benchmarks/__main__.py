@@ -54,7 +54,7 @@ def existing(text: str) -> Path:
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     beside = {"cntk27": SHARED / "oracle" / "cntk27", "atis": SHARED / "data" / "atis"}
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=NETWORKS)
+    parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=NETWORKS[:-1], help="default: all but tiny")
     usual = [side for side in SIDES if side != "torch.compile"]
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=usual, help="default: all but torch.compile")
     parser.add_argument("--cntk27", type=existing, help="interpreter with CNTK 2.7 (default: ../shared/oracle/cntk27)")

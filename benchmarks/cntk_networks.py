@@ -48,6 +48,12 @@ def fcn5():
     return classifier(network, data.PIXELS, data.vectors())
 
 
+def tiny():
+    """Five layers, ten parameters, next to no arithmetic: what remains is the time of Python."""
+    network = L.Sequential([*(L.Dense(data.TINY_WIDTH, C.sigmoid) for _ in range(4)), L.Dense(data.CLASSES)])
+    return classifier(network, data.TINY_WIDTH, data.vectors(data.TINY_WIDTH, data.TINY_BATCH))
+
+
 def alexnet():
     def stage(filters):
         return L.Sequential([L.Convolution2D((5, 5), filters, activation=C.relu, pad=True),
@@ -106,4 +112,4 @@ def atis(folder):
 
 
 NETWORKS = {'fcn5': fcn5, 'alexnet': alexnet, 'resnet56': resnet56, 'lstm64': functools.partial(lstm, 64),
-            'lstm256': functools.partial(lstm, 256), 'atis': atis}
+            'lstm256': functools.partial(lstm, 256), 'atis': atis, 'tiny': tiny}

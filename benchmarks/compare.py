@@ -9,14 +9,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 from benchmarks import data
 
 HERE = Path(__file__).parent
-NETWORKS = ("fcn5", "alexnet", "resnet56", "lstm64", "lstm256", "atis")
+NETWORKS = ("fcn5", "alexnet", "resnet56", "lstm64", "lstm256", "atis", "tiny")
 SIDES = ("cntkjax", "cntk27", "torch", "torch.compile", "jax")
 
 Result = dict[str, Any]
@@ -29,50 +30,46 @@ class SideFailed(Exception):
 class Worker:
     """A process that trains one network on one side; it waits idle between two runs."""
 
-    def __init__(self, interpreter: str, side: str, network: str, folder: Path | None, log: Path) -> None:
-        path = os.pathsep.join(filter(None, [str(HERE.parent / "src"), os.environ.get("PYTHONPATH")]))
-        self.log = log
-        with log.open("w") as stderr:
-            self.process = subprocess.Popen(
-                [interpreter, str(HERE / "worker.py"), side, network, *([str(folder)] if folder else [])],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True,
-                env=os.environ | {"PYTHONPATH": path},
-            )  # fmt: skip
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+        self.process, self.log = process, log
         self.version: str = self._answer()["version"]
 
     def run(self, minibatches: int) -> Result:
+        """Trains; the result has `seconds`, `samples` and, for jax's sides, what has been compiled so far."""
         assert self.process.stdin
-        try:
+        with suppress(BrokenPipeError):  # a dead process gives no answer either, which says more
             print(minibatches, file=self.process.stdin, flush=True)
-        except BrokenPipeError:
-            raise self._failure() from None
         return self._answer()
-
-    def close(self) -> None:
-        for stream in (self.process.stdin, self.process.stdout):
-            assert stream
-            stream.close()
-        self.process.terminate()
-        self.process.wait()
 
     def _answer(self) -> Result:
         assert self.process.stdout
         line = self.process.stdout.readline()
         if not line:
-            raise self._failure()
+            raise SideFailed("\n".join(self.log.read_text(errors="replace").splitlines()[-8:]))
         return json.loads(line)
 
-    def _failure(self) -> SideFailed:
-        return SideFailed("\n".join(self.log.read_text(errors="replace").splitlines()[-8:]))
+
+def environment(cache: Path) -> dict[str, str]:
+    """The variables of a process that imports this package from the checkout and keeps what it compiles in `cache`."""
+    path = os.pathsep.join(filter(None, [str(HERE.parent / "src"), os.environ.get("PYTHONPATH")]))
+    return os.environ | {"PYTHONPATH": path, "CNTKJAX_CACHE_DIR": str(cache)}
 
 
 @contextmanager
-def working(interpreter: str, side: str, network: str, folder: Path | None, log: Path) -> Iterator[Worker]:
-    worker = Worker(interpreter, side, network, folder, log)
-    try:
-        yield worker
-    finally:
-        worker.close()
+def working(side: str, network: str, interpreter: str, folder: Path | None, scratch: Path) -> Iterator[Worker]:
+    """A worker with its log and its compilation cache in `scratch`."""
+    command = [interpreter, str(HERE / "worker.py"), side, network, *([str(folder)] if folder else [])]
+    log = scratch / f"{side}.log"
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(
+            command, env=environment(scratch / "cache"), stdin=PIPE, stdout=PIPE, stderr=errors, text=True
+        ) as process,
+    ):
+        try:
+            yield Worker(process, log)
+        finally:
+            process.terminate()
 
 
 def compare(
@@ -93,10 +90,10 @@ def compare(
         found[side] = {"error": str(failure)}
         workers.pop(side, None)
 
-    with ExitStack() as stack, tempfile.TemporaryDirectory() as logs:
+    with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
         for side, interpreter in interpreters.items():
             try:
-                worker = stack.enter_context(working(interpreter, side, network, folder, Path(logs, side)))
+                worker = stack.enter_context(working(side, network, interpreter, folder, Path(scratch)))
                 found[side] = warmed_up(worker, data.ATIS_PASS if network == "atis" else 2, seconds)
                 workers[side] = worker
             except SideFailed as failure:

@@ -11,16 +11,17 @@ CLASSES = 10
 PIXELS, FCN5_BATCH = 784, 1024
 ALEXNET_BATCH, RESNET_BATCH = 256, 32
 VOCABULARY, STEPS = 10000, 32
+TINY_WIDTH, TINY_BATCH = 8, 8
 ATIS_WORDS, ATIS_LABELS, ATIS_MINIBATCH = 943, 129, 500
 ATIS_PASS = 133                     # minibatches that hold about all 66,547 words of the training file
 
 DIFFERENT = 4                       # random minibatches before they repeat
 
 
-def vectors(batch=FCN5_BATCH):
-    """Minibatches (pixels float32 [batch, 784], labels int32 [batch]) for FCN5."""
+def vectors(width=PIXELS, batch=FCN5_BATCH):
+    """Minibatches (pixels float32 [batch, width], labels int32 [batch]), by default for FCN5."""
     random = np.random.RandomState(1)
-    return [(random.rand(batch, PIXELS).astype(np.float32), labels(random, batch)) for _ in range(DIFFERENT)]
+    return [(random.rand(batch, width).astype(np.float32), labels(random, batch)) for _ in range(DIFFERENT)]
 
 
 def images(batch):

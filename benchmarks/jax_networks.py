@@ -78,14 +78,22 @@ def convolution(x: Array, W: Array, stride: int = 1) -> Array:
     return lax.conv_general_dilated(x, W, (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
 
-def fcn5() -> Run:
+def perceptron(sizes: list[int], minibatches: list) -> Run:
     def loss_of(layers: list, state: Tree, x: Array, y: Array) -> tuple[Array, Tree]:
         for layer in layers[:-1]:
             x = jax.nn.sigmoid(x @ layer["W"] + layer["b"])
         return cross_entropy(x @ layers[-1]["W"] + layers[-1]["b"], y).mean(), state
 
-    layers = [linear(i, o) for i, o in itertools.pairwise([data.PIXELS, 4096, 2048, 1024, data.CLASSES])]
-    return runner(loss_of, layers, (), batches_of(data.vectors()))
+    layers = [linear(i, o) for i, o in itertools.pairwise([*sizes, data.CLASSES])]
+    return runner(loss_of, layers, (), batches_of(minibatches))
+
+
+def fcn5() -> Run:
+    return perceptron([data.PIXELS, 4096, 2048, 1024], data.vectors())
+
+
+def tiny() -> Run:
+    return perceptron([data.TINY_WIDTH] * 5, data.vectors(data.TINY_WIDTH, data.TINY_BATCH))
 
 
 def alexnet() -> Run:
@@ -198,4 +206,5 @@ NETWORKS = {
     "lstm64": functools.partial(lstm, 64),
     "lstm256": functools.partial(lstm, 256),
     "atis": atis,
+    "tiny": tiny,
 }

@@ -51,8 +51,16 @@ def classifier(network: nn.Module, minibatches: list, compiled: bool) -> Run:
 
 def fcn5(compiled: bool = False) -> Run:
     sizes = [data.PIXELS, 4096, 2048, 1024]
+    return classifier(perceptron(sizes), data.vectors(), compiled)
+
+
+def tiny(compiled: bool = False) -> Run:
+    return classifier(perceptron([data.TINY_WIDTH] * 5), data.vectors(data.TINY_WIDTH, data.TINY_BATCH), compiled)
+
+
+def perceptron(sizes: list[int]) -> nn.Sequential:
     hidden = [layer for i, o in itertools.pairwise(sizes) for layer in (nn.Linear(i, o), nn.Sigmoid())]
-    return classifier(nn.Sequential(*hidden, nn.Linear(1024, data.CLASSES)), data.vectors(), compiled)
+    return nn.Sequential(*hidden, nn.Linear(sizes[-1], data.CLASSES))
 
 
 def alexnet(compiled: bool = False) -> Run:
@@ -144,4 +152,5 @@ NETWORKS = {
     "lstm64": functools.partial(lstm, 64),
     "lstm256": functools.partial(lstm, 256),
     "atis": atis,
+    "tiny": tiny,
 }

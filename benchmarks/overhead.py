@@ -1,0 +1,27 @@
+"""python -m benchmarks.overhead: what a call of `train_minibatch` costs above the bare jitted step.
+
+The model has ten small parameters, so that arithmetic hardly counts. The bare step is the same training step
+hand-written in JAX. Both get NumPy arrays, and both times include what XLA needs to run the step.
+"""
+
+from __future__ import annotations
+
+import sys
+from statistics import median
+
+from benchmarks.compare import SideFailed, compare
+
+
+def microseconds(rounds: int = 9, seconds: float = 0.5) -> dict[str, float]:
+    """Of a minibatch, by turns: with `train_minibatch`, with the bare step, and the difference."""
+    results = compare("tiny", {"cntkjax": sys.executable, "jax": sys.executable}, None, rounds, seconds)
+    for result in results.values():
+        if "error" in result:
+            raise SideFailed(result["error"])
+    ours, bare = (1000 * median(results[side]["milliseconds"]) for side in ("cntkjax", "jax"))
+    return {"train_minibatch": ours, "bare jitted step": bare, "overhead": ours - bare}
+
+
+if __name__ == "__main__":
+    for name, value in microseconds().items():
+        print(f"{name}: {value:.0f} µs")

@@ -1,0 +1,65 @@
+"""The harness of the benchmarks, on a network of ten small parameters. Nothing here is about how fast anything is."""
+
+import json
+import shutil
+import sys
+
+import pytest
+
+from benchmarks import overhead, report, startup
+from benchmarks.__main__ import main
+from benchmarks.compare import compare
+
+JAX_AND_OURS = {"cntkjax": sys.executable, "jax": sys.executable}
+
+
+def test_sides_take_turns_and_report_their_compilations():
+    results = compare("tiny", JAX_AND_OURS, None, rounds=2, seconds=0)
+    for result in results.values():
+        assert len(result["milliseconds"]) == len(result["samples_per_second"]) == 2
+        assert result["programs"] >= 1
+        assert min(result["milliseconds"]) > 0
+
+
+def test_a_side_that_fails_is_reported_and_the_others_go_on(capsys):
+    false = shutil.which("false")
+    assert false
+    results = compare("tiny", {"torch": false, "jax": sys.executable}, None, rounds=1, seconds=0)
+    assert set(results["torch"]) == {"error"}
+    assert len(results["jax"]["milliseconds"]) == 1
+    assert "tiny: torch failed" in capsys.readouterr().err
+
+
+def test_one_command_prints_a_table_and_writes_json_and_a_chart(tmp_path, capsys):
+    pytest.importorskip("matplotlib", reason="charts need matplotlib")
+    numbers, chart = tmp_path / "numbers.json", tmp_path / "chart.png"
+    main(["--quick", "--networks", "tiny", "--sides", "cntkjax", "jax", "--json", str(numbers), "--chart", str(chart)])
+    assert "| Ten small parameters, batch 8 |" in capsys.readouterr().out
+    results = json.loads(numbers.read_text())["networks"]["tiny"]
+    assert [len(results[side]["milliseconds"]) for side in ("cntkjax", "jax")] == [1, 1]
+    assert chart.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_table_tells_failures_missing_sides_and_ratios():
+    def took(milliseconds):
+        return {"milliseconds": [milliseconds], "samples_per_second": [9000 / milliseconds]}
+
+    networks = {
+        "fcn5": {"cntkjax": took(100.0), "cntk27": took(450.0), "torch": {"error": "no"}},
+        "atis": {"cntkjax": took(0.5), "cntk27": took(2.0)},
+    }
+    assert report.table(networks).splitlines()[2:] == [
+        "| FCN5, batch 1024 | 100.0 ms | 450.0 ms (4.50x) | failed |",
+        "| ATIS tagging | 18,000 words/s | 4,500 words/s (4.00x) | – |",
+    ]
+
+
+def test_overhead_is_the_difference_to_the_bare_step():
+    found = overhead.microseconds(rounds=1, seconds=0)
+    assert found["overhead"] == pytest.approx(found["train_minibatch"] - found["bare jitted step"])
+
+
+def test_a_second_process_compiles_nothing_anew():
+    first, second = startup.two_processes("tiny")
+    assert first["cached"] == 0 < first["programs"]
+    assert second["cached"] == second["programs"]
