@@ -53,6 +53,7 @@ class LearnerState:
     smoothed_count: float | None = None
     noise_seed: int = 0
     all_workers_samples: int | None = None  # of a distributed learner: seen by all workers together
+    other_state: list[np.ndarray] = field(default_factory=list)  # of optax learners; CNTK has nothing like it
 
 
 @dataclass(frozen=True)
@@ -97,15 +98,15 @@ def load(path: str | os.PathLike[str]) -> Checkpoint:
 
 
 # ---- learners
-def joined(arrays: Sequence[np.ndarray], like: np.ndarray) -> np.ndarray:
+def joined(arrays: Sequence[np.ndarray], dtype: Any) -> np.ndarray:
     """What a learner keeps for a parameter as CNTK stores it: one array is itself; several stand side by side in one
-    matrix, whose last axis is the parameter's; in place of none there is a zero.
+    matrix, whose last axis is the parameter's; in place of none there is a zero of the parameter's type.
 
-    >>> joined([np.zeros((2, 3)), np.ones((2, 3))], np.zeros((2, 3))).shape
+    >>> joined([np.zeros((2, 3)), np.ones((2, 3))], np.float64).shape
     (4, 3)
     """
     if not arrays:
-        return np.zeros((), np.asarray(like).dtype)
+        return np.zeros((), dtype)
     if len(arrays) == 1:
         return np.asarray(arrays[0])
     return np.concatenate([np.reshape(a, (-1, np.shape(a)[-1] if np.ndim(a) else 1)) for a in arrays])
@@ -138,6 +139,8 @@ def _learner_record(learner: LearnerState) -> Record:
     }
     if learner.smoothed_count is not None:
         record["smoothed_count"] = float(learner.smoothed_count)
+    if learner.other_state:
+        record["optax_state"] = learner.other_state
     if learner.all_workers_samples is None:
         return record
     return {"localLearners": record, "totalNumberOfSamplesSeen": SizeT(learner.all_workers_samples)}
@@ -149,19 +152,24 @@ def _learner_of(record: Any, where: str) -> LearnerState:
         everyone = take(record, "totalNumberOfSamplesSeen", int, where)
         record = record["localLearners"]
     check_version(record, LEARNER, where)
-    gradients = take(record, "smoothed_gradients", list, where)
-    if not all(isinstance(array, np.ndarray) for array in gradients):
-        raise FormatError(f"{where}: smoothed_gradients lists something else than arrays")
     return LearnerState(
         samples=take(record, "sample_count", int, where),
         minibatches=take(record, "minibatchCount", int, where),
         sweeps=take(record, "sweepCount", int, where),
         rates=_rates_of(take(record, "learnig_rate_schedule", dict, where), f"{where}, learning rate"),
-        smoothed_gradients=gradients,
+        smoothed_gradients=_arrays(record, "smoothed_gradients", where),
         smoothed_count=take(record, "smoothed_count", float, where) if "smoothed_count" in record else None,
         noise_seed=take(record, "noise_injection_seed", int, where),
         all_workers_samples=everyone,
+        other_state=_arrays(record, "optax_state", where) if "optax_state" in record else [],
     )
+
+
+def _arrays(record: Record, key: str, where: str) -> list[np.ndarray]:
+    arrays = take(record, key, list, where)
+    if not all(isinstance(array, np.ndarray) for array in arrays):
+        raise FormatError(f"{where}: {key} lists something else than arrays")
+    return arrays
 
 
 def _rates_record(rates: Rates) -> Record:

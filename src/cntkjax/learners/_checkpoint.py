@@ -1,0 +1,90 @@
+"""A learner's state as CNTK's checkpoints have it, and back.
+
+CNTK keeps for each parameter what our transformations keep, field by field in the same order: see _transforms.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from cntkjax.formats.checkpoint import LearnerState, Rates, joined, parted
+from cntkjax.learners._learner import Counters, Learner
+from cntkjax.learners._schedules import TrainingParameterSchedule
+
+
+def state_of(learner: Learner) -> LearnerState:
+    """What a checkpoint keeps of a learner: everything that changes while it learns."""
+    seen, schedule, parameters = learner.counters, learner._learning_rate_schedule, learner.parameters
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(learner.state)]
+    fields, is_cntks = _fields(learner, leaves)
+    return LearnerState(
+        samples=seen.samples,
+        minibatches=seen.minibatches,
+        sweeps=seen.sweeps,
+        rates=Rates(
+            schedule.entries,
+            schedule.epoch_size,
+            schedule.minibatch_size,
+            seen.rate_samples if schedule.epoch_size else seen.rate_sweeps,
+        ),
+        smoothed_gradients=[joined(arrays, p.dtype) for arrays, p in zip(fields, parameters, strict=True)],
+        smoothed_count=seen.smoothed,
+        noise_seed=learner._noise_seed,
+        other_state=[] if is_cntks else [leaf.astype(np.float64) for leaf in leaves],
+    )
+
+
+def restore(learner: Learner, state: LearnerState) -> None:
+    """Makes a learner go on where the one went that the checkpoint is of.
+
+    The schedule of the learning rate is the checkpoint's; momentum and all else stay what the learner was made with.
+    Errors: ValueError if the checkpoint is of a learner of other parameters or of another kind; nothing changes then.
+    """
+    parameters = learner.parameters
+    if len(state.smoothed_gradients) != len(parameters):
+        raise ValueError(
+            f"{learner!r} has {len(parameters)} parameters, but in the checkpoint the learner has "
+            f"{len(state.smoothed_gradients)}"
+        )
+    leaves, tree = jax.tree.flatten(learner.state)
+    fields, is_cntks = _fields(learner, leaves)
+    if is_cntks:
+        parts = [
+            parted(stored, len(mine), tuple(p.shape), f"{learner!r}, parameter {p.name or p.uid!r}")
+            for stored, mine, p in zip(state.smoothed_gradients, fields, parameters, strict=True)
+        ]
+        stored_leaves = [parts[i % len(parts)][i // len(parts)] for i in range(len(leaves))]
+    elif [np.shape(a) for a in state.other_state] == [np.shape(leaf) for leaf in leaves]:
+        stored_leaves = state.other_state
+    else:
+        raise ValueError(f"{learner!r}: the checkpoint has the state of another kind of learner")
+    rates = state.rates
+    with learner.precision():
+        learner.state = jax.tree.unflatten(
+            tree, [jax.numpy.asarray(a, leaf.dtype) for a, leaf in zip(stored_leaves, leaves, strict=True)]
+        )
+    learner._learning_rate_schedule = TrainingParameterSchedule(
+        list(rates.entries), rates.epoch_size or None, rates.minibatch_size
+    )
+    learner._noise_seed = state.noise_seed
+    start = {"rate_samples" if rates.epoch_size else "rate_sweeps": rates.start}
+    learner.counters = replace(
+        Counters(state.samples, state.minibatches, state.sweeps, smoothed=state.smoothed_count or 0.0), **start
+    )
+
+
+def _fields(learner: Learner, leaves: list[Any]) -> tuple[list[list[Any]], bool]:
+    """For each parameter the arrays that stand for it in the state; whether the whole state is such arrays.
+
+    A chain of optax pieces that keep other things has a state that CNTK's layout has no place for.
+    """
+    parameters = learner.parameters
+    count = len(parameters)
+    fits = len(leaves) % count == 0 and all(
+        np.shape(leaf) == tuple(parameters[i % count].shape) for i, leaf in enumerate(leaves)
+    )
+    return [leaves[i::count] if fits else [] for i in range(count)], fits

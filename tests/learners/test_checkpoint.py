@@ -1,0 +1,118 @@
+"""A learner that is restored goes on exactly as the one that was saved."""
+
+import json
+import types
+import warnings
+from pathlib import Path
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+from cntkjax import learners
+from cntkjax.formats import checkpoint
+from cntkjax.learners._checkpoint import restore, state_of
+from cntkjax.learners._learner import Learner
+from tests.learners.weights import Weights
+
+GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden" / "checkpoints"
+C = types.SimpleNamespace(learners=learners, **vars(learners))
+
+CALLS = [
+    "C.sgd(params, 0.1)",
+    "C.momentum_sgd(params, 0.1, 0.9)",
+    "C.nesterov(params, 0.1, 0.9)",
+    "C.adagrad(params, 0.1)",
+    "C.adadelta(params, 0.1)",
+    "C.rmsprop(params, 0.1, 0.9, 1.1, 0.9, 1.2, 0.8)",
+    "C.fsadagrad(params, 0.1, 0.9)",
+    "C.adam(params, 0.1, 0.9)",
+    "C.adam(params, 0.1, 0.9, adamax=True)",
+    "C.sgd(params, C.learning_parameter_schedule([0.1, 0.2, 0.3], epoch_size=4), gaussian_noise_injection_std_dev=0.1)",
+]
+
+
+@pytest.fixture(autouse=True)
+def without_compiling():
+    with jax.disable_jit():
+        yield
+
+
+def weights(dtype=np.float32):
+    return [Weights(np.arange(6).reshape(2, 3), dtype, "W"), Weights([1, 2], dtype, "b"), Weights(3, dtype, "s")]
+
+
+def run(learner, steps):
+    rng = np.random.default_rng(steps.start)
+    for step in steps:
+        gradients = {p: rng.normal(size=p.shape).astype(p.dtype) for p in learner.parameters}
+        learner.update(gradients, 3, step == 1)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize("call", CALLS)
+def test_a_restored_learner_goes_on_the_same(call, dtype):
+    first, again = weights(dtype), weights(dtype)
+    learner = eval(call, {"C": C, "params": first})
+    run(learner, range(3))
+    for w, old in zip(again, first, strict=True):
+        w.value = old.value
+    other = eval(call, {"C": C, "params": again})
+    restore(other, state_of(learner))
+    assert other.counters == learner.counters
+    assert other.learning_rate() == learner.learning_rate()
+    for each in learner, other:
+        run(each, range(3, 5))
+    for w, old in zip(again, first, strict=True):
+        np.testing.assert_array_equal(w.value, old.value)
+
+
+def test_a_rate_that_was_reset_goes_on_from_where_it_was():
+    first, second = Learner(weights(), C.learning_parameter_schedule(0.1)), C.sgd(weights(), 0.5)
+    run(first, range(1))
+    first.reset_learning_rate(C.learning_parameter_schedule([0.4, 0.2], epoch_size=4))
+    run(first, range(1, 2))
+    restore(second, state_of(first))
+    assert second.learning_rate() == 0.4
+    run(second, range(2, 3))
+    assert second.learning_rate() == 0.2
+
+
+@pytest.mark.skipif(not GOLDEN.exists(), reason="needs CNTK's own files in ../shared/golden")
+def test_learners_of_cntk_are_restored_and_saved_the_same():
+    for entry in json.loads((GOLDEN / "index.json").read_text())["checkpoints"]:
+        arrays = np.load(GOLDEN / entry["data"])
+        if len(states := checkpoint.load(GOLDEN / entry["model"]).learners) > 1 or entry["name"].startswith(
+            "batchnorm"
+        ):
+            continue
+        params = [Weights(arrays[name], np.float32, name) for name in ("W1", "b1", "W2", "b2")]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            learner = eval(entry["learner"], {"C": C, "params": params})
+        restore(learner, states[0])
+        assert [learner.learning_rate()] == entry["restore"]["learning_rate"]
+        for mine, theirs in zip(state_of(learner).smoothed_gradients, states[0].smoothed_gradients, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+def test_any_optax_chain_is_kept():
+    rule = [("adam", optax.scale_by_adam()), ("rate", optax.scale(0.1))]
+    schedule = C.learning_parameter_schedule(1.0)
+    first, second = Learner(weights(), schedule, rule), Learner(weights(), schedule, rule)
+    run(first, range(3))
+    restore(second, state_of(first))
+    same = jax.tree.map(lambda a, b: bool((np.asarray(a) == np.asarray(b)).all()), first.state, second.state)
+    assert all(jax.tree.leaves(same))
+
+
+def test_the_state_of_another_learner_is_refused_and_changes_nothing():
+    adam, momentum = C.adam(weights(), 0.1, 0.9), C.momentum_sgd(weights(), 0.2, 0.9)
+    run(adam, range(2))
+    with pytest.raises(ValueError, match=r"parameter 'W' needs 1 arrays of shape \(2, 3\)"):
+        restore(momentum, state_of(adam))
+    with pytest.raises(ValueError, match="has 3 parameters, but in the checkpoint the learner has 1"):
+        restore(momentum, state_of(C.sgd(weights()[:1], 0.1)))
+    assert momentum.counters.samples == 0
+    assert momentum.learning_rate() == 0.2
