@@ -452,7 +452,7 @@ def _arguments_of(variable: GraphVariable) -> tuple[Any, ...]:
 
 
 def _cloned_leaf(leaf: Leaf, method: CloneMethod) -> Leaf:
-    if method is CloneMethod.share or (isinstance(leaf, Constant) and method is CloneMethod.clone):
+    if method is CloneMethod.share:
         return leaf
     kind = Constant if method is CloneMethod.freeze else type(leaf)
     array = None if leaf._array is None else leaf.array
