@@ -16,11 +16,12 @@ from cntkjax.graph.seed import (
     reset_random_seed,
     set_fixed_random_seed,
 )
-from cntkjax.graph.settings import Settings
 from cntkjax.graph.seed import next_seed as generate_random_seed
+from cntkjax.graph.settings import Settings
 from cntkjax.logging import ProgressWriter, get_trace_level, set_trace_level
 
-DataType_Unknown, DataType_Float, DataType_Double, DataType_UChar, DataType_Float16, DataType_Int8, DataType_Int16 = range(7)
+(DataType_Unknown, DataType_Float, DataType_Double, DataType_UChar, DataType_Float16, DataType_Int8,
+ DataType_Int16) = range(7)
 DataUnit_Sweep, DataUnit_Sample, DataUnit_Minibatch = range(3)
 DeviceKind_CPU, DeviceKind_GPU = range(2)
 MaskKind_Invalid, MaskKind_Valid, MaskKind_SequenceBegin = range(3)
@@ -30,7 +31,8 @@ ParameterCloningMethod_Share, ParameterCloningMethod_Clone, ParameterCloningMeth
 PoolingType_Max, PoolingType_Average = range(2)
 StorageFormat_Dense, StorageFormat_SparseCSC, StorageFormat_SparseBlockCol = range(3)
 TraceLevel_Error, TraceLevel_Warning, TraceLevel_Info = range(3)
-VariableKind_Input, VariableKind_Output, VariableKind_Parameter, VariableKind_Constant, VariableKind_Placeholder = range(5)
+(VariableKind_Input, VariableKind_Output, VariableKind_Parameter, VariableKind_Constant,
+ VariableKind_Placeholder) = range(5)
 
 InferredDimension, FreeDimension = -1, -3
 TimesNoInferredInputRank, TimesReduceSequenceAxisWithoutInferredInputRank = -1, -2

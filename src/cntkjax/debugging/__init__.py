@@ -1,6 +1,5 @@
 """Finding out what is wrong, and where the time goes."""
-from ._deterministic import force_deterministic
-from .debug import set_checked_mode, set_computation_network_trace_level, set_node_timing
+from .debug import force_deterministic, set_checked_mode, set_computation_network_trace_level, set_node_timing
 from .profiler import disable_profiler, enable_profiler, start_profiler, stop_profiler
 
 __all__ = ["disable_profiler", "enable_profiler", "force_deterministic", "set_checked_mode",

@@ -1,9 +1,22 @@
 """Switches that help to find what is wrong."""
 from __future__ import annotations
 
+from cntkjax.graph.seed import set_fixed_random_seed
 from cntkjax.graph.settings import Settings
 
-__all__ = ["set_checked_mode", "set_computation_network_trace_level", "set_node_timing"]
+__all__ = ["force_deterministic", "set_checked_mode", "set_computation_network_trace_level", "set_node_timing"]
+
+
+def force_deterministic(seed: int) -> None:
+    """Give everything this seed, and use only algorithms that give the same bits each time.
+
+    Errors: TypeError if ``seed`` is no integer, OverflowError if it is negative or has more than 64 bits.
+
+    Example:
+        >>> force_deterministic(1)
+    """
+    set_fixed_random_seed(seed)
+    Settings.deterministic = True
 
 
 def set_checked_mode(enable: bool) -> None:

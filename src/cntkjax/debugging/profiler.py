@@ -25,13 +25,13 @@ class _State:
 def start_profiler(dir: str = "profiler", sync_gpu: bool = True, reserve_mem: int = 32 * 1024 * 1024) -> None:
     """Prepare to profile into the folder ``dir``; ``enable_profiler`` then begins to record.
 
-    Each recording is a trace below ``dir``, which TensorBoard, XProf and Perfetto show. ``sync_gpu`` and ``reserve_mem``
-    steer CNTK's own profiler; JAX's needs neither.
+    Each recording is a trace below ``dir``, which TensorBoard, XProf and Perfetto show. ``sync_gpu`` and
+    ``reserve_mem`` steer CNTK's own profiler; JAX's needs neither.
 
     Errors: RuntimeError if profiling has been started already.
     """
     if _State.directory is not None:
-        raise RuntimeError(f"the profiler has been started already, into '{_State.directory}'; call stop_profiler() first")
+        raise RuntimeError(f"the profiler runs already, into '{_State.directory}'; call stop_profiler() first")
     os.makedirs(dir, exist_ok=True)
     _State.directory = dir
 

@@ -82,8 +82,8 @@ class Axis:
 
     @classmethod
     def default_input_variable_dynamic_axes(cls) -> tuple[Axis, ...]:
-        """The dynamic axes of an input_variable that says nothing else: the batch axis."""
-        return (BATCH,)
+        """Batch and sequence axis: in spite of the name those of a sequence, not of a plain input, as in CNTK."""
+        return BATCH, SEQUENCE
 
     @classmethod
     def unknown_dynamic_axes(cls) -> tuple[Axis, ...]:

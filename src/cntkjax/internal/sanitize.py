@@ -1,0 +1,199 @@
+"""Arguments in the many forms that scripts give them, brought into one.
+
+Axes and permutations come out counted from the other end, as CNTK's own helpers of these names give them: its compiled
+module stores shapes in reverse.
+"""
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from cntkjax.graph.axis import Axis
+
+_TYPES = {0: object, 1: np.float32, 2: np.float64, 4: np.float16, 5: np.int8, 6: np.int16}  # by CNTK's numbers
+_NUMBERS = {dtype: number for number, dtype in _TYPES.items() if number}
+_NAMES: dict[Any, type[np.generic]] = {"float": np.float32, "double": np.float64, int: np.float32}
+
+
+def is_string(s: Any) -> bool:
+    """Whether it is text.
+
+    Example:
+        >>> is_string("a"), is_string(b"a")
+        (True, False)
+    """
+    return isinstance(s, str)
+
+
+def is_byte_buffer(s: Any) -> bool:
+    """Whether it is bytes.
+
+    Example:
+        >>> is_byte_buffer(b"a"), is_byte_buffer("a")
+        (True, False)
+    """
+    return isinstance(s, bytes | bytearray)
+
+
+def _as_tuple(x: Any) -> tuple[Any, ...]:
+    """A number or text alone in a tuple, an iterable as a tuple.
+
+    Example:
+        >>> _as_tuple(3), _as_tuple([3, 4])
+        ((3,), (3, 4))
+    """
+    return (x,) if is_string(x) or np.isscalar(x) else tuple(x)
+
+
+def sanitize_shape(shape: int | Iterable[int]) -> tuple[int, ...]:
+    """A shape as a tuple.
+
+    Example:
+        >>> sanitize_shape(3), sanitize_shape([2, 3])
+        ((3,), (2, 3))
+    """
+    return _as_tuple(shape)
+
+
+def sanitize_dtype_numpy(dtype: DTypeLike) -> type[np.generic]:
+    """NumPy's type for a name or type; Python's ``float`` is 64 bits, the name ``'float'`` 32, ``int`` 32 as well.
+
+    Errors: ValueError for types that CNTK has no tensors of.
+
+    Example:
+        >>> sanitize_dtype_numpy("float"), sanitize_dtype_numpy(float)
+        (<class 'numpy.float32'>, <class 'numpy.float64'>)
+    """
+    try:
+        found = _NAMES.get(dtype) or np.dtype(dtype).type
+    except TypeError:
+        found = None
+    if dtype is None or found not in _NUMBERS:
+        raise ValueError(f'data type "{dtype}" is not supported; there are float16, float32, float64, int8 and int16')
+    return found  # type: ignore[return-value]
+
+
+def sanitize_dtype_cntk(dtype: DTypeLike | int) -> int:
+    """CNTK's number of a type; None is 0, unknown.
+
+    Errors: ValueError for types that CNTK has no tensors of.
+
+    Example:
+        >>> sanitize_dtype_cntk(np.float64)
+        2
+    """
+    if dtype is None:
+        return 0
+    return dtype if isinstance(dtype, int) and dtype in _TYPES else _NUMBERS[sanitize_dtype_numpy(dtype)]  # type: ignore[arg-type]
+
+
+def data_type_to_dtype(data_type: int) -> type:
+    """NumPy's type for CNTK's number.
+
+    Errors: ValueError for other numbers.
+
+    Example:
+        >>> data_type_to_dtype(1)
+        <class 'numpy.float32'>
+    """
+    if data_type not in _TYPES:
+        raise ValueError(f"data_type {data_type} is not supported")
+    return _TYPES[data_type]
+
+
+def sanitize_precision(precision: DTypeLike | int) -> type:
+    """NumPy's type for a name, a type or CNTK's number.
+
+    Errors: ValueError for types that CNTK has no tensors of.
+
+    Example:
+        >>> sanitize_precision("double")
+        <class 'numpy.float64'>
+    """
+    number = sanitize_dtype_cntk(precision)
+    if number == 0 or precision in (float, int):
+        raise ValueError(f'precision value: "{precision}" is not supported')
+    return data_type_to_dtype(number)
+
+
+def sanitize_2d_number(x: float | tuple[float, float]) -> tuple[float, float]:
+    """A number twice, or a pair as it is.
+
+    Errors: ValueError for anything else.
+
+    Example:
+        >>> sanitize_2d_number(3), sanitize_2d_number((3, 4))
+        ((3, 3), (3, 4))
+    """
+    if isinstance(x, numbers.Real):
+        return x, x  # type: ignore[return-value]  # float is a Real
+    if isinstance(x, tuple) and len(x) == 2 and all(isinstance(number, numbers.Real) for number in x):
+        return x
+    raise ValueError(f"needs a number or a tuple of two numbers, not {x!r}")
+
+
+sanitize_range = sanitize_2d_number
+
+
+def sanitize_axis(axis: Axis | int | None) -> Axis:
+    """A static axis counted from the other end, other axes as they are; None means all static axes.
+
+    Errors: TypeError for anything else.
+
+    Example:
+        >>> sanitize_axis(0), sanitize_axis(-1), sanitize_axis(None)
+        (Axis('staticAxisIdx=-1'), Axis('staticAxisIdx=0'), Axis('AllStaticAxes'))
+    """
+    if axis is None:
+        return Axis.all_static_axes()
+    if isinstance(axis, numbers.Integral):
+        return Axis(-1 - int(axis))
+    if not isinstance(axis, Axis):
+        raise TypeError(f"needs an Axis, an int or None, not {axis!r}")
+    if not axis.is_static_axis or axis == Axis.new_leading_axis():
+        return axis
+    return Axis(-1 - axis.static_axis_index())
+
+
+def sanitize_axis_list(axes: Axis | int | Sequence[Axis | int] | None) -> list[Axis]:
+    """One axis or several, as a list; see ``sanitize_axis``.
+
+    Example:
+        >>> sanitize_axis_list((0, 1))
+        [Axis('staticAxisIdx=-1'), Axis('staticAxisIdx=-2')]
+    """
+    return [sanitize_axis(axis) for axis in (axes if isinstance(axes, list | tuple) else [axes])]
+
+
+sanitize_multi_axis_reduction_list = sanitize_axis_list
+
+
+def sanitize_dynamic_axes(axes: Axis | Sequence[Axis]) -> tuple[Axis, ...]:
+    """Dynamic axes as a tuple in CNTK's stored order, the reverse of Python's.
+
+    Errors: TypeError for what is no axis.
+
+    Example:
+        >>> sanitize_dynamic_axes(Axis.default_input_variable_dynamic_axes())
+        (Axis('defaultDynamicAxis'), Axis('defaultBatchAxis'))
+    """
+    given = axes if isinstance(axes, list | tuple) else [axes]
+    for axis in given:
+        if not isinstance(axis, Axis):
+            raise TypeError(f"type Axis expected, got {type(axis)} instead")
+    return tuple(reversed(given))
+
+
+def sanitize_permutation(perm: Sequence[int]) -> list[int]:
+    """The permutation of the axes counted from the other end that does the same.
+
+    Example:
+        >>> sanitize_permutation((1, 2, 0))
+        [2, 0, 1]
+    """
+    rank = len(perm)
+    return [rank - 1 - index % rank for index in reversed(perm)]

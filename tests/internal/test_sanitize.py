@@ -1,0 +1,111 @@
+"""Arguments brought into one form (answers recorded from CNTK 2.7)."""
+import numpy as np
+import pytest
+
+from cntkjax import cntk_py, internal
+from cntkjax.graph.axis import Axis
+
+
+@pytest.mark.parametrize(("given", "expected"), [
+    (3, (3,)), ((3, 4), (3, 4)), ([3, 4], (3, 4)), ((), ()), (-1, (-1,)), (np.int32(3), (3,)),
+    (np.array([2, 3]), (2, 3)), ("ab", ("ab",)),
+])
+def test_shapes_and_other_things_as_tuples(given, expected):
+    assert internal.sanitize_shape(given) == internal._as_tuple(given) == expected
+
+
+def test_none_is_no_shape():
+    with pytest.raises(TypeError):
+        internal.sanitize_shape(None)
+
+
+@pytest.mark.parametrize(("given", "numpy_type", "number"), [
+    ("float", np.float32, cntk_py.DataType_Float), ("double", np.float64, cntk_py.DataType_Double),
+    ("float32", np.float32, 1), (np.float32, np.float32, 1), (np.dtype("float64"), np.float64, 2),
+    (float, np.float64, 2), (int, np.float32, 1), ("float16", np.float16, cntk_py.DataType_Float16),
+    (np.int8, np.int8, cntk_py.DataType_Int8), ("int16", np.int16, cntk_py.DataType_Int16),
+])
+def test_types(given, numpy_type, number):
+    assert internal.sanitize_dtype_numpy(given) is numpy_type
+    assert internal.sanitize_dtype_cntk(given) == number
+    assert internal.data_type_to_dtype(number) is numpy_type
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint8, bool, "x", None])
+def test_types_without_tensors_are_refused(dtype):
+    with pytest.raises(ValueError, match="is not supported; there are float16"):
+        internal.sanitize_dtype_numpy(dtype)
+    with pytest.raises(ValueError, match="is not supported"):
+        internal.sanitize_precision(dtype)
+
+
+def test_cntk_s_numbers_for_types():
+    assert internal.sanitize_dtype_cntk(None) == cntk_py.DataType_Unknown
+    assert internal.sanitize_dtype_cntk(cntk_py.DataType_Double) == cntk_py.DataType_Double
+    assert internal.data_type_to_dtype(0) is object
+    with pytest.raises(ValueError, match="data_type 3 is not supported"):
+        internal.data_type_to_dtype(3)
+
+
+@pytest.mark.parametrize(("given", "expected"), [("float", np.float32), ("double", np.float64),
+                                                 (np.float16, np.float16), (2, np.float64)])
+def test_precisions(given, expected):
+    assert internal.sanitize_precision(given) is expected
+
+
+@pytest.mark.parametrize("given", [float, int])
+def test_python_s_number_types_are_no_precision(given):
+    with pytest.raises(ValueError, match="precision value"):
+        internal.sanitize_precision(given)
+
+
+def test_pairs_of_numbers():
+    assert internal.sanitize_2d_number(1.5) == (1.5, 1.5)
+    assert internal.sanitize_range((3, 4)) == (3, 4)
+    for wrong in ([1, 2], (1,), None, ("a", 1)):
+        with pytest.raises(ValueError, match="a number or a tuple of two numbers"):
+            internal.sanitize_range(wrong)
+
+
+@pytest.mark.parametrize(("given", "index"), [(0, -1), (1, -2), (-1, 0), (Axis(2), -3), (Axis(-2), 1)])
+def test_static_axes_are_counted_from_the_other_end(given, index):
+    assert internal.sanitize_axis(given) == Axis(index)
+    assert internal.sanitize_axis_list([given, 0]) == [Axis(index), Axis(-1)]
+
+
+@pytest.mark.parametrize("axis", [Axis.default_batch_axis(), Axis.default_dynamic_axis(), Axis.all_static_axes(),
+                                  Axis.new_leading_axis()], ids=str)
+def test_other_axes_stay(axis):
+    assert internal.sanitize_axis(axis) == axis
+    assert internal.sanitize_multi_axis_reduction_list(axis) == [axis]
+
+
+def test_no_axis_means_all_static_axes():
+    assert internal.sanitize_axis(None) == Axis.all_static_axes()
+    with pytest.raises(TypeError, match="needs an Axis, an int or None"):
+        internal.sanitize_axis("x")
+
+
+def test_dynamic_axes_are_stored_in_reverse():
+    axes = (Axis.default_batch_axis(), Axis.default_dynamic_axis())
+    assert internal.sanitize_dynamic_axes(axes) == axes[::-1]
+    assert internal.sanitize_dynamic_axes(axes[0]) == axes[:1]
+    assert internal.sanitize_dynamic_axes(()) == ()
+    with pytest.raises(TypeError, match="type Axis expected"):
+        internal.sanitize_dynamic_axes([1])
+
+
+@pytest.mark.parametrize("perm", [(0, 1, 2), (1, 2, 0), (2, 0, 1), (0,), (-1, 0), [1, 0, 2, 3]])
+def test_permutations_of_reversed_axes_do_the_same(perm):
+    x = np.arange(120).reshape(*(2, 3, 4, 5)[:len(perm)], -1)[..., 0]
+    np.testing.assert_array_equal(x.T.transpose(internal.sanitize_permutation(perm)), x.transpose(perm).T)
+
+
+def test_texts_and_bytes():
+    assert [internal.is_string(s) for s in ("a", b"a", 3)] == [True, False, False]
+    assert [internal.is_byte_buffer(s) for s in ("a", b"a", bytearray(b"a"), 3)] == [False, True, True, False]
+
+
+def test_what_needs_no_wrapping_is_left_alone():
+    assert internal.typemap(len) is len
+    assert internal.map_if_possible({1: 2}) is None
