@@ -180,7 +180,7 @@ class Parameter(_LeafMixin):
         init = 0 if init is None else init
         array, initializer = None, None
         if isinstance(init, Initializer):
-            initializer = init.sample
+            initializer = init.seeded().sample
         elif np.ndim(init) or shape is None:
             array, dtype = _array(init, dtype)
             if shape is not None and not matches(as_shape(shape), array.shape):
@@ -222,7 +222,7 @@ class Constant(_LeafMixin):
         if isinstance(value, Initializer):
             if shape is None:
                 raise ValueError(f"Constant '{name}': an initializer needs a shape")
-            super().__init__(VariableKind.Constant, shape, dtype or np.float32, initializer=value.sample, name=name)
+            super().__init__(VariableKind.Constant, shape, dtype or np.float32, initializer=value.seeded().sample, name=name)
             return
         array, dtype = _array(value, dtype)
         if shape is not None:
