@@ -48,8 +48,7 @@ def test_a_missing_module_is_reported_under_the_name_that_was_asked_for():
 
 
 def test_reload_keeps_one_module():
-    import cntk.default_options as module
-
+    module = importlib.import_module("cntk.default_options")
     assert importlib.reload(module) is module
     assert sys.modules["cntkjax.default_options"] is sys.modules["cntk.default_options"] is module
 
@@ -57,10 +56,9 @@ def test_reload_keeps_one_module():
 def test_a_pickle_names_the_true_home_and_loads_under_both_names():
     from cntk.device import DeviceKind
 
-    data = pickle.dumps(DeviceKind.GPU)
-    assert pickle.loads(data) is DeviceKind.GPU
-    assert b"cntkjax.device" in data
-    assert pickle.loads(data.replace(b"\x8c\x0ecntkjax.device", b"\x8c\x0bcntk.device")) is DeviceKind.GPU
+    data = pickle.dumps(DeviceKind.GPU, protocol=2)
+    assert b"cntkjax.device\n" in data
+    assert pickle.loads(data) is pickle.loads(data.replace(b"cntkjax.device\n", b"cntk.device\n")) is DeviceKind.GPU
 
 
 def test_a_module_runs_as_a_script():
