@@ -67,6 +67,14 @@ def sgd(
     Units: ``lr`` is for a minibatch of any size, or for ``minibatch_size`` samples; see the module for all arguments.
     Errors: as :class:`Learner`.
     Source: CNTK 2.7.
+
+    >>> import cntkjax as C
+    >>> w = C.parameter((2,), init=1)
+    >>> learner = sgd([w], lr=0.1)
+    >>> learner.update({w: np.array([4, -8], np.float32)}, 4)
+    True
+    >>> w.value
+    array([0.9, 1.2], dtype=float32)
     """
     options = Options(
         l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
@@ -95,6 +103,14 @@ def momentum_sgd(
     Units: of M samples for which ``momentum`` is given, n leave m = momentum ** (n / M) of s; see the module.
     Errors: as :class:`Learner`; TypeError if ``unit_gain`` is no bool.
     Source: CNTK 2.7.
+
+    >>> import cntkjax as C
+    >>> w = C.parameter((2,), init=1)
+    >>> learner = momentum_sgd([w], lr=0.1, momentum=0.9)
+    >>> learner.update({w: np.array([4, -8], np.float32)}, 4)
+    True
+    >>> w.value
+    array([0.99, 1.02], dtype=float32)
     """
     options = Options(
         l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
@@ -123,6 +139,14 @@ def nesterov(
 
     Units, Errors: as :func:`momentum_sgd`.
     Source: CNTK 2.7.
+
+    >>> import cntkjax as C
+    >>> w = C.parameter((2,), init=1)
+    >>> learner = nesterov([w], lr=0.1, momentum=0.9)
+    >>> learner.update({w: np.array([4, -8], np.float32)}, 4)
+    True
+    >>> w.value
+    array([0.981, 1.038], dtype=float32)
     """
     options = Options(
         l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
@@ -151,6 +175,14 @@ def adagrad(
     Units: see the module.
     Errors: as :class:`Learner`.
     Source: Duchi, Hazan and Singer 2011; CNTK 2.7.
+
+    >>> import cntkjax as C
+    >>> w = C.parameter((2,), init=1)
+    >>> learner = adagrad([w], lr=0.1)
+    >>> learner.update({w: np.array([4, -8], np.float32)}, 4)
+    True
+    >>> w.value.round(4)
+    array([0.8667, 1.1333], dtype=float32)
     """
     options = Options(
         l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
@@ -180,6 +212,14 @@ def adadelta(
     Units: the default rate is 1 per sample; see the module.
     Errors: as :class:`Learner`.
     Source: Zeiler 2012; CNTK 2.7.
+
+    >>> import cntkjax as C
+    >>> w = C.parameter((2,), init=1)
+    >>> learner = adadelta([w])
+    >>> learner.update({w: np.array([4, -8], np.float32)}, 4)
+    True
+    >>> w.value.round(4)
+    array([0.9996, 1.0004], dtype=float32)
     """
     options = Options(
         l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
@@ -216,6 +256,14 @@ def rmsprop(
     Units: see the module.
     Errors: RuntimeError unless 0 < gamma < 1, inc > 1, 0 < dec < 1 and 0 < min < max; otherwise as :class:`Learner`.
     Source: CNTK 2.7.
+
+    >>> import cntkjax as C
+    >>> w = C.parameter((2,), init=1)
+    >>> learner = rmsprop([w], lr=0.1, gamma=0.95, inc=1.2, dec=0.7, max=10, min=1e-4)
+    >>> learner.update({w: np.array([4, -8], np.float32)}, 4)
+    True
+    >>> w.value.round(4)
+    array([0.8667, 1.1333], dtype=float32)
     """
     for condition, says in (
         (0 < gamma < 1, f"gamma must be between 0 and 1, but is {gamma}"),
@@ -234,7 +282,7 @@ def rmsprop(
         ("rmsprop", transforms.rmsprop(gamma, inc, dec, max, min, need_ave_multiplier)),
         ("rate", transforms.scale_by_rate()),
     ]
-    return Learner(parameters, lr, rule, options)
+    return Learner(parameters, lr, rule, options, more=_updates)
 
 
 def fsadagrad(
@@ -258,6 +306,14 @@ def fsadagrad(
            See :func:`momentum_sgd` for m, u and, with ``variance_momentum``, v.
     Errors: as :class:`Learner`; TypeError if ``unit_gain`` is no bool.
     Source: CNTK 2.7.
+
+    >>> import cntkjax as C
+    >>> w = C.parameter((2,), init=1)
+    >>> learner = fsadagrad([w], lr=0.1, momentum=0.9)
+    >>> learner.update({w: np.array([4, -8], np.float32)}, 4)
+    True
+    >>> w.value.round(4)
+    array([0.995, 1.005], dtype=float32)
     """
     options = Options(
         l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
@@ -296,6 +352,14 @@ def adam(
            With ``minibatch_size=IGNORE`` and bare numbers this is the paper's, up to the place of ε.
     Errors: ValueError if ``epsilon`` is negative; otherwise as :class:`Learner`; TypeError if ``unit_gain`` is no bool.
     Source: Kingma and Ba 2014; CNTK 2.7.
+
+    >>> import cntkjax as C
+    >>> w = C.parameter((2,), init=1)
+    >>> learner = adam([w], lr=0.1, momentum=0.9)
+    >>> learner.update({w: np.array([4, -8], np.float32)}, 4)
+    True
+    >>> w.value.round(4)
+    array([0.975, 1.025], dtype=float32)
     """
     if epsilon < 0:
         raise ValueError(f"adam: epsilon must not be negative, but is {epsilon}")
@@ -311,6 +375,10 @@ def adam(
         momenta={"momentum": momentum, "variance": variance_momentum}, unit_gain=unit_gain,
         more=_adamax_bias if adamax else _adam_bias,
     )  # fmt: skip
+
+
+def _updates(smoothed: float, sample_count: int, scalars: Scalars) -> Scalars:
+    return {"count": smoothed + 1}
 
 
 def _smoothed_samples(smoothed: float, sample_count: int, scalars: Scalars) -> Scalars:
