@@ -241,29 +241,6 @@ def test_state_has_the_names_of_the_links():
     assert [s.shape for s in learner.state["adam"].squares] == [(2,), (1, 1)]
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-@pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
-def test_another_learner_goes_on_with_what_was_kept(make, dtype):
-    first, second = ([Weights([1.0, -2.0], dtype), Weights([[3.0]], dtype, "v")] for _ in range(2))
-    one, other = make(first), make(second)
-    with jax.disable_jit():
-        steps(one, 1.0, [2, 3])
-        for p, q in zip(first, second, strict=True):
-            q.value = p.value
-        other.smoothed_gradients, other.counters = one.smoothed_gradients, one.counters
-        steps(one, -0.5, [4])
-        steps(other, -0.5, [4])
-    for p, q in zip(first, second, strict=True):
-        np.testing.assert_allclose(p.value, q.value, rtol=1e-3 if dtype is np.float16 else 1e-12)
-
-
-def test_what_another_kind_of_learner_kept_is_refused():
-    w = Weights([1.0, -2.0])
-    one, other = L.adam([w], 0.1, 0.9), L.momentum_sgd([w], 0.1, 0.9)
-    with pytest.raises(ValueError, match=r"other arrays .* of shapes \[\[\(2,\), \(2,\)\]\]"):
-        other.smoothed_gradients = one.smoothed_gradients
-
-
 def test_any_optax_transformation_is_a_rule():
     w, reference = Weights([1.0, -2.0]), np.array([1.0, -2.0], np.float32)
     rule = [("adam", optax.scale_by_adam()), ("rate", optax.scale(0.1))]

@@ -234,32 +234,6 @@ class Learner:
     def state(self, state: Any) -> None:
         self._state = state
 
-    @property
-    def smoothed_gradients(self) -> list[list[np.ndarray]]:
-        """What is kept for each parameter: as many arrays as the rule has, in the order of CNTK's checkpoints.
-
-        Shapes: each as its parameter.
-        Errors: when they are set, ValueError for another number of arrays or another shape; nothing has changed then.
-        """
-        leaves, every = jax.tree.leaves(self._memory), len(self._parameters)
-        return [[np.asarray(leaf) for leaf in leaves[i::every]] for i in range(every)]
-
-    @smoothed_gradients.setter
-    def smoothed_gradients(self, arrays: Sequence[Sequence[np.ndarray]]) -> None:
-        old, structure = jax.tree.flatten(self._memory)
-        new = [array for column in zip(*arrays, strict=True) for array in column]
-        if [np.shape(leaf) for leaf in new] != [leaf.shape for leaf in old]:
-            shapes = [[np.shape(array) for array in kept] for kept in arrays]
-            raise ValueError(f"{self} keeps other arrays for its parameters than these, of shapes {shapes}")
-        with self.precision():
-            memory = jax.tree.unflatten(structure, [jax.numpy.array(n, o.dtype) for n, o in zip(new, old, strict=True)])
-        state = self.state
-        self.state = state._replace(inner=memory) if isinstance(state, transforms.MasterWeights) else memory
-
-    @property
-    def _memory(self) -> Any:
-        return self.state.inner if isinstance(self.state, transforms.MasterWeights) else self.state
-
     def precision(self) -> AbstractContextManager[Any]:
         """The scope that ``transform`` has to run in: double precision if a parameter has it."""
         return jax.enable_x64(True) if any(p.dtype == np.float64 for p in self._parameters) else nullcontext()
