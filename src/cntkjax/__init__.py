@@ -1,11 +1,31 @@
-"""The CNTK 2.7 Python API on JAX."""
+"""The CNTK 2.7 Python API on JAX.
 
-from . import core, ops, variables
+>>> import cntkjax as C
+>>> C.minus([1, 2, 3], [4, 5, 6]).eval()
+array([-3., -3., -3.], dtype=float32)
+"""
+
+from . import axis, core, debugging, device, initializer, internal, learners
+from . import logging, ops, tensor, train, variables
+from . import cntk_py, eval  # noqa: A004 - CNTK's name
+from .core import Value, asarray
+from .default_options import (
+    default_options, default_options_for, default_override_or, get_default_override, get_global_option, is_default_override,
+    set_global_option,
+)
+from .device import (
+    DeviceDescriptor, DeviceKind, all_devices, cpu, get_gpu_properties, gpu, set_excluded_devices, try_set_default_device,
+    use_default_device,
+)
+from .eval import Evaluator
+from .graph.axis import Axis
 from .graph.shape import FREE as FreeDimension
 from .graph.shape import INFERRED as InferredDimension
-from .core import Value, asarray
-from .ops import *
+from .initializer import *  # noqa: F403
+from .learners import *  # noqa: F403
+from .ops import *  # noqa: F403
 from .ops import sequence
+from .train import *  # noqa: F403
 from .variables import Constant, Parameter, Variable
 
 __version__ = "2.7"

@@ -34,7 +34,7 @@ Feed = Ragged | np.ndarray | jax.Array
 Feeds = Mapping[Variable, Feed]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Minibatch:
     """Arguments packed for a program, and on the host what is known of their layouts."""
 
@@ -269,7 +269,8 @@ def device_array(leaf: Leaf) -> jax.Array:
     array = leaf.array
     if not isinstance(array, jax.Array):
         with double_precision(array.dtype == np.float64):
-            array = leaf.array = jnp.asarray(array)
+            # A copy: the training step donates it, and the user may still hold the NumPy array.
+            array = leaf.array = jnp.array(array)
     return array
 
 

@@ -1,0 +1,133 @@
+"""The training step: forward, backward and all learners in one compiled program with donated buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from ..graph.function import nodes
+from ..graph.variable import Leaf, Variable
+from .lower import execute
+from .plan import Plan, resolve
+from .program import (
+    Feeds, Minibatch, Program, Result, apply_updates, arguments_in_order, device_array, evaluate, new_layouts, random_numbers,
+    results, updates_by_index,
+)
+from .values import Context, Value
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a step or test gives: sums over the samples, still on the device, and their number on the host."""
+
+    loss: Any
+    metric: Any
+    samples: int
+    outputs: list[Result]
+
+
+class Step:
+    """Computes criteria over minibatches, and trains if there are learners.
+
+    Units: loss and metric are summed over all elements of all samples of a minibatch. The number of samples is that of the
+           loss, or, where that has no dynamic axes, of what it was reduced from.
+    """
+
+    def __init__(self, criteria: Sequence[Variable], outputs: Sequence[Variable], learners: Sequence[Any]) -> None:
+        self.criteria, self.outputs, self.learners = list(criteria), list(outputs), list(learners)
+        self.counted = resolve(_counted(self.criteria[0]))
+        self.plan = Plan([*self.criteria, *self.outputs])
+        self.trained: list[list[Leaf]] = [list(learner.parameters) for learner in self.learners]
+        trained = {p for group in self.trained for p in group}
+        self.others = [None if leaf in trained else leaf for leaf in self.plan.leaves]
+        self.program = Program(self.plan, self._train if self.learners else self._test, bool(self.learners), donate=True)
+
+    def run(self, feeds: Feeds) -> Outcome:
+        """Take a step; parameters and learners' states are replaced, and nothing is waited for."""
+        plan, program = self.plan, self.program
+        minibatch = program.pack(plan.arguments, arguments_in_order(plan, feeds))
+        samples = self._samples(minibatch, feeds)
+        hypers = [learner.hyper(samples) for learner in self.learners]
+        minibatch.signature = (minibatch.signature, tuple(h is None for h in hypers))
+        leaves = [None if leaf is None else device_array(leaf) for leaf in self.others]
+        states = [learner.state for learner in self.learners]
+        donated = [[device_array(p) for p in group] for group in self.trained], states
+        values, states, sums, data, layouts, updates = program(minibatch, leaves, random_numbers(plan), donated, hypers)
+        for group, new in zip(self.trained, values, strict=True):
+            for parameter, value in zip(group, new, strict=True):
+                parameter.array = value
+        for learner, state in zip(self.learners, states, strict=True):
+            learner.state = state
+        apply_updates(plan, program, updates)
+        made = results([*self.criteria, *self.outputs], plan, program, minibatch, data, layouts)[len(self.criteria) :]
+        return Outcome(sums[0], sums[1] if len(sums) > 1 else None, samples, made)
+
+    def _samples(self, minibatch: Minibatch, feeds: Feeds) -> int:
+        samples = minibatch.samples(self.counted.dynamic_axes)
+        if samples is None:  # sequences whose lengths only the program knows
+            (result,) = evaluate([self.counted], {v: feeds[v] for v in self.plan.arguments})
+            assert result.layout is not None
+            samples = int(np.asarray(result.layout[2]).sum())
+        return samples
+
+    def _train(self, plan: Plan, ctx: Context, env: dict[Variable, Value], donated: Any, hypers: Any) -> Any:
+        values, states = donated
+        known = list(ctx.layouts)
+
+        def loss(values: Any) -> Any:
+            here = dict(env)
+            for group, arrays in zip(self.trained, values, strict=True):
+                here |= {p: Value(a, ()) for p, a in zip(group, arrays, strict=True)}
+            sums, data = self._forward(plan, ctx, here)
+            return sums[0], (sums, data, new_layouts(plan, ctx, known), updates_by_index(plan, ctx))
+
+        gradients, (sums, data, layouts, updates) = jax.grad(loss, has_aux=True)(values)
+        made = [
+            (v, s) if h is None else learn(learner.transform, g, s, v, h)
+            for learner, g, s, v, h in zip(self.learners, gradients, states, values, hypers, strict=True)
+        ]
+        return [v for v, _ in made], [s for _, s in made], sums, data, layouts, updates
+
+    def _test(self, plan: Plan, ctx: Context, env: dict[Variable, Value], donated: Any, hypers: Any) -> Any:
+        known = list(ctx.layouts)
+        sums, data = self._forward(plan, ctx, env)
+        return [], [], sums, data, new_layouts(plan, ctx, known), updates_by_index(plan, ctx)
+
+    def _forward(self, plan: Plan, ctx: Context, env: dict[Variable, Value]) -> tuple[list[Any], list[Any]]:
+        execute(plan, ctx, env)
+        sums = [total(ctx, env[v]) for v in plan.outputs[: len(self.criteria)]]
+        data = [None] * len(self.criteria) + [ctx.array(env[v]) for v in plan.outputs[len(self.criteria) :]]
+        return sums, data
+
+
+def learn(transform: Any, gradients: Any, state: Any, values: Any, hyper: Mapping[str, Any]) -> tuple[Any, Any]:
+    """One step of a learner: new values and state."""
+    updates, state = transform.update(gradients, state, values, hyper=hyper)
+    return optax.apply_updates(values, updates), state
+
+
+def total(ctx: Context, value: Value) -> Any:
+    """The sum over all elements of all samples, in at least single precision."""
+    data = ctx.array(value)
+    data = data.astype(jnp.promote_types(data.dtype, jnp.float32))
+    if ctx.has_padding(value.axes):
+        mask = ctx.mask(value.axes)
+        data = jnp.where(mask.reshape(*mask.shape, *(1,) * (data.ndim - mask.ndim)), data, jnp.zeros((), data.dtype))
+    return jnp.sum(data)
+
+
+def _counted(criterion: Variable) -> Variable:
+    """The variable whose samples are counted: the criterion, or the nearest below it that has dynamic axes."""
+    if criterion.dynamic_axes or criterion._owner is None:
+        return criterion
+    for node in reversed(nodes([criterion._owner], into_blocks=True)):
+        for v in node.node_inputs:
+            if v.dynamic_axes:
+                return v
+    return criterion

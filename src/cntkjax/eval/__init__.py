@@ -1,0 +1,3 @@
+"""Evaluation without training."""
+
+from .evaluator import Evaluator

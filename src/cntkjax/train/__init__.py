@@ -1,0 +1,3 @@
+"""Training: the trainer and what belongs to it."""
+
+from .trainer import Trainer
