@@ -106,4 +106,4 @@ class TransposeTimes(Primitive):
         if right.ndim <= rank:
             right = right.reshape((1,) * (rank + 1 - right.ndim) + right.shape)
         inner = right.ndim - rank
-        return jnp.tensordot(left, right, axes=(range(left.ndim - inner, left.ndim), range(rank, right.ndim)))
+        return jnp.tensordot(left, right, axes=(list(range(left.ndim - inner, left.ndim)), list(range(rank, right.ndim))))
