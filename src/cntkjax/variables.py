@@ -8,6 +8,7 @@ import numpy as np
 
 from .default_options import default_override_or, get_default_override
 from .graph.axis import BATCH, UNKNOWN_AXES, Axis
+from .graph.dtypes import as_dtype
 from .graph.errors import ShapeError, explain
 from .graph.function import Function as GraphFunction
 from .graph.public import classes
@@ -222,7 +223,8 @@ class Constant(_LeafMixin):
         if isinstance(value, Initializer):
             if shape is None:
                 raise ValueError(f"Constant '{name}': an initializer needs a shape")
-            super().__init__(VariableKind.Constant, shape, dtype or np.float32, initializer=value.seeded().sample, name=name)
+            sample = value.seeded().sample
+            super().__init__(VariableKind.Constant, shape, dtype or np.float32, initializer=sample, name=name)
             return
         array, dtype = _array(value, dtype)
         if shape is not None:
@@ -234,7 +236,7 @@ def _array(value: Any, dtype: Any) -> tuple[np.ndarray, Any]:
     """Numbers as an array. Floating point arrays keep their type unless another is asked for; the rest is float32."""
     array = np.asarray(getattr(value, "asarray", lambda: value)())
     own = array.dtype.type if isinstance(value, (np.ndarray, np.generic)) and array.dtype.kind == "f" else None
-    dtype = np.dtype(own or dtype or np.float32).type
+    dtype = as_dtype(own or dtype or np.float32)
     return np.array(array, dtype), dtype
 
 

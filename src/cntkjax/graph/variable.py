@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .axis import BATCH, UNKNOWN_AXES, Axis, axes_text
+from .dtypes import as_dtype
 from .origin import user_line
 from .shape import INFERRED, UNKNOWN_SHAPE, Shape, as_shape, is_known, is_unknown, shape_text
 from .uid import new_uid
@@ -50,7 +51,7 @@ class Variable:
     ) -> None:
         self.kind = kind
         self._shape: Shape = as_shape(shape)
-        self._dtype = None if dtype is None else np.dtype(dtype).type
+        self._dtype = None if dtype is None else as_dtype(dtype)
         self._dynamic_axes: Axes = tuple(dynamic_axes)
         self._name = name or ""
         self.uid: str = uid or new_uid(kind.name)

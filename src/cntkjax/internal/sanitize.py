@@ -13,10 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from cntkjax.graph.axis import Axis
-
-_TYPES = {0: object, 1: np.float32, 2: np.float64, 4: np.float16, 5: np.int8, 6: np.int16}  # by CNTK's numbers
-_NUMBERS = {dtype: number for number, dtype in _TYPES.items() if number}
-_NAMES: dict[Any, type[np.generic]] = {"float": np.float32, "double": np.float64, int: np.float32}
+from cntkjax.graph.dtypes import NUMBERS, as_dtype
 
 
 def is_string(s: Any) -> bool:
@@ -59,22 +56,7 @@ def sanitize_shape(shape: int | Iterable[int]) -> tuple[int, ...]:
     return _as_tuple(shape)
 
 
-def sanitize_dtype_numpy(dtype: DTypeLike) -> type[np.generic]:
-    """NumPy's type for a name or type; Python's ``float`` is 64 bits, the name ``'float'`` 32, ``int`` 32 as well.
-
-    Errors: ValueError for types that CNTK has no tensors of.
-
-    Example:
-        >>> sanitize_dtype_numpy("float"), sanitize_dtype_numpy(float)
-        (<class 'numpy.float32'>, <class 'numpy.float64'>)
-    """
-    try:
-        found = _NAMES.get(dtype) or np.dtype(dtype).type
-    except TypeError:
-        found = None
-    if dtype is None or found not in _NUMBERS:
-        raise ValueError(f'data type "{dtype}" is not supported; there are float16, float32, float64, int8 and int16')
-    return found  # type: ignore[return-value]
+sanitize_dtype_numpy = sanitize_precision = as_dtype
 
 
 def sanitize_dtype_cntk(dtype: DTypeLike | int) -> int:
@@ -86,13 +68,11 @@ def sanitize_dtype_cntk(dtype: DTypeLike | int) -> int:
         >>> sanitize_dtype_cntk(np.float64)
         2
     """
-    if dtype is None:
-        return 0
-    return dtype if isinstance(dtype, int) and dtype in _TYPES else _NUMBERS[sanitize_dtype_numpy(dtype)]  # type: ignore[arg-type]
+    return 0 if dtype is None else NUMBERS[as_dtype(dtype)]
 
 
 def data_type_to_dtype(data_type: int) -> type:
-    """NumPy's type for CNTK's number.
+    """NumPy's type for CNTK's number; ``object`` for 0, unknown.
 
     Errors: ValueError for other numbers.
 
@@ -100,24 +80,7 @@ def data_type_to_dtype(data_type: int) -> type:
         >>> data_type_to_dtype(1)
         <class 'numpy.float32'>
     """
-    if data_type not in _TYPES:
-        raise ValueError(f"data_type {data_type} is not supported")
-    return _TYPES[data_type]
-
-
-def sanitize_precision(precision: DTypeLike | int) -> type:
-    """NumPy's type for a name, a type or CNTK's number.
-
-    Errors: ValueError for types that CNTK has no tensors of.
-
-    Example:
-        >>> sanitize_precision("double")
-        <class 'numpy.float64'>
-    """
-    number = sanitize_dtype_cntk(precision)
-    if number == 0 or precision in (float, int):
-        raise ValueError(f'precision value: "{precision}" is not supported')
-    return data_type_to_dtype(number)
+    return object if data_type == 0 else as_dtype(data_type)
 
 
 def sanitize_2d_number(x: float | tuple[float, float]) -> tuple[float, float]:
