@@ -18,9 +18,6 @@ DYNAMIC = 2**31 - 1  # the number of every dynamic axis
 _SPECIAL = {DYNAMIC - 1: ALL_STATIC, DYNAMIC - 2: UNKNOWN, DYNAMIC - 3: END_STATIC, DYNAMIC - 4: ALL_AXES}
 _NUMBERS = {axis: number for number, axis in _SPECIAL.items()}
 
-# A file has CNTK's own order of the operands of these, which is the reverse of that in Python.
-REVERSED = frozenset({"Times", "TransposeTimes", "Gather", "GatherOp"})
-
 DTYPES: dict[int, Any] = {0: None, 1: np.float32, 2: np.float64, 4: np.float16, 5: np.int8, 6: np.int16}
 _DTYPE_NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from ..graph.axis import Axis
 from ..graph.build import composite, infer_all, make_block, make_node, note_edit
-from ..graph.function import Function
+from ..graph.function import REVERSED, Function
 from ..graph.public import classes
 from ..graph.variable import Variable, VariableKind
 from ..primitives import BY_ID
-from ._attributes import REVERSED, attributes_of, dtype_of, dynamic_axes_of
+from ._attributes import attributes_of, dtype_of, dynamic_axes_of
 from ._records import check_version, take, texts
 from ._writing import COMPOSITE, PRIMITIVE, VARIABLE
 from .dictionary import AxisRecord, FormatError, Shape

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.function import Function, nodes
+from ..graph.function import Function, native_inputs, nodes
 from ..graph.uid import new_uid
 from ..graph.variable import Leaf, Variable, VariableKind
-from ._attributes import REVERSED, attribute_records, dtype_number, dynamic_axis_records
+from ._attributes import attribute_records, dtype_number, dynamic_axis_records
 from .dictionary import Shape, SizeT
 
 COMPOSITE, PRIMITIVE, VARIABLE = SizeT(3), SizeT(24), SizeT(1)  # the versions of these records that CNTK 2.7 writes
@@ -21,11 +21,8 @@ def record_of(function: Function) -> Record:
     """The content of the model file of a function; of a node, that of a composite around it."""
     graph = _Graph()
     root = function.root_function
-    order = nodes([root], into_blocks=True)
-    roots = {root, *(node.block_composite.root_function for node in order if node.block_composite is not None)}
-    for node in order:
-        if node in roots or not _is_combine(node):  # a Combine in between is only names for its operands
-            graph.add(node)
+    for node in nodes([root], into_blocks=True):
+        graph.add(node)
     return graph.composite(function) | {
         "inputs": list(graph.variables.values()),
         "primitive_functions": graph.functions,
@@ -63,7 +60,7 @@ class _Graph:
         return record | ({"name": function._name} if function._name else {})
 
     def add(self, node: Function) -> None:
-        for variable in [*map(_source, node.node_inputs), *(inner for inner, _ in node.block_map)]:
+        for variable in [*node.node_inputs, *(inner for inner, _ in node.block_map)]:
             uid = self.uid(variable)
             if uid not in self.variables and variable._owner not in self._written:
                 self.variables[uid] = _variable_record(variable, uid)
@@ -71,19 +68,18 @@ class _Graph:
         self._written.add(node)
 
     def _record(self, node: Function) -> Record:
-        inputs = [self.uid(_source(variable)) for variable in node.node_inputs]
         record: Record = {
             "version": PRIMITIVE,
             "type": "PrimitiveFunction",
             "uid": self.uid(node),
             "op": SizeT(node.primitive.cntk_id),
             "attributes": attribute_records(node.primitive, node.node_attributes),
-            "inputs": inputs[::-1] if node.op_name in REVERSED else inputs,
+            "inputs": [self.uid(variable) for variable in native_inputs(node)],
         }
         if node._name:
             record["name"] = node._name
         if node.block_composite is not None:
-            operands = [self.uid(_source(operand)) for _, operand in node.block_map]
+            operands = [self.uid(operand) for _, operand in node.block_map]
             record |= {
                 "block_function_op_name": node.block_name,
                 "block_function_composite": self.composite(node.block_composite),
@@ -91,19 +87,6 @@ class _Graph:
                 "block_function_composite_arguments_map_values": operands,
             }
         return record
-
-
-def _is_combine(node: Function) -> bool:
-    return node.block_composite is None and node.primitive.name == "Combine"
-
-
-def _source(variable: Variable) -> Variable:
-    """The variable behind the outputs of Combines, which in CNTK are the operands themselves."""
-    owner = variable._owner
-    while owner is not None and _is_combine(owner):
-        variable = owner.node_inputs[owner.node_outputs.index(variable)]
-        owner = variable._owner
-    return variable
 
 
 def _variable_record(variable: Variable, uid: str) -> Record:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 from .origin import user_line
@@ -10,6 +11,9 @@ from .uid import new_uid
 from .variable import Leaf, Variable
 
 Attributes = dict[str, Any]
+
+# CNTK itself has the operands of these the other way round than its Python API: its files and orders show it.
+REVERSED = frozenset({"Times", "TransposeTimes", "Gather", "GatherOp"})
 
 
 class Function:
@@ -105,19 +109,30 @@ class Function:
 
     @property
     def parameters(self) -> tuple[Leaf, ...]:
-        """Parameters, in the order of their ids as text, as CNTK has them."""
-        return tuple(sorted(self._of_kind("Parameter"), key=lambda v: v.uid))
+        """Parameters, in the order in which CNTK meets them (see `REVERSED`)."""
+        return self._met("Parameter")
 
     @property
     def constants(self) -> tuple[Leaf, ...]:
-        """Constants, in the order of their ids as text, as CNTK has them."""
-        return tuple(sorted(self._of_kind("Constant"), key=lambda v: v.uid))
+        """Constants, in the order in which CNTK meets them."""
+        return self._met("Constant")
+
+    def _met(self, kind: str) -> tuple[Any, ...]:
+        found = leaves(self.root, native_inputs) if self.root is not None else native_inputs(self)
+        return tuple(v for v in dict.fromkeys(found) if v.kind.name == kind)
 
 
-def leaves(root: Function) -> Iterator[Variable]:
+def native_inputs(node: Function) -> list[Variable]:
+    """The operands in CNTK's own order."""
+    return node.node_inputs[::-1] if node.op_name in REVERSED else node.node_inputs
+
+
+def leaves(
+    root: Function, inputs: Callable[[Function], list[Variable]] = attrgetter("node_inputs")
+) -> Iterator[Variable]:
     """Leaf variables below a node, depth first in the order of the inputs; blocks are not entered."""
     seen: set[Function] = {root}
-    stack = [iter(root.node_inputs)]
+    stack = [iter(inputs(root))]
     while stack:
         for variable in stack[-1]:
             owner = variable._owner
@@ -125,7 +140,7 @@ def leaves(root: Function) -> Iterator[Variable]:
                 yield variable
             elif owner not in seen:
                 seen.add(owner)
-                stack.append(iter(owner.node_inputs))
+                stack.append(iter(inputs(owner)))
                 break
         else:
             stack.pop()
