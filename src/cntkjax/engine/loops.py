@@ -126,7 +126,7 @@ def _delayed(delay: Function, buffer: Any, far: Any, here: Environment, anew: bo
     old = buffer[0]
     if not anew:
         return old
-    initial = here[resolve(delay.node_inputs[1])].data
+    initial = here[resolve(delay.node_inputs[1])].data.astype(old.dtype)
     begins = (far < _offset(delay)).reshape(-1, *(1,) * (old.ndim - 1))
     return jnp.where(begins, initial, old)
 

@@ -53,6 +53,7 @@ class Plan:
     """
 
     def __init__(self, outputs: Sequence[Variable]) -> None:
+        self.requested = tuple(outputs)  # kept alive, so that no other variable gets one of their ids
         self.outputs = [resolve(v) for v in outputs]
         components = list(_components([v._owner for v in self.outputs if v._owner is not None]))
         self.parts: list[Function | Loop] = [

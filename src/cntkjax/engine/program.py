@@ -6,6 +6,7 @@ values of those that were assigned come out.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -220,29 +221,27 @@ def _sparse(rows: SparseRows, index: np.ndarray, variable: Variable) -> Sparse:
 
 
 # ---- programs of plans, and running them
-_PLANS: dict[tuple[int, ...], tuple[tuple[Variable, ...], Plan]] = {}
-_PROGRAMS: dict[Hashable, Program] = {}
+_PROGRAMS: OrderedDict[Hashable, Program] = OrderedDict()
+_MOST_PROGRAMS = 256  # the least recently used are forgotten: a program keeps the graph that it was made for
 
 
 def plan_of(outputs: Sequence[Variable]) -> Plan:
-    """The plan for some outputs; made anew if graphs were edited since."""
-    found = _PLANS.get(tuple(map(id, outputs)))
-    if found is not None and found[1].edits == edits():
-        return found[1]
-    plan = Plan(outputs)
-    if len(_PLANS) >= 512:
-        _PLANS.pop(next(iter(_PLANS)))
-    _PLANS[tuple(map(id, outputs))] = (tuple(outputs), plan)
-    return plan
+    """The plan for some outputs, kept with the first of them; made anew if graphs were edited since."""
+    plans: dict[tuple[int, ...], Plan] = outputs[0].__dict__.setdefault("_plans", {})
+    key = tuple(map(id, outputs))
+    if key not in plans or plans[key].edits != edits():
+        plans[key] = Plan(outputs)
+    return plans[key]
 
 
 def program_of(plan: Plan, kind: Hashable, body: Callable[..., Any], training: bool, donate: bool = False) -> Program:
     """The program that computes `body` on graphs of this structure; `kind` tells bodies apart."""
     key = (plan.key, kind, training)
     if key not in _PROGRAMS:
-        if len(_PROGRAMS) >= 512:
-            _PROGRAMS.pop(next(iter(_PROGRAMS)))
         _PROGRAMS[key] = Program(plan, body, training, donate)
+        if len(_PROGRAMS) > _MOST_PROGRAMS:
+            _PROGRAMS.popitem(last=False)
+    _PROGRAMS.move_to_end(key)
     return _PROGRAMS[key]
 
 

@@ -119,7 +119,7 @@ def _infer_primitive(node: Function) -> list[Spec]:
         made = primitive.outputs(inputs, node.node_attributes)
     specs = [s if isinstance(s, Spec) else Spec(s) for s in (made if isinstance(made, list) else [made])]
     for spec in specs:
-        spec.dtype = spec.dtype or merged_dtype(primitive.name, inputs)
+        spec.dtype = spec.dtype or merged_dtype(primitive.name, inputs[primitive.typed_by])
         spec.axes = merged_axes(primitive.name, inputs) if spec.axes is None else spec.axes
         if spec.needs_gradient is None:
             spec.needs_gradient = primitive.differentiable and any(v.needs_gradient for v in inputs)

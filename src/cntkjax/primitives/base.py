@@ -75,6 +75,7 @@ class Primitive:
     packed: ClassVar[bool] = False
     differentiable: ClassVar[bool] = True
     infers_partially: ClassVar[bool] = False  # its rule copes with operands of unknown shape
+    typed_by: ClassVar[slice] = slice(None)  # the operands that share one element type and give it to the output
     takes_sparse: ClassVar[bool] = False  # lower() copes with Sparse operands; others get them dense
     passes_through: ClassVar[bool] = False  # its outputs are its operands themselves; it is never computed
     delay: ClassVar[int] = 0  # -1 looks back, +1 ahead: what closes a recurrent loop

@@ -26,6 +26,7 @@ class Delay(Primitive):
     attributes = {"offset": Size(1)}
     packed = True
     infers_partially = True
+    typed_by = slice(0, 1)  # the default initial state is there before the type of the value is known
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
         """The shape of the operand, or of the initial state if that is larger."""
@@ -54,7 +55,7 @@ class Delay(Primitive):
         far = layout.position if self.delay < 0 else layout.remaining
         pad = jnp.zeros((min(k, layout.time), *data.shape[1:]), data.dtype)
         shifted = jnp.concatenate([pad, data[:-k]] if self.delay < 0 else [data[k:], pad])
-        start = ctx.array(ctx.to_axes(initial, x.axes))
+        start = ctx.array(ctx.to_axes(initial, x.axes)).astype(data.dtype)
         if initial.axes:
             start = start.reshape(*start.shape[:2], *(1,) * (data.ndim - start.ndim), *start.shape[2:])
         begins = (far < k).reshape(*far.shape, *(1,) * (data.ndim - 2))

@@ -1,0 +1,184 @@
+"""Recurrent loops against the same recurrence written step by step in NumPy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax.engine import packing
+
+LENGTHS = [[4], [5, 2, 3], [1, 1, 7, 2, 2, 3]]
+
+
+@pytest.fixture(params=["one sequence a row", "several sequences a row"])
+def grid(request, monkeypatch):
+    """Run a test with both kinds of grid: the packer's choice is overruled."""
+    simple = request.param == "one sequence a row"
+
+    def choose(self, lengths, size):
+        if simple:
+            return self._simple(lengths, size, int(lengths.max()) + 1)
+        return self._packed(lengths, size, 0)
+
+    monkeypatch.setattr(packing.Packer, "grid", choose)
+    from cntkjax.engine import program
+
+    program._PROGRAMS.clear()
+    yield
+    program._PROGRAMS.clear()
+
+
+def sequences(lengths, width, seed=0):
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal((n, width)).astype(np.float32) for n in lengths]
+
+
+def rnn(x, U, W, initial_state=None, backwards=False, step=1):
+    delay = C.sequence.future_value if backwards else C.sequence.past_value
+    h = C.placeholder()
+    out = C.tanh(C.times(x, U) + C.times(delay(h, initial_state, step), W))
+    return out.replace_placeholders({h: out})
+
+
+def rnn_reference(x, U, W, initial=0.0, backwards=False, step=1):
+    states = [jnp.full(W.shape[0], initial) if np.ndim(initial) == 0 else jnp.asarray(initial)] * step
+    made = []
+    for now in x[::-1] if backwards else x:
+        states.append(jnp.tanh(now @ U + states[-step] @ W))
+        made.append(states[-1])
+    return jnp.stack(made[::-1] if backwards else made)
+
+
+@pytest.mark.parametrize("lengths", LENGTHS, ids=str)
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("step", [1, 3])
+def test_values_and_gradients_of_a_recurrence(grid, lengths, backwards, step):
+    rng = np.random.default_rng(1)
+    u, w = (rng.standard_normal(s).astype(np.float32) * 0.5 for s in ((3, 4), (4, 4)))
+    x = C.sequence.input_variable(3, needs_gradient=True)
+    U, W = C.parameter(init=u), C.parameter(init=w)
+    model = rnn(x, U, W, 0.25, backwards, step)
+    data = sequences(lengths, 3)
+
+    for value, sequence in zip(model.eval({x: data}), data, strict=True):
+        np.testing.assert_allclose(value, rnn_reference(sequence, u, w, 0.25, backwards, step), rtol=1e-5, atol=1e-6)
+
+    def loss(u, w, data):
+        return sum(jnp.sum(rnn_reference(d, u, w, 0.25, backwards, step)) for d in data)
+
+    wanted = jax.grad(loss, (0, 1, 2))(u, w, data)
+    found = model.grad({x: data}, wrt=[U, W, x])
+    np.testing.assert_allclose(found[U], wanted[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found[W], wanted[1], rtol=1e-4, atol=1e-5)
+    for value, reference in zip(found[x], wanted[2], strict=True):
+        np.testing.assert_allclose(value, reference, rtol=1e-4, atol=1e-5)
+
+
+def test_initial_state_from_a_batch_variable(grid):
+    u, w = np.full((2, 3), 0.3, np.float32), np.full((3, 3), 0.2, np.float32)
+    x, start = C.sequence.input_variable(2), C.input_variable(3, needs_gradient=True)
+    model = rnn(x, C.constant(u), C.constant(w), start)
+    data, states = sequences([3, 1, 5], 2), sequences([1, 1, 1], 3, seed=5)
+    states = [s[0] for s in states]
+    fed = {x: data, start: np.stack(states)}
+    for value, sequence, state in zip(model.eval(fed), data, states, strict=True):
+        np.testing.assert_allclose(value, rnn_reference(sequence, u, w, state), rtol=1e-5, atol=1e-6)
+    wanted = [jax.grad(lambda s, d=d: jnp.sum(rnn_reference(d, u, w, s)))(s) for s, d in zip(states, data, strict=True)]
+    np.testing.assert_allclose(model.grad(fed, wrt=[start]), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_mutual_recurrence(grid):
+    """a[t] = tanh(x[t] + b[t-1]), b[t] = tanh(2 a[t] + a[t-1])."""
+    x = C.sequence.input_variable(2)
+    b_before, a_before = C.placeholder(), C.placeholder()
+    a = C.tanh(x + C.sequence.past_value(b_before))
+    b = C.tanh(2 * a + C.sequence.past_value(a_before))
+    b.replace_placeholders({b_before: b, a_before: a})
+    data = sequences([4, 2, 1], 2)
+    for value, sequence in zip(b.eval({x: data}), data, strict=True):
+        before_a = before_b = np.zeros(2)
+        for got, now in zip(value, sequence, strict=True):
+            now_a = np.tanh(now + before_b)
+            before_b = np.tanh(2 * now_a + before_a)
+            before_a = now_a
+            np.testing.assert_allclose(got, before_b, rtol=1e-5, atol=1e-6)
+
+
+def test_a_recurrence_inside_another(grid):
+    """The outer loop feeds the inner one and is fed by it: one strongly connected component."""
+    x = C.sequence.input_variable(1)
+    outer = C.placeholder()
+    source = x + 0.5 * C.sequence.past_value(outer)
+    inner = C.placeholder()
+    running = source + 0.25 * C.sequence.past_value(inner)
+    running.replace_placeholders({inner: running})
+    result = C.tanh(running)
+    result.replace_placeholders({outer: result})
+    data = sequences([5, 3], 1)
+    for value, sequence in zip(result.eval({x: data}), data, strict=True):
+        before, held = 0.0, 0.0
+        for got, now in zip(value, sequence, strict=True):
+            held = now + 0.5 * before + 0.25 * held
+            before = np.tanh(held)
+            np.testing.assert_allclose(got, before, rtol=1e-5, atol=1e-6)
+
+
+def test_several_loops_over_one_axis(grid):
+    u, w = np.full((2, 3), 0.3, np.float32), np.full((3, 3), -0.2, np.float32)
+    x = C.sequence.input_variable(2)
+    forwards, backwards = rnn(x, C.constant(u), C.constant(w)), rnn(x, C.constant(u), C.constant(w), backwards=True)
+    data = sequences([4, 1, 2], 2)
+    for value, d in zip((forwards + backwards).eval({x: data}), data, strict=True):
+        wanted = rnn_reference(d, u, w) + rnn_reference(d, u, w, backwards=True)
+        np.testing.assert_allclose(value, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_gradient_in_double_precision_matches_finite_differences(grid):
+    """The large product after the loop gives the weight its whole gradient."""
+    rng = np.random.default_rng(3)
+    u, w = rng.standard_normal((2, 3)), rng.standard_normal((3, 3))
+    x = C.sequence.input_variable(2, dtype=np.float64)
+    U, W = C.parameter(init=u), C.parameter(init=w)
+    model = rnn(x, U, W)
+    data = [d.astype(np.float64) for d in sequences([3, 2], 2)]
+    found = model.grad({x: data}, wrt=[W])
+    at, step = (1, 2), 1e-6
+
+    def loss(shift):
+        value = w.copy()
+        value[at] += shift
+        W.value = value
+        return sum(v.sum() for v in model.eval({x: data}))
+
+    np.testing.assert_allclose(found[at], (loss(step) - loss(-step)) / (2 * step), rtol=1e-7)
+
+
+@pytest.mark.parametrize("delay, shift", [("past_value", 1), ("past_value", 2), ("future_value", 1), ("future_value", 4)])
+def test_delay_outside_of_loops_shifts_each_sequence(grid, delay, shift):
+    x = C.sequence.input_variable(2)
+    data = sequences([3, 1, 5], 2)
+    made = getattr(C.sequence, delay)(x, 7, shift).eval({x: data})
+    for value, d in zip(made, data, strict=True):
+        pad = np.full((min(shift, len(d)), 2), 7, np.float32)
+        kept = len(d) - len(pad)
+        wanted = np.concatenate([pad, d[:kept]] if delay == "past_value" else [d[len(d) - kept :], pad])
+        np.testing.assert_array_equal(value, wanted)
+
+
+def test_cycle_without_a_delay_is_an_error():
+    x = C.sequence.input_variable(2)
+    h = C.placeholder(shape=2)
+    bad = C.tanh(x + h)
+    bad.replace_placeholders({h: bad})
+    with pytest.raises(ValueError, match="cycle without a delayed value"):
+        bad.eval({x: sequences([2], 2)})
+
+
+def test_loop_that_looks_both_ways_is_an_error():
+    x = C.sequence.input_variable(2)
+    h = C.placeholder(shape=2)
+    bad = C.tanh(x + C.sequence.past_value(h) + C.sequence.future_value(h))
+    bad.replace_placeholders({h: bad})
+    with pytest.raises(ValueError, match="both back and ahead"):
+        bad.eval({x: sequences([2], 2)})
