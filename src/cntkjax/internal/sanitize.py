@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from cntkjax.core import Value
+from cntkjax.engine.feeds import to_ragged
 from cntkjax.graph.axis import Axis
 from cntkjax.graph.dtypes import NUMBERS, as_dtype
+from cntkjax.graph.variable import Variable
+from cntkjax.ops._operand import Operand, as_variable
 
 
 def is_string(s: Any) -> bool:
@@ -160,3 +165,41 @@ def sanitize_permutation(perm: Sequence[int]) -> list[int]:
     """
     rank = len(perm)
     return [rank - 1 - index % rank for index in reversed(perm)]
+
+
+def sanitize_input(arg: Operand, fallback_dtype: Any = np.float32, reshape: Any = None) -> Variable:
+    """An operand as a variable; numbers become a constant, of ``fallback_dtype`` unless they are a floating array.
+
+    Errors: TypeError for what is no operand.
+
+    Example:
+        >>> sanitize_input([1, 2, 3, 4], reshape=(2, 2)).shape
+        (2, 2)
+    """
+    if reshape is not None:
+        arg = np.reshape(arg, sanitize_shape(reshape))
+    has_type = isinstance(arg, np.ndarray | np.generic) and arg.dtype.kind == "f"
+    return as_variable(arg, None if has_type else as_dtype(fallback_dtype))
+
+
+def sanitize_batch(var: Variable, batch: Any, seq_starts: Sequence[bool] | None = None, device: Any = None) -> Value:
+    """Data for a variable as a value.
+
+    Args:
+        seq_starts: for each sequence, whether it begins here; the others go on from the previous minibatch.
+
+    Errors: ValueError if the data don't fit the variable, or ``seq_starts`` is given for data that are a value already.
+
+    Example:
+        >>> import cntkjax as C
+        >>> sanitize_batch(C.sequence.input_variable(()), [[5, 6, 7], [8]], [True, False]).mask
+        array([[2, 1, 1],
+               [1, 0, 0]], dtype=uint8)
+    """
+    if isinstance(batch, Value):
+        if seq_starts is not None:
+            raise ValueError("the data are a value, which knows where its sequences start: leave out seq_starts")
+        return batch
+    ragged = to_ragged(var, batch)
+    starts = None if seq_starts is None else np.asarray(seq_starts, bool)
+    return Value.from_ragged(replace(ragged, starts=starts), var.shape, var.dtype)

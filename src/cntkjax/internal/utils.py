@@ -1,0 +1,69 @@
+"""Helpers that scripts and tests written for CNTK import from ``cntk.internal.utils``."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from cntkjax.graph.dtypes import as_dtype
+from cntkjax.graph.function import Function
+from cntkjax.graph.variable import Variable
+
+
+def get_data_type(*args: Any) -> type[np.generic] | None:
+    """The type that an operation on these operands has: that of the variables, else of the arrays; None if unknown.
+
+    Errors: ValueError for arrays of types that CNTK has no tensors of.
+
+    Example:
+        >>> get_data_type(np.zeros(2), 1), get_data_type(1.0)
+        (<class 'numpy.float64'>, <class 'numpy.float32'>)
+    """
+    is_variable = [isinstance(arg, Variable | Function) for arg in args]
+    types = {arg.dtype for arg, graph in zip(args, is_variable, strict=True) if graph} - {None}
+    if not types:
+        types = {_number_type(arg) for arg, graph in zip(args, is_variable, strict=True) if not graph}
+    return np.float64 if np.float64 in types else next(iter(types), None)
+
+
+def _number_type(value: Any) -> type[np.generic]:
+    return as_dtype(value.dtype) if isinstance(value, np.ndarray | np.floating) else np.float32
+
+
+def _ones_like(batch: Iterable[Any], precision: DTypeLike) -> list[np.ndarray]:
+    """An array of ones for each sample or sequence.
+
+    Example:
+        >>> _ones_like([[1, 2], [3]], "float")
+        [array([1., 1.], dtype=float32), array([1.], dtype=float32)]
+    """
+    return [np.ones(np.shape(sample), as_dtype(precision)) for sample in batch]
+
+
+def eval(op: Any, arguments: Any = None, precision: Any = None, device: Any = None, backward_pass: bool = False,
+         expected_backward: Mapping[Any, Any] | None = None) -> tuple[dict[Variable, Any], dict[Variable, Any] | None]:
+    """Values of a function, and with ``backward_pass`` the gradients of the sum of its outputs.
+
+    Args:
+        precision: type of the gradient that arrives at the outputs, if not theirs.
+        expected_backward: its keys are the variables whose gradients are wanted; by default those with values.
+
+    Returns: ({output: value}, {variable: gradient}), the latter None without ``backward_pass``.
+
+    Example:
+        >>> import cntkjax as C
+        >>> x = C.input_variable(2, needs_gradient=True)
+        >>> values, gradients = eval(x * x, {x: [[1., 2.]]}, backward_pass=True)
+        >>> gradients[x]
+        array([[2., 4.]], dtype=float32)
+    """
+    if not backward_pass:
+        return op.forward(arguments, op.outputs, device=device)[1], None
+    state, values = op.forward(arguments, op.outputs, op.outputs, device=device)
+    wanted = arguments if expected_backward is None else expected_backward
+    roots = {output: _ones_like(value, precision or output.dtype) if isinstance(value, list)
+             else np.ones_like(value, None if precision is None else as_dtype(precision))
+             for output, value in values.items()}
+    return values, op.backward(state, roots, set(wanted))
