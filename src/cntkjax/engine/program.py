@@ -410,19 +410,18 @@ class _Gradients:
         made, back, (data, layouts, updates) = jax.vjp(forward, [env[v].data for v in differentiated], has_aux=True)
         arriving = iter(extra)
         incoming = [
-            _masked(ctx, root, next(arriving) if g else jnp.ones_like(d)).astype(d.dtype)
+            masked(ctx, root.dynamic_axes, next(arriving) if g else jnp.ones_like(d)).astype(d.dtype)
             for root, d, g in zip(roots, made, self.given, strict=True)
         ]
         found = dict(zip(differentiated, back(incoming)[0], strict=True))
         return data, [None if v is None else found.get(v) for v in own], layouts, updates
 
 
-def _masked(ctx: Context, variable: Variable, data: Any) -> Any:
-    """Zero in the padding."""
-    axes = variable.dynamic_axes
-    if not ctx.has_padding(axes):
+def masked(ctx: Context, axes: Sequence[Axis], data: Any) -> Any:
+    """The data with zeros in the padding."""
+    if not ctx.has_padding(tuple(axes)):
         return data
-    mask = ctx.mask(axes)
+    mask = ctx.mask(tuple(axes))
     return jnp.where(mask.reshape(*mask.shape, *(1,) * (data.ndim - mask.ndim)), data, jnp.zeros((), data.dtype))
 
 

@@ -13,10 +13,11 @@ import optax
 
 from ..graph.function import nodes
 from ..graph.variable import Leaf, Variable
+from .checked import check
 from .lower import execute
 from .plan import Plan, resolve
 from .program import (
-    Feeds, Minibatch, Program, Result, apply_updates, arguments_in_order, device_array, evaluate, new_layouts, random_numbers,
+    Feeds, Minibatch, Program, Result, apply_updates, arguments_in_order, device_array, evaluate, masked, new_layouts, random_numbers,
     results, updates_by_index,
 )
 from .values import Context, Value
@@ -51,6 +52,7 @@ class Step:
     def run(self, feeds: Feeds) -> Outcome:
         """Take a step; parameters and learners' states are replaced, and nothing is waited for."""
         plan, program = self.plan, self.program
+        check(plan, feeds, bool(self.learners))
         minibatch = program.pack(plan.arguments, arguments_in_order(plan, feeds))
         samples = self._samples(minibatch, feeds)
         hypers = [learner.hyper(samples) for learner in self.learners]
@@ -115,11 +117,7 @@ def learn(transform: Any, gradients: Any, state: Any, values: Any, hyper: Mappin
 def total(ctx: Context, value: Value) -> Any:
     """The sum over all elements of all samples, in at least single precision."""
     data = ctx.array(value)
-    data = data.astype(jnp.promote_types(data.dtype, jnp.float32))
-    if ctx.has_padding(value.axes):
-        mask = ctx.mask(value.axes)
-        data = jnp.where(mask.reshape(*mask.shape, *(1,) * (data.ndim - mask.ndim)), data, jnp.zeros((), data.dtype))
-    return jnp.sum(data)
+    return jnp.sum(masked(ctx, value.axes, data.astype(jnp.promote_types(data.dtype, jnp.float32))))
 
 
 def _counted(criterion: Variable) -> Variable:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, unique
 from typing import Any
 
+from ..engine.checked import check
 from ..engine.feeds import to_ragged
 from ..engine.program import evaluate, gradients, plan_of, random_numbers
 from ..graph import edit
@@ -246,7 +247,9 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         Errors: ValueError for missing data; ShapeError if data don't fit the argument.
         """
         wanted = self._wanted(outputs)
-        return _single(_converted(evaluate(wanted, self._feeds(arguments, wanted)), as_numpy))
+        feeds = self._feeds(arguments, wanted)
+        check(plan_of(wanted), feeds, training=False)
+        return _single(_converted(evaluate(wanted, feeds), as_numpy))
 
     def _wanted(self, outputs: Any) -> list[Variable]:
         wanted = list(self.outputs) if outputs is None else [as_variable(v) for v in _listed(outputs)]

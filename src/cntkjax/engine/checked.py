@@ -1,0 +1,54 @@
+"""Checked mode: before a program runs, every value that it would compute is searched for NaN and infinity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from ..graph.errors import explain
+from ..graph.function import Function
+from ..graph.settings import Settings
+from ..graph.variable import Variable
+from .lower import execute
+from .plan import Loop, Plan
+from .program import Feeds, arguments_in_order, leaf_data, masked, program_of, random_numbers
+from .values import Context, Value
+
+
+def check(plan: Plan, feeds: Feeds, training: bool) -> None:
+    """In checked mode: RuntimeError that names the first operation whose result is not finite, though its operands are."""
+    if not Settings.checked:
+        return
+    program = program_of(plan, "check", _finite, training)
+    minibatch = program.pack(plan.arguments, arguments_in_order(plan, feeds))
+    flags = program(minibatch, leaf_data(plan), random_numbers(plan, advance=False))
+    sources = [*plan.arguments, *plan.leaves]
+    for variable, finite in zip([*sources, *_computed(plan)], np.asarray(flags), strict=True):
+        if not finite:
+            owner = variable._owner
+            what = "the data of" if owner is None else f"the result of {owner.op_name} {owner._name or owner.uid!r}:"
+            operands: dict[str, Any] = {"value": variable}
+            if owner is not None:
+                operands |= {f"[{i}]": v for i, v in enumerate(owner.node_inputs)}
+            raise RuntimeError(explain(
+                f"checked mode: NaN or infinity in {what} {variable!r}", operands,
+                "look at the operands, which are finite: a logarithm or division of values near 0, too large a learning "
+                "rate, or data that are not scaled",
+            ))
+
+
+def _computed(plan: Plan) -> list[Variable]:
+    """Variables that can be looked at: those in a loop only as far as they leave it."""
+    parts: list[Function | Loop] = plan.parts
+    return [v for part in parts for v in (part.wanted if isinstance(part, Loop) else part.node_outputs)]
+
+
+def _finite(plan: Plan, ctx: Context, env: dict[Variable, Value], donated: Any, extra: Any) -> Any:
+    execute(plan, ctx, env)
+    found = []
+    for v in [*plan.arguments, *plan.leaves, *_computed(plan)]:
+        data = env[v].data.values if env[v].is_sparse else ctx.array(env[v])
+        found.append(jnp.asarray(True) if data is None else jnp.all(jnp.isfinite(masked(ctx, env[v].axes, data))))
+    return jnp.stack(found)
