@@ -155,6 +155,7 @@ def test_a_rate_of_zero_skips_the_step_and_the_counting():
     w = Weights([1.0])
     learner = L.adam([w], [0.0, 0.1], 0.9)
     assert learner.hyper(4) is None
+    learner.advance(4, is_sweep_end=True)
     assert learner.update({w: np.ones(1, np.float32)}, 4, is_sweep_end=True) is False
     assert w.value.tolist() == [1.0] and learner.counters == L.Counters()
 

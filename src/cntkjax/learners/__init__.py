@@ -28,4 +28,13 @@ from cntkjax.learners._schedules import (
     momentum_schedule_per_sample,
     training_parameter_schedule,
 )
-from cntkjax.learners._user import UserLearner
+from cntkjax.learners._user import UserLearner, universal
+
+__all__ = [
+    "IGNORE", "Learner", "UnitType", "UserLearner",
+    "adadelta", "adagrad", "adam", "fsadagrad", "momentum_sgd", "nesterov", "rmsprop", "sgd", "universal",
+    "learning_parameter_schedule", "learning_parameter_schedule_per_sample", "learning_rate_schedule",
+    "momentum_as_time_constant_schedule", "momentum_schedule", "momentum_schedule_per_sample",
+    "training_parameter_schedule",
+    "default_unit_gain_value", "set_default_unit_gain_value",
+]  # fmt: skip

@@ -44,6 +44,11 @@ def restore(learner: Learner, state: LearnerState) -> None:
     The schedule of the learning rate is the checkpoint's; momentum and all else stay what the learner was made with.
     Errors: ValueError if the checkpoint is of a learner of other parameters or of another kind; nothing changes then.
     """
+    adopt(learner, state, optax_state(learner, state))
+
+
+def optax_state(learner: Learner, state: LearnerState) -> Any:
+    """The checkpoint's state of the learner's transformation. Errors: those of `restore`."""
     parameters = learner.parameters
     if len(state.smoothed_gradients) != len(parameters):
         raise ValueError(
@@ -57,16 +62,21 @@ def restore(learner: Learner, state: LearnerState) -> None:
             parted(stored, len(mine), tuple(p.shape), f"{learner!r}, parameter {p.name or p.uid!r}")
             for stored, mine, p in zip(state.smoothed_gradients, fields, parameters, strict=True)
         ]
-        stored_leaves = [parts[i % len(parts)][i // len(parts)] for i in range(len(leaves))]
+        arrays = [parts[i % len(parts)][i // len(parts)] for i in range(len(leaves))]
     elif [np.shape(a) for a in state.other_state] == [np.shape(leaf) for leaf in leaves]:
-        stored_leaves = state.other_state
+        arrays = state.other_state
     else:
         raise ValueError(f"{learner!r}: the checkpoint has the state of another kind of learner")
-    rates = state.rates
     with learner.precision():
-        learner.state = jax.tree.unflatten(
-            tree, [jax.numpy.asarray(a, leaf.dtype) for a, leaf in zip(stored_leaves, leaves, strict=True)]
+        return jax.tree.unflatten(
+            tree, [jax.numpy.array(a, leaf.dtype) for a, leaf in zip(arrays, leaves, strict=True)]
         )
+
+
+def adopt(learner: Learner, state: LearnerState, transform_state: Any) -> None:
+    """The second half of `restore`, which cannot fail."""
+    rates = state.rates
+    learner.state = transform_state
     learner._learning_rate_schedule = TrainingParameterSchedule(
         list(rates.entries), rates.epoch_size or None, rates.minibatch_size
     )

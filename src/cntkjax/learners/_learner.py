@@ -209,7 +209,7 @@ class Learner:
         sample_count = operator.index(training_sample_count)
         if sample_count <= 0:
             raise ValueError(f"a minibatch of {sample_count} samples: a learner needs at least one")
-        gradients = [_gradient(p, gradient_values) for p in self._parameters]
+        gradients = [gradient_of(p, gradient_values) for p in self._parameters]
         hyper = self.hyper(sample_count)
         if hyper is None:
             return False
@@ -259,8 +259,10 @@ class Learner:
         return scalars
 
     def advance(self, sample_count: int, is_sweep_end: bool = False) -> None:
-        """Count a step that was taken."""
-        scalars, seen = self.hyper(sample_count) or {}, self.counters
+        """Count a step; as in CNTK, one that is skipped does not count, nor does the sweep that ends with it."""
+        scalars, seen = self.hyper(sample_count), self.counters
+        if scalars is None:
+            return
         self.counters = replace(
             seen,
             samples=seen.samples + sample_count,
@@ -293,7 +295,8 @@ def _checked(parameters: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(parameters)
 
 
-def _gradient(parameter: Any, gradients: Mapping[Any, Any]) -> np.ndarray:
+def gradient_of(parameter: Any, gradients: Mapping[Any, Any]) -> np.ndarray:
+    """The gradient of one parameter, checked; see :meth:`Learner.update`."""
     name = parameter.name or parameter.uid
     if parameter not in gradients:
         raise RuntimeError(f"there is no gradient of parameter {name!r}: give one for each of the learner's parameters")

@@ -1,12 +1,12 @@
-"""Learners written in Python."""
+"""Learners written in Python, by arrays or as a graph."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from cntkjax.learners._learner import Learner
-from cntkjax.learners._schedules import TrainingParameterSchedule
+from cntkjax.learners._learner import Learner, gradient_of
+from cntkjax.learners._schedules import Schedulable
 
 
 class UserLearner(Learner):
@@ -20,9 +20,7 @@ class UserLearner(Learner):
     Source: CNTK 2.7.
     """
 
-    def __init__(
-        self, parameters: Sequence[Any], lr_schedule: TrainingParameterSchedule, as_numpy: bool = True
-    ) -> None:
+    def __init__(self, parameters: Sequence[Any], lr_schedule: Schedulable, as_numpy: bool = True) -> None:
         super().__init__(parameters, lr_schedule)
         self.as_numpy = as_numpy
 
@@ -30,3 +28,48 @@ class UserLearner(Learner):
         """One step with gradients summed over the samples; to be written by each class. Whether it was taken."""
         needed = "update(gradient_values, training_sample_count, sweep_end)"
         raise NotImplementedError(f"{type(self).__name__} must define {needed}")
+
+
+class _Universal(UserLearner):
+    """Evaluates a graph of assignments."""
+
+    def __init__(self, parameters: Sequence[Any], update_func: Callable[[list[Any], list[Any]], Any]) -> None:
+        from cntkjax.ops.functions import Function
+        from cntkjax.variables import Constant
+
+        super().__init__(parameters, 1.0)
+        self._gradients = [Constant(0, p.shape, p.dtype, name="gradient") for p in self.parameters]
+        self._assignments = update_func(list(self.parameters), list(self._gradients))
+        if not isinstance(self._assignments, Function):
+            raise TypeError(
+                "update_func must return a function that updates the parameters, such as "
+                f"combine([assign(p, ...), ...]), not {type(self._assignments).__name__}"
+            )
+
+    def update(self, gradient_values: Mapping[Any, Any], training_sample_count: int, sweep_end: bool = False) -> bool:
+        gradients = [gradient_of(p, gradient_values) for p in self.parameters]
+        for constant, gradient in zip(self._gradients, gradients, strict=True):
+            constant.value = gradient
+        self._assignments.eval()
+        self.advance(training_sample_count, sweep_end)
+        return True
+
+
+def universal(update_func: Callable[[list[Any], list[Any]], Any], parameters: Sequence[Any]) -> Learner:
+    """A learner given as a graph: ``update_func(parameters, gradients)`` returns the function that does one step.
+
+    That function has no arguments; what it assigns takes effect after all of it was computed. It can keep parameters of
+    its own. The gradients are constants that hold sums over the samples of the minibatch.
+
+    Errors: TypeError if ``update_func`` returns no function; otherwise as :class:`Learner`.
+    Source: CNTK 2.7.
+
+    >>> import cntkjax as C, numpy as np
+    >>> w = C.parameter((2,), init=1)
+    >>> learner = universal(lambda ps, gs: C.combine([C.assign(p, p - 0.01 * g) for p, g in zip(ps, gs)]), [w])
+    >>> learner.update({w: np.array([10, -20], np.float32)}, 4)
+    True
+    >>> w.value
+    array([0.9, 1.2], dtype=float32)
+    """
+    return _Universal(parameters, update_func)
