@@ -1,0 +1,47 @@
+"""Saving and restoring a trainer, in CNTK's files: the model's, and beside it the state of learners and trainer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..formats import checkpoint, model
+from ..graph.axis import ALL_AXES
+from ..graph.build import apply
+from ..learners._checkpoint import adopt, optax_state, state_of
+from ..ops import combine
+from ..primitives import BY_NAME
+from ..variables import Variable
+
+if TYPE_CHECKING:
+    from ..ops.functions import Function
+    from .trainer import Trainer
+
+
+def save(trainer: Trainer, filename: str, external_state: dict[str, Any]) -> None:
+    """Writes `filename` and `filename.ckp`; both appear, or none of them."""
+    learners = [state_of(learner) for learner in trainer.parameter_learners]
+    checkpoint.save(filename, _everything(trainer), checkpoint.Checkpoint(learners, external_state))
+
+
+def restore(trainer: Trainer, filename: str) -> dict[str, Any]:
+    """Makes the trainer go on from these files; the external state saved with it. On an error nothing changes."""
+    stored = checkpoint.load(filename)
+    learners = trainer.parameter_learners
+    if len(stored.learners) != len(learners):
+        raise ValueError(f"the trainer has {len(learners)} learners, but {filename!r} is of {len(stored.learners)}")
+    states = [optax_state(learner, state) for learner, state in zip(learners, stored.learners, strict=True)]
+    model.restore(_everything(trainer), filename)
+    for learner, state, optax in zip(learners, stored.learners, states, strict=True):
+        adopt(learner, state, optax)
+    trainer._samples_seen = max(state.samples for state in stored.learners)
+    return stored.external
+
+
+def _everything(trainer: Trainer) -> Function:
+    """All that the trainer computes, as CNTK's checkpoints have it: the model, the loss, the metric, and their sums."""
+    outputs: list[Variable] = [] if trainer.model is None else list(trainer.model.outputs)  # type: ignore[arg-type]
+    for criterion in trainer.loss_function, trainer.evaluation_function:
+        if criterion is not None:
+            sum_of_all = {"axis": ALL_AXES, "reductionOpName": "Sum", "reductionKeepDimensions": False}
+            outputs += [criterion.output, apply(BY_NAME["ReduceElements"], [criterion.output], sum_of_all).outputs[0]]
+    return combine(outputs)

@@ -1,0 +1,324 @@
+"""Models survive saving and loading, here and in CNTK 2.7; files that are not whole are refused with the reason."""
+
+import copy
+import io
+import json
+import random
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax.formats.dictionary import FormatError, Shape, SizeT, decode, encode
+from cntkjax.formats.model import load
+
+SHARED = Path(__file__).resolve().parents[3] / "shared"
+ORACLE = SHARED / "oracle" / "cntk27"
+MODELS = SHARED / "golden" / "models"
+
+X = np.float32([[1, -2, 3], [0.5, 0, -1]])
+S = [np.float32([[1, 0, 2], [0, 1, 0], [3, 1, 1]]), np.float32([[2, 2, 2]])]
+
+
+def weights(*shape, **kw):
+    return C.parameter(shape, init=np.random.default_rng(sum(shape)).normal(size=shape).astype(np.float32), **kw)
+
+
+def dense():
+    x = C.input_variable(3, name="x")
+    return C.tanh(C.times(x, weights(3, 2, name="W")) + weights(2, name="b"), name="out"), [X]
+
+
+def recurrence():
+    s, h = C.sequence.input_variable(3, name="s"), C.placeholder()
+    new = C.tanh(C.times(s, weights(3, 2)) + C.times(C.sequence.past_value(h), weights(2, 2)))
+    return new.replace_placeholder(new), [S]
+
+
+def shared_and_combined():
+    x, w = C.input_variable(3), weights(3, 3, name="w")
+    y = C.times(C.times(x, w), w)
+    return C.combine([C.sin(y), y, C.times(y, C.constant(np.eye(3, dtype=np.float32)))]), [X]
+
+
+def blocks():
+    @C.BlockFunction("Inner", "inner")
+    def inner(p):
+        return C.times(p, weights(3, 3, name="V")) + 1
+
+    @C.BlockFunction("Outer", "outer")
+    def outer(a, b):
+        return C.minus(inner(a), C.exp(inner(b)))
+
+    x, y = C.input_variable(3, name="x"), C.input_variable(3, name="y")
+    return outer(y, x), [X, X + 1]
+
+
+def two_arguments():
+    x, w = C.input_variable(3, name="left"), C.input_variable((3, 2), name="right")
+    return C.times(x, w), [X, np.arange(12, dtype=np.float32).reshape(2, 3, 2)]
+
+
+def sparse():
+    x = C.input_variable(3, is_sparse=True, name="x")
+    return C.times(x, weights(3, 2)), [np.float32([[0, 1, 0], [1, 0, 0]])]
+
+
+def double():
+    x = C.input_variable(3, dtype=np.float64)
+    return C.times(x, C.parameter((3, 2), init=np.arange(6.0).reshape(3, 2), dtype=np.float64)), [X.astype(np.float64)]
+
+
+BUILDERS = [dense, recurrence, shared_and_combined, blocks, two_arguments, sparse, double]
+
+
+def evaluate(function, data):
+    values = function.eval(dict(zip(function.arguments, data, strict=True)))
+    return [values[v] for v in function.outputs] if len(function.outputs) > 1 else [values]
+
+
+def assert_same(mine, theirs):
+    for a, b in zip(mine, theirs, strict=True):
+        for u, v in zip(a, b, strict=True):
+            np.testing.assert_allclose(u, v, rtol=1e-6, atol=1e-6)
+
+
+def record_of(function, tmp_path):
+    function.save(tmp_path / "m")
+    return decode((tmp_path / "m").read_bytes())
+
+
+@pytest.mark.parametrize("build", BUILDERS)
+class TestEveryModel:
+    def test_is_the_same_after_loading(self, build, tmp_path):
+        function, data = build()
+        function.save(tmp_path / "m")
+        loaded = C.load_model(tmp_path / "m")
+        assert_same(evaluate(loaded, data), evaluate(function, data))
+        for what in ("arguments", "parameters", "constants", "outputs"):
+            mine, theirs = getattr(function, what), getattr(loaded, what)
+            assert [v.uid for v in mine] == [v.uid for v in theirs]
+            assert [(v.name, v.shape, v.dtype, v.dynamic_axes, v.is_sparse, v.needs_gradient) for v in mine] == [
+                (v.name, v.shape, v.dtype, v.dynamic_axes, v.is_sparse, v.needs_gradient) for v in theirs
+            ]
+        assert (loaded.uid, loaded.name, str(loaded)) == (function.uid, function.name, str(function))
+
+    def test_is_the_same_file_after_loading(self, build, tmp_path):
+        build()[0].save(tmp_path / "a")
+        C.load_model(tmp_path / "a").save(tmp_path / "b")
+        assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_a_model_saved_here_gives_the_same_in_cntk(tmp_path):
+    if not ORACLE.exists():
+        pytest.skip("needs the original CNTK 2.7 in ../shared/oracle")
+    expected = {}
+    for build in BUILDERS:
+        function, data = build()
+        function.save(tmp_path / f"{build.__name__}.model")
+        expected[build.__name__] = evaluate(function, data)
+        flat = {f"{i}_{j}": d for i, batch in enumerate(data) for j, d in enumerate(batch)}
+        np.savez(tmp_path / f"{build.__name__}.npz", **flat)
+    (tmp_path / "run.py").write_text(
+        "import cntk as C, numpy as np, json, sys\n"
+        "found = {}\n"
+        "for name in sys.argv[1:]:\n"
+        "    f, data = C.load_model(name + '.model'), np.load(name + '.npz')\n"
+        "    fed = {}\n"
+        "    for i, v in enumerate(f.arguments):\n"
+        "        n = len([k for k in data.files if k.startswith('%d_' % i)])\n"
+        "        rows = [data['%d_%d' % (i, j)] for j in range(n)]\n"
+        "        fed[v] = rows if len(v.dynamic_axes) > 1 else np.stack(rows)\n"
+        "        if v.is_sparse:\n"
+        "            from scipy.sparse import csr_matrix\n"
+        "            fed[v] = csr_matrix(fed[v])\n"
+        "    values = f.eval(fed)\n"
+        "    values = [values[v] for v in f.outputs] if len(f.outputs) > 1 else [values]\n"
+        "    found[name] = [[np.asarray(row).tolist() for row in value] for value in values]\n"
+        "json.dump(found, open('found.json', 'w'))\n"
+    )
+    names = [build.__name__ for build in BUILDERS]
+    run = subprocess.run([ORACLE, "run.py", *names], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert run.returncode == 0, run.stderr[-2000:]
+    found = json.loads((tmp_path / "found.json").read_text())
+    for name in names:
+        assert_same(found[name], expected[name])
+
+
+def test_bytes_and_open_files_are_models_too(tmp_path):
+    function, data = dense()
+    function.save(tmp_path / "m")
+    content = (tmp_path / "m").read_bytes()
+    for source in (content, io.BytesIO(content), str(tmp_path / "m")):
+        assert_same(evaluate(C.load_model(source), data), evaluate(function, data))
+
+
+def test_a_model_loaded_twice_and_combined_keeps_both_values(tmp_path):
+    function, data = dense()
+    function.save(tmp_path / "m")
+    one, two = C.load_model(tmp_path / "m"), C.load_model(tmp_path / "m")
+    two.parameters[0].value = np.zeros((3, 2))
+    both = C.minus(one, two)
+    both.save(tmp_path / "both")
+    loaded = C.load_model(tmp_path / "both")
+    assert len({p.uid for p in loaded.parameters}) == 4
+    assert_same(evaluate(loaded, data * 2), evaluate(both, data * 2))
+
+
+def test_an_untrained_parameter_of_unknown_shape_cannot_be_saved(tmp_path):
+    f = C.times(C.placeholder(), C.parameter((C.InferredDimension, 3), init=C.glorot_uniform()))
+    with pytest.raises(ValueError, match="inferred"):
+        f.save(tmp_path / "m")
+    assert not list(tmp_path.iterdir())
+
+
+def test_placeholders_are_kept(tmp_path):
+    f = C.sin(C.placeholder(name="later"))
+    f.save(tmp_path / "m")
+    (later,) = C.load_model(tmp_path / "m").placeholders
+    assert (later.name, later.shape, later.dynamic_axes) == ("later", (-2,), C.Axis.unknown_dynamic_axes())
+
+
+def test_attributes_that_are_not_known_are_written_back(tmp_path):
+    whole = record_of(dense()[0], tmp_path)
+    added = {"futureShape": Shape((2, 3)), "futureCount": SizeT(7), "futureText": "x"}
+    whole["primitive_functions"][0]["attributes"] |= added
+    (tmp_path / "m").write_bytes(encode(whole))
+    C.load_model(tmp_path / "m").save(tmp_path / "again")
+    assert decode((tmp_path / "again").read_bytes())["primitive_functions"][0]["attributes"].items() >= added.items()
+
+
+@pytest.mark.skipif(not MODELS.exists(), reason="needs CNTK's own files in ../shared/golden")
+def test_models_of_cntk_load_with_the_outputs_of_cntk():
+    """All of those whose operations there are; golden/check.py checks more of them, and gradients."""
+    entries = {entry["name"]: entry for entry in json.loads((MODELS / "index.json").read_text())["models"]}
+    for name in ("logreg", "mlp_activations", "conv_basic", "batchnorm", "resnet", "lstm_classifier", "bilstm_tagger"):
+        entry, arrays = entries[name], np.load(MODELS / entries[name]["data"])
+        function = C.load_model(MODELS / entry["file"])
+        values = evaluate(function, [read(arrays, argument) for argument in entry["arguments"]])
+        for value, output in zip(values, entry["outputs"], strict=True):
+            for got, want in zip(value, read(arrays, output), strict=True):
+                np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def read(arrays, entry):
+    """Arrays as golden/README.md lays them out; sparse ones are made dense."""
+    from scipy.sparse import csr_matrix
+
+    def matrix(key):
+        data, indices, pointers, shape = (arrays[f"{key}_{part}"] for part in ("data", "indices", "indptr", "shape"))
+        return csr_matrix((data, indices, pointers), shape).toarray()
+
+    if entry["layout"].endswith("sequences"):
+        get = matrix if entry["layout"].startswith("sparse") else arrays.__getitem__
+        return [get(f"{entry['key']}_s{i}") for i in range(entry["count"])]
+    return matrix(entry["key"]) if entry["layout"].startswith("sparse") else arrays[entry["key"]]
+
+
+# ---- restoring
+def test_restoring_takes_values_into_the_same_function_of_another_process(tmp_path):
+    saved, data = dense()
+    saved.save(tmp_path / "m")
+    function, _ = dense()
+    function.parameters[0].value = 0
+    function.restore(tmp_path / "m")
+    assert_same(evaluate(function, data), evaluate(saved, data))
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        (lambda x: C.sin(C.times(x, weights(3, 2))), "is the operation Tanh, not Sin"),
+        (lambda x: C.tanh(C.times(x, weights(3, 4))), "another kind, name, type or shape"),
+        (lambda x: C.tanh(C.times(x, C.constant(np.ones((3, 2), np.float32)))), "another kind, name, type or shape"),
+        (lambda x: C.tanh(C.times(x, weights(3, 2)), name="t"), "is called , not t"),
+    ],
+)
+def test_restoring_another_function_names_the_difference_and_changes_nothing(tmp_path, other, reason):
+    x, w = C.input_variable(3), weights(3, 2)
+    before = w.value
+    other(x).save(tmp_path / "m")
+    with pytest.raises(ValueError, match=reason):
+        C.tanh(C.times(x, w)).restore(tmp_path / "m")
+    np.testing.assert_array_equal(w.value, before)
+
+
+# ---- damage
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda m: m.update(type="Other"), "holds no function"),
+        (lambda m: m.update(Learners=[]), "the state of a trainer"),
+        (lambda m: m.update(root="Nothing1"), "no function 'Nothing1'"),
+        (lambda m: m.update(version=SizeT(9)), "version 9; the newest"),
+        (lambda m: m.pop("inputs"), "inputs is missing"),
+        (lambda m: m["primitive_functions"].append(m["primitive_functions"][0]), "two functions have the uid"),
+        (lambda m: m["inputs"].append(m["inputs"][0]), "two variables have the uid"),
+        (lambda m: m["primitive_functions"][0].update(op=SizeT(999)), "'Times.*': operation number 999 is not known"),
+        (lambda m: m["primitive_functions"][0].update(op=SizeT(57)), "a block needs the graph inside"),
+        (lambda m: m["primitive_functions"][0]["inputs"].pop(), r"\(Times\) does not fit its inputs"),
+        (lambda m: m["primitive_functions"][0].update(inputs=["Gone1"]), "its input 'Gone1' is not in the file"),
+        (lambda m: m["primitive_functions"][0]["attributes"].update(outputRank="1"), "attribute outputRank is '1'"),
+        (lambda m: m["primitive_functions"][1]["inputs"].__setitem__(0, "Tanh_Output_"), "is not in the file"),
+        (lambda m: m["inputs"][0].update(kind=SizeT(1)), "of kind 1"),
+        (lambda m: m["inputs"][0].update(shape=Shape((99,))), "has shape"),
+        (lambda m: m["inputs"][0].update(data_type=SizeT(3)), "unknown element type 3"),
+        (lambda m: m["inputs"][-1].update(dynamic_axis=[1]), "lists something else than axes"),
+    ],
+)
+def test_each_kind_of_damage_is_named(tmp_path, damage, reason):
+    whole = record_of(dense()[0], tmp_path)
+    whole["inputs"].sort(key=lambda v: "value" not in v)
+    damage(whole)
+    with pytest.raises(FormatError, match=reason):
+        load(encode(whole))
+
+
+def test_a_cycle_of_which_nothing_is_known_is_refused(tmp_path):
+    whole = record_of(dense()[0], tmp_path)
+    first, *_, last = whole["primitive_functions"]
+    first["inputs"] = [last["uid"] + "_Output_0"] * 2
+    with pytest.raises(FormatError, match="is not in the file"):
+        load(encode(whole))
+
+
+def test_a_block_that_contains_itself_is_refused(tmp_path):
+    whole = record_of(blocks()[0], tmp_path)
+    for block in [f for f in whole["primitive_functions"] if "block_function_composite" in f]:
+        broken = copy.deepcopy(whole)
+        (target,) = [f for f in broken["primitive_functions"] if f["uid"] == block["uid"]]
+        target["block_function_composite"]["root"] = broken["root"]
+        with pytest.raises(FormatError, match="part of another graph too"):
+            load(encode(broken))
+
+
+def test_damaged_records_never_do_worse_than_a_format_error(tmp_path):
+    wholes = [record_of(build()[0], tmp_path) for build in (recurrence, blocks)]
+    rng = random.Random(3)
+    for _ in range(300):
+        broken = copy.deepcopy(rng.choice(wholes))
+        place = broken
+        while True:  # walk to some entry, and replace, remove or double it
+            keys = list(place) if isinstance(place, dict) else range(len(place))
+            key = rng.choice(list(keys))
+            if not isinstance(place[key], dict | list) or not place[key] or rng.random() < 0.1:
+                break
+            place = place[key]
+        value = rng.choice([0, "", "Times1", SizeT(3), [], {}, Shape((1,)), None, broken["root"]])
+        place[key] = value if rng.random() < 0.8 else [place[key]] * 2
+        try:
+            load(encode(broken))
+        except FormatError as error:
+            assert "bytes>" in str(error)
+
+
+def test_a_model_of_cntk_1_is_recognized():
+    with pytest.raises(FormatError, match="CNTK 1"):
+        load("BCN".encode("utf-16-le") + b"\0\0 and so on")
+
+
+def test_a_missing_file_is_a_value_error(tmp_path):
+    with pytest.raises(ValueError, match="no such file"):
+        C.load_model(tmp_path / "nowhere")
