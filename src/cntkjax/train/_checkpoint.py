@@ -10,7 +10,6 @@ from ..graph.build import apply
 from ..learners._checkpoint import adopt, optax_state, state_of
 from ..ops import combine
 from ..primitives import BY_NAME
-from ..variables import Variable
 
 if TYPE_CHECKING:
     from ..ops.functions import Function
@@ -39,7 +38,7 @@ def restore(trainer: Trainer, filename: str) -> dict[str, Any]:
 
 def _everything(trainer: Trainer) -> Function:
     """All that the trainer computes, as CNTK's checkpoints have it: the model, the loss, the metric, and their sums."""
-    outputs: list[Variable] = [] if trainer.model is None else list(trainer.model.outputs)  # type: ignore[arg-type]
+    outputs: list[Any] = [] if trainer.model is None else list(trainer.model.outputs)
     for criterion in trainer.loss_function, trainer.evaluation_function:
         if criterion is not None:
             sum_of_all = {"axis": ALL_AXES, "reductionOpName": "Sum", "reductionKeepDimensions": False}
