@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .layout import Batch, Layout
+from .layout import Layout
 
 # What a step of a loop costs besides its rows, as a number of rows: the weights are read once a step, and XLA's loop
 # itself takes time. Measured on ATIS (LSTM 300) and the LSTM language model on two cores; flat between 6 and 12.
 STEP_COST = 8
-WASTE = 1.3  # a shape in use is taken again if it costs at most this factor more than the best new one
+ROOM = 8  # a new shape gets an eighth more rows than the minibatch needs, for others like it
+WASTE = 1.4  # a shape in use is taken again if it costs at most this factor more than the best new one
 
 
 def bucket(n: int, parts: int = 4) -> int:
@@ -32,8 +33,13 @@ def bucket(n: int, parts: int = 4) -> int:
 
 @dataclass
 class Sizes:
-    """Sizes in use of one axis: the same number again costs no compilation, and few are ever made."""
+    """Sizes in use of the batch axis: the same number again costs no compilation, and few are ever made.
 
+    With `varies` (sequences: their number changes with every minibatch of a fixed number of samples) a second size of an
+    octave is made with room to grow, and takes the place of the smaller ones.
+    """
+
+    varies: bool = False
     used: list[int] = field(default_factory=list)
 
     def choose(self, n: int) -> int:
@@ -41,8 +47,12 @@ class Sizes:
         at = bisect_left(self.used, n)
         if at < len(self.used) and self.used[at] <= 2 * n:
             return self.used[at]
-        crowded = any(u <= n < 2 * u for u in self.used)
-        size = max(bucket(n), 1) if crowded else max(n, 1)
+        near = [u for u in self.used if u <= n < 2 * u]
+        size = max(n, 1)
+        if near:
+            size = bucket(n + n // 4 if self.varies else n)
+        if near and self.varies:
+            self.used = [u for u in self.used if u not in near]
         insort(self.used, size)
         return size
 
@@ -73,14 +83,8 @@ class Packer:
     """Chooses shapes for the minibatches of one program; remembers those in use."""
 
     has_loop: bool
-    batch_sizes: Sizes = field(default_factory=Sizes)
     shapes: list[tuple[int, int]] = field(default_factory=list)  # (time, rows) of packed grids
     simple_shapes: list[tuple[int, int]] = field(default_factory=list)
-
-    def batch(self, count: int) -> Batch:
-        """The batch axis of `count` samples or sequences."""
-        size = self.batch_sizes.choose(count)
-        return Batch(np.int32(count), size, count == size)
 
     def grid(self, lengths: np.ndarray, size: int) -> Grid:
         """Place sequences of these lengths; `size` is that of the batch axis."""
@@ -130,7 +134,7 @@ class Packer:
                 if placed is not None:
                     return self._place(lengths, size, time, rows, *placed)
         time, rows = min(self._candidates(longest, total), key=lambda c: self._cost(*c))
-        rows = bucket(rows)
+        rows = bucket(rows + rows // ROOM)
         placed = first_fit(lengths, time, rows)
         while placed is None:
             rows = bucket(rows + 1)

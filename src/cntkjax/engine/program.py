@@ -25,7 +25,7 @@ from ._compat import double_precision
 from .cache import persistent
 from .layout import Batch, Layout
 from .lower import execute
-from .packing import Grid, Packer, bucket
+from .packing import Grid, Packer, Sizes, bucket
 from .plan import Plan, resolve
 from .ragged import Ragged, SparseRows
 from .sparse import Sparse
@@ -106,7 +106,7 @@ class Program:
         self.axes = list(dict.fromkeys(v.sequence_axis for v in plan.arguments if v.sequence_axis is not None))
         self.has_batch = any(v.dynamic_axes for v in plan.arguments)
         self.packers = {axis: Packer(axis in plan.loop_axes) for axis in self.axes}
-        self.sizes = Packer(False)
+        self.sizes = Sizes(varies=bool(self.axes))
         self.compiled: set[Hashable] = set()
         self._run = jax.jit(self._trace, donate_argnums=(0,) if donate else ())
 
@@ -140,7 +140,8 @@ class Program:
         """Bring what is fed into the form that the program takes; `arguments` names them in errors."""
         grids: dict[Axis, Grid] = {}
         count = self._count(arguments, feeds) if self.has_batch else 0
-        batch = self.sizes.batch(count) if self.has_batch else None
+        size = self.sizes.choose(count) if self.has_batch else 0
+        batch = Batch(np.int32(count), size, count == size) if self.has_batch else None
         packed = []
         for own, named, feed in zip(self.plan.arguments, arguments, feeds, strict=True):
             if not own.dynamic_axes:
