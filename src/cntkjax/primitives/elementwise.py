@@ -13,15 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..graph.errors import ShapeError, explain
-from ..graph.shape import Shape, broadcast, is_unknown
+from ..graph.shape import UNKNOWN_SHAPE, Shape, broadcast, is_unknown
 from ..graph.variable import Variable
 from .base import Attrs, Primitive, primitive
 
 
 def broadcast_shape(op: str, inputs: Sequence[Variable]) -> Shape:
-    """The common shape of operands, leaving out unknown ones; fills inferred dimensions of parameters."""
-    known = [v.shape for v in inputs if not is_unknown(v.shape)]
-    shape = broadcast(known)
+    """The common shape of operands; fills inferred dimensions of parameters."""
+    shape = broadcast([v.shape for v in inputs])
     if shape is None:
         raise ShapeError(explain(
             f"{op}: the shapes of the operands do not broadcast",
@@ -41,9 +40,11 @@ class Elementwise(Primitive):
     infers_partially = True
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
-        """The broadcast shape."""
-        if all(is_unknown(v.shape) for v in inputs):
-            return inputs[0].shape
+        """The broadcast shape. An unknown operand, as in a loop, is taken to be no larger than one with dynamic axes."""
+        if any(is_unknown(v.shape) for v in inputs):
+            inputs = [v for v in inputs if v.dynamic_axes and v.shape and 1 not in v.shape and not is_unknown(v.shape)]
+            if not inputs:
+                return UNKNOWN_SHAPE
         return broadcast_shape(self.name, inputs)
 
 

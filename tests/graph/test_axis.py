@@ -1,0 +1,34 @@
+"""Axes, as CNTK 2.7 shows them."""
+
+import pytest
+
+from cntkjax.graph.axis import Axis, axes_text
+
+
+def test_static_axes_know_their_index():
+    axis = Axis(1)
+    assert (axis.is_static_axis, axis.is_ordered, axis.static_axis_index(), axis.name) == (True, True, 1, "staticAxisIdx=1")
+    assert not axis.is_sequence_axis and not axis.is_batch_axis
+
+
+def test_default_axes():
+    batch, sequence = Axis.default_batch_axis(), Axis.default_dynamic_axis()
+    assert batch.is_batch_axis and not batch.is_ordered and batch.name == "defaultBatchAxis"
+    assert sequence.is_sequence_axis and sequence.name == "defaultDynamicAxis"
+    assert Axis.default_batch_axis() == batch and len({batch, Axis.default_batch_axis()}) == 1
+    assert axes_text((batch, sequence)) == "[#, *]"
+
+
+def test_special_axes_are_no_dynamic_axes():
+    for axis in (Axis.all_axes(), Axis.all_static_axes(), Axis.unknown_dynamic_axes()[0], Axis.new_leading_axis()):
+        assert not axis.is_dynamic_axis and not axis.is_sequence_axis and not axis.is_batch_axis
+
+
+def test_unique_axes_differ_although_they_are_called_alike():
+    assert len({Axis.new_unique_dynamic_axis("words") for _ in range(5)}) == 5
+
+
+def test_index_of_a_dynamic_axis_is_an_error_unless_unchecked():
+    with pytest.raises(ValueError, match="Axis\\('words'\\) is no static axis"):
+        Axis("words").static_axis_index()
+    assert Axis("words").static_axis_index(checked=False) == 2**31 - 1

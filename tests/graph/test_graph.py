@@ -1,0 +1,221 @@
+"""Graphs: inference, order, placeholders, clones, search. Expected orders and texts are CNTK 2.7's."""
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+
+
+def parts():
+    x = C.input_variable(3, name="x")
+    W, b, W2 = (C.parameter(s, name=n) for s, n in (((3, 2), "W"), (2, "b"), ((2, 2), "W2")))
+    return x, W, b, W2
+
+
+def test_inputs_are_met_depth_first_in_the_order_of_operands():
+    x, W, b, W2 = parts()
+    assert C.times(C.times(x, W) + b, W2).inputs == (x, W, b, W2)
+    assert C.plus(C.times(C.times(x, W), W2), b).inputs == (x, W, W2, b)
+    y = C.input_variable(2, name="y")
+    assert (y + C.times(x, W)).arguments == (y, x)
+
+
+def test_every_operation_makes_a_composite_around_a_primitive():
+    x, W, *_ = parts()
+    f = C.times(x, W)
+    assert f.is_composite and not f.is_primitive and f.root_function.is_primitive
+    assert f.root_function.op_name == "Times" and f.output.owner is f.root_function
+    assert f.output.uid == f.root_function.uid + "_Output_0"
+
+
+def test_texts():
+    x, W, b, _ = parts()
+    f = C.times(x, W)
+    assert repr(x) == "Input('x', [#], [3])" and repr(W) == "Parameter('W', [], [3 x 2])"
+    assert str(f + b) == "Composite(x: Tensor[3]) -> Tensor[2]"
+    assert str(C.relu(x)) == "ReLU(x: Tensor[3]) -> Tensor[3]"
+    s = C.sequence.input_variable(3, name="s")
+    assert str(C.relu(s)) == "ReLU(s: Sequence[Tensor[3]]) -> Sequence[Tensor[3]]"
+    assert str(C.relu(C.placeholder(name="p"))) == "ReLU(p: Sequence[tensor]) -> Sequence[tensor]"
+
+
+def test_inferred_dimensions_are_filled_in_at_first_use():
+    W = C.parameter((C.InferredDimension, 2), init=C.glorot_uniform())
+    with pytest.raises(ValueError, match="no value yet"):
+        _ = W.value
+    f = C.times(C.input_variable((4, 3)), W)
+    assert W.shape == (3, 2) and f.shape == (4, 2)
+    assert W.value.shape == (3, 2) and np.abs(W.value).max() > 0
+
+
+def test_inferred_dimensions_wait_for_placeholders():
+    p, W = C.placeholder(), C.parameter((C.InferredDimension, 4))
+    f = C.times(p, W) + 1
+    assert f.shape == (-2,) and W.shape == (-1, 4)
+    f.replace_placeholder(C.input_variable(3))
+    assert f.shape == (4,) and W.shape == (3, 4)
+
+
+def test_recurrence_gets_its_shape_from_outside_the_loop():
+    s, h = C.sequence.input_variable(3), C.placeholder()
+    f = C.relu(C.times(s, C.parameter((3, 4))) + C.times(C.sequence.past_value(h), C.parameter((4, 4))))
+    assert f.shape == (4,) and f.placeholders == (h,)
+    f.replace_placeholders({h: f})
+    assert f.placeholders == () and f.shape == (4,)
+    assert f.dynamic_axes == (C.Axis.default_batch_axis(), C.Axis.default_dynamic_axis())
+
+
+def test_operands_of_different_dynamic_axes():
+    x, s = C.input_variable(3), C.sequence.input_variable(3)
+    assert (x + s).dynamic_axes == s.dynamic_axes
+    other = C.sequence.input_variable(3, sequence_axis=C.Axis("foo"))
+    with pytest.raises(RuntimeError, match=r"(?s)do not match the dynamic axes \[#, \*\].*test_graph.py.*broadcast_as"):
+        _ = s + other
+
+
+@pytest.mark.parametrize("build, message", [
+    (lambda: C.input_variable(3) + C.constant(np.ones(2)), "Plus: the shapes of the operands do not broadcast"),
+    (lambda: C.times(C.input_variable(3), C.parameter((4, 2))), "leading dimensions of the right operand do not match"),
+    (lambda: C.input_variable(2, dtype=np.float64) + C.input_variable(2), "operands of different types: float64 and float32"),
+    (lambda: C.sequence.past_value(C.input_variable(2)), "has no sequence axis"),
+])
+def test_operands_that_do_not_fit_are_an_error_when_the_graph_is_built(build, message):
+    for caught in (ValueError, RuntimeError):  # CNTK raises now one, now the other
+        with pytest.raises(caught, match=f"(?s){message}.*test_graph.py"):
+            build()
+
+
+@pytest.mark.parametrize("method", ["clone", "share", "freeze"])
+def test_clone(method):
+    x, W, b, _ = parts()
+    f = C.plus(C.times(x, W), b, name="z")
+    b.value = [1, 2]
+    g = f.clone(method)
+    assert g.arguments[0] is not x and g.arguments[0].name == "x" and g.name == "z"
+    leaves = g.constants if method == "freeze" else g.parameters
+    assert [v.name for v in leaves] == ["W", "b"]
+    assert (leaves[0] is W) == (method == "share")
+    b.value = [3, 4]
+    wanted = [[3, 4]] if method == "share" else [[1, 2]]
+    np.testing.assert_array_equal(g.eval({g.arguments[0]: np.ones((1, 3))}), wanted)
+
+
+def test_clone_with_substitutions_leaves_out_what_is_replaced():
+    x, W, b, W2 = parts()
+    f = C.plus(C.times(C.times(x, W), W2), b)
+    new = C.input_variable(2, name="n")
+    g = f.clone("clone", {f.root_function.inputs[0]: new})
+    assert g.arguments == (new,) and [p.name for p in g.parameters] == ["b"]
+
+
+def test_clone_of_a_recurrence_is_a_recurrence():
+    s, h = C.sequence.input_variable(1), C.placeholder()
+    f = s + C.sequence.past_value(h)
+    f.replace_placeholders({h: f})
+    t = C.sequence.input_variable(1)
+    np.testing.assert_array_equal(f.clone("clone", {s: t}).eval({t: [[[1], [2], [3]]]})[0], [[1], [3], [6]])
+
+
+def test_shared_parameter_is_cloned_once():
+    W = C.parameter((2, 2), name="W")
+    f = C.times(C.times(C.input_variable(2), W), W)
+    assert len(f.clone("clone").parameters) == 1
+
+
+def test_function_from_python_keeps_the_order_of_its_arguments():
+    @C.Function
+    def f(a, b):
+        return b - a
+
+    assert [v.name for v in f.signature] == ["a", "b"]
+    x, y = C.input_variable(1), C.input_variable(1)
+    np.testing.assert_array_equal(f(x, y).eval({x: [[1]], y: [[5]]}), [[4]])
+    np.testing.assert_array_equal(f(b=x, a=y).eval({x: [[1]], y: [[5]]}), [[-4]])
+
+
+@pytest.mark.parametrize("call, message", [
+    (lambda f, x: f(x), "expected 2 arguments, got 1"),
+    (lambda f, x: f(x, x, x), "expected 2 arguments, got 3"),
+    (lambda f, x: f(x, c=x), "unexpected keyword argument 'c'"),
+])
+def test_calls_that_do_not_fit(call, message):
+    f = C.Function(lambda a, b: a + b)
+    with pytest.raises(TypeError, match=message):
+        call(f, C.input_variable(1))
+
+
+def test_blocks_show_as_one_operation_and_compute_what_they_wrap():
+    @C.BlockFunction("Scale", "s")
+    def scale(p, q):
+        return p * q + 1
+
+    x = C.input_variable(2, name="x")
+    f = scale(x, C.constant([2, 3]))
+    block = f.root_function
+    assert block.is_block and block.op_name == "Scale" and f.output.name == "s"
+    assert [inner.name for inner, _ in block.block_arguments_mapping] == ["p", "q"]
+    assert block.block_root.op_name == "Plus"
+    np.testing.assert_array_equal(f.eval({x: [[1, 1]]}), [[3, 4]])
+    np.testing.assert_array_equal(f.clone("clone", {x: x}).eval({x: [[1, 1]]}), [[3, 4]])
+
+
+def test_search_by_name():
+    x, W, b, _ = parts()
+    inner = C.times(x, W, name="product")
+    f = C.plus(inner, b, name="sum")
+    assert f.find_by_name("product") is inner.root_function
+    assert f.find_by_name("W") is W and f.W is W
+    assert f.find_by_name("nothing") is None
+    with pytest.raises(AttributeError, match="no attribute or member 'nothing'"):
+        _ = f.nothing
+    twice = C.plus(C.relu(x, name="same"), C.tanh(x, name="same"))
+    assert len(twice.find_all_with_name("same")) == 2
+    with pytest.raises(ValueError, match="multiple"):
+        twice.find_by_name("same")
+
+
+def test_deep_graphs_need_no_recursion():
+    x = C.input_variable(1)
+    f = x
+    for _ in range(3000):
+        f = C.plus(f, 1)
+    assert len(f.inputs) == 3001
+    g = f.clone("share")
+    assert len(g.inputs) == 3001
+
+
+def test_combine_has_the_outputs_themselves():
+    x = C.input_variable(1)
+    a, b = x + 1, x + 2
+    f = C.combine([a, b])
+    assert f.outputs == (a.output, b.output)
+    made = f.eval({x: [[1]]})
+    np.testing.assert_array_equal(made[a.output], [[2]])
+    np.testing.assert_array_equal(made[b.output], [[3]])
+    g = f.clone("share", {x: x})
+    assert g.outputs[0] is not a.output and len(g.outputs) == 2
+
+
+def test_forward_and_backward():
+    x = C.input_variable(3, needs_gradient=True)
+    f = x * x * 2
+    state, values = f.forward({x: np.ones((2, 3))}, [f.output], [f.output])
+    np.testing.assert_array_equal(values[f.output], 2 * np.ones((2, 3)))
+    found = f.backward(state, {f.output: 3 * np.ones((2, 3))}, {x})
+    np.testing.assert_array_equal(found[x], 12 * np.ones((2, 3)))
+    assert f.forward({x: np.ones((2, 3))})[0] is None
+
+
+def test_grad_with_root_chosen_variables_and_outputs():
+    x, W, b, W2 = parts()
+    hidden = C.times(x, W)
+    loss = C.times(hidden + b, W2)
+    W2.value = np.eye(2)
+    data = {x: np.ones((4, 3))}
+    gradients, value = loss.grad(data, wrt=[W, b], outputs=[hidden.output])
+    np.testing.assert_array_equal(gradients[W], 4 * np.ones((3, 2)))
+    np.testing.assert_array_equal(gradients[b], [4, 4])
+    np.testing.assert_array_equal(value, np.zeros((4, 2)))
+    np.testing.assert_array_equal(loss.grad(data, wrt=[W], grad_root=hidden.output), 4 * np.ones((3, 2)))
+    with pytest.raises(ValueError, match="needs_gradient == True"):
+        loss.grad(data)
