@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+import cntkjax as C
 from cntkjax.logging import TensorBoardProgressWriter
 
 pytest.importorskip("tensorboardX")
@@ -15,19 +16,26 @@ pytest.importorskip("tensorboardX")
 def events(folder):
     """(step, tag, value or image) of everything recorded in the folder's one event file."""
     from PIL import Image
-    from tensorboardX.proto.event_pb2 import Event
 
-    (path,) = folder.glob("events.out.tfevents.*")
-    data, at, found = path.read_bytes(), 0, []
-    while at < len(data):
-        (size,) = struct.unpack_from("<Q", data, at)
-        event = Event.FromString(data[at + 12:at + 12 + size])
-        at += 16 + size
+    found = []
+    for event in raw_events(folder):
         for value in event.summary.value:
             image = value.image.encoded_image_string
             shown = np.asarray(Image.open(io.BytesIO(image))) if image else pytest.approx(value.simple_value)
             found.append((event.step, value.tag, shown))
     return found
+
+
+def raw_events(folder):
+    """The records of the folder's one event file, whose framing is TensorFlow's: length, checksum, data, checksum."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    (path,) = folder.glob("events.out.tfevents.*")
+    data, at = path.read_bytes(), 0
+    while at < len(data):
+        (size,) = struct.unpack_from("<Q", data, at)
+        yield Event.FromString(data[at + 12:at + 12 + size])
+        at += 16 + size
 
 
 def test_losses_and_metrics_of_training_and_test(tmp_path):
@@ -57,6 +65,20 @@ def test_without_training_the_steps_are_tests_and_empty_ones_are_zero(tmp_path):
     writer.close()
     tags = ["summary/avg_loss", "summary/avg_metric", "summary/test_avg_metric"]
     assert events(tmp_path) == [(1, tag, 0) for tag in tags]
+
+
+def test_a_model_is_shown_as_a_graph(tmp_path):
+    from tensorboardX.proto.graph_pb2 import GraphDef
+
+    x, p = C.input_variable(3), C.Parameter(3)
+    product = x * p
+    model = C.tanh(product)
+    TensorBoardProgressWriter(log_dir=str(tmp_path), model=model).close()
+    (graph,) = [GraphDef.FromString(event.graph_def) for event in raw_events(tmp_path) if event.graph_def]
+    names = {"x": x.uid, "p": p.uid, "product": product.root_function.uid, "tanh": model.root_function.uid}
+    assert {(node.name, node.op, tuple(node.input)) for node in graph.node} == {
+        (names["x"], "Input", ()), (names["p"], "Parameter", ()), (names["tanh"], "Tanh", (names["product"],)),
+        (names["product"], "ElementTimes", (names["x"], names["p"]))}
 
 
 def test_images_are_blue_green_red_with_intensities_to_255(tmp_path):

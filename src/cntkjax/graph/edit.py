@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from .build import composite, infer_all, make_block, make_node, note_edit
 from .function import Function, nodes
 from .public import classes
 from .variable import Leaf, Variable, VariableKind
+from .walk import walk
 
 
 def replace_placeholders(function: Function, substitutions: Mapping[Variable, Variable]) -> None:
@@ -90,14 +90,4 @@ class Cloner:
 
 def find_all(function: Function, name: str, depth: int = 0) -> list[Function | Variable]:
     """Functions and leaf variables of that name, `depth` blocks deep (-1: all the way)."""
-    found: list[Any] = []
-    levels = [(function.root_function, depth)]
-    while levels:
-        root, below = levels.pop()
-        for node in reversed(nodes([root])):
-            if node._name == name or any(v.name == name for v in node.node_outputs):
-                found.append(node)
-            found += [v for v in node.node_inputs if v._owner is None and v.name == name]
-            if node.block_composite is not None and below != 0:
-                levels.append((node.block_composite.root_function, below - 1))
-    return list(dict.fromkeys(found))
+    return [node for node in walk(function, depth) if node._name == name]

@@ -1,6 +1,8 @@
-"""Progress of training and testing: on the screen, in log files, in TensorBoard."""
+"""Progress of training and testing: on the screen, in log files, in TensorBoard; and a look into graphs."""
+from . import graph
 from ._progress_writer import ProgressWriter
 from ._trace_level import TraceLevel, get_trace_level, set_trace_level
+from .graph import depth_first_search, find_all_with_name, find_by_name, find_by_uid, get_node_outputs, plot
 from .progress_print import (
     ProgressPrinter,
     TensorBoardProgressWriter,
@@ -9,4 +11,5 @@ from .progress_print import (
 )
 
 __all__ = ["ProgressPrinter", "ProgressWriter", "TensorBoardProgressWriter", "TraceLevel",
-           "TrainingSummaryProgressCallback", "get_trace_level", "log_number_of_parameters", "set_trace_level"]
+           "TrainingSummaryProgressCallback", "depth_first_search", "find_all_with_name", "find_by_name", "find_by_uid",
+           "get_node_outputs", "get_trace_level", "graph", "log_number_of_parameters", "plot", "set_trace_level"]

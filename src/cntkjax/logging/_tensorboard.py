@@ -9,6 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from cntkjax.graph.function import Function, nodes
+from cntkjax.graph.variable import Variable
+from cntkjax.graph.walk import source_of
+
 from ._progress_writer import Counts, ProgressWriter, Span
 
 
@@ -19,16 +23,19 @@ class TensorBoardProgressWriter(ProgressWriter):
         freq: minibatches between points; None for epochs only.
         log_dir: the folder of the event file.
         rank: number of this worker; only worker 0 writes.
-        model: not drawn yet by this package; it stands here because scripts pass it.
+        model: a function whose graph TensorBoard is to show.
 
     Errors: ImportError with the pip line to run if tensorboardX is not installed; RuntimeError after ``close``.
     Source: the tags and steps are those of CNTK 2.7's event files.
     """
 
-    def __init__(self, freq: int | None = None, log_dir: str = ".", rank: int | None = None, model: Any = None) -> None:
+    def __init__(self, freq: int | None = None, log_dir: str = ".", rank: int | None = None,
+                 model: Function | None = None) -> None:
         super().__init__(sys.maxsize if freq is None else freq)
         self._closed = False
         self._file = None if rank else _EventFile(log_dir)
+        if self._file is not None and model is not None:
+            self._file.add_graph(model)
 
     def write_value(self, name: str, value: float, step: int) -> None:
         """Record one number at one step."""
@@ -110,6 +117,19 @@ class _EventFile:
 
     def add_image(self, tag: str, image: np.ndarray, step: int) -> None:
         self._add(self._summary.image(tag, image), step)
+
+    def add_graph(self, model: Function) -> None:
+        from tensorboardX.proto.graph_pb2 import GraphDef
+
+        definition = GraphDef()
+        leaves: dict[str, Variable] = {}
+        for node in nodes([model.root_function]):
+            sources = [source_of(operand) for operand in node.node_inputs]
+            leaves |= {source.uid: source for source in sources if isinstance(source, Variable)}
+            definition.node.add(name=node.uid, op=node.op_name, input=[source.uid for source in sources])
+        for uid, leaf in leaves.items():
+            definition.node.add(name=uid, op=leaf.kind.name)
+        self.events.write_event(self._event(wall_time=time.time(), graph_def=definition.SerializeToString()))
 
     def _add(self, summary: Any, step: int) -> None:
         self.events.write_event(self._event(wall_time=time.time(), step=step, summary=summary))

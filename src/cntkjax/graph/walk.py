@@ -1,0 +1,41 @@
+"""Walking through a graph from its outputs to its leaves."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from .function import Function
+from .variable import Variable
+
+
+def walk(root: Function, depth: int = 0) -> Iterator[Function | Variable]:
+    """Primitives, blocks and leaves below the root, each once: a node, then its operands in order, as CNTK does.
+
+    Blocks are entered `depth` levels deep (-1: all the way); what is inside comes after everything around it.
+    """
+    waiting: deque[tuple[Function | Variable, int]] = deque([(root.root_function, depth)])
+    seen: set[Function | Variable] = set()
+    while waiting:
+        node, below = waiting.popleft()
+        if isinstance(node, Variable):
+            node = source_of(node)
+        if node in seen:
+            continue
+        seen.add(node)
+        yield node
+        if isinstance(node, Variable):
+            continue
+        if node.block_composite is not None and below != 0:
+            operands = [outer for _, outer in node.block_map if not (outer.is_parameter or outer.is_constant)]
+            waiting.extend((operand, below) for operand in operands)
+            waiting.append((node.block_composite.root_function, below - 1))
+        else:
+            waiting.extendleft((operand, below) for operand in reversed(node.node_inputs))
+
+
+def source_of(variable: Variable) -> Function | Variable:
+    """The node that makes the variable, or the leaf; for an argument inside a block what stands for it outside."""
+    while variable.bound is not None:
+        variable = variable.bound
+    return variable if variable._owner is None else variable._owner
