@@ -86,13 +86,16 @@ def make_block(
 
 
 # ---- inference
-def infer(node: Function) -> bool:
-    """Infer a node's outputs from its inputs; True if anything changed."""
+def infer(node: Function, guess: bool = False) -> bool:
+    """Infer a node's outputs from its inputs; True if anything changed.
+
+    With `guess`, an operation of which some operands are unknown goes by the others, if it can.
+    """
     if node.passes_through:
         changed = node.node_outputs != node.node_inputs
         node.node_outputs = list(node.node_inputs)
         return changed
-    specs = _infer_block(node) if node.block_composite is not None else _infer_primitive(node)
+    specs = _infer_block(node) if node.block_composite is not None else _infer_primitive(node, guess)
     if not node.node_outputs:
         for i, spec in enumerate(specs):
             name = node._name if len(specs) == 1 else ""
@@ -111,10 +114,13 @@ def infer(node: Function) -> bool:
     return any(changed)
 
 
-def _infer_primitive(node: Function) -> list[Spec]:
+def _infer_primitive(node: Function, guess: bool) -> list[Spec]:
     primitive, inputs = node.primitive, node.node_inputs
-    if any(is_unknown(v.shape) for v in inputs) and not primitive.infers_partially:
-        made: Any = [Spec(UNKNOWN_SHAPE) for _ in range(primitive.number_of_outputs)]
+    known = [v for v in inputs if not is_unknown(v.shape)]
+    if guess and primitive.elementwise and known and len(known) < len(inputs):
+        made: Any = primitive.outputs(known, node.node_attributes)
+    elif len(known) < len(inputs) and not primitive.infers_partially:
+        made = [Spec(UNKNOWN_SHAPE) for _ in range(primitive.number_of_outputs)]
     else:
         made = primitive.outputs(inputs, node.node_attributes)
     specs = [s if isinstance(s, Spec) else Spec(s) for s in (made if isinstance(made, list) else [made])]
@@ -139,8 +145,19 @@ def _infer_block(node: Function) -> list[Spec]:
 
 
 def infer_all(roots: Iterable[Function]) -> None:
-    """Infer everything that leads to the roots, again and again where there are cycles, until nothing changes."""
+    """Infer everything that leads to the roots, again and again where there are cycles, until nothing changes.
+
+    A loop may be all unknown although its operands are known: x + past_value(h), where a size of 1 says nothing, as it
+    might be broadcast. It then is what its known operands make it.
+    """
     order = nodes(list(roots))
+    _settle(order)
+    waits = any(v.is_placeholder and v.is_unknown for n in order for v in n.node_inputs)
+    if not waits and any(is_unknown(v.shape) for n in order for v in n.node_outputs) and any([infer(n, True) for n in order]):
+        _settle(order)
+
+
+def _settle(order: Sequence[Function]) -> None:
     for _ in range(len(order) + 2):
         if not any([infer(node) for node in order]):
             return
