@@ -16,6 +16,9 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
+__all__ = ["default_options", "default_options_for", "default_override_or", "get_default_override",
+           "get_global_option", "is_default_override", "set_global_option"]
+
 Layer = Callable[..., Any]
 
 _scopes: list[_OptionsContextManager] = []  # of the `with` statements that are open, the innermost last

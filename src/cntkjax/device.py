@@ -19,6 +19,9 @@ from cntkjax.engine import _devices
 if TYPE_CHECKING:
     import jax
 
+__all__ = ["DeviceDescriptor", "DeviceKind", "all_devices", "cpu", "get_gpu_properties", "gpu", "set_excluded_devices",
+           "try_set_default_device", "use_default_device"]
+
 
 class DeviceKind(IntEnum):
     """What a ``DeviceDescriptor`` describes.

@@ -31,6 +31,10 @@ from numpy.typing import DTypeLike
 
 from cntkjax.graph.seed import AUTO_SEED, resolve_seed
 
+__all__ = ["DefaultParamInitScale", "SentinelValueForAutoSelectRandomSeed", "SentinelValueForInferParamInitRank",
+           "bilinear", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform", "initializer_with_rank", "normal",
+           "truncated_normal", "uniform", "xavier"]
+
 DefaultParamInitScale = 1
 SentinelValueForAutoSelectRandomSeed = AUTO_SEED
 SentinelValueForInferParamInitRank = 2**31 - 1
