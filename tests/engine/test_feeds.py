@@ -84,7 +84,7 @@ def test_arguments_may_be_named_or_left_out_when_there_is_one():
     (sequence, ones((2, 2, 1)), "takes sequences"),
     (sequence, [], "at least one sequence"),
     (sequence, [ones((2, 3)), ones((2, 2))], "takes sequences"),
-], ids=repr)
+])
 def test_data_that_do_not_fit_are_an_error_that_says_why(variable, data, message):
     v = variable()
     with pytest.raises(ValueError, match=message):
