@@ -148,9 +148,10 @@ class Ragged:
 
     Shapes: data [samples, *sample_shape], or ``SparseRows`` with a row for each sample; lengths int32 [sequences],
             adding up to samples, or None for data without a sequence axis: then each sample stands for itself;
-            starts bool [sequences], False for a sequence that continues the one in the same place of the minibatch
-            before (truncated sequences), or None if all begin here.
-    Errors: ValueError if lengths do not add up to the number of samples, or starts has another length.
+            starts bool [sequences], False for one that continues a truncated one of the minibatch before, or None
+            if all begin here; slots int [sequences], only with starts: the row of the grid that a sequence belongs to.
+            One that does not begin here goes on with the last one that stood in its slot.
+    Errors: ValueError if lengths do not add up to the number of samples, or starts or slots have another length.
 
     Example:
         >>> batch = Ragged.from_sequences([np.array([[1.], [2.]]), np.array([[3.]])])
@@ -163,12 +164,15 @@ class Ragged:
     data: np.ndarray | SparseRows
     lengths: np.ndarray | None
     starts: np.ndarray | None = None
+    slots: np.ndarray | None = None
 
     def __post_init__(self):
         if self.lengths is not None and int(self.lengths.sum()) != len(self.data):
-            raise ValueError(f"Ragged: the lengths add up to {int(self.lengths.sum())}, but there are {len(self.data)} samples")
-        if self.starts is not None and len(self.starts) != self.num_sequences:
-            raise ValueError(f"Ragged: starts is for {len(self.starts)} sequences, but there are {self.num_sequences}")
+            total = int(self.lengths.sum())
+            raise ValueError(f"Ragged: the lengths add up to {total}, but there are {len(self.data)} samples")
+        for name, of_each in (("starts", self.starts), ("slots", self.slots)):
+            if of_each is not None and len(of_each) != self.num_sequences:
+                raise ValueError(f"Ragged: {name} is for {len(of_each)} sequences, but there are {self.num_sequences}")
 
     @property
     def num_samples(self) -> int:
@@ -202,15 +206,12 @@ class Ragged:
         else:
             sequences = np.asarray(sequences, np.int64).reshape(-1)
             samples = sequences if self.lengths is None else ranges(self.offsets[sequences], self.lengths[sequences])
-        return Ragged(
-            self.data[samples],
-            None if self.lengths is None else self.lengths[sequences],
-            None if self.starts is None else self.starts[sequences],
-        )
+        of_each = (self.lengths, self.starts, self.slots)
+        return Ragged(self.data[samples], *(None if a is None else a[sequences] for a in of_each))
 
     def sequences(self) -> list[np.ndarray | SparseRows]:
-        """Each sequence by itself. Shapes: arrays [steps, *sample_shape], or ``SparseRows`` with a row for each step."""
-        return [self.data[int(a) : int(b)] for a, b in zip(self.offsets, self.offsets[1:])]
+        """Each sequence by itself: arrays [steps, *sample_shape], or ``SparseRows`` with a row for each step."""
+        return [self.data[int(a) : int(b)] for a, b in zip(self.offsets[:-1], self.offsets[1:], strict=True)]
 
     def to_csr(self) -> csr_matrix:
         """All samples as a SciPy matrix, one row for each."""
@@ -224,7 +225,7 @@ class Ragged:
                 their samples differ in shape.
         """
         if not len(sequences):
-            raise ValueError("Ragged.from_sequences: needs at least one sequence, which tells shape and type of the samples")
+            raise ValueError("Ragged.from_sequences: needs at least one sequence, which tells the shape of the samples")
         rows = [SparseRows.from_csr(s) if hasattr(s, "tocsr") else s for s in sequences]
         sparse = {isinstance(s, SparseRows) for s in rows}
         if len(sparse) > 1:
@@ -234,13 +235,15 @@ class Ragged:
 
     @staticmethod
     def concatenate(parts: Iterable[Ragged]) -> Ragged:
-        """One minibatch after the other.
+        """One minibatch after the other; slots are forgotten, as they mean nothing in the whole.
 
         Errors: ValueError if there is none, or only some have sequences or are sparse, or samples differ in shape.
         """
         parts = list(parts)
         if len({(part.lengths is None, part.is_sparse) for part in parts}) != 1:
-            raise ValueError("Ragged.concatenate: needs parts that are all dense or all sparse, all with sequences or all without")
+            raise ValueError(
+                "Ragged.concatenate: needs parts that are all dense or all sparse, all with sequences or all without"
+            )
         if len(parts) == 1:
             return parts[0]
         lengths = None if parts[0].lengths is None else np.concatenate([part.lengths for part in parts])

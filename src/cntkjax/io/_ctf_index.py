@@ -1,0 +1,124 @@
+"""Where the sequences of a CTF file begin, found without parsing any value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import numpy as np
+
+from ._numbers import parse_integers
+
+_WINDOW = 1 << 24  # bytes that are looked at together
+_NEWLINE, _BAR = 10, 124
+
+
+@dataclass(frozen=True)
+class CTFIndex:
+    """Sequences of a CTF file and the chunks they are read in.
+
+    Shapes: begins int64 [sequences + 1], the byte at which each sequence begins, then the size of the file;
+            rows int64 [sequences + 1], the number of its first row in the file, then the number of all rows;
+            keys int64 [sequences], the sequence ids; chunks int64 [chunks + 1], the first sequence of each chunk.
+    """
+
+    begins: np.ndarray
+    rows: np.ndarray
+    keys: np.ndarray
+    chunks: np.ndarray
+
+
+def build_index(file: BinaryIO, name: str, chunk_size: int, skip_ids: bool) -> CTFIndex:
+    """Index of an open file.
+
+    Args:
+        file: opened for reading bytes
+        name: for messages
+        chunk_size: bytes of a chunk; a chunk holds whole sequences, so a long one may have more
+        skip_ids: each row is a sequence, whatever number stands before it
+
+    Errors: RuntimeError if the file has only white space, or does not begin with a bar or a number.
+    """
+    begin, skipped, first = _first_row(file, name)
+    if not (first == _BAR or chr(first).isdigit()):
+        raise RuntimeError(f"{name}, line {skipped + 1}: begins with {chr(first)!r} instead of a sequence id or '|'")
+    has_ids = first != _BAR and not skip_ids
+    begins, rows, keys, row, last = [], [], [], skipped, None
+    for text, offset, row_begins in _windows(file, begin):
+        if has_ids:
+            new, ids = _new_sequences(text, row_begins - offset, last)
+            last = int(ids[-1]) if len(ids) else last
+            keys.append(ids)
+            rows.append(row + new)
+            begins.append(row_begins[new])
+        else:
+            begins.append(row_begins)
+        row += len(row_begins)
+    size = file.tell()
+    all_begins = np.concatenate([*begins, [size]])
+    number = len(all_begins) - 1
+    return CTFIndex(
+        all_begins,
+        np.concatenate([*rows, [row]]) if has_ids else skipped + np.arange(number + 1),
+        np.concatenate(keys) if has_ids else np.arange(number),
+        _chunks(all_begins, chunk_size),
+    )
+
+
+def _first_row(file: BinaryIO, name: str) -> tuple[int, int, int]:
+    """Where the first row begins, how many white lines are before it, and its first character."""
+    file.seek(0)
+    offset = 3 if file.read(3) == b"\xef\xbb\xbf" else 0  # the byte order mark of UTF-8
+    file.seek(offset)
+    lines = 0
+    while text := file.read(_WINDOW):
+        rest = text.lstrip()
+        blank = text[: len(text) - len(rest)]
+        lines += blank.count(b"\n")
+        if rest:
+            return offset + len(blank), lines, rest[0]
+        offset += len(text)
+    raise RuntimeError(f"{name}: Input file is empty")
+
+
+def _windows(file: BinaryIO, begin: int) -> Iterator[tuple[np.ndarray, int, np.ndarray]]:
+    """Parts of the file that end with whole rows: bytes, the offset of the first one, and the offsets of the rows."""
+    file.seek(begin)
+    rest = b""
+    while True:
+        read = file.read(_WINDOW)
+        text = rest + read
+        end = text.rfind(b"\n") + 1 if read else len(text)
+        if end:
+            characters = np.frombuffer(text, np.uint8, end)
+            newlines = np.flatnonzero(characters[:-1] == _NEWLINE)
+            yield characters, begin, begin + np.concatenate([[0], newlines + 1])
+        if not read:
+            return
+        begin, rest = begin + end, text[end:]
+
+
+def _new_sequences(text: np.ndarray, rows: np.ndarray, last: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows have another id than the row before, and these ids; a row without id goes on with the sequence."""
+    with_id = np.flatnonzero(text[rows] - ord("0") < 10)
+    begins = rows[with_id]
+    ends = begins.copy()
+    growing = np.arange(len(begins))
+    while len(growing):
+        ends[growing] += 1
+        growing = growing[ends[growing] < len(text)]
+        growing = growing[text[ends[growing]] - ord("0") < 10]
+    ids, _ = parse_integers(text, begins, ends)
+    changes = np.ones(len(ids), bool)
+    changes[1:] = ids[1:] != ids[:-1]
+    changes[:1] = ids[:1] != last if last is not None else True
+    return with_id[changes], ids[changes]
+
+
+def _chunks(begins: np.ndarray, size: int) -> np.ndarray:
+    chunks = [0]
+    while chunks[-1] < len(begins) - 1:
+        end = int(np.searchsorted(begins, begins[chunks[-1]] + size, "right")) - 1
+        chunks.append(max(end, chunks[-1] + 1))
+    return np.array(chunks)

@@ -1,0 +1,111 @@
+"""What a source gives for one stream of a minibatch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cntkjax.engine.ragged import Ragged
+from cntkjax.tensor import ArrayMixin
+
+from ._streams import StreamInformation
+
+
+class MinibatchData(ArrayMixin):
+    """The data of one stream.
+
+    Args:
+        value: a ``Value`` (or a ``Ragged``, whose samples lie end to end)
+        num_sequences: number of sequences
+        num_samples: number of samples
+        sweep_end: whether the minibatch has the last sample of a sweep through the data
+
+    Example:
+        >>> data = MinibatchData(Ragged(np.array([[1.], [2.], [3.]]), np.array([2, 1])), 2, 3, False)
+        >>> data
+        MinibatchData(data=Value([2 x 2 x 1], CPU), samples=3, seqs=2)
+        >>> [sequence.ravel() for sequence in data.as_sequences()]
+        [array([1., 2.]), array([3.])]
+    """
+
+    def __init__(self, value: Any, num_sequences: int, num_samples: int, sweep_end: bool) -> None:
+        self._value, self._time = value, None
+        self._num_sequences, self._num_samples, self._sweep_end = num_sequences, num_samples, sweep_end
+
+    @staticmethod
+    def of(info: StreamInformation, ragged: Ragged, sweep_end: bool, time: int | None = None) -> MinibatchData:
+        """Of a stream; ``time`` is the width of the grid if it is not that of the longest sequence."""
+        data = MinibatchData(ragged, ragged.num_sequences, ragged.num_samples, sweep_end)
+        data._info_shape, data._time = info.shape, time
+        return data
+
+    @property
+    def ragged(self) -> Ragged:
+        """All samples end to end, and the lengths of the sequences."""
+        return self._value if isinstance(self._value, Ragged) else self._value.ragged
+
+    @property
+    def data(self) -> Any:
+        """The data as a ``Value``."""
+        if not isinstance(self._value, Ragged):
+            return self._value
+        from cntkjax.core import Value  # the engine is above
+
+        return Value.from_ragged(self._value, self._sample_shape, self._value.dtype)
+
+    @property
+    def _sample_shape(self) -> tuple[int, ...]:
+        if "_info_shape" in self.__dict__:
+            return self._info_shape
+        data = self.ragged.data
+        return data.shape[1:] if isinstance(data, np.ndarray) else (data.width,)
+
+    @property
+    def num_sequences(self) -> int:
+        """How many sequences there are."""
+        return self._num_sequences
+
+    @property
+    def num_samples(self) -> int:
+        """How many samples there are."""
+        return self._num_samples
+
+    @property
+    def end_of_sweep(self) -> bool:
+        """Whether the minibatch has the last sample of a sweep through the data."""
+        return self._sweep_end
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the padded data: [sequences, steps, *sample shape]."""
+        if not isinstance(self._value, Ragged):
+            return self._value.shape
+        if self._value.lengths is None:
+            return (self._value.num_samples, *self._sample_shape)
+        time = self._time or int(self._value.lengths.max(initial=0))
+        return (self._value.num_sequences, time, *self._sample_shape)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the data are sparse."""
+        return self.ragged.is_sparse
+
+    @property
+    def mask(self) -> np.ndarray:
+        """2 where a sequence begins, 1 where it goes on, 0 in padding. Shapes: [sequences, steps]."""
+        return self.data.mask
+
+    def asarray(self) -> np.ndarray:
+        """The data as an array, sequences padded with zeros."""
+        return self.data.asarray()
+
+    def as_sequences(self, variable: Any = None) -> list:
+        """The sequences one by one: arrays [steps, *shape], or CSR matrices with a row for each step."""
+        return self.data.as_sequences(variable)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"MinibatchData(data={self.data!r}, samples={self.num_samples}, seqs={self.num_sequences})"

@@ -1,0 +1,204 @@
+"""What streams of data are called and how their samples look; what a deserializer has to give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from cntkjax.engine.ragged import Ragged
+from cntkjax.variables import Record
+
+INFINITELY_REPEAT = 2**64 - 1
+"""For ``max_samples`` and ``max_sweeps``: the source never ends."""
+
+FULL_DATA_SWEEP = 2**64 - 2
+"""For ``max_samples``: the source ends with the data."""
+
+DEFAULT_RANDOMIZATION_WINDOW_IN_CHUNKS = 128
+"""How many chunks are shuffled together, if nothing else is said."""
+
+
+class StreamDefs(Record):
+    """The streams of a deserializer: ``StreamDefs(name=StreamDef(...), ...)``.
+
+    Example:
+        >>> StreamDefs(query=StreamDef(field="S0", shape=943, is_sparse=True)).query.stream_alias
+        'S0'
+    """
+
+
+def StreamDef(
+    field: str | None = None,
+    shape: int | Sequence[int] | None = None,
+    is_sparse: bool = False,
+    transforms: list[dict] | None = None,
+    context: tuple[int, int] | None = None,
+    scp: str | list[str] | None = None,
+    mlf: str | list[str] | None = None,
+    broadcast: bool | None = None,
+    defines_mb_size: bool = False,
+    max_sequence_length: int = 65535,
+) -> Record:
+    """One stream of a deserializer.
+
+    Args:
+        field: its name in the file, which may differ from the name it gets in ``StreamDefs``
+        shape: number of elements of a sample
+        is_sparse: whether the values are written as ``index:value``
+        transforms: what is done to the images of this stream, one after the other (see ``cntkjax.io.transforms``)
+        context: frames to the left and right that are joined to each frame (speech)
+        scp: list of feature files (speech)
+        mlf: label files (speech)
+        broadcast: whether each sequence has one vector that is repeated for every frame (speech)
+        defines_mb_size: whether the size of a minibatch is counted in samples of this stream
+        max_sequence_length: longer utterances are left out (speech)
+
+    Example:
+        >>> dict(StreamDef(field="labels", shape=129, is_sparse=True, defines_mb_size=True))
+        {'stream_alias': 'labels', 'is_sparse': True, 'defines_mb_size': True, 'max_sequence_length': 65535, 'dim': 129}
+    """
+    given = {"dim": shape, "transforms": transforms, "context": context, "scp": scp, "mlf": mlf, "broadcast": broadcast}
+    return Record(
+        stream_alias=field,
+        is_sparse=is_sparse or mlf is not None,
+        defines_mb_size=defines_mb_size,
+        max_sequence_length=max_sequence_length,
+        **{key: value for key, value in given.items() if value is not None},
+    )
+
+
+class StreamConfiguration:
+    """A stream as a deserializer is told to read it.
+
+    Args:
+        name: its name in minibatches
+        dim: number of elements of a sample
+        is_sparse: whether the values are written as ``index:value``
+        stream_alias: its name in the file; empty: the same
+        defines_mb_size: whether the size of a minibatch is counted in samples of this stream
+
+    Example:
+        >>> StreamConfiguration("query", 943, is_sparse=True, stream_alias="S0").stream_alias
+        'S0'
+    """
+
+    def __init__(
+        self, name: str, dim: int, is_sparse: bool = False, stream_alias: str = "", defines_mb_size: bool = False
+    ) -> None:
+        self.name, self.dim, self.is_sparse = name, dim, is_sparse
+        self.stream_alias, self.defines_mb_size = stream_alias or name, defines_mb_size
+
+
+class StreamInformation:
+    """What a source says about one of its streams; the key under which minibatches keep its data.
+
+    Args:
+        name: unique in a source
+        stream_id: number in the source
+        storage_format: 'dense' or 'sparse'
+        dtype: type of the elements
+        shape: of one sample
+        defines_mb_size: whether the size of a minibatch is counted in samples of this stream
+
+    Errors: KeyError for another storage format.
+
+    Example:
+        >>> info = StreamInformation("x", 0, "dense", np.float32, (2, 3))
+        >>> info, info.name, info.shape, info == StreamInformation("x", 0, "dense", np.float32, (2, 3))
+        (x([2 x 3]), 'x', (2, 3), True)
+    """
+
+    def __init__(
+        self,
+        name: str,
+        stream_id: int,
+        storage_format: str,
+        dtype: Any,
+        shape: Sequence[int],
+        defines_mb_size: bool = False,
+    ) -> None:
+        self.m_name, self.m_id = name, stream_id
+        self.m_storage_format = {"dense": 0, "sparse": 1}[storage_format]
+        self.m_sample_layout, self.m_defines_mb_size = tuple(shape), defines_mb_size
+        self.dtype = np.dtype(dtype)
+
+    @property
+    def name(self) -> str:
+        """Name of the stream."""
+        return self.m_name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of a sample."""
+        return self.m_sample_layout
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the samples are sparse."""
+        return self.m_storage_format == 1
+
+    @property
+    def _identity(self) -> tuple:
+        return self.m_name, self.m_id, self.m_storage_format, self.m_sample_layout
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StreamInformation) and self._identity == other._identity
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
+    def __repr__(self) -> str:
+        return f"{self.m_name}([{' x '.join(map(str, self.m_sample_layout))}])"
+
+
+class Deserializer:
+    """Where a source gets its data: sequences of several streams, in chunks that are read as a whole.
+
+    The base of all readers of files. ``streams`` says what there is, ``num_chunks`` how many chunks; the sequences are
+    numbered through all chunks. All methods may be called from a second thread.
+    """
+
+    streams: Sequence[StreamInformation]
+    num_chunks: int
+
+    def read(self, chunk: int) -> Mapping[str, Ragged]:
+        """The data of a chunk by stream, with the same number of sequences in all of them."""
+        raise NotImplementedError
+
+    def lengths(self, chunk: int) -> np.ndarray:
+        """How many samples each sequence of a chunk counts for in a minibatch. May have to read the chunk."""
+        if chunk not in self._known_lengths:
+            self.read(chunk)
+        return self._known_lengths[chunk]
+
+    def keys(self, chunk: int) -> np.ndarray:
+        """What sequences of several deserializers are matched by: their numbers, or what the file has instead."""
+        return self.first_sequence(chunk) + np.arange(len(self.lengths(chunk)))
+
+    def first_sequence(self, chunk: int) -> int:
+        """How many sequences the chunks before have."""
+        return sum(len(self.lengths(c)) for c in range(chunk))
+
+    @property
+    def _known_lengths(self) -> dict[int, np.ndarray]:
+        return self.__dict__.setdefault("_lengths", {})
+
+    def _keep_lengths(self, chunk: int, data: Mapping[str, Ragged]) -> None:
+        defining = [s.name for s in self.streams if s.m_defines_mb_size] or list(data)
+        self._known_lengths[chunk] = np.max([data[name].lengths for name in defining], axis=0)
+
+
+def stream_information(name: str, number: int, definition: Mapping) -> StreamInformation:
+    """Of a stream in the configuration of a deserializer, whose elements are float32."""
+    dim = definition["dim"]
+    shape = (dim,) if isinstance(dim, (int, np.integer)) else tuple(dim)
+    storage = "sparse" if definition["format"] == "sparse" else "dense"
+    return StreamInformation(name, number, storage, np.float32, shape, definition.get("definesMBSize", False))
+
+
+def width(info: StreamInformation) -> int:
+    """Number of elements of a sample."""
+    return prod(info.shape)

@@ -1,0 +1,48 @@
+"""Writing CNTK text format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+
+def sequence_to_cntk_text_format(seq_idx: int, alias_tensor_map: Mapping[str, Any]) -> str:
+    """The rows of one sequence in CNTK text format, to be joined with newlines.
+
+    Args:
+        seq_idx: the sequence id
+        alias_tensor_map: by name of the stream, its samples: an array [steps, *shape] for a dense stream, a list with a
+            dict {index: value} for each step for a sparse one. Streams may differ in length.
+
+    Errors: ValueError for other data, or if there is no stream.
+
+    Example:
+        >>> print(sequence_to_cntk_text_format(7, {"x": np.array([[1, 2], [3, 4]]), "label": [{5: 1}]}))
+        7	|label 5:1 |x 1 2
+        7	|x 3 4
+    """
+    if not alias_tensor_map:
+        raise ValueError("sequence_to_cntk_text_format: needs at least one stream, as {name: samples}")
+    columns = [
+        [f"|{alias} {text}".rstrip() for text in _samples(data)] for alias, data in sorted(alias_tensor_map.items())
+    ]
+    return "\n".join(f"{int(seq_idx)}\t" + " ".join(s for s in row if s is not None) for row in zip_longest(*columns))
+
+
+def _samples(data: Any) -> list[str]:
+    if isinstance(data, Sequence) and not isinstance(data, str) and all(isinstance(sample, Mapping) for sample in data):
+        return [" ".join(f"{index}:{value}" for index, value in sorted(sample.items())) for sample in data]
+    if isinstance(data, np.ndarray) or (isinstance(data, Sequence) and not isinstance(data, str) and _is_regular(data)):
+        return [" ".join(str(value) for value in np.ravel(sample)) for sample in np.asarray(data)]
+    raise ValueError(f'expected a tensor (dense) or list of dicts (sparse), but got "{type(data)}"')
+
+
+def _is_regular(data: Sequence) -> bool:
+    """Whether it is numbers, or lists of lists of them, of equal lengths."""
+    try:
+        return np.asarray(data).dtype.kind in "biuf" and not any(isinstance(sample, np.ndarray) for sample in data)
+    except ValueError:
+        return False
