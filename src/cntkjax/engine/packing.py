@@ -83,12 +83,16 @@ class Packer:
     """Chooses shapes for the minibatches of one program; remembers those in use."""
 
     has_loop: bool
+    alone: bool = False  # each sequence in a row of its own
+    exact: bool = False  # and no step more than the longest sequence has
     shapes: list[tuple[int, int]] = field(default_factory=list)  # (time, rows) of packed grids
     simple_shapes: list[tuple[int, int]] = field(default_factory=list)
 
     def grid(self, lengths: np.ndarray, size: int) -> Grid:
         """Place sequences of these lengths; `size` is that of the batch axis."""
         longest, total = int(lengths.max(initial=1)), int(lengths.sum())
+        if self.alone:
+            return self._simple(lengths, size, longest if self.exact else self._simple_time(longest, size))
         lower = self._cost(longest, max(1, -(-total // longest)))
         if self._cost(longest, size) <= 1.1 * self._best_cost(longest, total):
             return self._simple(lengths, size, self._simple_time(longest, size))

@@ -92,9 +92,40 @@ class Plan:
         return frozenset(part.axis for part in self.parts if isinstance(part, Loop))
 
     @cached_property
+    def whole_batch(self) -> bool:
+        """True if the batch axis may not be padded."""
+        return any(n.primitive.whole_batch for n in self.nodes)
+
+    @cached_property
     def has_free_dimensions(self) -> bool:
         """True if the data say how large a static axis is."""
         return any(FREE in v.shape for v in self.arguments)
+
+    @cached_property
+    def equal_lengths(self) -> list[tuple[Variable, Variable]]:
+        """Pairs of variables whose sequences have to be of equal lengths although their axes differ."""
+        reconciled = [n for n in self.nodes if n.primitive.name == "ReconcileDynamicAxis"]
+        pairs = [tuple(map(resolve, n.node_inputs)) for n in reconciled]
+        return [(a, b) for a, b in pairs if a.sequence_axis and b.sequence_axis and a.sequence_axis != b.sequence_axis]
+
+    @cached_property
+    def unpacks(self) -> bool:
+        """True if sequences become arrays: then each has to stand in a row of its own."""
+        return any(n.primitive.name == "UnpackSequenceOp" for n in self.nodes)
+
+    @cached_property
+    def shows_longest(self) -> bool:
+        """True if it can be seen how long these arrays are: not if they are only reduced, with neutral padding."""
+        unpacked = {n.node_outputs[0]: n for n in self.nodes if n.primitive.name == "UnpackSequenceOp"}
+        if any(v in self.outputs for n in unpacked.values() for v in n.node_outputs):
+            return True
+        for node in self.nodes:
+            for v in map(resolve, node.node_inputs):
+                if v in unpacked and not _is_neutral(node, unpacked[v].node_attributes["sequenceUnpackPaddingValue"]):
+                    return True
+                if v._owner in unpacked.values() and v not in unpacked:
+                    return True
+        return False
 
     @cached_property
     def is_double(self) -> bool:
@@ -120,7 +151,8 @@ class Plan:
             tuple(
                 (
                     n.primitive.name,
-                    _frozen({k: v for k, v in n.node_attributes.items() if k not in ("rngSeed", "rngOffset")}),
+                    _frozen({k: v for k, v in n.node_attributes.items() if k not in _NOT_STRUCTURE}),
+                    n.primitive.traits(n),
                     tuple(number[resolve(i)] for i in n.node_inputs),
                     tuple(describe(v) for v in n.node_outputs),
                 )
@@ -128,6 +160,20 @@ class Plan:
             ),
             tuple(number[v] for v in self.outputs),
         )
+
+
+# Random numbers are given to a program afresh, and axes are told apart by their place in the graph, not by name.
+_NOT_STRUCTURE = ("rngSeed", "rngOffset", "newDynamicAxes")
+_NEUTRAL = {"Sum": 0.0, "Max": -np.inf, "Min": np.inf, "LogSum": -np.inf}
+
+
+def _is_neutral(node: Function, padding: float) -> bool:
+    """True for a reduction of the first axis that does not see this padding."""
+    attributes = node.node_attributes
+    return (
+        _NEUTRAL.get(attributes.get("reductionOpName", "")) == padding
+        and attributes.get("axis") == Axis(-len(node.node_inputs[0].shape))
+    )
 
 
 def _frozen(value: Any) -> Hashable:

@@ -105,7 +105,10 @@ class Program:
         self.plan, self.body, self.training = plan, body, training
         self.axes = list(dict.fromkeys(v.sequence_axis for v in plan.arguments if v.sequence_axis is not None))
         self.has_batch = any(v.dynamic_axes for v in plan.arguments)
-        self.packers = {axis: Packer(axis in plan.loop_axes) for axis in self.axes}
+        self.packers = {
+            axis: Packer(axis in plan.loop_axes, plan.unpacks, plan.unpacks and plan.shows_longest)
+            for axis in self.axes
+        }
         self.sizes = Sizes(varies=bool(self.axes))
         self.compiled: set[Hashable] = set()
         self._run = jax.jit(self._trace, donate_argnums=(0,) if donate else ())
@@ -140,7 +143,7 @@ class Program:
         """Bring what is fed into the form that the program takes; `arguments` names them in errors."""
         grids: dict[Axis, Grid] = {}
         count = self._count(arguments, feeds) if self.has_batch else 0
-        size = self.sizes.choose(count) if self.has_batch else 0
+        size = 0 if not self.has_batch else count if self.plan.whole_batch else self.sizes.choose(count)
         batch = Batch(np.int32(count), size, count == size) if self.has_batch else None
         packed = []
         for own, named, feed in zip(self.plan.arguments, arguments, feeds, strict=True):
@@ -162,6 +165,7 @@ class Program:
                     fix="feed sequences of the same lengths, or declare the arguments with different sequence axes",
                 ))
             packed.append(_taken(feed.data, grids[axis].index, own))
+        self._check_lengths(grids)
         layouts = [grids[axis].layout for axis in self.axes]
         signature = (
             batch and (batch.size, batch.full),
@@ -169,6 +173,16 @@ class Program:
             tuple(_form(d) for d in packed),
         )
         return Minibatch(packed, batch, layouts, grids, signature)
+
+    def _check_lengths(self, grids: Mapping[Axis, Grid]) -> None:
+        for a, b in self.plan.equal_lengths:
+            one, other = grids.get(a.sequence_axis), grids.get(b.sequence_axis)  # type: ignore[arg-type]
+            if one is not None and other is not None and not np.array_equal(one.length, other.length):
+                raise AxisError(explain(
+                    "sequences whose axes are reconciled differ in length: "
+                    f"{_some(one.length)} against {_some(other.length)}",
+                    {"operand": a, "like": b}, "feed sequences of the same lengths",
+                ))
 
     def _count(self, arguments: Sequence[Variable], feeds: Sequence[Feed]) -> int:
         counts = {v: f.num_sequences for v, f in zip(arguments, feeds, strict=True) if isinstance(f, Ragged)}

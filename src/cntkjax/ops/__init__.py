@@ -8,6 +8,16 @@ from ._elementwise import (
     plus, pow, reciprocal, relu, round, sigmoid, sin, sinh, sqrt, square, stop_gradient, straight_through_impl, tan, tanh,
 )
 from ._product import TIMES_NO_INFERRED_INPUT_RANK, TIMES_REDUCE_SEQUENCE_AXIS_WITHOUT_INFERRED_INPUT_RANK, times, times_transpose
+from ._reduce import (
+    argmax, argmin, hardmax, log_softmax, reduce_l1, reduce_l2, reduce_log_sum_exp, reduce_max, reduce_mean, reduce_min,
+    reduce_prod, reduce_sum, reduce_sum_square, softmax,
+)
+from ._shape import (
+    CONSTANT_PAD, REFLECT_PAD, SYMMETRIC_PAD, assign, cast, crop_automatic, crop_automatic_with_ancestors, crop_manual,
+    expand_dims, eye_like, flatten, gather, one_hot, ones_like, pad, reshape, slice, splice, squeeze, swapaxes, to_batch,
+    top_k, transpose, unpack_batch, zeros_like,
+)
+from ._sequence import reconcile_dynamic_axes, to_sequence, to_sequence_like
 from ._structure import alias, as_block, as_composite, combine
 from ._variables import constant, input, input_variable, output_variable, parameter, placeholder
 from .functions import BlockFunction, CloneMethod, Function, ModelFormat, load_model

@@ -10,8 +10,24 @@ from ..default_options import default_override_or
 from ..graph.axis import SEQUENCE, Axis
 from ..graph.build import apply
 from ..primitives.delay import FutureValue, PastValue
+from ..primitives.sequence import UnpackSequenceOp
 from ..variables import Variable
-from ._operand import Operand, as_variables
+from ._blocks import as_one_block
+from ._elementwise import element_divide, exp, minus
+from ._operand import Operand, as_variable
+from ._sequence import (
+    Typeinfo,
+    delayed,
+    gathered,
+    needs_sequence,
+    reconcile_dynamic_axes,
+    reduced,
+    scattered,
+    sliced,
+    where_steps,
+    within,
+)
+from ._structure import combine
 from ._variables import sequence_input
 from .functions import Function
 
@@ -32,7 +48,7 @@ def input_variable(
     return sequence_input(shape, dtype, needs_gradient, is_sparse, sequence_axis, name)
 
 
-def input(  # noqa: A001 - CNTK's name
+def input(
     shape: Any,
     dtype: Any = default_override_or(np.float32),
     needs_gradient: bool = False,
@@ -45,17 +61,195 @@ def input(  # noqa: A001 - CNTK's name
 
 
 def past_value(x: Operand, initial_state: Operand = None, time_step: int = 1, name: str = "") -> Function:
-    """The value of `time_step` steps ago, and `initial_state` (0) where the sequence begins."""
-    return _delayed(PastValue, x, initial_state, time_step, name)
+    """The value of `time_step` steps ago, and `initial_state` (0) where the sequence begins.
+
+    Shapes: x [*shape] with a sequence axis; initial_state broadcastable to it, with or without the batch axis.
+    Errors: AxisError if x has no sequence axis; ValueError for a time_step below 1.
+
+    >>> x = input_variable(1)
+    >>> past_value(x, 9).eval({x: [[[1], [2], [3]]]})
+    [array([[9.],
+           [1.],
+           [2.]], dtype=float32)]
+    """
+    return delayed(PastValue, x, initial_state, time_step, name)
 
 
 def future_value(x: Operand, initial_state: Operand = None, time_step: int = 1, name: str = "") -> Function:
-    """The value `time_step` steps ahead, and `initial_state` (0) where the sequence ends."""
-    return _delayed(FutureValue, x, initial_state, time_step, name)
+    """The value `time_step` steps ahead, and `initial_state` (0) where the sequence ends; see `past_value`."""
+    return delayed(FutureValue, x, initial_state, time_step, name)
 
 
-def _delayed(primitive: Any, x: Operand, initial_state: Operand, time_step: int, name: str) -> Function:
-    if int(time_step) < 1:
-        raise ValueError(f"{primitive.name}: time_step has to be at least 1, not {time_step}")
-    operands = as_variables(x, 0 if initial_state is None else initial_state)
-    return apply(primitive, operands, {"offset": int(time_step)}, name)  # type: ignore[return-value]
+def delay(x: Operand, initial_state: Operand = None, time_step: int = 1, name: str = "") -> Any:
+    """The value of `time_step` steps ago: that of steps ahead if it is negative, x itself if it is 0."""
+    if time_step == 0:
+        return x
+    if time_step < 0:
+        return future_value(x, initial_state, -time_step, name)
+    return past_value(x, initial_state, time_step, name)
+
+
+def is_first(seq: Operand, name: str = "") -> Function:
+    """1 at the first step of each sequence, 0 at the others.
+
+    Shapes: seq with a sequence axis -> [].
+    """
+    return as_one_block("Sequence::IsFirst", lambda s: within(PastValue, s, 1), [as_variable(seq)], name)
+
+
+def is_last(seq: Operand, name: str = "") -> Function:
+    """1 at the last step of each sequence, 0 at the others.
+
+    Shapes: seq with a sequence axis -> [].
+    """
+    return as_one_block("Sequence::IsLast", lambda s: within(FutureValue, s, 1), [as_variable(seq)], name)
+
+
+def slice(seq: Operand, begin_index: int, end_index: int, name: str = "") -> Function:
+    """The steps from `begin_index` to before `end_index` of each sequence.
+
+    Negative indices count from the end, an `end_index` of 0 is the end. The new axis is named after the old one and the
+    change of length, so that slices of equal length can be combined; a slice of one step has the batch axis alone.
+
+    Shapes: seq [*shape] with a sequence axis -> [*shape].
+    Errors: AxisError if seq has no sequence axis.
+
+    >>> x = input_variable(1)
+    >>> slice(x, 1, 0).eval({x: [[[1], [2], [3]]]})
+    [array([[2.],
+           [3.]], dtype=float32)]
+    """
+    if begin_index == 0 and end_index == 0:
+        return combine([seq], name=name)
+    return as_one_block("Sequence::Slice", lambda s: sliced(s, begin_index, end_index), [as_variable(seq)], name)
+
+
+def first(seq: Operand, name: str = "") -> Function:
+    """The first step of each sequence.
+
+    Shapes: seq [*shape] with a sequence axis -> [*shape] with the batch axis alone.
+    Errors: AxisError if seq has no sequence axis.
+
+    >>> x = input_variable(1)
+    >>> first(x).eval({x: [[[1], [2], [3]]]})
+    array([[1.]], dtype=float32)
+    """
+    return slice(seq, 0, 1, name)
+
+
+def last(seq: Operand, name: str = "") -> Function:
+    """The last step of each sequence; see `first`."""
+    return slice(seq, -1, 0, name)
+
+
+def where(condition: Operand, name: str = "") -> Function:
+    """The numbers of the steps at which a condition is not 0, as a new sequence.
+
+    A step counts as often as the condition says, and fractions add up, if the condition is a constant spread over the
+    sequence; otherwise once.
+
+    Shapes: condition [] or [1] with a sequence axis -> [] with a new sequence axis.
+    Errors: AxisError if it has no sequence axis, ShapeError for other shapes.
+
+    >>> x = input_variable(())
+    >>> where(x).eval({x: [[0, 1, 0, 1]]})
+    [array([1., 3.], dtype=float32)]
+    """
+    return where_steps(as_variable(condition), None, name)
+
+
+def gather(seq: Operand, condition: Operand, new_sequence_axis_typeinfo: Typeinfo = None, name: str = "") -> Function:
+    """The steps of a sequence at which a condition is not 0.
+
+    `new_sequence_axis_typeinfo` (a, b) promises that sequences of n steps become ones of a·n + b: results of the same
+    promise have the same axis.
+
+    Shapes: seq [*shape], condition [] or [1] with the same sequence axis -> [*shape] with a new sequence axis.
+    Errors: as `where`.
+
+    >>> x, c = input_variable(1), input_variable(())
+    >>> gather(x, c).eval({x: [[[1], [2], [3]]], c: [[1, 0, 1]]})
+    [array([[1.],
+           [3.]], dtype=float32)]
+    """
+    operands = [as_variable(seq), as_variable(condition)]
+    return as_one_block("Sequence::Gather", lambda s, c: gathered(s, c, new_sequence_axis_typeinfo), operands, name)
+
+
+def scatter(seq: Operand, condition: Operand, new_sequence_axis_typeinfo: Typeinfo = None, name: str = "") -> Function:
+    """The steps of a sequence put, in order, where a condition is not 0; zeros elsewhere. The opposite of `gather`.
+
+    Shapes: seq [*shape], condition [] or [1] with a sequence axis -> [*shape] with the axis of the condition.
+    Errors: as `where`.
+
+    >>> x, c = input_variable(1), input_variable(())
+    >>> scatter(gather(x, c), c).eval({x: [[[1], [2], [3]]], c: [[1, 0, 1]]})
+    [array([[1.],
+           [0.],
+           [3.]], dtype=float32)]
+    """
+    operands = [as_variable(seq), as_variable(condition)]
+    return as_one_block("Sequence::Scatter", lambda s, c: scattered(s, c, new_sequence_axis_typeinfo), operands, name)
+
+
+def broadcast_as(operand: Operand, broadcast_as_operand: Operand, name: str = "") -> Function:
+    """One value a sequence (or one for all) at every step of the sequences of another operand.
+
+    Shapes: operand [*shape] -> [*shape] with the dynamic axes of broadcast_as_operand.
+    Errors: AxisError if that has no dynamic axes.
+    """
+    operands = [as_variable(operand), as_variable(broadcast_as_operand)]
+    return as_one_block("Sequence::BroadcastAs", reconcile_dynamic_axes, operands, name)
+
+
+def reduce_sum(seq: Operand, name: str = "") -> Function:
+    """The sum over the steps of each sequence.
+
+    Shapes: seq [*shape] with a sequence axis -> [*shape] with the batch axis alone.
+    Errors: AxisError if seq has no sequence axis.
+    """
+    return reduced("Sum", 0.0, seq, name)
+
+
+def reduce_max(seq: Operand, name: str = "") -> Function:
+    """The largest value over the steps of each sequence; see `reduce_sum`."""
+    return reduced("Max", float("-inf"), seq, name)
+
+
+def softmax(seq: Operand, name: str = "") -> Function:
+    """exp(x) / sum(exp(x)), the sum over the steps of the sequence, element by element.
+
+    Shapes: seq [*shape] with a sequence axis -> [*shape].
+    Errors: AxisError if seq has no sequence axis.
+    """
+
+    def over_steps(x: Variable) -> Function:
+        powers = exp(minus(x, broadcast_as(reduce_max(x), x)))
+        return element_divide(powers, broadcast_as(reduce_sum(powers), x))
+
+    return as_one_block("Sequence::Softmax", over_steps, [needs_sequence(as_variable(seq), "softmax along it")], name)
+
+
+def unpack(x: Operand, padding_value: float, no_mask_output: bool = False, name: str = "") -> Function:
+    """Sequences as arrays: the steps become the first static axis, short sequences are filled up.
+
+    Shapes: x [*shape] with a sequence axis -> [longest, *shape] with the batch axis alone, and unless `no_mask_output`
+            a second output [longest] that is 1 where there are steps, and 0 in the padding.
+    Errors: AxisError if x has no sequence axis.
+
+    >>> x = input_variable(1)
+    >>> unpack(x, 0, no_mask_output=True).eval({x: [[[1], [2]], [[3]]]})
+    array([[[1.],
+            [2.]],
+    <BLANKLINE>
+           [[3.],
+            [0.]]], dtype=float32)
+    """
+    attributes = {
+        "sequenceUnpackPaddingValue": float(padding_value), "sequenceUnpackSuppressMaskOutput": bool(no_mask_output),
+    }
+    made = apply(UnpackSequenceOp, [as_variable(x)], attributes, name)
+    if name and not no_mask_output:
+        for v, own in zip(made.outputs, (name, f"{name}_UnpackSequenceMask"), strict=True):
+            v._name = own
+    return made  # type: ignore[return-value]

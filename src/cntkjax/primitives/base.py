@@ -6,11 +6,12 @@ its outputs, and its computation. Everything else (evaluation, gradients, clonin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ..graph.build import BLOCK, Spec
+from ..graph.function import Function
 from ..graph.variable import Variable
 
 REQUIRED: Any = object()
@@ -78,6 +79,7 @@ class Primitive:
     typed_by: ClassVar[slice] = slice(None)  # the operands that share one element type and give it to the output
     takes_sparse: ClassVar[bool] = False  # lower() copes with Sparse operands; others get them dense
     passes_through: ClassVar[bool] = False  # its outputs are its operands themselves; it is never computed
+    whole_batch: ClassVar[bool] = False  # it makes a static axis of the batch axis, which then may not be padded
     delay: ClassVar[int] = 0  # -1 looks back, +1 ahead: what closes a recurrent loop
     weight: ClassVar[int | None] = None  # the operand in which it is linear and that gathers its gradient after a loop
 
@@ -94,6 +96,10 @@ class Primitive:
             if value is not None:
                 made[name] = value
         return made
+
+    def traits(self, node: Function) -> Hashable:
+        """What the computation depends on besides attributes and operands; a program is compiled for each."""
+        return None
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
         """Shape, or Spec, or a list of them; raises ShapeError or AxisError when the operands don't fit."""

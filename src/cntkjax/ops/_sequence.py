@@ -1,0 +1,159 @@
+"""Sequence operations as CNTK composes them of primitives and blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..graph.axis import Axis
+from ..graph.build import apply
+from ..graph.errors import AxisError, explain
+from ..primitives.delay import FutureValue, PastValue
+from ..primitives.reduce import ReduceElements
+from ..primitives.sequence import (
+    GatherPacked,
+    PackedIndex,
+    ReconcileDynamicAxis,
+    ScatterPacked,
+    ToSequenceLikeOp,
+    ToSequenceOp,
+    UnpackSequenceOp,
+    Where,
+)
+from ..variables import Constant, Variable
+from ._blocks import as_one_block
+from ._elementwise import element_times, minus
+from ._operand import Operand, as_variable, as_variables
+from .functions import Function
+
+Typeinfo = tuple[int, int] | None  # (factor, summand): how the new length follows from the old one
+
+
+def reconcile_dynamic_axes(x: Operand, dynamic_axes_as: Operand, name: str = "") -> Function:
+    """x with the dynamic axes of another operand.
+
+    Shapes: x [*shape] without dynamic axes, with the batch axis alone, or with a sequence axis whose sequences are as
+            long as those of `dynamic_axes_as` -> [*shape].
+    Errors: AxisError if `dynamic_axes_as` has no dynamic axes.
+
+    >>> import cntkjax as C
+    >>> a, b = C.sequence.input_variable(2), C.sequence.input_variable(3, sequence_axis=C.Axis('b'))
+    >>> C.reconcile_dynamic_axes(b, a).dynamic_axes == a.dynamic_axes
+    True
+    """
+    return apply(ReconcileDynamicAxis, [as_variable(x), as_variable(dynamic_axes_as)], name=name)  # type: ignore[return-value]
+
+
+def to_sequence(
+    x: Operand, sequence_lengths: Operand = None, sequence_axis_name_prefix: str = "toSequence_", name: str = ""
+) -> Function:
+    """Arrays as sequences: the first static axis becomes a sequence axis, the opposite of ``sequence.unpack``.
+
+    Shapes: x [steps, *shape] with the batch axis alone, sequence_lengths [] or [1] (default: all steps) -> [*shape].
+    Errors: AxisError if x has other dynamic axes or no static axis.
+
+    >>> import cntkjax as C, numpy as np
+    >>> x = C.input_variable((3, 1))
+    >>> C.to_sequence(x).eval({x: np.arange(3).reshape(1, 3, 1)})
+    [array([[0.],
+           [1.],
+           [2.]], dtype=float32)]
+    """
+    operands = [as_variable(x)] + ([] if sequence_lengths is None else [as_variable(sequence_lengths)])
+    return apply(ToSequenceOp, operands, {"sequenceAxis": sequence_axis_name_prefix}, name)  # type: ignore[return-value]
+
+
+def to_sequence_like(x: Operand, dynamic_axes_like: Operand, name: str = "") -> Function:
+    """Arrays as sequences along the axis of another operand, with the lengths of its sequences.
+
+    Shapes: x [steps, *shape] with the batch axis alone -> [*shape].
+    Errors: AxisError if x has other dynamic axes or no static axis, or the other operand has no sequence axis.
+    """
+    operands = [as_variable(x), as_variable(dynamic_axes_like)]
+    return apply(ToSequenceLikeOp, operands, name=name)  # type: ignore[return-value]
+
+
+def delayed(primitive: Any, x: Operand, initial_state: Operand, time_step: int, name: str) -> Function:
+    """PastValue or FutureValue."""
+    if int(time_step) < 1:
+        raise ValueError(f"{primitive.name}: time_step has to be at least 1, not {time_step}")
+    operands = as_variables(x, 0 if initial_state is None else initial_state)
+    return apply(primitive, operands, {"offset": int(time_step)}, name)  # type: ignore[return-value]
+
+
+def within(primitive: Any, like: Variable, steps: int) -> Function:
+    """1 at the first (PastValue) or last (FutureValue) steps of each sequence, 0 at the others."""
+    dtype = like.dtype
+    one = Constant(1, dtype=dtype)
+    zeros = reconcile_dynamic_axes(Constant(0, dtype=dtype), like)
+    return apply(primitive, [zeros.output, one], {"offset": steps})  # type: ignore[return-value]
+
+
+def where_steps(condition: Variable, typeinfo: Typeinfo, name: str = "") -> Function:
+    """The numbers of the steps at which a condition holds."""
+    attributes = {} if typeinfo is None else {
+        "newSequenceAxisLengthScalingFactor": int(typeinfo[0]), "newSequenceAxisLengthAdditiveFactor": int(typeinfo[1]),
+    }
+    return apply(Where, [condition], attributes, name)  # type: ignore[return-value]
+
+
+def gathered(seq: Variable, condition: Variable, typeinfo: Typeinfo) -> Function:
+    """The steps of a sequence at which a condition holds."""
+    index = apply(PackedIndex, [seq, where_steps(condition, typeinfo).output])
+    return apply(GatherPacked, [seq, index.outputs[0]])  # type: ignore[return-value]
+
+
+def scattered(seq: Variable, condition: Variable, typeinfo: Typeinfo) -> Function:
+    """The steps of a sequence put where a condition holds."""
+    index = apply(PackedIndex, [condition, where_steps(condition, typeinfo).output])
+    return apply(ScatterPacked, [seq, index.outputs[0], condition])  # type: ignore[return-value]
+
+
+def sliced(seq: Variable, begin: int, end: int) -> Function:
+    """The steps from `begin` to before `end`, both counted from the end where negative (an end of 0 is the end)."""
+    flags = [_before_end(seq, end), _from_begin(seq, begin)]
+    parts = [f for f in reversed(flags) if f is not None]
+    condition = element_times(*parts) if len(parts) == 2 else parts[0]
+    length = end - begin
+    return gathered(seq, condition.output, (0, length) if length > 0 else (1, length))
+
+
+def _from_begin(seq: Variable, begin: int) -> Function | None:
+    if begin == 0:
+        return None
+    return within(FutureValue, seq, -begin) if begin < 0 else _not(within(PastValue, seq, begin))
+
+
+def _before_end(seq: Variable, end: int) -> Function | None:
+    if end == 0:
+        return None
+    return within(PastValue, seq, end) if end > 0 else _not(within(FutureValue, seq, -end))
+
+
+def _not(flag: Function) -> Function:
+    return minus(Constant(1, dtype=flag.dtype), flag)
+
+
+def reduced(op: str, padding: float, seq: Operand, name: str) -> Function:
+    """A reduction along the sequence."""
+
+    def over_steps(seq: Variable) -> Function:
+        attributes = {"sequenceUnpackPaddingValue": padding, "sequenceUnpackSuppressMaskOutput": True}
+        steps = apply(UnpackSequenceOp, [seq], attributes, name)
+        whole = {"reductionOpName": op, "axis": Axis(0), "reductionKeepDimensions": False}
+        return apply(ReduceElements, [steps.outputs[0]], whole)  # type: ignore[return-value]
+
+    operand = needs_sequence(as_variable(seq), "a reduction along it")
+    return as_one_block("Sequence::ReduceElements", over_steps, [operand], name)
+
+
+def needs_sequence(x: Variable, what: str) -> Variable:
+    """The variable itself, if it has a sequence axis or may get one.
+
+    Errors: AxisError for one without a sequence axis.
+    """
+    if x.sequence_axis is None and not x.is_unknown:
+        raise AxisError(explain(
+            f"the operand has no sequence axis, as {what} needs", {"operand": x},
+            "declare the input with cntk.sequence.input_variable",
+        ))
+    return x

@@ -1,0 +1,381 @@
+"""Sequences cut, spread, packed and unpacked: operations that read one sequence axis or make another.
+
+A new axis keeps its sequences in the rows of the old one, each from where the old one began; so axes of the same name
+have the same layout, and values along them can be combined, whatever they were made from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..engine.layout import Layout
+from ..engine.plan import resolve
+from ..engine.values import Context, Value
+from ..graph.axis import BATCH, UNKNOWN_AXES, Axis
+from ..graph.build import Spec
+from ..graph.errors import AxisError, ShapeError, explain
+from ..graph.function import Function
+from ..graph.shape import FREE, UNKNOWN_SHAPE, Shape, is_unknown
+from ..graph.variable import Leaf, Variable
+from .base import Attrs, AxisOf, Bool, Double, Int, Primitive, Size, String, primitive
+
+Batched = tuple[Axis, ...]
+
+
+def _needs_sequence(op: str, label: str, x: Variable) -> Axis:
+    """The sequence axis of an operand."""
+    axis = x.sequence_axis
+    if axis is None or len(x.dynamic_axes) > 2:
+        raise AxisError(explain(
+            f"{op}: the {label} has no sequence axis", {label: x}, "declare the input with cntk.sequence.input_variable"
+        ))
+    return axis
+
+
+def _axes_unknown(*operands: Variable) -> bool:
+    return any(v.dynamic_axes == UNKNOWN_AXES for v in operands)
+
+
+def _flat(data: Any) -> Any:
+    """[time, rows, *shape] -> [cells, *shape], of dense and sparse data."""
+    return jax.tree.map(lambda d: d.reshape(-1, *d.shape[2:]), data)
+
+
+def _cells(layout: Layout, seq: Any, step: Any) -> Any:
+    """Flat indices of the cells that hold these steps of these sequences; steps are clipped to the sequence."""
+    step = jnp.clip(step, 0, jnp.maximum(layout.length[seq] - 1, 0))
+    return (layout.start[seq] + step) * layout.rows + layout.row[seq]
+
+
+def _moved(ctx: Context, x: Value, axes: Batched) -> Value:
+    """A value along another sequence axis, step by step."""
+    if ctx.sequence_axis(x.axes) == ctx.sequence_axis(axes):
+        return x
+    target = ctx.layout(axes)
+    cells = _cells(ctx.layout(x.axes), target.seq, target.position)
+    return Value(jax.tree.map(lambda d: d[cells], _flat(x.data)), axes)
+
+
+@primitive("Where", 13)
+class Where(Primitive):
+    """The steps at which a condition is not 0, as a new sequence of their numbers; a condition of n counts n times.
+
+    Fractions add up: 1.5 at each of two steps counts three times. How often at most is known of conditions that are
+    constants; of others each step counts once at most.
+
+    Shapes: condition [] or [1] with a sequence axis -> [] along the new axis, or along the batch axis alone if the
+            sequence is known to have one step.
+    Source: CNTK 2.7.
+    """
+
+    attributes = {
+        "newDynamicAxes": AxisOf(None).vector, "newSequenceAxisLengthScalingFactor": Size(None),
+        "newSequenceAxisLengthAdditiveFactor": Int(None),
+    }
+    packed = True
+    differentiable = False
+    infers_partially = True
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+        """A scalar along an axis that is named after the condition, or after its axis and the change of length."""
+        (condition,) = inputs
+        if _axes_unknown(condition):
+            return Spec(UNKNOWN_SHAPE)
+        if condition.shape not in ((), (1,)) and not is_unknown(condition.shape):
+            raise ShapeError(explain(f"{self.name}: the condition has to be a scalar", {"condition": condition}))
+        axis = self._axis(_needs_sequence(self.name, "condition", condition), condition, attrs)
+        attrs["newDynamicAxes"] = [BATCH] if axis is None else [axis, BATCH]
+        return Spec((), axes=(BATCH,) if axis is None else (BATCH, axis))
+
+    def _axis(self, old: Axis, condition: Variable, attrs: Attrs) -> Axis | None:
+        scale = attrs.get("newSequenceAxisLengthScalingFactor")
+        add = attrs.get("newSequenceAxisLengthAdditiveFactor", 0)
+        if scale is None:
+            return Axis(f"whereNodeDynamicAxis_conditionVar_{resolve(condition).uid}")
+        if (scale, add) == (0, 1):
+            return None
+        if scale == 0:
+            if add <= 0:
+                raise AxisError(f"{self.name}: sequences of {add} steps are not possible")
+            return Axis(f"{old.name}_fixedSliceOf_{add}")
+        if (scale, add) == (1, 0):
+            return old
+        return Axis(f"{old.name}_times_{scale}_{'plus' if add > 0 else 'minus'}_{abs(add)}")
+
+    def growth(self, node: Function) -> int:
+        """How many times longer the new sequences can be."""
+        given = node.node_attributes.get("newSequenceAxisLengthScalingFactor", 1)
+        value = _constant_behind(node.node_inputs[0])
+        return max(1, given, 1 if value is None else ceil(float(np.max(value))))
+
+    traits = growth
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, condition: Value) -> Value:
+        """Numbers of steps, counted within their sequences."""
+        assert ctx.node is not None
+        layout = ctx.layout(condition.axes)
+        axes = ctx.node.node_outputs[0].dynamic_axes
+        counts = ctx.array(condition)
+        dtype = counts.dtype
+        counts = jnp.where(layout.mask, counts.reshape(layout.time, layout.rows), jnp.zeros((), dtype))
+        time = lax.broadcasted_iota(jnp.int32, counts.shape, 0)
+        if len(axes) == 1:
+            return Value((_first(layout, counts > 0, time) - layout.start).astype(dtype), axes)
+        before, after = _counted(layout, counts)
+        growth = self.growth(ctx.node)
+        length = jnp.where(layout.length > 0, after.reshape(-1)[layout.cell(layout.length - 1)], 0)
+        made = replace(
+            layout, start=layout.start * growth, length=jnp.minimum(length, layout.length * growth),
+            time=layout.time * growth, full=False,
+        )
+        made = ctx.layouts.setdefault(axes[1], made)
+        # Every step marks the place of its first copy; others, and places left over, repeat what stands before them.
+        place = (made.start[layout.seq] + before) * made.rows + made.row[layout.seq]
+        place = jnp.where((after > before) & layout.mask, place, made.time * made.rows)
+        marks = jnp.full(made.time * made.rows, -1, jnp.int32).at[place.reshape(-1)].set(time.reshape(-1), mode="drop")
+        from_time = lax.cummax(marks.reshape(made.time, made.rows), axis=0)
+        steps = jnp.clip(from_time - layout.start[made.seq], 0, jnp.maximum(layout.length[made.seq] - 1, 0))
+        return Value(steps.astype(dtype), axes)
+
+
+def _first(layout: Layout, holds: Any, time: Any) -> Any:
+    """The time of the first step of each sequence at which something holds, [size]."""
+    times = jnp.where(holds, time, layout.time)
+    if layout.simple:
+        return jnp.min(times, axis=0)
+    return lax.cummin(times, axis=0, reverse=True).reshape(-1)[layout.cell(0)]
+
+
+def _counted(layout: Layout, counts: Any) -> tuple[Any, Any]:
+    """How many steps of the new sequence come from before each step, and from before the next, [time, rows] each."""
+    total = jnp.cumsum(counts, axis=0)
+    if not layout.simple:
+        total = total - (total - counts).reshape(-1)[layout.cell(0)][layout.seq]
+    after = jnp.ceil(total - 1e-4).astype(jnp.int32)
+    return jnp.where(layout.position == 0, 0, jnp.roll(after, 1, axis=0)), after
+
+
+def _constant_behind(variable: Variable) -> np.ndarray | None:
+    """The value that a variable has at all steps, if it is a constant spread over them."""
+    variable = resolve(variable)
+    while variable._owner is not None and variable._owner.primitive is ReconcileDynamicAxis:
+        variable = resolve(variable._owner.node_inputs[0])
+    return np.asarray(variable.array) if isinstance(variable, Leaf) and variable.is_constant else None
+
+
+@primitive("PackedIndex", 28)
+class PackedIndex(Primitive):
+    """Where in the grid the steps of a sequence stand that `Where` found; for GatherPacked and ScatterPacked only."""
+
+    packed = True
+    differentiable = False
+    infers_partially = True
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+        """Like the steps."""
+        return Spec(inputs[1].shape, axes=inputs[1].dynamic_axes, dtype=inputs[1].dtype)
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, source: Value, steps: Value) -> Value:
+        """Flat indices of cells."""
+        layout, step = ctx.layout(source.axes), ctx.array(steps).astype(jnp.int32)
+        if len(steps.axes) == 1:
+            return Value(layout.cell(step), steps.axes)
+        return Value(_cells(layout, ctx.layout(steps.axes).seq, step), steps.axes)
+
+
+@primitive("GatherPacked", 29)
+class GatherPacked(Primitive):
+    """The steps of a sequence that an index names.
+
+    Shapes: source [*shape] with a sequence axis, index [] -> [*shape] with the axes of the index.
+    """
+
+    packed = True
+    infers_partially = True
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+        """The shape of the source, the axes of the index."""
+        source, index = inputs
+        return Spec(source.shape, axes=index.dynamic_axes, dtype=source.dtype)
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, source: Value, index: Value) -> Value:
+        """A gather of cells; sparse samples stay sparse."""
+        data = source.data if source.is_sparse else ctx.array(source)
+        return Value(jax.tree.map(lambda d: d[index.data], _flat(data)), index.axes)
+
+
+@primitive("ScatterPacked", 30)
+class ScatterPacked(Primitive):
+    """The steps of a sequence put where an index says, zeros elsewhere; what is put in one place adds up.
+
+    Shapes: source [*shape], index [] and condition [] or [1] -> [*shape] with the axes of the condition.
+    """
+
+    packed = True
+    infers_partially = True
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+        """The shape of the source, the axes of the condition."""
+        source, _, condition = inputs
+        return Spec(source.shape, axes=condition.dynamic_axes, dtype=source.dtype, needs_gradient=source.needs_gradient)
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, source: Value, index: Value, condition: Value) -> Value:
+        """A scatter of cells."""
+        layout = ctx.layout(condition.axes)
+        if len(index.axes) == 2:
+            source = _moved(ctx, ctx.canonical(source), index.axes)
+        data, cells = ctx.array(source), jnp.where(ctx.mask(index.axes), index.data, layout.time * layout.rows)
+        shape = data.shape[cells.ndim :]
+        empty = jnp.zeros((layout.time * layout.rows, *shape), data.dtype)
+        made = empty.at[cells.reshape(-1)].add(data.reshape(-1, *shape), mode="drop")
+        return Value(made.reshape(layout.time, layout.rows, *shape), condition.axes)
+
+
+@primitive("ReconcileDynamicAxis", 50)
+class ReconcileDynamicAxis(Primitive):
+    """A value with the dynamic axes of another: one value a sequence, or one for all, is spread over the steps.
+
+    Shapes: x [*shape] without dynamic axes, with the batch axis, or with a sequence axis of equal lengths -> [*shape].
+    Errors: AxisError if the other operand has no dynamic axes.
+    """
+
+    packed = True
+    infers_partially = True
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+        """The shape of the first operand, the axes of the second."""
+        x, like = inputs
+        if not like.dynamic_axes:
+            raise AxisError(explain(
+                f"{self.name}: the operand whose axes are taken has no dynamic axes", {"operand": x, "like": like}
+            ))
+        return Spec(x.shape, axes=like.dynamic_axes, dtype=x.dtype, needs_gradient=x.needs_gradient)
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, like: Value) -> Value:
+        """A broadcast, or a gather of cells."""
+        axes = like.axes
+        if not x.axes:
+            data = ctx.array(x)
+            lead = jax.tree.leaves(like.data)[0].shape[: ctx.lead(axes)]
+            return Value(jnp.broadcast_to(data, (*lead, *data.shape)), axes)
+        x = ctx.canonical(x)
+        if len(axes) == 1:
+            return Value(ctx.layout(x.axes).at(x.data, 0), axes) if len(x.axes) > 1 else x
+        return _moved(ctx, x, axes) if len(x.axes) > 1 else ctx.to_axes(x, axes)
+
+
+@primitive("UnpackSequenceOp", 72)
+class UnpackSequenceOp(Primitive):
+    """Sequences as arrays: the steps become the first static axis, short sequences are filled up.
+
+    Shapes: x [*shape] with a sequence axis -> [longest, *shape], and unless suppressed a mask [longest].
+    Errors: AxisError for an operand without a sequence axis.
+    """
+
+    attributes = {"sequenceUnpackPaddingValue": Double, "sequenceUnpackSuppressMaskOutput": Bool(False)}
+    packed = True
+    infers_partially = True
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> list[Spec]:
+        """A free axis in front of the shape."""
+        (x,) = inputs
+        n = 1 if attrs["sequenceUnpackSuppressMaskOutput"] else 2
+        if _axes_unknown(x) or is_unknown(x.shape):
+            return [Spec(UNKNOWN_SHAPE, axes=UNKNOWN_AXES) for _ in range(n)]
+        _needs_sequence(self.name, "operand", x)
+        specs = [Spec((FREE, *x.shape), axes=(BATCH,)), Spec((FREE,), axes=(BATCH,), needs_gradient=False)]
+        return specs[:n]
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> list[Value]:
+        """The grid transposed where each row holds one sequence, otherwise a gather of cells."""
+        layout, data = ctx.layout(x.axes), ctx.array(x)
+        steps = jnp.arange(layout.time)
+        if layout.simple:
+            data = jnp.moveaxis(data, 0, 1)
+        else:
+            data = _flat(data)[_cells(layout, jnp.arange(layout.size)[:, None], steps[None, :])]
+        mask = steps[None, :] < layout.length[:, None]
+        padding = jnp.asarray(attrs["sequenceUnpackPaddingValue"], data.dtype)
+        made = [jnp.where(mask.reshape(*mask.shape, *(1,) * (data.ndim - 2)), data, padding), mask.astype(data.dtype)]
+        return [Value(d, (BATCH,)) for d in made[: 1 if attrs["sequenceUnpackSuppressMaskOutput"] else 2]]
+
+
+def _without_steps(op: str, x: Variable) -> Shape:
+    """The shape of a step of an array whose first axis becomes a sequence axis."""
+    if x.dynamic_axes != (BATCH,):
+        raise AxisError(explain(f"{op}: the operand needs the batch axis and no other dynamic axis", {"operand": x}))
+    if not x.shape:
+        raise AxisError(explain(f"{op}: the operand has no static axis for the steps", {"operand": x}))
+    return x.shape[1:]
+
+
+@primitive("ToSequenceOp", 70)
+class ToSequenceOp(Primitive):
+    """Arrays as sequences: the first static axis becomes a new sequence axis.
+
+    Shapes: x [steps, *shape], lengths [] or [1] (default: all steps) -> [*shape] with a new sequence axis.
+    """
+
+    attributes = {"sequenceAxis": String("toSequence_"), "newDynamicAxes": AxisOf(None).vector}
+    packed = True
+    infers_partially = True
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+        """The shape without its first axis, along an axis named after the operand."""
+        x = inputs[0]
+        if is_unknown(x.shape) or _axes_unknown(x):
+            return Spec(UNKNOWN_SHAPE, axes=UNKNOWN_AXES)
+        shape = _without_steps(self.name, x)
+        axis = Axis(attrs["sequenceAxis"] + resolve(x).uid)
+        attrs["newDynamicAxes"] = [axis, BATCH]
+        return Spec(shape, axes=(BATCH, axis), dtype=x.dtype, needs_gradient=x.needs_gradient)
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, *lengths: Value) -> Value:
+        """One sequence in each row of the grid."""
+        assert ctx.node is not None and ctx.batch is not None
+        axes, data = ctx.node.node_outputs[0].dynamic_axes, jnp.moveaxis(ctx.array(x), 0, 1)
+        time, rows = data.shape[:2]
+        length: Any = jnp.full(rows, time, jnp.int32)
+        if lengths:
+            length = jnp.clip(ctx.array(lengths[0]).reshape(rows).astype(jnp.int32), 0, time)
+        row = jnp.arange(rows, dtype=jnp.int32)
+        length = jnp.where(ctx.batch.mask, length, 0)
+        full = ctx.batch.full and not lengths
+        ctx.layouts[axes[1]] = Layout(row, jnp.zeros_like(row), length, time, rows, simple=True, full=full)
+        return Value(data, axes)
+
+
+@primitive("ToSequenceLikeOp", 71)
+class ToSequenceLikeOp(Primitive):
+    """Arrays as sequences along the axis of another operand, whose lengths they take.
+
+    Shapes: x [steps, *shape], like with a sequence axis of at most `steps` steps -> [*shape].
+    """
+
+    packed = True
+    infers_partially = True
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+        """The shape without its first axis, the axes of the other operand."""
+        x, like = inputs
+        if is_unknown(x.shape) or _axes_unknown(x, like):
+            return Spec(UNKNOWN_SHAPE, axes=like.dynamic_axes)
+        _needs_sequence(self.name, "operand whose axes are taken", like)
+        shape = _without_steps(self.name, x)
+        return Spec(shape, axes=like.dynamic_axes, dtype=x.dtype, needs_gradient=x.needs_gradient)
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, like: Value) -> Value:
+        """The steps put into the cells of the grid."""
+        layout, data = ctx.layout(like.axes), ctx.array(x)
+        steps = data.shape[1]
+        if layout.simple and steps >= layout.time:
+            return Value(jnp.moveaxis(data[:, : layout.time], 0, 1), like.axes)
+        return Value(data[layout.seq, jnp.minimum(layout.position, steps - 1)], like.axes)
