@@ -136,7 +136,8 @@ def _infer_block(node: Function) -> list[Spec]:
     assert node.block_composite is not None
     for argument, operand in node.block_map:
         argument.bound = operand
-        argument.become(operand.shape, operand.dtype, operand.dynamic_axes, operand.is_sparse, operand.needs_gradient)
+        # As in CNTK an argument inside needs no gradient: a block says that it needs one only for parameters inside.
+        argument.become(operand.shape, operand.dtype, operand.dynamic_axes, operand.is_sparse, False)
     infer_all([node.block_composite.root_function])
     return [
         Spec(v.shape, v.dtype, v.dynamic_axes, v.is_sparse, v.needs_gradient)

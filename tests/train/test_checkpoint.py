@@ -1,0 +1,80 @@
+"""A trainer that is restored, in this process or another, goes on exactly as the one that was saved."""
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+
+X = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
+Y = X @ np.float32([[1, 0], [2, 1], [0, -1]])
+
+
+def trainer(seed=1, learner=lambda p: C.adam(p, 0.1, 0.9)):
+    x, y = C.input_variable(3, name="x"), C.input_variable(2, name="y")
+    w = C.parameter((3, 2), init=np.random.default_rng(seed).normal(size=(3, 2)).astype(np.float32), name="w")
+    z = C.times(x, w) + C.parameter(2, name="b")
+    difference = z - y
+    loss = C.times(difference * difference, C.constant(np.ones((2, 1), np.float32)))
+    learners = learner(z.parameters)
+    return C.Trainer(z, (loss, loss), learners), (x, y)
+
+
+def run(made, steps):
+    learning, (x, y) = made
+    for i in steps:
+        rows = slice(4 * i, 4 * i + 4)
+        learning.train_minibatch({x: X[rows], y: Y[rows]}, is_sweep_end=i == 1)
+    return [p.value for p in learning.model.parameters]
+
+
+LEARNERS = [
+    lambda p: C.sgd(p, C.learning_parameter_schedule([0.1, 0.05], epoch_size=8)),
+    lambda p: C.momentum_sgd(p, 0.1, 0.9),
+    lambda p: C.adam(p, 0.1, 0.9),
+    lambda p: [C.sgd(p[:1], 0.1), C.fsadagrad(p[1:], 0.1, 0.9)],
+]
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_a_restored_trainer_goes_on_the_same(tmp_path, learner):
+    first, second = trainer(1, learner), trainer(2, learner)
+    run(first, range(2))
+    first[0].save_checkpoint(str(tmp_path / "t"), {"epoch": 3, "best": [0.5, "x"]})
+    run(second, range(1))
+    assert second[0].restore_from_checkpoint(str(tmp_path / "t")) == {"epoch": 3, "best": [0.5, "x"]}
+    assert second[0].total_number_of_samples_seen == 8
+    for a, b in zip(run(first, range(2, 5)), run(second, range(2, 5)), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert first[0].previous_minibatch_loss_average == second[0].previous_minibatch_loss_average
+
+
+def test_the_model_in_a_checkpoint_has_the_models_outputs_first(tmp_path):
+    made = trainer()
+    made[0].save_checkpoint(str(tmp_path / "t"))
+    loaded = C.load_model(tmp_path / "t")
+    assert loaded.outputs[0].shape == (2,)
+    assert len(loaded.parameters) == 2
+
+
+@pytest.mark.parametrize("spoil", ["t", "t.ckp"])
+def test_after_an_error_the_trainer_is_as_it_was(tmp_path, spoil):
+    saved, other = trainer(1), trainer(2)
+    run(saved, range(2))
+    saved[0].save_checkpoint(str(tmp_path / "t"))
+    (tmp_path / spoil).write_bytes((tmp_path / spoil).read_bytes()[:-7])
+    before = run(other, range(1))
+    with pytest.raises(RuntimeError, match=r"t(.ckp)?, byte \d+: "):
+        other[0].restore_from_checkpoint(str(tmp_path / "t"))
+    assert other[0].total_number_of_samples_seen == 4
+    for a, b in zip(before, other[0].model.parameters, strict=True):
+        np.testing.assert_array_equal(a, b.value)
+
+
+def test_a_checkpoint_of_another_trainer_is_refused(tmp_path):
+    saved, other = trainer(1), trainer(2, lambda p: C.momentum_sgd(p, 0.1, 0.9))
+    saved[0].save_checkpoint(str(tmp_path / "t"))
+    with pytest.raises(ValueError, match="another kind of learner"):
+        other[0].restore_from_checkpoint(str(tmp_path / "t"))
+    two = trainer(2, LEARNERS[-1])
+    with pytest.raises(ValueError, match="the trainer has 2 learners, but .* is of 1"):
+        two[0].restore_from_checkpoint(str(tmp_path / "t"))
