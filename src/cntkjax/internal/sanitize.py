@@ -15,6 +15,7 @@ from numpy.typing import DTypeLike
 
 from cntkjax.core import Value
 from cntkjax.engine.feeds import to_ragged
+from cntkjax.engine.ragged import Ragged
 from cntkjax.graph.axis import Axis
 from cntkjax.graph.dtypes import NUMBERS, as_dtype
 from cntkjax.graph.variable import Variable
@@ -98,7 +99,7 @@ def sanitize_2d_number(x: float | tuple[float, float]) -> tuple[float, float]:
         ((3, 3), (3, 4))
     """
     if isinstance(x, numbers.Real):
-        return x, x  # type: ignore[return-value]  # float is a Real
+        return x, x
     if isinstance(x, tuple) and len(x) == 2 and all(isinstance(number, numbers.Real) for number in x):
         return x
     raise ValueError(f"needs a number or a tuple of two numbers, not {x!r}")
@@ -134,7 +135,8 @@ def sanitize_axis_list(axes: Axis | int | Sequence[Axis | int] | None) -> list[A
         >>> sanitize_axis_list((0, 1))
         [Axis('staticAxisIdx=-1'), Axis('staticAxisIdx=-2')]
     """
-    return [sanitize_axis(axis) for axis in (axes if isinstance(axes, list | tuple) else [axes])]
+    given: Sequence[Any] = axes if isinstance(axes, list | tuple) else [axes]
+    return [sanitize_axis(axis) for axis in given]
 
 
 sanitize_multi_axis_reduction_list = sanitize_axis_list
@@ -201,5 +203,7 @@ def sanitize_batch(var: Variable, batch: Any, seq_starts: Sequence[bool] | None 
             raise ValueError("the data are a value, which knows where its sequences start: leave out seq_starts")
         return batch
     ragged = to_ragged(var, batch)
+    if not isinstance(ragged, Ragged):
+        raise ValueError(f"{var!r} has no dynamic axes, so its data are an array and no batch")
     starts = None if seq_starts is None else np.asarray(seq_starts, bool)
     return Value.from_ragged(replace(ragged, starts=starts), var.shape, var.dtype)
