@@ -6,14 +6,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..graph.axis import UNKNOWN_AXES
-from ..graph.build import composite, make_block
+from ..graph.build import apply, composite, make_block
 from ..graph.shape import UNKNOWN_SHAPE
 from ..graph.variable import VariableKind
 from ..variables import Variable
 
 
+def node(primitive: Any, operands: Sequence[Variable], attributes: dict[str, Any] | None = None, name: str = "") -> Any:
+    """A Function of one new node of a primitive."""
+    return apply(primitive, operands, attributes, name)
+
+
 def as_one_block(
-    op_name: str, f: Callable[..., Any], operands: Sequence[Variable], name: str = "", attributes: dict[str, Any] | None = None
+    op_name: str, f: Callable[..., Any], operands: Sequence[Variable], name: str = "",
+    attributes: dict[str, Any] | None = None,
 ) -> Any:
     """`f(*operands)` as a block named `op_name`; `attributes` are those that CNTK writes beside the block's name."""
     arguments = [Variable._new(VariableKind.Placeholder, UNKNOWN_SHAPE, None, UNKNOWN_AXES) for _ in operands]

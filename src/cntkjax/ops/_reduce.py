@@ -1,0 +1,268 @@
+"""Reductions, softmax and their kin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ..graph.axis import ALL_AXES, ALL_STATIC, Axis
+from ..graph.shape import is_known, is_unknown
+from ..primitives import reduce as _primitives
+from ..primitives.reshape import Squeeze
+from ..variables import Variable
+from ._blocks import as_one_block, node
+from ._elementwise import abs, element_divide, element_times, exp, log, minus, sqrt
+from ._operand import Operand, as_variable
+from .functions import Function
+
+Axes = Any  # an int, an Axis, a list of them, or None for all static axes
+
+
+def as_axis(axis: Any) -> Axis:
+    """An axis as users give it: a static index, an Axis, or None for all static axes.
+
+    >>> as_axis(-1), as_axis(None)
+    (Axis('staticAxisIdx=-1'), Axis('AllStaticAxes'))
+    """
+    if axis is None:
+        return ALL_STATIC
+    if not isinstance(axis, (int, Axis)) and not hasattr(axis, "__index__"):
+        raise TypeError(f"an axis is an int, an Axis or None, not {axis!r}")
+    return Axis(axis)
+
+
+def _as_axes(axis: Axes) -> list[Axis]:
+    axes = [as_axis(a) for a in (axis if isinstance(axis, (list, tuple)) else [axis])]
+    if any(a.is_sequence_axis for a in axes):
+        raise ValueError(
+            f"a reduction cannot be along the sequence axis {axes!r}: use cntk.sequence.reduce_sum or reduce_max"
+        )
+    return axes
+
+
+def _node(reduction: str, x: Variable, axes: list[Axis], keep: bool, name: str = "") -> Any:
+    attributes = {"axisVec": axes, "reductionOpName": reduction, "reductionKeepDimensions": keep}
+    return node(_primitives.ReduceElements, [x], attributes, name)
+
+
+def _along_each(reduction: str, axes: list[Axis], x: Variable) -> Any:
+    """All static axes in one node, then the batch axis in another, as CNTK has them."""
+    static = [a for a in axes if a.is_static_axis]
+    rest = [a for a in axes if not a.is_static_axis]
+    if static and rest:
+        x = _node(reduction, x, static, True, "_static_axes_subop").output
+    return _node(reduction, x, rest or static, True)
+
+
+def _without(axes: list[Axis], x: Function) -> Function:
+    """Drop the static axes that were reduced to 1."""
+    from ._shape import reshape
+
+    static = [a for a in axes if a.is_static_axis]
+    if not static:
+        return x
+    if not is_known(x.shape):
+        return node(Squeeze, [x.output], {"axisVec": static})
+    reduced = {a.static_axis_index() % len(x.shape) for a in static}
+    return reshape(x, tuple(d for i, d in enumerate(x.shape) if i not in reduced))
+
+
+def _reduced(reduction: str, x: Operand, axes: list[Axis], keepdims: bool, name: str = "") -> Function:
+    attributes = {"axisVec": axes, "reductionKeepDimensions": keepdims, "reductionOpName": reduction}
+
+    def inner(v: Variable) -> Function:
+        if axes in ([ALL_STATIC], [ALL_AXES]):
+            return _node(reduction, v, axes, False)
+        made = as_one_block("MultiAxisReduce", partial(_along_each, reduction, axes), [v])
+        return made if keepdims else _without(axes, made)
+
+    return as_one_block("ReduceElements", inner, [as_variable(x)], name, attributes)
+
+
+def _block(
+    op_name: str, f: Callable[[Variable, list[Axis]], Function], x: Operand, axis: Axes, keepdims: bool, name: str
+) -> Function:
+    """A block that reduces with dimensions kept, and drops them at its end."""
+    axes = _as_axes(axis)
+    attributes = {"axisVec": axes, "reductionKeepDimensions": keepdims}
+
+    def inner(v: Variable) -> Function:
+        made = f(v, axes)
+        return made if keepdims else _without(axes, made)
+
+    return as_one_block(op_name, inner, [as_variable(x)], name, attributes)
+
+
+def reduce_sum(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
+    """The sum over axes.
+
+    Shapes: reduced static axes become 1, or vanish without `keepdims`; ``axis=None`` stands for all static axes and
+            gives a scalar. Over ``Axis.default_batch_axis()`` the result has no batch axis; ``Axis.all_axes()`` gives
+            one number.
+    Errors: AxisError for an axis that x does not have; ValueError for a sequence axis.
+
+    >>> reduce_sum([[1, 2], [3, 4]], axis=0).eval()
+    array([[4., 6.]], dtype=float32)
+    >>> reduce_sum([[1, 2], [3, 4]]).eval()
+    array(10., dtype=float32)
+    """
+    return _reduced("Sum", x, _as_axes(axis), keepdims, name)
+
+
+def reduce_mean(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
+    """The mean over axes, given as in `reduce_sum`.
+
+    >>> reduce_mean([[1, 2], [3, 4]], axis=1).eval()
+    array([[1.5],
+           [3.5]], dtype=float32)
+    """
+    return _reduced("Mean", x, _as_axes(axis), keepdims, name)
+
+
+def reduce_max(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
+    """The largest element over axes, given as in `reduce_sum`. Each of several largest gets the whole gradient.
+
+    >>> reduce_max([[1, 2], [3, 4]], axis=1, keepdims=False).eval()
+    array([2., 4.], dtype=float32)
+    """
+    return _reduced("Max", x, _as_axes(axis), keepdims, name)
+
+
+def reduce_min(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
+    """The smallest element over axes, given as in `reduce_sum`.
+
+    >>> reduce_min([[1, 2], [3, 4]]).eval()
+    array(1., dtype=float32)
+    """
+    return _reduced("Min", x, _as_axes(axis), keepdims, name)
+
+
+def reduce_prod(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
+    """The product over axes, given as in `reduce_sum`.
+
+    >>> reduce_prod([[1, 2], [3, 4]], axis=0).eval()
+    array([[3., 8.]], dtype=float32)
+    """
+    return _reduced("Prod", x, _as_axes(axis), keepdims, name)
+
+
+def reduce_log_sum_exp(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
+    """log(sum(exp(x))) over axes, given as in `reduce_sum`, without overflow.
+
+    >>> reduce_log_sum_exp([1000, 1000]).eval()
+    array(1000.6932, dtype=float32)
+    """
+    return _reduced("LogSum", x, _as_axes(axis), keepdims, name)
+
+
+def reduce_l1(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
+    """The sum of absolute values over axes, given as in `reduce_sum`.
+
+    >>> reduce_l1([[1, -2], [3, -4]], axis=1).eval()
+    array([[3.],
+           [7.]], dtype=float32)
+    """
+    return _block("ReduceL1", lambda v, axes: _reduced("Sum", abs(v), axes, True), x, axis, keepdims, name)
+
+
+def reduce_sum_square(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
+    """The sum of squares over axes, given as in `reduce_sum`.
+
+    >>> reduce_sum_square([3, 4]).eval()
+    array(25., dtype=float32)
+    """
+    def f(v: Variable, axes: list[Axis]) -> Function:
+        return _reduced("Sum", element_times(v, v), axes, True)
+
+    return _block("ReduceSumSquare", f, x, axis, keepdims, name)
+
+
+def reduce_l2(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
+    """The square root of the sum of squares over axes, given as in `reduce_sum`.
+
+    >>> reduce_l2([3, 4]).eval()
+    array(5., dtype=float32)
+    """
+    return _block("ReduceL2", lambda v, axes: sqrt(reduce_sum_square(v, axes)), x, axis, keepdims, name)
+
+
+def argmax(x: Operand, axis: Any = None, name: str = "") -> Function:
+    """The index of the first largest element along a static axis (which stays, of size 1), or of all flattened.
+
+    >>> argmax([[1, 9, 3], [4, 5, 6]], axis=1).eval()
+    array([[1.],
+           [2.]], dtype=float32)
+    """
+    return _position("Argmax", x, axis, name)
+
+
+def argmin(x: Operand, axis: Any = None, name: str = "") -> Function:
+    """The index of the first smallest element along a static axis (which stays, of size 1), or of all flattened.
+
+    >>> argmin([[1, 9, 3], [4, 5, 6]]).eval()
+    array(0., dtype=float32)
+    """
+    return _position("Argmin", x, axis, name)
+
+
+def _position(reduction: str, x: Operand, axis: Any, name: str) -> Function:
+    axis = as_axis(axis)
+    attributes = {"axis": axis, "reductionOpName": reduction, "reductionKeepDimensions": axis != ALL_STATIC}
+    return node(_primitives.ReduceElements, [as_variable(x)], attributes, name)
+
+
+# ---- softmax
+def along(reduction: str, x: Operand, axis: Axis) -> Function:
+    """A reduction along one axis that stays with size 1, as one node."""
+    attributes = {"axis": axis, "reductionOpName": reduction, "reductionKeepDimensions": True}
+    return node(_primitives.ReduceElements, [as_variable(x)], attributes)
+
+
+def softmax(x: Operand, axis: Any = None, name: str = "") -> Function:
+    """exp(x) / sum(exp(x)) along a static axis, or over all static axes together.
+
+    >>> softmax([[1, 1], [1, 1]]).eval()
+    array([[0.25, 0.25],
+           [0.25, 0.25]], dtype=float32)
+    >>> softmax([[1, 1], [1, 1]], axis=0).eval()
+    array([[0.5, 0.5],
+           [0.5, 0.5]], dtype=float32)
+    """
+    x = as_variable(x)
+    if axis is None or axis == ALL_STATIC:
+        return node(_primitives.Softmax, [x], name=name)
+    axis = as_axis(axis)
+    if axis == Axis(-1) and (is_unknown(x.shape) or len(x.shape) == 1):
+        return node(_primitives.Softmax, [x], {"axis": axis}, name)
+
+    def inner(v: Variable) -> Function:
+        shifted = exp(minus(v, along("Max", v, axis)))
+        return element_divide(shifted, along("Sum", shifted, axis))
+
+    return as_one_block("Softmax", inner, [x], name, {"axis": axis})
+
+
+def log_softmax(x: Operand, axis: Any = None, name: str = "") -> Function:
+    """log(softmax(x)) along a static axis, by default the last one.
+
+    >>> log_softmax([[1, 1], [1, 1]]).eval()
+    array([[-0.6931472, -0.6931472],
+           [-0.6931472, -0.6931472]], dtype=float32)
+    """
+    axis = as_axis(-1 if axis is None else axis)
+
+    def inner(v: Variable) -> Function:
+        largest = along("Max", v, axis)
+        return minus(minus(v, largest), log(along("Sum", exp(minus(v, largest)), axis)))
+
+    return as_one_block("LogSoftmax", inner, [as_variable(x)], name, {"axis": axis})
+
+
+def hardmax(x: Operand, name: str = "") -> Function:
+    """1 at the largest element (the first of several) of all static axes together, otherwise 0.
+
+    >>> hardmax([1, 3, 3, 2]).eval()
+    array([0., 1., 0., 0.], dtype=float32)
+    """
+    return node(_primitives.Hardmax, [as_variable(x)], name=name)

@@ -1,0 +1,358 @@
+"""Shapes: reshape, transpose, slice, splice, pad, gather, one-hot, crop, constants in the shape of others, casts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..graph.axis import END_STATIC, NEW_LEADING, Axis
+from ..graph.dtypes import as_dtype
+from ..graph.errors import AxisError, ShapeError, explain
+from ..graph.shape import as_shape, is_unknown
+from ..primitives import fill, select
+from ..primitives import reshape as _forms
+from ..variables import Variable
+from ._blocks import as_one_block, node
+from ._operand import Operand, as_variable, as_variables
+from ._structure import combine
+from .functions import Function
+
+CONSTANT_PAD, REFLECT_PAD, SYMMETRIC_PAD = 0, 1, 2
+
+
+# ---- the same elements in another shape
+def reshape(x: Operand, shape: Any, begin_axis: Any = None, end_axis: Any = None, name: str = "") -> Function:
+    """The elements of x in another shape; with `begin_axis` and `end_axis` only the axes between them are replaced.
+
+    Shapes: one dimension of ``shape`` may be -1: it is inferred.
+    Errors: ShapeError if the numbers of elements differ; AxisError for axes that x does not have.
+
+    >>> reshape([[0, 1], [2, 3], [4, 5]], (2, 3)).eval()
+    array([[0., 1., 2.],
+           [3., 4., 5.]], dtype=float32)
+    >>> reshape(np.zeros((2, 3, 4)), (6,), begin_axis=0, end_axis=2).shape
+    (6, 4)
+    """
+    begin, end = _place(end_axis, Axis(-1)), _place(begin_axis, END_STATIC)  # files count from the end
+    attributes = {"newShape": as_shape(shape), "beginAxis": begin, "endAxis": end}
+    return node(_forms.Reshape, [as_variable(x)], attributes, name)
+
+
+def _place(axis: Any, default: Axis) -> Axis:
+    """A place between axes as Reshape's attributes count it: axis i begins at the place -i from the end."""
+    if axis is None or axis == END_STATIC:
+        return default
+    if axis == NEW_LEADING:
+        return END_STATIC
+    index = axis.static_axis_index() if isinstance(axis, Axis) else int(axis)
+    return END_STATIC if index == 0 else Axis(index - 1)
+
+
+def expand_dims(x: Operand, axis: Any, name: str = "") -> Function:
+    """A new axis of size 1: behind axis `axis` if that is not negative, otherwise where ``shape[axis]`` will be.
+
+    Errors: AxisError for an axis that x does not have.
+
+    >>> expand_dims(np.zeros((2, 3)), -1).shape, expand_dims(np.zeros((2, 3)), 0).shape
+    ((2, 3, 1), (2, 1, 3))
+    """
+    x = as_variable(x)
+    if axis != NEW_LEADING:
+        axis = Axis(axis)
+        index = axis.static_axis_index()
+        if not is_unknown(x.shape) and index >= len(x.shape):
+            raise AxisError(explain(
+                f"expand_dims: static axis {index} is out of bounds", {"x": x}, "use -1 for a new last axis"
+            ))
+
+    def inner(v: Variable) -> Function:
+        place = END_STATIC if axis == NEW_LEADING else axis
+        return node(_forms.Reshape, [v], {"newShape": (1,), "beginAxis": place, "endAxis": place})
+
+    return as_one_block("ExpandDims", inner, [x], name)
+
+
+def squeeze(x: Operand, axes: Any = None, name: str = "") -> Function:
+    """x without the named axes of size 1, or without all such axes.
+
+    >>> squeeze(np.zeros((1, 3, 1))).shape, squeeze(np.zeros((1, 3, 1)), 0).shape
+    ((3,), (3, 1))
+    """
+    attributes = {} if axes is None else {"axisVec": [Axis(a) for a in _listed(axes)]}
+    return node(_forms.Squeeze, [as_variable(x)], attributes, name)
+
+
+def flatten(x: Operand, axis: Any = None, name: str = "") -> Function:
+    """A matrix: the axes before `axis` together, and those from it on together. Without an axis, and with 0, one row.
+
+    >>> flatten(np.zeros((2, 3, 4))).shape, flatten(np.zeros((2, 3, 4)), 1).shape
+    ((1, 24), (2, 12))
+    """
+    x = as_variable(x)
+    rank = len(x.shape)
+    index = 0 if axis is None else Axis(axis).static_axis_index()
+    behind = -index - 1 if index < 0 else rank - index
+    if not 0 <= behind <= rank:
+        raise ShapeError(explain(
+            f"flatten: axis {index} is out of bounds", {"x": x}, f"give an axis from {-rank - 1} to {rank}"
+        ))
+    front, back = x.shape[: rank - behind], x.shape[rank - behind :]
+    shape = tuple(prod(part) if all(d >= 0 for d in part) else -1 for part in (front, back))
+    return as_one_block("Flatten", lambda v: reshape(v, shape), [x], name, {"axis": Axis(-behind - 1)})
+
+
+def swapaxes(x: Operand, axis1: Any = 0, axis2: Any = 1, name: str = "") -> Function:
+    """Two static axes swapped.
+
+    >>> swapaxes([[0, 1], [2, 3], [4, 5]], 0, 1).eval()
+    array([[0., 2., 4.],
+           [1., 3., 5.]], dtype=float32)
+    """
+    return node(_forms.TransposeAxes, [as_variable(x)], {"axis1": Axis(axis1), "axis2": Axis(axis2)}, name)
+
+
+def transpose(x: Operand, perm: Sequence[int], name: str = "") -> Function:
+    """The static axes in another order: axis i of the result is axis ``perm[i]`` of x.
+
+    Errors: TypeError for a bare number; ValueError for a repeated or missing axis.
+
+    >>> transpose(np.zeros((2, 3, 4)), (2, 0, 1)).shape
+    (4, 2, 3)
+    """
+    if isinstance(perm, (int, np.integer)):
+        raise TypeError("transpose expects a permutation; to swap two axes use swapaxes")
+    order = [p.static_axis_index() if isinstance(p, Axis) else int(p) for p in perm]
+    rank = len(order)
+    if sorted(p % rank for p in order if -rank <= p < rank) != list(range(rank)):
+        raise ValueError(f"transpose: {tuple(order)} is no permutation of {rank} axes: there is a duplicate item")
+    vector = [Axis(p % rank - rank) for p in reversed(order)]
+    return node(_forms.TransposeAxes, [as_variable(x)], {"axisVec": vector}, name)
+
+
+def unpack_batch(x: Operand, name: str = "") -> Function:
+    """The batch axis as the first static axis, of free size.
+
+    >>> from cntkjax import input_variable
+    >>> x = input_variable(2)
+    >>> unpack_batch(x).eval({x: [[1, 2], [3, 4]]}).shape
+    (2, 2)
+    """
+    return node(_forms.UnpackBatchAxis, [as_variable(x)], name=name)
+
+
+def to_batch(x: Operand, name: str = "") -> Function:
+    """The first static axis as the batch axis.
+
+    >>> to_batch([[1, 2], [3, 4]])
+    Composite(ToBatchAxis):  -> Output('...', [#], [2])
+    """
+    return node(_forms.ToBatchAxis, [as_variable(x)], name=name)
+
+
+# ---- parts
+def slice(x: Operand, axis: Any, begin_index: Any, end_index: Any, strides: Any = None, name: str = "") -> Function:
+    """The elements from `begin_index` up to (not with) `end_index` along one axis, or along each of a list of axes.
+
+    Indices below 0 count from the end; an end of 0 is the end itself. A stride of -1 reverses.
+    Errors: ShapeError for an empty range or one beyond the axis; AxisError for an axis that x does not have.
+
+    >>> slice([[1, 2, -3], [4, 5, 6]], 1, 1, 0).eval()
+    array([[ 2., -3.],
+           [ 5.,  6.]], dtype=float32)
+    """
+    axes = [Axis(a) for a in _listed(axis)]
+    begins, ends = ([int(i) for i in _listed(k)] for k in (begin_index, end_index))
+    steps = [1] * len(axes) if strides is None else [int(i) for i in _listed(strides)]
+    if not len(axes) == len(begins) == len(ends) == len(steps):
+        raise ValueError(
+            f"slice: there are {len(axes)} axes, {len(begins)} begins, {len(ends)} ends and {len(steps)} strides: "
+            "give as many of each"
+        )
+    if len(axes) == 1:
+        names = ("axis", "beginIndex", "endIndex", "sliceStrides")
+        attributes: dict[str, Any] = dict(zip(names, (axes[0], begins[0], ends[0], steps[0]), strict=True))
+    else:
+        attributes = {"axisVec": axes, "beginIndexVec": begins, "endIndexVec": ends, "sliceStridesVec": steps}
+    return node(select.Slice, [as_variable(x)], attributes, name)
+
+
+def splice(*inputs: Operand, **kw_axis_name: Any) -> Function:
+    """Operands one behind the other along a static axis (`axis`, by default the last one).
+
+    Shapes: in other axes the operands broadcast; ``axis=Axis.new_leading_axis()``, or -1 - rank, stacks along a new one.
+    Errors: ShapeError if the operands differ in other axes.
+
+    >>> splice([1, 2], [3]).eval()
+    array([1., 2., 3.], dtype=float32)
+    """
+    axis, name = kw_axis_name.pop("axis", -1), kw_axis_name.pop("name", "")
+    if kw_axis_name:
+        raise TypeError(f"splice() got an unexpected keyword argument '{next(iter(kw_axis_name))}'")
+    operands = as_variables(*inputs)
+    if len(operands) == 1:
+        return combine(operands, name=name)
+    return node(select.Splice, operands, {"axis": Axis(axis)}, name)
+
+
+def pad(x: Operand, pattern: Any, mode: int = CONSTANT_PAD, constant_value: float = 0, name: str = "") -> Function:
+    """A border around x: `pattern` has a pair (in front, behind) for each static axis.
+
+    `mode` is CONSTANT_PAD (with `constant_value`), REFLECT_PAD (mirrored at the outermost elements) or SYMMETRIC_PAD
+    (mirrored with them).
+
+    >>> pad([1, 2, 3], [(1, 2)], mode=REFLECT_PAD).eval()
+    array([2., 1., 2., 3., 2., 1.], dtype=float32)
+    """
+    if not all(hasattr(p, "__len__") and len(p) == 2 for p in pattern):
+        raise ValueError(f"pad: the pattern {pattern!r} needs a pair (in front, behind) for each static axis")
+    widths = [(int(head), int(foot)) for head, foot in reversed(list(pattern))]
+    if any(min(w) < 0 for w in widths):
+        raise ValueError(f"pad: the pattern {pattern!r} has negative widths")
+    attributes = {
+        "paddingHead": [w[0] for w in widths], "paddingFoot": [w[1] for w in widths], "paddingMode": int(mode),
+        "paddingConstantValue": float(constant_value),
+    }
+    return node(select.Pad, [as_variable(x)], attributes, name)
+
+
+def gather(reference: Operand, indices: Operand, axis: Any = None, name: str = "") -> Function:
+    """Slices of `reference` along its first axis (or `axis`), one for each index.
+
+    Shapes: reference [n, *rest], indices [*shape] -> [*shape, *rest].
+
+    >>> gather([[0, 1], [2, 3], [4, 5]], [2, 0]).eval()
+    array([[4., 5.],
+           [0., 1.]], dtype=float32)
+    """
+    reference, indices = as_variables(reference, indices)
+    if axis is None or axis in (0, Axis(0)):
+        return node(select.Gather, [reference, indices], None if axis is None else {"axis": Axis(0)}, name)
+    at = Axis(axis)
+
+    def inner(r: Variable, i: Variable) -> Function:
+        # In files the axis comes first in swaps; an axis of the reference may be another one of the result, as in CNTK.
+        return swapaxes(_gathered(swapaxes(r, Axis(0), at), i), Axis(0), at)
+
+    return as_one_block("GatherOp", inner, [reference, indices], name, {"axis": at})
+
+
+def _gathered(reference: Function, indices: Variable) -> Function:
+    return node(select.Gather, [reference.output, indices])
+
+
+def top_k(x: Operand, k: int, axis: Any = -1, name: str = "") -> Function:
+    """Two outputs: the k largest elements along a static axis, largest first, and their indices.
+
+    >>> values, indices = top_k([5, 1, 9], 2).eval().values()
+    >>> values, indices
+    (array([9., 5.], dtype=float32), array([2., 0.], dtype=float32))
+    """
+    x = as_variable(x)
+    at = Axis(axis)
+    attributes = {"axis": at, "numItems": int(k)}
+    if at == Axis(-1):
+        return node(select.TopK, [x], attributes, name)
+
+    def inner(v: Variable) -> Function:
+        found = node(select.TopK, [swapaxes(v, Axis(-1), at).output], {"numItems": int(k)})
+        return combine([swapaxes(o, Axis(-1), at).output for o in found.outputs])
+
+    return as_one_block("TopK", inner, [x], name, attributes)
+
+
+def crop_manual(node_input: Operand, node_referent: Operand, offset_x: int, offset_y: int, name: str = "") -> Function:
+    """An image cut to the height and width of another, from the given offsets on.
+
+    Shapes: node_input [C, H, W], node_referent [..., h, w] -> [C, h, w].
+    """
+    operands = as_variables(node_input, node_referent)
+    return node(select.Crop, operands, {"offset": [int(offset_x), int(offset_y)]}, name)
+
+
+def crop_automatic(node_input: Operand, node_referent: Operand, name: str = "") -> Function:
+    """An image cut to the size of another, where its pixels lie.
+
+    The offset follows from the convolutions and poolings on the way of both from what they have in common.
+    """
+    return node(select.Crop, as_variables(node_input, node_referent), name=name)
+
+
+def crop_automatic_with_ancestors(
+    node_input: Operand, node_referent: Operand, ancestor_input: Operand, ancestor_referent: Operand, name: str = ""
+) -> Function:
+    """Like `crop_automatic`, for images that have nothing in common: the two ancestors are taken for the same image."""
+    operands = as_variables(node_input, node_referent, ancestor_input, ancestor_referent)
+    return node(select.Crop, operands, name=name)
+
+
+# ---- little but the shape
+def one_hot(x: Operand, num_classes: int, sparse_output: bool = False, axis: Any = -1, name: str = "") -> Function:
+    """1 where the numbers of x point on a new axis, otherwise 0; sparse if that is asked for.
+
+    Shapes: [*s] -> [*s[:axis], num_classes, *s[axis:]]. Numbers outside of [0, num_classes) give zeros.
+
+    >>> one_hot([1, 3], 4).eval()
+    array([[0., 1., 0., 0.],
+           [0., 0., 0., 1.]], dtype=float32)
+    """
+    attributes = {"numClass": int(num_classes), "oneHotOutputSparse": bool(sparse_output), "onehotAxis": Axis(axis)}
+    return node(fill.OneHot, [as_variable(x)], attributes, name)
+
+
+def zeros_like(x: Operand, name: str = "") -> Function:
+    """Zeros in the shape of x.
+
+    >>> zeros_like([1, 2]).eval()
+    array([0., 0.], dtype=float32)
+    """
+    return node(fill.ConstantOp, [as_variable(x)], {"fillValue": 0.0}, name)
+
+
+def ones_like(x: Operand, name: str = "") -> Function:
+    """Ones in the shape of x.
+
+    >>> ones_like([1, 2]).eval()
+    array([1., 1.], dtype=float32)
+    """
+    return node(fill.ConstantOp, [as_variable(x)], {"fillValue": 1.0}, name)
+
+
+def eye_like(x: Operand, sparse_output: bool = True, name: str = "") -> Function:
+    """The identity matrix in the shape of x, which has two axes, the batch axis counted.
+
+    >>> eye_like([[0, 0, 0], [0, 0, 0]]).eval()
+    array([[1., 0., 0.],
+           [0., 1., 0.]], dtype=float32)
+    """
+    return node(fill.EyeLike, [as_variable(x)], {"OutputSparse": bool(sparse_output)}, name)
+
+
+def cast(node_input: Operand, dtype: Any, name: str = "") -> Function:
+    """The operand in another element type.
+
+    Errors: ValueError for a type that CNTK has no tensors of.
+
+    >>> cast([1, 2], np.float64).eval()
+    array([1., 2.])
+    """
+    return node(fill.Cast, [as_variable(node_input)], {"newDataType": as_dtype(dtype)}, name)
+
+
+def assign(ref: Operand, input: Operand, name: str = "") -> Function:
+    """`input`; after the forward pass the parameter or constant `ref` has its value.
+
+    >>> from cntkjax import constant
+    >>> state = constant(shape=(2,), value=0)
+    >>> assign(state, [1, 2]).eval()
+    array([1., 2.], dtype=float32)
+    >>> state.value
+    array([1., 2.], dtype=float32)
+    """
+    return node(fill.Assign, as_variables(ref, input), name=name)
+
+
+def _listed(items: Any) -> list[Any]:
+    return list(items) if isinstance(items, (list, tuple)) else [items]

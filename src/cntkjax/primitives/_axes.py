@@ -1,0 +1,30 @@
+"""Static axes of primitives: stored counted from the end, as CNTK's files have them, so that they fit any rank."""
+
+from __future__ import annotations
+
+from ..graph.axis import Axis
+from ..graph.errors import AxisError, explain
+from ..graph.variable import Variable
+
+
+def position(op: str, axis: Axis, x: Variable, extra: int = 0) -> int:
+    """Where a static axis stands in the shape of `x`, from the front; `extra` places behind the last count too.
+
+    Errors: AxisError for an axis that the shape does not have, or that is no static axis.
+    """
+    rank = len(x.shape) + extra
+    if not axis.is_static_axis:
+        raise AxisError(explain(f"{op}: {axis!r} is no static axis of the operand", {"operand": x}, "give its index"))
+    index = axis.static_axis_index()
+    if not -rank <= index < rank:
+        raise AxisError(explain(
+            f"{op}: static axis {index} is out of bounds for an operand with {len(x.shape)} static axes",
+            {"operand": x},
+            f"give an axis from {-rank} to {rank - 1}" if rank else "the operand is a scalar and has no axes",
+        ))
+    return index % rank
+
+
+def stored(op: str, axis: Axis, x: Variable, extra: int = 0) -> Axis:
+    """The axis counted from the end; axes that are not static as they are."""
+    return Axis(position(op, axis, x, extra) - len(x.shape) - extra) if axis.is_static_axis else axis

@@ -1,0 +1,146 @@
+"""Tensors that take little but the shape from their operand: constants, identities, one-hot; casts; assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..engine.plan import resolve
+from ..engine.sparse import Sparse
+from ..engine.values import Context, Value
+from ..graph.axis import Axis
+from ..graph.build import Spec
+from ..graph.errors import AxisError, ShapeError, explain
+from ..graph.variable import Leaf, Variable
+from ._axes import position
+from .base import Attrs, AxisOf, Bool, Double, DTypeOf, Primitive, Size, primitive
+
+
+@primitive("ConstantOp", 89)
+class ConstantOp(Primitive):
+    """One number everywhere, in the shape of the operand."""
+
+    attributes = {"fillValue": Double(0.0)}
+    elementwise = True
+    differentiable = False
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
+        """The shape of the operand."""
+        return inputs[0].shape
+
+    def lower(self, attrs: Attrs, x: Any) -> Any:
+        """jnp.full_like."""
+        return jnp.full_like(x, attrs["fillValue"])
+
+
+@primitive("EyeLikeOp", 92)
+class EyeLike(Primitive):
+    """The identity matrix in the shape of the operand; with the batch axis, whose samples are the rows.
+
+    Errors: ShapeError unless the operand has two axes, static and batch axis together.
+    Source: CNTK 2.7.
+    """
+
+    attributes = {"OutputSparse": Bool(True)}
+    packed = True
+    differentiable = False
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
+        """The shape of the operand."""
+        (x,) = inputs
+        if len(x.shape) + len(x.dynamic_axes) != 2 or x.sequence_axis is not None:
+            raise ShapeError(explain(
+                f"{self.name}: the operand needs exactly two axes, the batch axis counted", {"operand": x}
+            ))
+        return x.shape
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
+        """jnp.eye; with a batch axis the samples count the rows."""
+        data = ctx.array(x)
+        return Value(jnp.eye(*data.shape, dtype=data.dtype), x.axes)
+
+
+@primitive("OneHotOp", 68)
+class OneHot(Primitive):
+    """A new axis on which 1 stands where the operand's number points, and 0 elsewhere. No gradient.
+
+    Shapes: [*s] -> [*s[:axis], numClass, *s[axis:]]. Numbers outside of [0, numClass) give zeros.
+    Errors: AxisError for an axis that the output does not have.
+    Source: CNTK 2.7.
+    """
+
+    attributes = {"numClass": Size, "oneHotOutputSparse": Bool(False), "onehotAxis": AxisOf(Axis(-1))}
+    differentiable = False
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
+        """With the new axis; the attribute then counts it from the end."""
+        (x,) = inputs
+        at = position(self.name, attrs["onehotAxis"], x, extra=1)
+        attrs["onehotAxis"] = Axis(at - len(x.shape) - 1)
+        return (*x.shape[:at], attrs["numClass"], *x.shape[at:])
+
+    def lower(self, attrs: Attrs, x: Any) -> Any:
+        """jax.nn.one_hot, or the indices alone if the output is to be sparse."""
+        n, at = attrs["numClass"], x.ndim + 1 + attrs["onehotAxis"].static_axis_index()
+        classes = x.astype(jnp.int32)
+        if not attrs["oneHotOutputSparse"]:
+            return jax.nn.one_hot(classes, n, dtype=x.dtype, axis=at)
+        inner = prod(x.shape[at:])
+        place = jnp.arange(x.size, dtype=jnp.int32)
+        classes = classes.reshape(-1)
+        valid = (classes >= 0) & (classes < n)
+        indices = (place // inner * n + jnp.where(valid, classes, 0)) * inner + place % inner
+        return Sparse(indices, valid.astype(x.dtype), (*x.shape[:at], n, *x.shape[at:]), x.dtype)
+
+
+@primitive("Cast", 91)
+class Cast(Primitive):
+    """The operand in another element type."""
+
+    attributes = {"newDataType": DTypeOf}
+    elementwise = True
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+        """The shape of the operand."""
+        return Spec(inputs[0].shape, attrs["newDataType"])
+
+    def lower(self, attrs: Attrs, x: Any) -> Any:
+        """astype."""
+        return x.astype(attrs["newDataType"])
+
+
+@primitive("Assign", 73)
+class Assign(Primitive):
+    """The second operand; the first, a parameter or constant, takes its value after the forward pass.
+
+    Errors: AxisError if an operand has dynamic axes; ShapeError if the shapes differ or the first holds no value.
+    Source: CNTK 2.7.
+    """
+
+    packed = True
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
+        """The shape of the operands."""
+        ref, value = inputs
+        given = {"ref": ref, "input": value}
+        if ref.dynamic_axes or value.dynamic_axes:
+            raise AxisError(explain(f"{self.name}: the operands may not have dynamic axes", given))
+        if not isinstance(ref, Leaf) and not ref.is_placeholder:
+            raise ShapeError(explain(f"{self.name}: only parameters and constants can be assigned to", given))
+        if ref.shape != value.shape:
+            raise ShapeError(explain(f"{self.name}: the shapes of the operands differ", given))
+        return ref.shape
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, ref: Value, value: Value) -> Value:
+        """The value, noted for the end of the pass."""
+        assert ctx.node is not None
+        leaf = resolve(ctx.node.node_inputs[0])
+        if not isinstance(leaf, Leaf):
+            raise ShapeError(explain(f"{self.name}: only parameters and constants can be assigned to", {"ref": leaf}))
+        data = ctx.array(value)
+        ctx.update(leaf, data)
+        return Value(data, ())

@@ -1,0 +1,182 @@
+"""Reductions over static axes and over the samples of a minibatch, softmax and hardmax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..engine.values import Context, Value
+from ..graph.axis import ALL_AXES, ALL_STATIC, BATCH, Axis
+from ..graph.build import Spec, merged_axes
+from ..graph.errors import AxisError, explain
+from ..graph.shape import Shape
+from ..graph.variable import Variable
+from ._axes import position, stored
+from .base import Attrs, AxisOf, Bool, Primitive, String, primitive
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1, 2))
+def _extreme(x: Any, find: Callable[..., Any], axes: tuple[int, ...]) -> Any:
+    """max or min. Each of several largest elements gets the whole gradient, as in CNTK."""
+    return find(x, axis=axes, keepdims=True)
+
+
+@_extreme.defjvp
+def _(find: Callable[..., Any], axes: tuple[int, ...], primals: Any, tangents: Any) -> Any:
+    (x,), (dx,) = primals, tangents
+    found = _extreme(x, find, axes)
+    return found, jnp.sum(jnp.where(x == found, dx, jnp.zeros((), dx.dtype)), axis=axes, keepdims=True)
+
+
+# name: computation that keeps dimensions, and what an element that does not count is replaced by
+_REDUCTIONS: dict[str, tuple[Callable[[Any, tuple[int, ...]], Any], float]] = {
+    "Sum": (lambda x, axes: jnp.sum(x, axis=axes, keepdims=True), 0),
+    "Mean": (lambda x, axes: jnp.mean(x, axis=axes, keepdims=True), 0),
+    "Max": (lambda x, axes: _extreme(x, jnp.max, axes), float("-inf")),
+    "Min": (lambda x, axes: _extreme(x, jnp.min, axes), float("inf")),
+    "Prod": (lambda x, axes: jnp.prod(x, axis=axes, keepdims=True), 1),
+    "LogSum": (lambda x, axes: jax.nn.logsumexp(x, axis=axes, keepdims=True), float("-inf")),
+    "Argmax": (lambda x, axes: _index(jnp.argmax, x, axes), float("-inf")),
+    "Argmin": (lambda x, axes: _index(jnp.argmin, x, axes), float("inf")),
+}
+
+
+def _index(find: Callable[..., Any], x: Any, axes: tuple[int, ...]) -> Any:
+    """The index of the first largest or smallest element, within the (neighbouring) axes together."""
+    if len(axes) == 1:
+        return find(x, axis=axes[0], keepdims=True).astype(x.dtype)
+    first, last = min(axes), max(axes) + 1
+    flat = x.reshape(*x.shape[:first], -1, *x.shape[last:])
+    found = find(flat, axis=first).astype(x.dtype)
+    return found.reshape(*x.shape[:first], *(1,) * len(axes), *x.shape[last:])
+
+
+@primitive("ReduceElements", 39)
+class ReduceElements(Primitive):
+    """Reduction over one or several static axes, all of them, the batch axis, or everything.
+
+    Shapes: a reduced axis becomes 1, or vanishes without `reductionKeepDimensions`; all static axes together, and
+            everything, always vanish. Over the batch axis the output has no dynamic axes.
+    Errors: AxisError for an axis that the operand does not have, and for the batch axis of sequences.
+    Source: CNTK 2.7.
+    """
+
+    attributes = {
+        "reductionOpName": String, "axis": AxisOf(None), "axisVec": AxisOf(None).vector,
+        "reductionKeepDimensions": Bool(True),
+    }
+    packed = True
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+        """Without the reduced axes; the attributes then count axes from the end."""
+        (x,) = inputs
+        axes = [stored(self.name, axis, x) for axis in _axes(attrs)]
+        if "axis" in attrs:
+            attrs["axis"] = axes[0]
+        else:
+            attrs["axisVec"] = axes
+        for axis in axes:
+            self._check(axis, x, attrs["reductionOpName"])
+        whole = ALL_AXES in axes or ALL_STATIC in axes
+        reduced = {position(self.name, a, x) for a in axes if a.is_static_axis}
+        keep = attrs["reductionKeepDimensions"]
+        shape: Shape = () if whole else tuple(
+            1 if i in reduced else d for i, d in enumerate(x.shape) if keep or i not in reduced
+        )
+        over_samples = BATCH in axes or ALL_AXES in axes
+        index = attrs["reductionOpName"] in ("Argmax", "Argmin")
+        return Spec(
+            shape, axes=() if over_samples else merged_axes(self.name, inputs), needs_gradient=False if index else None
+        )
+
+    def _check(self, axis: Axis, x: Variable, reduction: str) -> None:
+        if reduction not in _REDUCTIONS:
+            raise AxisError(explain(f"{self.name} has no reduction {reduction!r}", {"operand": x}))
+        if axis.is_sequence_axis:
+            raise AxisError(explain(
+                f"{self.name}: a sequence axis cannot be reduced like this", {"operand": x},
+                "use cntk.sequence.reduce_sum, sequence.reduce_max, or a recurrence",
+            ))
+        if axis == BATCH and x.sequence_axis is not None:
+            raise AxisError(explain(
+                f"{self.name}: sequences cannot be reduced along the batch axis, for they differ in length",
+                {"operand": x},
+                "reduce over all axes, or make one value of each sequence first (cntk.sequence.last or reduce_sum)",
+            ))
+        if axis == BATCH and not x.dynamic_axes:
+            raise AxisError(explain(f"{self.name}: the operand has no batch axis to reduce along", {"operand": x}))
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
+        """The reduction, padding left out."""
+        axes, data, lead = _axes(attrs), ctx.array(x), ctx.lead(x.axes)
+        compute, neutral = _REDUCTIONS[attrs["reductionOpName"]]
+        static = range(lead, data.ndim) if {ALL_AXES, ALL_STATIC} & set(axes) else [
+            data.ndim + a.static_axis_index() for a in axes if a.is_static_axis
+        ]
+        dynamic = range(lead) if {ALL_AXES, BATCH} & set(axes) else range(0)
+        over = (*dynamic, *sorted(static))
+        if not over:
+            return x
+        padded = bool(dynamic) and ctx.has_padding(x.axes)
+        if padded:
+            mask = ctx.mask(x.axes)
+            mask = mask.reshape(*mask.shape, *(1,) * (data.ndim - lead))
+            data = jnp.where(mask, data, jnp.asarray(neutral, data.dtype))
+        if padded and attrs["reductionOpName"] == "Mean":
+            made = compute(data, over) * (mask.size / ctx.count(x.axes)).astype(data.dtype)
+        else:
+            made = compute(data, over)
+        keep = attrs["reductionKeepDimensions"] and not {ALL_AXES, ALL_STATIC} & set(axes)
+        return Value(jnp.squeeze(made, axis=tuple(dynamic) if keep else over), () if dynamic else x.axes)
+
+
+def _axes(attrs: Attrs) -> list[Axis]:
+    return [attrs["axis"]] if "axis" in attrs else attrs["axisVec"]
+
+
+class OverAllAxes(Primitive):
+    """An operation on the static axes flattened, or on one of them."""
+
+    attributes = {"axis": AxisOf(None)}
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+        """The shape of the operand."""
+        (x,) = inputs
+        if "axis" in attrs:
+            attrs["axis"] = stored(self.name, attrs["axis"], x)
+        return x.shape
+
+    def lower(self, attrs: Attrs, x: Any) -> Any:
+        """Along the axis, or flattened."""
+        axis = attrs.get("axis", ALL_STATIC)
+        if axis.is_static_axis:
+            return self.along(x, axis.static_axis_index())
+        return self.along(x.reshape(-1), -1).reshape(x.shape)
+
+    def along(self, x: Any, axis: int) -> Any:
+        """The computation along one axis."""
+        raise NotImplementedError
+
+
+@primitive("Softmax", 10)
+class Softmax(OverAllAxes):
+    """exp(x) / sum(exp(x)) over all static axes together."""
+
+    def along(self, x: Any, axis: int) -> Any:
+        """The computation along one axis."""
+        return jax.nn.softmax(x, axis=axis)
+
+
+@primitive("Hardmax", 11)
+class Hardmax(OverAllAxes):
+    """1 at the first largest element of a sample, otherwise 0. No gradient."""
+
+    differentiable = False
+
+    def along(self, x: Any, axis: int) -> Any:
+        """The computation along one axis."""
+        return jax.nn.one_hot(jnp.argmax(x, axis=axis), x.shape[axis], dtype=x.dtype, axis=axis)

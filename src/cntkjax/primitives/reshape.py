@@ -1,0 +1,224 @@
+"""The same elements in another shape: reshape, transpose, squeeze, and static axes from and to the batch axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import jax.numpy as jnp
+
+from ..engine.layout import Batch
+from ..engine.sparse import Sparse
+from ..engine.values import Context, Value
+from ..graph.axis import BATCH, END_STATIC, Axis
+from ..graph.build import Spec
+from ..graph.errors import AxisError, ShapeError, explain
+from ..graph.shape import FREE, INFERRED, Shape, shape_text
+from ..graph.variable import Variable
+from ._axes import position, stored
+from .base import Attrs, AxisOf, Primitive, ShapeOf, primitive
+
+
+@primitive("Reshape", 16)
+class Reshape(Primitive):
+    """Some neighbouring axes replaced by others with as many elements; one new dimension may be inferred (-1).
+
+    `beginAxis` and `endAxis` count places between axes as files do, from the end: the axes between `endAxis` + 1 and
+    `beginAxis` + 1 (both negative) are replaced, `END_STATIC` is the front.
+    Shapes: [*a, *old, *b] -> [*a, *newShape, *b].
+    Source: CNTK 2.7.
+    """
+
+    attributes = {"newShape": ShapeOf, "beginAxis": AxisOf(Axis(-1)), "endAxis": AxisOf(END_STATIC)}
+    takes_sparse = True
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+        """With the new dimensions; the attributes then count places from the end."""
+        (x,) = inputs
+        begin, end = (self._place(attrs[k], x) for k in ("beginAxis", "endAxis"))
+        if begin > end:
+            raise ShapeError(explain(
+                f"{self.name}: the axes to replace begin behind their end", {"operand": x},
+                "give begin_axis <= end_axis",
+            ))
+        attrs["beginAxis"], attrs["endAxis"] = Axis(-begin - 1), Axis(-end - 1)
+        rank, new = len(x.shape), attrs["newShape"]
+        old = x.shape[rank - end : rank - begin]
+        return (*x.shape[: rank - end], *self._replacement(x, old, new), *x.shape[rank - begin :])
+
+    def _place(self, axis: Axis, x: Variable) -> int:
+        """Number of axes behind the place that an attribute means."""
+        rank = len(x.shape)
+        if axis == END_STATIC:
+            return rank
+        index = axis.static_axis_index()
+        place = -index - 1 if index < 0 else rank - index - 1
+        if not 0 <= place <= rank:
+            raise AxisError(explain(
+                f"{self.name}: begin_axis or end_axis is out of bounds for an operand with {rank} static axes",
+                {"operand": x},
+            ))
+        return place
+
+    def _replacement(self, x: Variable, old: Shape, new: Shape) -> Shape:
+        inferred = [i for i, d in enumerate(new) if d == INFERRED]
+        if len(inferred) > 1:
+            raise ShapeError(explain(
+                f"{self.name}: more than one dimension of the new shape {shape_text(new)} is to be inferred",
+                {"operand": x},
+                "leave at most one dimension open (-1)",
+            ))
+        have, want = prod(d for d in old if d > 0), prod(d for d in new if d > 0)
+        is_open = any(d < 0 for d in old)
+        if inferred:
+            if not is_open and (want == 0 or have % want):
+                raise self._mismatch(x, old, new)
+            # An open dimension goes to the new one whole if what is known of both agrees.
+            size = (FREE if FREE in old else INFERRED) if is_open else have // want
+            return tuple(size if i in inferred else d for i, d in enumerate(new))
+        if not is_open and (FREE in new or have != want):
+            raise self._mismatch(x, old, new)
+        return new
+
+    def _mismatch(self, x: Variable, old: Shape, new: Shape) -> ShapeError:
+        return ShapeError(explain(
+            f"{self.name}: {shape_text(old)} has another number of elements than the new shape {shape_text(new)}",
+            {"operand": x}, "give a shape with as many elements, or leave one dimension open (-1)",
+        ))
+
+    def lower(self, attrs: Attrs, x: Any) -> Any:
+        """A reshape; sparse samples keep their flat indices."""
+        rank = len(x.shape)
+        at = rank + 1 + attrs["endAxis"].static_axis_index()
+        to = rank + 1 + attrs["beginAxis"].static_axis_index()
+        old = x.shape[at:to]
+        new = list(attrs["newShape"])
+        if INFERRED not in new and new.count(FREE) > 1:
+            sizes = iter([d for d in old if d not in new])
+            new = [next(sizes) if d == FREE else d for d in new]
+        new = [INFERRED if d == FREE else d for d in new]
+        if INFERRED in new:
+            new[new.index(INFERRED)] = prod(old) // prod(d for d in new if d >= 0)
+        shape = (*x.shape[:at], *new, *x.shape[to:])
+        return replace(x, shape=shape) if isinstance(x, Sparse) else x.reshape(shape)
+
+
+@primitive("Squeeze", 88)
+class Squeeze(Primitive):
+    """Without axes of size 1: those named, or all."""
+
+    attributes = {"axisVec": AxisOf(None).vector}
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+        """The other axes."""
+        (x,) = inputs
+        dropped = {position(self.name, a, x) for a in attrs["axisVec"]} if "axisVec" in attrs else {
+            i for i, d in enumerate(x.shape) if d == 1
+        }
+        wrong = [i for i in dropped if x.shape[i] not in (1, INFERRED)]
+        if wrong:
+            raise ShapeError(explain(
+                f"{self.name}: static axis {wrong[0]} has size {x.shape[wrong[0]]}, so it cannot be dropped",
+                {"operand": x},
+            ))
+        return tuple(d for i, d in enumerate(x.shape) if i not in dropped)
+
+    def lower(self, attrs: Attrs, x: Any) -> Any:
+        """jnp.squeeze."""
+        return jnp.squeeze(x, tuple(a.static_axis_index() for a in attrs["axisVec"]) if "axisVec" in attrs else None)
+
+
+@primitive("TransposeAxes", 12)
+class TransposeAxes(Primitive):
+    """Two axes swapped, or all permuted. `axisVec` lists, from the last axis of the output on, which axis stands there.
+
+    Source: CNTK 2.7.
+    """
+
+    attributes = {"axis1": AxisOf(None), "axis2": AxisOf(None), "axisVec": AxisOf(None).vector}
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+        """The dimensions in their new order; the attributes then count axes from the end."""
+        (x,) = inputs
+        for name in ("axis1", "axis2"):
+            if name in attrs:
+                attrs[name] = stored(self.name, attrs[name], x)
+        if "axisVec" in attrs:
+            attrs["axisVec"] = [stored(self.name, a, x) for a in attrs["axisVec"]]
+        return tuple(x.shape[i] for i in self._order(attrs, len(x.shape)))
+
+    def _order(self, attrs: Attrs, rank: int) -> list[int]:
+        order = list(range(rank))
+        if "axisVec" in attrs:
+            moved = [rank + a.static_axis_index() for a in reversed(attrs["axisVec"])]
+            order[rank - len(moved) :] = moved
+        else:
+            one, two = (attrs[k].static_axis_index() for k in ("axis1", "axis2"))
+            order[one], order[two] = order[two], order[one]
+        return order
+
+    def lower(self, attrs: Attrs, x: Any) -> Any:
+        """jnp.transpose."""
+        return jnp.transpose(x, self._order(attrs, x.ndim))
+
+
+@primitive("UnpackBatchAxis", 79)
+class UnpackBatchAxis(Primitive):
+    """The batch axis as the first static axis.
+
+    Shapes: [*shape] with the batch axis -> [FREE, *shape] without dynamic axes.
+    Errors: AxisError for sequences.
+    """
+
+    packed = True
+    whole_batch = True
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+        """[FREE, *shape]."""
+        (x,) = inputs
+        if x.sequence_axis is not None:
+            raise AxisError(explain(
+                f"{self.name}: the operand consists of sequences", {"operand": x},
+                "only an operand with the batch axis alone can be unpacked; for sequences use cntk.sequence.unpack",
+            ))
+        return Spec((FREE, *x.shape), axes=())
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
+        """The data as they are."""
+        return Value(ctx.array(x) if x.axes else ctx.array(x)[None], ())
+
+
+@primitive("ToBatchAxis", 80)
+class ToBatchAxis(Primitive):
+    """The first static axis as the batch axis.
+
+    Shapes: [n, *shape] without dynamic axes -> [*shape] with the batch axis.
+    Errors: AxisError if there is a dynamic axis already; ShapeError for a scalar, and if other data have another
+            number of samples.
+    """
+
+    packed = True
+    whole_batch = True
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+        """[*shape]."""
+        (x,) = inputs
+        if x.dynamic_axes:
+            raise AxisError(explain(f"{self.name}: the operand has dynamic axes already", {"operand": x}))
+        if not x.shape:
+            raise ShapeError(explain(f"{self.name}: a scalar has no axis to become the batch axis", {"operand": x}))
+        return Spec(x.shape[1:], axes=(BATCH,))
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
+        """The data as they are."""
+        data = ctx.array(x)
+        if ctx.batch is None:
+            ctx.batch = Batch(jnp.asarray(len(data), jnp.int32), len(data), full=True)
+        elif ctx.batch.size != len(data):
+            raise ShapeError(
+                f"{self.name}: {len(data)} rows cannot become the batch axis beside arguments with "
+                f"{ctx.batch.size} samples"
+            )
+        return Value(data, (BATCH,))

@@ -1,0 +1,268 @@
+"""Parts of tensors, and tensors made of parts: slice, splice, pad, crop, gather, top-k."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from ..engine.values import Context, Value, merged
+from ..graph.axis import NEW_LEADING, Axis
+from ..graph.build import Spec
+from ..graph.errors import AxisError, ShapeError, explain
+from ..graph.shape import FREE, INFERRED, Shape, broadcast
+from ..graph.variable import Variable
+from ._axes import position, stored
+from .base import Attrs, AxisOf, Double, Int, Primitive, Size, primitive
+
+
+@primitive("Slice", 14)
+class Slice(Primitive):
+    """A range along one or several static axes. Indices below 0 count from the end, and an end of 0 is the end.
+
+    A stride below 0 takes the same range from its last element backwards.
+    Errors: AxisError for axes that do not exist; ShapeError for an empty range, or one beyond the axis.
+    Source: CNTK 2.7.
+    """
+
+    attributes = {
+        "axis": AxisOf(None), "beginIndex": Int(None), "endIndex": Int(None), "sliceStrides": Int(None),
+        "axisVec": AxisOf(None).vector, "beginIndexVec": Int(None).vector, "endIndexVec": Int(None).vector,
+        "sliceStridesVec": Int(None).vector,
+    }
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+        """The sizes of the ranges; the attributes then count axes from the end."""
+        (x,) = inputs
+        several = "axisVec" in attrs
+        axes = [stored(self.name, a, x) for a in (attrs["axisVec"] if several else [attrs["axis"]])]
+        if any(not a.is_static_axis for a in axes):
+            raise AxisError(explain(
+                f"{self.name}: only static axes can be sliced", {"operand": x},
+                "use cntk.sequence.slice for steps of sequences",
+            ))
+        if several:
+            attrs["axisVec"] = axes
+        else:
+            attrs["axis"] = axes[0]
+        shape = list(x.shape)
+        for axis, begin, end, stride in self._ranges(attrs):
+            try:
+                shape[axis] = _size(shape[axis], begin, end, stride)
+            except IndexError as error:
+                raise ShapeError(explain(f"{self.name}: {error}", {"operand": x})) from error
+        return tuple(shape)
+
+    def _ranges(self, attrs: Attrs) -> list[tuple[int, int, int, int]]:
+        if "axisVec" in attrs:
+            strides = attrs.get("sliceStridesVec") or [1] * len(attrs["axisVec"])
+            ranges = zip(attrs["axisVec"], attrs["beginIndexVec"], attrs["endIndexVec"], strides, strict=True)
+        else:
+            ranges = iter([(attrs["axis"], attrs["beginIndex"], attrs["endIndex"], attrs.get("sliceStrides", 1))])
+        return [(axis.static_axis_index(), begin, end, stride) for axis, begin, end, stride in ranges]
+
+    def lower(self, attrs: Attrs, x: Any) -> Any:
+        """NumPy's slices."""
+        for axis, begin, end, stride in self._ranges(attrs):
+            first, last = _bounds(x.shape[axis], begin, end)
+            x = lax.slice_in_dim(x, first, last, axis=x.ndim + axis)
+            if stride != 1:
+                x = x[(..., slice(None, None, stride), *(slice(None),) * (-axis - 1))]
+        return x
+
+
+def _bounds(size: int, begin: int, end: int) -> tuple[int, int]:
+    first, last = begin + size if begin < 0 else begin, end + size if end <= 0 else end
+    if not 0 <= first < last <= size:
+        raise IndexError(f"the range from {begin} to {end} is empty or outside of an axis of size {size}")
+    return first, last
+
+
+def _size(size: int, begin: int, end: int, stride: int) -> int:
+    if stride == 0:
+        raise IndexError("a stride of 0 leads nowhere")
+    if size >= 0:
+        first, last = _bounds(size, begin, end)
+    elif 0 <= begin < end or begin < end < 0:
+        first, last = begin, end
+    else:
+        return size
+    return -(-(last - first) // abs(stride))
+
+
+@primitive("Splice", 43)
+class Splice(Primitive):
+    """Operands one behind the other along a static axis; in the other axes they broadcast.
+
+    Shapes: the axis may be a new one in front of all others.
+    Errors: ShapeError if another axis differs; AxisError for an axis that does not exist.
+    Source: CNTK 2.7.
+    """
+
+    attributes = {"axis": AxisOf(Axis(-1))}
+    packed = True
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+        """The sum of the sizes along the axis; the attribute then counts it from the end."""
+        longest = max(inputs, key=lambda v: len(v.shape))
+        rank = len(longest.shape)
+        axis = attrs["axis"]
+        if axis == NEW_LEADING:
+            axis = Axis(-rank - 1)
+        index = axis.static_axis_index() if axis.is_static_axis else rank
+        if index != -rank - 1:
+            index = position(self.name, axis, longest) - rank
+        attrs["axis"] = Axis(index)
+        rank = max(rank, -index)
+        shapes = [(1,) * (rank - len(v.shape)) + v.shape for v in inputs]
+        rest = broadcast([(*s[: rank + index], 1, *s[rank + index + 1 :]) for s in shapes])
+        if rest is None:
+            raise ShapeError(explain(
+                f"{self.name}: the operands differ in another axis than the one along which they are joined",
+                {f"[{i}]": v for i, v in enumerate(inputs)},
+            ))
+        sizes = [s[index] for s in shapes]
+        size = FREE if FREE in sizes else INFERRED if INFERRED in sizes else sum(sizes)
+        return (*rest[: rank + index], size, *rest[rank + index + 1 :])
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, *operands: Value) -> Value:
+        """A concatenation; channels stay last where all operands have them there."""
+        axes = merged(operands)
+        lead = ctx.lead(axes)
+        operands = tuple(ctx.to_axes(v, axes) for v in operands)
+        last = all(v.channels_last for v in operands)
+        data = [v.data if last else ctx.array(v) for v in operands]
+        index = attrs["axis"].static_axis_index()
+        ranks = [jnp.ndim(d) - (lead if v.axes else 0) for d, v in zip(data, operands, strict=True)]
+        rank = max(*ranks, -index)
+        at = lead + (rank + index if not last else (rank + index - 1) % rank)  # channels stand behind the other axes
+        data = [
+            d.reshape(*(d.shape[:lead] if v.axes else (1,) * lead), *(1,) * (rank - r), *d.shape[d.ndim - r :])
+            for d, v, r in zip(data, operands, ranks, strict=True)
+        ]
+        common = jnp.broadcast_shapes(*[(*d.shape[:at], 1, *d.shape[at + 1 :]) for d in data])
+        data = [jnp.broadcast_to(d, (*common[:at], d.shape[at], *common[at + 1 :])) for d in data]
+        return Value(jnp.concatenate(data, axis=at), axes, channels_last=last)
+
+
+@primitive("Pad", 83)
+class Pad(Primitive):
+    """A border around a tensor: constant (mode 0), or mirrored without (1) or with (2) its outermost elements.
+
+    `paddingHead` and `paddingFoot` list the widths in front and behind, from the last axis on.
+    Source: CNTK 2.7.
+    """
+
+    attributes = {
+        "paddingHead": Size.vector, "paddingFoot": Size.vector, "paddingMode": Size(0),
+        "paddingConstantValue": Double(0.0),
+    }
+    modes = ("constant", "reflect", "symmetric")
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+        """The sizes and the borders."""
+        (x,) = inputs
+        widths, mode = self._widths(attrs), attrs["paddingMode"]
+        if len(widths) != len(x.shape):
+            raise ShapeError(explain(
+                f"{self.name}: there are widths for {len(widths)} axes", {"operand": x},
+                "give a pair of widths for each static axis",
+            ))
+        if mode >= len(self.modes):
+            raise ShapeError(explain(f"{self.name}: there is no padding mode {mode}", {"operand": x}))
+        most = [d - 1 if mode == 1 else d for d in x.shape]
+        if mode and any(max(w) > m for w, m in zip(widths, most, strict=True) if m >= 0):
+            raise ShapeError(explain(f"{self.name}: a mirrored border is wider than the operand", {"operand": x}))
+        return tuple(d + sum(w) if d >= 0 else d for d, w in zip(x.shape, widths, strict=True))
+
+    def _widths(self, attrs: Attrs) -> list[tuple[int, int]]:
+        return list(zip(attrs["paddingHead"], attrs["paddingFoot"], strict=True))[::-1]
+
+    def lower(self, attrs: Attrs, x: Any) -> Any:
+        """jnp.pad."""
+        mode = self.modes[attrs["paddingMode"]]
+        value = {"constant_values": attrs["paddingConstantValue"]} if mode == "constant" else {}
+        return jnp.pad(x, self._widths(attrs), mode=mode, **value)
+
+
+@primitive("Gather", 74)
+class Gather(Primitive):
+    """Slices of the first axis of the reference, one for each index.
+
+    Shapes: reference [n, *rest], indices [*shape] -> [*shape, *rest].
+    Source: CNTK 2.7.
+    """
+
+    attributes = {"axis": AxisOf(None)}  # only ever the first one: others are transposed there
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+        """[*indices, *rest]."""
+        reference, indices = inputs
+        if not reference.shape:
+            raise ShapeError(explain(f"{self.name}: a scalar has nothing to gather from", {"reference": reference}))
+        return Spec((*indices.shape, *reference.shape[1:]), reference.dtype, needs_gradient=reference.needs_gradient)
+
+    def lower(self, attrs: Attrs, reference: Any, indices: Any) -> Any:
+        """A gather of rows."""
+        return jnp.take(reference, indices.astype(jnp.int32), axis=0, mode="clip")
+
+
+@primitive("TopK", 87)
+class TopK(Primitive):
+    """The `numItems` largest elements along the last axis, largest first, and their indices.
+
+    Source: CNTK 2.7.
+    """
+
+    attributes = {"axis": AxisOf(Axis(-1)), "numItems": Size}
+    number_of_outputs = 2
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> list[Spec]:
+        """[*front, k] twice."""
+        (x,) = inputs
+        attrs["axis"] = stored(self.name, attrs["axis"], x)
+        k = attrs["numItems"]
+        if 0 <= x.shape[-1] < k:
+            raise ShapeError(explain(f"{self.name}: the axis has fewer than {k} elements", {"operand": x}))
+        shape = (*x.shape[:-1], k)
+        return [Spec(shape), Spec(shape, needs_gradient=False)]
+
+    def lower(self, attrs: Attrs, x: Any) -> Any:
+        """lax.top_k."""
+        values, indices = lax.top_k(x, attrs["numItems"])
+        return values, indices.astype(x.dtype)
+
+
+@primitive("Crop", 84)
+class Crop(Primitive):
+    """The part of an image that has the height and width of a second operand.
+
+    `offset`: the first column and row.
+    Shapes: x [*front, H, W], referent [..., h, w] -> [*front, h, w].
+    Source: CNTK 2.7.
+    """
+
+    attributes = {"offset": Size(None).vector}
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+        """[*front, h, w]."""
+        x, referent = inputs[:2]
+        if min(len(x.shape), len(referent.shape)) < 2:
+            raise ShapeError(explain(
+                f"{self.name}: the operands need at least two static axes", {"input": x, "referent": referent}
+            ))
+        for size, part, offset in zip(x.shape[-2:], referent.shape[-2:], reversed(attrs["offset"]), strict=True):
+            if size >= 0 and part >= 0 and offset + part > size:
+                raise ShapeError(explain(
+                    f"{self.name}: {part} rows or columns from {offset} on are more than there are",
+                    {"input": x, "referent": referent},
+                ))
+        return (*x.shape[:-2], *referent.shape[-2:])
+
+    def lower(self, attrs: Attrs, x: Any, referent: Any, *ancestors: Any) -> Any:
+        """Two slices."""
+        for axis, offset in zip((-1, -2), attrs["offset"], strict=True):
+            x = lax.slice_in_dim(x, offset, offset + referent.shape[axis], axis=x.ndim + axis)
+        return x
