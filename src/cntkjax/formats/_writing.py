@@ -91,6 +91,7 @@ class _Graph:
 
 def _variable_record(variable: Variable, uid: str) -> Record:
     kind = VariableKind.Placeholder if variable.is_output else variable.kind
+    declared = kind != VariableKind.Placeholder  # what a placeholder will turn out to be is not said beforehand
     record: Record = {
         "version": VARIABLE,
         "type": "Variable",
@@ -99,8 +100,8 @@ def _variable_record(variable: Variable, uid: str) -> Record:
         "shape": Shape(variable.shape),
         "data_type": dtype_number(variable.dtype),
         "dynamic_axis": dynamic_axis_records(variable.dynamic_axes),
-        "is_sparse": variable.is_sparse,
-        "needs_gradient": variable.needs_gradient,
+        "is_sparse": declared and variable.is_sparse,
+        "needs_gradient": declared and variable.needs_gradient,
     }
     if variable.name:
         record["name"] = variable.name
