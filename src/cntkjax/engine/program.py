@@ -144,7 +144,8 @@ class Program:
         grids: dict[Axis, Grid] = {}
         count = self._count(arguments, feeds) if self.has_batch else 0
         size = 0 if not self.has_batch else count if self.plan.whole_batch else self.sizes.choose(count)
-        batch = Batch(np.int32(count), size, count == size) if self.has_batch else None
+        full = count == size and not self.axes  # a variant without masks: for sequences, one more that hardly helps
+        batch = Batch(np.int32(count), size, full) if self.has_batch else None
         packed = []
         for own, named, feed in zip(self.plan.arguments, arguments, feeds, strict=True):
             if not own.dynamic_axes:
