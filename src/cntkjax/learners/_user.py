@@ -38,7 +38,7 @@ class _Universal(UserLearner):
         from cntkjax.variables import Constant
 
         super().__init__(parameters, 1.0)
-        self._gradients = [Constant(0, p.shape, p.dtype, name="gradient") for p in self.parameters]
+        self._gradients = [Constant(0, p.shape, p.dtype, name="grad") for p in self.parameters]
         self._assignments = update_func(list(self.parameters), list(self._gradients))
         if not isinstance(self._assignments, Function):
             raise TypeError(

@@ -1,0 +1,45 @@
+"""Learners given as graphs."""
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+
+
+def test_the_graph_does_the_step_and_keeps_its_own_state():
+    w, s = C.parameter((2,), init=1), C.parameter((2,), init=0)
+
+    def momentum(parameters, gradients):
+        (p,), (g,) = parameters, gradients
+        return C.combine([C.assign(s, 0.9 * s + g), C.assign(p, p - 0.01 * s)])
+
+    learner = C.universal(momentum, [w])
+    values = []
+    for _ in range(3):
+        assert learner.update({w: np.array([10, -20], np.float32)}, 4) is True
+        values.append([*w.value, *s.value])
+    # CNTK 2.7: an assignment takes effect after all was computed, so p sees the s of the step before
+    recorded = [[1, 1, 10, -20], [0.9, 1.2, 19, -38], [0.71, 1.58, 27.1, -54.2]]
+    np.testing.assert_allclose(values, recorded, rtol=1e-6)
+    assert (learner.learning_rate(), learner.total_number_of_samples_seen()) == (1.0, 12)
+
+
+def test_the_graph_gets_lists_of_parameters_and_constants():
+    w, got = C.parameter((2, 3)), []
+    C.universal(lambda ps, gs: got.extend((ps, gs)) or C.assign(ps[0], gs[0]), [w])
+    (p,), (g,) = got
+    assert p is w and g.is_constant and g.shape == (2, 3) and g.name == "grad"
+
+
+@pytest.mark.parametrize("update", [lambda ps, gs: None, None])
+def test_what_gives_no_graph_is_refused(update):
+    with pytest.raises(TypeError, match="update_func must return a function|not callable"):
+        C.universal(update, [C.parameter((2,))])
+
+
+def test_a_missing_gradient_is_named_and_changes_nothing():
+    w = C.parameter((2,), init=1, name="w")
+    learner = C.universal(lambda ps, gs: C.assign(ps[0], gs[0]), [w])
+    with pytest.raises(RuntimeError, match="no gradient of parameter 'w'"):
+        learner.update({}, 4)
+    assert w.value.tolist() == [1, 1]
