@@ -184,9 +184,7 @@ class Parameter(_LeafMixin):
             initializer = init.seeded().sample
         elif np.ndim(init) or shape is None:
             array, dtype = _array(init, dtype)
-            if shape is not None and not matches(as_shape(shape), array.shape):
-                raise ShapeError(f"Parameter '{name}': init has shape {array.shape}, but the shape {as_shape(shape)} is asked for")
-            shape = array.shape
+            shape = array.shape  # whatever shape is asked for beside it, as in CNTK
         else:
             number = init
 

@@ -301,7 +301,8 @@ def results(
         if axis is not None:
             grid = minibatch.grids.get(axis)
             layout = layouts[i] if grid is None else (grid.row, grid.start, grid.length)
-        made.append(Result(v, d, minibatch.count, layout))
+        made_here = program.plan.whole_batch and axis is None and own.dynamic_axes  # as many samples as rows, then
+        made.append(Result(v, d, len(d) if made_here else minibatch.count, layout))
     return made
 
 

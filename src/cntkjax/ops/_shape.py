@@ -43,10 +43,10 @@ def reshape(x: Operand, shape: Any, begin_axis: Any = None, end_axis: Any = None
 
 def _place(axis: Any, default: Axis) -> Axis:
     """A place between axes as Reshape's attributes count it: axis i begins at the place -i from the end."""
-    if axis is None or axis == END_STATIC:
+    if axis is None:
         return default
-    if axis == NEW_LEADING:
-        return END_STATIC
+    if axis in (END_STATIC, NEW_LEADING):
+        return Axis(-1)
     index = axis.static_axis_index() if isinstance(axis, Axis) else int(axis)
     return END_STATIC if index == 0 else Axis(index - 1)
 
@@ -60,7 +60,9 @@ def expand_dims(x: Operand, axis: Any, name: str = "") -> Function:
     ((2, 3, 1), (2, 1, 3))
     """
     x = as_variable(x)
-    if axis != NEW_LEADING:
+    if axis in (END_STATIC, NEW_LEADING):
+        axis = END_STATIC
+    else:
         axis = Axis(axis)
         index = axis.static_axis_index()
         if not is_unknown(x.shape) and index >= len(x.shape):
@@ -69,8 +71,7 @@ def expand_dims(x: Operand, axis: Any, name: str = "") -> Function:
             ))
 
     def inner(v: Variable) -> Function:
-        place = END_STATIC if axis == NEW_LEADING else axis
-        return node(_forms.Reshape, [v], {"newShape": (1,), "beginAxis": place, "endAxis": place})
+        return node(_forms.Reshape, [v], {"newShape": (1,), "beginAxis": axis, "endAxis": axis})
 
     return as_one_block("ExpandDims", inner, [x], name)
 
@@ -182,7 +183,7 @@ def slice(x: Operand, axis: Any, begin_index: Any, end_index: Any, strides: Any 
 def splice(*inputs: Operand, **kw_axis_name: Any) -> Function:
     """Operands one behind the other along a static axis (`axis`, by default the last one).
 
-    Shapes: in other axes the operands broadcast; ``axis=Axis.new_leading_axis()``, or -1 - rank, stacks along a new one.
+    Shapes: in other axes the operands broadcast; ``axis=Axis.new_leading_axis()``, or -1 - rank, stacks them.
     Errors: ShapeError if the operands differ in other axes.
 
     >>> splice([1, 2], [3]).eval()

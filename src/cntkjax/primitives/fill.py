@@ -15,6 +15,7 @@ from ..engine.values import Context, Value
 from ..graph.axis import Axis
 from ..graph.build import Spec
 from ..graph.errors import AxisError, ShapeError, explain
+from ..graph.shape import matches
 from ..graph.variable import Leaf, Variable
 from ._axes import position
 from .base import Attrs, AxisOf, Bool, Double, DTypeOf, Primitive, Size, primitive
@@ -131,7 +132,7 @@ class Assign(Primitive):
             raise AxisError(explain(f"{self.name}: the operands may not have dynamic axes", given))
         if not isinstance(ref, Leaf) and not ref.is_placeholder:
             raise ShapeError(explain(f"{self.name}: only parameters and constants can be assigned to", given))
-        if ref.shape != value.shape:
+        if not matches(value.shape, ref.shape):
             raise ShapeError(explain(f"{self.name}: the shapes of the operands differ", given))
         return ref.shape
 
@@ -142,5 +143,7 @@ class Assign(Primitive):
         if not isinstance(leaf, Leaf):
             raise ShapeError(explain(f"{self.name}: only parameters and constants can be assigned to", {"ref": leaf}))
         data = ctx.array(value)
+        if data.shape != leaf.shape:
+            raise ShapeError(explain(f"{self.name}: a value of shape {data.shape} does not fit", {"ref": leaf}))
         ctx.update(leaf, data)
         return Value(data, ())

@@ -195,8 +195,7 @@ class ToBatchAxis(Primitive):
     """The first static axis as the batch axis.
 
     Shapes: [n, *shape] without dynamic axes -> [*shape] with the batch axis.
-    Errors: AxisError if there is a dynamic axis already; ShapeError for a scalar, and if other data have another
-            number of samples.
+    Errors: AxisError if there is a dynamic axis already; ShapeError for a scalar.
     """
 
     packed = True
@@ -216,9 +215,4 @@ class ToBatchAxis(Primitive):
         data = ctx.array(x)
         if ctx.batch is None:
             ctx.batch = Batch(jnp.asarray(len(data), jnp.int32), len(data), full=True)
-        elif ctx.batch.size != len(data):
-            raise ShapeError(
-                f"{self.name}: {len(data)} rows cannot become the batch axis beside arguments with "
-                f"{ctx.batch.size} samples"
-            )
         return Value(data, (BATCH,))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..engine.values import Context, Value, merged
-from ..graph.axis import NEW_LEADING, Axis
+from ..graph.axis import END_STATIC, NEW_LEADING, Axis
 from ..graph.build import Spec
 from ..graph.errors import AxisError, ShapeError, explain
 from ..graph.shape import FREE, INFERRED, Shape, broadcast
@@ -109,7 +109,7 @@ class Splice(Primitive):
         longest = max(inputs, key=lambda v: len(v.shape))
         rank = len(longest.shape)
         axis = attrs["axis"]
-        if axis == NEW_LEADING:
+        if axis in (END_STATIC, NEW_LEADING):
             axis = Axis(-rank - 1)
         index = axis.static_axis_index() if axis.is_static_axis else rank
         if index != -rank - 1:
