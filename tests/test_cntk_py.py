@@ -1,7 +1,8 @@
 """What scripts reach for in CNTK's compiled module."""
+import numpy as np
 import pytest
 
-from cntkjax import cntk_py, device, logging
+from cntkjax import cntk_py, device, logging, variables
 from cntkjax.graph.settings import Settings
 
 
@@ -46,6 +47,13 @@ def test_a_wrapped_number_can_change():
     wrapped = cntk_py.SizeTWrapper(3)
     wrapped.value = 5
     assert wrapped == cntk_py.SizeTWrapper(5)
+
+
+def test_a_parameter_is_made_with_the_arguments_of_the_compiled_module():
+    parameter = cntk_py.Parameter((1, 2), cntk_py.DataType_Double, 5.0)
+    assert type(parameter) is variables.Parameter
+    assert parameter.dtype is np.float64
+    assert parameter.value.tolist() == [[5.0, 5.0]]
 
 
 def test_classes_are_those_of_their_modules():

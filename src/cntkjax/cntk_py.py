@@ -41,7 +41,7 @@ sentinel_value_for_infer_param_init_rank = 2**31 - 1
 default_param_init_scale, default_param_init_output_rank, default_param_init_filter_rank = 1, 1, 0
 
 _HOMES = {  # classes whose modules need the whole package, so that they are looked up when somebody asks
-    "Axis": "axis", "Constant": "variables", "Parameter": "variables", "Variable": "variables",
+    "Axis": "axis", "Constant": "variables", "Variable": "variables",
     "Function": "ops.functions", "Learner": "learners", "MinibatchSource": "io", "NDArrayView": "core", "Value": "core",
     "Trainer": "train.trainer",
 }
@@ -51,6 +51,21 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module("cntkjax." + _HOMES[name]), name)
     raise AttributeError(f"module 'cntkjax.cntk_py' has no attribute '{name}'")
+
+
+Dictionary = dict  # of configuration; nothing needs to be converted
+
+
+def Parameter(shape: Any, data_type: int, value: float) -> Any:
+    """A parameter, its arguments in the order of CNTK's compiled module.
+
+    Example:
+        >>> Parameter((1, 2), DataType_Float, 5.0).value
+        array([[5., 5.]], dtype=float32)
+    """
+    from cntkjax import variables
+
+    return variables.Parameter(shape, init=value, dtype=data_type)
 
 
 @dataclass
