@@ -21,6 +21,7 @@ from ._numbers import parse_integers, parse_numbers
 from ._streams import Deserializer, stream_information, width
 
 CHUNK_SIZE = 32 * 2**20
+_PIECE = 2**21
 _NEWLINE, _BAR, _HASH, _COLON = 10, 124, 35, 58
 _PREFIX = re.compile(rb"\s*\d*\s*")
 _NUMBER = re.compile(rb"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
@@ -96,7 +97,7 @@ class CTFFile(Deserializer):
         rows = self.index.rows[first : last + 1]
         place = Place(self, chunk, rows[0])
         text = np.frombuffer(text if text.endswith(b"\n") else text + b"\n", np.uint8)
-        parsed = _parse_or_halve(text, 0, self.fields, place)
+        parsed = _parse_in_pieces(text, self.fields, place)
         data = {}
         for info, field, samples in zip(self.streams, self.fields, parsed, strict=True):
             lengths = np.diff(np.searchsorted(samples.rows, rows - rows[0])).astype(np.int32)
@@ -150,6 +151,18 @@ class Place:
 def _number(value: Any) -> int:
     """An option that may be wrapped as `SizeTWrapper`."""
     return int(getattr(value, "value", value))
+
+
+def _parse_in_pieces(text: np.ndarray, fields: Sequence[Field], place: Place) -> list[Samples]:
+    """All rows; not at once, so that what is computed on the way stays in the cache."""
+    newlines = np.flatnonzero(text == _NEWLINE)
+    pieces, begin, row = [], 0, 0
+    while begin < len(text):
+        last = min(int(np.searchsorted(newlines, begin + _PIECE)), len(newlines) - 1)
+        end = int(newlines[last]) + 1
+        pieces.append(_parse_or_halve(text[begin:end], row, fields, place))
+        begin, row = end, last + 1
+    return [_join(parts) for parts in zip(*pieces, strict=True)]
 
 
 def _parse_or_halve(text: np.ndarray, first: int, fields: Sequence[Field], place: Place) -> list[Samples]:

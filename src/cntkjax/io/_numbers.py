@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 _ZERO, _PLUS, _MINUS, _DOT, _E = np.frombuffer(b"0+-.e", np.uint8)
-_BATCH = 1 << 14  # numbers at a time: intermediate arrays stay in the cache
+_POWERS = 10.0 ** np.arange(23)  # those that float64 has exactly
+_BATCH = 1 << 15  # numbers at a time: intermediate arrays stay in the cache
 _LONGEST = 512  # characters of a number; more is a damaged file
 
 
@@ -23,24 +24,38 @@ def parse_numbers(text: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> tup
         >>> values[:2], valid
         (array([ -1.25, 300.  ]), array([ True,  True, False]))
     """
-    mantissa_ends, exponents = ends, np.zeros(len(begins))
-    exponent_valid: np.ndarray | bool = True
-    e = np.flatnonzero((text | 32) == _E)
-    if len(e):
-        at = np.searchsorted(e, begins)
-        found = e[np.minimum(at, len(e) - 1)]
-        has = (at < len(e)) & (found < ends)
-        mantissa_ends = np.where(has, found, ends)
-        exponents[has], is_integer, places = _decimals(text, found[has] + 1, ends[has])
-        exponent_valid = np.ones(len(begins), bool)
-        exponent_valid[has] = is_integer & (places < 0)
+    with_exponent, at = _exponents(text, begins, ends)
+    if len(with_exponent) == 0:
+        values, valid, places = _decimals(text, begins, ends)
+        return _scaled(values, -places), valid
+    mantissa_ends = ends.copy()
+    mantissa_ends[with_exponent] = at
     values, valid, places = _decimals(text, begins, mantissa_ends)
-    scale = exponents - np.maximum(places, 0)
-    if scale.any():
-        with np.errstate(over="ignore", invalid="ignore"):
-            # Dividing by a power of ten is exact where multiplying with its inverse is not.
-            values = np.where(scale < 0, values / 10.0**-scale, values * 10.0**scale)
-    return values, valid & exponent_valid
+    exponents, is_number, exponent_places = _decimals(text, at + 1, ends[with_exponent])
+    valid[with_exponent] &= is_number & (exponent_places == 0) & (text[ends[with_exponent] - 1] != _DOT)
+    scale = -places.astype(np.float64)
+    scale[with_exponent] += exponents
+    return _scaled(values, scale), valid
+
+
+def _exponents(text: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which numbers have an e, and where the first one is."""
+    e = np.flatnonzero((text | 32) == _E)
+    number = np.searchsorted(begins, e, "right") - 1
+    inside = number >= 0
+    inside[inside] = e[inside] < ends[number[inside]]
+    number, first = np.unique(number[inside], return_index=True)
+    return number, e[inside][first]
+
+
+def _scaled(values: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Times ten to the power of ``scale``; dividing by a power is exact where multiplying with its inverse is not."""
+    if not scale.any():
+        return values
+    with np.errstate(over="ignore", invalid="ignore"):
+        if (scale <= 0).all() and scale.min() > -len(_POWERS):
+            return values / _POWERS[(-scale).astype(np.int8)]
+        return np.where(scale < 0, values / 10.0 ** np.maximum(-scale, 0), values * 10.0 ** np.maximum(scale, 0))
 
 
 def parse_integers(text: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -59,31 +74,41 @@ def parse_integers(text: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> tu
 
 
 def _decimals(text: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Numbers without exponent: the value as if it had no point, whether it is one, digits behind the point or -1."""
+    """Numbers without exponent: the values as if they had no point, whether they are any, digits behind the point."""
     values, valid = np.zeros(len(begins)), np.zeros(len(begins), bool)
-    places = np.full(len(begins), -1)
+    places = np.zeros(len(begins), np.int16)
     for which, characters in _columns(text, begins, ends):
-        digits = characters - _ZERO
-        is_digit = digits < 10
-        if is_digit.all():
-            values[which], valid[which] = _horner(digits, np.float64), True
-            continue
-        negative, dots = characters[0] == _MINUS, characters == _DOT
-        signed = negative | (characters[0] == _PLUS)
-        legal = is_digit | dots
-        legal[0] = is_digit[0] | signed
-        if len(characters) > 1:
-            legal[1] &= is_digit[1] | ~signed  # a digit before the point
-        else:
-            legal[0] = is_digit[0]
-        value = np.zeros(len(negative))
-        for digit, counts in zip(digits, is_digit, strict=True):
-            value *= np.where(counts, 10.0, 1.0)
-            value += np.where(counts, digit, 0)
-        values[which] = np.where(negative, -value, value)
-        valid[which] = legal.all(0) & (dots.sum(0) <= 1)
-        places[which] = np.where(dots.any(0), len(dots) - 1 - dots.argmax(0), -1)
+        for some, point in _by_point(characters == _DOT):
+            where, these = (which, characters) if some is None else (which[some], characters[:, some])
+            values[where], valid[where] = _digits(these if point < 0 else np.delete(these, point, 0), point)
+            places[where] = len(these) - 1 - point if point >= 0 else 0
     return values, valid, places
+
+
+def _by_point(dots: np.ndarray) -> Iterator[tuple[np.ndarray | None, int]]:
+    """Groups of numbers of the same length with the point at the same place; None: all of them; -1: no point."""
+    if not dots.any():
+        yield None, -1
+        return
+    point = np.where(dots.any(0), dots.argmax(0), -1)
+    for place in np.flatnonzero(np.bincount(point + 1)) - 1:
+        some = np.flatnonzero(point == place)
+        yield (None if len(some) == len(point) else some), int(place)
+
+
+def _digits(characters: np.ndarray, point: int) -> tuple[np.ndarray, np.ndarray]:
+    """Integers with or without sign, of which the point was taken away; a point has a digit before it."""
+    digits = characters - _ZERO
+    is_digit = digits < 10
+    if point == 0 or len(digits) == 0:
+        return np.zeros(digits.shape[1]), np.zeros(digits.shape[1], bool)
+    if is_digit.all():
+        return _horner(digits, np.float64), np.ones(digits.shape[1], bool)
+    negative = characters[0] == _MINUS
+    signed = (negative | (characters[0] == _PLUS)) & (len(digits) > 1) & (point != 1)
+    digits[0, signed] = 0
+    value = _horner(digits, np.float64)
+    return np.where(negative, -value, value), (is_digit[0] | signed) & is_digit[1:].all(0)
 
 
 def _horner(digits: np.ndarray, dtype: type) -> np.ndarray:

@@ -33,8 +33,8 @@ def CTFDeserializer(filename: str, streams: Mapping[str, Record]) -> dict[str, A
     """Reads CNTK text format: rows of ``[sequence id] |stream values |sparse_stream index:value ... |# comment``.
 
     Rows with the same id, and rows without one that follow them, are a sequence. If the first row has no id, each row
-    is a sequence by itself. The options ``chunkSizeInBytes``, ``maxErrors`` (how many faults of rows are left out with a
-    warning; a row without any good sample is one more) and ``skipSequenceIds`` are items of the result.
+    is a sequence by itself. The options ``chunkSizeInBytes``, ``maxErrors`` (how many faults of rows are left out with
+    a warning; a row without any good sample is one more) and ``skipSequenceIds`` are items of the result.
 
     Args:
         filename: the file
