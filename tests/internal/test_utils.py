@@ -32,8 +32,8 @@ def test_types_of_operands():
     p32, p64 = (C.Parameter(init=np.asarray(2, dtype)) for dtype in (np.float32, np.float64))
     unknown = C.placeholder()
     f32, f64 = np.asarray(1, np.float32), np.asarray(1, np.float64)
-    rows = [((p32, f64), np.float32), ((p64, f32), np.float64), ((p32, p64), np.float64), ((p32 + 1,), np.float32), ((), None),
-            ((f32, f64), np.float64), ((unknown, f64), np.float64), ((p32, unknown, f64), np.float32),
+    rows = [((p32, f64), np.float32), ((p64, f32), np.float64), ((p32, p64), np.float64), ((p32 + 1,), np.float32),
+            ((), None), ((f32, f64), np.float64), ((unknown, f64), np.float64), ((p32, unknown, f64), np.float32),
             ((np.float64(1),), np.float64), ((np.int64(1),), np.float32), ((1.0,), np.float32), ((unknown,), None)]
     assert [utils.get_data_type(*operands) for operands, _ in rows] == [expected for _, expected in rows]
     with pytest.raises(ValueError, match="int32"):
