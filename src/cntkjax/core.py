@@ -2,46 +2,196 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from .device import DeviceDescriptor, cpu
+from .engine.feeds import to_ragged
 from .engine.program import Result
 from .engine.ragged import Ragged, SparseRows
-from .graph.shape import Shape, shape_text
+from .graph.shape import Shape, as_shape, shape_text
+from .graph.variable import VariableKind
 from .tensor import ArrayMixin
+from .variables import Variable
+
+
+class NDArrayView(ArrayMixin):
+    """A dense array or a sparse matrix, as CNTK's values hold it. Its data are never copied, unless they have to be.
+
+    >>> NDArrayView.from_dense(np.ones((2, 3), np.float32))
+    NDArrayView([2 x 3], CPU)
+    """
+
+    def __init__(self, shape: Any, data_type: Any, device: Any = None) -> None:
+        self._hold(np.zeros(as_shape(shape), data_type), read_only=False)
+
+    def _hold(self, array: Any, read_only: bool) -> None:
+        self._array, self._read_only = array, read_only
+
+    @classmethod
+    def _of(cls, array: Any, read_only: bool) -> NDArrayView:
+        made = object.__new__(cls)
+        made._hold(array, read_only)
+        return made
+
+    @staticmethod
+    def from_dense(np_array: Any, device: Any = None, read_only: bool = False, borrow: bool = False) -> NDArrayView:
+        """From a NumPy array; with `borrow` without a copy."""
+        array = np.asarray(np_array)
+        if array.dtype.kind != "f":
+            raise TypeError(f"an NDArrayView holds floating point numbers, not {array.dtype}")
+        return NDArrayView._of(array if borrow else array.copy(), read_only)
+
+    @staticmethod
+    def from_csr(csr_array: Any, device: Any = None, read_only: bool = False, borrow: bool = False, shape: Any = None) -> NDArrayView:
+        """From a SciPy matrix in CSR format."""
+        if not hasattr(csr_array, "indptr") or csr_array.format != "csr":
+            raise TypeError("only CSR is supported as of now. Please convert your data using 'tocsr()'")
+        return NDArrayView._of(csr_array if borrow else csr_array.copy(), read_only)
+
+    @staticmethod
+    def from_data(data: Any, device: Any = None, read_only: bool = False, borrow: bool = False) -> NDArrayView:
+        """From a NumPy array or a CSR matrix."""
+        make = NDArrayView.from_csr if hasattr(data, "tocsr") else NDArrayView.from_dense
+        return make(data, device, read_only, borrow)
+
+    @property
+    def shape(self) -> Shape:
+        """Shape of the array."""
+        return tuple(self._array.shape)
+
+    @property
+    def dtype(self) -> type:
+        """NumPy type of the elements."""
+        return self._array.dtype.type
+
+    @property
+    def device(self) -> DeviceDescriptor:
+        """Where the data are."""
+        return cpu()
+
+    @property
+    def is_sparse(self) -> bool:
+        """True for a sparse matrix."""
+        return hasattr(self._array, "tocsr")
+
+    @property
+    def is_read_only(self) -> bool:
+        """True if the data may not be changed."""
+        return self._read_only
+
+    def asarray(self) -> Any:
+        """The NumPy array or CSR matrix."""
+        return self._array
+
+    def slice_view(self, start_offset: Sequence[int], extent: Sequence[int], read_only: bool = True) -> NDArrayView:
+        """A part of the array that shares its memory.
+
+        Errors: ValueError if the part lies outside, or is not contiguous in memory.
+        """
+        if len(start_offset) != len(self.shape) or any(
+            not 0 <= o <= o + e <= d for o, e, d in zip(start_offset, extent, self.shape, strict=False)
+        ):
+            raise ValueError(f"slice at {tuple(start_offset)} of extent {tuple(extent)} is not inside the shape {self.shape}")
+        part = self._array[tuple(slice(o, o + e) for o, e in zip(start_offset, extent, strict=False))]
+        if not self.is_sparse and not part.flags.c_contiguous:
+            raise ValueError(f"slice at {tuple(start_offset)} of extent {tuple(extent)} is not contiguous in memory")
+        return NDArrayView._of(part, read_only)
+
+    def deep_clone(self, device: Any = None, read_only: bool = False) -> NDArrayView:
+        """A copy."""
+        return NDArrayView._of(self._array.copy(), read_only)
+
+    def __repr__(self) -> str:
+        return f"NDArrayView({shape_text(self.shape)}, CPU)"
+
+    __str__ = __repr__
 
 
 class Value(ArrayMixin):
     """Data of one variable for a minibatch.
 
-    Shapes: [samples, *shape], or with sequences [sequences, longest, *shape] with a mask.
+    Shapes: [samples, *shape], or with sequences [sequences, longest, *shape] with a mask, padded with zeros.
+
+    >>> import cntkjax as C
+    >>> x = C.sequence.input_variable(1)
+    >>> value = Value.create(x, [[[1], [2]], [[3]]])
+    >>> value.shape, value.mask.tolist()
+    ((2, 2, 1), [[2, 1], [2, 0]])
     """
 
     def __init__(self, batch: Any, seq_starts: Any = None, device: Any = None) -> None:
-        made = _from_batch(batch)
-        self.ragged: Ragged = made
-        self._shape: Shape = () if isinstance(made.data, SparseRows) else made.data.shape[1:]
-        if isinstance(made.data, SparseRows):
-            self._shape = (made.data.width,)
+        array = batch.asarray() if isinstance(batch, NDArrayView) else batch
+        if isinstance(array, (list, tuple)):
+            ragged = Ragged.from_sequences([b if hasattr(b, "tocsr") else np.asarray(b) for b in array])
+            self._hold(ragged, _sample_shape(ragged))
+        elif hasattr(array, "tocsr"):
+            self._hold(Ragged(SparseRows.from_csr(array), None), (array.shape[1],))
+        else:
+            array = np.asarray(array)
+            if array.dtype.kind != "f":
+                raise TypeError(f"a Value holds floating point numbers, not {array.dtype}")
+            self._hold(Ragged(np.atleast_1d(array), None), array.shape[1:], static=array.ndim == 0)
+
+    def _hold(self, ragged: Ragged, shape: Shape, static: bool = False) -> None:
+        self.ragged, self._shape, self._static = ragged, tuple(shape), static
 
     @staticmethod
-    def from_ragged(ragged: Ragged, shape: Shape, dtype: Any = None) -> Value:
-        """A value of samples that lie end to end; `shape` is that of one sample."""
+    def from_ragged(ragged: Ragged, shape: Shape, dtype: Any = None, static: bool = False) -> Value:
+        """A value of samples that lie end to end; `shape` is that of one sample. `static`: the only one, without a batch axis."""
         made = object.__new__(Value)
-        made.ragged, made._shape = ragged, tuple(shape)
+        made._hold(ragged, shape, static)
         return made
 
     @staticmethod
     def from_result(result: Result) -> Value:
         """The value that a program gave for a variable."""
         data = result.ragged()
-        if not isinstance(data, Ragged):
-            data = Ragged(data[None], None)
-            made = Value.from_ragged(data, result.host.shape)
-            made._static = True  # type: ignore[attr-defined]
-            return made
-        return Value.from_ragged(data, data.data.shape[1:])
+        if isinstance(data, Ragged):
+            return Value.from_ragged(data, _sample_shape(data))
+        return Value.from_ragged(Ragged(data[None], None), data.shape, static=True)
+
+    @staticmethod
+    def create(var: Any, data: Any, seq_starts: Any = None, device: Any = None, read_only: bool = False) -> Value:
+        """The value of a variable from arrays, lists of sequences, or CSR matrices.
+
+        `seq_starts`: for each sequence, whether it begins here or continues that of the minibatch before.
+        """
+        if isinstance(data, Value):
+            return data
+        ragged = to_ragged(var, data)
+        if not isinstance(ragged, Ragged):
+            return Value.from_ragged(Ragged(ragged[None], None), ragged.shape, static=True)
+        if seq_starts is not None:
+            ragged = Ragged(ragged.data, ragged.lengths, np.asarray(seq_starts, bool))
+        return Value.from_ragged(ragged, var.shape)
+
+    @staticmethod
+    def one_hot(batch: Any, num_classes: Any, dtype: Any = None, device: Any = None) -> Value:
+        """One-hot samples from indices: a list of samples, or a list of sequences of them.
+
+        Errors: ValueError for an index outside of the classes.
+
+        >>> Value.one_hot([[0, 1], [2]], 3).shape
+        (2, 2, 3)
+        """
+        shape = as_shape(num_classes)
+        width = shape[-1]
+        if len(shape) != 1:
+            raise ValueError(f"one_hot makes samples with one axis, not of shape {shape}")
+        nested = len(batch) > 0 and not np.isscalar(batch[0])
+        sequences = [np.asarray(s) for s in batch] if nested else [np.asarray(batch)]
+        indices = np.concatenate([s.reshape(-1) for s in sequences])
+        if indices.dtype.kind not in "iu":
+            raise ValueError(f"one_hot takes integers, not {indices.dtype}")
+        if indices.size and not 0 <= indices.min() <= indices.max() < width:
+            raise ValueError(f"one_hot: indices from {indices.min()} to {indices.max()} are not all in [0, {width})")
+        values = np.ones(len(indices), np.float32 if dtype is None else dtype)
+        rows = SparseRows(np.arange(len(indices) + 1), indices.astype(np.int32), values, width)
+        lengths = np.array([s.size for s in sequences], np.int32) if nested else None
+        return Value.from_ragged(Ragged(rows, lengths), shape)
 
     @property
     def is_sparse(self) -> bool:
@@ -54,18 +204,23 @@ class Value(ArrayMixin):
         return self.ragged.dtype.type
 
     @property
+    def device(self) -> DeviceDescriptor:
+        """Where the data are."""
+        return cpu()
+
+    @property
     def shape(self) -> Shape:
         """Shape of the padded data, dynamic axes included."""
-        if getattr(self, "_static", False):
-            return self._shape
         ragged = self.ragged
+        if self._static:
+            return self._shape
         if ragged.lengths is None:
             return (ragged.num_samples, *self._shape)
         return (ragged.num_sequences, int(ragged.lengths.max(initial=0)), *self._shape)
 
     @property
     def is_valid(self) -> bool:
-        """True: the data do not depend on a buffer that is used again."""
+        """True: the data do not lie in a buffer that the next step uses again."""
         return True
 
     @property
@@ -75,34 +230,62 @@ class Value(ArrayMixin):
 
     @property
     def mask(self) -> np.ndarray:
-        """2 where a sequence begins, 1 where it goes on, 0 in padding: [sequences, longest]; all 2 without sequences."""
+        """2 where a sequence begins, 1 where it goes on, 0 in padding: [sequences, longest].
+
+        Errors: AttributeError if all sequences begin here and are of the same length, as in CNTK: there is no mask then.
+        """
         ragged = self.ragged
-        if ragged.lengths is None:
-            return np.full((ragged.num_samples, 1), 2, np.uint8)
-        steps = np.arange(int(ragged.lengths.max(initial=0)))[None, :]
-        mask = (steps < ragged.lengths[:, None]).astype(np.uint8)
-        mask[:, :1] += np.ones((len(mask), 1), np.uint8) if ragged.starts is None else ragged.starts[:, None]
+        lengths = ragged.lengths
+        if lengths is None or (ragged.starts is None and (lengths == lengths[:1]).all()):
+            raise AttributeError("this Value has no mask: nothing in it is padding")
+        mask = (np.arange(int(lengths.max(initial=0)))[None, :] < lengths[:, None]).astype(np.int8)
+        mask[:, 0] += np.ones(len(mask), np.int8) if ragged.starts is None else ragged.starts.astype(np.int8)
         return mask
 
+    @property
+    def masked_count(self) -> int:
+        """Number of padded steps."""
+        return int(np.prod(self.shape[:2])) - self.ragged.num_samples if self.ragged.lengths is not None else 0
+
+    @property
+    def data(self) -> NDArrayView:
+        """The padded data."""
+        if self.is_sparse:
+            return NDArrayView._of(self.ragged.to_csr(), False)
+        return NDArrayView._of(self.asarray(), False)
+
     def as_sequences(self, variable: Any = None) -> list[Any]:
-        """The sequences one by one: arrays [time, *shape], or CSR matrices with a row a step."""
-        made = []
-        for s in self.ragged.sequences():
-            made.append(s.to_csr() if isinstance(s, SparseRows) else np.asarray(s).reshape(-1, *self._shape))
-        return made
+        """The sequences one by one: arrays [time, *shape], or CSR matrices with a row a step.
+
+        Errors: ValueError if `variable` has no sequence axis and a sequence has more than one step.
+        """
+        ragged = self.ragged
+        if variable is not None and ragged.lengths is not None and variable.sequence_axis is None and (ragged.lengths > 1).any():
+            raise ValueError(f"{self!r} has sequences of several steps, but {variable!r} has no sequence axis")
+        parts = ragged.sequences()
+        if ragged.lengths is None and (variable is None or variable.sequence_axis is None) and not ragged.is_sparse:
+            return [np.asarray(s[0]) for s in parts]
+        return [s.to_csr() if isinstance(s, SparseRows) else np.asarray(s).reshape(-1, *self._shape) for s in parts]
 
     def asarray(self) -> np.ndarray:
-        """The data as an array, sequences padded with zeros."""
-        if getattr(self, "_static", False):
-            return np.asarray(self.ragged.data)[0]
+        """The data as a dense array, sequences padded with zeros."""
         data = self.ragged.data
         if isinstance(data, SparseRows):
-            data = data.to_dense().reshape(-1, *self._shape)
+            data = data.to_dense()
+        data = np.asarray(data).reshape(-1, *self._shape)
+        if self._static:
+            return data[0]
         if self.ragged.lengths is None:
-            return np.asarray(data)
+            return data
         padded = np.zeros(self.shape, data.dtype)
-        padded[self.mask != 0] = data
+        steps = np.arange(self.shape[1])[None, :] < self.ragged.lengths[:, None]
+        padded[steps] = data
         return padded
+
+    def deep_clone(self, read_only: bool = False) -> Value:
+        """A copy."""
+        ragged = self.ragged
+        return Value.from_ragged(ragged.take(np.arange(ragged.num_sequences)), self._shape, static=self._static)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -110,17 +293,32 @@ class Value(ArrayMixin):
     def __repr__(self) -> str:
         return f"Value({shape_text(self.shape)}, CPU)"
 
-
-def _from_batch(batch: Any) -> Ragged:
-    if isinstance(batch, (list, tuple)):
-        return Ragged.from_sequences([b if hasattr(b, "tocsr") else np.asarray(b) for b in batch])
-    if hasattr(batch, "tocsr"):
-        return Ragged(SparseRows.from_csr(batch), None)
-    return Ragged(np.asarray(batch), None)
+    __str__ = __repr__
 
 
-def asarray(variable: Any, value: Any, dtype: Any = None) -> Any:
-    """A value as a list of sequences or an array, as its variable's axes say."""
-    if any(a.is_sequence_axis for a in variable.dynamic_axes):
-        return value.as_sequences(variable)
-    return value.asarray()
+def _sample_shape(ragged: Ragged) -> Shape:
+    return (ragged.data.width,) if isinstance(ragged.data, SparseRows) else ragged.data.shape[1:]
+
+
+def asarray(value: Any, dtype: Any = None) -> np.ndarray:
+    """A Value, parameter, constant, function without arguments, or what NumPy takes, as a NumPy array.
+
+    >>> asarray(Value(np.ones((1, 2), np.float32)))
+    array([[1., 1.]], dtype=float32)
+    """
+    array = value.asarray() if hasattr(value, "asarray") else np.asarray(value)
+    if array.dtype == object:
+        raise ValueError(f"could not convert instance of type {type(value)} to an array")
+    return array if dtype is None else array.astype(dtype)
+
+
+def asvalue(variable: Any, data_array: Any) -> Value:
+    """The value of a variable from arrays, lists of sequences, or CSR matrices."""
+    return Value.create(variable, data_array)
+
+
+def like_input(variable: Any) -> Variable:
+    """An input that takes what has the shape and axes of a variable."""
+    return Variable._new(
+        VariableKind.Input, variable.shape, variable.dtype, variable.dynamic_axes, name=variable.name, is_sparse=variable.is_sparse
+    )

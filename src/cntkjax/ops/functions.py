@@ -284,10 +284,12 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
             raise ValueError("backward needs the state of a forward with keep_for_backward")
         if not isinstance(root_gradients, Mapping):
             root_gradients = {self.output: root_gradients}
+        from ..core import like_input
+
         roots = {}
         for root, gradient in root_gradients.items():
             variable = as_variable(root)
-            roots[variable] = to_ragged(_like_input(variable), gradient)
+            roots[variable] = to_ragged(like_input(variable), gradient)
         wrt = [as_variable(v) for v in _listed(variables)]
         found, _ = gradients([], roots, wrt, state.feeds, state.random)
         return _converted(found, as_numpy)
@@ -442,11 +444,6 @@ def _only(found: list[Any], name: str) -> Any:
     if len(found) > 1:
         raise ValueError(f'found multiple functions matching "{name}". If that was expected call find_all_with_name')
     return found[0]
-
-
-def _like_input(variable: Variable) -> Variable:
-    """An input that takes what has the shape and axes of a variable."""
-    return Variable._new(VariableKind.Input, variable.shape, variable.dtype, variable.dynamic_axes, name=variable.name)
 
 
 def _arguments_of(variable: GraphVariable) -> tuple[Any, ...]:
