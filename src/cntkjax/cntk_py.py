@@ -104,7 +104,12 @@ def _without_effect(why: str) -> Callable[..., None]:
 
 
 always_allow_setting_default_device = _without_effect("the default device can be set at any time.")
-allow_renaming_functions = _without_effect("functions can be renamed.")
+
+
+def allow_renaming_functions() -> None:
+    """Let functions that have a name be given another."""
+    Settings.renaming = True
+
 disable_forward_values_sharing = _without_effect("XLA plans the memory of each program.")
 enable_forward_values_sharing = _without_effect("XLA plans the memory of each program.")
 disable_cpueval_optimization = _without_effect("XLA compiles for the CPU.")

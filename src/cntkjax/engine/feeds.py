@@ -26,11 +26,25 @@ def to_ragged(variable: Variable, data: Any) -> Ragged | np.ndarray:
         return _checked(variable, ragged)
     if hasattr(data, "eval") and not isinstance(data, (np.ndarray, list, tuple)):
         raise TypeError(explain(f"{variable!r} is fed with {data!r}, which is no data", fix="evaluate it first"))
+    if isinstance(data, tuple) and len(data) == 2 and _are_flags(data[1]):
+        return _started(variable, *data)
     if not variable.dynamic_axes:
         return _static(variable, data)
     if variable.sequence_axis is None:
         return _batch(variable, data)
     return _sequences(variable, data)
+
+
+def _are_flags(data: Any) -> bool:
+    return isinstance(data, (list, tuple, np.ndarray)) and len(data) > 0 and all(isinstance(f, (bool, np.bool_)) for f in data)
+
+
+def _started(variable: Variable, data: Any, starts: Any) -> Ragged:
+    """Sequences, and for each whether it begins here or continues that of the minibatch before."""
+    made = to_ragged(variable, list(data) if len(data) == len(starts) else data)
+    if not isinstance(made, Ragged) or made.num_sequences != len(starts):
+        raise ValueError(explain(f"{variable!r} is fed with {len(starts)} start flags, one for each sequence is needed"))
+    return Ragged(made.data, made.lengths, np.asarray(starts, bool))
 
 
 def as_array(variable: Variable, data: Any) -> np.ndarray:
@@ -62,6 +76,8 @@ def _batch(variable: Variable, data: Any) -> Ragged:
         return Ragged(_sparse(variable, data if isinstance(data, (list, tuple)) else [data]), None)
     if not variable.is_sparse and isinstance(data, (list, tuple)) and len(data) and isinstance(data[0], (np.ndarray, list)):
         data = [_one_sample(variable, d) for d in data]
+        if shape and all(isinstance(d, np.ndarray) and d.ndim == 0 for d in data):
+            raise _mismatch(variable, (), "takes [samples, *shape]")
     array = as_array(variable, data)
     if array.ndim == len(shape) and matches(shape, array.shape):
         array = array[None]

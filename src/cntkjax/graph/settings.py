@@ -7,7 +7,9 @@ class Settings:
 
     deterministic: the same program gives the same bits, whatever the device; only accelerators need to be told.
     checked: every result is searched for NaN, and an error names the operation that brought it forth.
+    renaming: a name that a function has may be changed.
     """
 
     deterministic: bool = False
     checked: bool = False
+    renaming: bool = False

@@ -63,6 +63,8 @@ def placeholder(shape: Any = None, dynamic_axes: Any = None, name: str = "") -> 
     >>> placeholder(name='h')
     Placeholder('h', [???], [???])
     """
+    if isinstance(shape, str):  # CNTK's scripts pass the name first, and get away with it
+        shape, name = None, shape
     axes = UNKNOWN_AXES if dynamic_axes is None else default_axes(dynamic_axes)
     return Variable._new(
         VariableKind.Placeholder, UNKNOWN_SHAPE if shape is None else as_shape(shape), None, axes, name=name

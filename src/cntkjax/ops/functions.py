@@ -13,6 +13,7 @@ from ..graph import edit
 from ..graph.build import composite
 from ..graph.function import Function as GraphFunction
 from ..graph.public import classes
+from ..graph.settings import Settings
 from ..graph.variable import Leaf, VariableKind
 from ..graph.variable import Variable as GraphVariable
 from ..tensor import ArrayMixin, TensorOpsMixin
@@ -86,7 +87,7 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
 
     @name.setter
     def name(self, value: str) -> None:
-        if self._name:
+        if self._name and not Settings.renaming:
             raise ValueError(f"Function '{self._name}': a name that is set cannot be changed")
         self._name = value
         self.root_function._name = value
@@ -226,12 +227,9 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
             fed = {}
         else:
             own = self.arguments
-            values = [arguments] if len(own) == 1 else list(arguments)
-            if len(own) == 1 and isinstance(arguments, (list, tuple)) and len(arguments) == 1 and hasattr(arguments[0], "ragged"):
-                values = [arguments[0]]
-            if len(values) != len(own):
-                raise ValueError(f"{self!r} expects {len(own)} arguments, got {len(values)}")
-            fed = dict(zip(own, values, strict=True))
+            if len(own) != 1:
+                raise ValueError(f"{self!r} has {len(own)} arguments: say which data are for which, {{argument: array, ...}}")
+            fed = {own[0]: arguments}
         missing = [v for v in needed if v not in fed]
         if missing:
             raise ValueError(
@@ -328,7 +326,7 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         `substitutions`: {variable of this graph: what stands for it in the copy}.
         """
         method = CloneMethod(method) if not isinstance(method, CloneMethod) else method
-        mapped = {as_variable(k): as_variable(v) for k, v in (substitutions or {}).items()}
+        mapped = {_of_graph(k): _of_graph(v) for k, v in (substitutions or {}).items()}
         cloner = edit.Cloner(lambda leaf: _cloned_leaf(leaf, method), mapped)
         made: Any = cloner.graph(self if self.is_composite else composite(self))
         if self._declared is not None:
@@ -444,6 +442,15 @@ def _only(found: list[Any], name: str) -> Any:
     if len(found) > 1:
         raise ValueError(f'found multiple functions matching "{name}". If that was expected call find_all_with_name')
     return found[0]
+
+
+def _of_graph(item: Any) -> Variable:
+    """A variable of a graph; numbers are none. CNTK raises AttributeError for None, as a search that found nothing gives it."""
+    if item is None:
+        raise AttributeError("clone: a substitution is None, no variable: what was searched for by name was not found")
+    if not isinstance(item, (GraphVariable, GraphFunction)):
+        raise TypeError(f"clone: a substitution has to be a variable or function, not {item!r}")
+    return as_variable(item)
 
 
 def _arguments_of(variable: GraphVariable) -> tuple[Any, ...]:
