@@ -7,6 +7,10 @@ from ._elementwise import (
     element_times, equal, exp, floor, greater, greater_equal, less, less_equal, log, log_add_exp, minus, negate, not_equal,
     plus, pow, reciprocal, relu, round, sigmoid, sin, sinh, sqrt, square, stop_gradient, straight_through_impl, tan, tanh,
 )
+from ._image import (
+    AVG_POOLING, MAX_POOLING, MAX_UNPOOLING, batch_normalization, convolution, convolution_transpose, pooling, roipooling,
+    unpooling,
+)
 from ._product import TIMES_NO_INFERRED_INPUT_RANK, TIMES_REDUCE_SEQUENCE_AXIS_WITHOUT_INFERRED_INPUT_RANK, times, times_transpose
 from ._reduce import (
     argmax, argmin, hardmax, log_softmax, reduce_l1, reduce_l2, reduce_log_sum_exp, reduce_max, reduce_mean, reduce_min,

@@ -1,0 +1,97 @@
+"""How windows of convolutions and poolings move over the axes of a sample, in CNTK's arithmetic; and channels last.
+
+Source: CNTK 2.7 on 1,270 combinations of size, stride, padding, rounding and length (tests/primitives/test_window.py
+holds some of them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import jax.numpy as jnp
+
+from ..engine.values import Axes, Context, Value
+from ..graph.shape import FREE, INFERRED
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window that moves along one axis.
+
+    Units: cells of that axis. `before` and `after` are the padding that the positions reach; negative where they leave
+    out cells. `count` is the number of positions; with a length that is not known yet it is FREE or INFERRED.
+    """
+
+    size: int
+    stride: int
+    dilation: int
+    before: int
+    after: int
+    count: int
+
+    @property
+    def extent(self) -> int:
+        """Cells from the first to the last that the window touches."""
+        return (self.size - 1) * self.dilation + 1
+
+    @property
+    def is_whole(self) -> bool:
+        """True if its only position covers the axis exactly."""
+        return self.count == 1 and self.before == self.after == 0 and self.dilation == 1
+
+
+def place(
+    length: int, size: int, stride: int = 1, dilation: int = 1, auto: bool = False, ceil: bool = False,
+    before: int = 0, after: int = 0,
+) -> Window:
+    """The window along an axis of some length.
+
+    With `auto` the centers of the windows spread over the axis from end to end, and what is left over is split between the
+    ends; otherwise the first window starts `before` cells ahead of the axis. `ceil` adds a position for what is left over.
+
+    >>> place(8, 3, stride=2, auto=True)
+    Window(size=3, stride=2, dilation=1, before=1, after=0, count=4)
+    """
+    if length in (FREE, INFERRED):
+        return Window(size, stride, dilation, before, after, length)
+    extent = (size - 1) * dilation + 1
+    span = length - 1 if auto else length + before + after - extent
+    count = (-(-span // stride) if ceil else span // stride) + 1
+    if auto:
+        left_over = length - 1 - (count - 1) * stride
+        before = (extent - 1) // 2 - int(left_over / 2)  # rounds toward zero, also where `ceil` makes it negative
+    return Window(size, stride, dilation, before, (count - 1) * stride + extent - length - before, count)
+
+
+def per_axis(values: Sequence[Any], rank: int, channel: Any = None) -> tuple[Any, ...]:
+    """One value for each axis: the first is repeated for leading axes that have none; ValueError if there are too many.
+
+    `channel`: what the first axis gets if it has none.
+    """
+    values = tuple(values)
+    if len(values) > rank:
+        raise ValueError(f"{len(values)} values for {rank} axes")
+    if len(values) == rank:
+        return values
+    filled = (values[0],) * (rank - len(values)) + values
+    return filled if channel is None else (channel, *filled[1:])
+
+
+def channels_last(ctx: Context, value: Value) -> Any:
+    """The data of samples (C, *spatial) as [samples, *spatial, C]."""
+    lead = ctx.lead(value.axes)
+    data = value.data if value.channels_last else jnp.moveaxis(ctx.array(value), lead, -1)
+    return data.reshape(prod(data.shape[:lead]), *data.shape[lead:])
+
+
+def value_of(ctx: Context, data: Any, like: Value, axes: Axes | None = None) -> Value:
+    """The value of data [samples, *spatial, C] with the leading dimensions of another value."""
+    lead = ctx.lead(like.axes)
+    data = data.reshape(*like.data.shape[:lead], *data.shape[1:])
+    return Value(data, like.axes if axes is None else axes, channels_last=data.ndim - lead > 1)
+
+
+__all__ = ["Window", "channels_last", "per_axis", "place", "value_of"]

@@ -1,0 +1,258 @@
+"""Maxima and means over windows, what undoes them, and maxima over regions of interest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..engine.values import Context, Value
+from ..graph.build import Spec
+from ..graph.errors import ShapeError, explain
+from ..graph.shape import FREE, Shape, is_unknown
+from ..graph.variable import Variable
+from ._maxima import maximum, padded, total
+from ._window import Window, channels_last, per_axis, place, value_of
+from .base import Attrs, Bool, Double, Primitive, ShapeOf, Size, primitive
+
+MAX, AVERAGE = 0, 1
+
+
+def windows_of(attrs: Attrs, sizes: Shape, shape: Shape) -> list[Window]:
+    """The window along each axis of an operand; leading axes that no size is given for are not pooled.
+
+    Errors: ValueError if there are more values than axes, or a window does not fit.
+    """
+    rank, own = len(shape), len(sizes)
+
+    def options(values: Sequence[Any], leading: Any) -> tuple[Any, ...]:
+        given = values if len(values) > own else (leading,) * (rank - own) + per_axis(values, own)
+        return per_axis(given, rank)
+
+    if own > rank:
+        raise ValueError(f"the window has {own} axes, and the operand {rank}")
+    strides, auto = options(attrs["strides"], 1), options(attrs["autoPadding"][::-1], False)
+    low, high = options(attrs["lowerPad"], 0), options(attrs["upperPad"], 0)
+    ceil = attrs.get("ceilOutDim", False)
+    sizes = (1,) * (rank - own) + tuple(sizes)
+    made = []
+    for axis, n in enumerate(shape):
+        window = place(n, sizes[axis], strides[axis], 1, auto[axis], ceil, low[axis], high[axis])
+        if n >= 0 and (window.count < 1 or not auto[axis] and window.size > n + low[axis] + high[axis]):
+            raise ValueError(f"the window has {window.size} cells along axis {axis}, and the operand {n}")
+        made.append(window)
+    return made
+
+
+def _fail(op: str, what: object, x: Variable) -> ShapeError:
+    return ShapeError(explain(
+        f"{op}: {what}", {"operand": x}, "make the window smaller, or pad with auto_padding=[True]"
+    ))
+
+
+@primitive("Pooling", 17)
+class Pooling(Primitive):
+    """The largest value (poolingType 0) or the mean (1) of each window. Equal maxima: the gradient goes to the first.
+
+    Shapes: x [C, *spatial] -> [C, *positions]; a window of fewer axes moves along the last axes. An unknown window covers
+    all axes behind the channels. Means leave out the padding unless `includePad`; those of nothing are 0.
+    Source: CNTK 2.7.
+    """
+
+    attributes = {
+        "poolingType": Size(MAX), "poolingWindowShape": ShapeOf, "strides": ShapeOf((1,)),
+        "autoPadding": Bool.vector([False]), "lowerPad": ShapeOf((0,)), "upperPad": ShapeOf((0,)),
+        "ceilOutDim": Bool(False), "includePad": Bool(False),
+    }  # fmt: skip
+    packed = True
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+        """The positions of the window; fills in an unknown window."""
+        (x,) = inputs
+        sizes = attrs["poolingWindowShape"]
+        if is_unknown(sizes):
+            if FREE in x.shape[1:]:
+                return (*x.shape[:1], *(1 for _ in x.shape[1:]))
+            sizes = attrs["poolingWindowShape"] = x.shape[1:]
+        try:
+            return tuple(w.count for w in windows_of(attrs, sizes, x.shape))
+        except ValueError as e:
+            raise _fail(self.name, e, x) from None
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
+        """Axis by axis, the last one first: it is the fastest in CNTK's order of the window's cells."""
+        data = channels_last(ctx, x)
+        shape = (data.shape[-1], *data.shape[1:-1])
+        sizes = attrs["poolingWindowShape"]
+        windows = windows_of(attrs, shape[1:] if is_unknown(sizes) else sizes, shape)
+        largest = attrs["poolingType"] == MAX
+        for axis in reversed(range(len(shape))):
+            window = windows[axis]
+            if window.size > 1 or window.stride > 1 or window.before or window.after > 0:
+                at = _at(axis, data.ndim)
+                data = padded(data, at, window, -np.inf if largest else 0)
+                data = (maximum if largest else total)(data, at, window, data.shape[at])
+        if not largest:
+            data = data / _cells(windows, shape, attrs["includePad"]).astype(data.dtype)
+        return value_of(ctx, data, x)
+
+
+def _at(axis: int, ndim: int) -> int:
+    """Where an axis of a sample stands in channels-last data."""
+    return ndim - 1 if axis == 0 else axis
+
+
+def _cells(windows: Sequence[Window], shape: Shape, include_pad: bool) -> np.ndarray:
+    """How many cells each position counts, to be broadcast over [n, *positions, C]."""
+    if include_pad:
+        return np.asarray(prod(w.size for w in windows))
+    counts = []
+    for n, w in zip(shape, windows, strict=True):
+        begin = np.arange(w.count) * w.stride - w.before
+        counts.append(np.minimum(begin + w.size, n) - np.maximum(begin, 0))
+    cells = np.ones(())
+    for count in [*counts[1:], counts[0]]:
+        cells = cells[..., None] * np.maximum(count, 0)
+    cells = np.maximum(cells, 1)
+    return cells.flat[0] if (cells == cells.flat[0]).all() else cells
+
+
+@primitive("Unpooling", 58)
+class Unpooling(Primitive):
+    """Values put back to where the maxima of another pooling's windows were; zeros elsewhere.
+
+    Where windows overlap and share their maximum, the last one counts. The gradient reads the values' places back (CNTK
+    takes the maximum of the gradients in each window there).
+
+    Shapes: x [C, *positions], pooled [C, *spatial] -> [C, *spatial].
+    Source: CNTK 2.7.
+    """
+
+    attributes = {
+        "poolingType": Size(MAX), "unpoolingWindowShape": ShapeOf, "strides": ShapeOf((1,)),
+        "autoPadding": Bool.vector([False]), "lowerPad": ShapeOf((0,)), "upperPad": ShapeOf((0,)),
+    }  # fmt: skip
+    packed = True
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+        """The shape of what was pooled."""
+        x, pooled = inputs
+        try:
+            windows = windows_of(attrs, attrs["unpoolingWindowShape"], pooled.shape)
+        except ValueError as e:
+            raise _fail(self.name, e, pooled) from None
+        expected = tuple(w.count for w in windows)
+        if any(a != b and a >= 0 and b >= 0 for a, b in zip(x.shape, expected, strict=True)):
+            raise ShapeError(explain(
+                f"{self.name}: pooling the second operand with these options gives {expected}",
+                {"operand": x, "pooled": pooled}, "give the options with which the first operand was pooled",
+            ))
+        return Spec(pooled.shape, axes=max(x.dynamic_axes, pooled.dynamic_axes, key=len))
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, pooled: Value) -> Value:
+        """One strided placement for each cell of the window, the last windows' cells last."""
+        axes = max(x.axes, pooled.axes, key=len)
+        values, seen = (channels_last(ctx, ctx.to_axes(v, axes)) for v in (x, pooled))
+        shape = (seen.shape[-1], *seen.shape[1:-1])
+        windows = windows_of(attrs, attrs["unpoolingWindowShape"], shape)
+        places = [(_at(axis, seen.ndim), w) for axis, w in enumerate(windows)]
+        for at, w in places:
+            seen = padded(seen, at, w, -np.inf)
+        cells = list(product(*(range(w.size) for w in windows)))
+        looks = [_look(seen, places, cell) for cell in cells]
+        which = jnp.argmax(jnp.stack(looks), axis=0)
+        whole = jnp.zeros(seen.shape, values.dtype)
+        for i, cell in reversed(list(enumerate(cells))):
+            hit = which == i
+            put = [_put(d, places, cell, seen.shape) for d in (jnp.where(hit, values, 0), hit.astype(values.dtype))]
+            whole = jnp.where(put[1] > 0, put[0], whole)
+        for at, w in places:
+            n = shape[0] if at == seen.ndim - 1 else shape[at]
+            whole = _moved(whole, {at: (-w.before, n - whole.shape[at] + w.before, 0)})
+        return value_of(ctx, whole, pooled)
+
+
+def _moved(x: Any, padding: dict[int, tuple[int, int, int]]) -> Any:
+    """Data with zeros added, or cells left out, before, behind and between those along some axes."""
+    return lax.pad(x, jnp.zeros((), x.dtype), [padding.get(i, (0, 0, 0)) for i in range(x.ndim)])
+
+
+def _look(x: Any, places: Sequence[tuple[int, Window]], cell: Sequence[int]) -> Any:
+    """What one cell of the windows sees at all positions."""
+    begin, end, stride = [0] * x.ndim, list(x.shape), [1] * x.ndim
+    for (at, w), i in zip(places, cell, strict=True):
+        begin[at], end[at], stride[at] = i, i + (w.count - 1) * w.stride + 1, w.stride
+    return lax.slice(x, begin, end, stride)
+
+
+def _put(x: Any, places: Sequence[tuple[int, Window]], cell: Sequence[int], shape: Shape) -> Any:
+    """The transpose of `_look`."""
+    return _moved(x, {
+        at: (i, shape[at] - i - (w.count - 1) * w.stride - 1, w.stride - 1) for (at, w), i in zip(places, cell, strict=True)
+    })
+
+
+@primitive("ROIPooling", 47)
+class ROIPooling(Primitive):
+    """The maxima in a grid of cells over each region of interest; the cells overlap where they don't come out even.
+
+    Shapes: x [C, H, W], rois [n, 4] -> [n, C, *roiOutputShape].
+    Units: a region is x1, y1, x2, y2, all inside, in cells of x divided by `spatialScale`; halves are rounded up.
+    Errors: ShapeError if the regions don't have four numbers; ValueError for means, which CNTK doesn't have either.
+    Source: CNTK 2.7; Girshick, Fast R-CNN (2015), section 2.1.
+    """
+
+    attributes = {"poolingType": Size(MAX), "roiOutputShape": ShapeOf, "spatialScale": Double(0.0625)}
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+        """One grid for each region."""
+        x, rois = inputs
+        if attrs["poolingType"] != MAX:
+            raise ValueError(f"{self.name}: only maxima can be pooled over regions, pooling_type has to be MAX_POOLING")
+        if len(x.shape) != 3 or len(rois.shape) != 2 or rois.shape[1] != 4:
+            raise ShapeError(explain(
+                f"{self.name}: the regions have to be [number of regions, 4], the operand [channels, height, width]",
+                {"operand": x, "regions": rois},
+            ))
+        return (rois.shape[0], x.shape[0], *attrs["roiOutputShape"])
+
+    def lower(self, attrs: Attrs, x: Any, rois: Any) -> Any:
+        """For each column of cells the maxima over its columns of x, then the same for the rows."""
+        high, wide = attrs["roiOutputShape"]
+        corners = jnp.floor(lax.stop_gradient(rois) * attrs["spatialScale"] + 0.5)
+
+        def one(corner: Any) -> Any:
+            columns = _inside(corner[0], corner[2], wide, x.shape[2])
+            rows = _inside(corner[1], corner[3], high, x.shape[1])
+            inner = [_masked_maximum(x, c[None, None, :], 2) for c in columns]
+            cells = [[_masked_maximum(m, r[None, :], 1) for m in inner] for r in rows]
+            grid = jnp.stack([jnp.stack(row, -1) for row in cells], -2)
+            return jnp.where(jnp.isneginf(grid), jnp.zeros((), x.dtype), grid)
+
+        return jax.vmap(one)(corners)
+
+
+def _inside(first: Any, last: Any, cells: int, length: int) -> list[Any]:
+    """Which places of an axis belong to each cell of a region from `first` to `last`."""
+    extent = jnp.maximum(last - first + 1, 1)
+    place = jnp.arange(length)
+    return [
+        (place >= first + jnp.floor(i * extent / cells)) & (place < first + jnp.ceil((i + 1) * extent / cells))
+        for i in range(cells)
+    ]
+
+
+def _masked_maximum(x: Any, mask: Any, axis: int) -> Any:
+    """The maximum of the places of an axis that a mask lets through; the gradient goes to the first of equal ones."""
+    seen = jnp.where(mask, x, jnp.asarray(-jnp.inf, x.dtype))
+    first = lax.stop_gradient(jnp.argmax(seen, axis, keepdims=True))
+    return jnp.take_along_axis(seen, first, axis).squeeze(axis)
+
+
+__all__ = ["AVERAGE", "MAX", "Pooling", "ROIPooling", "Unpooling"]
