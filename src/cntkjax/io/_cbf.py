@@ -163,7 +163,7 @@ def _numbers_at(data: _Bytes, begins: np.ndarray) -> np.ndarray:
 
 
 def _sparse(data: _Bytes, stream: _Stream, number: int, longest: np.ndarray) -> Ragged:
-    lengths, values, indices, counts = np.zeros(number, np.int32), [], [], []
+    lengths, values, indices, counts = np.zeros(number, np.int64), [], [], []
     for i in range(number):
         at = data.offset + data.at
         lengths[i], nonzeros = data.number("I"), data.number("I")
@@ -181,4 +181,4 @@ def _sparse(data: _Bytes, stream: _Stream, number: int, longest: np.ndarray) -> 
         )
     value = np.concatenate([np.zeros(0, stream.dtype.newbyteorder("=")), *values])
     indptr = offsets_of(np.concatenate([np.zeros(0, np.int64), *counts]))
-    return Ragged(canonical(SparseRows(indptr, index, value, stream.width)), lengths)
+    return Ragged(canonical(SparseRows(indptr, index, value, stream.width)), lengths.astype(np.int32))

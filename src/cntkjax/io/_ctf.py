@@ -23,7 +23,8 @@ from ._streams import Deserializer, stream_information, width
 CHUNK_SIZE = 32 * 2**20
 _PIECE = 2**21
 _NEWLINE, _BAR, _HASH, _COLON = 10, 124, 35, 58
-_PREFIX = re.compile(rb"\s*\d*\s*")
+_PREFIX = re.compile(rb"[ \t\r\n]*\d*[ \t\r\n]*")
+_WORD = re.compile(rb"[^ \t\r\n]+")
 _NUMBER = re.compile(rb"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 _ENTRY = re.compile(rb"(\d+):(" + _NUMBER.pattern + rb")")
 
@@ -296,19 +297,21 @@ def read_row(row: bytes, number: int, fields: Sequence[Field], place: Place) -> 
     found: dict[bytes, Samples] = {}
     known = {field.alias: field for field in fields}
     for part in parts:
-        name = re.split(rb"[ \t\r\n]", part, maxsplit=1)[0]
+        word = _WORD.match(part)
+        name = word[0] if word else b""
         if not name:
             place.report(number, "a '|' without a name of a stream behind it")
         elif name in found:
             place.report(number, f"stream '|{name.decode()}' comes twice in this row")
         elif name in known:
             try:
-                found[name] = _read_sample(part[len(name) :].split(), known[name], number)
+                found[name] = _read_sample(_WORD.findall(part, len(name)), known[name], number)
             except ValueError as error:
                 place.report(number, f"stream '|{name.decode()}': {error}")
     if not found:
+        blank = not _WORD.search(row)
         asked = ", ".join(f"'|{field.alias.decode()}'" for field in fields)
-        place.report(number, f"{'a blank line' if not row.strip() else 'a row'} without samples of {asked}")
+        place.report(number, f"{'a blank line' if blank else 'a row'} without samples of {asked}")
     return [found.get(field.alias, _no_samples(field)) for field in fields]
 
 

@@ -52,9 +52,10 @@ def _scaled(values: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """Times ten to the power of ``scale``; dividing by a power is exact where multiplying with its inverse is not."""
     if not scale.any():
         return values
-    with np.errstate(over="ignore", invalid="ignore"):
-        if (scale <= 0).all() and scale.min() > -len(_POWERS):
-            return values / _POWERS[(-scale).astype(np.int8)]
+    if (scale <= 0).all() and scale.min() > -len(_POWERS):
+        return values / _POWERS[(-scale).astype(np.int8)]
+    scale = np.clip(scale, -308, 308)  # beyond, everything is zero or infinite as float32
+    with np.errstate(over="ignore"):
         return np.where(scale < 0, values / 10.0 ** np.maximum(-scale, 0), values * 10.0 ** np.maximum(scale, 0))
 
 

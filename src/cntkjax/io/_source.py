@@ -43,6 +43,7 @@ def CTFDeserializer(filename: str, streams: Mapping[str, Record]) -> dict[str, A
     Errors: ValueError if a stream has no field; AttributeError if it has no shape.
 
     Example:
+        >>> from cntkjax.io import StreamDef, StreamDefs
         >>> streams = StreamDefs(query=StreamDef("S0", 943, True), labels=StreamDef("S2", 129, True))
         >>> reader = CTFDeserializer("atis.train.ctf", streams)
         >>> reader["chunkSizeInBytes"] = 2**20
@@ -106,9 +107,13 @@ class MinibatchSource:
     Errors: RuntimeError for arguments that exclude each other, streams of the same name, files that cannot be read.
 
     Example:
-        >>> source = MinibatchSource(CTFDeserializer("train.ctf", StreamDefs(x=StreamDef("x", 3))))  # doctest: +SKIP
-        >>> source.next_minibatch(64)[source.streams.x]  # doctest: +SKIP
-        MinibatchData(data=Value([64 x 1 x 3], CPU), samples=64, seqs=64)
+        >>> from tempfile import NamedTemporaryFile
+        >>> from cntkjax.io import StreamDef, StreamDefs
+        >>> with NamedTemporaryFile("w", suffix=".ctf") as file:
+        ...     print("|x 1 2 3 |label 0:1", "|x 4 5 6 |label 2:1", sep="\\n", file=file, flush=True)
+        ...     source = MinibatchSource(CTFDeserializer(file.name, StreamDefs(x=StreamDef("x", 3))), randomize=False)
+        ...     source.next_minibatch(2)[source.streams.x]
+        MinibatchData(data=Value([2 x 1 x 3], CPU), samples=2, seqs=2)
     """
 
     def __init__(

@@ -35,7 +35,9 @@ def sequence_to_cntk_text_format(seq_idx: int, alias_tensor_map: Mapping[str, An
 def _samples(data: Any) -> list[str]:
     if isinstance(data, Sequence) and not isinstance(data, str) and all(isinstance(sample, Mapping) for sample in data):
         return [" ".join(f"{index}:{value}" for index, value in sorted(sample.items())) for sample in data]
-    if isinstance(data, np.ndarray) or (isinstance(data, Sequence) and not isinstance(data, str) and _is_regular(data)):
+    if (isinstance(data, np.ndarray) and data.ndim) or (
+        isinstance(data, Sequence) and not isinstance(data, str) and _is_regular(data)
+    ):
         return [" ".join(str(value) for value in np.ravel(sample)) for sample in np.asarray(data)]
     raise ValueError(f'expected a tensor (dense) or list of dicts (sparse), but got "{type(data)}"')
 

@@ -1,0 +1,222 @@
+"""What CNTK 2.7 makes of a CTF file; the expected values were recorded from it."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cntkjax.engine.ragged import Ragged, SparseRows
+from cntkjax.io import MinibatchSource
+from cntkjax.io._ctf import CTFFile, Field, Place, canonical, parse_rows, read_row
+
+A, B = "|x 1 2 |y 1\n", "|x 3 4 |y 2\n"
+
+GOOD = {
+    "white lines before the first row are skipped": ("\n  \n" + A + B, [[[1, 2]], [[3, 4]]]),
+    "a byte order mark is skipped": (b"\xef\xbb\xbf" + A.encode(), [[[1, 2]]]),
+    "without ids each row is a sequence": (" " + A + B, [[[1, 2]], [[3, 4]]]),
+    "an id continues over rows without one": ("0 " + A + B + "\t" + A + "1 " + B, [[[1, 2], [3, 4], [1, 2]], [[3, 4]]]),
+    "ids are compared as numbers": ("00 " + A + "0 " + B, [[[1, 2], [3, 4]]]),
+    "an id may touch the bar": ("0" + A + "1" + B, [[[1, 2]], [[3, 4]]]),
+    "an id that comes back begins another sequence": ("5 " + A + "6 " + A + "5 " + B, [[[1, 2]], [[1, 2]], [[3, 4]]]),
+    "ids are nothing in a file that begins without": (A + "5 " + B + "5 " + A, [[[1, 2]], [[3, 4]], [[1, 2]]]),
+    "missing dense values are zeros": ("|x |y 1\n|x 3|y 2\n", [[[0, 0]], [[3, 0]]]),
+    "the last newline may be missing": (A + "|x 3 4 |y 2", [[[1, 2]], [[3, 4]]]),
+    "lines may end with CR LF": ("|x 1 2\t|y 1\r\n|x 3 4 |y 2 \r\n", [[[1, 2]], [[3, 4]]]),
+    "streams come in any order": ("|y 1 |x 1 2\n" + B, [[[1, 2]], [[3, 4]]]),
+    "other streams are skipped, whatever they hold": (
+        "|x 1 2 |y 1 |z a : b\n|xx 9 |x 3 4 |y 2\n",
+        [[[1, 2]], [[3, 4]]],
+    ),
+    "comments are skipped": ("|# first |x 1 2 |y 1 |# a |# b\n|x 3 4|#c|y 2|#", [[[1, 2]], [[3, 4]]]),
+    "comments may be in any language": ("|x 1 2 |y 1 |# \u00e9\x01\n", [[[1, 2]]]),
+}
+
+BAD = {  # row -> what the message says; file and line are always named
+    "a blank line": "a blank line without samples",
+    "  \t": "a blank line without samples",
+    "|# only a comment": "a row without samples of '|x', '|y'",
+    "|z 1 2": "a row without samples",
+    "3 4 5": "'3 4 5' stands before the first '|'",
+    "junk |x 1 2 |y 1": "'junk' stands before the first '|'",
+    "5 6 |x 1 2 |y 1": "'5 6' stands before the first '|'",
+    "|x a 4 |y 2": r"stream '\|x': 'a' is not a number",
+    "|x .5 4 |y 2": "'.5' is not a number",
+    "|x 1:1 |y 2": "'1:1' is not a number",
+    "|x 1\v2 |y 2": "is not a number",
+    "|x 3 4 5 |y 2": r"stream '\|x': 3 values, more than the dimension 2",
+    "| 1 2 |x 1 2 |y 1": "a '|' without a name",
+    "| x 1 2 |y 1": "a '|' without a name",
+    "|x 1 2 |y 1 |": "a '|' without a name",
+    "|x 1 2 |y 1 |# a | b": "a '|' without a name",
+    "|x 1 2 |y 1 |x 3 4": r"stream '\|x' comes twice",
+}
+
+SPARSE = {
+    "1:1": {1: 1},
+    "3:1 1:2": {1: 2, 3: 1},
+    "1:1 1:2": {1: 3},
+    "0:0 4:9": {4: 9},
+    "1:-2.5e1\t": {1: -25},
+    "01:1": {1: 1},
+    "": {},
+    "2:5.|# c": {2: 5},
+}
+
+BAD_SPARSE = {
+    "2": "'2' is not of the form index:value",
+    "1 :1": "'1' is not of the form",
+    "1: 1": "'1:' is not of the form",
+    "+1:1": "'\\+1:1' is not of the form",
+    "1.0:1": "is not of the form",
+    "1:1:1": "is not of the form",
+    "1:.5": "is not of the form",
+    "1:x": "is not of the form",
+    "5:1": "index 5 is beyond the dimension 5",
+    "99999999999999999999:1": "index 99999999999999999999 is beyond",
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*fewer than")
+@pytest.mark.parametrize("case", GOOD)
+def test_good_files(case, ctf, read_all):
+    text, expected = GOOD[case]
+    (minibatch,) = read_all(MinibatchSource(ctf(text, x=2, y=1), max_sweeps=1, randomize=False))
+    assert minibatch["x"] == expected
+
+
+@pytest.mark.parametrize("row", BAD)
+def test_bad_rows_are_named_with_file_line_and_reason(row, ctf):
+    text = "" if row == "a blank line" else row
+    source = MinibatchSource(ctf(f"{A}{B}{text}\n{B}", x=2, y=1), randomize=False)
+    with pytest.raises(RuntimeError, match=rf"(?s)data0\.ctf:3: .*{BAD[row]}.*maximum number of allowed errors \(0;"):
+        source.next_minibatch(1)
+
+
+@pytest.mark.parametrize("values", SPARSE)
+def test_sparse_samples(values, ctf, read_all):
+    (minibatch,) = read_all(MinibatchSource(ctf(f"|w {values}\n|w 2:1\n", w=(5,)), max_sweeps=1, randomize=False))
+    assert minibatch["w"] == [[SPARSE[values]], [{2: 1}]]
+
+
+@pytest.mark.parametrize("values", BAD_SPARSE)
+def test_bad_sparse_samples(values, ctf):
+    source = MinibatchSource(ctf(f"|w 2:1\n|w {values}\n", w=(5,)), randomize=False)
+    with pytest.raises(RuntimeError, match=rf"data0.ctf:2: stream '\|w': .*{BAD_SPARSE[values]}"):
+        source.next_minibatch(1)
+
+
+@pytest.mark.parametrize("text, what", [
+    ("", "Input file is empty"),
+    ("\n\n   \n", "Input file is empty"),
+    ("a |x 1 2\n", "line 1: begins with 'a' instead of a sequence id or '|'"),
+    ("\n-1 |x 1 2\n", "line 2: begins with '-'"),
+])  # fmt: skip
+def test_what_is_no_ctf_file_is_refused_at_once(text, what, ctf):
+    with pytest.raises(RuntimeError, match=what.replace("|", r"\|")):
+        MinibatchSource(ctf(text, x=2))
+
+
+def test_a_missing_file_is_named(ctf):
+    with pytest.raises(RuntimeError, match="Input file 'nowhere.ctf' is not open: No such file"):
+        MinibatchSource(ctf("", x=2) | {"file": "nowhere.ctf"})
+
+
+def test_a_sequence_without_a_stream_is_an_error_even_if_errors_are_allowed(ctf):
+    text = A + "|x 3 4\n" + B
+    source = MinibatchSource(ctf(text, {"maxErrors": 50}, x=2, y=1), randomize=False)
+    with pytest.raises(
+        RuntimeError, match=r"data0.ctf:2: the sequence beginning here \(id 1\) has no sample of stream '\|y'"
+    ):
+        source.next_minibatch(1)
+
+
+def test_bad_samples_are_left_out_if_errors_are_allowed(ctf, read_all):
+    text = "0 |x 1 2 |y 1\n0 |x z 4 |y 5\n\n0 |x 5 6\n1 |x 7 8 |y 2\n1 |x 9 9 9\n"
+    source = MinibatchSource(ctf(text, {"maxErrors": 4}, x=2, y=1), max_sweeps=2, randomize=False)
+    with pytest.warns(UserWarning, match="left out") as told:
+        first, second = read_all(source, 6)
+    assert first == second == {"x": [[[1, 2], [5, 6]], [[7, 8]]], "y": [[[1], [5]], [[2]]]}
+    assert {str(w.message).split(": ")[0].split("/")[-1] for w in told} == {"data0.ctf:2", "data0.ctf:3", "data0.ctf:6"}
+    source = MinibatchSource(ctf(text, {"maxErrors": 3}, x=2, y=1), randomize=False)
+    with pytest.raises(RuntimeError, match=r"allowed errors \(3;"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        source.next_minibatch(5)
+
+
+def test_filling_up_with_zeros_gives_one_warning_for_each_chunk(ctf):
+    source = MinibatchSource(ctf("|x 1\n|x 1 2\n|x\n", x=2), randomize=False)
+    with pytest.warns(UserWarning, match=r"data0.ctf:1, and 1 more: stream '\|x' has fewer than 2 values") as told:
+        source.next_minibatch(3)
+    assert len(told) == 1
+
+
+def test_ids_can_be_ignored(ctf, read_all):
+    source = MinibatchSource(ctf("0 " + A + "0 " + B, {"skipSequenceIds": True}, x=2), max_sweeps=1, randomize=False)
+    assert read_all(source) == [{"x": [[[1, 2]], [[3, 4]]]}]
+
+
+@pytest.mark.parametrize("chunk", [1, 25, 60, 10**6])
+@pytest.mark.parametrize("ids", [True, False])
+def test_chunks_hold_whole_sequences_and_lose_none(chunk, ids, ctf):
+    text = "".join(f"{i // 3 if ids else ''} |x {i}\n" for i in range(30))
+    file = CTFFile(ctf(text, {"chunkSizeInBytes": chunk}, x=1))
+    read = Ragged.concatenate([file.read(i)["x"] for i in range(file.num_chunks)])
+    assert read.data.ravel().tolist() == list(range(30))
+    assert set(read.lengths.tolist()) == {3 if ids else 1}
+    assert np.concatenate([file.keys(i) for i in range(file.num_chunks)]).tolist() == list(range(10 if ids else 30))
+    assert [file.first_sequence(i) for i in range(file.num_chunks)] == file.index.chunks[:-1].tolist()
+    assert (file.num_chunks == 1) == (chunk == 10**6)
+    assert all((file.lengths(i) == file.read(i)["x"].lengths).all() for i in range(file.num_chunks))
+
+
+def test_sequences_go_on_over_the_windows_in_which_a_file_is_indexed(ctf, monkeypatch):
+    text = "".join(f"{i // 3} |x {i}\n" for i in range(30))
+    whole = CTFFile(ctf(text, x=1)).index
+    monkeypatch.setattr("cntkjax.io._ctf_index._WINDOW", 16)
+    for name in ("begins", "rows", "keys"):
+        np.testing.assert_array_equal(getattr(CTFFile(ctf(text, x=1)).index, name), getattr(whole, name))
+
+
+def test_lines_are_counted_through_all_chunks(ctf):
+    text = "\n" + A * 50 + "|x q 1 |y 2\n" + A * 50
+    source = MinibatchSource(ctf(text, {"chunkSizeInBytes": 100}, x=2, y=1), randomize=False)
+    with pytest.raises(RuntimeError, match="data0.ctf:52: "):
+        source.next_minibatch(101)
+
+
+FIELDS = [Field(b"x", 2, False), Field(b"w", 5, True)]
+values = st.lists(st.integers(-99, 99).map(lambda i: str(i / 4)), max_size=2).map(" ".join)
+entries = st.dictionaries(st.integers(0, 4), st.integers(1, 9)).map(
+    lambda d: " ".join(f"{i}:{v}" for i, v in d.items())
+)
+samples = st.one_of(values.map("|x {}".format), entries.map("|w {}".format), st.just("|# 1 2"), st.just("|other 1:x"))
+
+
+@given(st.lists(st.lists(samples, min_size=1, max_size=4, unique_by=lambda s: s[:3]), min_size=1, max_size=6))
+def test_parsing_all_rows_at_once_is_reading_them_one_by_one(rows):
+    rows = [row if any(s[1] in "xw" for s in row) else [*row, "|x 1 2"] for row in rows]
+    lines = [(" ".join(row) + "\n").encode() for row in rows]
+    at_once = parse_rows(np.frombuffer(b"".join(lines), np.uint8), FIELDS)
+    one_by_one = [read_row(line, i, FIELDS, Place(None, 0, 0)) for i, line in enumerate(lines)]
+    for k in range(len(FIELDS)):
+        assert at_once[k].rows.tolist() == np.concatenate([row[k].rows for row in one_by_one]).tolist()
+        assert at_once[k].too_short.tolist() == np.concatenate([row[k].too_short for row in one_by_one]).tolist()
+        data = [row[k].data for row in one_by_one]
+        if FIELDS[k].is_sparse:
+            assert at_once[k].data.to_dense().tolist() == SparseRows.concatenate(data).to_dense().tolist()
+        else:
+            assert at_once[k].data.tolist() == np.concatenate(data).tolist()
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 2)), max_size=5), max_size=4))
+def test_canonical_rows_have_each_index_once_in_order_and_no_zeros(rows):
+    indices, stored = (np.array([e[k] for row in rows for e in row], t) for k, t in ((0, np.int32), (1, np.float32)))
+    given_rows = SparseRows(np.cumsum([0] + [len(row) for row in rows]), indices, stored, 4)
+    made = canonical(given_rows)
+    np.testing.assert_array_equal(made.to_dense(), given_rows.to_dense())
+    assert made.values.all()
+    for a, b in zip(made.indptr[:-1], made.indptr[1:], strict=True):
+        assert (np.diff(made.indices[a:b]) > 0).all()

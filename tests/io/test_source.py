@@ -1,0 +1,339 @@
+"""The laws of minibatches: sizes, sweeps, shuffling, workers, positions. Literals were recorded from CNTK 2.7."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cntkjax.engine.ragged import Ragged
+from cntkjax.io import FULL_DATA_SWEEP, CTFDeserializer, MinibatchSource, StreamDef, StreamDefs
+from cntkjax.io._cursor import Cursor
+from cntkjax.io._order import Order
+from cntkjax.io._streams import Deserializer, StreamInformation
+
+LENGTHS = [9, 2, 6, 1, 12, 3, 7, 4]
+
+
+class Numbered(Deserializer):
+    """Sequence i has lengths[i] samples, all of them i."""
+
+    def __init__(self, lengths, chunks):
+        self.streams = [StreamInformation("x", 0, "dense", np.float32, (1,))]
+        self._numbers = np.array_split(np.arange(len(lengths)), chunks)
+        self._all, self.num_chunks, self.reads = np.array(lengths), len(self._numbers), []
+
+    def read(self, chunk):
+        self.reads.append(chunk)
+        numbers = self._numbers[chunk]
+        lengths = self._all[numbers]
+        data = {"x": Ragged(np.repeat(numbers, lengths)[:, None].astype(np.float32), lengths.astype(np.int32))}
+        self._keep_lengths(chunk, data)
+        return data
+
+
+def cursor(lengths=LENGTHS, chunks=1, sweeps=2**64, samples=2**64, ahead=False, **order):
+    return Cursor(Order(Numbered(lengths, chunks), **order), sweeps, samples, ahead)
+
+
+def taken(a_cursor, budget, share=(1, 0)):
+    """Numbers of the sequences of the next minibatch, and whether a sweep ended."""
+    pieces, ended = a_cursor.take(budget, share)
+    parts = [piece.data["x"].take(piece.choice) for piece in pieces]
+    return [int(s[0, 0]) for part in parts for s in part.sequences()], ended
+
+
+def test_minibatches_have_as_many_whole_sequences_as_fit_but_at_least_one():
+    source = cursor(sweeps=1)
+    assert [taken(source, 11)[0] for _ in range(6)] == [[0, 1], [2, 3], [4], [5, 6], [7], []]
+
+
+def test_minibatches_cross_the_ends_of_sweeps():
+    source = cursor([1] * 10, sweeps=2)
+    assert [taken(source, 7) for _ in range(4)] == [
+        ([0, 1, 2, 3, 4, 5, 6], False), ([7, 8, 9, 0, 1, 2, 3], True), ([4, 5, 6, 7, 8, 9], True), ([], False),
+    ]  # fmt: skip
+
+
+def test_a_minibatch_may_hold_several_sweeps():
+    assert taken(cursor([1] * 4), 10) == ([0, 1, 2, 3, 0, 1, 2, 3, 0, 1], True)
+
+
+def test_workers_take_turns_with_the_sequences_and_end_sweeps_when_they_pass_them():
+    recorded = {
+        0: [([0], False, 9), ([3], False, 33), ([6], False, 40), ([1], True, 62), ([4], False, 74), ([7], True, 88)],
+        1: [([1], False, 18), ([4], False, 30), ([7], True, 44), ([2], False, 61), ([5], False, 77), ([], False, 88)],
+        2: [([2], False, 17), ([5], False, 33), ([0], True, 53), ([3], False, 77), ([6], False, 84), ([], False, 88)],
+    }
+    for rank, expected in recorded.items():
+        source = cursor(sweeps=2)
+        got = [(*taken(source, 3, (3, rank)), source.position) for _ in range(6)]
+        assert [g[0] for g in got] == [e[0] for e in expected]
+        assert [g[2] for g in got if g[0]] == [e[2] for e in expected if e[0]]
+        assert [g[1] for g in got if g[0]] == [e[1] for e in expected if e[0]]
+
+
+def test_the_number_of_workers_may_change():
+    source = cursor([1] * 60)
+    assert [taken(source, 4)[0], taken(source, 2, (2, 0))[0], source.position, taken(source, 2, (2, 1))[0]] == [
+        [0, 1, 2, 3], [4, 6], 7, [7, 9],
+    ]  # fmt: skip
+
+
+def test_max_samples_stops_before_the_first_sequence_that_begins_behind_it():
+    source = cursor(samples=20)
+    assert [taken(source, 12)[0] for _ in range(4)] == [[0, 1], [2, 3], [4], []]
+    source = cursor([1] * 10, samples=14)
+    assert [taken(source, 4)[0] for _ in range(5)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 0, 1], [2, 3], []]
+
+
+@pytest.mark.parametrize("position, expected", [
+    (5, [1, 2, 3]), (9, [1, 2, 3]), (10, [2, 3]), (44, [0, 1]), (45, [1, 2, 3]), (60, [3, 4]), (1000, []),
+])  # fmt: skip
+def test_a_position_is_rounded_up_to_the_next_sequence(position, expected):
+    source = cursor(sweeps=2)
+    source.seek(position)
+    assert taken(source, 13)[0] == expected
+
+
+orders = st.fixed_dictionaries({}, optional={
+    "randomize": st.just(True), "window_in_chunks": st.integers(1, 5), "seed": st.integers(0, 9),
+}).map(lambda d: {"window_in_chunks": 2, **d} if d.get("randomize") else {})  # fmt: skip
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.integers(1, 6), min_size=1, max_size=30), st.integers(1, 7), orders, st.integers(1, 12),
+    st.integers(1, 3), st.booleans(),
+)  # fmt: skip
+def test_laws_of_sweeps(lengths, chunks, order, budget, workers, ahead):
+    """All workers together take every sequence once in each sweep; none takes more than its budget."""
+    sweeps, counts = 2, Counter()
+    for rank in range(workers):
+        source = cursor(lengths, min(chunks, len(lengths)), sweeps, ahead=ahead, **order)
+        while True:
+            sequences, _ = taken(source, budget, (workers, rank))
+            if not sequences:
+                break
+            counts.update(sequences)
+            assert sum(lengths[i] for i in sequences) <= budget or len(sequences) == 1
+        assert source.position == sweeps * sum(lengths)
+    assert counts == dict.fromkeys(range(len(lengths)), sweeps)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.integers(1, 6), min_size=1, max_size=30),
+    st.integers(1, 7),
+    orders,
+    st.integers(1, 12),
+    st.integers(0, 9),
+)
+def test_from_a_position_it_goes_on_the_same(lengths, chunks, order, budget, steps):
+    sources = [cursor(lengths, min(chunks, len(lengths)), **order) for _ in range(2)]
+    for _ in range(steps):
+        taken(sources[0], budget)
+    sources[1].seek(sources[0].position)
+    for _ in range(8):
+        assert taken(sources[0], budget) == taken(sources[1], budget)
+
+
+def test_shuffling_depends_on_seed_and_sweep_only():
+    def sweeps(seed):
+        source = cursor([1] * 50, 5, randomize=True, window_in_chunks=2, seed=seed)
+        return [tuple(taken(source, 50)[0]) for _ in range(2)]
+
+    assert sweeps(1) == sweeps(1)
+    assert len({*sweeps(1), *sweeps(2), tuple(range(50))}) == 5
+
+
+def test_sequences_move_no_farther_than_their_window():
+    source = cursor([1] * 60, 10, randomize=True, window_in_chunks=2)
+    blocks = [sorted({i // 6 for i in taken(source, 12)[0]}) for _ in range(5)]
+    assert sorted(chunk for block in blocks for chunk in block) == list(range(10))
+    assert all(len(block) == 2 for block in blocks)
+
+
+def test_a_window_in_samples_is_rounded_to_chunks():
+    deserializer = Numbered([1] * 60, 10)
+    order = Order(deserializer, randomize=True, window_in_samples=18)
+    assert [len(block) for block in order.blocks(0)] == [3, 3, 3, 1]
+    assert sorted(np.concatenate(order.blocks(1))) == list(range(10))
+
+
+def test_shuffled_chunks_are_dealt_out_so_that_no_worker_reads_those_of_another():
+    sources = [cursor([1] * 60, 10, 1, randomize=True, window_in_chunks=4) for _ in range(2)]
+    shares = [{i // 6 for i in taken(source, 60, (2, rank))[0]} for rank, source in enumerate(sources)]
+    assert not shares[0] & shares[1]
+    assert len(shares[0] | shares[1]) == 10
+
+
+def test_data_that_fit_into_one_window_are_read_once():
+    deserializer = Numbered([1] * 60, 10)
+    source = Cursor(Order(deserializer, True, 128), 3, 2**64, True)
+    while taken(source, 7)[0]:
+        pass
+    assert sorted(deserializer.reads) == list(range(10))
+
+
+def test_chunks_that_are_read_ahead_are_the_next_ones():
+    deserializer = Numbered([1] * 6, 3)
+    source = Cursor(Order(deserializer), 2, 2**64, True)
+    assert [taken(source, 2)[0] for _ in range(7)] == [[0, 1], [2, 3], [4, 5], [0, 1], [2, 3], [4, 5], []]
+    assert deserializer.reads == [0, 1, 2, 0, 1, 2]
+
+
+def test_an_error_in_a_chunk_that_is_read_ahead_comes_with_its_minibatch():
+    deserializer = Numbered([1] * 4, 2)
+    read = deserializer.read
+
+    def fails(chunk):
+        if chunk == 1:
+            raise RuntimeError("bad chunk")
+        return read(chunk)
+
+    deserializer._lengths = {1: np.ones(2, np.int32)}
+    deserializer.read = fails
+    source = Cursor(Order(deserializer), 1, 2**64, True)
+    assert taken(source, 2)[0] == [0, 1]
+    with pytest.raises(RuntimeError, match="bad chunk"):
+        taken(source, 2)
+
+
+class TestMinibatchSource:
+    def test_streams_and_their_data(self, ctf):
+        source = MinibatchSource(ctf("0 |x 1 2 |w 1:1\n0 |x 3 4\n1 |x 5 6 |w 2:2\n", x=2, w=(3,)), randomize=False)
+        assert [repr(info) for info in source.stream_infos()] == ["x([2])", "w([3])"]
+        assert source["x"] is source.streams.x is source.stream_info("x")
+        assert source.is_infinite()
+        minibatch = source.next_minibatch(3)
+        x, w = minibatch[source.streams.x], minibatch[source.streams.w]
+        assert (x.num_sequences, x.num_samples, x.end_of_sweep, x.shape, x.is_sparse) == (2, 3, True, (2, 2, 2), False)
+        assert (w.num_sequences, w.num_samples, w.shape, w.is_sparse, len(w)) == (2, 2, (2, 1, 3), True, 2)
+        assert x.mask.tolist() == [[2, 1], [2, 0]]
+        assert x.asarray().tolist() == [[[1, 2], [3, 4]], [[5, 6], [0, 0]]]
+        assert [s.tolist() for s in x.as_sequences()] == [[[1, 2], [3, 4]], [[5, 6]]]
+        assert [s.toarray().tolist() for s in w.as_sequences()] == [[[0, 1, 0]], [[0, 0, 2]]]
+        assert repr(x) == "MinibatchData(data=Value([2 x 2 x 2], CPU), samples=3, seqs=2)"
+
+    def test_input_map_chooses_and_renames(self, ctf):
+        source = MinibatchSource(ctf("|x 1 |y 2\n", x=1, y=1), randomize=False, max_sweeps=1)
+        minibatch = source.next_minibatch(1, input_map={"features": source.streams.x})
+        assert list(minibatch) == ["features"]
+        assert minibatch["features"].asarray().tolist() == [[[1]]]
+        assert source.next_minibatch(1, input_map={"features": source.streams.x}) == {}
+
+    def test_the_longest_stream_counts_or_the_one_that_defines_the_size(self, ctf, read_all):
+        text = "".join(f"{i} |x {i} |y {i}\n{i} |x 9\n" for i in range(4))
+        assert len(read_all(MinibatchSource(ctf(text, x=1, y=1), randomize=False, max_sweeps=1), 2)) == 4
+        by_y = MinibatchSource(ctf(text, x=1, y=1, defining="y"), randomize=False, max_sweeps=1)
+        assert len(read_all(by_y, 2)) == 2
+        assert by_y.current_position == {"minibatchSourcePosition": 4}
+
+    def test_a_stream_has_the_name_it_is_given(self, ctf):
+        path = ctf("|x 1\n", x=1)["file"]
+        source = MinibatchSource(CTFDeserializer(path, StreamDefs(features=StreamDef("x", 1))))
+        assert list(source.next_minibatch(1)) == [source.streams.features]
+
+    def test_full_data_sweep_is_one_sweep(self, forty, read_all):
+        minibatches = read_all(MinibatchSource(forty(), max_samples=FULL_DATA_SWEEP), 20)
+        assert sorted(y for m in minibatches for ((y,),) in m["y"]) == list(range(40))
+
+    def test_a_checkpoint_goes_on_the_same(self, forty, read_all):
+        options = {"max_sweeps": 2, "randomization_seed": 3, "randomization_window_in_chunks": 3}
+        source, other = (MinibatchSource(forty(chunk=120), **options) for _ in range(2))
+        read_all(source, 15, limit=9)
+        other.restore_from_checkpoint(source.get_checkpoint_state())
+        rest = read_all(source, 15)
+        assert rest
+        assert rest == read_all(other, 15)
+        other.current_position = {"minibatchSourcePosition": 0}
+        assert other.current_position == {"minibatchSourcePosition": 0}
+
+    def test_nothing_is_read_before_it_is_asked_for(self, ctf):
+        MinibatchSource(ctf("|x 1\n|x bad\n", x=1))
+
+    def test_frame_mode_wants_single_samples(self, ctf, read_all):
+        assert read_all(MinibatchSource(ctf("|x 1\n|x 2\n", x=1), frame_mode=True, randomize=False, max_sweeps=1))
+        source = MinibatchSource(ctf("1 |x 1\n1 |x 2\n", x=1), frame_mode=True)
+        with pytest.raises(RuntimeError, match="frame_mode: stream 'x' has a sequence of 2 samples"):
+            source.next_minibatch(3)
+
+    @pytest.mark.parametrize("arguments, what", [
+        ({"max_sweeps": 1, "max_samples": 5}, "max_samples and max_sweeps exclude each other"),
+        ({"max_samples": 0}, "max_samples is 0"),
+        ({"frame_mode": True, "truncation_length": 2}, "frame_mode and truncation_length exclude each other"),
+        ({"randomization_window_in_samples": 20}, "randomization_window_in_chunks=0"),
+    ])  # fmt: skip
+    def test_arguments_that_exclude_each_other(self, ctf, arguments, what):
+        with pytest.raises(RuntimeError, match=what):
+            MinibatchSource(ctf("|x 1\n", x=1), **arguments)
+
+    @pytest.mark.parametrize("arguments, what", [
+        ((0,), "has to be positive, not 0"),
+        ((-1,), "has to be positive, not -1"),
+        ((4, None, None, 2, 2), "partition_index 2 is not one of 2 partitions"),
+    ])  # fmt: skip
+    def test_bad_requests(self, ctf, arguments, what):
+        with pytest.raises(ValueError, match=what):
+            MinibatchSource(ctf("|x 1\n", x=1)).next_minibatch(*arguments)
+
+    def test_a_worker_without_a_share_gets_nothing_and_does_not_wait_for_it(self, ctf):
+        source = MinibatchSource(ctf("|x 1\n", x=1), randomize=False)
+        assert source.next_minibatch(4, num_data_partitions=3, partition_index=1) != {}
+        source = MinibatchSource(ctf("|x 1\n", x=1), randomize=False, max_sweeps=1)
+        assert source.next_minibatch(4, num_data_partitions=3, partition_index=1) == {}
+
+    def test_other_mistakes(self, ctf):
+        with pytest.raises(RuntimeError, match="No stream found matching given name 'z'. The streams are: x"):
+            MinibatchSource(ctf("|x 1\n", x=1)).stream_info("z")
+        with pytest.raises(ValueError, match="at least one deserializer"):
+            MinibatchSource([])
+        with pytest.raises(TypeError, match="5 is no deserializer"):
+            MinibatchSource([5])
+        with pytest.raises(RuntimeError, match="no stream is asked for"):
+            MinibatchSource(ctf("|x 1\n"))
+        with pytest.raises(RuntimeError, match="Only one stream can define the minibatch size, but several do: a, b"):
+            definitions = {n: StreamDef(n, 1, defines_mb_size=True) for n in "ab"}
+            MinibatchSource(CTFDeserializer(ctf("|a 1 |b 1\n")["file"], StreamDefs(**definitions)))
+        with pytest.raises(RuntimeError, match=r"two streams are read from '\|a'"):
+            definitions = {n: StreamDef("a", 1) for n in "xy"}
+            MinibatchSource(CTFDeserializer(ctf("|a 1\n")["file"], StreamDefs(**definitions)))
+        with pytest.raises(ValueError, match="stream name for key x must be specified"):
+            CTFDeserializer("f", StreamDefs(x=StreamDef(shape=1)))
+        with pytest.raises(ValueError, match="Checkpoint misses required field minibatchSourcePosition"):
+            MinibatchSource(ctf("|x 1\n", x=1)).restore_from_checkpoint({"a": 1})
+
+
+class TestSeveralDeserializers:
+    def test_sequences_are_matched_by_id_in_the_order_of_the_first(self, ctf, read_all):
+        a = ctf("3 |a 3\n1 |a 1\n1 |a 11\n2 |a 2\n9 |a 9\n4 |a 4\n", {"chunkSizeInBytes": 20}, a=1)
+        b = ctf("1 |b 100\n2 |b 200\n2 |b 201\n3 |b 300\n4 |b 400\n5 |b 500\n", {"chunkSizeInBytes": 20}, b=1)
+        assert read_all(MinibatchSource([a, b], randomize=False, max_sweeps=1), 2) == [
+            {"a": [[[3]]], "b": [[[300]]]},
+            {"a": [[[1], [11]]], "b": [[[100]]]},
+            {"a": [[[2]]], "b": [[[200], [201]]]},
+            {"a": [[[4]]], "b": [[[400]]]},
+        ]
+
+    def test_without_ids_by_their_number(self, ctf, read_all):
+        a, b = (
+            ctf("".join(f"|{s} {i}\n" for i in range(20)), {"chunkSizeInBytes": n}, **{s: 1})
+            for s, n in (("a", 15), ("b", 40))
+        )
+        minibatches = read_all(MinibatchSource([a, b], max_sweeps=1, randomization_window_in_chunks=2), 4)
+        assert all(m["a"] == m["b"] for m in minibatches)
+        assert sorted(v for m in minibatches for ((v,),) in m["a"]) == list(range(20))
+
+    def test_chunks_of_which_nothing_is_left(self, ctf, read_all):
+        a, b = ctf("1 |a 1\n2 |a 2\n", {"chunkSizeInBytes": 1}, a=1), ctf("2 |b 2\n", b=1)
+        assert read_all(MinibatchSource([a, b], max_sweeps=1, randomize=False)) == [{"a": [[[2]]], "b": [[[2]]]}]
+
+    def test_one_of_them_may_define_the_size(self, ctf, read_all):
+        a, b = ctf("1 |a 1\n1 |a 1\n2 |a 2\n", a=1), ctf("1 |b 1\n2 |b 2\n", b=1, defining="b")
+        assert len(read_all(MinibatchSource([a, b], max_sweeps=1, randomize=False), 2)) == 1
+
+    def test_streams_of_the_same_name_are_refused(self, ctf):
+        with pytest.raises(RuntimeError, match="Two streams with the same name 'x' have been found"):
+            MinibatchSource([ctf("|x 1\n", x=1), ctf("|x 1\n", x=1)])

@@ -1,0 +1,85 @@
+"""Truncated back-propagation through time. The first table was recorded from CNTK 2.7 (golden/readers, lengths.ctf)."""
+
+import numpy as np
+import pytest
+
+from cntkjax.io import MinibatchSource
+
+LENGTHS = [9, 2, 6, 1, 12, 3, 7, 4]
+
+
+@pytest.fixture
+def source(ctf):
+    """x is 100 * sequence + step."""
+    text = "".join(f"{i} |x {100 * i + step} |w {step}:1\n" for i, n in enumerate(LENGTHS) for step in range(n))
+    return lambda **options: MinibatchSource(
+        ctf(text, x=1, w=(12,)), **{"randomize": False, "max_sweeps": 1, **options}
+    )
+
+
+def minibatches(source, size):
+    found = []
+    while minibatch := source.next_minibatch(size):
+        data = minibatch[source.streams.x]
+        r = data.ragged
+        assert (minibatch[source.streams.w].ragged.data.indices == r.data.ravel() % 100).all()
+        assert (minibatch[source.streams.w].ragged.lengths == r.lengths).all()
+        pieces = [p.ravel().astype(int).tolist() for p in r.sequences()]
+        found.append(
+            (list(zip(r.slots.tolist(), r.starts.tolist(), pieces, strict=True)), data.end_of_sweep, data.shape)
+        )
+    return found
+
+
+def test_minibatches_are_those_of_cntk(source):
+    recorded = [
+        ([0, 1, 100, 101, 300, 400], [0, 100, 300, 400], False, (4, 2, 1)),
+        ([2, 3, 200, 201, 401, 402], [200], False, (3, 2, 1)),
+        ([4, 5, 202, 203, 403, 404], [], False, (3, 2, 1)),
+        ([6, 7, 204, 205, 405, 406], [], False, (3, 2, 1)),
+        ([8, 407, 408, 500, 501, 600], [500, 600], False, (4, 2, 1)),
+        ([409, 410, 502, 601, 602, 700], [700], False, (4, 2, 1)),
+        ([411, 603, 604, 701, 702], [], False, (3, 2, 1)),
+        ([605, 606, 703], [], True, (2, 2, 1)),
+    ]
+    got = minibatches(source(truncation_length=2), 6)
+    assert [sorted(x for _, _, piece in pieces for x in piece) for pieces, _, _ in got] == [r[0] for r in recorded]
+    assert [sorted(piece[0] for _, start, piece in pieces if start) for pieces, _, _ in got] == [r[1] for r in recorded]
+    assert [(end, shape) for _, end, shape in got] == [r[2:] for r in recorded]
+
+
+@pytest.mark.parametrize(
+    "length, size, sweeps, randomize", [(1, 3, 1, False), (3, 9, 2, False), (4, 2, 1, True), (50, 60, 2, True)]
+)
+def test_a_piece_goes_on_where_the_last_one_in_its_slot_ended(source, length, size, sweeps, randomize):
+    sequences, in_slot, ends = [], {}, 0
+    for pieces, sweep_end, _ in minibatches(
+        source(truncation_length=length, max_sweeps=sweeps, randomize=randomize), size
+    ):
+        ends += sweep_end
+        assert sum(len(piece) for _, _, piece in pieces) <= max(size // length, 1) * length
+        assert all(np.bincount([s for s, _, p in pieces for _ in p]) <= length)
+        for slot, start, piece in pieces:
+            if start:
+                sequences.append([])
+                in_slot[slot] = sequences[-1]
+            in_slot[slot].extend(piece)
+    assert sorted(sequences) == sorted([[100 * i + k for k in range(n)] for i, n in enumerate(LENGTHS)] * sweeps)
+    assert ends == sweeps
+
+
+def test_max_samples_and_workers(source):
+    loaded = minibatches(source(truncation_length=3, max_samples=10, max_sweeps=2**64 - 1), 6)
+    assert sorted(x for pieces, _, _ in loaded for _, _, piece in pieces for x in piece) == [*range(9), 100, 101]
+    shares = []
+    for rank in range(2):
+        worker = source(truncation_length=3)
+        while minibatch := worker.next_minibatch(6, num_data_partitions=2, partition_index=rank):
+            shares += minibatch[worker.streams.x].ragged.data.ravel().astype(int).tolist()
+    assert sorted(shares) == [100 * i + k for i, n in enumerate(LENGTHS) for k in range(n)]
+
+
+def test_streams_have_to_be_of_the_same_length(ctf):
+    source = MinibatchSource(ctf("0 |x 1 |y 1\n0 |x 2\n", x=1, y=1), truncation_length=1, randomize=False)
+    with pytest.raises(RuntimeError, match=r"have to be of the same length .* \{'x': 2, 'y': 1\}"):
+        source.next_minibatch(1)

@@ -1,0 +1,179 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from cntkjax.axis import Axis
+from cntkjax.io import (
+    FULL_DATA_SWEEP,
+    MinibatchData,
+    MinibatchSource,
+    MinibatchSourceFromData,
+    StreamInformation,
+    UserDeserializer,
+    UserMinibatchSource,
+)
+
+EYE = np.eye(4, dtype=np.float32)
+
+
+class Chunks(UserDeserializer):
+    def __init__(self, chunk, chunks=3):
+        self.chunk, self.chunks, self.asked = chunk, chunks, []
+
+    def stream_infos(self):
+        return [
+            StreamInformation("x", 0, "dense", np.float32, (2,)),
+            StreamInformation("s", 1, "sparse", np.float32, (4,)),
+        ]
+
+    def num_chunks(self):
+        return self.chunks
+
+    def get_chunk(self, chunk_id):
+        self.asked.append(chunk_id)
+        return self.chunk(chunk_id)
+
+
+def sequences(c):
+    return {
+        "x": [np.full((k + 1, 2), 10 * c + k) for k in range(3)],
+        "s": [sp.csr_matrix(EYE[: k + 1]) for k in range(3)],
+    }
+
+
+def samples(c):
+    return {"x": np.arange(6).reshape(3, 2) + 10 * c, "s": sp.csr_matrix(EYE[:3])}
+
+
+def test_lists_are_sequences(read_all):
+    (minibatch,) = read_all(MinibatchSource([Chunks(sequences, 1)], randomize=False, max_sweeps=1))
+    assert minibatch["x"] == [[[k, k]] * (k + 1) for k in range(3)]
+    assert minibatch["s"] == [[{i: 1} for i in range(k + 1)] for k in range(3)]
+
+
+def test_rows_of_arrays_and_matrices_are_samples(read_all):
+    minibatches = read_all(MinibatchSource(Chunks(samples), randomize=False, max_sweeps=1), 4)
+    assert [len(m["x"]) for m in minibatches] == [4, 4, 1]
+    assert minibatches[1]["x"] == [[[12, 13]], [[14, 15]], [[20, 21]], [[22, 23]]]
+    assert minibatches[1]["s"] == [[{1: 1}], [{2: 1}], [{0: 1}], [{1: 1}]]
+
+
+def test_what_is_given_is_brought_into_the_form_of_the_stream(read_all):
+    def mixed(c):
+        return {"x": [np.array([1, 2]), sp.csr_matrix([[3.0, 4.0], [5, 6]])], "s": [EYE[:1], [EYE[1], EYE[2]]]}
+
+    (minibatch,) = read_all(MinibatchSource(Chunks(mixed, 1), randomize=False, max_sweeps=1))
+    assert minibatch == {"x": [[[1, 2]], [[3, 4], [5, 6]]], "s": [[{0: 1}], [{1: 1}, {2: 1}]]}
+
+
+def test_shuffled_chunks_come_once_in_a_sweep(read_all):
+    user = Chunks(samples)
+    minibatches = read_all(MinibatchSource(user, max_sweeps=2), 4)
+    assert sorted(step[0] for m in minibatches for (step,) in m["x"]) == sorted([0, 2, 4, 10, 12, 14, 20, 22, 24] * 2)
+    assert sorted(user.asked) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("chunk, what", [
+    (lambda c: {"x": [EYE[:1, :2]], "s": []}, r"get_chunk\(0\), stream 's': is an empty list"),
+    (lambda c: {"x": [EYE[:1, :2]]}, r"Chunks.get_chunk\(0\): has no data of the streams \['s'\]"),
+    (lambda c: {**samples(c), "x": EYE[:2, :2]}, r"as many sequences for each stream, but gives \{'x': 2, 's': 3\}"),
+    (lambda c: {**samples(c), "x": EYE[:3]}, r"stream 'x': samples have shape \(4,\), but the stream has \(2,\)"),
+    (lambda c: {**samples(c), "s": sp.csr_matrix(EYE[:3, :3])}, r"samples have shape \(3,\), but the stream has \(4,\)"),
+])  # fmt: skip
+def test_bad_chunks(chunk, what):
+    with pytest.raises(RuntimeError, match=what):
+        MinibatchSource(Chunks(chunk)).next_minibatch(1)
+
+
+def test_errors_of_the_user_come_through():
+    def fails(c):
+        raise KeyError("my own")
+
+    with pytest.raises(KeyError, match="my own"):
+        MinibatchSource(Chunks(fails)).next_minibatch(1)
+
+
+@pytest.mark.parametrize("base, method, arguments", [
+    (UserDeserializer, "num_chunks", ()), (UserDeserializer, "get_chunk", (0,)), (UserDeserializer, "stream_infos", ()),
+    (UserMinibatchSource, "stream_infos", ()), (UserMinibatchSource, "next_minibatch", (1, 1, 0)),
+])  # fmt: skip
+def test_what_has_to_be_defined(base, method, arguments):
+    with pytest.raises(NotImplementedError, match=f"{base.__name__} has to define {method}"):
+        getattr(base(), method)(*arguments)
+
+
+class Countdown(UserMinibatchSource):
+    def stream_infos(self):
+        return [StreamInformation("x", 0, "dense", np.float32, (1,))]
+
+
+def test_a_source_of_ones_own():
+    source = Countdown()
+    assert source["x"] == source.streams.x == source.stream_info("x") == source.stream_infos()[0]
+    assert (source.is_infinite(), source.get_checkpoint_state()) == (False, {})
+    with pytest.raises(RuntimeError, match="No stream found matching given name 'q'"):
+        source.stream_info("q")
+
+
+def test_minibatch_data_of_a_value():
+    from cntkjax.core import Value
+
+    data = MinibatchData(Value([np.ones((2, 3)), np.ones((1, 3))]), num_sequences=2, num_samples=3, sweep_end=True)
+    assert (data.num_sequences, data.num_samples, data.end_of_sweep, data.shape) == (2, 3, True, (2, 2, 3))
+    assert data.ragged.lengths.tolist() == [2, 1]
+    assert data.data.asarray().shape == (2, 2, 3)
+
+
+class TestFromData:
+    X = np.arange(12, dtype=np.float32).reshape(6, 2)
+    SEQUENCE = SimpleNamespace(
+        shape=(2,), dynamic_axes=(Axis.default_batch_axis(), Axis.default_dynamic_axis()), is_sparse=False
+    )
+
+    def test_goes_through_the_data_again_and_again(self):
+        source = MinibatchSourceFromData({"x": self.X, "s": sp.csr_matrix(self.X)})
+        assert [repr(i) for i in source.stream_infos()] == ["x([2])", "s([2])"]
+        assert [d.num_samples for _ in range(4) for d in source.next_minibatch(4).values()] == [4, 4, 2, 2, 4, 4, 2, 2]
+        assert source.get_checkpoint_state() == {"cursor": 0, "total_num_samples": 12}
+
+    def test_a_sweep_ends_with_the_data_or_with_max_samples(self):
+        source = MinibatchSourceFromData({"x": self.X}, max_samples=10)
+        got = [source.next_minibatch(4) for _ in range(4)]
+        assert [[(d.num_samples, d.end_of_sweep, d.shape) for d in m.values()] for m in got] == [
+            [(4, False, (4, 2))], [(2, True, (2, 2))], [(4, True, (4, 2))], [],
+        ]  # fmt: skip
+
+    def test_a_checkpoint_goes_on_the_same(self):
+        source, other = (MinibatchSourceFromData({"x": self.X}, FULL_DATA_SWEEP) for _ in range(2))
+        source.next_minibatch(2)
+        other.restore_from_checkpoint(source.get_checkpoint_state())
+        rest = [[d.ragged.data.tolist() for d in s.next_minibatch(3).values()] for s in (source, other)]
+        assert rest == [[self.X[2:5].tolist()]] * 2
+
+    def test_workers_share_a_minibatch(self):
+        got = []
+        for rank in range(2):
+            source = MinibatchSourceFromData({"x": self.X}, FULL_DATA_SWEEP)
+            while minibatch := source.next_minibatch(4, number_of_workers=2, worker_rank=rank):
+                got += minibatch[source.streams.x].ragged.data.tolist()
+        assert sorted(got) == self.X.tolist()
+
+    def test_sequences_need_their_type(self):
+        lists = [self.X[:1], self.X[:3], self.X[:2]]
+        source = MinibatchSourceFromData({"x": (lists, self.SEQUENCE), "y": np.ones((3, 1))})
+        minibatch = source.next_minibatch(4)
+        assert {i.name: (d.num_sequences, d.num_samples, d.shape) for i, d in minibatch.items()} == {
+            "x": (2, 4, (2, 3, 2)), "y": (2, 2, (2, 1)),
+        }  # fmt: skip
+        with pytest.raises(TypeError, match="stream 'x': a list needs a type"):
+            MinibatchSourceFromData({"x": lists})
+
+    def test_mistakes(self):
+        with pytest.raises(ValueError, match="at least one stream must be specified"):
+            MinibatchSourceFromData({})
+        with pytest.raises(TypeError, match=r"must have the same first dimension, but they have \{'x': 6, 'y': 3\}"):
+            MinibatchSourceFromData({"x": self.X, "y": self.X[:3]})
+        with pytest.raises(ValueError, match="there are no samples"):
+            MinibatchSourceFromData({"x": self.X[:0]})
