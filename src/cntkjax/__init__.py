@@ -6,7 +6,7 @@ array([-3., -3., -3.], dtype=float32)
 """
 
 from . import axis, core, debugging, device, initializer, internal, learners
-from . import logging, ops, tensor, train, variables
+from . import logging, losses, metrics, ops, tensor, train, variables
 from . import cntk_py, eval  # noqa: A004 - CNTK's name
 from .core import NDArrayView, Value, asarray, asvalue
 from .default_options import (
@@ -23,6 +23,8 @@ from .graph.shape import FREE as FreeDimension
 from .graph.shape import INFERRED as InferredDimension
 from .initializer import *  # noqa: F403
 from .learners import *  # noqa: F403
+from .losses import *  # noqa: F403
+from .metrics import *  # noqa: F403
 from .ops import *  # noqa: F403
 from .ops import sequence
 from .train import *  # noqa: F403

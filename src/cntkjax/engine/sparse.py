@@ -55,6 +55,25 @@ class Sparse:
         values = self.values.reshape(*self.values.shape, *(1,) * (matrix.ndim - 1))
         return jnp.sum(matrix[self.indices] * values, axis=self.indices.ndim - 1)
 
+    def pick(self, x: Any) -> Any:
+        """`x @ sample` for one sample: [*map, width] -> [*map], as a choice of elements."""
+        if self.values is None:
+            return _element(x, self.indices)
+        return jnp.sum(x[..., self.indices] * self.values, -1)
+
+
+@jax.custom_vjp
+def _element(x: Any, index: Any) -> Any:
+    """`x[..., index]`. Its gradient is a comparison: XLA fuses that with what is added to it, a scatter it does not."""
+    return x[..., index]
+
+
+def _element_forward(x: Any, index: Any) -> Any:
+    return x[..., index], jnp.arange(x.shape[-1]) == index
+
+
+_element.defvjp(_element_forward, lambda here, d: (jnp.where(here, d[..., None], jnp.zeros((), d.dtype)), None))
+
 
 def dense(x: Any) -> Any:
     """The array itself, or the dense form of a Sparse."""

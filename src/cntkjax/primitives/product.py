@@ -74,6 +74,8 @@ class Times(Primitive):
 class TransposeTimes(Primitive):
     """Product with the transpose of the right operand: its axes behind `outputRank` leading ones are contracted.
 
+    With a one-hot vector on either side it is a choice of elements, which is what makes cross entropy cheap.
+
     Shapes: left [*map, inner], right [*out, inner] -> [*map, *out].
     Source: CNTK 2.7 (times_transpose, the product inside cross entropy).
     """
@@ -100,9 +102,13 @@ class TransposeTimes(Primitive):
     def lower(self, attrs: Attrs, left: Any, right: Any) -> Any:
         """tensordot over the trailing axes; with a one-hot operand, a choice of elements."""
         rank = attrs["outputRank"]
+        if isinstance(right, Sparse) and rank == 1 and len(right.shape) == 1:
+            return right.pick(dense(left))[..., None]
         if isinstance(left, Sparse) and not isinstance(right, Sparse) and right.ndim <= rank and len(left.shape) == 1:
             return left.dot(right).reshape((1,) * rank)
         left, right = dense(left), dense(right)
+        if rank == 1 and right.ndim == 1:
+            return jnp.sum(left * right, -1, keepdims=True)
         if right.ndim <= rank:
             right = right.reshape((1,) * (rank + 1 - right.ndim) + right.shape)
         inner = right.ndim - rank

@@ -32,6 +32,19 @@ def _(find: Callable[..., Any], axes: tuple[int, ...], primals: Any, tangents: A
     return found, jnp.sum(jnp.where(x == found, dx, jnp.zeros((), dx.dtype)), axis=axes, keepdims=True)
 
 
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _log_sum(x: Any, axes: tuple[int, ...]) -> Any:
+    """log(sum(exp(x))). Its gradient is computed from x and the result, so that exp(x) need not be kept."""
+    return jax.nn.logsumexp(x, axis=axes, keepdims=True)
+
+
+@_log_sum.defjvp
+def _(axes: tuple[int, ...], primals: Any, tangents: Any) -> Any:
+    (x,), (dx,) = primals, tangents
+    made = _log_sum(x, axes)
+    return made, jnp.sum(dx * jnp.exp(x - made), axis=axes, keepdims=True)
+
+
 # name: computation that keeps dimensions, and what an element that does not count is replaced by
 _REDUCTIONS: dict[str, tuple[Callable[[Any, tuple[int, ...]], Any], float]] = {
     "Sum": (lambda x, axes: jnp.sum(x, axis=axes, keepdims=True), 0),
@@ -39,7 +52,7 @@ _REDUCTIONS: dict[str, tuple[Callable[[Any, tuple[int, ...]], Any], float]] = {
     "Max": (lambda x, axes: _extreme(x, jnp.max, axes), float("-inf")),
     "Min": (lambda x, axes: _extreme(x, jnp.min, axes), float("inf")),
     "Prod": (lambda x, axes: jnp.prod(x, axis=axes, keepdims=True), 1),
-    "LogSum": (lambda x, axes: jax.nn.logsumexp(x, axis=axes, keepdims=True), float("-inf")),
+    "LogSum": (_log_sum, float("-inf")),
     "Argmax": (lambda x, axes: _index(jnp.argmax, x, axes), float("-inf")),
     "Argmin": (lambda x, axes: _index(jnp.argmin, x, axes), float("inf")),
 }

@@ -1,0 +1,125 @@
+"""Loss functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..graph.axis import ALL_STATIC, Axis
+from ..ops._blocks import as_one_block, node
+from ..ops._elementwise import element_divide, element_times, log, minus, negate, plus
+from ..ops._operand import Operand, as_variables
+from ..ops._product import times_transpose
+from ..ops._reduce import along, as_axis, reduce_sum
+from ..ops.functions import Function
+from ..primitives import loss
+from ..primitives.reduce import ReduceElements
+from ..variables import Constant, Variable
+
+
+def cross_entropy_with_softmax(
+    output_vector: Operand, target_vector: Operand, axis: Any = -1, name: str = ""
+) -> Function:
+    """-sum(target log(softmax(output))) along an axis, for targets that sum to 1. Sparse targets stay sparse.
+
+    Shapes: [*map, n] twice -> [1] for vectors; with another axis than the last, that axis becomes 1.
+    Errors: ShapeError if the operands differ in size.
+
+    >>> cross_entropy_with_softmax([[1, 1, 1, 50]], [[0, 0, 0, 1]]).eval()
+    array([[0.]], dtype=float32)
+    """
+    output_vector, target_vector = as_variables(output_vector, target_vector)
+    at = as_axis(axis)
+
+    def inner(output: Variable, target: Variable) -> Function:
+        last = at == Axis(-1)
+        chosen = times_transpose(output, target) if last else along("Sum", element_times(target, output), at)
+        return minus(along("LogSum", output, at), chosen)
+
+    return as_one_block("CrossEntropyWithSoftmax", inner, [output_vector, target_vector], name)
+
+
+def binary_cross_entropy(output: Operand, target: Operand, name: str = "") -> Function:
+    """-target log(output) - (1 - target) log(1 - output), element by element, for probabilities.
+
+    >>> binary_cross_entropy([0.5], [1]).eval()
+    array([0.69314516], dtype=float32)
+    """
+    output, target = as_variables(output, target)
+
+    def inner(p: Variable, t: Variable) -> Function:
+        small, one, beyond = (Constant(c, dtype=p.dtype) for c in (1e-6, 1, 1 + 1e-6))  # so that no logarithm is of 0
+        hit = element_times(t, log(plus(small, p)))
+        miss = element_times(minus(one, t), log(minus(beyond, p)))
+        return negate(plus(hit, miss))
+
+    return as_one_block("BinaryCrossEntropy", inner, [output, target], name)
+
+
+def weighted_binary_cross_entropy(output: Operand, target: Operand, weight: Operand, name: str = "") -> Function:
+    """Binary cross entropy with a weight for each sample: one number for the minibatch.
+
+    The value is n sum(w loss) / sum(w) for n samples; the gradient is that of sum(w loss).
+    """
+    return node(loss.Logistic, as_variables(output, target, weight), name=name)
+
+
+def squared_error(output: Operand, target: Operand, name: str = "") -> Function:
+    """The sum of squared differences over all static axes.
+
+    >>> squared_error([4, 6], [2, 3]).eval()
+    array(13., dtype=float32)
+    """
+    output, target = as_variables(output, target)
+
+    def inner(a: Variable, b: Variable) -> Function:
+        difference = minus(a, b)
+        attributes = {"axis": ALL_STATIC, "reductionOpName": "Sum", "reductionKeepDimensions": False}
+        return node(ReduceElements, [element_times(difference, difference).output], attributes)
+
+    return as_one_block("SquaredError", inner, [output, target], name)
+
+
+def cosine_distance(x: Operand, y: Operand, name: str = "") -> Function:
+    """The cosine of the angle between samples; 0 where one of them is 0.
+
+    >>> cosine_distance([3, 4], [4, 3]).eval()
+    array(0.96, dtype=float32)
+    """
+    return node(loss.CosDistance, as_variables(x, y), name=name)
+
+
+def cosine_distance_with_negative_samples(
+    x: Operand, y: Operand, shift: int, num_negative_samples: int, name: str = ""
+) -> Function:
+    """The cosine with the y of the same sample, and those of `num_negative_samples` others from `shift` further on.
+
+    Shapes: [*shape] twice -> [1 + num_negative_samples]. The order of samples wraps around at the end of the minibatch.
+    """
+    x, y = as_variables(x, y)
+    numbers = [Constant(int(n), dtype=x.dtype) for n in (shift, num_negative_samples)]
+    return node(loss.CosDistanceWithNegativeSamples, [x, y, *numbers], name=name)
+
+
+def lambda_rank(output: Operand, gain: Operand, group: Operand, name: str = "") -> Function:
+    """100 n (1 - NDCG), averaged over groups of items, for n items; its gradient is LambdaRank's.
+
+    Shapes: score, gain and number of the group, one each a sample -> one number for the minibatch.
+    Items of a group have to stand in the order of falling gain.
+    Source: Burges, "From RankNet to LambdaRank to LambdaMART" (MSR-TR-2010-82); the scale is CNTK's.
+    """
+    return node(loss.LambdaRank, as_variables(output, gain, group), name=name)
+
+
+def fmeasure(output: Operand, target: Operand, beta: float = 1) -> Function:
+    """1 - F-measure of 0/1 outputs over all static axes; `beta` weighs recall against precision.
+
+    >>> fmeasure([0, 1, 0, 1], [1, 1, 0, 0]).eval()
+    array(0.5, dtype=float32)
+    """
+    output, target = as_variables(output, target)
+    every = Axis.all_static_axes()
+    correct = reduce_sum(element_times(output, target), every)
+    precision = element_divide(correct, reduce_sum(output, every))
+    recall = element_divide(correct, reduce_sum(target, every))
+    weighted = element_times(element_times(1 + beta**2, precision), recall)
+    return minus(1, element_divide(weighted, plus(element_times(beta**2, precision), recall)))

@@ -1,0 +1,80 @@
+"""Metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..graph.axis import ALL_STATIC, Axis
+from ..ops._blocks import as_one_block, node
+from ..ops._elementwise import equal, greater_equal, minus, not_equal
+from ..ops._operand import Operand, as_variables
+from ..ops._product import times_transpose
+from ..ops._reduce import along, as_axis, hardmax
+from ..ops.functions import Function
+from ..primitives import loss
+from ..primitives.reduce import ReduceElements
+from ..variables import Constant, Variable
+
+
+def classification_error(
+    output_vector: Operand, target_vector: Operand, axis: Any = -1, topN: int = 1, name: str = ""
+) -> Function:
+    """1 where the largest output is not where the target is 1, otherwise 0.
+
+    Shapes: [n] twice -> [1]. With `topN` above 1: the number of errors in the minibatch, where the target is not among
+            the `topN` largest. With another axis than the last: the share of errors over the other axes.
+    Errors: ValueError for topN along another axis.
+
+    >>> classification_error([[1, 2, 3]], [[0, 1, 0]]).eval()
+    array([[1.]], dtype=float32)
+    """
+    output_vector, target_vector = as_variables(output_vector, target_vector)
+    at, one = as_axis(axis), int(topN)
+    if at != Axis(-1):
+        if topN != 1:
+            raise ValueError("classification_error: topN is supported along the last axis only")
+        return as_one_block(
+            "ClassificationError", lambda o, t: _error_along(o, t, at), [output_vector, target_vector], name
+        )
+    if topN != 1:
+        operands = [output_vector, target_vector, Constant(one, dtype=output_vector.dtype)]
+        return node(loss.ClassificationError, operands, name=name)
+
+    def inner(output: Variable, target: Variable) -> Function:
+        return minus(1, times_transpose(hardmax(output), target))
+
+    return as_one_block("ClassificationError", inner, [output_vector, target_vector], name)
+
+
+def _error_along(output: Variable, target: Variable, axis: Axis) -> Function:
+    largest = along("Max", output, axis)
+    wrong = greater_equal(along("Sum", not_equal(target, equal(output, largest)), axis), 1)
+    attributes = {"axis": ALL_STATIC, "reductionOpName": "Mean", "reductionKeepDimensions": False}
+    return node(ReduceElements, [wrong.output], attributes)
+
+
+def edit_distance_error(
+    input_a: Operand, input_b: Operand, subPen: float = 1, delPen: float = 1, insPen: float = 1,
+    squashInputs: bool = False, tokensToIgnore: Sequence[int] = [], name: str = "",
+) -> Function:
+    """The number of edits between two sequences of one-hot tokens along the cheapest way, summed over the minibatch.
+
+    `subPen`, `delPen`, `insPen`: the costs of replacing, leaving out and inserting a token. With `squashInputs` tokens
+    that repeat count as one; `tokensToIgnore` are left out. The sum is multiplied by samples / tokens left of `input_b`,
+    so that a mean over samples is a mean over tokens.
+    """
+    attributes = {
+        "SubstitutionPenalty": float(subPen), "DeletionPenalty": float(delPen), "InsertionPenalty": float(insPen),
+        "SquashInputs": bool(squashInputs), "TokensToIgnore": [int(t) for t in tokensToIgnore],
+    }
+    return node(loss.EditDistanceError, as_variables(input_a, input_b), attributes, name)
+
+
+def ndcg_at_1(output: Operand, gain: Operand, group: Operand, name: str = "") -> Function:
+    """100 n times the gain of a group's item with the highest score over its highest gain, averaged over groups.
+
+    Shapes: score, gain and number of the group, one each a sample, n samples -> one number for the minibatch.
+    Items of a group have to stand in the order of falling gain.
+    """
+    return node(loss.NDCG, as_variables(output, gain, group), name=name)

@@ -1,0 +1,321 @@
+"""Losses and metrics that are not composed of other operations. Most give one number for the whole minibatch.
+
+Source: CNTK 2.7; several of its values are scaled so that dividing by the number of samples gives a mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..engine.values import Context, Value
+from ..graph.build import Spec, merged_axes
+from ..graph.errors import ShapeError, explain
+from ..graph.shape import broadcast
+from ..graph.variable import Variable
+from .base import Attrs, Bool, Float, Primitive, Size, primitive
+from .elementwise import ELEMENTWISE
+
+
+def _same_shape(op: str, inputs: Sequence[Variable]) -> None:
+    if broadcast([v.shape for v in inputs]) is None:
+        operands = {f"[{i}]": v for i, v in enumerate(inputs)}
+        raise ShapeError(explain(f"{op}: the shapes of the operands differ", operands))
+
+
+class WholeMinibatch(Primitive):
+    """A primitive that makes one number of all samples together."""
+
+    packed = True
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+        """A scalar without dynamic axes."""
+        merged_axes(self.name, inputs)
+        _same_shape(self.name, inputs[:2])
+        return Spec((), axes=())
+
+    @staticmethod
+    def samples(ctx: Context, *values: Value) -> tuple[list[Any], Any]:
+        """The values as [cells, elements], and which cells hold samples, [cells]."""
+        axes = max((v.axes for v in values), key=len)
+        lead = ctx.lead(axes)
+        cells = ctx.mask(axes).shape if lead else ()
+        made = []
+        for v in values:
+            data = ctx.array(ctx.to_axes(v, axes) if v.axes else v)
+            data = data.reshape(*(data.shape[:lead] if v.axes else (1,) * lead), -1)
+            made.append(jnp.broadcast_to(data, (*cells, data.shape[-1])).reshape(-1, data.shape[-1]))
+        return made, ctx.mask(axes).reshape(-1)
+
+
+def _cosine(x: Any, y: Any) -> Any:
+    """Cosine of the angle between vectors in the last axis; 0 where one of them is 0."""
+    product = jnp.sum(x * y, -1)
+    squares = jnp.sum(x * x, -1) * jnp.sum(y * y, -1)
+    positive = squares > 0
+    return jnp.where(positive, product * lax.rsqrt(jnp.where(positive, squares, 1)), 0).astype(x.dtype)
+
+
+@primitive("CosDistance", 53)
+class CosDistance(Primitive):
+    """The cosine of the angle between two samples.
+
+    Shapes: [*shape] twice -> scalar.
+    """
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
+        """A scalar for each sample."""
+        _same_shape(self.name, inputs)
+        return ()
+
+    def lower(self, attrs: Attrs, x: Any, y: Any) -> Any:
+        """The cosine of flattened samples."""
+        return _cosine(x.reshape(-1), y.reshape(-1))
+
+
+@primitive("CosDistanceWithNegativeSamples", 67)
+class CosDistanceWithNegativeSamples(Primitive):
+    """The cosine with the sample of the same place, and with those of other places.
+
+    Operands: x, y, the shift to the first negative sample, their number n. The order of the samples is that of the
+    grid, step by step, and wraps around.
+    Shapes: [*shape] twice -> [1 + n].
+    """
+
+    packed = True
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+        """[1 + n]; the number has to be a constant."""
+        _same_shape(self.name, inputs[:2])
+        negatives = getattr(inputs[3], "_array", None)
+        if negatives is None:
+            raise ShapeError(explain(
+                f"{self.name}: the number of negative samples has to be a constant", {"n": inputs[3]}
+            ))
+        return Spec((int(negatives) + 1,), axes=merged_axes(self.name, inputs[:2]))
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, y: Value, shift: Value, n: Value) -> Value:
+        """Cosines with rolled samples, padding left out."""
+        assert ctx.node is not None
+        (xs, ys), mask = WholeMinibatch.samples(ctx, x, y)
+        place = jnp.cumsum(mask) - 1
+        order = jnp.argsort(~mask, stable=True)  # samples first, then padding
+        first = place + ctx.array(shift).astype(place.dtype)
+        count = jnp.maximum(jnp.sum(mask), 1)
+        others = [ys[order[(first + k) % count]] for k in range(ctx.node.node_outputs[0].shape[0] - 1)]
+        made = jnp.stack([_cosine(xs, other) for other in (ys, *others)], -1)
+        axes = max(x.axes, y.axes, key=len)
+        return Value(made.reshape(*ctx.mask(axes).shape, -1), axes)
+
+
+@primitive("Logistic", 48)
+class Logistic(WholeMinibatch):
+    """Weighted cross entropy of probabilities p and labels y: the sum of -w log(yp + (1 - y)(1 - p)), over mean(w).
+
+    The gradient is that of the sum alone.
+    """
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+        """A scalar without dynamic axes."""
+        _same_shape(self.name, inputs)
+        return super().outputs(inputs, attrs)
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, p: Value, label: Value, *weight: Value) -> Value:
+        """The sum, scaled."""
+        (p, label, *w), mask = self.samples(ctx, p, label, *weight)
+        right = label * p + (1 - label) * (1 - p)
+        loss = -ELEMENTWISE["Log"].lower({}, right)
+        if not w:
+            return Value(jnp.sum(jnp.where(mask[:, None], loss, 0)), ())
+        weights = jnp.where(mask[:, None], jnp.broadcast_to(w[0], loss.shape), 0)
+        total = jnp.sum(jnp.where(mask[:, None], loss, 0) * weights)
+        scaled = total * (jnp.sum(mask) * loss.shape[-1] / jnp.sum(weights)).astype(total.dtype)
+        return Value(total + lax.stop_gradient(scaled - total), ())
+
+
+@primitive("ClassificationError", 36)
+class ClassificationError(WholeMinibatch):
+    """The number of samples whose label is not among the n largest outputs; of equal outputs the first count as larger.
+
+    Operands: output, label (one-hot, or the largest counts), n.
+    """
+
+    differentiable = False
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, output: Value, label: Value, *n: Value) -> Value:
+        """Places of the labels among the outputs."""
+        (x, label), mask = self.samples(ctx, output, label)
+        true = jnp.argmax(label, -1)[:, None]
+        score = jnp.take_along_axis(x, true, -1)
+        before = jnp.arange(x.shape[-1]) < true
+        place = jnp.sum((x > score) | ((x == score) & before), -1)
+        best = ctx.array(n[0]).astype(place.dtype) if n else 1
+        return Value(jnp.sum(mask & (place >= best)).astype(x.dtype), ())
+
+
+# ---- ranking
+def _ranks(score: Any, group: Any, mask: Any) -> tuple[Any, Any, Any]:
+    """For items in groups: who is in one group with whom, [n, n]; the rank by score, and in the order given, from 1."""
+    same = (group[:, None] == group[None, :]) & mask[:, None] & mask[None, :]
+    place = jnp.arange(len(score))
+    earlier = place[None, :] < place[:, None]
+    above = (score[None, :] > score[:, None]) | ((score[None, :] == score[:, None]) & earlier)
+    return same, 1 + jnp.sum(same & above, 1), 1 + jnp.sum(same & earlier, 1)
+
+
+def _discounted(gain: Any, rank: Any) -> Any:
+    return gain / jnp.log(1.0 + rank).astype(gain.dtype)
+
+
+class Ranking(WholeMinibatch):
+    """A measure of ranking within groups (queries). Items of a group stand in the order of falling gain."""
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, output: Value, gain: Value, group: Value) -> Value:
+        """100 times the mean over groups times the number of items."""
+        (score, gain, group), mask = self.samples(ctx, output, gain, group)
+        items = score[:, 0], gain[:, 0], group[:, 0], mask
+        return Value(self.measure(*items), ())
+
+    def measure(self, score: Any, gain: Any, group: Any, mask: Any) -> Any:
+        """The measure of items [n]."""
+        raise NotImplementedError
+
+    @staticmethod
+    def averaged(per_item: Any, first: Any, mask: Any) -> Any:
+        """100 n times the mean over groups of what stands at their first items."""
+        groups = jnp.maximum(jnp.sum(first), 1)
+        return (100 * jnp.sum(mask) / groups * jnp.sum(jnp.where(first, per_item, 0))).astype(per_item.dtype)
+
+
+@jax.custom_jvp
+def _lambda_rank(score: Any, gain: Any, group: Any, mask: Any) -> Any:
+    same, rank, given = _ranks(score, group, mask)
+    reached = jnp.sum(jnp.where(same, _discounted(gain, rank)[None, :], 0), 1)
+    ideal = jnp.sum(jnp.where(same, _discounted(gain, given)[None, :], 0), 1)
+    lost = 1 - jnp.where(ideal > 0, reached / jnp.where(ideal > 0, ideal, 1), 0)
+    return Ranking.averaged(lost, mask & (given == 1), mask)
+
+
+@_lambda_rank.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    score, gain, group, mask = primals
+    same, rank, given = _ranks(score, group, mask)
+    ideal = jnp.sum(jnp.where(same, _discounted(gain, given)[None, :], 0), 1)
+    discount = _discounted(jnp.ones_like(gain), rank)
+    change = jnp.abs((gain[:, None] - gain[None, :]) * (discount[:, None] - discount[None, :]))
+    change = change / jnp.where(ideal > 0, ideal, 1)[:, None]
+    better = same & (gain[:, None] > gain[None, :])
+    pull = jnp.where(better, change * jax.nn.sigmoid(score[None, :] - score[:, None]), 0)
+    force = jnp.sum(pull, 0) - jnp.sum(pull, 1)
+    return _lambda_rank(*primals), jnp.sum(force * tangents[0])
+
+
+@primitive("LambdaRank", 59)
+class LambdaRank(Ranking):
+    """100 n (1 - NDCG), with discounts log(1 + rank); its gradient is that of LambdaRank.
+
+    Source: Burges, "From RankNet to LambdaRank to LambdaMART" (MSR-TR-2010-82), section 4; values from CNTK 2.7.
+    """
+
+    def measure(self, score: Any, gain: Any, group: Any, mask: Any) -> Any:
+        """The loss."""
+        return _lambda_rank(score, gain, group, mask)
+
+
+@primitive("NDCG", 60)
+class NDCG(Ranking):
+    """100 n times the gain of the item with the highest score over that of the group's first."""
+
+    differentiable = False
+
+    def measure(self, score: Any, gain: Any, group: Any, mask: Any) -> Any:
+        """The measure."""
+        same, rank, given = _ranks(score, group, mask)
+        top = jnp.sum(jnp.where(same & (rank == 1)[None, :], gain[None, :], 0), 1)
+        best = jnp.sum(jnp.where(same & (given == 1)[None, :], gain[None, :], 0), 1)
+        return self.averaged(jnp.where(best > 0, top / jnp.where(best > 0, best, 1), 0), mask & (given == 1), mask)
+
+
+# ---- edit distance
+@primitive("EditDistanceError", 61)
+class EditDistanceError(WholeMinibatch):
+    """Edits that lead from one sequence of tokens to the other along the cheapest way, per token that counts.
+
+    A token is the largest element of a sample. `SquashInputs` takes repeated tokens for one, `TokensToIgnore` are left
+    out.
+    The number of edits is multiplied by samples / tokens left in the second operand.
+    """
+
+    attributes = {
+        "SubstitutionPenalty": Float(1.0), "DeletionPenalty": Float(1.0), "InsertionPenalty": Float(1.0),
+        "SquashInputs": Bool(False), "TokensToIgnore": Size([]).vector,
+    }
+    differentiable = False
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, a: Value, b: Value) -> Value:
+        """All sequences at once, row by row of the table."""
+        axes = max(a.axes, b.axes, key=len)
+        tokens, dtype = [], ctx.array(a).dtype
+        for v in (a, b):
+            data = ctx.array(v)
+            tokens.append(jnp.argmax(data.reshape(*data.shape[: ctx.lead(axes)], -1), -1))
+        if ctx.sequence_axis(axes) is None:
+            tokens = [t.reshape(-1, 1) for t in tokens]
+            lengths = ctx.mask(axes).reshape(-1).astype(jnp.int32)
+        else:
+            layout = ctx.layout(axes)
+            steps = jnp.arange(layout.time)[:, None]
+            tokens = [layout.at(t, steps).T for t in tokens]
+            lengths = layout.length
+        (left, m), (right, n) = (self._kept(t, lengths, attrs) for t in tokens)
+        edits = jnp.sum(jnp.where(lengths > 0, self._edits(left, m, right, n, attrs), 0))
+        return Value((edits * (jnp.sum(lengths) / jnp.sum(n))).astype(dtype), ())
+
+    @staticmethod
+    def _kept(tokens: Any, lengths: Any, attrs: Attrs) -> tuple[Any, Any]:
+        """The tokens that count, moved to the front of each sequence, and their numbers."""
+        keep = jnp.arange(tokens.shape[1]) < lengths[:, None]
+        if attrs["SquashInputs"]:
+            keep &= jnp.concatenate([jnp.ones_like(keep[:, :1]), tokens[:, 1:] != tokens[:, :-1]], 1)
+        for token in attrs["TokensToIgnore"]:
+            keep &= tokens != token
+        order = jnp.argsort(~keep, axis=1, stable=True)
+        return jnp.take_along_axis(tokens, order, 1), jnp.sum(keep, 1)
+
+    @staticmethod
+    def _edits(left: Any, m: Any, right: Any, n: Any, attrs: Attrs) -> Any:
+        """The numbers of edits, [sequences], by dynamic programming on pairs (cost, number)."""
+        substitute, delete, insert = (attrs[k + "Penalty"] for k in ("Substitution", "Deletion", "Insertion"))
+        columns = jnp.arange(right.shape[1] + 1)
+        start = tuple(jnp.broadcast_to(c, (len(left), len(columns))) for c in (columns * insert, columns))
+
+        def row(above: Any, now: Any) -> Any:
+            token, i = now
+            differs = token[:, None] != right
+            ways = [
+                (above[0][:, 1:] + delete, above[1][:, 1:] + 1),
+                (above[0][:, :-1] + jnp.where(differs, substitute, 0.0), above[1][:, :-1] + differs),
+            ]
+            best = _cheaper(*ways)
+            first = (jnp.full((len(left), 1), i * delete), jnp.full((len(left), 1), i))
+            best = tuple(jnp.concatenate(pair, 1) for pair in zip(first, best, strict=True))
+            # An insertion comes from the left: the least of what any column to the left costs, and the way from there.
+            level = (best[0] - columns * insert, best[1] - columns)
+            least = lax.associative_scan(_cheaper, level, axis=1)
+            made = (least[0] + columns * insert, least[1] + columns)
+            return made, made[1]
+
+        steps = jnp.arange(1, left.shape[1] + 1)
+        _, rows = lax.scan(row, (start[0] * 1.0, start[1]), (left.T, steps))
+        table = jnp.concatenate([start[1][None], rows])
+        return table[m, jnp.arange(len(left)), n]
+
+
+def _cheaper(a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[Any, Any]:
+    """The pair with the smaller cost, then with the smaller number."""
+    first = (a[0] < b[0]) | ((a[0] == b[0]) & (a[1] <= b[1]))
+    return jnp.where(first, a[0], b[0]), jnp.where(first, a[1], b[1])
