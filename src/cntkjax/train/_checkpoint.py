@@ -39,8 +39,10 @@ def restore(trainer: Trainer, filename: str) -> dict[str, Any]:
 def _everything(trainer: Trainer) -> Function:
     """All that the trainer computes, as CNTK's checkpoints have it: the model, the loss, the metric, and their sums."""
     outputs: list[Any] = [] if trainer.model is None else list(trainer.model.outputs)
-    for criterion in trainer.loss_function, trainer.evaluation_function:
+    criteria = {"aggregateLoss": trainer.loss_function, "aggregateEvalMetric": trainer.evaluation_function}
+    for name, criterion in criteria.items():
         if criterion is not None:
             sum_of_all = {"axis": ALL_AXES, "reductionOpName": "Sum", "reductionKeepDimensions": False}
-            outputs += [criterion.output, apply(BY_NAME["ReduceElements"], [criterion.output], sum_of_all).outputs[0]]
+            total = apply(BY_NAME["ReduceElements"], [criterion.output], sum_of_all, name)
+            outputs += [criterion.output, total.outputs[0]]
     return combine(outputs)
