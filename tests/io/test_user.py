@@ -80,7 +80,7 @@ def test_shuffled_chunks_come_once_in_a_sweep(read_all):
     (lambda c: {"x": [EYE[:1, :2]]}, r"Chunks.get_chunk\(0\): has no data of the streams \['s'\]"),
     (lambda c: {**samples(c), "x": EYE[:2, :2]}, r"as many sequences for each stream, but gives \{'x': 2, 's': 3\}"),
     (lambda c: {**samples(c), "x": EYE[:3]}, r"stream 'x': samples have shape \(4,\), but the stream has \(2,\)"),
-    (lambda c: {**samples(c), "s": sp.csr_matrix(EYE[:3, :3])}, r"samples have shape \(3,\), but the stream has \(4,\)"),
+    (lambda c: {**samples(c), "s": sp.csr_matrix(EYE[:3, :3])}, r"samples have shape \(3,\), but the stream"),
 ])  # fmt: skip
 def test_bad_chunks(chunk, what):
     with pytest.raises(RuntimeError, match=what):

@@ -93,7 +93,10 @@ class MinibatchData(ArrayMixin):
 
     @property
     def mask(self) -> np.ndarray:
-        """2 where a sequence begins, 1 where it goes on, 0 in padding. Shapes: [sequences, steps]."""
+        """2 where a sequence begins, 1 where it goes on, 0 in padding: [sequences, steps].
+
+        Errors: AttributeError if nothing is padding.
+        """
         return self.data.mask
 
     def asarray(self) -> np.ndarray:
