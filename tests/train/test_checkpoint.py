@@ -1,10 +1,14 @@
 """A trainer that is restored, in this process or another, goes on exactly as the one that was saved."""
 
+import subprocess
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import cntkjax as C
 
+ORACLE = Path(__file__).resolve().parents[3] / "shared" / "oracle" / "cntk27"
 X = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
 Y = X @ np.float32([[1, 0], [2, 1], [0, -1]])
 
@@ -46,6 +50,42 @@ def test_a_restored_trainer_goes_on_the_same(tmp_path, learner):
     for a, b in zip(run(first, range(2, 5)), run(second, range(2, 5)), strict=True):
         np.testing.assert_array_equal(a, b)
     assert first[0].previous_minibatch_loss_average == second[0].previous_minibatch_loss_average
+
+
+CONTINUE = """
+import cntk as C, numpy as np
+x, y = C.input_variable(3, name="x"), C.input_variable(2, name="y")
+w, b = C.parameter((3, 2), name="w"), C.parameter(2, name="b")
+z = C.times(x, w) + b
+loss = C.times((z - y) * (z - y), C.constant(np.ones((2, 1), np.float32)))
+data = np.load("data.npz")
+for name, learner in [("momentum", C.momentum_sgd(z.parameters, 0.1, 0.9)), ("adam", C.adam(z.parameters, 0.1, 0.9))]:
+    trainer = C.Trainer(z, (loss, loss), [learner])
+    trainer.restore_from_checkpoint(name)
+    for i in range(2, 5):
+        rows = slice(4 * i, 4 * i + 4)
+        trainer.train_minibatch({x: data["X"][rows], y: data["Y"][rows]}, is_sweep_end=False)
+    np.savez(name + ".npz", *[p.value for p in z.parameters])
+"""
+
+
+def test_cntk_goes_on_from_our_checkpoints(tmp_path):
+    if not ORACLE.exists():
+        pytest.skip("needs the original CNTK 2.7 in ../shared/oracle")
+    expected = {}
+    for name, learner in ("momentum", LEARNERS[1]), ("adam", LEARNERS[2]):
+        made = trainer(1, learner)
+        run(made, range(2))
+        made[0].save_checkpoint(str(tmp_path / name))
+        expected[name] = run(made, range(2, 5))
+    np.savez(tmp_path / "data.npz", X=X, Y=Y)
+    (tmp_path / "go_on.py").write_text(CONTINUE)
+    done = subprocess.run([ORACLE, "go_on.py"], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr[-2000:]
+    for name, values in expected.items():
+        found = np.load(tmp_path / f"{name}.npz")
+        for value, theirs in zip(values, found.values(), strict=True):
+            np.testing.assert_allclose(value, theirs, rtol=1e-5, atol=1e-6)
 
 
 def test_the_model_in_a_checkpoint_has_the_models_outputs_first(tmp_path):

@@ -8,7 +8,6 @@ from ..formats import checkpoint, model
 from ..graph.axis import ALL_AXES
 from ..graph.build import apply
 from ..learners._checkpoint import adopt, optax_state, state_of
-from ..ops import combine
 from ..primitives import BY_NAME
 
 if TYPE_CHECKING:
@@ -45,4 +44,4 @@ def _everything(trainer: Trainer) -> Function:
             sum_of_all = {"axis": ALL_AXES, "reductionOpName": "Sum", "reductionKeepDimensions": False}
             total = apply(BY_NAME["ReduceElements"], [criterion.output], sum_of_all, name)
             outputs += [criterion.output, total.outputs[0]]
-    return combine(outputs)
+    return apply(BY_NAME["Combine"], outputs)  # type: ignore[return-value]
