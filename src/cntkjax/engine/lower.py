@@ -75,29 +75,30 @@ def elementwise(ctx: Context, primitive: Any, attrs: Any, operands: Sequence[Val
     """Apply a function that broadcasts like NumPy to whole grids, channels last where all operands allow it."""
     lead = ctx.lead(axes)
     last = _common_channels_last(operands, lead)
-    if last:
-        data = [_channels_to_end(v) for v in operands]
-    else:
-        data = [ctx.array(v) for v in operands]
+    data = [_channels_to_end(v, lead) if last else ctx.array(v) for v in operands]
     rank = max((jnp.ndim(d) - (lead if v.axes else 0) for d, v in zip(data, operands, strict=True)), default=0)
     data = [_pad_rank(d, lead, rank) if v.axes else d for d, v in zip(data, operands, strict=True)]
     return Value(primitive.lower(attrs, *data), axes, channels_last=last)
 
 
+def _rank(v: Value, lead: int) -> int:
+    """The rank of a sample."""
+    return len(v.data.shape) if v.is_sparse else jnp.ndim(v.data) - (lead if v.axes else 0)
+
+
 def _common_channels_last(operands: Sequence[Value], lead: int) -> bool:
-    """True if one operand is channels last, and every other is too, or is static and can be moved along."""
-    rank = next((v.data.ndim - lead for v in operands if v.channels_last), None)
+    """True if one operand is channels last, and every other is too, or has the same rank, or is one number a sample."""
+    rank = next((_rank(v, lead) for v in operands if v.channels_last), None)
 
     def goes_along(v: Value) -> bool:
-        if v.axes or v.is_sparse:
-            return v.channels_last
-        return jnp.ndim(v.data) == rank or jnp.size(v.data) == 1
+        single = _rank(v, lead) == 0 or (not v.axes and jnp.size(v.data) == 1)
+        return not v.is_sparse and (_rank(v, lead) == rank or single)
 
     return rank is not None and all(goes_along(v) for v in operands)
 
 
-def _channels_to_end(v: Value) -> Any:
-    return v.data if v.channels_last or jnp.ndim(v.data) < 2 else jnp.moveaxis(v.data, 0, -1)
+def _channels_to_end(v: Value, lead: int) -> Any:
+    return v.data if v.channels_last or _rank(v, lead) < 2 else jnp.moveaxis(v.data, lead if v.axes else 0, -1)
 
 
 def _pad_rank(d: Any, lead: int, rank: int) -> Any:
