@@ -1,7 +1,13 @@
 """Readers: where minibatches come from."""
 
+from cntkjax.core import Value
+from cntkjax.device import use_default_device
+from cntkjax.logging import TraceLevel, get_trace_level
+from cntkjax.tensor import ArrayMixin
 from cntkjax.variables import Record
 
+from . import transforms
+from ._images import Base64ImageDeserializer, ImageDeserializer
 from ._minibatch import MinibatchData
 from ._source import CBFDeserializer, CTFDeserializer, MinibatchSource
 from ._streams import (
@@ -13,15 +19,17 @@ from ._streams import (
     StreamDefs,
     StreamInformation,
 )
-from ._text import sequence_to_cntk_text_format
+from ._text import _is_tensor, sequence_to_cntk_text_format
 from ._user import MinibatchSourceFromData, UserDeserializer, UserMinibatchSource
 
 __all__ = [
     "DEFAULT_RANDOMIZATION_WINDOW_IN_CHUNKS",
     "FULL_DATA_SWEEP",
     "INFINITELY_REPEAT",
+    "Base64ImageDeserializer",
     "CBFDeserializer",
     "CTFDeserializer",
+    "ImageDeserializer",
     "MinibatchData",
     "MinibatchSource",
     "MinibatchSourceFromData",
@@ -32,5 +40,6 @@ __all__ = [
     "StreamInformation",
     "UserDeserializer",
     "UserMinibatchSource",
+    "transforms",
     "sequence_to_cntk_text_format",
 ]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from cntkjax.core import Value
 from cntkjax.engine.ragged import Ragged
 from cntkjax.tensor import ArrayMixin
 
@@ -50,8 +51,6 @@ class MinibatchData(ArrayMixin):
         """The data as a ``Value``."""
         if not isinstance(self._value, Ragged):
             return self._value
-        from cntkjax.core import Value  # the engine is above
-
         return Value.from_ragged(self._value, self._sample_shape, self._value.dtype)
 
     @property

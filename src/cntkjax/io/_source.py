@@ -10,8 +10,10 @@ from cntkjax.logging import TraceLevel, get_trace_level
 from cntkjax.variables import Record
 
 from ._cbf import CBFFile
+from ._config import MinibatchSourceConfig
 from ._ctf import CTFFile
 from ._cursor import Cursor
+from ._images import IMAGE_TYPES
 from ._join import Joined
 from ._minibatch import MinibatchData
 from ._order import Order
@@ -133,22 +135,13 @@ class MinibatchSource:
     ) -> None:
         if max_samples == FULL_DATA_SWEEP:
             max_samples, max_sweeps = INFINITELY_REPEAT, 1
-        if INFINITELY_REPEAT not in (max_samples, max_sweeps):
-            raise RuntimeError("MinibatchSource: max_samples and max_sweeps exclude each other; give only one of them")
-        if max_samples == 0:
-            raise RuntimeError("MinibatchSource: max_samples is 0; give the number of samples to read")
-        if frame_mode and truncation_length:
-            raise RuntimeError(
-                "MinibatchSource: frame_mode and truncation_length exclude each other; single samples need no cutting"
-            )
-        if randomize and randomization_window_in_chunks and randomization_window_in_samples:
-            raise RuntimeError(
-                "MinibatchSource: the randomization window is in chunks or in samples; to give it in samples, set "
-                "randomization_window_in_chunks=0"
-            )
-        parts = [
-            _deserializer(d) for d in (deserializers if isinstance(deserializers, (list, tuple)) else [deserializers])
-        ]
+        config = MinibatchSourceConfig(deserializers if isinstance(deserializers, (list, tuple)) else [deserializers])
+        config.max_samples, config.max_sweeps = max_samples, max_sweeps
+        config.randomization_window_in_chunks = randomization_window_in_chunks if randomize else 0
+        config.randomization_window_in_samples = randomization_window_in_samples if randomize else 0
+        config.is_frame_mode_enabled, config.truncation_length = frame_mode, truncation_length
+        config.validate()
+        parts = [_deserializer(given) for given in config.deserializers]
         if not parts:
             raise ValueError("MinibatchSource: needs at least one deserializer")
         joined = parts[0] if len(parts) == 1 else Joined(parts)
@@ -158,14 +151,8 @@ class MinibatchSource:
         self._streams = Record(**{info.name: info for info in joined.streams})
         self._infinite = max_samples == max_sweeps
         self._frame_mode, self._truncation_length = frame_mode, truncation_length
-        window = randomization_window_in_chunks or randomization_window_in_samples
-        order = Order(
-            joined,
-            bool(randomize and window),
-            randomization_window_in_chunks,
-            randomization_window_in_samples,
-            randomization_seed,
-        )
+        windows = config.randomization_window_in_chunks, config.randomization_window_in_samples
+        order = Order(joined, config.randomize, *windows, randomization_seed)
         self._cursor = Cursor(order, max_sweeps, max_samples, ahead=multithreaded_deserializer is not False)
         self._slots = self._new_slots()
 
@@ -278,6 +265,10 @@ def _deserializer(given: Any) -> Deserializer:
         return UserChunks(given)
     if isinstance(given, Mapping) and given.get("type") in _READERS:
         return _READERS[given["type"]](given)
+    if isinstance(given, Mapping) and given.get("type") in IMAGE_TYPES:
+        raise RuntimeError(
+            f"MinibatchSource: there is no reader of images yet; read {given['file']} in a UserDeserializer"
+        )
     raise TypeError(
         f"MinibatchSource: {given!r} is no deserializer; give a CTFDeserializer, CBFDeserializer or UserDeserializer"
     )

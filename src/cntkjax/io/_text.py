@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import zip_longest
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -33,18 +34,17 @@ def sequence_to_cntk_text_format(seq_idx: int, alias_tensor_map: Mapping[str, An
 
 
 def _samples(data: Any) -> list[str]:
-    if isinstance(data, Sequence) and not isinstance(data, str) and all(isinstance(sample, Mapping) for sample in data):
+    if isinstance(data, list) and data and all(isinstance(sample, Mapping) for sample in data):
         return [" ".join(f"{index}:{value}" for index, value in sorted(sample.items())) for sample in data]
-    if (isinstance(data, np.ndarray) and data.ndim) or (
-        isinstance(data, Sequence) and not isinstance(data, str) and _is_regular(data)
-    ):
-        return [" ".join(str(value) for value in np.ravel(sample)) for sample in np.asarray(data)]
-    raise ValueError(f'expected a tensor (dense) or list of dicts (sparse), but got "{type(data)}"')
+    if not _is_tensor(data) or (isinstance(data, np.ndarray) and data.ndim == 0):
+        raise ValueError(f'expected a tensor (dense) or list of dicts (sparse), but got "{type(data)}"')
+    return [" ".join(str(value) for value in np.ravel(sample)) for sample in data]
 
 
-def _is_regular(data: Sequence) -> bool:
-    """Whether it is numbers, or lists of lists of them, of equal lengths."""
-    try:
-        return np.asarray(data).dtype.kind in "biuf" and not any(isinstance(sample, np.ndarray) for sample in data)
-    except ValueError:
-        return False
+def _is_tensor(data: Any) -> bool:
+    """Whether it is an array, or a list of numbers or of such lists."""
+    if isinstance(data, np.ndarray):
+        return True
+    return isinstance(data, list) and all(
+        isinstance(d, Number) or (isinstance(d, list) and d and _is_tensor(d)) for d in data
+    )
