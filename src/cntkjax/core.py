@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from .device import DeviceDescriptor, cpu
-from .engine.feeds import to_ragged
+from .engine.feeds import sequences, to_ragged
 from .engine.program import Result
-from .engine.ragged import Ragged, SparseRows
+from .engine.ragged import Ragged, SparseRows, offsets_of, ranges
 from .graph.shape import Shape, as_shape, shape_text
 from .graph.variable import VariableKind
 from .tensor import ArrayMixin
@@ -27,13 +28,15 @@ class NDArrayView(ArrayMixin):
     def __init__(self, shape: Any, data_type: Any, device: Any = None) -> None:
         self._hold(np.zeros(as_shape(shape), data_type), read_only=False)
 
-    def _hold(self, array: Any, read_only: bool) -> None:
-        self._array, self._read_only = array, read_only
+    def _hold(self, array: Any, read_only: bool, shape: Shape | None = None) -> None:
+        self.held = array  # the NumPy array, or a CSR matrix [shape[0], all other axes]
+        self._shape: Shape = tuple(array.shape if shape is None else shape)
+        self._read_only = read_only
 
     @classmethod
-    def _of(cls, array: Any, read_only: bool) -> NDArrayView:
+    def _of(cls, array: Any, read_only: bool, shape: Shape | None = None) -> NDArrayView:
         made = object.__new__(cls)
-        made._hold(array, read_only)
+        made._hold(array, read_only, shape)
         return made
 
     @staticmethod
@@ -45,11 +48,22 @@ class NDArrayView(ArrayMixin):
         return NDArrayView._of(array if borrow else array.copy(), read_only)
 
     @staticmethod
-    def from_csr(csr_array: Any, device: Any = None, read_only: bool = False, borrow: bool = False, shape: Any = None) -> NDArrayView:
-        """From a SciPy matrix in CSR format."""
+    def from_csr(
+        csr_array: Any, device: Any = None, read_only: bool = False, borrow: bool = False, shape: Any = None
+    ) -> NDArrayView:
+        """From a SciPy matrix in CSR format, which holds an array of the given shape with its last axis in the columns.
+
+        Errors: TypeError for another format; ValueError if the shape does not fit.
+        """
         if not hasattr(csr_array, "indptr") or csr_array.format != "csr":
             raise TypeError("only CSR is supported as of now. Please convert your data using 'tocsr()'")
-        return NDArrayView._of(csr_array if borrow else csr_array.copy(), read_only)
+        array = csr_array if borrow else csr_array.copy()
+        if shape is None:
+            return NDArrayView._of(array, read_only)
+        shape = as_shape(shape)
+        if not shape or shape[-1] != array.shape[1] or prod(shape[:-1]) != array.shape[0]:
+            raise ValueError(f"a CSR matrix of shape {array.shape} does not hold an array of shape {shape}")
+        return NDArrayView._of(array.reshape(shape[0], -1).tocsr(), read_only, shape)
 
     @staticmethod
     def from_data(data: Any, device: Any = None, read_only: bool = False, borrow: bool = False) -> NDArrayView:
@@ -60,12 +74,12 @@ class NDArrayView(ArrayMixin):
     @property
     def shape(self) -> Shape:
         """Shape of the array."""
-        return tuple(self._array.shape)
+        return self._shape
 
     @property
     def dtype(self) -> type:
         """NumPy type of the elements."""
-        return self._array.dtype.type
+        return self.held.dtype.type
 
     @property
     def device(self) -> DeviceDescriptor:
@@ -75,34 +89,52 @@ class NDArrayView(ArrayMixin):
     @property
     def is_sparse(self) -> bool:
         """True for a sparse matrix."""
-        return hasattr(self._array, "tocsr")
+        return hasattr(self.held, "tocsr")
 
     @property
     def is_read_only(self) -> bool:
         """True if the data may not be changed."""
         return self._read_only
 
-    def asarray(self) -> Any:
-        """The NumPy array or CSR matrix."""
-        return self._array
+    def _numbers(self) -> Any:
+        return self.held.toarray().reshape(self._shape) if self.is_sparse and len(self._shape) != 2 else self.held
+
+    def as_shape(self, new_shape: Any) -> NDArrayView:
+        """The same data in another shape.
+
+        Errors: ValueError if that has another size.
+        """
+        shape = as_shape(new_shape)
+        if prod(shape) != prod(self._shape):
+            raise ValueError(f"an array of shape {self._shape} cannot have shape {shape}, which is of another size")
+        held = self.held.reshape(shape[0], -1).tocsr() if self.is_sparse else self.held.reshape(shape)
+        return NDArrayView._of(held, self._read_only, shape)
 
     def slice_view(self, start_offset: Sequence[int], extent: Sequence[int], read_only: bool = True) -> NDArrayView:
         """A part of the array that shares its memory.
 
+        Shapes: `start_offset` has a number for each axis; `extent` may leave out leading axes: the part lacks them.
         Errors: ValueError if the part lies outside, or is not contiguous in memory.
         """
-        if len(start_offset) != len(self.shape) or any(
-            not 0 <= o <= o + e <= d for o, e, d in zip(start_offset, extent, self.shape, strict=False)
+        dropped = len(start_offset) - len(extent)
+        sizes = (1,) * dropped + tuple(extent)
+        if len(start_offset) != len(self.shape) or dropped < 0 or any(
+            not 0 <= o <= o + e <= d for o, e, d in zip(start_offset, sizes, self.shape, strict=True)
         ):
-            raise ValueError(f"slice at {tuple(start_offset)} of extent {tuple(extent)} is not inside the shape {self.shape}")
-        part = self._array[tuple(slice(o, o + e) for o, e in zip(start_offset, extent, strict=False))]
-        if not self.is_sparse and not part.flags.c_contiguous:
+            raise ValueError(f"slice at {tuple(start_offset)} of extent {tuple(extent)} is not inside {self!r}")
+        where = [slice(o, o + e) for o, e in zip(start_offset, sizes, strict=True)]
+        if self.is_sparse:
+            part, contiguous = self.held[where[0]], not dropped and sizes[1:] == self.shape[1:]
+        else:
+            part = self.held[(*start_offset[:dropped], *where[dropped:], ...)]
+            contiguous = part.flags.c_contiguous
+        if not contiguous:
             raise ValueError(f"slice at {tuple(start_offset)} of extent {tuple(extent)} is not contiguous in memory")
-        return NDArrayView._of(part, read_only)
+        return NDArrayView._of(part, read_only, tuple(extent))
 
     def deep_clone(self, device: Any = None, read_only: bool = False) -> NDArrayView:
         """A copy."""
-        return NDArrayView._of(self._array.copy(), read_only)
+        return NDArrayView._of(self.held.copy(), read_only, self._shape)
 
     def __repr__(self) -> str:
         return f"NDArrayView({shape_text(self.shape)}, CPU)"
@@ -122,6 +154,8 @@ class Value(ArrayMixin):
     ((2, 2, 1), [[2, 1], [2, 0]])
     """
 
+    ONE_HOT_SKIP = 2**32 - 1  # among the indices of `one_hot`: a sample of zeros only
+
     def __init__(self, batch: Any, seq_starts: Any = None, device: Any = None) -> None:
         array = batch.asarray() if isinstance(batch, NDArrayView) else batch
         if isinstance(array, (list, tuple)):
@@ -140,7 +174,10 @@ class Value(ArrayMixin):
 
     @staticmethod
     def from_ragged(ragged: Ragged, shape: Shape, dtype: Any = None, static: bool = False) -> Value:
-        """A value of samples that lie end to end; `shape` is that of one sample. `static`: the only one, without a batch axis."""
+        """A value of samples that lie end to end; `shape` is that of one sample.
+
+        `static`: there is only one, and no batch axis.
+        """
         made = object.__new__(Value)
         made._hold(ragged, shape, static)
         return made
@@ -157,11 +194,15 @@ class Value(ArrayMixin):
     def create(var: Any, data: Any, seq_starts: Any = None, device: Any = None, read_only: bool = False) -> Value:
         """The value of a variable from arrays, lists of sequences, or CSR matrices.
 
+        Shapes: a list makes sequences, of one step each if the variable has no sequence axis.
         `seq_starts`: for each sequence, whether it begins here or continues that of the minibatch before.
         """
         if isinstance(data, Value):
             return data
-        ragged = to_ragged(var, data)
+        if isinstance(data, list) and var.dynamic_axes and var.sequence_axis is None:
+            ragged: Ragged | np.ndarray = sequences(var, data)
+        else:
+            ragged = to_ragged(var, data)
         if not isinstance(ragged, Ragged):
             return Value.from_ragged(Ragged(ragged[None], None), ragged.shape, static=True)
         if seq_starts is not None:
@@ -170,7 +211,7 @@ class Value(ArrayMixin):
 
     @staticmethod
     def one_hot(batch: Any, num_classes: Any, dtype: Any = None, device: Any = None) -> Value:
-        """One-hot samples from indices: a list of samples, or a list of sequences of them.
+        """One-hot samples from indices: a list of samples, or a list of sequences of them. `ONE_HOT_SKIP` gives zeros.
 
         Errors: ValueError for an index outside of the classes.
 
@@ -186,10 +227,12 @@ class Value(ArrayMixin):
         indices = np.concatenate([s.reshape(-1) for s in sequences])
         if indices.dtype.kind not in "iu":
             raise ValueError(f"one_hot takes integers, not {indices.dtype}")
-        if indices.size and not 0 <= indices.min() <= indices.max() < width:
-            raise ValueError(f"one_hot: indices from {indices.min()} to {indices.max()} are not all in [0, {width})")
-        values = np.ones(len(indices), np.float32 if dtype is None else dtype)
-        rows = SparseRows(np.arange(len(indices) + 1), indices.astype(np.int32), values, width)
+        kept = indices != Value.ONE_HOT_SKIP
+        chosen = indices[kept]
+        if chosen.size and not 0 <= chosen.min() <= chosen.max() < width:
+            raise ValueError(f"one_hot: indices from {chosen.min()} to {chosen.max()} are not all in [0, {width})")
+        values = np.ones(len(chosen), np.float32 if dtype is None else dtype)
+        rows = SparseRows(offsets_of(kept), chosen.astype(np.int32), values, width)
         lengths = np.array([s.size for s in sequences], np.int32) if nested else None
         return Value.from_ragged(Ragged(rows, lengths), shape)
 
@@ -232,7 +275,7 @@ class Value(ArrayMixin):
     def mask(self) -> np.ndarray:
         """2 where a sequence begins, 1 where it goes on, 0 in padding: [sequences, longest].
 
-        Errors: AttributeError if all sequences begin here and are of the same length, as in CNTK: there is no mask then.
+        Errors: AttributeError if all sequences begin here and have the same length: CNTK too has no mask then.
         """
         ragged = self.ragged
         lengths = ragged.lengths
@@ -250,27 +293,30 @@ class Value(ArrayMixin):
     @property
     def data(self) -> NDArrayView:
         """The padded data."""
-        if self.is_sparse:
-            return NDArrayView._of(self.ragged.to_csr(), False)
-        return NDArrayView._of(self.asarray(), False)
+        if not self.is_sparse:
+            return NDArrayView._of(self.asarray(), False)
+        csr, lengths = self.ragged.to_csr(), self.ragged.lengths
+        if lengths is not None:
+            cells = ranges(np.arange(len(lengths)) * self.shape[1], lengths)  # where the samples are in the padded grid
+            rows = np.zeros(prod(self.shape[:2]), np.int64)
+            rows[cells] = np.diff(csr.indptr)
+            csr = type(csr)((csr.data, csr.indices, offsets_of(rows)), shape=(len(rows), csr.shape[1]))
+            csr = csr.reshape(len(lengths), -1).tocsr()
+        return NDArrayView._of(csr, False, self.shape)
 
     def as_sequences(self, variable: Any = None) -> list[Any]:
-        """The sequences one by one: arrays [time, *shape], or CSR matrices with a row a step.
-
-        Errors: ValueError if `variable` has no sequence axis and a sequence has more than one step.
-        """
+        """The sequences one by one: arrays [time, *shape], or CSR matrices with a row a step."""
         ragged = self.ragged
-        if variable is not None and ragged.lengths is not None and variable.sequence_axis is None and (ragged.lengths > 1).any():
-            raise ValueError(f"{self!r} has sequences of several steps, but {variable!r} has no sequence axis")
         parts = ragged.sequences()
         if ragged.lengths is None and (variable is None or variable.sequence_axis is None) and not ragged.is_sparse:
             return [np.asarray(s[0]) for s in parts]
         return [s.to_csr() if isinstance(s, SparseRows) else np.asarray(s).reshape(-1, *self._shape) for s in parts]
 
-    def asarray(self) -> np.ndarray:
-        """The data as a dense array, sequences padded with zeros."""
+    def _numbers(self) -> Any:
         data = self.ragged.data
         if isinstance(data, SparseRows):
+            if len(self.shape) == 2:
+                return self.ragged.to_csr()
             data = data.to_dense()
         data = np.asarray(data).reshape(-1, *self._shape)
         if self._static:
@@ -320,5 +366,6 @@ def asvalue(variable: Any, data_array: Any) -> Value:
 def like_input(variable: Any) -> Variable:
     """An input that takes what has the shape and axes of a variable."""
     return Variable._new(
-        VariableKind.Input, variable.shape, variable.dtype, variable.dynamic_axes, name=variable.name, is_sparse=variable.is_sparse
+        VariableKind.Input, variable.shape, variable.dtype, variable.dynamic_axes, name=variable.name,
+        is_sparse=variable.is_sparse,
     )

@@ -94,10 +94,13 @@ class TensorOpsMixin:
 class ArrayMixin:
     """Conversion to NumPy of what holds data."""
 
-    def asarray(self) -> np.ndarray:
-        """The data as a NumPy array."""
+    def _numbers(self) -> Any:
         return np.asarray(self.value)  # type: ignore[attr-defined]
 
+    def asarray(self) -> Any:
+        """The data as a NumPy array; sparse ones as a CSR matrix if they have two axes."""
+        return self._numbers()
+
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        array = self.asarray()
+        array = self._numbers()
         return array if dtype is None else array.astype(dtype)

@@ -8,11 +8,11 @@ import numpy as np
 
 from .default_options import default_override_or, get_default_override
 from .graph.axis import BATCH, UNKNOWN_AXES, Axis
-from .graph.dtypes import as_dtype
+from .graph.dtypes import NUMBERS, as_dtype
 from .graph.errors import ShapeError, explain
 from .graph.function import Function as GraphFunction
 from .graph.public import classes
-from .graph.shape import UNKNOWN_SHAPE, Shape, as_shape, broadcast, matches, shape_text
+from .graph.shape import INFERRED, UNKNOWN_SHAPE, Shape, as_shape, broadcast, matches, shape_text
 from .graph.variable import Leaf, VariableKind, default_axes
 from .graph.variable import Variable as GraphVariable
 from .tensor import ArrayMixin, TensorOpsMixin
@@ -62,6 +62,18 @@ class VariableMixin:
     def owner(self) -> Any:
         """The function whose output this is; None for others."""
         return self._owner  # type: ignore[attr-defined]
+
+    def get_data_type(self) -> int:
+        """CNTK's number of the element type; 0 (``cntk_py.DataType_Unknown``) if it is not known yet."""
+        return 0 if self.dtype is None else NUMBERS[self.dtype]
+
+    def has_batch_axis(self) -> bool:
+        """True if the batch axis is among the dynamic axes."""
+        return BATCH in self.dynamic_axes
+
+    def has_sequence_axis(self) -> bool:
+        """True if a sequence axis is among the dynamic axes."""
+        return any(axis.is_sequence_axis for axis in self.dynamic_axes)
 
     @property
     def type(self) -> Any:
@@ -154,6 +166,10 @@ class _LeafMixin(VariableMixin, TensorOpsMixin, ArrayMixin, Leaf):
             self.infer_shape(array.shape)
         self.array = np.array(array)
 
+    def set_value(self, value: Any) -> None:
+        """The same as setting `value`."""
+        self.value = value
+
     def __str__(self) -> str:
         return repr(self)
 
@@ -161,7 +177,8 @@ class _LeafMixin(VariableMixin, TensorOpsMixin, ArrayMixin, Leaf):
 class Parameter(_LeafMixin):
     """A value that training changes.
 
-    Shapes: ``shape`` may have InferredDimension (-1), filled in at first use; the value is made then.
+    Shapes: ``shape`` may have InferredDimension (-1), filled in at first use; the value is made then. So is an element
+            type of ``cntk_py.DataType_Unknown``.
 
     >>> Parameter((2,), init=1.5).value
     array([1.5, 1.5], dtype=float32)
@@ -194,8 +211,8 @@ class Parameter(_LeafMixin):
         if shape is None:
             raise ValueError(f"Parameter '{name}': needs a shape or an array as init")
         super().__init__(
-            VariableKind.Parameter, shape, np.float32 if dtype is None else dtype, array=array, initializer=initializer,
-            name=name, needs_gradient=True,
+            VariableKind.Parameter, shape, _known_dtype(dtype), array=array, initializer=initializer, name=name,
+            needs_gradient=True,
         )
 
 
@@ -225,9 +242,20 @@ class Constant(_LeafMixin):
             super().__init__(VariableKind.Constant, shape, dtype or np.float32, initializer=sample, name=name)
             return
         array, dtype = _array(value, dtype)
-        if shape is not None:
-            array = np.array(np.broadcast_to(array, as_shape(shape)))
-        super().__init__(VariableKind.Constant, array.shape, dtype, array=array, name=name)
+        shape = array.shape if shape is None else as_shape(shape)
+
+        def spread(shape: Shape, dtype: Any) -> np.ndarray:
+            return np.array(np.broadcast_to(array, shape))
+
+        spread_now = None if INFERRED in shape else spread(shape, dtype)
+        super().__init__(VariableKind.Constant, shape, dtype, array=spread_now, initializer=spread, name=name)
+
+
+def _known_dtype(dtype: Any) -> Any:
+    """The element type of a parameter; None for CNTK's number 0, which means that it is not known yet."""
+    if dtype is None:
+        return np.float32
+    return None if isinstance(dtype, int) and dtype == 0 else dtype
 
 
 def _array(value: Any, dtype: Any) -> tuple[np.ndarray, Any]:
@@ -254,5 +282,6 @@ def type_text(kind: Record) -> str:
     return text
 
 
+tensor = Variable._Type(shape=UNKNOWN_SHAPE, is_sparse=False, dynamic_axes=[BATCH])  # of any shape, in signatures
 classes.variable, classes.parameter, classes.constant = Variable._new, Parameter._new, Constant._new  # type: ignore[assignment]
-__all__ = ["Constant", "GraphFunction", "Parameter", "Record", "Variable", "VariableMixin"]
+__all__ = ["Constant", "GraphFunction", "Parameter", "Record", "Variable", "VariableMixin", "tensor"]

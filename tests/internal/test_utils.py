@@ -43,7 +43,7 @@ def test_types_of_operands():
 def test_numbers_become_constants():
     assert sanitize_input(3).dtype is np.float32
     assert sanitize_input([1, 2], np.float64).dtype is np.float64
-    assert sanitize_input(np.ones(2), np.float32).dtype is np.float64
+    assert sanitize_input(np.ones(2), np.float32).dtype is np.float32
     x = C.input_variable(2)
     assert sanitize_input(x) is x
     with pytest.raises(TypeError):

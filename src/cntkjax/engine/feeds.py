@@ -21,6 +21,7 @@ def to_ragged(variable: Variable, data: Any) -> Ragged | np.ndarray:
             [steps, *shape], or [sequences, steps, *shape], or one sequence [steps, *shape].
     Errors: ShapeError, TypeError, or ValueError that name the variable, its shape and what was given.
     """
+    data = _bare(data)
     ragged = getattr(data, "ragged", None)
     if ragged is not None:
         return _checked(variable, ragged)
@@ -32,18 +33,26 @@ def to_ragged(variable: Variable, data: Any) -> Ragged | np.ndarray:
         return _static(variable, data)
     if variable.sequence_axis is None:
         return _batch(variable, data)
-    return _sequences(variable, data)
+    return sequences(variable, data)
+
+
+def _bare(data: Any) -> Any:
+    """Array views as what they hold."""
+    if isinstance(data, list) and data and hasattr(data[0], "held"):
+        return [d.held for d in data]
+    return getattr(data, "held", data)
 
 
 def _are_flags(data: Any) -> bool:
-    return isinstance(data, (list, tuple, np.ndarray)) and len(data) > 0 and all(isinstance(f, (bool, np.bool_)) for f in data)
+    several = isinstance(data, (list, tuple, np.ndarray)) and len(data) > 0
+    return several and all(isinstance(flag, (bool, np.bool_)) for flag in data)
 
 
 def _started(variable: Variable, data: Any, starts: Any) -> Ragged:
     """Sequences, and for each whether it begins here or continues that of the minibatch before."""
     made = to_ragged(variable, list(data) if len(data) == len(starts) else data)
     if not isinstance(made, Ragged) or made.num_sequences != len(starts):
-        raise ValueError(explain(f"{variable!r} is fed with {len(starts)} start flags, one for each sequence is needed"))
+        raise ValueError(explain(f"{variable!r} is fed with {len(starts)} start flags; each sequence needs one"))
     return Ragged(made.data, made.lengths, np.asarray(starts, bool))
 
 
@@ -55,14 +64,15 @@ def as_array(variable: Variable, data: Any) -> np.ndarray:
         array = np.empty(0, object)
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
         raise ValueError(explain(
-            f"{variable!r} is fed with {type(data).__name__} of type {array.dtype}, which are not numbers in a regular array",
+            f"{variable!r} is fed with {type(data).__name__} of type {array.dtype}, "
+            "which are not numbers in a regular array",
             fix="feed integers, booleans or floating point numbers; sequences of different lengths as a list of arrays",
         ))
     return np.asarray(array, variable.dtype)
 
 
 def _static(variable: Variable, data: Any) -> np.ndarray:
-    array = as_array(variable, data)
+    array = as_array(variable, data.toarray() if _is_csr(data) else data)
     while array.ndim > len(variable.shape) and array.shape[0] == 1:
         array = array[0]
     if not matches(variable.shape, array.shape):
@@ -72,9 +82,10 @@ def _static(variable: Variable, data: Any) -> np.ndarray:
 
 def _batch(variable: Variable, data: Any) -> Ragged:
     shape = variable.shape
-    if _is_csr(data) or (isinstance(data, (list, tuple)) and len(data) and _is_csr(data[0])):
-        return Ragged(_sparse(variable, data if isinstance(data, (list, tuple)) else [data]), None)
-    if not variable.is_sparse and isinstance(data, (list, tuple)) and len(data) and isinstance(data[0], (np.ndarray, list)):
+    listed = isinstance(data, (list, tuple)) and len(data)
+    if _is_csr(data) or (listed and _is_csr(data[0])):
+        return Ragged(_sparse(variable, data if listed else [data]), None)
+    if listed and not variable.is_sparse and isinstance(data[0], (np.ndarray, list)):
         data = [_one_sample(variable, d) for d in data]
         if shape and all(isinstance(d, np.ndarray) and d.ndim == 0 for d in data):
             raise _mismatch(variable, (), "takes [samples, *shape]")
@@ -93,7 +104,11 @@ def _one_sample(variable: Variable, data: Any) -> np.ndarray:
     return array[0] if array.ndim == len(variable.shape) + 1 and array.shape[0] == 1 else array
 
 
-def _sequences(variable: Variable, data: Any) -> Ragged:
+def sequences(variable: Variable, data: Any) -> Ragged:
+    """Sequences of samples of the variable's shape, whether or not it has a sequence axis.
+
+    Shapes, Errors: see `to_ragged`.
+    """
     shape = variable.shape
     if _is_csr(data):
         data = [data]
@@ -104,7 +119,7 @@ def _sequences(variable: Variable, data: Any) -> Ragged:
         items = [as_array(variable, d) for d in data]
     else:
         array = as_array(variable, data)
-        items = [array] if array.ndim == len(shape) + 1 else list(array)
+        items = [array] if array.ndim <= len(shape) + 1 else list(array)
     items = [_one_sequence(variable, item) for item in items]
     if not items:
         raise _mismatch(variable, (0,), "takes at least one sequence")
@@ -178,7 +193,7 @@ def _filled(variable: Variable, ragged: Ragged) -> Ragged:
 
 def _mismatch(variable: Variable, given: Shape, takes: str) -> ShapeError:
     return ShapeError(explain(
-        f"data of shape {shape_text(given)} do not match the variable {variable!r} of shape {shape_text(variable.shape)}, "
-        f"which {takes}",
+        f"data of shape {shape_text(given)} do not match the variable {variable!r} "
+        f"of shape {shape_text(variable.shape)}, which {takes}",
         {"variable": variable},
     ))

@@ -63,7 +63,7 @@ class Axis:
         return self.is_dynamic_axis and not self._ordered
 
     def static_axis_index(self, checked: bool = True) -> int:
-        """The index of a static axis; ValueError for others unless `checked` is False (then the largest 32-bit integer)."""
+        """The index of a static axis; for others ValueError, or the largest 32-bit integer if not `checked`."""
         if self._index is None:
             if checked:
                 raise ValueError(f"{self!r} is no static axis: it has no index")

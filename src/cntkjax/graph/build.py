@@ -12,7 +12,7 @@ from .function import Function, nodes
 from .public import classes
 from .shape import UNKNOWN_SHAPE, Shape, is_unknown
 from .uid import skip_uid
-from .variable import Axes, Variable, VariableKind
+from .variable import Axes, Leaf, Variable, VariableKind
 
 _EDITS = 0
 
@@ -50,7 +50,9 @@ class BlockPrimitive:
 BLOCK = BlockPrimitive()
 
 
-def apply(primitive: Any, inputs: Sequence[Variable], attributes: dict[str, Any] | None = None, name: str = "") -> Function:
+def apply(
+    primitive: Any, inputs: Sequence[Variable], attributes: dict[str, Any] | None = None, name: str = ""
+) -> Function:
     """A composite around a new node of the primitive; its outputs are inferred at once."""
     return composite(make_node(primitive, inputs, primitive.complete(attributes or {}), name))
 
@@ -128,7 +130,7 @@ def _infer_primitive(node: Function, guess: bool) -> list[Spec]:
         spec.dtype = spec.dtype or merged_dtype(primitive.name, inputs[primitive.typed_by])
         spec.axes = merged_axes(primitive.name, inputs) if spec.axes is None else spec.axes
         if spec.needs_gradient is None:
-            spec.needs_gradient = primitive.differentiable and any(v.needs_gradient for v in inputs)
+            spec.needs_gradient = any(v.needs_gradient for v in inputs)
     return specs
 
 
@@ -154,13 +156,19 @@ def infer_all(roots: Iterable[Function]) -> None:
     order = nodes(list(roots))
     _settle(order)
     waits = any(v.is_placeholder and v.is_unknown for n in order for v in n.node_inputs)
-    if not waits and any(is_unknown(v.shape) for n in order for v in n.node_outputs) and any([infer(n, True) for n in order]):
+    if not waits and any(is_unknown(v.shape) for n in order for v in n.node_outputs) and _infer_each(order, guess=True):
         _settle(order)
+
+
+def _infer_each(order: Sequence[Function], guess: bool = False) -> bool:
+    """Infer every node once; True if anything changed."""
+    changed = [infer(node, guess) for node in order]
+    return any(changed)
 
 
 def _settle(order: Sequence[Function]) -> None:
     for _ in range(len(order) + 2):
-        if not any([infer(node) for node in order]):
+        if not _infer_each(order):
             return
     raise ShapeError(explain(
         "the shapes in a recurrent loop do not settle: each round through the loop gives another shape",
@@ -170,14 +178,18 @@ def _settle(order: Sequence[Function]) -> None:
 
 
 def merged_dtype(op: str, inputs: Sequence[Variable]) -> Any:
-    """The element type that all operands share; None while none is known."""
+    """The element type that all operands share; None while none is known. Leaves of unknown type take it."""
     types = dict.fromkeys(v.dtype for v in inputs if v.dtype is not None)
     if len(types) > 1:
         raise ShapeError(explain(
             f"{op}: operands of different types: " + " and ".join(t.__name__ for t in types),
             {f"[{i}]": v for i, v in enumerate(inputs)}, "convert one of them with cntk.cast",
         ))
-    return next(iter(types), None)
+    dtype = next(iter(types), None)
+    for v in inputs:
+        if isinstance(v, Leaf) and v.dtype is None and dtype is not None:
+            v.infer_dtype(dtype)
+    return dtype
 
 
 def merged_axes(op: str, inputs: Sequence[Variable]) -> Axes:
@@ -197,8 +209,8 @@ def merged_axes(op: str, inputs: Sequence[Variable]) -> Axes:
                 f"{op}: operand {v!r} has dynamic axes that do not match the dynamic axes {axes_text(merged)} "
                 "of the other operands",
                 {f"[{i}]": w for i, w in enumerate(inputs)},
-                "sequences of different axes have different lengths: use cntk.sequence.broadcast_as to spread one value "
-                "per sequence, cntk.reconcile_dynamic_axes if the lengths are the same, or declare both inputs with the "
-                "same sequence axis (cntk.sequence.input_variable(..., sequence_axis=...))",
+                "sequences of different axes have different lengths: use cntk.sequence.broadcast_as to spread one "
+                "value per sequence, cntk.reconcile_dynamic_axes if the lengths are the same, or declare both inputs "
+                "with the same sequence axis (cntk.sequence.input_variable(..., sequence_axis=...))",
             ))
     return UNKNOWN_AXES if unknown and not merged else merged

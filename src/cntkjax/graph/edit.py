@@ -71,7 +71,8 @@ class Cloner:
         if not node.passes_through and all(v in self.made for v in node.node_outputs):
             return
         if node.block_composite is None:
-            copy = make_node(node.primitive, [self._variable(v) for v in node.node_inputs], dict(node.node_attributes), node._name)
+            inputs = [self._variable(v) for v in node.node_inputs]
+            copy = make_node(node.primitive, inputs, dict(node.node_attributes), node._name)
         else:
             # A block's own arguments are copied anew for this copy; leaves inside are shared with the graph around it.
             operands = [(inner, self._variable(outer)) for inner, outer in node.block_map]

@@ -18,7 +18,7 @@ def explain(what: str, operands: Mapping[str, Any] | None = None, fix: str = "")
 
 
 class ShapeError(ValueError, RuntimeError):
-    """Shapes of operands that don't fit together. CNTK raises ValueError or RuntimeError here; scripts may catch either."""
+    """Shapes of operands that don't fit together. CNTK raises ValueError or RuntimeError; scripts may catch either."""
 
 
 class AxisError(ValueError, RuntimeError):

@@ -142,8 +142,8 @@ class Variable:
 class Leaf(Variable):
     """A variable with a value of its own: a parameter or a constant.
 
-    The value is a NumPy or device array in `array`, or made by `initializer` when the shape is known: parameters with an
-    inferred dimension get it at first use. `listeners` do not exist: whoever runs programs reads `array` afresh.
+    The value is a NumPy or device array in `array`, or made by `initializer` when shape and type are known: parameters
+    with an inferred dimension get it at first use. Nobody is told of a new value: programs read `array` afresh.
     """
 
     def __init__(
@@ -166,6 +166,10 @@ class Leaf(Variable):
         """Fill in the inferred dimensions of the shape."""
         self._shape = as_shape(shape)
 
+    def infer_dtype(self, dtype: Any) -> None:
+        """Fill in the element type."""
+        self._dtype = as_dtype(dtype)
+
     @property
     def has_inferred(self) -> bool:
         """True if a dimension still has to be found out."""
@@ -179,6 +183,8 @@ class Leaf(Variable):
                 raise ValueError(
                     f"{self!r} has no value yet: its shape {shape_text(self._shape)} is inferred when it is first used"
                 )
+            if self._dtype is None:
+                raise ValueError(f"{self!r} has no value yet: its element type is inferred when it is first used")
             if self.initializer is None:
                 raise ValueError(f"{self!r} has neither a value nor an initializer")
             self._array = np.asarray(self.initializer(self._shape, self._dtype), self._dtype)

@@ -1,6 +1,7 @@
 """Helpers under the names that CNTK gives its own, as scripts import them."""
 from .sanitize import (
     _as_tuple,
+    _value_as_sequence_or_array,
     data_type_to_dtype,
     is_byte_buffer,
     is_string,
@@ -17,5 +18,6 @@ from .sanitize import (
     sanitize_precision,
     sanitize_range,
     sanitize_shape,
+    sanitize_value,
 )
 from .swig_helper import map_if_possible, typemap

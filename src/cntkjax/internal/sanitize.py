@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from cntkjax.core import Value
-from cntkjax.engine.feeds import to_ragged
-from cntkjax.engine.ragged import Ragged
+from cntkjax.core import NDArrayView, Value
 from cntkjax.graph.axis import Axis
 from cntkjax.graph.dtypes import NUMBERS, as_dtype
 from cntkjax.graph.variable import Variable
@@ -170,7 +167,7 @@ def sanitize_permutation(perm: Sequence[int]) -> list[int]:
 
 
 def sanitize_input(arg: Operand, fallback_dtype: Any = np.float32, reshape: Any = None) -> Variable:
-    """An operand as a variable; numbers become a constant, of ``fallback_dtype`` unless they are a floating array.
+    """An operand as a variable; numbers and arrays become a constant of ``fallback_dtype``.
 
     Errors: TypeError for what is no operand.
 
@@ -180,8 +177,23 @@ def sanitize_input(arg: Operand, fallback_dtype: Any = np.float32, reshape: Any 
     """
     if reshape is not None:
         arg = np.reshape(arg, sanitize_shape(reshape))
-    has_type = isinstance(arg, np.ndarray | np.generic) and arg.dtype.kind == "f"
-    return as_variable(arg, None if has_type else as_dtype(fallback_dtype))
+    return as_variable(arg, as_dtype(fallback_dtype))
+
+
+def sanitize_value(shape: Any, value: Any, dtype: DTypeLike, device: Any) -> NDArrayView:
+    """A number in an array of this shape, or an array in its own; None is 0.
+
+    Errors: ValueError if a dimension is not known.
+
+    Example:
+        >>> sanitize_value((2, 3), 1, "float", None)
+        NDArrayView([2 x 3], CPU)
+    """
+    value = 0 if value is None else value
+    array = np.asarray(value, as_dtype(dtype))
+    if array.ndim == 0 and shape is not None:
+        array = np.full(sanitize_shape(shape), array)
+    return NDArrayView.from_dense(array, borrow=True)
 
 
 def sanitize_batch(var: Variable, batch: Any, seq_starts: Sequence[bool] | None = None, device: Any = None) -> Value:
@@ -196,14 +208,23 @@ def sanitize_batch(var: Variable, batch: Any, seq_starts: Sequence[bool] | None 
         >>> import cntkjax as C
         >>> sanitize_batch(C.sequence.input_variable(()), [[5, 6, 7], [8]], [True, False]).mask
         array([[2, 1, 1],
-               [1, 0, 0]], dtype=uint8)
+               [1, 0, 0]], dtype=int8)
     """
     if isinstance(batch, Value):
         if seq_starts is not None:
             raise ValueError("the data are a value, which knows where its sequences start: leave out seq_starts")
         return batch
-    ragged = to_ragged(var, batch)
-    if not isinstance(ragged, Ragged):
-        raise ValueError(f"{var!r} has no dynamic axes, so its data are an array and no batch")
-    starts = None if seq_starts is None else np.asarray(seq_starts, bool)
-    return Value.from_ragged(replace(ragged, starts=starts), var.shape, var.dtype)
+    return Value.create(var, batch, seq_starts)
+
+
+def _value_as_sequence_or_array(val: Value, var: Variable) -> Any:
+    """A list of sequences for a variable with a sequence axis, otherwise an array (or CSR matrix).
+
+    Example:
+        >>> import cntkjax as C
+        >>> x = C.sequence.input_variable(1)
+        >>> _value_as_sequence_or_array(C.asvalue(x, [[[1.], [2.]]]), x)
+        [array([[1.],
+               [2.]], dtype=float32)]
+    """
+    return val.as_sequences(var) if var.has_sequence_axis() else val.asarray()

@@ -14,22 +14,23 @@ import numpy as np
 
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import UNKNOWN_SHAPE, Shape, broadcast, is_unknown
-from ..graph.variable import Variable
+from ..graph.variable import Leaf, Variable
 from .base import Attrs, Primitive, primitive
 
 
 def broadcast_shape(op: str, inputs: Sequence[Variable]) -> Shape:
-    """The common shape of operands; fills inferred dimensions of parameters."""
+    """The common shape of operands; fills inferred dimensions of parameters and constants."""
     shape = broadcast([v.shape for v in inputs])
     if shape is None:
         raise ShapeError(explain(
             f"{op}: the shapes of the operands do not broadcast",
-            {side: v for side, v in zip(("left", "right", "third"), inputs, strict=False)},
+            dict(zip(("left", "right", "third"), inputs, strict=False)),
             "each dimension, counted from the last, has to be equal or 1",
         ))
     for v in inputs:
-        if v.is_parameter and v.has_inferred:
-            v.infer_shape(tuple(s if d < 0 else d for s, d in zip(shape[len(shape) - len(v.shape) :], v.shape, strict=True)))
+        if isinstance(v, Leaf) and v.has_inferred:
+            own = shape[len(shape) - len(v.shape) :]
+            v.infer_shape(tuple(s if d < 0 else d for s, d in zip(own, v.shape, strict=True)))
     return shape
 
 
@@ -40,7 +41,7 @@ class Elementwise(Primitive):
     infers_partially = True
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
-        """The broadcast shape. An unknown operand, as in a loop, is taken to be no larger than one with dynamic axes."""
+        """The broadcast shape. An unknown operand, as in a loop, counts as no larger than one with dynamic axes."""
         if any(is_unknown(v.shape) for v in inputs):
             inputs = [v for v in inputs if v.dynamic_axes and v.shape and 1 not in v.shape and not is_unknown(v.shape)]
             if not inputs:
@@ -82,52 +83,50 @@ def _(primals: Any, tangents: Any) -> Any:
     return _straight_through(x), jnp.where(jnp.abs(x) <= 1, dx, jnp.zeros((), x.dtype))
 
 
-# name, number in the v2 format, computation, has a gradient
-_OPERATIONS: list[tuple[str, int, Callable[..., Any], bool]] = [
-    ("Negate", 0, jnp.negative, True),
-    ("Tanh", 2, jnp.tanh, True),
-    ("ReLU", 3, jax.nn.relu, True),
-    ("Exp", 4, jnp.exp, True),
-    ("Log", 5, _safe_log, True),
-    ("Sqrt", 6, _sqrt, True),
-    ("Floor", 7, jnp.floor, False),
-    ("Abs", 8, jnp.abs, True),
-    ("Reciprocal", 9, _reciprocal, True),
-    ("Plus", 19, jnp.add, True),
-    ("Minus", 20, jnp.subtract, True),
-    ("ElementTimes", 21, jnp.multiply, True),
-    ("Equal", 22, _same_type(jnp.equal), False),
-    ("NotEqual", 23, _same_type(jnp.not_equal), False),
-    ("Less", 24, _same_type(jnp.less), False),
-    ("LessEqual", 25, _same_type(jnp.less_equal), False),
-    ("Greater", 26, _same_type(jnp.greater), False),
-    ("GreaterEqual", 27, _same_type(jnp.greater_equal), False),
-    ("Clip", 41, lambda x, low, high: jnp.minimum(jnp.maximum(x, low), high), True),
-    ("Select", 42, lambda flag, a, b: jnp.where(flag != 0, a, b), True),
-    ("LogPlus", 52, jnp.logaddexp, True),
-    ("Sin", 54, jnp.sin, True),
-    ("Cos", 55, jnp.cos, True),
-    ("NoOp", 62, lambda x: x, True),
-    ("StopGradient", 64, jax.lax.stop_gradient, False),
-    ("ELU", 65, jax.nn.elu, True),
-    ("Pow", 69, jnp.power, True),
-    ("StableSigmoid", 75, jax.nn.sigmoid, True),
-    ("Sinh", 77, jnp.sinh, True),
-    ("Cosh", 78, jnp.cosh, True),
-    ("Asin", 81, jnp.arcsin, True),
-    ("Acos", 82, jnp.arccos, True),
-    ("Atanh", 85, jnp.arctanh, True),
-    ("Asinh", 86, jnp.arcsinh, True),
-    ("StraightThrough", 94, _straight_through, True),
-    ("Tan", 95, jnp.tan, True),
-    ("Atan", 96, jnp.arctan, True),
+# name, number in the v2 format, computation
+_OPERATIONS: list[tuple[str, int, Callable[..., Any]]] = [
+    ("Negate", 0, jnp.negative),
+    ("Tanh", 2, jnp.tanh),
+    ("ReLU", 3, jax.nn.relu),
+    ("Exp", 4, jnp.exp),
+    ("Log", 5, _safe_log),
+    ("Sqrt", 6, _sqrt),
+    ("Floor", 7, jnp.floor),
+    ("Abs", 8, jnp.abs),
+    ("Reciprocal", 9, _reciprocal),
+    ("Plus", 19, jnp.add),
+    ("Minus", 20, jnp.subtract),
+    ("ElementTimes", 21, jnp.multiply),
+    ("Equal", 22, _same_type(jnp.equal)),
+    ("NotEqual", 23, _same_type(jnp.not_equal)),
+    ("Less", 24, _same_type(jnp.less)),
+    ("LessEqual", 25, _same_type(jnp.less_equal)),
+    ("Greater", 26, _same_type(jnp.greater)),
+    ("GreaterEqual", 27, _same_type(jnp.greater_equal)),
+    ("Clip", 41, lambda x, low, high: jnp.minimum(jnp.maximum(x, low), high)),
+    ("Select", 42, lambda flag, a, b: jnp.where(flag != 0, a, b)),
+    ("LogPlus", 52, jnp.logaddexp),
+    ("Sin", 54, jnp.sin),
+    ("Cos", 55, jnp.cos),
+    ("NoOp", 62, lambda x: x),
+    ("StopGradient", 64, jax.lax.stop_gradient),
+    ("ELU", 65, jax.nn.elu),
+    ("Pow", 69, jnp.power),
+    ("StableSigmoid", 75, jax.nn.sigmoid),
+    ("Sinh", 77, jnp.sinh),
+    ("Cosh", 78, jnp.cosh),
+    ("Asin", 81, jnp.arcsin),
+    ("Acos", 82, jnp.arccos),
+    ("Atanh", 85, jnp.arctanh),
+    ("Asinh", 86, jnp.arcsinh),
+    ("StraightThrough", 94, _straight_through),
+    ("Tan", 95, jnp.tan),
+    ("Atan", 96, jnp.arctan),
 ]
 
 
-def _define(op: str, number: int, compute: Callable[..., Any], gradient: bool) -> Primitive:
+def _define(op: str, number: int, compute: Callable[..., Any]) -> Primitive:
     class Operation(Elementwise):
-        differentiable = gradient
-
         def lower(self, attrs: Attrs, *samples: Any) -> Any:
             return compute(*samples)
 
@@ -135,4 +134,4 @@ def _define(op: str, number: int, compute: Callable[..., Any], gradient: bool) -
     return primitive(op, number)(Operation)
 
 
-ELEMENTWISE = {op: _define(op, number, compute, gradient) for op, number, compute, gradient in _OPERATIONS}
+ELEMENTWISE = {op: _define(op, number, compute) for op, number, compute in _OPERATIONS}
