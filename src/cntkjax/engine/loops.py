@@ -89,7 +89,7 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode) -> N
 
 def _is_product(node: Function, fixed: Environment) -> bool:
     """True for a bilinear node whose weight does not move with the loop."""
-    if node.primitive.weight is None:
+    if node.primitive.weight is None or FREE in node.node_outputs[0].shape:
         return False
     weight = resolve(node.node_inputs[node.primitive.weight])
     others = [resolve(v) for i, v in enumerate(node.node_inputs) if i != node.primitive.weight]

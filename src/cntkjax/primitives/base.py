@@ -74,7 +74,6 @@ class Primitive:
     number_of_outputs: ClassVar[int] = 1
     elementwise: ClassVar[bool] = False
     packed: ClassVar[bool] = False
-    differentiable: ClassVar[bool] = True
     infers_partially: ClassVar[bool] = False  # its rule copes with operands of unknown shape
     typed_by: ClassVar[slice] = slice(None)  # the operands that share one element type and give it to the output
     takes_sparse: ClassVar[bool] = False  # lower() copes with Sparse operands; others get them dense

@@ -221,7 +221,6 @@ class ConvolutionSequenceShape(_Convolving):
     """
 
     packed = True
-    differentiable = False
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
         """One number a sequence; the step axis stands behind the channels, as for the convolution itself."""

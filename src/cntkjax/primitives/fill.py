@@ -27,7 +27,6 @@ class ConstantOp(Primitive):
 
     attributes = {"fillValue": Double(0.0)}
     elementwise = True
-    differentiable = False
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
         """The shape of the operand."""
@@ -48,7 +47,6 @@ class EyeLike(Primitive):
 
     attributes = {"OutputSparse": Bool(True)}
     packed = True
-    differentiable = False
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
         """The shape of the operand."""
@@ -75,7 +73,6 @@ class OneHot(Primitive):
     """
 
     attributes = {"numClass": Size, "oneHotOutputSparse": Bool(False), "onehotAxis": AxisOf(Axis(-1))}
-    differentiable = False
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
         """With the new axis; the attribute then counts it from the end."""

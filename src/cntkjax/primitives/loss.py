@@ -144,7 +144,6 @@ class ClassificationError(WholeMinibatch):
     Operands: output, label (one-hot, or the largest counts), n.
     """
 
-    differentiable = False
 
     def lower_packed(self, ctx: Context, attrs: Attrs, output: Value, label: Value, *n: Value) -> Value:
         """Places of the labels among the outputs."""
@@ -230,7 +229,6 @@ class LambdaRank(Ranking):
 class NDCG(Ranking):
     """100 n times the gain of the item with the highest score over that of the group's first."""
 
-    differentiable = False
 
     def measure(self, score: Any, gain: Any, group: Any, mask: Any) -> Any:
         """The measure."""
@@ -254,7 +252,6 @@ class EditDistanceError(WholeMinibatch):
         "SubstitutionPenalty": Float(1.0), "DeletionPenalty": Float(1.0), "InsertionPenalty": Float(1.0),
         "SquashInputs": Bool(False), "TokensToIgnore": Size([]).vector,
     }
-    differentiable = False
 
     def lower_packed(self, ctx: Context, attrs: Attrs, a: Value, b: Value) -> Value:
         """All sequences at once, row by row of the table."""

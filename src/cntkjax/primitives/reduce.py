@@ -188,7 +188,6 @@ class Softmax(OverAllAxes):
 class Hardmax(OverAllAxes):
     """1 at the first largest element of a sample, otherwise 0. No gradient."""
 
-    differentiable = False
 
     def along(self, x: Any, axis: int) -> Any:
         """The computation along one axis."""

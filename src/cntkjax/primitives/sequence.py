@@ -81,7 +81,6 @@ class Where(Primitive):
         "newSequenceAxisLengthAdditiveFactor": Int(None),
     }
     packed = True
-    differentiable = False
     infers_partially = True
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
@@ -176,7 +175,6 @@ class PackedIndex(Primitive):
     """Where in the grid the steps of a sequence stand that `Where` found; for GatherPacked and ScatterPacked only."""
 
     packed = True
-    differentiable = False
     infers_partially = True
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
