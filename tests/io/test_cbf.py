@@ -112,6 +112,6 @@ def read_or_refuse(place):
                 if info.is_sparse:
                     assert (ragged.data.indices < ragged.data.width).all()
                 else:
-                    assert ragged.data.shape[1:] == info.shape
+                    assert ragged.data.shape[1:] == info.sample_shape
     except RuntimeError as error:
         assert "small.cbf" in str(error)

@@ -100,7 +100,7 @@ class CBFFile(Deserializer):
             data = _Bytes(self.path, file.read(end - begin), begin)
         longest = data.take(4 * number).view("<u4").astype(np.int64)
         read = {s.name: (_sparse if s.is_sparse else _dense)(data, s, number, longest) for s in self._stored}
-        shapes = {info.name: info.shape for info in self.streams}
+        shapes = {info.name: info.sample_shape for info in self.streams}
         result = {}
         for alias, name in self._names.items():
             samples = read[alias].data

@@ -117,7 +117,7 @@ class CTFFile(Deserializer):
                 )
             rows_data = samples.data
             if isinstance(rows_data, np.ndarray):
-                rows_data = rows_data.reshape(-1, *info.shape)
+                rows_data = rows_data.reshape(-1, *info.sample_shape)
             data[info.name] = Ragged(rows_data, lengths)
         self._keep_lengths(chunk, data)
         return data

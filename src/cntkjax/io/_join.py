@@ -28,7 +28,7 @@ class Joined(Deserializer):
         for name in {info.name for info in streams if [i.name for i in streams].count(info.name) > 1}:
             raise RuntimeError(f"Two streams with the same name '{name}' have been found. Please rename the duplicate.")
         self.streams = [
-            StreamInformation(s.name, i, "sparse" if s.is_sparse else "dense", s.dtype, s.shape, s.m_defines_mb_size)
+            StreamInformation(s.name, i, s.storage_format, s.dtype, s.sample_shape, s.m_defines_mb_size)
             for i, s in enumerate(streams)
         ]
         self._defining = [p for p in parts if any(s.m_defines_mb_size for s in p.streams)]

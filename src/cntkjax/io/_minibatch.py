@@ -32,13 +32,13 @@ class MinibatchData(ArrayMixin):
 
     def __init__(self, value: Any, num_sequences: int, num_samples: int, sweep_end: bool) -> None:
         self._value, self._time = value, None
-        self._num_sequences, self._num_samples, self._sweep_end = num_sequences, num_samples, sweep_end
+        self.number_of_sequences, self.number_of_samples, self.sweep_end = num_sequences, num_samples, sweep_end
 
     @staticmethod
     def of(info: StreamInformation, ragged: Ragged, sweep_end: bool, time: int | None = None) -> MinibatchData:
         """Of a stream; ``time`` is the width of the grid if it is not that of the longest sequence."""
         data = MinibatchData(ragged, ragged.num_sequences, ragged.num_samples, sweep_end)
-        data._info_shape, data._time = info.shape, time
+        data._info_shape, data._time = info.sample_shape, time
         return data
 
     @property
@@ -63,17 +63,17 @@ class MinibatchData(ArrayMixin):
     @property
     def num_sequences(self) -> int:
         """How many sequences there are."""
-        return self._num_sequences
+        return self.number_of_sequences
 
     @property
     def num_samples(self) -> int:
         """How many samples there are."""
-        return self._num_samples
+        return self.number_of_samples
 
     @property
     def end_of_sweep(self) -> bool:
         """Whether the minibatch has the last sample of a sweep through the data."""
-        return self._sweep_end
+        return self.sweep_end
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -22,7 +22,8 @@ class Order:
     """How sweeps go through the chunks. A block is what is read, and shuffled, together.
 
     Without shuffling a block is one chunk. With it, the chunks are shuffled, a block is as many of them as the window
-    says, and all sequences of a block are shuffled. The order depends on nothing but the seed and the sweep.
+    says, and all sequences of a block are shuffled. The order depends on nothing but the sum of the seed and the
+    number of the sweep, as in CNTK: the second sweep of seed 0 is the first of seed 1.
     """
 
     deserializer: Deserializer
@@ -36,7 +37,7 @@ class Order:
         chunks = np.arange(self.deserializer.num_chunks)
         if not self.randomize:
             return list(chunks[:, None])
-        np.random.default_rng([sweep, self.seed]).shuffle(chunks)
+        np.random.default_rng(self.seed + sweep).shuffle(chunks)
         if self.window_in_chunks:
             return [chunks[i : i + self.window_in_chunks] for i in range(0, len(chunks), self.window_in_chunks)]
         samples = np.cumsum([self.deserializer.lengths(chunk).sum() for chunk in chunks])
@@ -45,7 +46,7 @@ class Order:
 
     def sequences(self, sweep: int, block: int, number: int) -> np.ndarray | None:
         """The order of the sequences of a block; None: as they are in the file."""
-        return np.random.default_rng([sweep, self.seed, block]).permutation(number) if self.randomize else None
+        return np.random.default_rng([self.seed + sweep, block]).permutation(number) if self.randomize else None
 
 
 class Block:

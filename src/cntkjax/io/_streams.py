@@ -107,7 +107,7 @@ class StreamInformation:
 
     Example:
         >>> info = StreamInformation("x", 0, "dense", np.float32, (2, 3))
-        >>> info, info.name, info.shape, info == StreamInformation("x", 0, "dense", np.float32, (2, 3))
+        >>> info, info.name, info.sample_shape, info == StreamInformation("x", 0, "dense", np.float32, (2, 3))
         (x([2 x 3]), 'x', (2, 3), True)
     """
 
@@ -120,20 +120,16 @@ class StreamInformation:
         shape: Sequence[int],
         defines_mb_size: bool = False,
     ) -> None:
-        self.m_name, self.m_id = name, stream_id
+        self.m_name, self.m_id, self.m_defines_mb_size = name, stream_id, defines_mb_size
         self.m_storage_format = {"dense": 0, "sparse": 1}[storage_format]
-        self.m_sample_layout, self.m_defines_mb_size = tuple(shape), defines_mb_size
+        self.storage_format, self.sample_shape = storage_format, tuple(shape)
         self.dtype = np.dtype(dtype)
+        self.m_element_type = {"float32": 1, "float64": 2}.get(self.dtype.name, 0)
 
     @property
     def name(self) -> str:
         """Name of the stream."""
         return self.m_name
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of a sample."""
-        return self.m_sample_layout
 
     @property
     def is_sparse(self) -> bool:
@@ -142,7 +138,7 @@ class StreamInformation:
 
     @property
     def _identity(self) -> tuple:
-        return self.m_name, self.m_id, self.m_storage_format, self.m_sample_layout
+        return self.m_name, self.m_id, self.m_storage_format, self.sample_shape
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, StreamInformation) and self._identity == other._identity
@@ -151,7 +147,7 @@ class StreamInformation:
         return hash(self._identity)
 
     def __repr__(self) -> str:
-        return f"{self.m_name}([{' x '.join(map(str, self.m_sample_layout))}])"
+        return f"{self.m_name}([{' x '.join(map(str, self.sample_shape))}])"
 
 
 class Deserializer:
@@ -201,4 +197,4 @@ def stream_information(name: str, number: int, definition: Mapping) -> StreamInf
 
 def width(info: StreamInformation) -> int:
     """Number of elements of a sample."""
-    return prod(info.shape)
+    return prod(info.sample_shape)

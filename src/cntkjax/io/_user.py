@@ -84,7 +84,7 @@ def sequences_of(info: StreamInformation, data: Any, where: str) -> Ragged:
 
 
 def _sequence(info: StreamInformation, item: Any, where: str) -> np.ndarray | SparseRows:
-    one_sample = not hasattr(item, "tocsr") and np.shape(item) == info.shape
+    one_sample = not hasattr(item, "tocsr") and np.shape(item) == info.sample_shape
     return _rows(info, np.asarray(item)[None] if one_sample else item, where)
 
 
@@ -92,13 +92,13 @@ def _rows(info: StreamInformation, data: Any, where: str) -> np.ndarray | Sparse
     sparse = hasattr(data, "tocsr")
     rows: Any = SparseRows.from_csr(data) if sparse else np.asarray(data, info.dtype)
     shape = (rows.width,) if sparse else rows.shape[1:]
-    if shape != ((width(info),) if sparse else info.shape):
-        raise RuntimeError(f"{where}: samples have shape {shape}, but the stream has {info.shape}")
+    if shape != ((width(info),) if sparse else info.sample_shape):
+        raise RuntimeError(f"{where}: samples have shape {shape}, but the stream has {info.sample_shape}")
     if sparse:
         rows = SparseRows(rows.indptr, rows.indices, rows.values.astype(info.dtype), rows.width)
     if info.is_sparse:
         return rows if sparse else SparseRows.from_dense(rows)
-    return rows.to_dense().reshape(-1, *info.shape) if sparse else rows
+    return rows.to_dense().reshape(-1, *info.sample_shape) if sparse else rows
 
 
 class UserMinibatchSource:
