@@ -5,9 +5,10 @@
 array([-3., -3., -3.], dtype=float32)
 """
 
-from . import axis, core, debugging, device, initializer, internal, learners
-from . import logging, losses, metrics, ops, tensor, train, variables
+from . import axis, core, debugging, device, initializer, internal, io, learners
+from . import logging, losses, metrics, ops, random, tensor, train, variables
 from . import cntk_py, eval  # noqa: A004 - CNTK's name
+from . import layers
 from .core import NDArrayView, Value, asarray, asvalue
 from .default_options import (
     default_options, default_options_for, default_override_or, get_default_override, get_global_option, is_default_override,

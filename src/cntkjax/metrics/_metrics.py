@@ -61,8 +61,8 @@ def edit_distance_error(
     """The number of edits between two sequences of one-hot tokens along the cheapest way, summed over the minibatch.
 
     `subPen`, `delPen`, `insPen`: the costs of replacing, leaving out and inserting a token. With `squashInputs` tokens
-    that repeat count as one; `tokensToIgnore` are left out. The sum is multiplied by samples / tokens left of `input_b`,
-    so that a mean over samples is a mean over tokens.
+    that repeat count as one; `tokensToIgnore` are left out. The sum is multiplied by samples / tokens left of the
+    second sequences, so a mean over samples is a mean over tokens.
     """
     attributes = {
         "SubstitutionPenalty": float(subPen), "DeletionPenalty": float(delPen), "InsertionPenalty": float(insPen),

@@ -2,16 +2,22 @@
 
 from ..graph.axis import Axis
 from . import functions, sequence
+from ._activations import (
+    depth_to_space, element_and, element_max, element_min, element_not, element_or, element_xor, elu, hard_sigmoid,
+    image_scaler, leaky_relu, local_response_normalization, mean, mean_variance_normalization, param_relu,
+    per_dim_mean_variance_normalize, selu, softsign, space_to_depth, sum,
+)
 from ._elementwise import (
     abs, acos, asin, asinh, associative_multi_arg, atan, atanh, ceil, clip, cos, cosh, element_divide, element_select,
     element_times, equal, exp, floor, greater, greater_equal, less, less_equal, log, log_add_exp, minus, negate, not_equal,
-    plus, pow, reciprocal, relu, round, sigmoid, sin, sinh, sqrt, square, stop_gradient, straight_through_impl, tan, tanh,
+    plus, pow, reciprocal, relu, round, sigmoid, sin, sinh, softplus, sqrt, square, stop_gradient, straight_through_impl, tan, tanh,
 )
 from ._image import (
     AVG_POOLING, MAX_POOLING, MAX_UNPOOLING, batch_normalization, convolution, convolution_transpose, pooling, roipooling,
     unpooling,
 )
 from ._product import TIMES_NO_INFERRED_INPUT_RANK, TIMES_REDUCE_SEQUENCE_AXIS_WITHOUT_INFERRED_INPUT_RANK, times, times_transpose
+from ._random import SentinelValueForAutoSelectRandomSeed, dropout, random_sample, random_sample_inclusion_frequency
 from ._reduce import (
     argmax, argmin, hardmax, log_softmax, reduce_l1, reduce_l2, reduce_log_sum_exp, reduce_max, reduce_mean, reduce_min,
     reduce_prod, reduce_sum, reduce_sum_square, softmax,

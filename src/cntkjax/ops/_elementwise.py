@@ -28,10 +28,13 @@ def associative_multi_arg(f: Callable[..., Function]) -> Callable[..., Function]
             raise TypeError(f"{f.__name__}() got an unexpected keyword argument '{next(iter(kwargs))}'")
         if len(operands) < 2:
             raise ValueError(f"{f.__name__}() needs at least two operands, got {len(operands)}")
-        while len(operands) > 2:
-            pairs = [operands[i : i + 2] for i in range(0, len(operands), 2)]
-            operands = [f(*p) if len(p) == 2 else p[0] for p in pairs]
-        return f(*operands, name=name)
+        return halves(operands, name)
+
+    def halves(operands: list[Any], name: str = "") -> Any:
+        if len(operands) == 1:
+            return operands[0]
+        middle = len(operands) // 2
+        return f(halves(operands[:middle]), halves(operands[middle:]), name=name)
 
     return combined
 
@@ -168,6 +171,23 @@ def pow(base: Operand, exponent: Operand, name: str = "") -> Function:  # noqa: 
     array([ 1.  ,  0.25, -8.  ], dtype=float32)
     """
     return _apply("Pow", base, exponent, name=name)
+
+
+def softplus(x: Operand, steepness: float = 1, name: str = "") -> Function:
+    """log(1 + exp(steepness * x)) / steepness, element by element: a smooth max(x, 0).
+
+    Shapes: x [*shape] -> [*shape]; dynamic axes pass through.
+
+    >>> softplus([-1, 0, 1]).eval().round(4)
+    array([0.3133, 0.6931, 1.3133], dtype=float32)
+    """
+    if steepness == 1:
+        return as_one_block("Softplus", lambda x: log_add_exp(x, 0), [_variable(x)], name)
+
+    def steep(x: Variable) -> Function:
+        return element_divide(softplus(element_times(steepness, x)), steepness)
+
+    return as_one_block("softplus", steep, [_variable(x)], name)
 
 
 def equal(left: Operand, right: Operand, name: str = "") -> Function:

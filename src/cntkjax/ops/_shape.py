@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..formats.dictionary import SizeT
 from ..graph.axis import END_STATIC, NEW_LEADING, Axis
 from ..graph.dtypes import as_dtype
 from ..graph.errors import AxisError, ShapeError, explain
@@ -253,7 +254,7 @@ def top_k(x: Operand, k: int, axis: Any = -1, name: str = "") -> Function:
     """
     x = as_variable(x)
     at = Axis(axis)
-    attributes = {"axis": at, "numItems": int(k)}
+    attributes = {"axis": at, "numItems": SizeT(k)}
     if at == Axis(-1):
         return node(select.TopK, [x], attributes, name)
 

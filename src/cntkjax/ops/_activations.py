@@ -1,0 +1,392 @@
+"""Activations, logic, sums and normalizations: blocks of simpler operations, composed as in CNTK."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..formats.dictionary import SizeT
+from ..graph.axis import Axis
+from ..graph.errors import ShapeError, explain
+from ..primitives.elementwise import ELEMENTWISE
+from ..variables import Constant, Variable
+from ._blocks import as_one_block, node
+from ._elementwise import (
+    abs,
+    associative_multi_arg,
+    element_divide,
+    element_select,
+    element_times,
+    exp,
+    greater,
+    less,
+    log,
+    minus,
+    negate,
+    not_equal,
+    plus,
+    sqrt,
+)
+from ._image import convolution
+from ._operand import Operand, as_variable, as_variables
+from ._reduce import reduce_mean
+from ._shape import reshape, splice, transpose
+from ._structure import combine
+from .functions import Function
+
+
+def _number(value: float, like: Variable, name: str = "") -> Constant:
+    return Constant(value, dtype=like.dtype, name=name)
+
+
+# ---- activations
+def _bent(x: Variable, below: Callable[[Variable], Any]) -> Function:
+    """x where it is not negative, otherwise `below(x)`."""
+    return element_select(less(x, _number(0, x)), below(x), x)
+
+
+def _elu(x: Variable, alpha: float) -> Function:
+    return _bent(x, lambda v: element_times(_number(alpha, v), node(ELEMENTWISE["ELU"], [v])))
+
+
+def elu(x: Operand, alpha: float = 1.0, name: str = "") -> Function:
+    """x where it is not negative, otherwise alpha (exp(x) - 1).
+
+    Source: Clevert et al., arXiv:1511.07289.
+
+    >>> elu([-1, 0, 1]).eval().round(4)
+    array([-0.6321,  0.    ,  1.    ], dtype=float32)
+    """
+    return as_one_block("ELU", lambda v: _elu(v, alpha), [as_variable(x)], name, {"alpha": float(alpha)})
+
+
+def selu(
+    x: Operand, scale: float = 1.0507009873554805, alpha: float = 1.6732632423543772, name: str = ""
+) -> Function:
+    """scale x where x is not negative, otherwise scale alpha (exp(x) - 1).
+
+    Source: Klambauer et al., arXiv:1706.02515.
+
+    >>> selu([-1, 0, 1]).eval().round(4)
+    array([-1.1113,  0.    ,  1.0507], dtype=float32)
+    """
+    attributes = {"gamma": float(scale), "alpha": float(alpha)}
+    return as_one_block(
+        "SELU", lambda v: element_times(_number(scale, v), _elu(v, alpha)), [as_variable(x)], name, attributes
+    )
+
+
+def leaky_relu(x: Operand, alpha: float = 0.01, name: str = "") -> Function:
+    """x where it is not negative, otherwise alpha x.
+
+    >>> leaky_relu([-1, 0, 1]).eval()
+    array([-0.01,  0.  ,  1.  ], dtype=float32)
+    """
+    def inner(v: Variable) -> Function:
+        return _bent(v, lambda u: element_times(_number(alpha, u), u))
+
+    return as_one_block("LeakyReLU", inner, [as_variable(x)], name, {"alpha": float(alpha)})
+
+
+def param_relu(alpha: Operand, x: Operand, name: str = "") -> Function:
+    """x where it is not negative, otherwise alpha x, with a parameter or other tensor alpha.
+
+    Source: He et al., arXiv:1502.01852.
+
+    >>> param_relu([0.5, 0.5], [-1, 1]).eval()
+    array([-0.5,  1. ], dtype=float32)
+    """
+    x, alpha = as_variables(x, alpha)
+    return as_one_block("PReLU", lambda v, a: _bent(v, lambda u: element_times(a, u)), [x, alpha], name)
+
+
+def softsign(x: Operand, steepness: float = 1, name: str = "") -> Function:
+    """x / (1 + abs(x)). The steepness is not used, as in CNTK.
+
+    >>> softsign([-1, 0, 3]).eval()
+    array([-0.5 ,  0.  ,  0.75], dtype=float32)
+    """
+    return as_one_block(
+        "Softsign", lambda v: element_divide(v, plus(abs(v), _number(1, v))), [as_variable(x)], name
+    )
+
+
+def hard_sigmoid(x: Operand, alpha: float, beta: float, name: str = "") -> Function:
+    """alpha x + beta, but at least 0 and at most 1.
+
+    >>> hard_sigmoid([-2.5, -1, 1], 0.2, 0.5).eval()
+    array([0. , 0.3, 0.7], dtype=float32)
+    """
+    def inner(v: Variable) -> Function:
+        line = plus(element_times(v, _number(alpha, v)), _number(beta, v))
+        one = _number(1, v)
+        capped = element_select(less(line, one), line, one)
+        zero = _number(0, v)
+        return element_select(greater(capped, zero), capped, zero)
+
+    attributes = {"alpha": np.float32(alpha), "beta": np.float32(beta)}
+    return as_one_block("HardSigmoid", inner, [as_variable(x)], name, attributes)
+
+
+# ---- larger, smaller, logic
+@associative_multi_arg
+def element_max(left: Operand, right: Operand, name: str = "") -> Function:
+    """The larger of two or more operands, element by element; where they are equal, the gradient goes to the last.
+
+    >>> element_max([1, 5], [3, 2]).eval()
+    array([3., 5.], dtype=float32)
+    """
+    operands = as_variables(left, right)
+    return as_one_block("ElementMax", lambda a, b: element_select(greater(a, b), a, b), operands, name)
+
+
+@associative_multi_arg
+def element_min(left: Operand, right: Operand, name: str = "") -> Function:
+    """The smaller of two or more operands, element by element.
+
+    >>> element_min([1, 5], [3, 2]).eval()
+    array([1., 2.], dtype=float32)
+    """
+    operands = as_variables(left, right)
+    return as_one_block("ElementMin", lambda a, b: element_select(less(a, b), a, b), operands, name)
+
+
+def _logic(op_name: str, join: Callable[[Any, Any, Constant], Function], x: Operand, y: Operand, name: str) -> Function:
+    def inner(a: Variable, b: Variable) -> Function:
+        zero = _number(0, a)
+        return join(greater(a, zero), greater(b, zero), zero)
+
+    return as_one_block(op_name, inner, as_variables(x, y), name)
+
+
+def element_and(x: Operand, y: Operand, name: str = "") -> Function:
+    """1 where both operands are above 0, otherwise 0.
+
+    >>> element_and([1, 1, 0], [1, 0, 0]).eval()
+    array([1., 0., 0.], dtype=float32)
+    """
+    return _logic("And", lambda a, b, zero: greater(element_times(a, b), zero), x, y, name)
+
+
+def element_or(x: Operand, y: Operand, name: str = "") -> Function:
+    """1 where one of the operands is above 0, otherwise 0.
+
+    >>> element_or([1, 1, 0], [1, 0, 0]).eval()
+    array([1., 1., 0.], dtype=float32)
+    """
+    return _logic("Or", lambda a, b, zero: greater(plus(a, b), zero), x, y, name)
+
+
+def element_xor(x: Operand, y: Operand, name: str = "") -> Function:
+    """1 where exactly one of the operands is above 0, otherwise 0.
+
+    >>> element_xor([1, 1, 0], [1, 0, 0]).eval()
+    array([0., 1., 0.], dtype=float32)
+    """
+    return _logic("Xor", lambda a, b, zero: not_equal(a, b), x, y, name)
+
+
+def element_not(x: Operand, name: str = "") -> Function:
+    """1 where x is not above 0, otherwise 0.
+
+    >>> element_not([1, 0]).eval()
+    array([0., 1.], dtype=float32)
+    """
+    def inner(v: Variable) -> Function:
+        return plus(negate(greater(v, _number(0, v))), _number(1, v))
+
+    return as_one_block("Not", inner, [as_variable(x)], name)
+
+
+# ---- sums of several operands
+def sum(*operands: Operand, **kw_name: str) -> Function:
+    """The sum of operands, element by element.
+
+    >>> sum([1, 2], [3, 4], [5, 6]).eval()
+    array([ 9., 12.], dtype=float32)
+    """
+    variables, name = _several("sum", operands, kw_name)
+    return as_one_block("Sum", _added, variables, name)
+
+
+def mean(*operands: Operand, **kw_name: str) -> Function:
+    """The mean of operands, element by element.
+
+    >>> mean([1, 2], [3, 4]).eval()
+    array([2., 3.], dtype=float32)
+    """
+    variables, name = _several("mean", operands, kw_name)
+
+    def inner(*arguments: Variable) -> Function:
+        total = _added(*arguments) if len(arguments) > 1 else arguments[0]
+        return element_divide(total, _number(len(arguments), arguments[0]))
+
+    return as_one_block("Mean", inner, variables, name)
+
+
+def _several(op: str, operands: Sequence[Operand], kw_name: dict[str, str]) -> tuple[list[Variable], str]:
+    name = kw_name.pop("name", "")
+    if kw_name:
+        raise TypeError(f"{op}() got an unexpected keyword argument '{next(iter(kw_name))}'")
+    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+        operands = operands[0]
+    if not operands:
+        raise ValueError(f"{op}() needs at least one operand")
+    return as_variables(*operands), name
+
+
+def _added(*arguments: Variable) -> Function:
+    if len(arguments) == 1:
+        return combine(list(arguments))
+    total: Any = arguments[0]
+    for argument in arguments[1:]:
+        total = plus(total, argument)
+    return total
+
+
+# ---- normalization
+def per_dim_mean_variance_normalize(operand: Operand, mean: Operand, inv_stddev: Operand, name: str = "") -> Function:
+    """(operand - mean) * inv_stddev, element by element.
+
+    >>> per_dim_mean_variance_normalize([1, 2], [1, 1], [2, 2]).eval()
+    array([0., 2.], dtype=float32)
+    """
+    operands = as_variables(operand, mean, inv_stddev)
+    return as_one_block(
+        "PerDimMeanVarianceNormalize", lambda x, m, s: element_times(minus(x, m), s), operands, name
+    )
+
+
+def mean_variance_normalization(
+    operand: Operand, epsilon: float = 0.00001, use_stats_across_channels: bool = False,
+    do_variance_scaling: bool = True, name: str = "",
+) -> Function:
+    """Samples brought to mean 0 and, with `do_variance_scaling`, to standard deviation 1.
+
+    Mean and variance are those of each channel (first axis), or of all together with `use_stats_across_channels`.
+    `epsilon` is added to the standard deviation.
+    Errors: ValueError for a negative epsilon.
+
+    >>> mean_variance_normalization([[1, 3], [4, 8]], epsilon=0).eval()
+    array([[-1.,  1.],
+           [-1.,  1.]], dtype=float32)
+    """
+    if epsilon < 0:
+        raise ValueError(f"mean_variance_normalization: epsilon must be non-negative, not {epsilon}")
+    operand = as_variable(operand)
+    rank = len(operand.shape)
+    whole = use_stats_across_channels or rank < 2
+    axes = [Axis(-i - 1) for i in range(rank if whole else rank - 1)]
+
+    def inner(x: Variable) -> Function:
+        centered = minus(x, reduce_mean(x, axes))
+        if not do_variance_scaling:
+            return centered
+        deviation = sqrt(reduce_mean(element_times(centered, centered), axes))
+        return element_divide(centered, plus(deviation, _number(epsilon, x, "mvn_epsilon")))
+
+    attributes = {
+        "epsilon": float(epsilon), "useStatsAcrossChannels": bool(use_stats_across_channels),
+        "doVarianceScaling": bool(do_variance_scaling),
+    }
+    return as_one_block("MeanVarianceNormalization", inner, [operand], name, attributes)
+
+
+def local_response_normalization(
+    operand: Operand, depth_radius: int, bias: float, alpha: float, beta: float, name: str = ""
+) -> Function:
+    """x / (bias + alpha mean(x**2 over the channels within `depth_radius`))**beta.
+
+    Shapes: [C, *spatial] -> the same. As in CNTK, the window is no wider than there are channels.
+    Source: Krizhevsky et al., NIPS 2012, section 3.3.
+    """
+    operand = as_variable(operand)
+    full = 2 * int(depth_radius) + 1
+    window = min(full, operand.shape[0]) if operand.shape[0] > 0 else full
+
+    def inner(x: Variable) -> Function:
+        squares = reshape(element_times(x, x), (1, -1), 0, 1)
+        kernel = Constant(np.full((1, window, 1, 1), alpha / full, x.dtype or np.float32))
+        near = reshape(convolution(kernel, squares), (-1,), 0, 2)
+        base = plus(_number(bias, x), near)
+        return element_divide(x, exp(element_times(_number(beta, x), log(base))))
+
+    attributes = {"depthRadius": SizeT(depth_radius), "bias": float(bias), "alpha": float(alpha), "beta": float(beta)}
+    return as_one_block("LocalResponseNormalization", inner, [operand], name, attributes)
+
+
+def image_scaler(x: Operand, scalar: float, biases: Sequence[float], name: str = "") -> Function:
+    """scalar x + bias, with a bias for each channel.
+
+    Shapes: x [C, H, W], C biases -> [C, H, W].
+    Errors: ShapeError for another shape, or another number of biases.
+
+    >>> image_scaler(np.ones((2, 1, 1)), 2, [10, 20]).eval().ravel()
+    array([12., 22.])
+    """
+    x = as_variable(x)
+    if len(x.shape) != 3 or len(biases) != x.shape[0]:
+        raise ShapeError(explain(
+            f"image_scaler: {len(biases)} biases need an image with as many channels", {"x": x}, "give x [C, H, W]"
+        ))
+
+    def inner(v: Variable) -> Function:
+        scaled = element_times(v, _number(scalar, v))
+        bias = splice(*[_number(b, v) for b in biases])
+        return plus(scaled, reshape(bias, (len(biases), 1, 1), 0, 1))
+
+    attributes = {"Scaler": np.float32(scalar), "Biases": [np.float32(b) for b in biases]}
+    return as_one_block("ImageScaler", inner, [x], name, attributes)
+
+
+# ---- channels and space
+def depth_to_space(operand: Operand, block_size: int, name: str = "") -> Function:
+    """Channels moved into blocks of pixels.
+
+    Shapes: [b * b * C, H, W] -> [C, b * H, b * W].
+    Errors: ShapeError if the channels cannot be divided like that.
+
+    >>> depth_to_space(np.arange(4.).reshape(4, 1, 1), 2).eval()
+    array([[[0., 1.],
+            [2., 3.]]])
+    """
+    operand, b = as_variable(operand), int(block_size)
+    _is_image("depth_to_space", operand)
+    if operand.shape[0] % (b * b):
+        raise ShapeError(explain(
+            f"depth_to_space: the number of channels must be divisible by {b} x {b}", {"operand": operand}
+        ))
+
+    def inner(x: Variable) -> Function:
+        apart = transpose(reshape(x, (b, b, -1), 0, 1), (2, 3, 0, 4, 1))
+        return reshape(reshape(apart, (-1,), 1, 3), (-1,), 2, 4)
+
+    return as_one_block("DepthToSpace", inner, [operand], name, {"blockSize": SizeT(b)})
+
+
+def space_to_depth(operand: Operand, block_size: int, name: str = "") -> Function:
+    """Blocks of pixels moved into channels: the inverse of `depth_to_space`.
+
+    Shapes: [C, b * H, b * W] -> [b * b * C, H, W].
+    Errors: ShapeError if height or width cannot be divided like that.
+
+    >>> space_to_depth([[[0, 1], [2, 3]]], 2).eval().ravel()
+    array([0., 1., 2., 3.], dtype=float32)
+    """
+    operand, b = as_variable(operand), int(block_size)
+    _is_image("space_to_depth", operand)
+    if operand.shape[1] % b or operand.shape[2] % b:
+        raise ShapeError(explain(f"space_to_depth: height and width must be divisible by {b}", {"operand": operand}))
+
+    def inner(x: Variable) -> Function:
+        apart = reshape(reshape(x, (-1, b), 2, 3), (-1, b), 1, 2)
+        return reshape(transpose(apart, (2, 4, 0, 1, 3)), (-1,), 0, 3)
+
+    return as_one_block("SpaceToDepth", inner, [operand], name, {"blockSize": SizeT(b)})
+
+
+def _is_image(op: str, operand: Variable) -> None:
+    if len(operand.shape) != 3:
+        raise ShapeError(explain(f"{op}: the operand needs the shape [C, H, W]", {"operand": operand}))

@@ -1,0 +1,168 @@
+"""Operations that draw random numbers. Each node has a seed, and counts in `rngOffset` how often it was evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..engine.sparse import Sparse
+from ..engine.values import Context, Value
+from ..graph.build import Spec
+from ..graph.errors import ShapeError, explain
+from ..graph.shape import is_known, shape_text
+from ..graph.variable import Variable
+from .base import Attrs, Bool, Double, DTypeOf, Primitive, ShapeOf, Size, String, primitive
+
+SEED = {"rngSeed": Size, "rngOffset": Size(0)}
+
+# name: standard samples from (key, shape, type, arguments)
+_DISTRIBUTIONS: dict[str, Callable[..., Any]] = {
+    "uniform": lambda key, shape, dtype, low, high: jax.random.uniform(key, shape, dtype, low, high),
+    "normal": lambda key, shape, dtype, mean, scale: mean + scale * jax.random.normal(key, shape, dtype),
+    "gumbel": lambda key, shape, dtype, loc, scale: loc + scale * jax.random.gumbel(key, shape, dtype),
+    "bernoulli": lambda key, shape, dtype, mean: jax.random.bernoulli(key, mean, shape).astype(dtype),
+}
+
+
+@primitive("RandomDistribution", 76)
+class RandomDistribution(Primitive):
+    """Random numbers in a given shape, or in that of an operand. No gradient.
+
+    Errors: ShapeError for a shape that is not known.
+    """
+
+    attributes = {
+        "randomDistributionType": String, "randomDistributionArgs": Double.vector, **SEED,
+        "newShape": ShapeOf(None), "newDataType": DTypeOf(None),
+    }
+    packed = True
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+        """The given shape, or that of the operand."""
+        if inputs:
+            return Spec(inputs[0].shape)
+        if not is_known(attrs["newShape"]):
+            raise ShapeError(f"{self.name}: the shape {shape_text(attrs['newShape'])} has an open dimension")
+        return Spec(attrs["newShape"], attrs["newDataType"], axes=())
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, *like: Value) -> Value:
+        """Samples for each cell."""
+        data = ctx.array(like[0]) if like else np.empty(attrs["newShape"], attrs["newDataType"])
+        draw = _DISTRIBUTIONS[attrs["randomDistributionType"]]
+        made = draw(ctx.key(), data.shape, data.dtype, *attrs["randomDistributionArgs"])
+        return Value(made.astype(data.dtype), like[0].axes if like else ())
+
+
+@primitive("Dropout", 15)
+class Dropout(Primitive):
+    """In training a share of the elements is set to 0, and the others are made larger so that the mean stays.
+
+    Source: Srivastava et al., "Dropout", JMLR 15 (2014).
+    """
+
+    attributes = {"dropoutRate": Double, **SEED}
+    packed = True
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
+        """The shape of the operand."""
+        return inputs[0].shape
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
+        """A random mask, or the operand itself outside of training."""
+        rate = attrs["dropoutRate"]
+        if not ctx.training or rate == 0:
+            return x
+        data = ctx.array(x) if x.is_sparse else x.data
+        kept = jax.random.bernoulli(ctx.key(), 1 - rate, data.shape)
+        scaled = data * jnp.asarray(1 / (1 - rate), data.dtype)
+        return replace(x, data=jnp.where(kept, scaled, jnp.zeros((), data.dtype)))
+
+
+class Sampling(Primitive):
+    """Drawing classes by their weights.
+
+    Shapes: weights [*shape], not negative; they need not sum to 1.
+    Errors: ShapeError if more different classes are to be drawn than there are.
+    """
+
+    attributes = {"numSamples": Size, "allowDuplicates": Bool, **SEED}
+
+    def check(self, weights: Variable, attrs: Attrs) -> None:
+        """Raise ShapeError for too many classes."""
+        n = int(np.prod(weights.shape))
+        if not attrs["allowDuplicates"] and 0 <= n <= attrs["numSamples"]:
+            raise ShapeError(explain(
+                f"{self.name}: {attrs['numSamples']} different classes cannot be drawn, for there are {n}",
+                {"weights": weights}, "draw fewer than there are, or allow duplicates",
+            ))
+
+
+@primitive("RandomSample", 45)
+class RandomSample(Sampling):
+    """Random classes as one-hot rows, kept sparse.
+
+    Shapes: weights [n] -> [numSamples, n].
+    """
+
+    packed = True
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
+        """[numSamples, n]."""
+        (weights,) = inputs
+        self.check(weights, attrs)
+        return (attrs["numSamples"], int(np.prod(weights.shape)))
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, weights: Value) -> Value:
+        """Categorical samples; without duplicates those of the largest logarithms with Gumbel noise."""
+        data, k = ctx.array(weights), attrs["numSamples"]
+        lead = data.shape[: ctx.lead(weights.axes)]
+        logits = jnp.log(data.reshape(*lead, -1))
+        if attrs["allowDuplicates"]:
+            classes = jax.random.categorical(ctx.key(), logits[..., None, :], shape=(*lead, k))
+        else:
+            noisy = logits + jax.random.gumbel(ctx.key(), logits.shape, logits.dtype)
+            classes = jax.lax.top_k(noisy, k)[1]
+        n = logits.shape[-1]
+        indices = classes.astype(jnp.int32) + n * jnp.arange(k, dtype=jnp.int32)
+        return Value(Sparse(indices, jnp.ones(indices.shape, data.dtype), (k, n), data.dtype), weights.axes)
+
+
+@primitive("RandomSampleInclusionFrequency", 46)
+class RandomSampleInclusionFrequency(Sampling):
+    """How often each class is expected in a sample.
+
+    With probabilities p, and k samples: k p with duplicates. Without, 1 - (1 - p)^t, where t is such that k different
+    classes are expected in t draws; CNTK estimates it by drawing.
+    """
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
+        """The shape of the weights."""
+        self.check(inputs[0], attrs)
+        return inputs[0].shape
+
+    def lower(self, attrs: Attrs, weights: Any) -> Any:
+        """The expectation."""
+        p, k = weights / jnp.sum(weights), attrs["numSamples"]
+        if attrs["allowDuplicates"]:
+            return k * p
+        rate = -jnp.log1p(-jnp.minimum(p, 1 - jnp.finfo(p.dtype).epsneg))
+
+        def included(t: Any) -> Any:
+            return -jnp.expm1(-t * rate)
+
+        def halve(_: Any, bounds: Any) -> Any:
+            middle = (bounds[0] + bounds[1]) / 2
+            few = jnp.sum(included(middle)) < k
+            return jnp.where(few, middle, bounds[0]), jnp.where(few, bounds[1], middle)
+
+        def too_few(t: Any) -> Any:
+            return (jnp.sum(included(t)) < k) & jnp.isfinite(t)
+
+        upper = jax.lax.while_loop(too_few, lambda t: 2 * t, jnp.asarray(1.0 * k, p.dtype))
+        low, high = jax.lax.fori_loop(0, 40, halve, (jnp.zeros_like(upper), upper))
+        return included((low + high) / 2)

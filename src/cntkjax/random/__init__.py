@@ -1,0 +1,13 @@
+"""Random tensors, in CNTK's names and signatures."""
+
+from ..graph.seed import AUTO_SEED as auto_select
+from ._random import (
+    bernoulli,
+    bernoulli_like,
+    gumbel,
+    gumbel_like,
+    normal,
+    normal_like,
+    uniform,
+    uniform_like,
+)
