@@ -268,13 +268,15 @@ def _array(value: Any, dtype: Any) -> tuple[np.ndarray, Any]:
 
 def type_text(kind: Record) -> str:
     """``Sequence[Tensor[3]]``, as CNTK prints types."""
-    shape = kind.get("shape", UNKNOWN_SHAPE)
-    text = "tensor" if shape == UNKNOWN_SHAPE else "Tensor[%s]" % ",".join(str(d) for d in shape)
-    if kind.get("is_sparse"):
-        text = "Sparse" + text
-    if kind.get("dtype") not in (None, np.float32):
-        text = np.dtype(kind["dtype"]).type.__name__ if not shape else text
-    axes = kind.get("dynamic_axes", UNKNOWN_AXES)
+    shape, dtype, axes = kind.get("shape", UNKNOWN_SHAPE), kind.get("dtype"), kind.get("dynamic_axes", UNKNOWN_AXES)
+    element = f"np.{np.dtype(np.float32 if dtype is None else dtype).type.__name__}"
+    if shape == UNKNOWN_SHAPE:
+        text = "tensor"
+    elif shape == ():
+        text = element
+    else:
+        sizes = ",".join(map(str, shape if element == "np.float32" else (element, *shape)))
+        text = f"{'Sparse' if kind.get('is_sparse') else '' if len(axes) else 'Parameter'}Tensor[{sizes}]"
     for axis in axes if axes != UNKNOWN_AXES else (Axis.default_dynamic_axis(),):
         if axis.is_sequence_axis:
             default = axis == Axis.default_dynamic_axis()

@@ -8,7 +8,7 @@ from typing import Any
 
 from .axis import BATCH, UNKNOWN_AXES, axes_text
 from .errors import AxisError, ShapeError, explain
-from .function import Function, nodes
+from .function import Function, leaves, native_inputs, nodes
 from .public import classes
 from .shape import UNKNOWN_SHAPE, Shape, is_unknown
 from .uid import skip_uid
@@ -82,7 +82,8 @@ def make_block(
     node = classes.function._new(primitive=BLOCK, attributes=attributes or {}, name=name, uid=uid)
     node.block_composite, node.block_map, node.block_name = inner, list(operands), op_name
     inside = {argument for argument, _ in operands}
-    node.node_inputs = [v for v in inner.inputs if v not in inside] + [outer for _, outer in operands]
+    met = dict.fromkeys(leaves(inner.root_function, native_inputs))
+    node.node_inputs = [v for v in met if v not in inside] + [outer for _, outer in operands]
     infer(node)
     return node
 

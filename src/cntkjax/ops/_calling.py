@@ -10,6 +10,7 @@ import numpy as np
 
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import composite, make_block
+from ..graph.edit import replace_placeholders
 from ..graph.function import Function as GraphFunction
 from ..graph.shape import UNKNOWN_SHAPE, as_shape
 from ..graph.variable import VariableKind, default_axes
@@ -59,40 +60,69 @@ def new_placeholder(name: str = "") -> Variable:
 
 
 def from_python(f: Any, make_block: bool = False, op_name: str = "", name: str = "") -> Any:
-    """The Function that a callable of variables computes. Its arguments become placeholders named like them.
+    """The Function that a callable of variables computes. Its arguments become placeholders named like them, or inputs where
+    they are annotated with a type; optional arguments keep their defaults.
 
-    Errors: TypeError for what cannot be called, for optional arguments, and if nothing is returned.
+    Errors: TypeError for what cannot be called, for arguments that are not used, and if nothing is returned.
     """
     if isinstance(f, GraphFunction):
         return f
     if not callable(f):
         raise TypeError(f"Function needs a Python function of variables, not {f!r}")
-    arguments = _placeholders(f)
+    arguments = _arguments(f, placeholder_of_type if make_block else input_of_type)
     made = as_outputs(f(*arguments))
     if make_block:
         return block(made, arguments, op_name or getattr(f, "__name__", ""), name)
+    _set_order(made, arguments, getattr(f, "__name__", ""))
     if name and not made._name:
         made.name = name
-    made._declared = tuple(arguments)
     return made
 
 
-def _placeholders(f: Callable[..., Any]) -> list[Variable]:
+def function_of(f: Callable[..., Any], names: Sequence[str]) -> Any:
+    """The Function that a callable of any number of variables computes from arguments of these names."""
+    arguments = [new_placeholder(name) for name in names]
+    made = as_outputs(f(*arguments))
+    _set_order(made, arguments, getattr(f, "__name__", ""))
+    return made
+
+
+def _set_order(made: Any, arguments: Sequence[Variable], name: str) -> None:
+    """Let the arguments of a graph be met in this order: where they are not, a block that is called 'Tuple' holds them."""
+    found = [v for v in made.arguments if v in set(arguments)]
+    unused = [v.name for v in arguments if v not in found]
+    if unused:
+        raise TypeError(
+            f"CNTK Function '{name}' has {len(unused)} unused arguments ({', '.join(unused)}), "
+            "which is currently not supported"
+        )
+    if found == list(arguments):
+        return
+    from . import combine
+
+    inside = [new_placeholder(v.name) for v in arguments]
+    held = make_block(combine(inside), list(zip(inside, arguments, strict=True)), "Tuple")
+    replace_placeholders(made, dict(zip(arguments, held.node_outputs, strict=True)))
+
+
+def _arguments(f: Callable[..., Any], of_type: Callable[[Any, str], Variable]) -> list[Variable]:
+    parameters = list(inspect.signature(f, follow_wrapped=False).parameters.values())
+    if parameters and parameters[0].kind is inspect.Parameter.VAR_POSITIONAL and hasattr(f, "__wrapped__"):
+        return [new_placeholder("arg1"), new_placeholder("arg2")]  # an operation that takes two operands or more
     # The annotations as objects: a module with `from __future__ import annotations` has them as text.
     try:
-        parameters = inspect.signature(f, eval_str=True).parameters.values()
+        parameters = list(inspect.signature(f, eval_str=True).parameters.values())
     except NameError:
-        parameters = inspect.signature(f).parameters.values()
+        parameters = list(inspect.signature(f).parameters.values())
     types = getattr(f, "__annotations__", {})
     made = []
     for p in parameters:
         if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
             raise TypeError(f"a Function takes a fixed number of arguments, not {p}")
-        if p.default is not p.empty:
-            raise TypeError(f"a Function has no optional arguments: {p}")
-        kind = p.annotation if p.annotation is not p.empty else types.get(p.name)
-        is_type = kind is not None and not isinstance(kind, str)
-        made.append(placeholder_of_type(kind, p.name) if is_type else new_placeholder(p.name))
+        if p.default is p.empty:
+            kind = p.annotation if p.annotation is not p.empty else types.get(p.name)
+            is_type = isinstance(kind, (Mapping, int, tuple, list))
+            made.append(of_type(kind, p.name) if is_type else new_placeholder(p.name))
     return made
 
 
@@ -103,7 +133,7 @@ def as_outputs(made: Any) -> Any:
 
         made = tuple(alias(v, name=k) for k, v in made.items())
     if made is None:
-        raise TypeError("the Python function returned nothing: return the variable it computes")
+        raise TypeError("the Python function returned nothing: a CNTK Function must return a value")
     if isinstance(made, GraphFunction):
         return made if made.is_composite else composite(made)
     from . import combine
@@ -117,9 +147,10 @@ def as_outputs(made: Any) -> Any:
 
 def block(inner: Any, arguments: Sequence[Variable], op_name: str, name: str) -> Any:
     """A block around a composite, with placeholders outside in the place of its arguments."""
+    root = inner.root_function
+    if root.passes_through and len(root.node_inputs) == 1:
+        inner = as_outputs(root.node_inputs[0])
     outer = [
         Variable._new(VariableKind.Placeholder, a.shape, a.dtype, a.dynamic_axes, name=a.name) for a in arguments
     ]
-    made: Any = composite(make_block(inner, list(zip(arguments, outer, strict=True)), op_name, name))
-    made._declared = tuple(outer)
-    return made
+    return composite(make_block(inner, list(zip(arguments, outer, strict=True)), op_name, name))

@@ -10,12 +10,15 @@ from ..engine.checked import check
 from ..engine.feeds import to_ragged
 from ..engine.program import evaluate, gradients, plan_of, random_numbers
 from ..graph import edit
-from ..graph.build import composite
+from ..graph.axis import UNKNOWN_AXES
+from ..graph.build import composite, make_node
 from ..graph.function import Function as GraphFunction
 from ..graph.public import classes
+from ..graph.shape import UNKNOWN_SHAPE
 from ..graph.settings import Settings
 from ..graph.variable import Leaf, VariableKind
 from ..graph.variable import Variable as GraphVariable
+from ..primitives.structure import Combine
 from ..tensor import ArrayMixin, TensorOpsMixin
 from ..variables import Constant, Parameter, Record, Variable, VariableMixin, type_text
 from ._operand import as_variable
@@ -52,8 +55,6 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
     >>> affine(a, b).eval({a: [[1]], b: [[10]]})
     array([[12.]], dtype=float32)
     """
-
-    _declared: tuple[Variable, ...] | None = None  # the order of arguments, where it is not that of appearance
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         if cls is not Function:
@@ -101,14 +102,6 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         if len(outputs) != 1:
             raise ValueError(f"{self!r} has {len(outputs)} outputs, not one: say which, as in f.outputs[0]")
         return outputs[0]  # type: ignore[return-value]
-
-    @property
-    def arguments(self) -> tuple[Variable, ...]:
-        """Inputs and placeholders, in the order in which they are passed."""
-        found = super().arguments
-        if self._declared is not None and set(self._declared) >= set(found):
-            return tuple(v for v in self._declared if v in found)
-        return found  # type: ignore[return-value]
 
     @property
     def signature(self) -> tuple[Variable, ...]:
@@ -176,7 +169,8 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         return f"{kind}: {', '.join(map(repr, sources))} -> {', '.join(map(repr, self.outputs))}"
 
     def __str__(self) -> str:
-        name = self._name or ("Composite" if self.is_composite and len(list(edit.nodes([self]))) > 1 else self.root_function.op_name)
+        name = "Composite" if self.is_composite and len(edit.nodes([self])) > 1 else self.root_function.op_name
+        name = f"{self._name}: {name}" if self._name else name
         given = [f"{v.name}: {type_text(v.type)}" if v.name else type_text(v.type) for v in self.arguments]
         types = [type_text(v.type) for v in self.outputs]  # type: ignore[attr-defined]
         return f"{name}({', '.join(given)}) -> {types[0] if len(types) == 1 else 'Tuple[%s]' % ', '.join(types)}"
@@ -210,8 +204,17 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         return self.eval(mapped)
 
     def __rshift__(self, other: Any) -> Any:
-        """``f >> g`` is ``g(f(x))``."""
-        return other(self)
+        """``f >> g`` is ``g(f(x))``; ``f >> (g, h)`` has the outputs of both, given that of f or each one of its own.
+
+        Several outputs are several arguments of what follows.
+        """
+        outputs = self.outputs
+        if not isinstance(other, tuple):
+            return other(*outputs) if len(outputs) > 1 else other(self)
+        from . import combine
+
+        given = outputs if len(outputs) > 1 else [self] * len(other)
+        return combine([g(x) for g, x in zip(other, given, strict=False)])
 
     def __lshift__(self, other: Any) -> Any:
         """``f << g`` is ``f(g(x))``."""
@@ -328,12 +331,7 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         method = CloneMethod(method) if not isinstance(method, CloneMethod) else method
         mapped = {_of_graph(k): _of_graph(v) for k, v in (substitutions or {}).items()}
         cloner = edit.Cloner(lambda leaf: _cloned_leaf(leaf, method), mapped)
-        made: Any = cloner.graph(self if self.is_composite else composite(self))
-        if self._declared is not None:
-            made._declared = tuple(
-                dict.fromkeys(a for v in self._declared for a in _arguments_of(cloner.made.get(v, v)))
-            )
-        return made
+        return cloner.graph(self if self.is_composite else composite(self))  # type: ignore[return-value]
 
     def replace_placeholders(self, substitutions: Mapping[Any, Any]) -> Function:
         """Put variables in the place of placeholders, in this graph itself; returns it."""
@@ -453,11 +451,6 @@ def _of_graph(item: Any) -> Variable:
     return as_variable(item)
 
 
-def _arguments_of(variable: GraphVariable) -> tuple[Any, ...]:
-    owner = variable._owner
-    return composite(owner).arguments if owner is not None else (variable,)
-
-
 def _cloned_leaf(leaf: Leaf, method: CloneMethod) -> Leaf:
     if method is CloneMethod.share:
         return leaf
@@ -471,4 +464,13 @@ def _cloned_leaf(leaf: Leaf, method: CloneMethod) -> Leaf:
 
 
 classes.function = Function
-__all__ = ["BlockFunction", "CloneMethod", "Function", "ModelFormat", "Record", "load_model"]
+
+
+def _identity() -> Function:
+    # It has the ids that CNTK's has: those before the first of a user.
+    keep = Variable._new(VariableKind.Placeholder, UNKNOWN_SHAPE, None, UNKNOWN_AXES, name="keep", uid="Placeholder0")
+    return composite(make_node(Combine, [keep], {}, uid="Combine1"), uid="CompositeFunction2")  # type: ignore[return-value]
+
+
+identity = _identity()
+__all__ = ["BlockFunction", "CloneMethod", "Function", "ModelFormat", "Record", "identity", "load_model"]

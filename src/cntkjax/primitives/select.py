@@ -112,7 +112,7 @@ class Splice(Primitive):
         if axis in (END_STATIC, NEW_LEADING):
             axis = Axis(-rank - 1)
         index = axis.static_axis_index() if axis.is_static_axis else rank
-        if index != -rank - 1:
+        if index >= -rank:  # further to the front are new axes
             index = position(self.name, axis, longest) - rank
         attrs["axis"] = Axis(index)
         rank = max(rank, -index)

@@ -1,0 +1,210 @@
+"""Recurrences: layers along the sequence axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..default_options import default_override_or, get_default_override
+from ..graph.function import Function as GraphFunction
+from ..ops import alias, combine, reconcile_dynamic_axes, sequence, splice
+from ..ops._calling import function_of
+from ..ops.functions import BlockFunction, Function, identity
+from ..variables import Constant, Parameter, Record, Variable
+from .blocks import (
+    GRU,
+    LSTM,
+    ForwardDeclaration,
+    RNNStep,
+    RNNUnit,
+    Stabilizer,
+    UntestedBranchError,
+    _get_initial_state_or_default,
+    _inject_name,
+)
+
+Step = Callable[..., Any]  # (state, ..., x) -> (new state, ...)
+_STATES = ("h", "c", "a")  # names of the arguments that are initial states
+
+
+def _sanitize_function(f: Any) -> Any:
+    """A Python function as a Function."""
+    return Function(f) if callable(f) and not isinstance(f, GraphFunction) else f
+
+
+_santize_step_function = _sanitize_function  # the name under which scripts import it
+
+
+def Delay(T: int = 1, initial_state: Any = default_override_or(0), name: str = "") -> Function:
+    """The value of T steps ago, or of -T steps ahead; `initial_state` where the sequence does not reach so far.
+
+    Shapes: x [*shape] with a sequence axis -> [*shape].
+    """
+    initial_state = _get_initial_state_or_default(get_default_override(Delay, initial_state=initial_state))
+
+    @BlockFunction("Delay", name)
+    def delay(x: Variable) -> Any:
+        return sequence.delay(x, initial_state, T)
+
+    return delay
+
+
+def PastValueWindow(
+    window_size: int, axis: int, go_backwards: Any = default_override_or(False), name: str = ""
+) -> Function:
+    """The last `window_size` steps of each sequence (with `go_backwards`: the first), and which of them there are.
+
+    Shapes: x [*shape] with a sequence axis -> (value, valid), both without it: the steps stand along the new static
+            axis `axis`, latest first, in value [.., window_size, ..] and valid [.., window_size, ..], which is 1 or 0.
+    """
+    go_backwards = get_default_override(PastValueWindow, go_backwards=go_backwards)
+    end = sequence.first if go_backwards else sequence.last
+    steps = [-t if go_backwards else t for t in range(window_size)]
+
+    @BlockFunction("PastValueWindow", name)
+    def past_value_window(x: Variable) -> Any:
+        ones = sequence.broadcast_as(1, x)
+        values = [end(Delay(t)(x)) for t in steps]
+        flags = [end(Delay(t)(ones)) for t in steps]
+        return splice(*values, axis=axis, name="value"), splice(*flags, axis=axis, name="valid")
+
+    return past_value_window
+
+
+def RecurrenceFrom(
+    step_function: Step, go_backwards: Any = default_override_or(False), return_full_state: bool = False, name: str = ""
+) -> Function:
+    """A recurrence whose initial states are arguments: a function (initial states..., x) -> states at all steps.
+
+    `step_function` (states..., x) -> new states; the first is the output, all of them with `return_full_state`.
+
+    Shapes: initial states [*state] without a sequence axis, x with one -> [*state] along the sequence of x.
+    Errors: TypeError if the step returns another number of states than it takes.
+    """
+    go_backwards = get_default_override(RecurrenceFrom, go_backwards=go_backwards)
+    step = _santize_step_function(step_function)
+    number = len(step.signature) - 1
+    delay = sequence.future_value if go_backwards else sequence.past_value
+
+    def recurrence_from(*arguments: Variable) -> Any:
+        *initial, x = arguments
+        states = [ForwardDeclaration("state_fwd") for _ in initial]
+        new = step(*(delay(state, start) for state, start in zip(states, initial, strict=True)), x)
+        if len(new.outputs) != number:
+            raise TypeError(
+                f"Recurrence: number of state variables inconsistent between create_placeholder() and recurrent block: "
+                f"the step function takes {number} and returns {len(new.outputs)}"
+            )
+        new.replace_placeholders(dict(zip(states, new.outputs, strict=True)))
+        return _inject_name(new if return_full_state else combine([new.outputs[0]]), name)
+
+    names = [_STATES[i] if i < len(_STATES) else f"state{i}" for i in range(number)]
+    return function_of(recurrence_from, [*names, "x"])
+
+
+def Recurrence(
+    step_function: Step,
+    go_backwards: Any = default_override_or(False),
+    initial_state: Any = default_override_or(0),
+    return_full_state: bool = False,
+    name: str = "",
+) -> Function:
+    """A recurrent layer: applies a step along each sequence, from its beginning or (`go_backwards`) from its end.
+
+    `step_function` (states..., x) -> new states, such as `LSTM`, `GRU` or `RNNStep`; the first state is the output, all of
+    them with `return_full_state`. `initial_state` is one for all states, or a tuple: numbers, arrays, parameters, or
+    variables with the batch axis.
+
+    Shapes: x [n] with a sequence axis -> [*state] along the same axis.
+    Errors: TypeError if the numbers of states do not match.
+
+    >>> import cntkjax as C
+    >>> x = C.sequence.input_variable(1)
+    >>> Recurrence(C.plus)(x).eval({x: [[[1], [2], [3]]]})
+    [array([[1.],
+           [3.],
+           [6.]], dtype=float32)]
+    """
+    go_backwards = get_default_override(Recurrence, go_backwards=go_backwards)
+    initial_state = get_default_override(Recurrence, initial_state=initial_state)
+    step = _santize_step_function(step_function)
+    from_states = RecurrenceFrom(step, go_backwards, return_full_state, name)
+    if isinstance(initial_state, tuple):
+        states = [_get_initial_state_or_default(state) for state in initial_state]
+    else:
+        states = [_get_initial_state_or_default(initial_state)] * (len(step.signature) - 1)
+
+    def recurrence(x: Variable) -> Any:
+        return from_states(*states, x)
+
+    return Function(recurrence)
+
+
+def Fold(
+    folder_function: Step,
+    go_backwards: Any = default_override_or(False),
+    initial_state: Any = default_override_or(0),
+    return_full_state: bool = False,
+    name: str = "",
+) -> Function:
+    """The final state of a recurrence: `Recurrence`, and of its output the last step (with `go_backwards`: the first).
+
+    Shapes: x [n] with a sequence axis -> [*state] without it.
+    Errors: as `Recurrence`.
+    """
+    go_backwards = get_default_override(Fold, go_backwards=go_backwards)
+    initial_state = get_default_override(Fold, initial_state=initial_state)
+    recurrence = Recurrence(folder_function, go_backwards, initial_state, return_full_state)
+    final = sequence.first if go_backwards else sequence.last
+
+    def fold(x: Variable) -> Any:
+        return _inject_name(combine([final(state) for state in recurrence(x).outputs]), name)
+
+    return Function(fold)
+
+
+def UnfoldFrom(
+    generator_function: Step, until_predicate: Any = None, length_increase: float = 1, name: str = ""
+) -> Function:
+    """A generator: a function (initial_state, dynamic_axes_like) -> a sequence made step by step from its last state.
+
+    `generator_function` takes the state before and returns the output, which is the new state too, or a pair (output, new
+    state). The sequences are `length_increase` times as long as those of `dynamic_axes_like`, and end before that with the
+    first output of which `until_predicate` is true.
+
+    Shapes: initial_state [*state] with the batch axis -> [*output] with the axes of `dynamic_axes_like`, or a new sequence
+            axis if the lengths change.
+
+    >>> import cntkjax as C
+    >>> start, like = C.input_variable(1), C.sequence.input_variable(1)
+    >>> double = UnfoldFrom(lambda state: 2 * state)
+    >>> double(start, like).eval({start: [[1]], like: [[[0], [0], [0]]]})
+    [array([[2.],
+           [4.],
+           [8.]], dtype=float32)]
+    """
+    generator = _sanitize_function(generator_function)
+
+    def unfold_from(initial_state: Variable, dynamic_axes_like: Variable) -> Any:
+        like: Any = dynamic_axes_like
+        if length_increase != 1:
+            like = sequence.where(sequence.broadcast_as(length_increase, like))
+        state = ForwardDeclaration("unfold_state_fwd")
+        before = sequence.past_value(reconcile_dynamic_axes(state, like), initial_state, name="unfold_prev_state")
+        made = generator(before)
+        output = combine([made.outputs[0]], name="" if name else "unfold_output")
+        made.replace_placeholders({state: made.outputs[-1]})
+        if until_predicate is not None:
+            stop = _sanitize_function(until_predicate)(output)
+            valid = Recurrence(lambda h, x: (1 - sequence.past_value(x)) * h, initial_state=1, name="valid_frames")(stop)
+            output = sequence.gather(output, valid, name="valid_output")
+        return _inject_name(output, name)
+
+    return Function(unfold_from)
+
+
+__all__ = [
+    "GRU", "LSTM", "BlockFunction", "Constant", "Delay", "Fold", "ForwardDeclaration", "Function", "Parameter",
+    "PastValueWindow", "RNNStep", "RNNUnit", "Record", "Recurrence", "RecurrenceFrom", "Stabilizer", "UnfoldFrom",
+    "UntestedBranchError", "alias", "combine", "identity", "reconcile_dynamic_axes", "sequence", "splice",
+]
