@@ -1,3 +1,6 @@
+import gc
+import time
+import weakref
 from types import SimpleNamespace
 
 import numpy as np
@@ -85,6 +88,35 @@ def test_shuffled_chunks_come_once_in_a_sweep(read_all):
 def test_bad_chunks(chunk, what):
     with pytest.raises(RuntimeError, match=what):
         MinibatchSource(Chunks(chunk)).next_minibatch(1)
+
+
+def test_a_chunk_has_to_stay_the_same():
+    count = iter([1, 1, 2])
+    user = Chunks(lambda c: {"x": [np.ones((next(count), 2))], "s": [EYE[:1]]}, 2)
+    source = MinibatchSource(user, randomize=False)
+    source.next_minibatch(1)
+    source.next_minibatch(1)
+    with pytest.raises(RuntimeError, match=r"get_chunk\(0\): gives sequences of other lengths than before"):
+        source.next_minibatch(1)
+
+
+def test_chunks_are_asked_for_one_at_a_time_and_freed_at_the_end(read_all):
+    at_work, given_out = [], []
+
+    def chunk(c):
+        assert not at_work
+        at_work.append(c)
+        time.sleep(0.001)
+        x = np.ones((3, 2), np.float32)
+        given_out.append(weakref.ref(x))
+        at_work.clear()
+        return {**samples(c), "x": x}
+
+    source = MinibatchSource(Chunks(chunk, 5), max_sweeps=1, randomization_window_in_chunks=2)
+    source.restore_from_checkpoint({"minibatchSourcePosition": 4})
+    assert sum(len(m["x"]) for m in read_all(source, 2)) == 11
+    gc.collect()
+    assert [x() for x in given_out] == [None] * len(given_out)
 
 
 def test_errors_of_the_user_come_through():

@@ -72,6 +72,8 @@ class Cursor:
             if self._advance():
                 sweep_ended = True
                 fruitless += not pieces
+        if self.ended:
+            self._loader.forget()
         return pieces, sweep_ended
 
     def seek(self, position: int) -> None:

@@ -143,6 +143,10 @@ class Loader:
         if self._thread and chunks and chunks != self._chunks and self._coming is None:
             self._coming = chunks, self._thread.submit(self._read, chunks)
 
+    def forget(self) -> None:
+        """Frees the data, which will be read again if they are asked for."""
+        self._chunks, self._data, self._coming = None, {}, None
+
     def _read(self, chunks: tuple[int, ...]) -> Data:
         read = [dict(self._deserializer.read(chunk)) for chunk in chunks]
         return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -51,13 +52,15 @@ class UserChunks(Deserializer):
 
     def __init__(self, user: UserDeserializer) -> None:
         self._user = user
+        self._lock = Lock()  # users need not think of threads
         self.num_chunks = user.num_chunks()
         self.streams = list(user.stream_infos())
         if not self.num_chunks or not self.streams:
             raise RuntimeError(f"{type(user).__name__}: needs at least one chunk and one stream")
 
     def read(self, chunk: int) -> Mapping[str, Ragged]:
-        given = self._user.get_chunk(chunk_id=chunk)
+        with self._lock:
+            given = self._user.get_chunk(chunk_id=chunk)
         where = f"{type(self._user).__name__}.get_chunk({chunk})"
         missing = [s.name for s in self.streams if s.name not in given]
         if missing:
@@ -68,7 +71,10 @@ class UserChunks(Deserializer):
         counts = {name: ragged.num_sequences for name, ragged in data.items()}
         if len(set(counts.values())) > 1:
             raise RuntimeError(f"{where}: has to give as many sequences for each stream, but gives {counts}")
+        known = self._known_lengths.get(chunk)
         self._keep_lengths(chunk, data)
+        if known is not None and not np.array_equal(known, self._known_lengths[chunk]):
+            raise RuntimeError(f"{where}: gives sequences of other lengths than before; a chunk has to stay the same")
         return data
 
 
