@@ -167,3 +167,5 @@ class TestRagged:
             Ragged.from_sequences([array, SparseRows.from_dense(array)])
         with pytest.raises(ValueError, match="all dense or all sparse"):
             Ragged.concatenate([Ragged(array, None), Ragged(SparseRows.from_dense(array), None)])
+        with pytest.raises(ValueError, match="all have sequences, or none of them"):
+            Ragged.concatenate([Ragged(array, None), Ragged(array, np.array([2], np.int32))])

@@ -194,7 +194,7 @@ def test_an_error_in_a_chunk_that_is_read_ahead_comes_with_its_minibatch():
             raise RuntimeError("bad chunk")
         return read(chunk)
 
-    deserializer._lengths = {1: np.ones(2, np.int32)}
+    deserializer._known_lengths[1] = np.ones(2, np.int32)
     deserializer.read = fails
     source = Cursor(Order(deserializer), 1, 2**64, True)
     assert taken(source, 2)[0] == [0, 1]

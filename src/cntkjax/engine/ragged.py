@@ -142,6 +142,16 @@ class SparseRows:
         return SparseRows(offsets_of(lengths), indices, values, widths.pop())
 
 
+def concatenate_rows(parts: Sequence[np.ndarray | SparseRows]) -> np.ndarray | SparseRows:
+    """Samples end to end. Errors: ValueError if dense and sparse ones are mixed, or their samples differ in shape."""
+    sparse = [part for part in parts if isinstance(part, SparseRows)]
+    if not sparse:
+        return np.concatenate([part for part in parts if isinstance(part, np.ndarray)])
+    if len(sparse) < len(parts):
+        raise ValueError("the samples of one minibatch are all dense or all sparse, not mixed")
+    return SparseRows.concatenate(sparse)
+
+
 @dataclass(frozen=True, eq=False)
 class Ragged:
     """The samples of one variable in a minibatch, end to end, and the lengths of its sequences.
@@ -226,12 +236,8 @@ class Ragged:
         """
         if not len(sequences):
             raise ValueError("Ragged.from_sequences: needs at least one sequence, which tells the shape of the samples")
-        rows = [SparseRows.from_csr(s) if hasattr(s, "tocsr") else s for s in sequences]
-        sparse = {isinstance(s, SparseRows) for s in rows}
-        if len(sparse) > 1:
-            raise ValueError("Ragged.from_sequences: the sequences of one minibatch are all dense or all sparse")
-        lengths = np.fromiter((len(s) for s in rows), np.int32, len(rows))
-        return Ragged(SparseRows.concatenate(rows) if sparse.pop() else np.concatenate(rows), lengths)
+        rows = [s if isinstance(s, SparseRows) else _rows(s) for s in sequences]
+        return Ragged(concatenate_rows(rows), np.fromiter((len(r) for r in rows), np.int32, len(rows)))
 
     @staticmethod
     def concatenate(parts: Iterable[Ragged]) -> Ragged:
@@ -240,16 +246,16 @@ class Ragged:
         Errors: ValueError if there is none, or only some have sequences or are sparse, or samples differ in shape.
         """
         parts = list(parts)
-        if len({(part.lengths is None, part.is_sparse) for part in parts}) != 1:
-            raise ValueError(
-                "Ragged.concatenate: needs parts that are all dense or all sparse, all with sequences or all without"
-            )
+        if len({part.lengths is None for part in parts}) != 1:
+            raise ValueError("Ragged.concatenate: needs parts that all have sequences, or none of them")
         if len(parts) == 1:
             return parts[0]
-        lengths = None if parts[0].lengths is None else np.concatenate([part.lengths for part in parts])
-        if all(part.starts is None for part in parts):
-            starts = None
-        else:
+        known = [part.lengths for part in parts if part.lengths is not None]
+        starts = None
+        if any(part.starts is not None for part in parts):
             starts = np.concatenate([np.ones(p.num_sequences, bool) if p.starts is None else p.starts for p in parts])
-        data = [part.data for part in parts]
-        return Ragged(SparseRows.concatenate(data) if parts[0].is_sparse else np.concatenate(data), lengths, starts)
+        return Ragged(concatenate_rows([part.data for part in parts]), np.concatenate(known) if known else None, starts)
+
+
+def _rows(data: Any) -> np.ndarray | SparseRows:
+    return SparseRows.from_csr(data) if hasattr(data, "tocsr") else np.asarray(data)

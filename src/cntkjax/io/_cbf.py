@@ -126,7 +126,7 @@ class _Bytes:
         return self.data[self.at - count : self.at]
 
     def number(self, kind: str) -> int:
-        return struct.unpack("<" + kind, self.take(struct.calcsize("<" + kind)))[0]
+        return struct.unpack("<" + kind, self.take(struct.calcsize("<" + kind)).tobytes())[0]
 
 
 def _stream(header: _Bytes) -> _Stream:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from cntkjax.engine.ragged import Ragged, SparseRows, offsets_of, ranges
+from cntkjax.engine.ragged import Ragged, SparseRows, concatenate_rows, offsets_of, ranges
 
 from ._ctf_index import build_index
 from ._numbers import parse_integers, parse_numbers
@@ -94,10 +94,10 @@ class CTFFile(Deserializer):
         begin, end = self.index.begins[[first, last]]
         with open(self.path, "rb") as file:
             file.seek(begin)
-            text = file.read(end - begin)
+            read = file.read(end - begin)
         rows = self.index.rows[first : last + 1]
         place = Place(self, chunk, rows[0])
-        text = np.frombuffer(text if text.endswith(b"\n") else text + b"\n", np.uint8)
+        text = np.frombuffer(read if read.endswith(b"\n") else read + b"\n", np.uint8)
         parsed = _parse_in_pieces(text, self.fields, place)
         data = {}
         for info, field, samples in zip(self.streams, self.fields, parsed, strict=True):
@@ -181,10 +181,7 @@ def _parse_or_halve(text: np.ndarray, first: int, fields: Sequence[Field], place
 
 def _join(parts: Sequence[Samples]) -> Samples:
     rows, too_short = (np.concatenate([getattr(p, name) for p in parts]) for name in ("rows", "too_short"))
-    data = [p.data for p in parts]
-    return Samples(
-        rows, SparseRows.concatenate(data) if isinstance(data[0], SparseRows) else np.concatenate(data), too_short
-    )
+    return Samples(rows, concatenate_rows([p.data for p in parts]), too_short)
 
 
 def parse_rows(text: np.ndarray, fields: Sequence[Field]) -> list[Samples]:

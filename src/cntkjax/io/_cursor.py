@@ -30,6 +30,8 @@ class Cursor:
         self._loader = Loader(order.deserializer, ahead)
         self._known: Block | None = None
         self._ahead_of: Block | None = None
+        self.sweep = self._number = self._at = self._first_chunk = 0
+        self._share: Share = (1, 0)
         self._begin_sweep(0)
         self._samples_before = self._sequences_before = 0
 
@@ -96,7 +98,7 @@ class Cursor:
 
     def _begin_sweep(self, sweep: int) -> None:
         self.sweep, self._number, self._at, self._first_chunk = sweep, 0, 0, 0
-        self._share: Share = (1, 0)
+        self._share = (1, 0)
         self._chunks = self._order.blocks(sweep)
 
     def _advance(self) -> bool:
@@ -113,13 +115,11 @@ class Cursor:
 
     def _block(self, share: Share) -> Block:
         self._share = share
-        where = self.sweep, self._number, share
-        if self._known is None or self._where != where:
+        if self._known is None or self._known.where != (self.sweep, self._number, share):
             chunks = self._chunks[self._number]
             self._known = Block(
                 self._order, self.sweep, self._number, chunks, self._first_chunk, self._sequences_before, share
             )
-            self._where = where
         return self._known
 
     def _expect_next(self, share: Share) -> None:

@@ -31,14 +31,16 @@ class MinibatchData(ArrayMixin):
     """
 
     def __init__(self, value: Any, num_sequences: int, num_samples: int, sweep_end: bool) -> None:
-        self._value, self._time = value, None
+        self._value = value
+        self._time: int | None = None
+        self._shape: tuple[int, ...] | None = None
         self.number_of_sequences, self.number_of_samples, self.sweep_end = num_sequences, num_samples, sweep_end
 
     @staticmethod
     def of(info: StreamInformation, ragged: Ragged, sweep_end: bool, time: int | None = None) -> MinibatchData:
         """Of a stream; ``time`` is the width of the grid if it is not that of the longest sequence."""
         data = MinibatchData(ragged, ragged.num_sequences, ragged.num_samples, sweep_end)
-        data._info_shape, data._time = info.sample_shape, time
+        data._shape, data._time = info.sample_shape, time
         return data
 
     @property
@@ -55,8 +57,8 @@ class MinibatchData(ArrayMixin):
 
     @property
     def _sample_shape(self) -> tuple[int, ...]:
-        if "_info_shape" in self.__dict__:
-            return self._info_shape
+        if self._shape is not None:
+            return self._shape
         data = self.ragged.data
         return data.shape[1:] if isinstance(data, np.ndarray) else (data.width,)
 

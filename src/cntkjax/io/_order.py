@@ -40,7 +40,7 @@ class Order:
         np.random.default_rng(self.seed + sweep).shuffle(chunks)
         if self.window_in_chunks:
             return [chunks[i : i + self.window_in_chunks] for i in range(0, len(chunks), self.window_in_chunks)]
-        samples = np.cumsum([self.deserializer.lengths(chunk).sum() for chunk in chunks])
+        samples = np.cumsum([self.deserializer.lengths(int(chunk)).sum() for chunk in chunks])
         window = np.minimum((samples - 1) // self.window_in_samples, samples // self.window_in_samples)
         return np.split(chunks, np.flatnonzero(np.diff(window)) + 1)
 
@@ -58,6 +58,7 @@ class Block:
     def __init__(
         self, order: Order, sweep: int, number: int, chunks: np.ndarray, first_chunk: int, first: int, share: Share
     ):
+        self.where = sweep, number, share
         self.share, self._deserializer = share, order.deserializer
         workers, rank = share
         dealt = order.randomize and order.deserializer.num_chunks >= workers

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from cntkjax.engine.ragged import Ragged
 from cntkjax.logging import TraceLevel, get_trace_level
 from cntkjax.variables import Record
@@ -126,7 +128,7 @@ class MinibatchSource:
         randomization_window_in_chunks: int = DEFAULT_RANDOMIZATION_WINDOW_IN_CHUNKS,
         randomization_window_in_samples: int = 0,
         randomization_seed: int = 0,
-        trace_level: TraceLevel = get_trace_level(),
+        trace_level: TraceLevel | int = get_trace_level(),
         multithreaded_deserializer: bool | None = None,
         frame_mode: bool = False,
         truncation_length: int = 0,
@@ -231,7 +233,7 @@ class MinibatchSource:
         for name, ragged in data.items() if self._frame_mode else ():
             if ragged.num_samples != ragged.num_sequences:
                 raise RuntimeError(
-                    f"frame_mode: stream '{name}' has a sequence of {ragged.lengths.max()} samples; "
+                    f"frame_mode: stream '{name}' has a sequence of {np.diff(ragged.offsets).max()} samples; "
                     "leave out frame_mode=True to read sequences"
                 )
         return data, sweep_end

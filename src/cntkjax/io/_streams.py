@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -178,13 +179,13 @@ class Deserializer:
         """How many sequences the chunks before have."""
         return sum(len(self.lengths(c)) for c in range(chunk))
 
-    @property
+    @cached_property
     def _known_lengths(self) -> dict[int, np.ndarray]:
-        return self.__dict__.setdefault("_lengths", {})
+        return {}
 
     def _keep_lengths(self, chunk: int, data: Mapping[str, Ragged]) -> None:
         defining = [s.name for s in self.streams if s.m_defines_mb_size] or list(data)
-        self._known_lengths[chunk] = np.max([data[name].lengths for name in defining], axis=0)
+        self._known_lengths[chunk] = np.max([np.diff(data[name].offsets) for name in defining], axis=0)
 
 
 def stream_information(name: str, number: int, definition: Mapping) -> StreamInformation:
