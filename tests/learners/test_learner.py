@@ -204,6 +204,75 @@ def test_resetting_smoothed_gradients_forgets_the_past_but_not_the_counts(learne
     assert learner.total_number_of_samples_seen() == 20
 
 
+@pytest.mark.parametrize(
+    "first, second, minibatch_size, move",
+    [  # CNTK 2.7: w after one step with gradient 1 summed over 4 samples
+        (L.learning_parameter_schedule(0.1), L.learning_parameter_schedule_per_sample(0.1), 0, -0.025),
+        (L.learning_parameter_schedule_per_sample(0.1), L.learning_parameter_schedule(0.1), 1, -0.1),
+        (L.learning_parameter_schedule(0.1, 8), L.learning_parameter_schedule_per_sample(0.1), 8, -0.0125),
+    ],
+)
+def test_a_new_rate_is_for_as_many_samples_as_the_old_one(first, second, minibatch_size, move):
+    w = Weights([0.0], np.float64)
+    learner = L.sgd([w], first)
+    learner.reset_learning_rate(second)
+    assert steps(learner, 0.25, [4]) == pytest.approx(move)
+    assert learner._learning_rate_schedule.minibatch_size == minibatch_size
+
+
+@pytest.mark.parametrize("shape", [(2, 1), (1, 2), (1, 2, 1), (2,)])
+def test_axes_of_length_one_do_not_matter(shape):
+    w = Weights([1.0, 2.0], np.float64)
+    L.sgd([w], 0.1).update({w: np.array([1.0, -1.0]).reshape(shape)}, 1)
+    assert w.value == pytest.approx([0.9, 2.1])
+
+
+@pytest.mark.parametrize("first", [1.0, 1e-6])
+def test_step_sizes_of_rmsprop_may_overflow(first):
+    w = Weights([0.0, 0.0])
+    learner = L.rmsprop([w], 1.0, gamma=0.1, inc=3.0, dec=0.1, max=np.inf, min=1e-8)
+    for step in range(120):
+        learner.update({w: np.array([first, (-1) ** step], np.float32)}, 1)
+    resting = w.value.copy()
+    learner.update({w: np.array([first, 1], np.float32)}, 1)
+    assert np.isfinite(resting).all() and (w.value == resting).all()  # as in CNTK 2.7
+
+
+class Writer:
+    def __init__(self):
+        self.lines = []
+
+    def write(self, key, value):
+        self.lines.append(f"{key}: {value}")
+
+
+def test_progress_writers_are_told_when_rate_and_momentum_change():
+    rate = L.learning_parameter_schedule_per_sample([0.1, 0.2, 0.1, 0.0], epoch_size=4)
+    momentum = L.momentum_schedule([0.1, 0.2, 0.2, 0.3], epoch_size=4)
+    told = {}
+    for make in (L.momentum_sgd, L.nesterov):
+        told[make], learner = Writer(), make([Weights([1.0])], rate, momentum)
+        learner.add_progress_writers([told[make]])
+        steps(learner, 1.0, [4] * 5)
+    assert told[L.momentum_sgd].lines == [  # CNTK 2.7
+        "Learning rate per 1 samples: 0.1", "Momentum per minibatch: 0.1",
+        "Learning rate per 1 samples: 0.2", "Momentum per minibatch: 0.2",
+        "Learning rate per 1 samples: 0.1",
+        "Learning rate per 1 samples: 0.0",
+    ]  # fmt: skip
+    assert told[L.nesterov].lines == [line for line in told[L.momentum_sgd].lines if line.startswith("Learning")]
+
+
+def test_a_learner_restored_from_a_checkpoint_makes_the_same_steps():
+    first, second = Weights(np.ones((3, 4))), Weights(np.ones((3, 4)))
+    one, other = (L.momentum_sgd([w], 0.1, 0.9, gaussian_noise_injection_std_dev=0.5) for w in (first, second))
+    steps(one, 1.0, [2])
+    assert not np.allclose(first.value, steps(other, 1.0, [2]))
+    other.restore_from_checkpoint(one.create_checkpoint())
+    second.value = first.value
+    np.testing.assert_allclose(steps(one, 1.0, [3]), steps(other, 1.0, [3]))
+
+
 # ---------------------------------------------------------------- the step in pieces
 
 

@@ -104,6 +104,7 @@ class Learner:
     ``rule`` is any chain of optax transformations that makes what is subtracted from the parameters; its links receive
     ``hyper``, with a scalar for each of ``momenta`` ("momentum" and "variance") and the gain that goes with "momentum".
     ``more(smoothed, n, hyper)`` adds scalars to it; "count" among them is the next ``counters.smoothed``.
+    Progress writers are told the learning rate, and the momentum if it ``tells_momentum``, whenever they change.
 
     Shapes: gradients, values and all state have the shapes of the parameters, in their order.
     Units: gradients are sums over the samples of the minibatch.
@@ -124,6 +125,7 @@ class Learner:
         momenta: Mapping[str, Schedulable] = MappingProxyType({}),
         unit_gain: bool = True,
         more: Callable[[float, int, Scalars], Scalars] = _no_more,
+        tells_momentum: bool = False,
     ) -> None:
         if not isinstance(unit_gain, bool):
             raise TypeError(f"unit_gain must be True or False, not {unit_gain!r}")
@@ -132,6 +134,9 @@ class Learner:
         self._unit_gain = unit_gain
         self._momenta = {name: options.schedule(values) for name, values in momenta.items()}
         self._more = more
+        self._tells_momentum = tells_momentum
+        self._told: dict[str, float] = {}
+        self._writers: list[Any] = []
         self._averages = minibatch_size == IGNORE and minibatch_size is not None
         self._minibatch_size = minibatch_size or IGNORE
         self._noise = _infer_schedule(options.noise, None, None) if options.noise != 0 else None
@@ -158,10 +163,11 @@ class Learner:
     def reset_learning_rate(self, learning_rate: TrainingParameterSchedule) -> None:
         """A new schedule, which begins now.
 
+        Units: the values are for as many samples as those before, whatever the new schedule says, as in CNTK.
         Errors: ValueError if it is no schedule.
         """
         _verify_learning_rate_type(learning_rate)
-        self._learning_rate_schedule = learning_rate
+        self._learning_rate_schedule = learning_rate.per(self._learning_rate_schedule.minibatch_size)
         self.counters = replace(
             self.counters, rate_samples=self.counters.samples, rate_sweeps=self.counters.sweeps
         )
@@ -197,12 +203,31 @@ class Learner:
         self._state = None
         self.counters = replace(self.counters, smoothed=0.0)
 
+    def create_checkpoint(self) -> Any:
+        """All that changes while it learns, for :meth:`restore_from_checkpoint`."""
+        from cntkjax.learners._checkpoint import state_of
+
+        return state_of(self)
+
+    def restore_from_checkpoint(self, checkpoint: Any) -> None:
+        """Go on where a learner was when it made this checkpoint; momentum and other options stay this learner's.
+
+        Errors: ValueError if that was a learner of another kind or of other parameters; nothing has changed then.
+        """
+        from cntkjax.learners._checkpoint import restore
+
+        restore(self, checkpoint)
+
+    def add_progress_writers(self, writers: Sequence[Any]) -> None:
+        """Tell these too when the learning rate changes."""
+        self._writers.extend(writers)
+
     def update(
         self, gradient_values: Mapping[Any, Any], training_sample_count: int, is_sweep_end: bool = False
     ) -> bool:
         """One step; whether it was taken (a learning rate of 0 skips it).
 
-        Shapes: each gradient as its parameter.
+        Shapes: each gradient as its parameter; axes of length 1 may be added or missing.
         Errors: RuntimeError if a parameter has no gradient, ValueError for another shape or an empty minibatch,
                 TypeError for what is no array; nothing has changed then.
         """
@@ -211,14 +236,13 @@ class Learner:
             raise ValueError(f"a minibatch of {sample_count} samples: a learner needs at least one")
         gradients = [gradient_of(p, gradient_values) for p in self._parameters]
         hyper = self.hyper(sample_count)
-        if hyper is None:
-            return False
-        with self.precision():
-            values, self.state = self._step(gradients, self.state, [p.value for p in self._parameters], hyper)
-        for p, value in zip(self._parameters, values, strict=True):
-            p.value = np.asarray(value)
+        if hyper is not None:
+            with self.precision():
+                values, self.state = self._step(gradients, self.state, [p.value for p in self._parameters], hyper)
+            for p, value in zip(self._parameters, values, strict=True):
+                p.value = np.asarray(value)
         self.advance(sample_count, is_sweep_end)
-        return True
+        return hyper is not None
 
     # ------------------------------------------------------------ the same step in pieces
 
@@ -261,6 +285,8 @@ class Learner:
     def advance(self, sample_count: int, is_sweep_end: bool = False) -> None:
         """Count a step; as in CNTK, one that is skipped does not count, nor does the sweep that ends with it."""
         scalars, seen = self.hyper(sample_count), self.counters
+        if self._writers:
+            self._tell()
         if scalars is None:
             return
         self.counters = replace(
@@ -270,6 +296,20 @@ class Learner:
             sweeps=seen.sweeps + bool(is_sweep_end),
             smoothed=float(scalars.get("count", seen.smoothed)),
         )
+
+    def _tell(self) -> None:
+        """Tell the progress writers what has changed. Of a step that is skipped CNTK says no momentum."""
+        seen, rate = self.counters, self.learning_rate()
+        news = {"Learning rate": (self._learning_rate_schedule, rate)}
+        if self._tells_momentum and rate != 0:
+            momentum = self._momenta["momentum"]
+            news["Momentum"] = momentum, momentum.at(seen.samples, seen.sweeps)
+        for name, (schedule, value) in news.items():
+            if value != self._told.get(name):
+                self._told[name] = value
+                unit = f"{schedule.minibatch_size} samples" if schedule.minibatch_size else "minibatch"
+                for writer in self._writers:
+                    writer.write(f"{name} per {unit}", value)
 
     def __repr__(self) -> str:
         names = ", ".join(p.name or p.uid for p in self._parameters)
@@ -304,6 +344,6 @@ def gradient_of(parameter: Any, gradients: Mapping[Any, Any]) -> np.ndarray:
     gradient = gradient.asarray() if hasattr(gradient, "asarray") else gradient
     if not isinstance(gradient, np.ndarray | jax.Array):
         raise TypeError(f"the gradient of parameter {name!r} must be an array, not {type(gradient).__name__}")
-    if gradient.shape != tuple(parameter.shape):
+    if [d for d in gradient.shape if d != 1] != [d for d in parameter.shape if d != 1]:
         raise ValueError(f"parameter {name!r} has shape {parameter.shape}, but its gradient has {gradient.shape}")
-    return np.asarray(gradient, parameter.dtype)
+    return np.asarray(gradient, parameter.dtype).reshape(parameter.shape)

@@ -118,7 +118,9 @@ def momentum_sgd(
         use_mean_gradient, minibatch_size, epoch_size,
     )  # fmt: skip
     rule = [("rate", transforms.scale_by_rate()), ("momentum", transforms.momentum())]
-    return Learner(parameters, lr, rule, options, momenta={"momentum": momentum}, unit_gain=unit_gain)
+    return Learner(
+        parameters, lr, rule, options, momenta={"momentum": momentum}, unit_gain=unit_gain, tells_momentum=True
+    )
 
 
 def nesterov(

@@ -102,13 +102,13 @@ class TrainingParameterSchedule:
         """The same values, meant for that many samples unless this schedule says for how many itself."""
         if minibatch_size is None or self.is_minibatch_size_explicitly_specified:
             return self
-        schedule = self._with(list(self.entries), minibatch_size)
+        schedule = self.per(minibatch_size)
         schedule.is_minibatch_size_explicitly_specified = False
         return schedule
 
-    def per_minibatch(self) -> TrainingParameterSchedule:
-        """The same values, for a minibatch of any size."""
-        return self._with(list(self.entries), IGNORE)
+    def per(self, minibatch_size: int) -> TrainingParameterSchedule:
+        """The same values, for that many samples, whatever this schedule says."""
+        return self._with(list(self.entries), minibatch_size)
 
     def _with(self, entries: list[tuple[int, float]], minibatch_size: int | None) -> TrainingParameterSchedule:
         return TrainingParameterSchedule(entries, self.epoch_size, minibatch_size)
@@ -299,7 +299,7 @@ def _infer_learning_rate_schedule_and_ref_minibatch_size(
     rate = _infer_schedule(schedule, ref_minibatch_size, epoch_size)
     if use_mean_gradient:
         if rate.minibatch_size == 1:
-            rate = rate.per_minibatch()
+            rate = rate.per(IGNORE)
         ref_minibatch_size = IGNORE if ref_minibatch_size is None else ref_minibatch_size
     return rate, ref_minibatch_size
 

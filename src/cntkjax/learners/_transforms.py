@@ -176,7 +176,7 @@ def adagrad(normalize: bool) -> optax.GradientTransformationExtraArgs:
     def rule(g: Array, w: Array, squares: Array, **_: Array) -> tuple[Array, Array]:
         squares = squares + g * g
         factor = 1 / jnp.sqrt(squares + 1e-16)
-        return g * _normalized(factor, normalize), squares
+        return _scaled(g, factor, normalize), squares
 
     return per_parameter(rule, SumOfSquares)
 
@@ -251,13 +251,17 @@ def rmsprop(
             signs * g > 0, jnp.minimum(steps * inc, largest), jnp.maximum(steps * dec, smallest)
         )
         factor = steps / jnp.sqrt(squares + 1e-6)
-        return g * _normalized(factor, normalize), squares, jnp.sign(g), steps
+        return _scaled(g, factor, normalize), squares, jnp.sign(g), steps
 
     return per_parameter(rule, StepSizes)
 
 
-def _normalized(factor: Array, normalize: bool) -> Array:
-    return factor / jnp.mean(factor) if normalize else factor
+def _scaled(g: Array, factor: Array, normalize: bool) -> Array:
+    """Gradients times factors, whose mean becomes 1. A parameter with an infinite one rests: steps can overflow."""
+    if not normalize:
+        return g * factor
+    mean = jnp.mean(factor)
+    return jnp.where(jnp.isinf(mean), 0, g * (factor / mean))
 
 
 def descend() -> optax.GradientTransformation:
