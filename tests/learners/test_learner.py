@@ -427,6 +427,29 @@ def test_a_user_learner_does_its_own_step():
     assert learner.learning_rate() == 0.1 and learner.total_number_of_samples_seen() == 0  # as in CNTK
 
 
+@pytest.mark.parametrize("as_numpy", [True, False])
+def test_a_compiled_step_hands_its_gradients_to_a_user_learner(as_numpy):
+    import cntkjax as C
+
+    seen = []
+
+    class Seeing(L.UserLearner):
+        def update(self, gradient_values, training_sample_count, sweep_end):
+            seen.append((gradient_values, training_sample_count, sweep_end))
+            return len(seen) == 1
+
+    x, w = C.input_variable(2), C.parameter((2, 1), init=1)
+    z = C.times(x, w)
+    trainer = C.Trainer(z, C.reduce_sum(z), [Seeing([w], L.learning_parameter_schedule(0.1), as_numpy=as_numpy)])
+    feed = {x: np.array([[1, 2], [3, 5]], np.float32)}
+    assert [trainer.train_minibatch(feed, is_sweep_end=end) for end in (False, True)] == [True, False]
+    assert [(count, end) for _, count, end in seen] == [(2, False), (2, True)]
+    gradient = seen[0][0][w]
+    assert isinstance(gradient, np.ndarray if as_numpy else C.NDArrayView)
+    np.testing.assert_array_equal(gradient if as_numpy else gradient.asarray(), [[4], [7]])
+    assert w.value.tolist() == [[1], [1]]
+
+
 def test_a_user_learner_without_update_says_so():
     w = Weights([1.0])
     with pytest.raises(NotImplementedError, match="UserLearner must define update"):

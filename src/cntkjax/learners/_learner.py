@@ -241,8 +241,7 @@ class Learner:
                 values, self.state = self._step(gradients, self.state, [p.value for p in self._parameters], hyper)
             for p, value in zip(self._parameters, values, strict=True):
                 p.value = np.asarray(value)
-        self.advance(sample_count, is_sweep_end)
-        return hyper is not None
+        return self.advance(sample_count, is_sweep_end)
 
     # ------------------------------------------------------------ the same step in pieces
 
@@ -282,13 +281,13 @@ class Learner:
             scalars["seed"] = np.array([self._noise_seed & 0xFFFFFFFF, seen.minibatches & 0xFFFFFFFF], np.uint32)
         return scalars
 
-    def advance(self, sample_count: int, is_sweep_end: bool = False) -> None:
-        """Count a step; as in CNTK, one that is skipped does not count, nor does the sweep that ends with it."""
+    def advance(self, sample_count: int, is_sweep_end: bool = False) -> bool:
+        """Count a step, and say whether it was taken: as in CNTK, a skipped one does not count, nor a sweep it ends."""
         scalars, seen = self.hyper(sample_count), self.counters
         if self._writers:
             self._tell()
         if scalars is None:
-            return
+            return False
         self.counters = replace(
             seen,
             samples=seen.samples + sample_count,
@@ -296,6 +295,7 @@ class Learner:
             sweeps=seen.sweeps + bool(is_sweep_end),
             smoothed=float(scalars.get("count", seen.smoothed)),
         )
+        return True
 
     def _tell(self) -> None:
         """Tell the progress writers what has changed. Of a step that is skipped CNTK says no momentum."""

@@ -269,6 +269,18 @@ def descend() -> optax.GradientTransformation:
     return optax.scale(-1.0)
 
 
+def keep_gradients() -> optax.GradientTransformation:
+    """Nothing is added to the parameters; the state is the last gradients."""
+
+    def init(params: Any) -> Any:
+        return optax.tree.zeros_like(params)
+
+    def update(updates: Any, state: Any, params: Any = None, **_: Any) -> tuple[Any, Any]:
+        return optax.tree.zeros_like(updates), updates
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
 # ---------------------------------------------------------------- what is done to the parameter after the rule
 
 

@@ -5,29 +5,59 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from cntkjax.learners._learner import Learner, gradient_of
+import numpy as np
+
+from cntkjax.learners import _transforms as transforms
+from cntkjax.learners._learner import Learner, Scalars, gradient_of
 from cntkjax.learners._schedules import Schedulable
 
 
 class UserLearner(Learner):
     """Base of learners whose ``update`` is Python code: it gets the gradients and sets the parameters itself.
 
-    The trainer calls ``update`` after each minibatch and returns what it returns from ``train_minibatch``. As in CNTK,
-    the counters (and with them ``learning_rate()``) stand still unless ``update`` calls ``advance``.
+    The trainer calls ``update`` after each minibatch, and ``train_minibatch`` returns what it returns. As in CNTK, the
+    counters (and with them ``learning_rate()``) stand still.
 
     Shapes: gradients as their parameters: arrays with ``as_numpy``, otherwise ``NDArrayView``.
+    Units: gradients are sums over the samples of the minibatch.
     Errors: as :class:`Learner`.
     Source: CNTK 2.7.
+
+    >>> import cntkjax as C, numpy as np
+    >>> class Descent(UserLearner):
+    ...     def update(self, gradient_values, training_sample_count, sweep_end):
+    ...         for p, g in gradient_values.items():
+    ...             p.value = p.value - self.learning_rate() * g / training_sample_count
+    ...         return True
+    >>> w = C.parameter((2,), init=1)
+    >>> learner = Descent([w], C.learning_parameter_schedule(0.1))
+    >>> learner.update({w: np.array([4, -8], np.float32)}, 4, False)
+    True
+    >>> w.value
+    array([0.9, 1.2], dtype=float32)
     """
 
     def __init__(self, parameters: Sequence[Any], lr_schedule: Schedulable, as_numpy: bool = True) -> None:
         super().__init__(parameters, lr_schedule)
+        self.transform = transforms.keep_gradients()  # a compiled step hands them over, and `advance` calls `update`
         self.as_numpy = as_numpy
 
     def update(self, gradient_values: Mapping[Any, Any], training_sample_count: int, sweep_end: bool = False) -> bool:
-        """One step with gradients summed over the samples; to be written by each class. Whether it was taken."""
+        """One step, to be written by each class; whether it was taken."""
         needed = "update(gradient_values, training_sample_count, sweep_end)"
         raise NotImplementedError(f"{type(self).__name__} must define {needed}")
+
+    def hyper(self, sample_count: int) -> Scalars:
+        """Nothing: what varies from step to step is the business of ``update``."""
+        return {}
+
+    def advance(self, sample_count: int, is_sweep_end: bool = False) -> bool:
+        """Take the step whose gradients were kept."""
+        from cntkjax.core import NDArrayView
+
+        gradients = [np.array(gradient) for gradient in self.state]  # copies: the next step takes the buffers
+        views = gradients if self.as_numpy else [NDArrayView.from_dense(gradient) for gradient in gradients]
+        return bool(self.update(dict(zip(self.parameters, views, strict=True)), sample_count, is_sweep_end))
 
 
 class _Universal(UserLearner):
@@ -51,8 +81,7 @@ class _Universal(UserLearner):
         for constant, gradient in zip(self._gradients, gradients, strict=True):
             constant.value = gradient
         self._assignments.eval()
-        self.advance(training_sample_count, sweep_end)
-        return True
+        return Learner.advance(self, training_sample_count, sweep_end)
 
 
 def universal(update_func: Callable[[list[Any], list[Any]], Any], parameters: Sequence[Any]) -> Learner:

@@ -40,6 +40,8 @@ class Trainer:
         self._learners = tuple(as_list(parameter_learners))
         self._writers = [] if progress_writers is None else as_list(progress_writers)
         _check_learners(self._learners)
+        for learner in self._learners:
+            learner.add_progress_writers(self._writers)
         self._criteria = [v for v in (self._loss, self._metric) if v is not None]
         self._steps: dict[tuple[str, tuple[Variable, ...]], Step] = {}
         self._previous: Outcome | None = None
@@ -68,7 +70,7 @@ class Trainer:
 
     # ---- steps
     def train_minibatch(self, arguments: Any, outputs: Any = None, device: Any = None, is_sweep_end: bool | None = None) -> Any:
-        """Take one step; True if anything was trained (False for an empty minibatch).
+        """Take one step; True if anything was trained (False for an empty minibatch, or if all learning rates are 0).
 
         `arguments`: {variable: array, list of sequences, sparse matrix, or minibatch of a reader}.
         `outputs`: variables whose values are wanted: then the result is a pair (trained, {output: value}).
@@ -84,13 +86,13 @@ class Trainer:
             is_sweep_end = any(getattr(d, "end_of_sweep", False) for d in fed.values())
         step = self._step("train", wanted, self._learners)
         outcome = step.run(_feeds(step, fed))
-        for learner in self._learners:
-            learner.advance(outcome.samples, bool(is_sweep_end))
+        taken = [learner.advance(outcome.samples, bool(is_sweep_end)) for learner in self._learners]
         self._previous = outcome
         self._samples_seen += outcome.samples
         for writer in self._writers:
             writer.update_training(outcome.samples, outcome.loss, outcome.metric if outcome.metric is not None else 0.0)
-        return True if outputs is None else (True, {r.variable: r.numpy() for r in outcome.outputs})
+        trained = any(taken)
+        return trained if outputs is None else (trained, {r.variable: r.numpy() for r in outcome.outputs})
 
     def test_minibatch(self, arguments: Any, device: Any = None) -> float:
         """The metric's average over a minibatch; nothing is trained. ValueError if there is no metric."""
