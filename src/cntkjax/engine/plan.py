@@ -81,9 +81,10 @@ class Plan:
                     f"placeholder {v.name or v.uid!r} has not been replaced, so there is nothing to compute from",
                     {"here": v}, "call the function with an argument, or use replace_placeholders",
                 ))
+        from_data = any(INFERRED in v.shape for v in self.arguments)  # an argument's inferred dimensions come with its data
         for node in self.nodes:
             for v in node.node_outputs:
-                if is_unknown(v.shape) or INFERRED in v.shape:
+                if is_unknown(v.shape) or (INFERRED in v.shape and not from_data):
                     raise ValueError(explain(f"the shape of {v!r} is not known", {"node": v}))
 
     @cached_property
@@ -99,7 +100,7 @@ class Plan:
     @cached_property
     def has_free_dimensions(self) -> bool:
         """True if the data say how large a static axis is."""
-        return any(FREE in v.shape for v in self.arguments)
+        return any(FREE in v.shape or INFERRED in v.shape for v in self.arguments)
 
     @cached_property
     def equal_lengths(self) -> list[tuple[Variable, Variable]]:

@@ -34,8 +34,8 @@ def _stored(flags: Flags) -> list[bool]:
 
 def convolution(
     convolution_map: Operand, operand: Operand, strides: Numbers = (1,), sharing: Flags = [True],  # noqa: B006
-    auto_padding: Flags = [True], sequential: bool = False, dilation: Numbers = (1,), reduction_rank: int = 1,  # noqa: B006
-    groups: int = 1, max_temp_mem_size_in_samples: int = 0, name: str = "",
+    auto_padding: Flags = [True], sequential: bool = False, dilation: Numbers = (1,),  # noqa: B006
+    reduction_rank: int = 1, groups: int = 1, max_temp_mem_size_in_samples: int = 0, name: str = "",
 ) -> Function:
     """The inner products of filters with the windows of a sample (of which all channels belong to each window).
 
@@ -44,8 +44,8 @@ def convolution(
     ``auto_padding`` an axis gets as many positions as its size divided by the stride, rounded up. With `sequential` the
     sequence axis is the first axis of the window, and is convolved as well.
 
-    Shapes: convolution_map [filters, channels / groups, *window], operand [channels, *spatial] -> [filters, *positions];
-            with reduction_rank=0, [filters, *window] and [*spatial] -> [filters, *positions].
+    Shapes: convolution_map [filters, channels / groups, *window], operand [channels, *spatial]
+            -> [filters, *positions]; with reduction_rank=0 [filters, *window], [*spatial] -> [filters, *positions].
     Errors: ShapeError if the kernel does not fit the operand; ValueError for another reduction_rank.
 
     >>> import cntkjax as C, numpy as np
@@ -57,7 +57,8 @@ def convolution(
     kernel, x = as_variables(convolution_map, operand)
     attributes = {
         "strides": as_shape(strides), "sharing": _stored(sharing), "autoPadding": _stored(auto_padding),
-        "dilation": as_shape(dilation), "groups": int(groups), "maxTempMemSizeInSamples": int(max_temp_mem_size_in_samples),
+        "dilation": as_shape(dilation), "groups": int(groups),
+        "maxTempMemSizeInSamples": int(max_temp_mem_size_in_samples),
     }  # fmt: skip
     _check_reduction_rank(reduction_rank)
     if sequential:
@@ -165,8 +166,8 @@ def pooling(
     >>> x = C.input_variable((1, 4))
     >>> pooling(x, C.MAX_POOLING, (2,), (2,)).eval({x: [[[1, 3, 2, 0]]]})
     array([[[3., 2.]]], dtype=float32)
-    >>> pooling(x, C.AVG_POOLING, (3,), (2,), auto_padding=[True]).eval({x: [[[1, 3, 2, 0]]]})
-    array([[[2.       , 1.6666666]]], dtype=float32)
+    >>> pooling(x, C.AVG_POOLING, (3,), (2,), auto_padding=[True]).eval({x: [[[1, 3, 2, 4]]]})
+    array([[[2., 3.]]], dtype=float32)
     """
     attributes = {
         "poolingType": int(pooling_type), "poolingWindowShape": as_shape(pooling_window_shape),
@@ -199,7 +200,8 @@ def unpooling(
 
 
 def roipooling(
-    operand: Operand, rois: Operand, pooling_type: int, roi_output_shape: Sequence[int], spatial_scale: float, name: str = ""
+    operand: Operand, rois: Operand, pooling_type: int, roi_output_shape: Sequence[int], spatial_scale: float,
+    name: str = "",
 ) -> Function:
     """The maxima in a grid of cells over each region of interest.
 
@@ -216,8 +218,9 @@ def roipooling(
               [5., 7.]]]]], dtype=float32)
     """
     attributes = {
-        "poolingType": int(pooling_type), "roiOutputShape": as_shape(roi_output_shape), "spatialScale": float(spatial_scale)
-    }
+        "poolingType": int(pooling_type), "roiOutputShape": as_shape(roi_output_shape),
+        "spatialScale": float(spatial_scale),
+    }  # fmt: skip
     return node(_pooling.ROIPooling, as_variables(operand, rois), attributes, name)
 
 
@@ -231,15 +234,15 @@ def batch_normalization(
     Otherwise with the running ones, which are parameters or constants that training updates. `running_inv_std` is the
     running variance, whatever its name says.
 
-    Shapes: operand [channels, *spatial]; the other operands have as many elements as there are channels (`spatial`), or as
-            a sample has; running_count [] -> as the operand.
+    Shapes: operand [channels, *spatial]; the other operands have as many elements as there are channels (`spatial`),
+            or as a sample has; running_count [] -> as the operand.
     Units: time constants are in samples; a negative `normalization_time_constant` weighs all samples alike.
     Errors: ShapeError if an operand does not fit.
     Source: Ioffe and Szegedy (2015).
 
     >>> import cntkjax as C
     >>> x = C.input_variable(2)
-    >>> f = batch_normalization(x, 1, 0, C.constant([0, 1]), C.constant([1, 4]), False, epsilon=0)
+    >>> f = batch_normalization(x, [1, 1], [0, 0], C.constant([0, 1]), C.constant([1, 4]), False, epsilon=0)
     >>> f.eval({x: [[3, 3]]})
     array([[3., 1.]], dtype=float32)
     """

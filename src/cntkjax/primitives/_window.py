@@ -49,8 +49,9 @@ def place(
 ) -> Window:
     """The window along an axis of some length.
 
-    With `auto` the centers of the windows spread over the axis from end to end, and what is left over is split between the
-    ends; otherwise the first window starts `before` cells ahead of the axis. `ceil` adds a position for what is left over.
+    With `auto` the centers of the windows spread over the axis from end to end, and what is left over is split between
+    the ends; otherwise the first window starts `before` cells ahead of the axis. `ceil` adds a position for what is
+    left over.
 
     >>> place(8, 3, stride=2, auto=True)
     Window(size=3, stride=2, dilation=1, before=1, after=0, count=4)

@@ -20,15 +20,15 @@ from .base import Attrs, Bool, Primitive, ShapeOf, Size, primitive
 class _Convolving(Primitive):
     """What convolutions and the shape of convolved sequences share: attributes and geometry.
 
-    In `attributes`, shapes are row-major as the operand's; autoPadding and sharing are in the reverse order, as files have
-    them. Values that stand for all axes are spread when the operand's shape is known.
+    In `attributes`, shapes are row-major as the operand's; autoPadding and sharing are in the reverse order, as files
+    have them. Values that stand for all axes are spread when the operand's shape is known.
     """
 
     attributes = {
         "kernelShape": ShapeOf((0,)), "strides": ShapeOf((1,)), "sharing": Bool.vector([True]),
-        "autoPadding": Bool.vector([True]), "lowerPad": ShapeOf((0,)), "upperPad": ShapeOf((0,)), "dilation": ShapeOf((1,)),
-        "transpose": Bool(False), "outputShape": ShapeOf((0,)), "maxTempMemSizeInSamples": Size(0), "groups": Size(1),
-        "sequential": Bool(False),
+        "autoPadding": Bool.vector([True]), "lowerPad": ShapeOf((0,)), "upperPad": ShapeOf((0,)),
+        "dilation": ShapeOf((1,)), "transpose": Bool(False), "outputShape": ShapeOf((0,)),
+        "maxTempMemSizeInSamples": Size(0), "groups": Size(1), "sequential": Bool(False),
     }  # fmt: skip
 
     def fail(self, inputs: Sequence[Variable], what: str, fix: str = "") -> ShapeError:
@@ -93,7 +93,7 @@ class _Convolving(Primitive):
 
 @primitive("Convolution", 33)
 class Convolution(_Convolving):
-    """The inner products of filters with the windows of a sample; or, transposed, the sum of windows scaled by the sample.
+    """The inner products of filters with the windows of a sample; transposed, the sum of filters that it scales.
 
     Shapes: kernel [O, C / groups, *window], x [C, *spatial] -> [O, *positions]; a kernel [*window over C too] is one
     filter. Windows may also move along the channels: each filter then gives as many channels as there are positions.
@@ -118,21 +118,24 @@ class Convolution(_Convolving):
         if INFERRED in kernel.shape[ahead:]:
             raise self.fail(inputs, "only the channels of a kernel can be inferred", "give the size of its window")
         windows = self.windows(attrs, kernel.shape[ahead:], x.shape)
+        padded, shared = attrs["autoPadding"][::-1], attrs["sharing"][::-1]
         for axis, (n, window) in enumerate(zip(x.shape, windows, strict=True)):
-            if n >= 0 and (window.count < 1 or window.extent > n and not attrs["autoPadding"][len(windows) - 1 - axis]):
+            if n >= 0 and (window.count < 1 or (window.extent > n and not padded[axis])):
                 raise self.fail(
                     inputs, f"the window is larger than the operand: {window.extent} against {n} along axis {axis}",
                     "make the window smaller, or pad with auto_padding",
                 )
-            if window.count > 1 and not attrs["sharing"][len(windows) - 1 - axis]:
-                raise self.fail(inputs, f"kernels of their own at each position (sharing=False along axis {axis}) do not exist")
+            if window.count > 1 and not shared[axis]:
+                raise self.fail(inputs, f"each position along axis {axis} would need its own kernel (sharing=False)")
         if groups > 1:
             if filters % groups or kernel.shape[ahead] * groups != x.shape[0]:
                 raise self.fail(
                     inputs, f"{groups} groups do not divide {filters} filters on {x.shape[0]} channels",
                     "the kernel's shape has to be [filters, channels / groups, *window], filters divisible by groups",
                 )
-            return (filters, *(w.count for w in windows[1:]))
+            # CNTK shows this shape, but computes grouped convolutions only without padding of the channels.
+            positions = x.shape[0] if padded[0] else 1
+            return (filters * positions, *(w.count for w in windows[1:]))
         if filters == INFERRED or windows[0].count < 0:
             return (INFERRED, *(w.count for w in windows[1:]))
         return (filters * windows[0].count, *(w.count for w in windows[1:]))
@@ -153,7 +156,7 @@ class Convolution(_Convolving):
         counts = [w.count for w in self.windows(attrs, whole[1:], given)]
         expected = (counts[0] * whole[0], *counts[1:])
         if expected != x.shape:
-            raise self.fail(inputs, f"convolving output_shape {given} gives {expected}, which is not the operand's shape")
+            raise self.fail(inputs, f"convolving output_shape {given} gives {expected}, not the operand's shape")
         return given
 
     def lower_packed(self, ctx: Context, attrs: Attrs, kernel: Value, x: Value) -> Value:
@@ -167,6 +170,8 @@ class Convolution(_Convolving):
             made = _transposed(data, w, self.windows(attrs, w.shape[1:], (w.shape[1], *out))[1:])
         else:
             windows = self.windows(attrs, w.shape[1:], shape)
+            if attrs["groups"] > 1 and attrs["autoPadding"][-1]:
+                raise RuntimeError(f"{ctx.node!r}: groups of padded channels; give auto_padding=[False, True, ...]")
             whole = attrs["groups"] > 1 or windows[0].is_whole
             made = _convolved(data, w, windows[1:], attrs["groups"]) if whole else _sliding(data, w, windows)
         return value_of(ctx, made, x)
@@ -179,8 +184,8 @@ def _convolved(x: Any, w: Any, windows: Sequence[Window], groups: int = 1) -> An
         x = x[(slice(None), *(slice(0, (k.count - 1) * k.stride + 1, k.stride) for k in windows))]
         return x @ w.reshape(w.shape[:2]).T
     if w.shape[1] % 2 and w.shape[1] > 1 and 16 < w.shape[0] <= 32 and groups == 1:
-        # 17 to 32 filters on an odd number of channels are slow: with one more channel of zeros, a 5x5 convolution from 3
-        # to 32 channels (batch 256, 32x32) takes 20 instead of 58 ms.
+        # 17 to 32 filters on an odd number of channels are slow: with one more channel of zeros, a 5x5 convolution
+        # from 3 to 32 channels (batch 256, 32x32) takes 20 instead of 58 ms.
         x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, 1)])
         w = jnp.pad(w, [(0, 0), (0, 1)] + [(0, 0)] * (w.ndim - 2))
     return lax.conv_general_dilated(

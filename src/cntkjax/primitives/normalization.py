@@ -27,9 +27,10 @@ class BatchNormalization(Primitive):
     the running ones otherwise.
 
     `spatial`: one mean and variance for each channel, over all positions; otherwise one for each element of a sample.
-    Padding does not count. After a minibatch of n samples the running statistics move by a factor of 1 if they were never
-    updated, otherwise 1 - exp(-n / T), or n / (all samples so far) if T = `normalizationTimeConstant` is negative. The
-    running variance is the unbiased one (of a single value it is 0; CNTK makes it NaN).
+    Padding does not count (CNTK counts it in sequences of vectors). After a minibatch of n samples the running
+    statistics move by a factor of 1 if they were never updated, otherwise 1 - exp(-n / T), or n / (all samples so far)
+    if T = `normalizationTimeConstant` is negative. The running variance is the unbiased one (of a single value it is 0;
+    CNTK makes it NaN).
 
     Shapes: x [C, *spatial]; scale, bias, running mean and variance have C elements (spatial) or as many as a sample;
             count [] -> as x.
@@ -70,7 +71,8 @@ class BatchNormalization(Primitive):
         epsilon = attrs["epsilon"]
         if ctx.training:
             made, mean_now, variance_now = _normalized(data, scale, bias, _weights(ctx, x, data), epsilon)
-            _update_running(ctx, attrs, x, data.size // data.shape[0] // scale.size, others[2:5], mean_now, variance_now)
+            cells = data.size // data.shape[0] // scale.size
+            _update_running(ctx, attrs, x, cells, others[2:5], mean_now, variance_now)
         else:
             factor = scale * lax.rsqrt(variance + epsilon).astype(data.dtype)
             made = data * factor + (bias - mean.astype(data.dtype) * factor)
@@ -87,10 +89,10 @@ def _weights(ctx: Context, x: Value, data: Any) -> Any:
 def _update_running(
     ctx: Context, attrs: Attrs, x: Value, cells: int, running: Sequence[Value], mean: Any, variance: Any
 ) -> None:
-    """Move the running statistics toward those of the minibatch; `cells` is the number of values a sample has of each."""
+    """Move the running statistics toward those of the minibatch, of which a sample has `cells` values each."""
     assert ctx.node is not None
     if ctx.step is not None:
-        raise RuntimeError(f"{ctx.node!r}: the running statistics of a batch normalization cannot change within a recurrence")
+        raise RuntimeError(f"{ctx.node!r}: running statistics cannot change within a recurrence")
     leaves = [resolve(v) for v in ctx.node.node_inputs[3:6]]
     if not all(isinstance(leaf, Leaf) for leaf in leaves):
         return

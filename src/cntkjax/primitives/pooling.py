@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial, reduce
 from itertools import product
 from math import prod
 from typing import Any
@@ -44,7 +45,7 @@ def windows_of(attrs: Attrs, sizes: Shape, shape: Shape) -> list[Window]:
     made = []
     for axis, n in enumerate(shape):
         window = place(n, sizes[axis], strides[axis], 1, auto[axis], ceil, low[axis], high[axis])
-        if n >= 0 and (window.count < 1 or not auto[axis] and window.size > n + low[axis] + high[axis]):
+        if n >= 0 and (window.count < 1 or (not auto[axis] and window.size > n + low[axis] + high[axis])):
             raise ValueError(f"the window has {window.size} cells along axis {axis}, and the operand {n}")
         made.append(window)
     return made
@@ -60,8 +61,9 @@ def _fail(op: str, what: object, x: Variable) -> ShapeError:
 class Pooling(Primitive):
     """The largest value (poolingType 0) or the mean (1) of each window. Equal maxima: the gradient goes to the first.
 
-    Shapes: x [C, *spatial] -> [C, *positions]; a window of fewer axes moves along the last axes. An unknown window covers
-    all axes behind the channels. Means leave out the padding unless `includePad`; those of nothing are 0.
+    Shapes: x [C, *spatial] -> [C, *positions]; a window of fewer axes moves along the last axes. An unknown window
+            covers all axes behind the channels.
+    Means leave out the padding unless `includePad`; the mean of nothing is 0.
     Source: CNTK 2.7.
     """
 
@@ -127,8 +129,8 @@ def _cells(windows: Sequence[Window], shape: Shape, include_pad: bool) -> np.nda
 class Unpooling(Primitive):
     """Values put back to where the maxima of another pooling's windows were; zeros elsewhere.
 
-    Where windows overlap and share their maximum, the last one counts. The gradient reads the values' places back (CNTK
-    takes the maximum of the gradients in each window there).
+    Where windows overlap and share their maximum, the last one counts. The gradient of each value is read where its
+    window's maximum was (CNTK takes the largest gradient in the window instead).
 
     Shapes: x [C, *positions], pooled [C, *spatial] -> [C, *spatial].
     Source: CNTK 2.7.
@@ -161,21 +163,41 @@ class Unpooling(Primitive):
         values, seen = (channels_last(ctx, ctx.to_axes(v, axes)) for v in (x, pooled))
         shape = (seen.shape[-1], *seen.shape[1:-1])
         windows = windows_of(attrs, attrs["unpoolingWindowShape"], shape)
-        places = [(_at(axis, seen.ndim), w) for axis, w in enumerate(windows)]
+        places = tuple((_at(axis, seen.ndim), w) for axis, w in enumerate(windows))
         for at, w in places:
             seen = padded(seen, at, w, -np.inf)
-        cells = list(product(*(range(w.size) for w in windows)))
-        looks = [_look(seen, places, cell) for cell in cells]
-        which = jnp.argmax(jnp.stack(looks), axis=0)
-        whole = jnp.zeros(seen.shape, values.dtype)
-        for i, cell in reversed(list(enumerate(cells))):
-            hit = which == i
-            put = [_put(d, places, cell, seen.shape) for d in (jnp.where(hit, values, 0), hit.astype(values.dtype))]
-            whole = jnp.where(put[1] > 0, put[0], whole)
+        cells = tuple(product(*(range(w.size) for w in windows)))
+        which = jnp.argmax(jnp.stack([_look(lax.stop_gradient(seen), places, cell) for cell in cells]), axis=0)
+        whole = _unpooled(values, which, places, cells, seen.shape)
         for at, w in places:
             n = shape[0] if at == seen.ndim - 1 else shape[at]
             whole = _moved(whole, {at: (-w.before, n - whole.shape[at] + w.before, 0)})
         return value_of(ctx, whole, pooled)
+
+
+Places = tuple[tuple[int, Window], ...]
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
+def _unpooled(values: Any, which: Any, places: Places, cells: tuple[tuple[int, ...], ...], shape: Shape) -> Any:
+    whole = jnp.zeros(shape, values.dtype)
+    for i, cell in reversed(list(enumerate(cells))):
+        hit = which == i
+        put, there = (_put(d, places, cell, shape) for d in (jnp.where(hit, values, 0), hit.astype(values.dtype)))
+        whole = jnp.where(there > 0, put, whole)
+    return whole
+
+
+def _unpooled_forward(values: Any, which: Any, *options: Any) -> Any:
+    return _unpooled(values, which, *options), which
+
+
+def _unpooled_backward(places: Places, cells: tuple[tuple[int, ...], ...], shape: Shape, which: Any, g: Any) -> Any:
+    read = (jnp.where(which == i, _look(g, places, cell), 0) for i, cell in enumerate(cells))
+    return reduce(jnp.add, read), None
+
+
+_unpooled.defvjp(_unpooled_forward, _unpooled_backward)
 
 
 def _moved(x: Any, padding: dict[int, tuple[int, int, int]]) -> Any:
@@ -183,7 +205,7 @@ def _moved(x: Any, padding: dict[int, tuple[int, int, int]]) -> Any:
     return lax.pad(x, jnp.zeros((), x.dtype), [padding.get(i, (0, 0, 0)) for i in range(x.ndim)])
 
 
-def _look(x: Any, places: Sequence[tuple[int, Window]], cell: Sequence[int]) -> Any:
+def _look(x: Any, places: Places, cell: Sequence[int]) -> Any:
     """What one cell of the windows sees at all positions."""
     begin, end, stride = [0] * x.ndim, list(x.shape), [1] * x.ndim
     for (at, w), i in zip(places, cell, strict=True):
@@ -191,10 +213,11 @@ def _look(x: Any, places: Sequence[tuple[int, Window]], cell: Sequence[int]) -> 
     return lax.slice(x, begin, end, stride)
 
 
-def _put(x: Any, places: Sequence[tuple[int, Window]], cell: Sequence[int], shape: Shape) -> Any:
+def _put(x: Any, places: Places, cell: Sequence[int], shape: Shape) -> Any:
     """The transpose of `_look`."""
     return _moved(x, {
-        at: (i, shape[at] - i - (w.count - 1) * w.stride - 1, w.stride - 1) for (at, w), i in zip(places, cell, strict=True)
+        at: (i, shape[at] - i - (w.count - 1) * w.stride - 1, w.stride - 1)
+        for (at, w), i in zip(places, cell, strict=True)
     })
 
 
