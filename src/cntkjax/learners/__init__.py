@@ -1,5 +1,6 @@
 """Learners: how gradients change parameters, with CNTK's units, schedules and order of things."""
 
+from cntkjax.core import NDArrayView, asarray
 from cntkjax.learners._learner import Counters, Learner, Options
 from cntkjax.learners._learners import (
     adadelta,

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 import optax
 
+from cntkjax.engine.cache import persistent
 from cntkjax.graph.seed import next_seed
 from cntkjax.learners import _transforms as transforms
 from cntkjax.learners._schedules import (
@@ -93,7 +94,7 @@ def _no_more(count: float, sample_count: int, scalars: Scalars) -> Scalars:
 
 
 class Learner:
-    """Changes parameters by their gradients, in three forms: ``update`` does one step with arrays; ``transform``,
+    """Changes parameters by their gradients, in two forms: ``update`` does one step with arrays; ``transform``,
     ``hyper`` and ``advance`` are the same step in pieces, for a training step compiled as a whole:
 
         hyper = learner.hyper(n)                     # host scalars; None: this step is skipped (the rate is 0)
@@ -249,8 +250,8 @@ class Learner:
     def state(self) -> Any:
         """The state of ``transform``, made when it is first asked for."""
         if self._state is None:
-            with self.precision():
-                self._state = self.transform.init([jax.numpy.asarray(p.value) for p in self._parameters])
+            with self.precision(), persistent():  # one program: each array of zeros would be one of its own
+                self._state = jax.jit(self.transform.init)([p.value for p in self._parameters])
         return self._state
 
     @state.setter
