@@ -42,7 +42,12 @@ def check(plan: Plan, feeds: Feeds, training: bool) -> None:
 def _computed(plan: Plan) -> list[Variable]:
     """Variables that can be looked at: those in a loop only as far as they leave it."""
     parts: list[Function | Loop] = plan.parts
-    return [v for part in parts for v in (part.wanted if isinstance(part, Loop) else part.node_outputs)]
+    looked_at = [part for part in parts if isinstance(part, Loop) or not _padded_with_infinity(part)]
+    return [v for part in looked_at for v in (part.wanted if isinstance(part, Loop) else part.node_outputs)]
+
+
+def _padded_with_infinity(node: Function) -> bool:
+    return not np.isfinite(node.node_attributes.get("sequenceUnpackPaddingValue", 0))
 
 
 def _finite(plan: Plan, ctx: Context, env: dict[Variable, Value], donated: Any, extra: Any) -> Any:

@@ -20,7 +20,7 @@ from ..graph.shape import FREE
 from ..graph.variable import Variable
 from .layout import Layout
 from .plan import Loop, resolve
-from .values import Context, Step, Value
+from .values import Axes, Context, Step, Value
 
 Environment = dict[Variable, Value]
 RunNode = Callable[[Context, Function, Environment], None]
@@ -35,6 +35,10 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode) -> N
     )
     fixed = {v: env[v] for v in outside if not env[v].axes}
     moving = {v: ctx.to_axes(ctx.canonical(env[v]), axes) for v in outside if env[v].axes}
+    for delay in loop.delays:
+        initial = resolve(delay.node_inputs[1])
+        if initial in moving and ctx.sequence_axis(env[initial].axes) not in (None, loop.axis):
+            moving[initial] = initial_states(ctx, ctx.canonical(env[initial]), axes, _offset(delay), loop.backwards)
     products = {n: resolve(n.node_inputs[n.primitive.weight]) for n in loop.nodes if _is_product(n, fixed)}
     weights = {v: env[v].data for v in products.values()}
     others = {v: ctx.array(x) for v, x in fixed.items() if v not in weights}
@@ -47,7 +51,7 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode) -> N
         def body(carry: Any, now: Any) -> tuple[Any, Any]:
             moving_now, (position, remaining, seq, mask, time), taps_now = now
             inner = Context(
-                ctx.training, ctx.batch, ctx.layouts, ctx.key_of,
+                ctx.training, ctx.batch, ctx.layouts, ctx.stream_of,
                 step=Step(loop.axis, seq, position, remaining, mask, time),
             )
             here = still | {v: Value(d, axes) for v, d in zip(moving, moving_now, strict=True)}
@@ -85,6 +89,19 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode) -> N
         made, _ = scan([], list(others.values()), moving_data, None)
     for v, d in zip(loop.wanted, made, strict=True):
         env[v] = Value(d, axes)
+
+
+def initial_states(ctx: Context, initial: Value, axes: Axes, offset: int, ahead: bool) -> Value:
+    """Initial states at the steps where they are looked at; those along a sequence axis of their own take their turn there."""
+    own = ctx.sequence_axis(initial.axes)
+    if own is None or own == ctx.sequence_axis(axes):
+        return ctx.to_axes(initial, axes)
+    given, layout = ctx.layout(initial.axes), ctx.layout(axes)
+    length = given.length[layout.seq]
+    step = offset - 1 - layout.remaining if ahead else length - offset + layout.position
+    cells = (given.start[layout.seq] + jnp.clip(step, 0, length - 1)) * given.rows + given.row[layout.seq]
+    data = ctx.array(initial)
+    return Value(data.reshape(-1, *data.shape[2:])[cells], axes)
 
 
 def _is_product(node: Function, fixed: Environment) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -41,6 +42,7 @@ def run_node(ctx: Context, node: Function, env: Environment) -> None:
 def compute(ctx: Context, node: Function, operands: Sequence[Value]) -> list[Value]:
     """The values of a node's outputs."""
     primitive, attrs = node.primitive, node.node_attributes
+    operands = _of_one_type(node, operands)
     if primitive.packed:
         made = primitive.lower_packed(ctx, attrs, *operands)
         return list(made) if isinstance(made, (list, tuple)) else [made]
@@ -50,6 +52,19 @@ def compute(ctx: Context, node: Function, operands: Sequence[Value]) -> list[Val
         return [elementwise(ctx, primitive, attrs, operands, axes)]
     made = map_samples(ctx, lambda *xs: primitive.lower(attrs, *xs), operands, axes, primitive.takes_sparse)
     return [Value(d, axes) for d in (made if isinstance(made, (list, tuple)) else [made])]
+
+
+def _of_one_type(node: Function, operands: Sequence[Value]) -> Sequence[Value]:
+    """Constants take the type of the other operands."""
+    own = [resolve(v) for v in node.node_inputs]
+    types = {v.dtype for v in own}
+    if len(types) == 1:
+        return operands
+    dtype = next((v.dtype for v in own if not v.is_constant), None)
+    return [
+        replace(x, data=x.data.astype(dtype)) if v.is_constant and dtype is not None and v.dtype != dtype else x
+        for v, x in zip(own, operands, strict=True)
+    ]
 
 
 def map_samples(ctx: Context, f: Any, operands: Sequence[Value], axes: Axes, takes_sparse: bool = False) -> Any:

@@ -179,8 +179,10 @@ def _settle(order: Sequence[Function]) -> None:
 
 
 def merged_dtype(op: str, inputs: Sequence[Variable]) -> Any:
-    """The element type that all operands share; None while none is known. Leaves of unknown type take it."""
+    """The element type that all operands share, constants aside; None while none is known. Leaves of unknown type take it."""
     types = dict.fromkeys(v.dtype for v in inputs if v.dtype is not None)
+    if len(types) > 1:
+        types = dict.fromkeys(v.dtype for v in inputs if v.dtype is not None and not v.is_constant) or types
     if len(types) > 1:
         raise ShapeError(explain(
             f"{op}: operands of different types: " + " and ".join(t.__name__ for t in types),

@@ -89,6 +89,13 @@ class Cloner:
                 self.made[old] = new
 
 
+def find_inside(block: Function, name: str) -> list[Function | Variable]:
+    """Nodes and leaves of that name in the graph inside a block, without what stands for its arguments outside."""
+    inside = nodes([block.root_function])
+    found = [*inside, *(v for node in inside for v in node.node_inputs if v._owner is None and v.bound is None)]
+    return [f for f in dict.fromkeys(found) if f._name == name]
+
+
 def find_all(function: Function, name: str, depth: int = 0) -> list[Function | Variable]:
     """Functions and leaf variables of that name, `depth` blocks deep (-1: all the way)."""
     return [node for node in walk(function, depth) if node._name == name]

@@ -59,8 +59,8 @@ class Function:
 
     @property
     def is_primitive(self) -> bool:
-        """True for a node that computes."""
-        return self.root is None and not self.is_block
+        """True for a node, of a primitive operation or a block; False for composites."""
+        return self.root is None
 
     @property
     def passes_through(self) -> bool:

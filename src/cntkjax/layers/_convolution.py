@@ -135,6 +135,9 @@ def _filters(
     """W and b of convolutions; of the window's axes, the first `steps` are not in the output."""
     filters = (1,) if num_filters is None else _as_tuple(num_filters)
     init = _initializer_for(init, Record(filter_rank=len(window), output_rank=-len(filters)))
+    if isinstance(init, (np.ndarray, list, tuple)):
+        init = np.asarray(init)
+        init = init.reshape((1,) * (1 + len(filters) + len(window) - init.ndim) + init.shape)
     ahead = _INFERRED + filters if transposed else filters + _INFERRED
     W = Parameter(ahead + window, init=init, name="W")
     return W, Parameter(filters + (1,) * (len(window) - steps), init=init_bias, name="b") if bias else None

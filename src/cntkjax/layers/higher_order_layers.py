@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from types import FunctionType, MethodType
 from typing import Any
 
 from ..ops.functions import Function, identity
@@ -32,10 +34,14 @@ def Sequential(layers: Layer | Sequence[Any], name: str = "") -> Function:
 def For(what_range: Iterable[Any], constructor: Callable[..., Layer], name: str = "") -> Function:
     """One layer for each item of a range, one after the other: `constructor` makes them, of the item if it takes one.
 
+    Errors: TypeError for a constructor that is no Python function.
+
     >>> import cntkjax as C
     >>> [p.shape for p in For(range(2), lambda i: C.layers.Dense(3 + i))(C.input_variable(2)).parameters]
     [(3, 4), (4,), (2, 3), (3,)]
     """
+    if not isinstance(constructor, (FunctionType, MethodType, partial, type)):
+        raise TypeError(f"For: needs a Python function that makes a layer, not {constructor!r}")
     takes_item = bool(inspect.signature(constructor).parameters)
     return Sequential([constructor(item) if takes_item else constructor() for item in what_range], name)
 

@@ -32,7 +32,22 @@ def _sanitize_function(f: Any) -> Any:
     return Function(f) if callable(f) and not isinstance(f, GraphFunction) else f
 
 
-_santize_step_function = _sanitize_function  # the name under which scripts import it
+def _santize_step_function(f: Any) -> Any:  # CNTK's spelling, under which scripts import it
+    """A Python function as a Function that makes no parameters: each call would make others.
+
+    Errors: TypeError if it does.
+    """
+    made = _sanitize_function(f)
+    if made is not f and made.arguments:
+        begin = _number(made.arguments[0])
+        if any(_number(p) > begin for p in made.parameters):
+            raise TypeError("Parameter cannot be created inside Recurrence Python step function.")
+    return made
+
+
+def _number(variable: Any) -> int:
+    """Variables are numbered as they are made."""
+    return int(variable.uid[len(variable.uid.rstrip("0123456789")) :])
 
 
 def Delay(T: int = 1, initial_state: Any = default_override_or(0), name: str = "") -> Function:
@@ -79,11 +94,13 @@ def RecurrenceFrom(
     `step_function` (states..., x) -> new states; the first is the output, all of them with `return_full_state`.
 
     Shapes: initial states [*state] without a sequence axis, x with one -> [*state] along the sequence of x.
-    Errors: TypeError if the step returns another number of states than it takes.
+    Errors: TypeError if the step returns another number of states than it takes; ValueError for more than ten.
     """
     go_backwards = get_default_override(RecurrenceFrom, go_backwards=go_backwards)
     step = _santize_step_function(step_function)
     number = len(step.signature) - 1
+    if number > 10:
+        raise ValueError("RecurrenceFrom() currently supports recurrence with up to 10 state variables")
     delay = sequence.future_value if go_backwards else sequence.past_value
 
     def recurrence_from(*arguments: Variable) -> Any:
@@ -137,7 +154,7 @@ def Recurrence(
     def recurrence(x: Variable) -> Any:
         return from_states(*states, x)
 
-    return Function(recurrence)
+    return function_of(recurrence, ["x"])
 
 
 def Fold(
@@ -160,7 +177,7 @@ def Fold(
     def fold(x: Variable) -> Any:
         return _inject_name(combine([final(state) for state in recurrence(x).outputs]), name)
 
-    return Function(fold)
+    return function_of(fold, ["x"])
 
 
 def UnfoldFrom(

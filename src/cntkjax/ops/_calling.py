@@ -73,6 +73,12 @@ def from_python(f: Any, make_block: bool = False, op_name: str = "", name: str =
     made = as_outputs(f(*arguments))
     if make_block:
         return block(made, arguments, op_name or getattr(f, "__name__", ""), name)
+    others = [v.name or v.uid for v in made.arguments if v not in arguments]
+    if others:
+        raise TypeError(
+            f"CNTK Function '{getattr(f, '__name__', '')}' has {len(others)} missing arguments ({', '.join(others)}), "
+            "which is currently not supported: make them arguments of the Python function"
+        )
     _set_order(made, arguments, getattr(f, "__name__", ""))
     if name and not made._name:
         made.name = name

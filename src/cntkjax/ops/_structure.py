@@ -13,7 +13,7 @@ from .functions import Function
 
 
 def combine(*operands: Operand, **kw_name: str) -> Function:
-    """A function with the outputs of all operands; those that are given twice are taken once."""
+    """A function with the outputs of all operands."""
     name = kw_name.pop("name", "")
     if kw_name:
         raise TypeError(f"combine() got an unexpected keyword argument '{next(iter(kw_name))}'")
@@ -22,7 +22,7 @@ def combine(*operands: Operand, **kw_name: str) -> Function:
     outputs = [v for o in operands for v in (o.outputs if isinstance(o, Function) else (as_variable(o),))]
     if not outputs:
         raise ValueError("combine() needs at least one operand")
-    return apply(Combine, list(dict.fromkeys(outputs)), name=name)  # type: ignore[return-value]
+    return apply(Combine, outputs, name=name)  # type: ignore[return-value]
 
 
 def alias(x: Operand, name: str = "") -> Function:

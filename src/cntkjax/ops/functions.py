@@ -13,6 +13,7 @@ from ..graph import edit
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import composite, make_node
 from ..graph.function import Function as GraphFunction
+from ..graph.function import leaves
 from ..graph.public import classes
 from ..graph.shape import UNKNOWN_SHAPE
 from ..graph.settings import Settings
@@ -152,7 +153,7 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         if name.startswith("_") or "root" not in self.__dict__:
             raise AttributeError(name)
         inside = self.root_function.block_composite
-        found = edit.find_all(inside, name) if inside is not None else []
+        found = edit.find_inside(inside, name) if inside is not None else []
         found = found or edit.find_all(self, name) or edit.find_all(self, name, 1)
         if not found:
             raise AttributeError(f"{self!r} has no attribute or member '{name}'")
@@ -331,6 +332,14 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         method = CloneMethod(method) if not isinstance(method, CloneMethod) else method
         mapped = {_of_graph(k): _of_graph(v) for k, v in (substitutions or {}).items()}
         cloner = edit.Cloner(lambda leaf: _cloned_leaf(leaf, method), mapped)
+        # What is substituted is copied too where it shares a variable with this graph that is copied.
+        copied = {v for v in self.inputs if v not in mapped and (method is not CloneMethod.share or not isinstance(v, Leaf))}
+        for own, other in mapped.items():
+            if own in self.outputs or other._owner is None:
+                continue
+            if not copied.isdisjoint(leaves(other._owner)):
+                cloner.graph(composite(other._owner))
+                cloner.made[own] = cloner.made[other]
         return cloner.graph(self if self.is_composite else composite(self))  # type: ignore[return-value]
 
     def replace_placeholders(self, substitutions: Mapping[Any, Any]) -> Function:

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from ..engine.loops import initial_states
 from ..engine.values import Context, Value
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import Spec, merged_axes
@@ -19,7 +20,8 @@ from .base import Attrs, Primitive, Size, primitive
 class Delay(Primitive):
     """The value of `offset` steps ago (or ahead); the initial state where the sequence does not reach so far.
 
-    Shapes: x [*shape] with a sequence axis, initial state broadcastable to it, without or with the batch axis.
+    Shapes: x [*shape] with a sequence axis, initial state broadcastable to it: one for all, one a sequence, or with a
+            sequence axis of its own the `offset` last (looking ahead: first) of which stand where x does not reach.
     Source: CNTK 2.7.
     """
 
@@ -39,7 +41,8 @@ class Delay(Primitive):
             raise AxisError(explain(
                 f"{self.name}: the initial state does not broadcast to the delayed value", {"value": x, "initial": initial}
             ))
-        axes = merged_axes(self.name, [v for v in inputs if v.dynamic_axes])
+        own = initial.sequence_axis in (None, x.sequence_axis)  # otherwise its last or first steps stand before the value
+        axes = merged_axes(self.name, [v for v in inputs if v.dynamic_axes]) if own else x.dynamic_axes
         if axes != UNKNOWN_AXES and not any(a.is_sequence_axis for a in axes):
             raise AxisError(explain(
                 f"{self.name}: the operand has no sequence axis, so it has no steps to look at", {"value": x},
@@ -55,7 +58,7 @@ class Delay(Primitive):
         far = layout.position if self.delay < 0 else layout.remaining
         pad = jnp.zeros((min(k, layout.time), *data.shape[1:]), data.dtype)
         shifted = jnp.concatenate([pad, data[:-k]] if self.delay < 0 else [data[k:], pad])
-        start = ctx.array(ctx.to_axes(initial, x.axes)).astype(data.dtype)
+        start = ctx.array(initial_states(ctx, initial, x.axes, k, ahead=self.delay > 0)).astype(data.dtype)
         if initial.axes:
             start = start.reshape(*start.shape[:2], *(1,) * (data.ndim - start.ndim), *start.shape[2:])
         begins = (far < k).reshape(*far.shape, *(1,) * (data.ndim - 2))

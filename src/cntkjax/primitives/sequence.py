@@ -56,7 +56,9 @@ def _cells(layout: Layout, seq: Any, step: Any) -> Any:
 
 
 def _moved(ctx: Context, x: Value, axes: Batched) -> Value:
-    """A value along another sequence axis, step by step."""
+    """A value along another sequence axis, step by step; one value a sequence is spread over the steps."""
+    if ctx.sequence_axis(x.axes) is None:
+        return ctx.to_axes(x, axes)
     if ctx.sequence_axis(x.axes) == ctx.sequence_axis(axes):
         return x
     target = ctx.layout(axes)
@@ -183,6 +185,8 @@ class PackedIndex(Primitive):
 
     def lower_packed(self, ctx: Context, attrs: Attrs, source: Value, steps: Value) -> Value:
         """Flat indices of cells."""
+        if len(source.axes) == 1:
+            return Value(ctx.layout(steps.axes).seq, steps.axes)
         layout, step = ctx.layout(source.axes), ctx.array(steps).astype(jnp.int32)
         if len(steps.axes) == 1:
             return Value(layout.cell(step), steps.axes)
@@ -193,7 +197,7 @@ class PackedIndex(Primitive):
 class GatherPacked(Primitive):
     """The steps of a sequence that an index names.
 
-    Shapes: source [*shape] with a sequence axis, index [] -> [*shape] with the axes of the index.
+    Shapes: source [*shape] with a sequence axis (or one value for all its steps), index [] -> [*shape] with the axes of the index.
     """
 
     packed = True
@@ -207,7 +211,8 @@ class GatherPacked(Primitive):
     def lower_packed(self, ctx: Context, attrs: Attrs, source: Value, index: Value) -> Value:
         """A gather of cells; sparse samples stay sparse."""
         data = source.data if source.is_sparse else ctx.array(source)
-        return Value(jax.tree.map(lambda d: d[index.data], _flat(data)), index.axes)
+        cells = _flat(data) if len(source.axes) > 1 else data
+        return Value(jax.tree.map(lambda d: d[index.data], cells), index.axes)
 
 
 @primitive("ScatterPacked", 30)
@@ -267,7 +272,7 @@ class ReconcileDynamicAxis(Primitive):
         x = ctx.canonical(x)
         if len(axes) == 1:
             return Value(ctx.layout(x.axes).at(x.data, 0), axes) if len(x.axes) > 1 else x
-        return _moved(ctx, x, axes) if len(x.axes) > 1 else ctx.to_axes(x, axes)
+        return _moved(ctx, x, axes)
 
 
 @primitive("UnpackSequenceOp", 72)
