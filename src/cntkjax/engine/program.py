@@ -118,11 +118,11 @@ class Program:
     ) -> Any:
         keys = {n: random[i] for i, n in enumerate(self.plan.random)}
 
-        def key_of(node: Function) -> Any:
-            seed = keys[node]
-            return jax.random.fold_in(jax.random.key(seed[0]), seed[1])
+        def stream_of(node: Function) -> tuple[Any, Any]:
+            seed, offset = keys[node]
+            return jax.random.key(seed), offset
 
-        ctx = Context(self.training, batch, dict(zip(self.axes, layouts, strict=True)), key_of)
+        ctx = Context(self.training, batch, dict(zip(self.axes, layouts, strict=True)), stream_of)
         env = {v: Value(d, v.dynamic_axes) for v, d in zip(self.plan.arguments, arguments, strict=True)}
         env |= {v: Value(d, ()) for v, d in zip(self.plan.leaves, leaves, strict=True) if d is not None}
         return self.body(self.plan, ctx, env, donated, extra)
@@ -270,7 +270,7 @@ def random_numbers(plan: Plan, advance: bool = True) -> Any:
     )
     if advance:
         for n in plan.random:
-            n.node_attributes["rngOffset"] = n.node_attributes.get("rngOffset", 0) + 1
+            n.node_attributes["rngOffset"] = n.node_attributes.get("rngOffset", 0) + n.primitive.drawn(n.node_attributes)
     return numbers
 
 
@@ -285,7 +285,7 @@ def device_array(leaf: Leaf) -> jax.Array:
     if not isinstance(array, jax.Array):
         with double_precision(array.dtype == np.float64):
             # A copy: the training step donates it, and the user may still hold the NumPy array.
-            array = leaf.array = jnp.array(array)
+            array = leaf.array = jax.device_put(array, may_alias=False)
     return array
 
 

@@ -70,7 +70,7 @@ class Context:
     training: bool
     batch: Batch | None
     layouts: dict[Axis, Layout]
-    key_of: Callable[[Function], Any]
+    stream_of: Callable[[Function], tuple[Any, Any]]
     updates: dict[Leaf, Any] = field(default_factory=dict)
     node: Function | None = None
     step: Step | None = None
@@ -117,9 +117,13 @@ class Context:
 
     def key(self) -> Any:
         """A fresh random key for the node being computed (for each step of a loop another)."""
+        return jax.random.fold_in(*self.stream())
+
+    def stream(self) -> tuple[Any, Any]:
+        """The random key of the node being computed, and how far it has counted (for each step of a loop another key)."""
         assert self.node is not None
-        key = self.key_of(self.node)
-        return key if self.step is None else jax.random.fold_in(key, self.step.time)
+        key, offset = self.stream_of(self.node)
+        return (key if self.step is None else jax.random.fold_in(key, self.step.time)), offset
 
     def update(self, leaf: Leaf, value: Any) -> None:
         """Give a parameter or constant a new value after the whole forward pass."""

@@ -104,6 +104,10 @@ class Primitive:
         """Shape, or Spec, or a list of them; raises ShapeError or AxisError when the operands don't fit."""
         raise TypeError(f"{self.name} has no shape rule")
 
+    def drawn(self, attrs: Attrs) -> int:
+        """By how much one evaluation moves the offset of a node that draws random numbers."""
+        return 1
+
     def lower(self, attrs: Attrs, *samples: Any) -> Any:
         """The computation on one sample."""
         raise TypeError(f"{self.name} has no computation")

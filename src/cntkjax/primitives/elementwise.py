@@ -49,9 +49,18 @@ class Elementwise(Primitive):
         return broadcast_shape(self.name, inputs)
 
 
+_LEAST = float(np.exp(-85.1))  # CNTK takes the logarithm of nothing smaller
+
+
+@jax.custom_jvp
 def _safe_log(x: Any) -> Any:
-    smallest = np.exp(-85.1)
-    return jnp.where(x < smallest, jnp.asarray(-85.1, x.dtype), jnp.log(jnp.maximum(x, jnp.asarray(smallest, x.dtype))))
+    return jnp.where(x < _LEAST, jnp.asarray(-85.1, x.dtype), jnp.log(jnp.maximum(x, jnp.asarray(_LEAST, x.dtype))))
+
+
+@_safe_log.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    (x,), (dx,) = primals, tangents
+    return _safe_log(x), dx / jnp.maximum(x, jnp.asarray(_LEAST, x.dtype))
 
 
 def _safe_divide(a: Any, b: Any) -> Any:
@@ -63,9 +72,30 @@ def _reciprocal(x: Any) -> Any:
     return _safe_divide(jnp.ones((), x.dtype), x)
 
 
+@jax.custom_vjp
 def _sqrt(x: Any) -> Any:
-    positive = x > 0
-    return jnp.where(positive, jnp.sqrt(jnp.where(positive, x, jnp.ones((), x.dtype))), jnp.zeros((), x.dtype))
+    return jnp.sqrt(jnp.maximum(x, jnp.zeros((), x.dtype)))
+
+
+def _sqrt_backward(root: Any, d: Any) -> Any:
+    # Infinite at 0, as in CNTK, but nothing times infinity stays nothing: padding must not bring forth NaN.
+    return (jnp.where(d == 0, d, d / (2 * root)),)
+
+
+_sqrt.defvjp(lambda x: (_sqrt(x), _sqrt(x)), _sqrt_backward)
+
+
+@jax.custom_jvp
+def _power(base: Any, exponent: Any) -> Any:
+    return jnp.where((base == 0) & (exponent < 0), jnp.zeros((), base.dtype), jnp.power(base, exponent))
+
+
+@_power.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    (base, exponent), (d_base, d_exponent) = primals, tangents
+    made, positive = _power(base, exponent), base > 0
+    log = jnp.log(jnp.where(positive, base, jnp.ones((), base.dtype)))
+    return made, d_base * exponent * _power(base, exponent - 1) + d_exponent * made * log
 
 
 def _same_type(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -111,7 +141,7 @@ _OPERATIONS: list[tuple[str, int, Callable[..., Any]]] = [
     ("NoOp", 62, lambda x: x),
     ("StopGradient", 64, jax.lax.stop_gradient),
     ("ELU", 65, jax.nn.elu),
-    ("Pow", 69, jnp.power),
+    ("Pow", 69, _power),
     ("StableSigmoid", 75, jax.nn.sigmoid),
     ("Sinh", 77, jnp.sinh),
     ("Cosh", 78, jnp.cosh),

@@ -1,9 +1,14 @@
-"""Operations that draw random numbers. Each node has a seed, and counts in `rngOffset` how often it was evaluated."""
+"""Operations that draw random numbers. Each node has a seed, and counts in `rngOffset` what it has drawn.
+
+Random tensors of a given shape count elements: two evaluations of n elements are one of 2 n, as in CNTK. Others count
+evaluations.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -14,18 +19,18 @@ from ..engine.sparse import Sparse
 from ..engine.values import Context, Value
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
-from ..graph.shape import is_known, shape_text
-from ..graph.variable import Variable
+from ..graph.shape import is_known, shape_text, size
+from ..graph.variable import Leaf, Variable
 from .base import Attrs, Bool, Double, DTypeOf, Primitive, ShapeOf, Size, String, primitive
 
 SEED = {"rngSeed": Size, "rngOffset": Size(0)}
 
-# name: standard samples from (key, shape, type, arguments)
+# name: samples from (*arguments, key, shape, type)
 _DISTRIBUTIONS: dict[str, Callable[..., Any]] = {
-    "uniform": lambda key, shape, dtype, low, high: jax.random.uniform(key, shape, dtype, low, high),
-    "normal": lambda key, shape, dtype, mean, scale: mean + scale * jax.random.normal(key, shape, dtype),
-    "gumbel": lambda key, shape, dtype, loc, scale: loc + scale * jax.random.gumbel(key, shape, dtype),
-    "bernoulli": lambda key, shape, dtype, mean: jax.random.bernoulli(key, mean, shape).astype(dtype),
+    "uniform": lambda low, high, key, shape, dtype: jax.random.uniform(key, shape, dtype, low, high),
+    "normal": lambda mean, scale, key, shape, dtype: mean + scale * jax.random.normal(key, shape, dtype),
+    "gumbel": lambda loc, scale, key, shape, dtype: loc + scale * jax.random.gumbel(key, shape, dtype),
+    "bernoulli": lambda mean, key, shape, dtype: jax.random.bernoulli(key, mean, shape).astype(dtype),
 }
 
 
@@ -50,12 +55,21 @@ class RandomDistribution(Primitive):
             raise ShapeError(f"{self.name}: the shape {shape_text(attrs['newShape'])} has an open dimension")
         return Spec(attrs["newShape"], attrs["newDataType"], axes=())
 
+    def drawn(self, attrs: Attrs) -> int:
+        """The number of elements, where it is known."""
+        return size(attrs["newShape"]) if "newShape" in attrs else 1
+
     def lower_packed(self, ctx: Context, attrs: Attrs, *like: Value) -> Value:
-        """Samples for each cell."""
-        data = ctx.array(like[0]) if like else np.empty(attrs["newShape"], attrs["newDataType"])
-        draw = _DISTRIBUTIONS[attrs["randomDistributionType"]]
-        made = draw(ctx.key(), data.shape, data.dtype, *attrs["randomDistributionArgs"])
-        return Value(made.astype(data.dtype), like[0].axes if like else ())
+        """Samples for each cell, or each with the key of its place in the stream."""
+        draw = partial(_DISTRIBUTIONS[attrs["randomDistributionType"]], *attrs["randomDistributionArgs"])
+        if like:
+            data = ctx.array(like[0])
+            return Value(draw(ctx.key(), data.shape, data.dtype), like[0].axes)
+        shape, dtype = attrs["newShape"], attrs["newDataType"]
+        key, offset = ctx.stream()
+        places = offset + jnp.arange(size(shape), dtype=jnp.uint32)
+        made = jax.vmap(lambda place: draw(jax.random.fold_in(key, place), (), dtype))(places)
+        return Value(made.reshape(shape), ())
 
 
 @primitive("Dropout", 15)
@@ -87,14 +101,19 @@ class Sampling(Primitive):
     """Drawing classes by their weights.
 
     Shapes: weights [*shape], not negative; they need not sum to 1.
-    Errors: ShapeError if more different classes are to be drawn than there are.
+    Errors: ShapeError if no classes are to be drawn, or more different ones than there are; ValueError for weights that
+            are known to be negative.
     """
 
     attributes = {"numSamples": Size, "allowDuplicates": Bool, **SEED}
 
     def check(self, weights: Variable, attrs: Attrs) -> None:
-        """Raise ShapeError for too many classes."""
+        """Raise an error for what cannot be drawn."""
         n = int(np.prod(weights.shape))
+        if attrs["numSamples"] < 1:
+            raise ShapeError(explain(f"{self.name}: at least one class has to be drawn", {"weights": weights}))
+        if isinstance(weights, Leaf) and weights._array is not None and np.any(np.asarray(weights._array) < 0):
+            raise ValueError(explain(f"{self.name}: the weights must not be negative", {"weights": weights}))
         if not attrs["allowDuplicates"] and 0 <= n <= attrs["numSamples"]:
             raise ShapeError(explain(
                 f"{self.name}: {attrs['numSamples']} different classes cannot be drawn, for there are {n}",
