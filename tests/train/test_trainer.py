@@ -1,0 +1,206 @@
+"""The trainer: figures, learners, outputs, and what it refuses. Expected figures are CNTK 2.7's rules or its numbers."""
+
+import gc
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+import cntkjax as C
+
+
+def regression(width=3):
+    x, y = C.input_variable(width, name="x"), C.input_variable(1, name="y")
+    W, b = C.parameter(init=np.full((width, 1), 0.5, np.float32), name="W"), C.parameter(1, name="b")
+    z = C.plus(C.times(x, W), b, name="z")
+    return x, y, W, b, z, C.squared_error(z, y), C.abs(z - y)
+
+
+def test_one_step_of_gradient_descent():
+    x, y, W, b, z, loss, metric = regression()
+    trainer = C.Trainer(z, (loss, metric), [C.sgd(z.parameters, C.learning_parameter_schedule_per_sample(0.1))])
+    data = np.array([[1, 0, 0], [0, 2, 0]], np.float32)
+    target = np.array([[1], [0]], np.float32)
+    assert trainer.train_minibatch({x: data, y: target})
+    error = data @ np.full((3, 1), 0.5) - target
+    np.testing.assert_allclose(W.value, 0.5 - 0.1 * data.T @ (2 * error), rtol=1e-6)
+    np.testing.assert_allclose(b.value, -0.1 * 2 * error.sum(0), rtol=1e-6)
+    assert trainer.previous_minibatch_loss_average == pytest.approx((error**2).mean())
+    assert trainer.previous_minibatch_evaluation_average == pytest.approx(np.abs(error).mean())
+    assert (trainer.previous_minibatch_sample_count, trainer.total_number_of_samples_seen) == (2, 2)
+
+
+def test_figures_are_the_same_with_padding():
+    x, y, W, b, z, loss, metric = regression()
+    trainer = C.Trainer(z, (loss, metric), [C.sgd(z.parameters, 0.0)])
+    rng = np.random.default_rng(0)
+    for n in (8, 7, 5, 8):  # one program with, one without padding
+        data, target = rng.random((n, 3), np.float32), rng.random((n, 1), np.float32)
+        trainer.train_minibatch({x: data, y: target})
+        error = data @ np.full((3, 1), 0.5) - target
+        assert trainer.previous_minibatch_loss_average == pytest.approx((error**2).mean(), rel=1e-5)
+        assert trainer.previous_minibatch_sample_count == n
+
+
+def test_samples_of_sequences_are_their_steps():
+    x, y = C.sequence.input_variable(2), C.sequence.input_variable(2)
+    loss = C.squared_error(x * C.parameter(2, init=1), y)
+    data = {x: [np.ones((2, 2)), np.zeros((3, 2))], y: [np.zeros((2, 2)), np.zeros((3, 2))]}
+    trainer = C.Trainer(None, (loss, None), C.sgd(loss.parameters, 0.0))
+    trainer.train_minibatch(data)
+    assert trainer.previous_minibatch_sample_count == 5
+    assert trainer.previous_minibatch_loss_average == pytest.approx(2 * 2 / 5)
+
+
+def test_samples_of_a_scalar_criterion_are_those_of_what_it_was_reduced_from():
+    x = C.sequence.input_variable(2)
+    loss = C.reduce_sum(C.square(x * C.parameter(2, init=1)), axis=C.Axis.all_axes())
+    trainer = C.Trainer(None, (loss, None), C.sgd(loss.parameters, 0.0))
+    trainer.train_minibatch({x: [np.ones((2, 2)), np.ones((1, 2))]})
+    assert trainer.previous_minibatch_sample_count == 3
+    assert trainer.previous_minibatch_loss_average == pytest.approx(2)
+
+
+def test_several_learners_with_disjoint_parameters():
+    x, y, W, b, z, loss, _ = regression()
+    learners = [C.sgd([W], C.learning_parameter_schedule_per_sample(0.0)), C.sgd([b], C.learning_parameter_schedule_per_sample(1.0))]
+    trainer = C.Trainer(z, (loss, None), learners)
+    before = W.value
+    trainer.train_minibatch({x: np.ones((1, 3)), y: np.zeros((1, 1))})
+    np.testing.assert_array_equal(W.value, before)
+    assert b.value == pytest.approx(-3)
+    with pytest.raises(ValueError, match="covered by 2 different learners"):
+        C.Trainer(z, (loss, None), [learners[0], C.sgd([W, b], 0.1)])
+    with pytest.raises(ValueError, match="at least one learner"):
+        C.Trainer(z, (loss, None), [])
+
+
+def test_outputs_of_the_step_are_those_before_it():
+    x, y, W, b, z, loss, _ = regression()
+    trainer = C.Trainer(z, (loss, None), [C.sgd(z.parameters, 0.1)])
+    trained, values = trainer.train_minibatch({x: np.ones((2, 3)), y: np.zeros((2, 1))}, outputs=[z.output])
+    assert trained
+    np.testing.assert_allclose(values[z.output], [[1.5], [1.5]])
+
+
+def test_empty_minibatch_trains_nothing():
+    _, _, _, _, z, loss, _ = regression()
+    assert C.Trainer(z, (loss, None), [C.sgd(z.parameters, 0.1)]).train_minibatch({}) is False
+
+
+def test_criterion_may_be_a_function_with_two_outputs():
+    x, y, W, b, z, loss, metric = regression()
+    trainer = C.Trainer(z, C.combine([loss, metric]), C.sgd(z.parameters, 0.0))
+    trainer.train_minibatch({x: np.ones((1, 3)), y: np.zeros((1, 1))})
+    assert trainer.previous_minibatch_loss_average == pytest.approx(2.25)
+    assert trainer.previous_minibatch_evaluation_average == pytest.approx(1.5)
+    assert trainer.test_minibatch({x: np.ones((1, 3)), y: np.zeros((1, 1))}) == pytest.approx(1.5)
+
+
+def test_figures_that_are_not_there_are_errors():
+    x, y, W, b, z, loss, _ = regression()
+    trainer = C.Trainer(z, (loss, None), C.sgd(z.parameters, 0.1))
+    with pytest.raises(RuntimeError, match="no preceding call to train_minibatch"):
+        _ = trainer.previous_minibatch_loss_average
+    with pytest.raises(ValueError, match="no evaluation"):
+        _ = trainer.previous_minibatch_evaluation_average
+    with pytest.raises(ValueError, match="no evaluation function"):
+        trainer.test_minibatch({x: np.ones((1, 3)), y: np.zeros((1, 1))})
+
+
+@pytest.mark.parametrize("fed, message", [
+    (lambda x, y: {x: np.ones((2, 3))}, "argument 'y' have not been provided"),
+    (lambda x, y: {x: np.ones((2, 4)), y: np.ones((2, 1))}, r"data of shape \[2 x 4\] do not match the variable Input\('x'"),
+    (lambda x, y: {x: np.ones((2, 3)), y: np.ones((3, 1))}, "different numbers of sequences or samples"),
+    (lambda x, y: {x: [["a", "b", "c"]], y: np.ones((1, 1))}, "not numbers"),
+])
+def test_bad_input_is_an_error_and_changes_nothing(fed, message):
+    x, y, W, b, z, loss, _ = regression()
+    trainer = C.Trainer(z, (loss, None), [C.momentum_sgd(z.parameters, 0.1, 0.9)])
+    good = {x: np.ones((2, 3)), y: np.ones((2, 1))}
+    trainer.train_minibatch(good)
+    before = W.value, b.value, trainer.total_number_of_samples_seen
+    with pytest.raises(ValueError, match=message):
+        trainer.train_minibatch(fed(x, y))
+    np.testing.assert_array_equal(W.value, before[0])
+    np.testing.assert_array_equal(b.value, before[1])
+    assert trainer.total_number_of_samples_seen == before[2]
+    assert trainer.train_minibatch(good)
+
+
+def test_label_out_of_range_is_an_error():
+    x, y = C.input_variable(4), C.input_variable(4, is_sparse=True, name="label")
+    z = C.times(x, C.parameter((4, 4)))
+    trainer = C.Trainer(z, (C.cross_entropy_with_softmax(z, y), None), [C.sgd(z.parameters, 0.1)])
+    with pytest.raises(ValueError, match="sparse matrices with 4 columns"):
+        trainer.train_minibatch({x: np.ones((1, 4)), y: csr_matrix(([1.0], ([0], [6])), shape=(1, 7))})
+    with pytest.raises(ValueError, match="not all in"):
+        C.Value.one_hot([6], 4)
+
+
+def test_sparse_and_dense_labels_train_alike():
+    rng = np.random.default_rng(0)
+    data, labels = rng.random((5, 3), np.float32), np.eye(4, dtype=np.float32)[rng.integers(0, 4, 5)]
+    trained = []
+    for sparse in (False, True):
+        x, y = C.input_variable(3), C.input_variable(4, is_sparse=sparse)
+        W = C.parameter(init=np.ones((3, 4), np.float32))
+        z = C.times(x, W)
+        trainer = C.Trainer(z, (C.cross_entropy_with_softmax(z, y), C.classification_error(z, y)), [C.sgd([W], 0.5)])
+        for _ in range(3):
+            trainer.train_minibatch({x: data, y: csr_matrix(labels) if sparse else labels})
+        trained.append((W.value, trainer.previous_minibatch_loss_average, trainer.previous_minibatch_evaluation_average))
+    np.testing.assert_allclose(trained[0][0], trained[1][0], rtol=1e-5)
+    assert trained[0][1:] == pytest.approx(trained[1][1:])
+
+
+def test_batch_normalization_statistics_follow_the_training():
+    x = C.input_variable(2)
+    mean, variance, count = C.constant(0, (2,)), C.constant(0, (2,)), C.constant(0, ())
+    scale = C.parameter(2, init=1)
+    z = C.batch_normalization(x, scale, C.parameter(2), mean, variance, spatial=False, running_count=count,
+                              normalization_time_constant=5000)
+    trainer = C.Trainer(z, (C.square(z), None), [C.sgd([scale], 0.0001)])
+    data = np.random.default_rng(0).random((6, 2), np.float32)
+    trainer.train_minibatch({x: data})
+    np.testing.assert_allclose(mean.value, data.mean(0), rtol=1e-5)  # the first minibatch is taken as it is
+    np.testing.assert_allclose(variance.value, data.var(0, ddof=1), rtol=1e-5)
+    assert count.value == 6
+
+
+def test_dropout_draws_anew_in_each_step_and_not_in_tests():
+    x = C.input_variable(50)
+    z = C.dropout(x, 0.5, seed=3)
+    w = C.parameter(50, init=1)
+    trainer = C.Trainer(z, (C.square(z * w), C.square(z * w)), [C.sgd([w], 0.0)])
+    fed = {x: np.ones((4, 50))}
+    kept = []
+    for _ in range(2):
+        _, values = trainer.train_minibatch(fed, outputs=[z.output])
+        kept.append(values[z.output])
+    assert set(np.unique(kept)) == {0, 2} and (kept[0] != kept[1]).any()
+    assert trainer.test_minibatch(fed) == pytest.approx(50)
+
+
+def test_memory_does_not_grow_over_minibatches_of_varying_lengths():
+    import jax
+
+    x = C.sequence.input_variable(2)
+    W = C.parameter((2, 2), init=C.glorot_uniform())
+    loss = C.square(C.times(x, W))
+    trainer = C.Trainer(None, (loss, None), [C.momentum_sgd([W], 0.01, 0.9)])
+    rng = np.random.default_rng(0)
+    minibatches = [[rng.random((n, 2), np.float32) for n in rng.integers(1, 9, rng.integers(1, 6))] for _ in range(25)]
+
+    def train(rounds):
+        for minibatch in minibatches * rounds:
+            trainer.train_minibatch({x: minibatch})
+        _ = trainer.previous_minibatch_loss_average
+        gc.collect()
+        return len(jax.live_arrays()), len(gc.get_objects())
+
+    train(4)
+    arrays, objects = train(8)
+    arrays_after, objects_after = train(8)
+    assert arrays_after <= arrays + 2
+    assert objects_after <= objects + 50
