@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..graph.errors import ShapeError, explain
-from ..graph.shape import FREE, INFERRED, Shape, matches, shape_text
+from ..graph.shape import FREE, INFERRED, Shape, filled, matches, shape_text
 from ..graph.variable import Variable
 from .ragged import Ragged, SparseRows
 
@@ -146,24 +146,24 @@ def _is_csr(data: Any) -> bool:
 
 
 def _sparse(variable: Variable, matrices: Sequence[Any]) -> Any:
-    width = prod(variable.shape)
     for m in matrices:
-        if m.shape[-1] != width:
-            raise _mismatch(variable, m.shape, f"takes sparse matrices with {width} columns, one row a sample")
+        if filled(variable.shape, m.shape[-1]) is None:
+            raise _mismatch(variable, m.shape, "takes sparse matrices with a row for each sample, and its elements as columns")
     rows = SparseRows.concatenate([SparseRows.from_csr(m) for m in matrices])
     if variable.is_sparse:
         return SparseRows(rows.indptr, rows.indices, np.asarray(rows.values, variable.dtype), rows.width)
-    return np.asarray(rows.to_dense(), variable.dtype).reshape(-1, *variable.shape)
+    return np.asarray(rows.to_dense(), variable.dtype).reshape(-1, *filled(variable.shape, rows.width))  # type: ignore[misc]
 
 
 def _checked(variable: Variable, ragged: Ragged) -> Ragged:
     """A minibatch that comes ready made, in the form that the variable needs."""
     data = ragged.data
     if isinstance(data, SparseRows):
-        if data.width != prod(variable.shape):
+        shape = filled(variable.shape, data.width)
+        if shape is None:
             raise _mismatch(variable, (data.width,), "takes sparse samples of its size")
         if not variable.is_sparse:
-            data = data.to_dense().reshape(-1, *variable.shape)
+            data = data.to_dense().reshape(-1, *shape)
     elif variable.is_sparse:
         data = SparseRows.from_dense(data)
     elif not matches(variable.shape, data.shape[1:]):

@@ -8,7 +8,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from ..graph.errors import ShapeError, explain
 from ..graph.function import Function
 from ..graph.variable import Variable
 from .loops import run_loop
@@ -61,10 +63,17 @@ def _of_one_type(node: Function, operands: Sequence[Value]) -> Sequence[Value]:
     if len(types) == 1:
         return operands
     dtype = next((v.dtype for v in own if not v.is_constant), None)
-    return [
-        replace(x, data=x.data.astype(dtype)) if v.is_constant and dtype is not None and v.dtype != dtype else x
-        for v, x in zip(own, operands, strict=True)
-    ]
+    made = []
+    for v, x in zip(own, operands, strict=True):
+        if v.is_constant and dtype is not None and v.dtype != dtype:
+            if np.dtype(v.dtype).itemsize > np.dtype(dtype).itemsize:
+                raise ShapeError(explain(
+                    f"{node.op_name}: a constant has a wider type than the other operands",
+                    {f"[{i}]": w for i, w in enumerate(node.node_inputs)}, "give the constant the type of the others",
+                ))
+            x = replace(x, data=x.data.astype(dtype))
+        made.append(x)
+    return made
 
 
 def map_samples(ctx: Context, f: Any, operands: Sequence[Value], axes: Axes, takes_sparse: bool = False) -> Any:

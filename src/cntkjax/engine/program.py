@@ -20,6 +20,7 @@ from ..graph.axis import BATCH, Axis
 from ..graph.build import edits
 from ..graph.errors import AxisError, ShapeError, explain
 from ..graph.function import Function
+from ..graph.shape import filled
 from ..graph.variable import Leaf, Variable
 from ._compat import double_precision
 from .cache import persistent
@@ -203,7 +204,7 @@ def _some(lengths: np.ndarray) -> str:
 
 def _form(data: Any) -> Hashable:
     if isinstance(data, Sparse):
-        return data.indices.shape, data.values is None
+        return data.indices.shape, data.values is None, data.shape
     return data.shape
 
 
@@ -224,8 +225,10 @@ def _taken(data: Any, index: np.ndarray, variable: Variable) -> Any:
 
 def _sparse(rows: SparseRows, index: np.ndarray, variable: Variable) -> Sparse:
     """The sparse samples that stand in the cells of a grid."""
+    shape = filled(variable.shape, rows.width)
+    assert shape is not None
     if rows.is_one_hot:
-        return Sparse(rows.indices[index].astype(np.int32), None, variable.shape, np.dtype(variable.dtype))
+        return Sparse(rows.indices[index].astype(np.int32), None, shape, np.dtype(variable.dtype))
     counts = np.diff(rows.indptr)
     width = bucket(max(int(counts.max(initial=1)), 1))
     slot = np.arange(rows.nnz) - np.repeat(rows.indptr[:-1], counts)
@@ -233,7 +236,7 @@ def _sparse(rows: SparseRows, index: np.ndarray, variable: Variable) -> Sparse:
     indices = np.zeros((len(rows), width), np.int32)
     values = np.zeros((len(rows), width), variable.dtype)
     indices[row, slot], values[row, slot] = rows.indices, rows.values
-    return Sparse(indices[index], values[index], variable.shape, np.dtype(variable.dtype))
+    return Sparse(indices[index], values[index], shape, np.dtype(variable.dtype))
 
 
 # ---- programs of plans, and running them

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from .build import composite, infer_all, make_block, make_node, note_edit
 from .function import Function, nodes
 from .public import classes
-from .variable import Leaf, Variable, VariableKind
+from .variable import Leaf, Variable, VariableKind, unknown
 from .walk import walk
 
 
@@ -58,9 +58,9 @@ class Cloner:
             made = self.made[variable] = self._leaf(variable)
             return made
         if variable._owner is not None:  # met before it was made: a loop closes here
-            return self._loops.setdefault(variable, classes.variable(
-                VariableKind.Placeholder, variable.shape, variable.dtype, variable.dynamic_axes, name=variable.name
-            ))
+            shape, _, axes = unknown()  # its axes may be others in the copy
+            stand_in = classes.variable(VariableKind.Placeholder, shape, variable.dtype, axes, name=variable.name)
+            return self._loops.setdefault(variable, stand_in)
         made = self.made[variable] = classes.variable(
             variable.kind, variable.shape, variable.dtype, variable.dynamic_axes, name=variable.name,
             is_sparse=variable.is_sparse, needs_gradient=variable.needs_gradient,

@@ -68,6 +68,18 @@ def broadcast(shapes: Iterable[Shape]) -> Shape | None:
     return tuple(result)
 
 
+def filled(shape: Shape, size: int) -> Shape | None:
+    """The shape with its free dimension such that it has `size` elements; None if that cannot be.
+
+    >>> filled((-3, 3), 12), filled((2, 3), 12)
+    ((4, 3), None)
+    """
+    known = prod(d for d in shape if d >= 0)
+    if sum(d < 0 for d in shape) != 1:
+        return shape if known == size and is_known(shape) else None
+    return None if size % known else tuple(size // known if d < 0 else d for d in shape)
+
+
 def normal_axis(axis: int, rank: int) -> int:
     """A static axis counted from the front; IndexError if there is no such axis."""
     if not -rank <= axis < rank:
