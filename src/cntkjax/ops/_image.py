@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -242,7 +243,8 @@ def batch_normalization(
 
     >>> import cntkjax as C
     >>> x = C.input_variable(2)
-    >>> f = batch_normalization(x, [1, 1], [0, 0], C.constant([0, 1]), C.constant([1, 4]), False, epsilon=0)
+    >>> f = batch_normalization(x, [1, 1], [0, 0], C.constant([0, 1]), C.constant([1, 4]), False, epsilon=0,
+    ...                         running_count=C.constant(0))
     >>> f.eval({x: [[3, 3]]})
     array([[3., 1.]], dtype=float32)
     """
@@ -252,5 +254,11 @@ def batch_normalization(
         "useCuDNNEngine": bool(use_cudnn_engine), "disableRegularization": bool(disable_regularization),
     }  # fmt: skip
     operands = as_variables(operand, scale, bias, running_mean, running_inv_std)
-    count = Constant(0.0, shape=()) if running_count is None else as_variable(running_count)
+    if running_count is None:
+        warnings.warn(
+            "batch_normalization without running_count: the running statistics begin anew with every function; pass "
+            "running_count=cntk.constant(0, shape=())", stacklevel=2,
+        )  # fmt: skip
+        running_count = Constant(0.0, shape=(), dtype=operands[3].dtype)
+    count = as_variable(running_count)
     return node(_normalization.BatchNormalization, [*operands, count], attributes, name)

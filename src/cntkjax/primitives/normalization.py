@@ -61,21 +61,23 @@ class BatchNormalization(Primitive):
                     + ("channels" if attrs["spatial"] else "elements in a sample"),
                     {"operand": x, label: p}, "give the parameters the shape (cntk.InferredDimension,)",
                 ))
-        return Spec(x.shape, axes=x.dynamic_axes)
+        return Spec(x.shape, x.dtype, x.dynamic_axes)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, *others: Value) -> Value:
         """Over all dimensions but the last, channels last; one sample without dynamic axes counts as a minibatch."""
         scale, bias, mean, variance = (ctx.array(v).reshape(-1) for v in others[:4])
         plain = None if attrs["spatial"] else ctx.array(x)
         data = channels_last(ctx, x) if plain is None else plain.reshape(-1, scale.size)
+        data = data.astype(scale.dtype)  # half precision comes with float32 parameters
         epsilon = attrs["epsilon"]
         if ctx.training:
             made, mean_now, variance_now = _normalized(data, scale, bias, _weights(ctx, x, data), epsilon)
             cells = data.size // data.shape[0] // scale.size
             _update_running(ctx, attrs, x, cells, others[2:5], mean_now, variance_now)
         else:
-            factor = scale * lax.rsqrt(variance + epsilon).astype(data.dtype)
-            made = data * factor + (bias - mean.astype(data.dtype) * factor)
+            factor = scale * lax.rsqrt(variance + epsilon)
+            made = data * factor + (bias - mean * factor)
+        made = made.astype(x.data.dtype)
         return value_of(ctx, made, x) if plain is None else Value(made.reshape(plain.shape), x.axes)
 
 
