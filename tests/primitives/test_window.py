@@ -15,7 +15,8 @@ UNPADDED = [(2, 3, 2, 1), (3, 3, 5, 1), (5, 4, 7, 1), (5, 4, 11, 2), (3, 2, 8, 3
 # length, size, stride, padded -> largest cell of each window where positions are rounded up
 CEIL = [
     (8, 2, 3, False, [2, 5, 8]), (8, 3, 2, False, [3, 5, 7, 8]), (5, 5, 4, True, [3, 5]),
-    (8, 4, 2, True, [3, 5, 7, 8, 8]), (6, 3, 3, True, [2, 5, 6]), (7, 5, 3, True, [3, 6, 7]), (11, 4, 4, True, [2, 6, 10, 11]),
+    (8, 4, 2, True, [3, 5, 7, 8, 8]),
+    (6, 3, 3, True, [2, 5, 6]), (7, 5, 3, True, [3, 6, 7]), (11, 4, 4, True, [2, 6, 10, 11]),
 ]  # fmt: skip
 
 
