@@ -50,6 +50,8 @@ def _are_flags(data: Any) -> bool:
 
 def _started(variable: Variable, data: Any, starts: Any) -> Ragged:
     """Sequences, and for each whether it begins here or continues that of the minibatch before."""
+    if hasattr(data, "ragged"):
+        raise ValueError(explain(f"{variable!r} is fed with a value, which knows where its sequences begin: no flags"))
     made = to_ragged(variable, list(data) if len(data) == len(starts) else data)
     if not isinstance(made, Ragged) or made.num_sequences != len(starts):
         raise ValueError(explain(f"{variable!r} is fed with {len(starts)} start flags; each sequence needs one"))

@@ -186,8 +186,16 @@ class MinibatchSourceFromData(UserMinibatchSource):
         self._max_samples = int(self._starts[-1]) if max_samples == FULL_DATA_SWEEP else max_samples
         self._cursor = self._total = 0
 
+    @property
+    def num_samples(self) -> int:
+        """Samples in one sweep."""
+        return int(self._starts[-1])
+
     def stream_infos(self) -> list[StreamInformation]:
         return list(self._infos)
+
+    def is_infinite(self) -> bool:
+        return self._max_samples == INFINITELY_REPEAT
 
     def next_minibatch(
         self, num_samples: int, number_of_workers: int = 1, worker_rank: int = 0, device: Any = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, unique
 from typing import Any
 
@@ -408,6 +408,45 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         from ..formats.model import load
 
         return load(model, format)
+
+    def train(
+        self, minibatch_source: Any, minibatch_size: Any = 32, streams: Any = None, model_inputs_to_streams: Any = None,
+        parameter_learners: Sequence[Any] = [], callbacks: Sequence[Any] = [], progress_frequency: Any = None,
+        max_epochs: int | None = None, epoch_size: int | None = None, max_samples: int | None = None,
+    ) -> Record:
+        """Train with this function as the criterion: a loss, or a loss and a metric.
+
+        `minibatch_source`: a source, or a tuple of arrays in the order of the arguments.
+        `streams`: of a source, in that order; or `model_inputs_to_streams`, {argument: stream}.
+        `callbacks`: progress writers, CheckpointConfig, CrossValidationConfig, TestConfig.
+        `max_epochs`: of `epoch_size` samples, by default one epoch of all data; or `max_samples` instead.
+
+        Returns: a record of ``updates`` (every so many minibatches, as the first progress writer has it) and
+                 ``epoch_summaries``, each with average loss, average metric and samples; ``test_summary`` after a test.
+        Errors: ValueError for what does not fit together.
+
+        >>> import cntkjax as C, numpy as np
+        >>> x, data = C.input_variable(1), np.ones((6, 1), np.float32)
+        >>> loss = C.squared_error(C.times(x, C.parameter((1, 1))), 2 * x)
+        >>> trained = loss.train((data,), 2, parameter_learners=[C.sgd(loss.parameters, 0.1)], max_epochs=2)
+        >>> [epoch.samples for epoch in trained.epoch_summaries]
+        [6, 6]
+        """
+        from ._training import train
+
+        return train(
+            self, minibatch_source, minibatch_size, streams, model_inputs_to_streams, parameter_learners, callbacks,
+            progress_frequency, max_epochs, epoch_size, max_samples,
+        )
+
+    def test(
+        self, minibatch_source: Any, minibatch_size: Any = 32, streams: Any = None, model_inputs_to_streams: Any = None,
+        callbacks: Sequence[Any] | None = None,
+    ) -> Record:
+        """Average of the last output over data, given as for `train`; a record of ``metric`` and ``samples``."""
+        from ._training import test
+
+        return test(self, minibatch_source, minibatch_size, streams, model_inputs_to_streams, callbacks)
 
 
 class BackPropState:

@@ -1,3 +1,21 @@
-"""Training: the trainer and what belongs to it."""
+"""Training: the trainer, sessions that train to the end, and distributed learners."""
 
+from . import distributed, trainer
+from .distributed import (
+    Communicator,
+    DistributedLearner,
+    WorkerDescriptor,
+    block_momentum_distributed_learner,
+    data_parallel_distributed_learner,
+    mpi_communicator,
+)
 from .trainer import Trainer
+from .training_session import (
+    CheckpointConfig,
+    CrossValidationConfig,
+    DataUnit,
+    TestConfig,
+    TrainingSession,
+    minibatch_size_schedule,
+    training_session,
+)

@@ -9,6 +9,7 @@ from ..graph.axis import ALL_AXES
 from ..graph.build import apply
 from ..learners._checkpoint import adopt, optax_state, state_of
 from ..primitives import BY_NAME
+from .trainer import Seen
 
 if TYPE_CHECKING:
     from ..ops.functions import Function
@@ -31,7 +32,8 @@ def restore(trainer: Trainer, filename: str) -> dict[str, Any]:
     model.restore(_everything(trainer), filename)
     for learner, state, optax in zip(learners, stored.learners, states, strict=True):
         adopt(learner, state, optax)
-    trainer._samples_seen = max(state.samples for state in stored.learners)
+    last = max(stored.learners, key=lambda state: state.samples)
+    trainer.seen = Seen(last.samples, last.minibatches, last.sweeps)
     return stored.external
 
 

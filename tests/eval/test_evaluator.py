@@ -1,0 +1,44 @@
+"""Evaluators, and trainers as such: averages, and what counts as trained."""
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+
+X = np.array([[0, 1], [2, 2]], np.float32)
+Y = np.array([[0, 1], [1, 0]], np.float32)
+
+
+def parts():
+    x, y = C.input_variable(2, name="x"), C.input_variable(2, name="y")
+    z = C.times(x, C.parameter(init=np.eye(2, dtype=np.float32))) + C.parameter(init=np.array([0, 1], np.float32))
+    return x, y, z, C.classification_error(z, y)
+
+
+def test_an_evaluator_averages_over_samples():
+    x, y, _, error = parts()
+    evaluator = C.Evaluator(error)
+    assert evaluator.test_minibatch({x: X, y: Y}) == 0.5
+    assert evaluator.test_minibatch((X, Y)) == 0.5
+    assert evaluator.test_sum({"x": X, "y": Y}) == (1.0, 2)
+    with pytest.raises(ValueError, match="needs the function"):
+        C.Evaluator(None)
+
+
+def test_a_trainer_counts_what_was_trained():
+    x, y, z, error = parts()
+    loss = C.squared_error(z, y)
+    trainer = C.Trainer(z, (loss, error), C.sgd(z.parameters, C.learning_parameter_schedule([0.1, 0.0])))
+    assert isinstance(trainer, C.Evaluator)
+    assert trainer.test_minibatch({x: X, y: Y}) == 0.5
+    assert trainer.previous_minibatch_sample_count == 0
+    assert trainer.train_minibatch({x: X, y: Y}, is_sweep_end=True)
+    assert trainer.previous_minibatch_evaluation_average == 0.5
+    assert not trainer.train_minibatch({x: X, y: Y})  # the rate is 0 in the second sweep
+    assert (trainer.total_number_of_samples_seen, trainer.previous_minibatch_sample_count) == (2, 2)
+    trained, values = trainer.train_minibatch({x: X, y: Y}, outputs=[z])
+    assert not trained and values[z.output].shape == (2, 2)
+    assert not trainer.train_minibatch({})
+    assert trainer.previous_minibatch_sample_count == 0
+    with pytest.raises(RuntimeError, match="no preceding call"):
+        _ = trainer.previous_minibatch_loss_average

@@ -1,0 +1,101 @@
+"""`Function.train` and `Function.test` (what they return was recorded from CNTK 2.7)."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+
+X = np.arange(20, dtype=np.float32).reshape(10, 2) / 10
+Y = np.arange(10, dtype=np.float32).reshape(10, 1) / 10
+
+
+@pytest.fixture
+def criterion():
+    x, y = C.input_variable(2, name="x"), C.input_variable(1, name="y")
+    z = C.times(x, C.parameter((2, 1)))
+    return C.combine([C.squared_error(z, y), C.abs(z - y)])
+
+
+def sgd(criterion):
+    return C.sgd(criterion.parameters, C.learning_parameter_schedule_per_sample(0.01))
+
+
+def samples(records):
+    return [record.samples for record in records]
+
+
+@pytest.mark.parametrize(("options", "updates", "epochs"), [
+    ({"minibatch_size": 4}, [8], [10]),
+    ({"minibatch_size": 2, "max_epochs": 2}, [10, 10], [10, 10]),
+    ({"minibatch_size": 2, "max_epochs": 2, "progress_frequency": 5}, [4, 4, 4, 4], [6, 4, 6, 4]),
+    ({"minibatch_size": 4, "max_samples": 14}, [], [14]),
+    ({"minibatch_size": 4, "epoch_size": 6, "max_epochs": 2}, [4, 4, 2, 2], [8, 4]),
+    ({"minibatch_size": 4, "epoch_size": 6, "max_samples": 14}, [4, 4, 2, 4], [8, 6]),
+    ({"minibatch_size": 2, "callbacks": [C.logging.ProgressWriter(sys.maxsize)]}, [10], [10]),
+])
+def test_averages(criterion, options, updates, epochs):
+    made = criterion.train((X, Y), parameter_learners=[sgd(criterion)], **options)
+    assert samples(made.updates) == updates
+    assert samples(made.epoch_summaries) == epochs
+
+
+def test_the_first_printer_says_how_often(criterion, capsys):
+    printers = [C.logging.ProgressPrinter(freq=2), C.logging.ProgressPrinter(freq=3)]
+    made = criterion.train((X, Y), 2, parameter_learners=sgd(criterion), callbacks=printers)
+    assert samples(made.updates) == [4, 4]
+    assert "Learning rate per 1 samples: 0.01" in capsys.readouterr().out
+
+
+def test_values(criterion):
+    made = criterion.train((X, Y), 4, parameter_learners=[sgd(criterion)], max_epochs=2)
+    losses = [record.loss for record in made.epoch_summaries]
+    np.testing.assert_allclose(losses, [0.217998, 0.071219], rtol=1e-5)
+    np.testing.assert_allclose([r.metric for r in made.epoch_summaries], [0.404014, 0.230134], rtol=1e-5)
+    w = criterion.parameters[0].value
+    tested = criterion.test((X, Y), minibatch_size=3)
+    assert tested == {"metric": pytest.approx(np.abs(X @ w - Y).mean(), rel=1e-5), "samples": 10}
+
+
+def test_a_source_with_everything(criterion, tmp_path):
+    def source(n=LIMITLESS):
+        return C.io.MinibatchSourceFromData({"a": X, "b": Y}, max_samples=n)
+
+    data, test = source(), source(C.io.FULL_DATA_SWEEP)
+    inputs = dict(zip(criterion.arguments, test.streams.values(), strict=True))
+    callbacks = [
+        C.CheckpointConfig(tmp_path / "model", frequency=10),
+        C.CrossValidationConfig((X[:6], Y[:6]), criterion=criterion, minibatch_size=4),
+        C.TestConfig(test, model_inputs_to_streams=inputs),
+    ]
+    made = criterion.train(
+        data, 4, streams=(data.streams.a, data.streams.b), parameter_learners=[sgd(criterion)], epoch_size=10,
+        max_epochs=2, callbacks=callbacks,
+    )
+    assert samples(made.epoch_summaries) == [10, 10]
+    assert made.test_summary.samples == 10
+    assert (tmp_path / "model.ckp").exists()
+
+
+LIMITLESS = C.io.INFINITELY_REPEAT
+
+
+def test_what_cannot_be(criterion):
+    learners = [sgd(criterion)]
+    source = C.io.MinibatchSourceFromData({"a": X, "b": Y})
+    for wrong, message, options in [
+        ((X, Y), "exclude each other", {"max_epochs": 1, "max_samples": 1}),
+        ((X, Y, Y), "2 arguments .* 3 data", {}),
+        (source, "epoch_size or max_samples", {"streams": source.streams.values()}),
+        (source, "model_inputs_to_streams is empty", {"max_samples": 4}),
+        ((X, Y), "two of type CheckpointConfig", {"callbacks": [C.CheckpointConfig("a"), C.CheckpointConfig("b")]}),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            criterion.train(wrong, parameter_learners=learners, **options)
+    with pytest.raises(TypeError, match="a callback has to be"):
+        criterion.train((X, Y), parameter_learners=learners, callbacks=[3])
+    with pytest.raises(ValueError, match="at least one learner"):
+        criterion.train((X, Y))
+    with pytest.raises(ValueError, match="limited number of samples"):
+        criterion.test(source, streams=source.streams.values())

@@ -1,0 +1,59 @@
+"""Distributed learners with one worker are the learners themselves."""
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+
+X = np.arange(8, dtype=np.float32).reshape(4, 2) / 8
+Y = np.ones((4, 1), np.float32)
+
+
+def trajectory(wrap):
+    x, y = C.input_variable(2), C.input_variable(1)
+    w = C.parameter((2, 1))
+    loss = C.squared_error(C.times(x, w), y)
+    rate = C.learning_parameter_schedule_per_sample(0.01)
+    trainer = C.Trainer(None, loss, wrap(C.momentum_sgd([w], rate, C.momentum_schedule(0.9))))
+    values = []
+    for _ in range(6):
+        trainer.train_minibatch({x: X, y: Y})
+        values.append(float(w.value[0, 0]))
+    return values
+
+
+def test_a_data_parallel_learner_learns_as_its_learner():
+    made = trajectory(lambda learner: C.distributed.data_parallel_distributed_learner(learner, distributed_after=8))
+    assert made == trajectory(lambda learner: learner)
+    np.testing.assert_allclose(made, [0.003, 0.008686, 0.016764, 0.026957, 0.039008, 0.052674], atol=1e-6)  # CNTK 2.7
+
+
+def test_both_names_have_one_state():
+    w = C.parameter((2,), init=1)
+    learner = C.sgd([w], 0.1)
+    distributed = C.distributed.data_parallel_distributed_learner(learner)
+    assert isinstance(distributed, C.distributed.DistributedLearner)
+    assert isinstance(distributed, C.Learner)
+    distributed.update({w: np.ones(2, np.float32)}, 4)
+    assert (distributed.total_number_of_samples_seen, learner.total_number_of_samples_seen()) == (4, 4)
+    learner.reset_learning_rate(C.learning_parameter_schedule(0.5))
+    assert distributed.learning_rate() == 0.5
+
+
+def test_there_is_one_worker():
+    communicator = C.distributed.data_parallel_distributed_learner(C.sgd([C.parameter(1)], 0.1)).communicator()
+    ranks = [worker.global_rank for worker in communicator.workers()]
+    assert communicator.current_worker().global_rank in ranks
+    assert (ranks, communicator.is_main(), C.distributed.Communicator.num_workers()) == ([0], True, 1)
+    communicator.barrier()
+    C.distributed.Communicator.finalize()
+
+
+def test_what_there_is_not():
+    learner = C.sgd([C.parameter(1)], 0.1)
+    with pytest.raises(RuntimeError, match="no asynchronous parameter update"):
+        C.distributed.data_parallel_distributed_learner(learner, use_async_buffered_parameter_update=True)
+    with pytest.raises(TypeError, match="needs a learner"):
+        C.distributed.data_parallel_distributed_learner([learner])
+    with pytest.raises(NotImplementedError, match="block momentum"):
+        C.distributed.block_momentum_distributed_learner(learner, 1024)

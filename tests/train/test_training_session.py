@@ -1,0 +1,223 @@
+"""Training sessions: what happens when. The logs of events were recorded from CNTK 2.7.
+
+t4: a step with 4 samples; S10: a summary of 10 samples; e4, E6: the same of tests; k: a checkpoint has appeared;
+c1: the callback of cross validation number 1.
+"""
+
+import sys
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax.train import DataUnit
+
+LIMITLESS = C.io.INFINITELY_REPEAT
+
+
+class Session:
+    """A linear model, data of ten samples in a file, and a log of what happens."""
+
+    def __init__(self, folder):
+        self.folder, self.log = folder, []
+        self.x, self.y = C.input_variable(2), C.input_variable(1)
+        z = C.times(self.x, C.parameter((2, 1)))
+        loss = C.squared_error(z, self.y)
+        self.weights = z.parameters[0]
+        self.parts = z, loss
+
+    def source(self, samples=10, max_sweeps=LIMITLESS):
+        file = self.folder / f"{samples}.ctf"
+        file.write_text("".join(f"|x {i % 5} 1 |y {i % 2}\n" for i in range(samples)))
+        streams = C.io.StreamDefs(x=C.io.StreamDef("x", 2), y=C.io.StreamDef("y", 1))
+        return C.io.MinibatchSource(
+            C.io.CTFDeserializer(str(file), streams), randomize=False, max_sweeps=max_sweeps
+        )
+
+    def trainer(self, rate=0.01, metric=True):
+        z, loss = self.parts
+        schedule = C.learning_parameter_schedule_per_sample(rate)
+        return C.Trainer(z, (loss, loss if metric else None), C.sgd(z.parameters, schedule), Recorder(self))
+
+    def checkpoints(self):
+        return sorted(f.name for f in self.folder.iterdir() if f.name.startswith("model") and f.suffix != ".ckp")
+
+    def checkpoint(self, **options):
+        return C.CheckpointConfig(self.folder / "model", **options)
+
+    def callback(self, stop_at=None):
+        def called(index, average_error, num_samples, num_minibatches):
+            self.log.append(f"c{index}")
+            return index != stop_at
+
+        return called
+
+    def validation(self, **options):
+        return C.CrossValidationConfig(self.source(6, max_sweeps=1), minibatch_size=4, **options)
+
+    def run(self, trainer=None, mb_size=4, source=None, **options):
+        self.log.clear()
+        source, trainer = source or self.source(), trainer or self.trainer()
+        inputs = {self.x: source.streams.x, self.y: source.streams.y}
+        saved = trainer.save_checkpoint
+
+        def save(*arguments):
+            saved(*arguments)
+            self.log.append("k" + arguments[0].removeprefix(str(self.folder / "model")))
+
+        trainer.save_checkpoint = save
+        C.training_session(trainer, source, mb_size, inputs, **options).train()
+        return " ".join(self.log)
+
+
+class Recorder(C.logging.ProgressWriter):
+    def __init__(self, session):
+        super().__init__(1, 0, 1, 0, sys.maxsize, 0)
+        self.session = session
+
+    def on_write_training_update(self, samples, updates, aggregate_loss, aggregate_metric):
+        self.session.log.append(f"t{samples[1] - samples[0]}")
+
+    def on_write_training_summary(self, samples, *rest):
+        self.session.log.append(f"S{samples}")
+
+    def on_write_test_update(self, samples, updates, aggregate_metric):
+        self.session.log.append(f"e{samples[1] - samples[0]}")
+
+    def on_write_test_summary(self, samples, *rest):
+        self.session.log.append(f"E{samples}")
+
+
+@pytest.fixture
+def session(tmp_path):
+    return Session(tmp_path)
+
+
+@pytest.mark.parametrize(("options", "expected"), [
+    ({}, "t4 t4 t4 t4 t4 t2 S22"),
+    ({"progress_frequency": 10}, "t4 t4 t4 S12 t4 t4 S8 t2 S2"),
+    ({"progress_frequency": 5}, "t4 t4 S8 t4 S4 t4 S4 t4 S4 t2 S2"),
+    ({"progress_frequency": (3, DataUnit.minibatch)}, "t4 t4 t4 S12 t4 t4 t2 S10"),
+    ({"progress_frequency": (1, DataUnit.sweep)}, "t4 t4 t4 S12 t4 t4 S8 t2"),
+    ({"mb_size": C.minibatch_size_schedule([2, 4, 8], epoch_size=10)}, "t2 t2 t2 t2 t2 t4 t4 t4 S22"),
+])
+def test_progress(session, options, expected):
+    assert session.run(max_samples=22, **options) == expected
+
+
+@pytest.mark.parametrize(("options", "expected"), [
+    ({}, "t4 t4 t4 t4 t4 t2 k S22"),
+    ({"frequency": 8}, "t4 S4 t4 k S4 t4 S4 t4 k S4 t4 S4 t2 k S2"),
+    ({"frequency": 8, "preserve_all": True}, "t4 S4 t4 k0 S4 t4 S4 t4 k1 S4 t4 S4 t2 k2 S2 k"),
+    ({"frequency": (2, DataUnit.minibatch), "preserve_all": True}, "t4 t4 k0 t4 t4 k1 t4 t2 k2 S22 k"),
+    ({"frequency": (1, DataUnit.sweep), "preserve_all": True}, "t4 t4 t4 k0 t4 t4 k1 t2 S22 k"),
+    ({"frequency": 20, "preserve_all": True}, "t4 t4 t4 t4 t4 k0 t2 k1 S22 k"),
+])
+def test_checkpoints(session, options, expected):
+    frequency = 4 if options.get("frequency") == 8 else None
+    made = session.run(max_samples=22, progress_frequency=frequency, checkpoint_config=session.checkpoint(**options))
+    assert made == expected
+
+
+def test_numbers_count_periods(session):
+    config = session.checkpoint(frequency=5, preserve_all=True)
+    session.run(mb_size=12, max_samples=50, source=session.source(30), checkpoint_config=config)
+    assert session.checkpoints() == ["model", "model0", "model2", "model4", "model7", "model9"]
+
+
+@pytest.mark.parametrize(("frequency", "stop_at", "expected"), [
+    (None, None, "t4 t4 t4 t4 t4 t2 S22 e4 e2 E6 c0"),
+    (8, None, "t4 t4 e4 e2 E6 c0 t4 t4 e4 e2 E6 c1 t4 t2 S22 e4 e2 E6 c2"),
+    (8, 1, "t4 t4 e4 e2 E6 c0 t4 t4 e4 e2 E6 c1 S16"),
+])
+def test_cross_validation(session, frequency, stop_at, expected):
+    config = session.validation(frequency=frequency, callback=session.callback(stop_at))
+    assert session.run(max_samples=22, cv_config=config) == expected
+
+
+def test_cross_validation_of_some_samples_or_none(session):
+    some = session.validation(frequency=8, max_samples=4)
+    assert session.run(max_samples=16, cv_config=some) == "t4 t4 e4 E4 t4 t4 e4 E4 S16"
+    none = C.CrossValidationConfig(frequency=8, callback=session.callback())
+    assert session.run(max_samples=16, cv_config=none) == "t4 t4 c0 t4 t4 c1 S16"
+
+
+def test_cross_validation_gets_the_average(session):
+    seen = []
+    config = session.validation(callback=lambda *result: seen.append(result))
+    session.run(max_samples=8, cv_config=config)
+    rows = [(i % 5, 1, i % 2) for i in range(6)]
+    w = session.weights.value[:, 0]
+    average = np.mean([(w @ row[:2] - row[2]) ** 2 for row in rows])
+    assert seen == [(0, pytest.approx(average, rel=1e-5), 6, 2)]
+
+
+def test_the_test_comes_last(session):
+    config = C.TestConfig(session.source(6, max_sweeps=1), minibatch_size=4)
+    made = session.run(max_samples=10, test_config=config, cv_config=session.validation(frequency=20))
+    assert made == "t4 t4 t2 S10 e4 e2 E6 e4 e2 E6"
+
+
+def test_a_rate_of_zero_ends_the_session(session):
+    trainer = session.trainer([0.1, 0.0])
+    assert session.run(trainer, max_samples=20) == "t4 t4 t4 t4 S16"
+    assert trainer.total_number_of_samples_seen == 12
+
+
+def test_the_end_of_the_source_ends_the_session(session):
+    assert session.run(source=session.source(max_sweeps=2)) == "t4 t4 t4 t4 t4 S20"
+
+
+def test_it_goes_on_from_the_last_checkpoint(session, capsys):
+    def config():
+        return session.checkpoint(frequency=8, preserve_all=True)
+
+    session.run(max_samples=40, checkpoint_config=config())
+    straight = session.weights.value
+    for file in session.folder.glob("model*"):
+        if not file.name.startswith("model1"):
+            file.unlink()
+    session.weights.value = 0
+    assert session.run(max_samples=40, checkpoint_config=config(), progress_frequency=10) == (
+        "t4 S4 t4 k2 t4 t4 k3 S12 t4 t4 k4 S8 k"
+    )
+    assert "model1'" in capsys.readouterr().out
+    np.testing.assert_array_equal(session.weights.value, straight)
+    assert session.run(max_samples=40, checkpoint_config=config(), progress_frequency=10) == "k"
+    assert session.run(max_samples=8, checkpoint_config=session.checkpoint(restore=False)) == "t4 t4 k S8"
+
+
+def test_arrays_in_place_of_a_source(session):
+    x = np.ones((6, 2), np.float32)
+    criterion = session.parts[1]
+    made = session.run(max_samples=8, test_config=C.TestConfig((x, x[:, :1]), criterion=criterion, minibatch_size=4))
+    assert made == "t4 t4 S8 e4 e2 E6"
+    with pytest.raises(ValueError, match="give criterion="):
+        C.TestConfig((x, x))
+    with pytest.raises(ValueError, match=r"2 arguments .* but there are 1 data"):
+        C.TestConfig((x,), criterion=criterion)
+
+
+def test_what_cannot_be(session):
+    endless = session.source()
+    for options in {}, {"cv_config": C.CrossValidationConfig(endless)}, {"test_config": C.TestConfig(endless)}:
+        with pytest.raises(ValueError, match="minibatch source must have a limited number of samples or sweeps"):
+            session.run(max_samples=8 if options else None, **options)
+    with pytest.raises(ValueError, match="or a callback"):
+        C.CrossValidationConfig()
+    with pytest.raises(ValueError, match="the name of the checkpoint is empty"):
+        C.CheckpointConfig("")
+    for wrong in -1, "a", (1, 7), 2.5:
+        with pytest.raises(ValueError, match="CheckpointConfig: a frequency is"):
+            C.CheckpointConfig("model", frequency=wrong)
+    with pytest.raises(ValueError, match="model_inputs_to_streams is empty"):
+        C.training_session(session.trainer(), endless, 4, {})
+    with pytest.raises(ValueError, match="no stream 'z'"):
+        stream = C.io.StreamInformation("z", 0, "dense", np.float32, (2,))
+        C.training_session(session.trainer(), endless, 4, {session.x: stream}, max_samples=4).train()
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 2.5, [2, 0]])
+def test_minibatch_sizes_are_positive_and_whole(wrong):
+    with pytest.raises(ValueError, match="at least 1"):
+        C.minibatch_size_schedule(wrong)
