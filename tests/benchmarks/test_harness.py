@@ -63,3 +63,12 @@ def test_a_second_process_compiles_nothing_anew():
     first, second = startup.two_processes("tiny")
     assert first["cached"] == 0 < first["programs"]
     assert second["cached"] == second["programs"]
+
+
+def test_memory_is_measured_with_the_programs_that_take_it():
+    pytest.importorskip("psutil", reason="memory is measured with psutil")
+    from benchmarks import memory
+
+    found = memory.marks(minibatches=10, count=2)
+    assert [megabytes > 10 for megabytes, _ in found] == [True, True]
+    assert 1 <= found[0][1] <= found[1][1] <= 12
