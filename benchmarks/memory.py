@@ -20,7 +20,7 @@ def marks(minibatches: int = 10_000, count: int = 10) -> list[tuple[float, int]]
     compiled = compilations()
     x, y = C.sequence.input_variable(WIDTH), C.sequence.input_variable(CLASSES)
     scores = C.layers.Sequential([C.layers.Recurrence(C.layers.LSTM(8)), C.layers.Dense(CLASSES)])(x)
-    learner = C.momentum_sgd(scores.parameters, C.learning_parameter_schedule_per_sample(0.01), C.momentum_schedule(0.9))
+    learner = C.momentum_sgd(scores.parameters, C.learning_parameter_schedule(0.01), C.momentum_schedule(0.9))
     trainer = C.Trainer(scores, (C.cross_entropy_with_softmax(scores, y), C.classification_error(scores, y)), [learner])
     random, eye, found = np.random.default_rng(1), np.eye(CLASSES, dtype=np.float32), []
     for done in range(1, minibatches + 1):
