@@ -2,6 +2,7 @@
 import numpy as np
 import pytest
 
+import cntkjax
 from cntkjax import cntk_py, device, logging, variables
 from cntkjax.graph.settings import Settings
 
@@ -36,11 +37,21 @@ def test_deterministic_algorithms_can_be_forced():
 
 
 @pytest.mark.parametrize("name", ["always_allow_setting_default_device", "disable_forward_values_sharing",
-                                  "enable_synchronous_gpukernel_execution", "allow_renaming_functions"])
+                                  "enable_synchronous_gpukernel_execution"])
 def test_switches_without_effect_say_why(name):
     switch = getattr(cntk_py, name)
     assert switch() is None
     assert "without effect: " in switch.__doc__
+
+
+def test_functions_can_be_renamed_when_that_is_allowed(monkeypatch):
+    monkeypatch.setattr(cntk_py.Settings, "renaming", False)
+    f = cntkjax.plus(1, 2, name="first")
+    with pytest.raises(ValueError, match="cannot be changed"):
+        f.name = "second"
+    cntk_py.allow_renaming_functions()
+    f.name = "second"
+    assert f.name == f.output.name == "second"
 
 
 def test_a_wrapped_number_can_change():

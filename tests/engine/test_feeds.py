@@ -80,7 +80,7 @@ def test_arguments_may_be_named_or_left_out_when_there_is_one():
     (batch, [ones((2, 3)), ones((2, 3))], "do not match"),
     (batch, ones((0, 3)), "empty minibatch"),
     (batch, [["a", "b", "c"]], "not numbers"),
-    (batch, csr_matrix(ones((2, 4))), "sparse matrices with 3 columns"),
+    (batch, csr_matrix(ones((2, 4))), "a column for each element"),
     (sequence, ones((2, 2, 1)), "takes sequences"),
     (sequence, [], "at least one sequence"),
     (sequence, [ones((2, 3)), ones((2, 2))], "takes sequences"),

@@ -150,7 +150,7 @@ def _is_csr(data: Any) -> bool:
 def _sparse(variable: Variable, matrices: Sequence[Any]) -> Any:
     for m in matrices:
         if filled(variable.shape, m.shape[-1]) is None:
-            raise _mismatch(variable, m.shape, "takes sparse matrices with a row for each sample, and its elements as columns")
+            raise _mismatch(variable, m.shape, "takes sparse matrices with a row for each sample and a column for each element")
     rows = SparseRows.concatenate([SparseRows.from_csr(m) for m in matrices])
     if variable.is_sparse:
         return SparseRows(rows.indptr, rows.indices, np.asarray(rows.values, variable.dtype), rows.width)

@@ -50,7 +50,7 @@ def convolution(
     Errors: ShapeError if the kernel does not fit the operand; ValueError for another reduction_rank.
 
     >>> import cntkjax as C, numpy as np
-    >>> image, kernel = C.input_variable((1, 3, 3)), C.constant(np.ones((1, 1, 2, 2)))
+    >>> image, kernel = C.input_variable((1, 3, 3)), C.constant(np.ones((1, 1, 2, 2), np.float32))
     >>> convolution(kernel, image, auto_padding=[False]).eval({image: np.arange(9).reshape(1, 1, 3, 3)})
     array([[[[ 8., 12.],
              [20., 24.]]]], dtype=float32)
@@ -131,7 +131,7 @@ def convolution_transpose(
     Errors: ShapeError if the kernel does not fit, or the convolution of `output_shape` is not the operand's shape.
 
     >>> import cntkjax as C, numpy as np
-    >>> image, kernel = C.input_variable((1, 1, 2)), C.constant(np.ones((1, 1, 1, 3)))
+    >>> image, kernel = C.input_variable((1, 1, 2)), C.constant(np.ones((1, 1, 1, 3), np.float32))
     >>> convolution_transpose(kernel, image, strides=(1, 2), auto_padding=[False]).eval({image: [[[[1, 2]]]]})
     array([[[[1., 1., 3., 2., 2.]]]], dtype=float32)
     """
