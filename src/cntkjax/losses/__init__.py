@@ -10,3 +10,4 @@ from ._losses import (
     squared_error,
     weighted_binary_cross_entropy,
 )
+from ._many_classes import hierarchical_softmax_layer, nce_loss

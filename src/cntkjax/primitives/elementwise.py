@@ -122,7 +122,7 @@ _OPERATIONS: list[tuple[str, int, Callable[..., Any]]] = [
     ("Log", 5, _safe_log),
     ("Sqrt", 6, _sqrt),
     ("Floor", 7, jnp.floor),
-    ("Abs", 8, jnp.abs),
+    ("Abs", 8, lambda x: x * jax.lax.stop_gradient(jnp.sign(x))),  # gradient 0 at 0
     ("Reciprocal", 9, _reciprocal),
     ("Plus", 19, jnp.add),
     ("Minus", 20, jnp.subtract),

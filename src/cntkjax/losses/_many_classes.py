@@ -1,0 +1,111 @@
+"""Training with very many classes: hierarchical softmax, and noise contrastive estimation."""
+
+from __future__ import annotations
+
+from math import ceil, sqrt
+from typing import Any
+
+import numpy as np
+
+from ..graph.axis import ALL_STATIC
+from ..graph.seed import AUTO_SEED
+from ..graph.shape import INFERRED
+from ..initializer import glorot_normal
+from ..ops._blocks import as_one_block, node
+from ..ops._elementwise import element_divide, element_times, floor, log_add_exp, minus, plus, round
+from ..ops._operand import Operand, as_variable, as_variables
+from ..ops._product import times, times_transpose
+from ..ops._random import random_sample, random_sample_inclusion_frequency
+from ..ops._reduce import softmax
+from ..ops._shape import one_hot, reshape
+from ..ops.functions import Function
+from ..primitives.reduce import ReduceElements
+from ..variables import Constant, Parameter, Variable
+
+
+def hierarchical_softmax_layer(
+    input_var: Operand, label_index: Operand, label_dim: int, label_classes: int | None = None
+) -> tuple[Function, Function, list[Function]]:
+    """The probability of a label out of very many: of the group that it is in, times that of the label in its group.
+
+    Only the group's own weights are used for a label, so the cost grows with the square root of `label_dim`.
+    Shapes: input_var [n], label_index [1], which holds a number from 0 to label_dim - 1.
+    Returns: the probability [1, 1]; the probabilities of the groups [label_classes]; and for each group those of its
+             labels. There are `label_classes` groups, by default the square root of `label_dim`, rounded up.
+    Source: Goodman, "Classes for fast maximum entropy training", ICASSP 2001.
+    """
+    x, label = as_variable(input_var), as_variable(label_index)
+    n = x.shape[0]
+    groups = ceil(sqrt(label_dim)) if label_classes is None else int(label_classes)
+    size = ceil(label_dim / groups)
+    w1, b1, w2, b2 = (
+        Parameter(shape, glorot_normal(), x.dtype, name=f"hsoftmax_{name}")
+        for name, shape in (("w1", (n, groups)), ("b1", (groups,)), ("w2s", (groups, n, size)), ("b2s", (groups, size)))
+    )
+    group = floor(element_divide(plus(label, 0.5), size))
+    place = round(minus(label, element_times(group, size)))
+    group_probabilities = softmax(plus(b1, times(x, w1)))
+
+    chosen = one_hot(group, groups)
+    w = reshape(times(chosen, w2, output_rank=2), (n, -1))
+    b = reshape(times(chosen, b2), (-1,))
+    in_group = times_transpose(one_hot(place, size), softmax(plus(b, times(x, w))))
+    probability = element_times(in_group, times_transpose(chosen, group_probabilities))
+    every = [_of_group(x, Constant(i, dtype=x.dtype), groups, w2, b2, group_probabilities) for i in range(groups)]
+    return probability, group_probabilities, every
+
+
+def _of_group(
+    x: Variable, group: Constant, groups: int, w2: Parameter, b2: Parameter, group_probabilities: Any
+) -> Function:
+    """The probabilities of the labels in one group."""
+    chosen = one_hot(group, groups)
+    in_group = softmax(plus(times(chosen, b2), times(x, times(chosen, w2, output_rank=2))))
+    return element_times(in_group, times_transpose(chosen, group_probabilities))
+
+
+def nce_loss(
+    weights: Operand, biases: Operand, inputs: Operand, labels: Operand, noise_distribution: Any,
+    num_samples: int = 32, allow_duplicates: bool = True, seed: int = AUTO_SEED, name: str = "",
+) -> Function:
+    """Noise contrastive estimation of a softmax over very many classes: the label against a few classes drawn at random.
+
+    Shapes: weights [classes, n], biases [classes, 1], inputs [n], labels [classes] (best sparse), noise_distribution
+            [classes] -> scalar. The noise need not sum to 1; the classes drawn are the same for the whole minibatch.
+    Errors: ValueError for shapes that don't fit.
+    Source: Gutmann and Hyvarinen, AISTATS 2010; value and normalization as in CNTK 2.7.
+    """
+    w, b, *operands = as_variables(weights, biases, inputs, labels)
+    noise = np.asarray(getattr(noise_distribution, "value", noise_distribution))
+    _check_noise(w, b, noise)
+    dtype = operands[0].dtype or np.float32
+    noise = (noise / noise.sum()).astype(dtype)
+    expected = random_sample_inclusion_frequency(Constant(noise), num_samples, allow_duplicates).eval()
+    log_prior = np.log(num_samples * noise)
+
+    def inner(x: Variable, label: Variable) -> Function:
+        classes = Constant(noise, name="noise")
+        prior = Constant(log_prior[:, None], name="logNoisePrior")
+        sampled = random_sample(classes, num_samples, allow_duplicates, seed)
+        product = element_times(x, times(label, w)).output
+        total = {"axis": ALL_STATIC, "reductionOpName": "Sum", "reductionKeepDimensions": False}
+        score = plus(node(ReduceElements, [product], total), reshape(times(label, b), (), 0, 1))
+        hit = minus(log_add_exp(score, reshape(times(label, prior), (), 0, 1)), score)
+        others = plus(times_transpose(x, times(sampled, w)), reshape(times(sampled, b), (-1,), 0, 2))
+        misses = log_add_exp(others, reshape(times(sampled, prior), (-1,), 0, 2))
+        importance = times_transpose(Constant(noise / expected, name="importanceWeights"), sampled)
+        missed = node(ReduceElements, [element_times(importance, misses).output], total)
+        entropy = Constant(dtype(num_samples * np.sum(noise * log_prior)), name="noisePriorEntropy")
+        return plus(hit, minus(element_times(Constant(num_samples, dtype=dtype), missed), entropy))
+
+    return as_one_block("NCE", inner, operands, name)
+
+
+def _check_noise(weights: Variable, biases: Variable, noise: np.ndarray) -> None:
+    if noise.ndim != 1:
+        raise ValueError(f"nce_loss: noise_distribution has to be a vector, not of shape {noise.shape}")
+    if len(biases.shape) != 2:
+        raise ValueError(f"nce_loss: biases must have two axes, [classes, 1], not {biases.shape}")
+    for what, variable in (("weights", weights), ("biases", biases)):
+        if variable.shape[0] not in (len(noise), INFERRED):
+            raise ValueError(f"nce_loss: {what} of shape {variable.shape} don't fit a noise of {len(noise)} classes")
