@@ -6,27 +6,8 @@ import numpy as np
 import pytest
 
 import cntkjax as C
-from cntkjax.engine import packing
 
 LENGTHS = [[4], [5, 2, 3], [1, 1, 7, 2, 2, 3]]
-
-
-@pytest.fixture(params=["one sequence a row", "several sequences a row"])
-def grid(request, monkeypatch):
-    """Run a test with both kinds of grid: the packer's choice is overruled."""
-    simple = request.param == "one sequence a row"
-
-    def choose(self, lengths, size):
-        if simple:
-            return self._simple(lengths, size, int(lengths.max()) + 1)
-        return self._packed(lengths, size, 0)
-
-    monkeypatch.setattr(packing.Packer, "grid", choose)
-    from cntkjax.engine import program
-
-    program._PROGRAMS.clear()
-    yield
-    program._PROGRAMS.clear()
 
 
 def sequences(lengths, width, seed=0):

@@ -1,0 +1,215 @@
+"""Sequence operations against what they say of one sequence, written in JAX; gradients included."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax import sequence as S
+
+
+@dataclass
+class Case:
+    """`build` makes the function of a sequence x of vectors, `reference` computes it for one sequence [steps, 3]."""
+
+    name: str
+    build: Any
+    reference: Any
+    gradient: bool = True
+
+    def __str__(self):
+        return self.name
+
+
+def positive(x):
+    return C.greater(C.slice(x, 0, 0, 1), 0)
+
+
+def flags(x):
+    return (x[:, :1] > 0).astype(x.dtype)
+
+
+def chosen(x):
+    return x[np.flatnonzero(np.asarray(x)[:, 0] > 0)]
+
+
+CASES = [
+    Case("first", S.first, lambda x: x[0]),
+    Case("last", S.last, lambda x: x[-1]),
+    Case("is_first", S.is_first, lambda x: jnp.arange(len(x)) == 0, gradient=False),
+    Case("is_last", S.is_last, lambda x: jnp.arange(len(x)) == len(x) - 1, gradient=False),
+    Case("slice from 1", lambda x: S.slice(x, 1, 0), lambda x: x[1:]),
+    Case("slice to -1", lambda x: S.slice(x, 0, -1), lambda x: x[:-1]),
+    Case("slice of the first two", lambda x: S.slice(x, 0, 2), lambda x: x[:2]),
+    Case("slice of the last two", lambda x: S.slice(x, -2, 0), lambda x: x[-2:]),
+    Case("slice inside", lambda x: S.slice(x, 1, -1), lambda x: x[1:-1]),
+    Case("the second step", lambda x: S.slice(x, 1, 2), lambda x: x[1]),
+    Case("the last step but one", lambda x: S.slice(x, -2, -1), lambda x: x[-2]),
+    Case("slices of one length added", lambda x: S.slice(x, 1, 0) * S.slice(x, 0, -1), lambda x: x[1:] * x[:-1]),
+    Case("where", lambda x: S.where(positive(x)), lambda x: jnp.flatnonzero(x[:, 0] > 0), gradient=False),
+    Case("gather", lambda x: S.gather(x, positive(x)), chosen),
+    Case("scatter", lambda x: S.scatter(S.gather(x, positive(x)), positive(x)), lambda x: x * flags(x)),
+    Case("scatter of one step", lambda x: S.scatter(S.last(x), S.is_first(x), (0, 1)),
+         lambda x: jnp.zeros_like(x).at[0].set(x[-1])),
+    Case("broadcast_as", lambda x: S.broadcast_as(S.last(x), x), lambda x: jnp.broadcast_to(x[-1], x.shape)),
+    Case("broadcast_as of a constant", lambda x: S.broadcast_as(2, x), lambda x: jnp.full(len(x), 2.0), gradient=False),
+    Case("reduce_sum", S.reduce_sum, lambda x: x.sum(0)),
+    Case("reduce_max", S.reduce_max, lambda x: x.max(0)),
+    Case("softmax", S.softmax, lambda x: jax.nn.softmax(x, axis=0)),
+    Case("steps repeated", lambda x: S.gather(x, S.broadcast_as(C.constant(1.5), x)),
+         lambda x: jnp.repeat(x, np.diff(np.ceil(1.5 * np.arange(len(x) + 1))).astype(int), axis=0)),
+    Case("past_value by two", lambda x: S.past_value(x, 0.5, 2), lambda x: jnp.concatenate([jnp.full((2, 3), 0.5), x[:-2]])),
+    Case("future_value", S.future_value, lambda x: jnp.concatenate([x[1:], jnp.zeros((1, 3))])),
+    Case("delay by -1", lambda x: S.delay(x, 0, -1), lambda x: jnp.concatenate([x[1:], jnp.zeros((1, 3))])),
+    Case("recurrence over a slice", lambda x: C.layers.Recurrence(C.plus)(S.slice(x, 1, 0)), lambda x: jnp.cumsum(x[1:], 0)),
+]  # fmt: skip
+
+
+XS = [np.random.default_rng(n).standard_normal((n, 3)).astype(np.float32) for n in (5, 2, 3, 2, 7, 4)]
+
+
+def assert_equal(made, expected):
+    assert len(made) == len(expected)
+    for a, b in zip(made, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def results():
+    """Values of all cases, and gradients of their squares, from one program for each kind of grid."""
+    return {}
+
+
+def computed(results, kind):
+    if kind not in results:
+        inputs = [S.input_variable(3, needs_gradient=True) for _ in CASES]
+        outputs = [case.build(x).output for case, x in zip(CASES, inputs, strict=True)]
+        squares = [C.reduce_sum(C.square(v)) for v in outputs]
+        total = C.mean(*(S.reduce_sum(v) if v.output.sequence_axis else v for v in squares)) * len(CASES)
+        gradients, values = total.grad(dict.fromkeys(inputs, XS), wrt=inputs, outputs=outputs)
+        results[kind] = [(values[v], gradients[x]) for v, x in zip(outputs, inputs, strict=True)]
+    return results[kind]
+
+
+@pytest.mark.parametrize("number", range(len(CASES)), ids=lambda n: CASES[n].name)
+class TestEveryOperation:
+    def test_value(self, number, grid, results, request):
+        value, _ = computed(results, request.node.callspec.params["grid"])[number]
+        assert_equal(value, [CASES[number].reference(jnp.asarray(x)) for x in XS])
+
+    def test_gradient(self, number, grid, results, request):
+        case = CASES[number]
+        _, gradient = computed(results, request.node.callspec.params["grid"])[number]
+        if not case.gradient:
+            expected = [np.zeros_like(x) for x in XS]
+        elif case.name == "gather":  # which steps there are depends on numbers, which JAX does not know
+            expected = [2 * x * flags(x) for x in XS]
+        else:
+            expected = [jax.grad(lambda x: jnp.sum(case.reference(x) ** 2))(jnp.asarray(x)) for x in XS]
+        assert_equal(gradient, expected)
+
+
+class TestUnpacking:
+    x = S.input_variable(2, needs_gradient=True)
+    xs = [np.arange(6, dtype=np.float32).reshape(3, 2), np.array([[7, 8]], np.float32)]
+
+    def test_gives_steps_as_the_first_axis_and_a_mask(self):
+        steps, mask = S.unpack(self.x, -1).outputs
+        assert steps.shape == (C.FreeDimension, 2) and mask.shape == (C.FreeDimension,)
+        made = C.combine(steps, mask).eval({self.x: self.xs})
+        np.testing.assert_array_equal(made[steps], [self.xs[0], [[7, 8], [-1, -1], [-1, -1]]])
+        np.testing.assert_array_equal(made[mask], [[1, 1, 1], [1, 0, 0]])
+
+    def test_has_as_many_steps_as_the_longest_sequence_of_each_minibatch(self):
+        f = S.unpack(self.x, 0, no_mask_output=True)
+        for longest in (2, 5, 3, 4):
+            lengths = [longest, 1]
+            assert f.eval({self.x: [np.ones((n, 2), np.float32) for n in lengths]}).shape == (2, longest, 2)
+
+    def test_is_undone_by_to_sequence(self):
+        steps, mask = S.unpack(self.x, 0).outputs
+        lengths = C.reduce_sum(mask)
+        assert_equal(C.to_sequence(steps, lengths).eval({self.x: self.xs}), self.xs)
+        assert_equal(C.to_sequence_like(steps, self.x).eval({self.x: self.xs}), self.xs)
+        assert_equal(C.square(C.to_sequence_like(steps, self.x)).grad({self.x: self.xs}), [2 * s for s in self.xs])
+
+    def test_names_its_outputs(self):
+        assert [v.name for v in S.unpack(self.x, 0, name="steps").outputs] == ["steps", "steps_UnpackSequenceMask"]
+
+    def test_a_reduction_compiles_once_for_lengths_that_are_near(self):
+        from cntkjax.engine import program
+
+        f = S.reduce_sum(self.x)
+        program._PROGRAMS.clear()
+        for n in (20, 19, 18, 17, 20, 16):
+            f.eval({self.x: [np.ones((n, 2), np.float32), np.ones((3, 2), np.float32)]})
+        (made,) = program._PROGRAMS.values()
+        assert len(made.compiled) == 1
+
+
+class TestAxes:
+    x, v = S.input_variable(2), C.input_variable(2)
+
+    @pytest.mark.parametrize(
+        "begin, end, name",  # as CNTK 2.7 names them
+        [
+            (1, 3, "fixedSliceOf_2"), (0, -1, "times_1_minus_1"), (1, 0, "times_1_minus_1"), (-2, 0, "fixedSliceOf_2"),
+            (2, -2, "times_1_minus_4"), (3, 1, "times_1_minus_2"), (-1, -3, "times_1_minus_2"), (-3, 2, "fixedSliceOf_5"),
+        ],
+    )  # fmt: skip
+    def test_slices_are_named_after_the_change_of_length(self, begin, end, name):
+        assert S.slice(self.x, begin, end).dynamic_axes[1] == C.Axis(f"defaultDynamicAxis_{name}")
+
+    def test_a_slice_of_one_step_has_the_batch_axis_alone(self):
+        assert S.slice(self.x, 2, 3).dynamic_axes == (C.Axis.default_batch_axis(),)
+
+    def test_typeinfo_names_the_axis_of_a_gather(self):
+        c = S.input_variable(())
+        names = [S.gather(self.x, c, t).dynamic_axes[-1].name for t in ((1, 0), (2, 1), (2, 0), (0, 3))]
+        assert names == ["defaultDynamicAxis" + n for n in ("", "_times_2_plus_1", "_times_2_minus_0", "_fixedSliceOf_3")]
+
+    def test_a_gather_from_another_condition_has_another_axis(self):
+        one, other = (S.gather(self.x, S.input_variable(())) for _ in range(2))
+        assert one.dynamic_axes != other.dynamic_axes
+
+    @pytest.mark.parametrize("f", [S.first, S.is_last, S.reduce_sum, S.softmax, lambda v: S.unpack(v, 0), lambda v: S.where(v[0])])
+    def test_operands_without_a_sequence_are_rejected_when_the_graph_is_built(self, f):
+        with pytest.raises((ValueError, RuntimeError), match="sequence axis"):
+            f(self.v)
+
+    def test_broadcast_as_needs_dynamic_axes(self):
+        with pytest.raises(ValueError, match="no dynamic axes"):
+            S.broadcast_as(self.v, C.constant(1))
+
+    def test_reconciled_sequences_of_other_lengths_are_rejected(self):
+        other = S.input_variable(1, sequence_axis=C.Axis("other"))
+        f = C.reconcile_dynamic_axes(self.x, other)
+        assert_equal(f.eval({self.x: [np.ones((2, 2))], other: [np.zeros((2, 1))]}), [np.ones((2, 2))])
+        with pytest.raises(ValueError, match="differ in length"):
+            f.eval({self.x: [np.ones((2, 2))], other: [np.zeros((3, 1))]})
+
+
+def test_first_of_sparse_sequences_stays_sparse_until_it_is_multiplied():
+    x = S.input_variable(4, is_sparse=True)
+    W = np.arange(8, dtype=np.float32).reshape(4, 2)
+    xs = [np.eye(4, dtype=np.float32)[[1, 2]], np.eye(4, dtype=np.float32)[[3]]]
+    np.testing.assert_array_equal(C.times(S.last(x), W).eval({x: xs}), W[[2, 3]])
+
+
+@pytest.mark.parametrize("time_step", [1, 2, 3])
+@pytest.mark.parametrize("ahead", [False, True])
+def test_initial_states_along_a_sequence_of_their_own(time_step, ahead, grid):
+    """Source: CNTK 2.7: the last states stand before a sequence, the first ones behind it."""
+    x, i = S.input_variable(1), S.input_variable(1, sequence_axis=C.Axis("states"))
+    xs = [np.arange(1, 5, dtype=np.float32)[:, None], np.arange(5, 9, dtype=np.float32)[:, None]]
+    states = [-np.arange(1, 4, dtype=np.float32)[:, None], -np.arange(4, 7, dtype=np.float32)[:, None]]
+    f = (S.future_value if ahead else S.past_value)(x, i, time_step)
+    expected = [
+        np.concatenate([s[time_step:], t[:time_step]] if ahead else [t[-time_step:], s[:-time_step]])
+        for s, t in zip(xs, states, strict=True)
+    ]
+    assert_equal(f.eval({x: xs, i: states}), expected)
