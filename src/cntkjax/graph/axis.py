@@ -70,48 +70,48 @@ class Axis:
             return 2**31 - 1
         return self._index
 
-    @classmethod
-    def default_batch_axis(cls) -> Axis:
+    @staticmethod
+    def default_batch_axis() -> Axis:
         """The axis of the samples (or sequences) of a minibatch."""
         return BATCH
 
-    @classmethod
-    def default_dynamic_axis(cls) -> Axis:
+    @staticmethod
+    def default_dynamic_axis() -> Axis:
         """The default sequence axis."""
         return SEQUENCE
 
-    @classmethod
-    def default_input_variable_dynamic_axes(cls) -> tuple[Axis, ...]:
+    @staticmethod
+    def default_input_variable_dynamic_axes() -> tuple[Axis, ...]:
         """Batch and sequence axis: in spite of the name those of a sequence, not of a plain input, as in CNTK."""
         return BATCH, SEQUENCE
 
-    @classmethod
-    def unknown_dynamic_axes(cls) -> tuple[Axis, ...]:
+    @staticmethod
+    def unknown_dynamic_axes() -> tuple[Axis, ...]:
         """The dynamic axes of a placeholder: to be found out."""
         return UNKNOWN_AXES
 
-    @classmethod
-    def all_axes(cls) -> Axis:
+    @staticmethod
+    def all_axes() -> Axis:
         """All static and dynamic axes together."""
         return ALL_AXES
 
-    @classmethod
-    def all_static_axes(cls) -> Axis:
+    @staticmethod
+    def all_static_axes() -> Axis:
         """All static axes together."""
         return ALL_STATIC
 
-    @classmethod
-    def end_static_axis(cls) -> Axis:
+    @staticmethod
+    def end_static_axis() -> Axis:
         """One past the last static axis."""
         return END_STATIC
 
-    @classmethod
-    def new_leading_axis(cls) -> Axis:
+    @staticmethod
+    def new_leading_axis() -> Axis:
         """A new static axis in front of the others."""
         return NEW_LEADING
 
-    @classmethod
-    def new_unique_dynamic_axis(cls, name: str) -> Axis:
+    @staticmethod
+    def new_unique_dynamic_axis(name: str) -> Axis:
         """A new sequence axis that no other axis equals, whatever its name."""
         axis = Axis(name)
         axis._name = _unique_name(name)
