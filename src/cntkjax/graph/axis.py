@@ -20,17 +20,25 @@ class Axis:
     True
     """
 
-    __slots__ = ("_index", "_name", "_ordered")
+    __slots__ = ("_index", "_lengths", "_name", "_ordered")
 
     def __init__(self, axis: int | str | Axis, is_ordered: bool = True) -> None:
         self._index: int | None = None
         self._name: str | None = None
+        self._lengths: str | None = None
         if isinstance(axis, Axis):
             self._index, self._name, self._ordered = axis._index, axis._name, axis._ordered
+            self._lengths = axis._lengths
         elif isinstance(axis, str):
             self._name, self._ordered = axis, is_ordered
         else:
             self._index, self._ordered = int(axis), True
+
+    def with_lengths(self, source: str) -> Axis:
+        """The axis of that name on which sequences have the lengths that `source` gives, told apart from others."""
+        axis = Axis(self)
+        axis._lengths = source
+        return axis
 
     @property
     def name(self) -> str:
@@ -118,10 +126,11 @@ class Axis:
         return axis
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Axis) and (self._index, self._name) == (other._index, other._name)
+        mine = (self._index, self._name, self._lengths)
+        return isinstance(other, Axis) and mine == (other._index, other._name, other._lengths)
 
     def __hash__(self) -> int:
-        return hash((self._index, self._name))
+        return hash((self._index, self._name, self._lengths))
 
     def __repr__(self) -> str:
         return f"Axis('{self.name}')"

@@ -338,6 +338,8 @@ class ToSequenceOp(Primitive):
             return Spec(UNKNOWN_SHAPE, axes=UNKNOWN_AXES)
         shape = _without_steps(self.name, x)
         axis = Axis(attrs["sequenceAxis"] + resolve(x).uid)
+        if len(inputs) == 2:
+            axis = axis.with_lengths(resolve(inputs[1]).uid)
         attrs["newDynamicAxes"] = [axis, BATCH]
         return Spec(shape, axes=(BATCH, axis), dtype=x.dtype, needs_gradient=x.needs_gradient)
 
