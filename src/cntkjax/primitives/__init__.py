@@ -1,12 +1,25 @@
 """All primitive operations; importing this package registers them."""
 
 from . import (
-    convolution, delay, elementwise, fill, loss, normalization, pooling, product, random, reduce, reshape,
-    select, sequence, structure,
+    convolution,
+    delay,
+    elementwise,
+    fill,
+    loss,
+    normalization,
+    pooling,
+    product,
+    random,
+    reduce,
+    reshape,
+    rnnstack,
+    select,
+    sequence,
+    structure,
 )
 from .base import BY_ID, BY_NAME, Primitive
 
 __all__ = [
     "BY_ID", "BY_NAME", "Primitive", "convolution", "delay", "elementwise", "fill", "loss", "normalization",
-    "pooling", "product", "random", "reduce", "reshape", "select", "sequence", "structure",
+    "pooling", "product", "random", "reduce", "reshape", "rnnstack", "select", "sequence", "structure",
 ]

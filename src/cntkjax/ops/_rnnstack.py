@@ -1,0 +1,37 @@
+"""Stacks of recurrent layers as one operation."""
+
+from __future__ import annotations
+
+from ..primitives.rnnstack import CELLS
+from ..primitives.rnnstack import OptimizedRNNStack as _OptimizedRNNStack
+from ._blocks import node
+from ._operand import Operand, as_variables
+from .functions import Function
+
+
+def optimized_rnnstack(
+    operand: Operand, weights: Operand, hidden_size: int, num_layers: int, bidirectional: bool = False,
+    recurrent_op: str = "lstm", name: str = "",
+) -> Function:
+    """Layers of recurrent cells whose weights are one parameter in cuDNN's layout.
+
+    Shapes: operand [inputs] with a sequence axis; weights [-1, hidden_size], of which the first dimension is inferred
+            -> [hidden_size], or twice that many, forward and backward, with `bidirectional`.
+    Errors: ValueError for a `recurrent_op` other than lstm, gru, rnnTanh, rnnReLU; ShapeError if the weights are of
+            another size; AxisError if the operand has no sequence axis.
+
+    >>> import cntkjax as C, numpy as np
+    >>> x = C.sequence.input_variable(1)
+    >>> weights = C.parameter((C.InferredDimension, 1), init=1)
+    >>> optimized_rnnstack(x, weights, 1, 1, recurrent_op='rnnReLU').eval({x: [[[1], [2], [3]]]})
+    [array([[ 3.],
+           [ 7.],
+           [12.]], dtype=float32)]
+    """
+    if recurrent_op not in CELLS:
+        raise ValueError(f'unsupported recurrent_op value "{recurrent_op}": give one of {", ".join(CELLS)}')
+    attributes = {
+        "hiddenSize": int(hidden_size), "numLayers": int(num_layers), "bidirectional": bool(bidirectional),
+        "recurrentOp": recurrent_op,
+    }  # fmt: skip
+    return node(_OptimizedRNNStack, as_variables(operand, weights), attributes, name)
