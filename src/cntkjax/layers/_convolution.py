@@ -40,7 +40,8 @@ def _pad_to_shape(filter_shape: Sequence[int], param: Any, what: str) -> tuple[A
         given = given * len(filter_shape)
     if len(given) != len(filter_shape):
         raise ValueError(
-            f"{what} parameter ({param}) must be a scalar or have same number of elements as the filter_shape parameter "
+            f"{what} parameter ({param}) must be a scalar or have same number of elements as the filter_shape "
+            "parameter "
             f"({filter_shape})"
         )
     return given
@@ -76,7 +77,7 @@ def Convolution(
 ) -> Function:
     """``activation(filters convolved with x + b)``; with `sequential`, the filter's first axis lies along the sequence.
 
-    Shapes: x [channels, *in] -> [num_filters, *out]; without num_filters there is one filter and its axis vanishes, with
+    Shapes: x [channels, *in] -> [num_filters, *out]; without num_filters there is one filter and no axis for it, with
             reduction_rank 0 x has no channels. W [num_filters, channels, *filter_shape], b [num_filters, 1, ..].
     Errors: NotImplementedError for a reduction_rank above 1, transpose_weight, and strides along the sequence; ValueError
             for groups, and for options of other lengths than the filter.
@@ -173,7 +174,9 @@ def SequentialConvolution(
             along the sequence. W [num_filters, channels, *filter_shape], b [num_filters, 1, ..] without that axis.
     Errors: as `Convolution`.
     """
-    options = _defaults(SequentialConvolution, activation=activation, init=init, pad=pad, bias=bias, init_bias=init_bias)
+    options = _defaults(
+        SequentialConvolution, activation=activation, init=init, pad=pad, bias=bias, init_bias=init_bias
+    )
     if reduction_rank not in (0, 1):
         raise NotImplementedError("Convolution: reduction_rank must be 0 or 1")
     if transpose_weight:
@@ -238,7 +241,8 @@ def ConvolutionTranspose(
         if reduction_rank == 0:
             x = reshape(x, (1,), 0, 0)
         r = convolution_transpose(
-            W, x, strides=per_axis["strides"], sharing=list(per_axis["sharing"]), auto_padding=[False, *per_axis["pad"]],
+            W, x, strides=per_axis["strides"], sharing=list(per_axis["sharing"]),
+            auto_padding=[False, *per_axis["pad"]],
             output_shape=whole_shape, dilation=per_axis["dilation"],
             max_temp_mem_size_in_samples=max_temp_mem_size_in_samples,
         )

@@ -105,7 +105,8 @@ class _Cell:
             self.Ci, self.Cf, self.Co = (Parameter(cell, init=init, name=name) for name in ("Ci", "Cf", "Co"))
         self.P = None if cell_shape is None else Parameter(cell + out, init=init, name="P")
         self.of_dh, self.of_dc, self.of_c, self.of_h = (
-            Stabilizer(enable_self_stabilization=stabilize, name=f"{name}_stabilizer") for name in ("dh", "dc", "c", "P")
+            Stabilizer(enable_self_stabilization=stabilize, name=f"{name}_stabilizer")
+            for name in ("dh", "dc", "c", "P")
         )
 
     def part(self, stacked: Any, i: int) -> Any:
@@ -133,7 +134,7 @@ def LSTM(
             s = shape and d = cell_shape, P [d, s] if a cell_shape is given, Ci, Cf, Co [d] with peepholes. The parts are
             stacked as input gate, update, forget gate, output gate.
     Errors: ValueError unless shape and cell_shape are vectors.
-    Source: Gers, Schraudolph and Schmidhuber, JMLR 3 (2002), the cell with forget gate and peepholes; graph as in CNTK 2.7.
+    Source: Gers, Schraudolph and Schmidhuber, JMLR 3 (2002), the cell with forget gate and peepholes; CNTK 2.7's graph.
 
     >>> [p.name for p in LSTM(3).parameters]
     ['b', 'W', 'H']
@@ -219,10 +220,10 @@ def GRU(
     enable_self_stabilization: Any = default_override_or(False),
     name: str = "",
 ) -> Function:
-    """A gated recurrent unit, for `Recurrence` and its kin; the reset gate acts on the state before its product with H1.
+    """A gated recurrent unit, for `Recurrence` and its kin; the reset gate acts on the state before that meets H1.
 
     Shapes: (dh [*shape], x [n]) -> h [*shape]; b [3 d], W [n, 3 d], H [s, 2 d], H1 [s, d] with s = shape and
-            d = cell_shape, P [d, s] if a cell_shape is given. The parts are stacked as update gate, reset gate, candidate.
+            d = cell_shape, P [d, s] if a cell_shape is given. The parts stand as update gate, reset gate, candidate.
     Errors: ValueError unless shape and cell_shape are vectors.
     Source: Cho et al., EMNLP 2014 (arXiv:1406.1078); graph as in CNTK 2.7.
     """

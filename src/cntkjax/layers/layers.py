@@ -170,7 +170,9 @@ def _Pooling(
     return pool
 
 
-def MaxPooling(filter_shape: Axes, strides: Axes = 1, pad: Any = default_override_or(False), name: str = "") -> Function:
+def MaxPooling(
+    filter_shape: Axes, strides: Axes = 1, pad: Any = default_override_or(False), name: str = ""
+) -> Function:
     """The largest value in each window.
 
     Shapes: x [channels, *in] -> [channels, *out].
@@ -282,3 +284,11 @@ def Label(name: str) -> Function:
         return alias(x, name=name)
 
     return Function(label)
+
+
+__all__ = [
+    "Activation", "AveragePooling", "BatchNormalization", "Convolution", "Convolution1D", "Convolution2D", "Convolution3D",
+    "ConvolutionTranspose", "ConvolutionTranspose1D", "ConvolutionTranspose2D", "ConvolutionTranspose3D", "Dense", "Dropout",
+    "Embedding", "GlobalAveragePooling", "GlobalMaxPooling", "Label", "LayerNormalization", "MaxPooling", "MaxUnpooling",
+    "SequentialConvolution", "_window",
+]

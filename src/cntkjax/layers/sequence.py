@@ -213,7 +213,10 @@ def UnfoldFrom(
         made.replace_placeholders({state: made.outputs[-1]})
         if until_predicate is not None:
             stop = _sanitize_function(until_predicate)(output)
-            valid = Recurrence(lambda h, x: (1 - sequence.past_value(x)) * h, initial_state=1, name="valid_frames")(stop)
+            valid_frames = Recurrence(
+                lambda h, x: (1 - sequence.past_value(x)) * h, initial_state=1, name="valid_frames"
+            )
+            valid = valid_frames(stop)
             output = sequence.gather(output, valid, name="valid_output")
         return _inject_name(output, name)
 

@@ -23,7 +23,7 @@ def AttentionModel(
     enable_self_stabilization: Any = default_override_or(True),
     name: str = "",
 ) -> Function:
-    """Additive attention: a function (encoder states, decoder state) -> mean of the encoder states, weighted by relevance.
+    """Additive attention: a function (encoder states, decoder state) -> mean of the encoder states by their relevance.
 
     With `attention_span` only that many last steps of the encoder (first ones, with `go_backwards`) are looked at; they
     stand along the static axis `attention_axis`, a negative number.
