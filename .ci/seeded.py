@@ -1,4 +1,4 @@
-"""pytest plugin: some of CNTK's tests draw numbers for their names, which have to be the same in all pytest-xdist workers."""
+"""pytest plugin: some of CNTK's tests draw numbers for their names, which all workers of pytest-xdist have to agree on."""
 
 import numpy
 

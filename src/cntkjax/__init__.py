@@ -5,17 +5,46 @@
 array([-3., -3., -3.], dtype=float32)
 """
 
-from . import axis, core, debugging, device, initializer, internal, io, learners
-from . import logging, losses, metrics, ops, random, tensor, train, variables
-from . import cntk_py, eval  # noqa: A004 - CNTK's name
-from . import layers
+from . import (
+    axis,
+    cntk_py,
+    core,
+    debugging,
+    device,
+    eval,
+    initializer,
+    internal,
+    io,
+    layers,
+    learners,
+    logging,
+    losses,
+    metrics,
+    ops,
+    random,
+    tensor,
+    train,
+    variables,
+)
 from .core import NDArrayView, Value, asarray, asvalue
 from .default_options import (
-    default_options, default_options_for, default_override_or, get_default_override, get_global_option, is_default_override,
+    default_options,
+    default_options_for,
+    default_override_or,
+    get_default_override,
+    get_global_option,
+    is_default_override,
     set_global_option,
 )
 from .device import (
-    DeviceDescriptor, DeviceKind, all_devices, cpu, get_gpu_properties, gpu, set_excluded_devices, try_set_default_device,
+    DeviceDescriptor,
+    DeviceKind,
+    all_devices,
+    cpu,
+    get_gpu_properties,
+    gpu,
+    set_excluded_devices,
+    try_set_default_device,
     use_default_device,
 )
 from .eval import Evaluator

@@ -58,7 +58,8 @@ def test_sequences_of_scalars_may_lack_the_axis_of_size_one():
 
 
 @pytest.mark.parametrize("data", [
-    csr_matrix(np.eye(3, dtype=np.float32)), [csr_matrix(np.eye(3))], np.eye(3), csr_matrix([[0, 2.5, 0], [1, 0, 4], [0, 0, 0]]),
+    csr_matrix(np.eye(3, dtype=np.float32)), [csr_matrix(np.eye(3))], np.eye(3),
+    csr_matrix([[0, 2.5, 0], [1, 0, 4], [0, 0, 0]]),
 ], ids=["csr", "list of csr", "dense", "general csr"])
 def test_sparse_variable_takes(data):
     x = C.input_variable(3, is_sparse=True)

@@ -34,7 +34,8 @@ def test_layout_inside_the_program_agrees_with_the_grid(lengths, has_loop):
     packer = Packer(has_loop)
     grid = packer.grid(lengths, len(lengths) + 3)
     layout = grid.layout
-    seq, position, mask, remaining = (np.asarray(a) for a in (layout.seq, layout.position, layout.mask, layout.remaining))
+    cells = layout.seq, layout.position, layout.mask, layout.remaining
+    seq, position, mask, remaining = map(np.asarray, cells)
     assert mask.sum() == lengths.sum()
     for i, (row, start, n) in enumerate(zip(grid.row, grid.start, lengths, strict=False)):
         cells = slice(start, start + n), row

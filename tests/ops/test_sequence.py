@@ -62,10 +62,12 @@ CASES = [
     Case("softmax", S.softmax, lambda x: jax.nn.softmax(x, axis=0)),
     Case("steps repeated", lambda x: S.gather(x, S.broadcast_as(C.constant(1.5), x)),
          lambda x: jnp.repeat(x, np.diff(np.ceil(1.5 * np.arange(len(x) + 1))).astype(int), axis=0)),
-    Case("past_value by two", lambda x: S.past_value(x, 0.5, 2), lambda x: jnp.concatenate([jnp.full((2, 3), 0.5), x[:-2]])),
+    Case("past_value by two", lambda x: S.past_value(x, 0.5, 2),
+         lambda x: jnp.concatenate([jnp.full((2, 3), 0.5), x[:-2]])),
     Case("future_value", S.future_value, lambda x: jnp.concatenate([x[1:], jnp.zeros((1, 3))])),
     Case("delay by -1", lambda x: S.delay(x, 0, -1), lambda x: jnp.concatenate([x[1:], jnp.zeros((1, 3))])),
-    Case("recurrence over a slice", lambda x: C.layers.Recurrence(C.plus)(S.slice(x, 1, 0)), lambda x: jnp.cumsum(x[1:], 0)),
+    Case("recurrence over a slice", lambda x: C.layers.Recurrence(C.plus)(S.slice(x, 1, 0)),
+         lambda x: jnp.cumsum(x[1:], 0)),
 ]  # fmt: skip
 
 
@@ -158,7 +160,8 @@ class TestAxes:
         "begin, end, name",  # as CNTK 2.7 names them
         [
             (1, 3, "fixedSliceOf_2"), (0, -1, "times_1_minus_1"), (1, 0, "times_1_minus_1"), (-2, 0, "fixedSliceOf_2"),
-            (2, -2, "times_1_minus_4"), (3, 1, "times_1_minus_2"), (-1, -3, "times_1_minus_2"), (-3, 2, "fixedSliceOf_5"),
+            (2, -2, "times_1_minus_4"), (3, 1, "times_1_minus_2"), (-1, -3, "times_1_minus_2"),
+            (-3, 2, "fixedSliceOf_5"),
         ],
     )  # fmt: skip
     def test_slices_are_named_after_the_change_of_length(self, begin, end, name):
@@ -170,13 +173,16 @@ class TestAxes:
     def test_typeinfo_names_the_axis_of_a_gather(self):
         c = S.input_variable(())
         names = [S.gather(self.x, c, t).dynamic_axes[-1].name for t in ((1, 0), (2, 1), (2, 0), (0, 3))]
-        assert names == ["defaultDynamicAxis" + n for n in ("", "_times_2_plus_1", "_times_2_minus_0", "_fixedSliceOf_3")]
+        suffixes = "", "_times_2_plus_1", "_times_2_minus_0", "_fixedSliceOf_3"
+        assert names == ["defaultDynamicAxis" + suffix for suffix in suffixes]
 
     def test_a_gather_from_another_condition_has_another_axis(self):
         one, other = (S.gather(self.x, S.input_variable(())) for _ in range(2))
         assert one.dynamic_axes != other.dynamic_axes
 
-    @pytest.mark.parametrize("f", [S.first, S.is_last, S.reduce_sum, S.softmax, lambda v: S.unpack(v, 0), lambda v: S.where(v[0])])
+    @pytest.mark.parametrize(
+        "f", [S.first, S.is_last, S.reduce_sum, S.softmax, lambda v: S.unpack(v, 0), lambda v: S.where(v[0])]
+    )
     def test_operands_without_a_sequence_are_rejected_when_the_graph_is_built(self, f):
         with pytest.raises((ValueError, RuntimeError), match="sequence axis"):
             f(self.v)

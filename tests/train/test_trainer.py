@@ -1,4 +1,4 @@
-"""The trainer: figures, learners, outputs, and what it refuses. Expected figures are CNTK 2.7's rules or its numbers."""
+"""The trainer: figures, learners, outputs, and what it refuses. Expected figures are CNTK 2.7's rules or numbers."""
 
 import gc
 
@@ -31,7 +31,7 @@ def test_one_step_of_gradient_descent():
 
 
 def test_figures_are_the_same_with_padding():
-    x, y, W, b, z, loss, metric = regression()
+    x, y, _, _, z, loss, metric = regression()
     trainer = C.Trainer(z, (loss, metric), [C.sgd(z.parameters, 0.0)])
     rng = np.random.default_rng(0)
     for n in (8, 7, 5, 8):  # one program with, one without padding
@@ -63,7 +63,8 @@ def test_samples_of_a_scalar_criterion_are_those_of_what_it_was_reduced_from():
 
 def test_several_learners_with_disjoint_parameters():
     x, y, W, b, z, loss, _ = regression()
-    learners = [C.sgd([W], C.learning_parameter_schedule_per_sample(0.0)), C.sgd([b], C.learning_parameter_schedule_per_sample(1.0))]
+    rate = C.learning_parameter_schedule_per_sample
+    learners = [C.sgd([W], rate(0.0)), C.sgd([b], rate(1.0))]
     trainer = C.Trainer(z, (loss, None), learners)
     before = W.value
     trainer.train_minibatch({x: np.ones((1, 3)), y: np.zeros((1, 1))})
@@ -76,7 +77,7 @@ def test_several_learners_with_disjoint_parameters():
 
 
 def test_outputs_of_the_step_are_those_before_it():
-    x, y, W, b, z, loss, _ = regression()
+    x, y, _, _, z, loss, _ = regression()
     trainer = C.Trainer(z, (loss, None), [C.sgd(z.parameters, 0.1)])
     trained, values = trainer.train_minibatch({x: np.ones((2, 3)), y: np.zeros((2, 1))}, outputs=[z.output])
     assert trained
@@ -89,7 +90,7 @@ def test_empty_minibatch_trains_nothing():
 
 
 def test_criterion_may_be_a_function_with_two_outputs():
-    x, y, W, b, z, loss, metric = regression()
+    x, y, _, _, z, loss, metric = regression()
     trainer = C.Trainer(z, C.combine([loss, metric]), C.sgd(z.parameters, 0.0))
     trainer.train_minibatch({x: np.ones((1, 3)), y: np.zeros((1, 1))})
     assert trainer.previous_minibatch_loss_average == pytest.approx(2.25)
@@ -98,7 +99,7 @@ def test_criterion_may_be_a_function_with_two_outputs():
 
 
 def test_figures_that_are_not_there_are_errors():
-    x, y, W, b, z, loss, _ = regression()
+    x, y, _, _, z, loss, _ = regression()
     trainer = C.Trainer(z, (loss, None), C.sgd(z.parameters, 0.1))
     with pytest.raises(RuntimeError, match="no preceding call to train_minibatch"):
         _ = trainer.previous_minibatch_loss_average
@@ -110,7 +111,8 @@ def test_figures_that_are_not_there_are_errors():
 
 @pytest.mark.parametrize("fed, message", [
     (lambda x, y: {x: np.ones((2, 3))}, "argument 'y' have not been provided"),
-    (lambda x, y: {x: np.ones((2, 4)), y: np.ones((2, 1))}, r"data of shape \[2 x 4\] do not match the variable Input\('x'"),
+    (lambda x, y: {x: np.ones((2, 4)), y: np.ones((2, 1))},
+     r"data of shape \[2 x 4\] do not match the variable Input\('x'"),
     (lambda x, y: {x: np.ones((2, 3)), y: np.ones((3, 1))}, "different numbers of sequences or samples"),
     (lambda x, y: {x: [["a", "b", "c"]], y: np.ones((1, 1))}, "not numbers"),
 ])
@@ -149,7 +151,8 @@ def test_sparse_and_dense_labels_train_alike():
         trainer = C.Trainer(z, (C.cross_entropy_with_softmax(z, y), C.classification_error(z, y)), [C.sgd([W], 0.5)])
         for _ in range(3):
             trainer.train_minibatch({x: data, y: csr_matrix(labels) if sparse else labels})
-        trained.append((W.value, trainer.previous_minibatch_loss_average, trainer.previous_minibatch_evaluation_average))
+        averages = trainer.previous_minibatch_loss_average, trainer.previous_minibatch_evaluation_average
+        trained.append((W.value, *averages))
     np.testing.assert_allclose(trained[0][0], trained[1][0], rtol=1e-5)
     assert trained[0][1:] == pytest.approx(trained[1][1:])
 

@@ -150,7 +150,8 @@ def _is_csr(data: Any) -> bool:
 def _sparse(variable: Variable, matrices: Sequence[Any]) -> Any:
     for m in matrices:
         if filled(variable.shape, m.shape[-1]) is None:
-            raise _mismatch(variable, m.shape, "takes sparse matrices with a row for each sample and a column for each element")
+            takes = "takes sparse matrices with a row for each sample and a column for each element"
+            raise _mismatch(variable, m.shape, takes)
     rows = SparseRows.concatenate([SparseRows.from_csr(m) for m in matrices])
     if variable.is_sparse:
         return SparseRows(rows.indptr, rows.indices, np.asarray(rows.values, variable.dtype), rows.width)
@@ -184,7 +185,8 @@ def _checked(variable: Variable, ragged: Ragged) -> Ragged:
         lengths = None
     elif variable.sequence_axis is not None and lengths is None:
         lengths = np.ones(len(data), np.int32)
-    return _filled(variable, Ragged(data, lengths, ragged.starts if lengths is not None else None))
+    pieces = (None, None) if lengths is None else (ragged.starts, ragged.slots)
+    return _filled(variable, Ragged(data, lengths, *pieces))
 
 
 def _filled(variable: Variable, ragged: Ragged) -> Ragged:

@@ -179,7 +179,10 @@ def _settle(order: Sequence[Function]) -> None:
 
 
 def merged_dtype(op: str, inputs: Sequence[Variable]) -> Any:
-    """The element type that all operands share, constants aside; None while none is known. Leaves of unknown type take it."""
+    """The element type that all operands share, constants aside; None while none is known.
+
+    Leaves of unknown type take it.
+    """
     types = dict.fromkeys(v.dtype for v in inputs if v.dtype is not None)
     if len(types) > 1:
         types = dict.fromkeys(v.dtype for v in inputs if v.dtype is not None and not v.is_constant) or types

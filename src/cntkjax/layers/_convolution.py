@@ -79,8 +79,8 @@ def Convolution(
 
     Shapes: x [channels, *in] -> [num_filters, *out]; without num_filters there is one filter and no axis for it, with
             reduction_rank 0 x has no channels. W [num_filters, channels, *filter_shape], b [num_filters, 1, ..].
-    Errors: NotImplementedError for a reduction_rank above 1, transpose_weight, and strides along the sequence; ValueError
-            for groups, and for options of other lengths than the filter.
+    Errors: NotImplementedError for a reduction_rank above 1, transpose_weight, and strides along the sequence;
+            ValueError for groups, and for options of other lengths than the filter.
     """
     activation = get_default_override(Convolution, activation=activation)
     init = get_default_override(Convolution, init=init)
@@ -170,8 +170,8 @@ def SequentialConvolution(
 ) -> Function:
     """Convolution along the sequence axis and further static axes, with strides along the sequence too.
 
-    Shapes: x [channels, *in] with a sequence axis -> [num_filters, *out] with a new one; the first axis of the filter lies
-            along the sequence. W [num_filters, channels, *filter_shape], b [num_filters, 1, ..] without that axis.
+    Shapes: x [channels, *in] with a sequence axis -> [num_filters, *out] with a new one; the first axis of the filter
+            lies along the sequence. W [num_filters, channels, *filter_shape], b [num_filters, 1, ..] without that axis.
     Errors: as `Convolution`.
     """
     options = _defaults(

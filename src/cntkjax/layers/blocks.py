@@ -130,9 +130,9 @@ def LSTM(
 ) -> Function:
     """A long short-term memory cell, for `Recurrence` and its kin.
 
-    Shapes: (dh [*shape], dc [*cell_shape], x [n]) -> (h [*shape], c [*cell_shape]); b [4 d], W [n, 4 d], H [s, 4 d] with
-            s = shape and d = cell_shape, P [d, s] if a cell_shape is given, Ci, Cf, Co [d] with peepholes. The parts are
-            stacked as input gate, update, forget gate, output gate.
+    Shapes: (dh [*shape], dc [*cell_shape], x [n]) -> (h [*shape], c [*cell_shape]); b [4 d], W [n, 4 d], H [s, 4 d]
+            with s = shape and d = cell_shape, P [d, s] if a cell_shape is given, Ci, Cf, Co [d] with peepholes. The
+            parts are stacked as input gate, update, forget gate, output gate.
     Errors: ValueError unless shape and cell_shape are vectors.
     Source: Gers, Schraudolph and Schmidhuber, JMLR 3 (2002), the cell with forget gate and peepholes; CNTK 2.7's graph.
 
@@ -173,8 +173,8 @@ def RNNStep(
 ) -> Function:
     """A plain recurrent cell, for `Recurrence` and its kin: ``h = activation(x @ W + dh @ H + b)``.
 
-    Shapes: (dh [*shape], x [n]) -> h [*shape]; b [d], W [n, d], H [s, d] with s = shape and d = cell_shape, P [d, s] if a
-            cell_shape is given.
+    Shapes: (dh [*shape], x [n]) -> h [*shape]; b [d], W [n, d], H [s, d] with s = shape and d = cell_shape, P [d, s] if
+            a cell_shape is given.
     Errors: ValueError unless shape and cell_shape are vectors.
     """
     activation = get_default_override(RNNStep, activation=activation)

@@ -13,8 +13,8 @@ from ..graph.build import composite, make_block
 from ..graph.edit import replace_placeholders
 from ..graph.function import Function as GraphFunction
 from ..graph.shape import UNKNOWN_SHAPE, as_shape
-from ..graph.variable import VariableKind, default_axes
 from ..graph.variable import Variable as GraphVariable
+from ..graph.variable import VariableKind, default_axes
 from ..variables import Variable
 from ._operand import as_variable
 
@@ -60,8 +60,10 @@ def new_placeholder(name: str = "") -> Variable:
 
 
 def from_python(f: Any, make_block: bool = False, op_name: str = "", name: str = "") -> Any:
-    """The Function that a callable of variables computes. Its arguments become placeholders named like them, or inputs where
-    they are annotated with a type; optional arguments keep their defaults.
+    """The Function that a callable of variables computes.
+
+    Its arguments become placeholders named like them, or inputs where they are annotated with a type; optional
+    arguments keep their defaults.
 
     Errors: TypeError for what cannot be called, for arguments that are not used, and if nothing is returned.
     """
@@ -94,7 +96,7 @@ def function_of(f: Callable[..., Any], names: Sequence[str]) -> Any:
 
 
 def _set_order(made: Any, arguments: Sequence[Variable], name: str) -> None:
-    """Let the arguments of a graph be met in this order: where they are not, a block that is called 'Tuple' holds them."""
+    """Let the arguments of a graph be met in this order: where they are not, a block called 'Tuple' holds them."""
     found = [v for v in made.arguments if v in set(arguments)]
     unused = [v.name for v in arguments if v not in found]
     if unused:

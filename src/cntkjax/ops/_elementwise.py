@@ -58,7 +58,7 @@ tanh = _unary("Tanh", "Hyperbolic tangent")
 sigmoid = _unary("StableSigmoid", "1 / (1 + exp(-x))")
 relu = _unary("ReLU", "max(x, 0)")
 negate = _unary("Negate", "-x")
-abs = _unary("Abs", "Absolute value")  # noqa: A001
+abs = _unary("Abs", "Absolute value")
 reciprocal = _unary("Reciprocal", "1 / x; 0 where x is 0")
 sin = _unary("Sin", "Sine")
 cos = _unary("Cos", "Cosine")
@@ -93,7 +93,7 @@ def ceil(arg: Operand, name: str = "") -> Function:
     return negate(floor(negate(arg)), name=name)
 
 
-def round(arg: Operand, name: str = "") -> Function:  # noqa: A001
+def round(arg: Operand, name: str = "") -> Function:
     """floor(x + 0.5), element by element (CNTK's rounding: halves go up).
 
     >>> round([0.5, 1.5, -1.5]).eval()
@@ -112,7 +112,7 @@ def square(x: Operand, name: str = "") -> Function:
     return element_times(x, x, name=name)
 
 
-def stop_gradient(input: Operand, name: str = "") -> Function:  # noqa: A002
+def stop_gradient(input: Operand, name: str = "") -> Function:
     """The operand itself; no gradient flows through it."""
     return _apply("StopGradient", input, name=name)
 
@@ -164,7 +164,7 @@ def log_add_exp(left: Operand, right: Operand, name: str = "") -> Function:
     return _apply("LogPlus", left, right, name=name)
 
 
-def pow(base: Operand, exponent: Operand, name: str = "") -> Function:  # noqa: A001
+def pow(base: Operand, exponent: Operand, name: str = "") -> Function:
     """base to the power of exponent, element by element.
 
     >>> pow([1, 2, -2], [3, -2, 3]).eval()

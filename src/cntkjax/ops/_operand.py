@@ -38,7 +38,8 @@ def as_variables(*operands: Operand) -> list[Variable]:
     made = {i: as_variable(o) for i, o in enumerate(operands) if isinstance(o, (GraphVariable, GraphFunction))}
     dtype = next((v.dtype for v in made.values() if v.dtype is not None), None)
     if dtype is None and not made:
-        floats = [np.asarray(o).dtype for o in operands if isinstance(o, (np.ndarray, np.generic)) and np.asarray(o).dtype.kind == "f"]
+        types = [o.dtype for o in operands if isinstance(o, (np.ndarray, np.generic))]
+        floats = [t for t in types if t.kind == "f"]
         dtype = np.result_type(*floats) if floats else None
     return [made[i] if i in made else as_variable(o, dtype) for i, o in enumerate(operands)]
 

@@ -12,7 +12,8 @@ TIMES_REDUCE_SEQUENCE_AXIS_WITHOUT_INFERRED_INPUT_RANK = -2
 
 
 def times(
-    left: Operand, right: Operand, output_rank: int = 1, infer_input_rank_to_map: int = TIMES_NO_INFERRED_INPUT_RANK, name: str = ""
+    left: Operand, right: Operand, output_rank: int = 1, infer_input_rank_to_map: int = TIMES_NO_INFERRED_INPUT_RANK,
+    name: str = "",
 ) -> Function:
     """Matrix product: the trailing axes of left are summed against the leading ones of right.
 

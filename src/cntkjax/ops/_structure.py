@@ -36,7 +36,8 @@ def as_composite(root_function: Function, name: str = "") -> Function:
 
 
 def as_block(
-    composite: Function, block_arguments_map: Sequence[tuple[Any, Any]], block_op_name: str, block_instance_name: str = ""
+    composite: Function, block_arguments_map: Sequence[tuple[Any, Any]], block_op_name: str,
+    block_instance_name: str = "",
 ) -> Function:
     """A composite as a block: one node in the graph.
 

@@ -23,8 +23,8 @@ def input_variable(
 ) -> Variable:
     """An argument that is fed with data.
 
-    Shapes: ``shape`` is that of one sample, an int or a tuple; FreeDimension (-3) where the data decide. The dynamic axes
-            come on top: the batch axis by default, none with ``dynamic_axes=[]``.
+    Shapes: ``shape`` is that of one sample, an int or a tuple; FreeDimension (-3) where the data decide. The dynamic
+            axes come on top: the batch axis by default, none with ``dynamic_axes=[]``.
     Errors: ValueError for a shape that is not known.
 
     >>> input_variable((2, 3), name='x')
@@ -38,7 +38,7 @@ def input_variable(
     )
 
 
-def input(  # noqa: A001 - CNTK's name
+def input(
     shape: Any,
     dtype: Any = default_override_or(np.float32),
     needs_gradient: bool = False,
@@ -53,7 +53,8 @@ def input(  # noqa: A001 - CNTK's name
 def output_variable(shape: Any, dtype: Any, dynamic_axes: Any, needs_gradient: bool = True, name: str = "") -> Variable:
     """An output of a user-defined function, for its ``infer_outputs``."""
     return Variable._new(
-        VariableKind.Output, as_shape(shape), dtype, default_axes(dynamic_axes), name=name, needs_gradient=needs_gradient
+        VariableKind.Output, as_shape(shape), dtype, default_axes(dynamic_axes), name=name,
+        needs_gradient=needs_gradient,
     )
 
 
@@ -89,6 +90,8 @@ def constant(value: Any = None, shape: Any = None, dtype: Any = None, device: An
     return Constant(value, shape, dtype, device, name)
 
 
-def sequence_input(shape: Any, dtype: Any, needs_gradient: bool, is_sparse: bool, sequence_axis: Axis, name: str) -> Variable:
+def sequence_input(
+    shape: Any, dtype: Any, needs_gradient: bool, is_sparse: bool, sequence_axis: Axis, name: str
+) -> Variable:
     """An input with the batch axis and a sequence axis."""
     return input_variable(shape, dtype, needs_gradient, is_sparse, [BATCH, sequence_axis], name)

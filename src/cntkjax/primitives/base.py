@@ -1,6 +1,6 @@
 """What a primitive operation is, and the table of all of them.
 
-A primitive is defined in one place: its name and number in the v2 model format, its attributes, the rule for the shape of
+A primitive is defined in one place: its name and number in the v2 model format, its attributes, the rule for shapes of
 its outputs, and its computation. Everything else (evaluation, gradients, cloning, saving, loading) follows from it.
 """
 
@@ -62,7 +62,7 @@ class Primitive:
 
     The computation is one of
 
-    - `lower(attrs, *samples)`: on one sample; the engine maps it over batch and time. Operands without dynamic axes come
+    - `lower(attrs, *samples)`: on one sample; the engine maps it over batch and time. Operands without these axes come
       as they are. With `elementwise` it has to broadcast like NumPy and may be given whole grids.
     - `lower_packed(ctx, attrs, *values)` with `packed = True`: on `engine.values.Value`s, for what needs to know
       sequences, samples or the minibatch.

@@ -133,7 +133,8 @@ _OPERATIONS: list[tuple[str, int, Callable[..., Any]]] = [
     ("LessEqual", 25, _same_type(jnp.less_equal)),
     ("Greater", 26, _same_type(jnp.greater)),
     ("GreaterEqual", 27, _same_type(jnp.greater_equal)),
-    ("Clip", 41, lambda x, low, high: jnp.where(x < low, low, jnp.where(x > high, high, x))),  # gradient 1 at the bounds
+    # The gradient of Clip is 1 at the bounds.
+    ("Clip", 41, lambda x, low, high: jnp.where(x < low, low, jnp.where(x > high, high, x))),
     ("Select", 42, lambda flag, a, b: jnp.where(flag != 0, a, b)),
     ("LogPlus", 52, jnp.logaddexp),
     ("Sin", 54, jnp.sin),

@@ -112,4 +112,5 @@ class TransposeTimes(Primitive):
         if right.ndim <= rank:
             right = right.reshape((1,) * (rank + 1 - right.ndim) + right.shape)
         inner = right.ndim - rank
-        return jnp.tensordot(left, right, axes=(list(range(left.ndim - inner, left.ndim)), list(range(rank, right.ndim))))
+        axes = list(range(left.ndim - inner, left.ndim)), list(range(rank, right.ndim))
+        return jnp.tensordot(left, right, axes=axes)

@@ -197,7 +197,8 @@ class PackedIndex(Primitive):
 class GatherPacked(Primitive):
     """The steps of a sequence that an index names.
 
-    Shapes: source [*shape] with a sequence axis (or one value for all its steps), index [] -> [*shape] with the axes of the index.
+    Shapes: source [*shape] with a sequence axis (or one value for all its steps), index [] -> [*shape] with the axes of
+            the index.
     """
 
     packed = True

@@ -28,8 +28,8 @@ def AttentionModel(
     With `attention_span` only that many last steps of the encoder (first ones, with `go_backwards`) are looked at; they
     stand along the static axis `attention_axis`, a negative number.
 
-    Shapes: encoder state [n] with one sequence axis, decoder state [m] with another -> [n] with the decoder's; with a span
-            [1, .., n], the axis of the steps and those behind it being 1.
+    Shapes: encoder state [n] with one sequence axis, decoder state [m] with another -> [n] with the decoder's; with a
+            span [1, .., n], the axis of the steps and those behind it being 1.
     Errors: ValueError for a span without an axis, an axis without a span, or a span below 1.
     Source: Bahdanau, Cho and Bengio, ICLR 2015 (arXiv:1409.0473); graph as in CNTK 2.7.
     """
