@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..cntk_py import PoolingType_Average, PoolingType_Max
 from ..default_options import default_override_or, get_default_override, is_default_override
 from ..graph.shape import UNKNOWN_SHAPE
 from ..initializer import SentinelValueForAutoSelectRandomSeed, glorot_uniform
@@ -16,10 +17,15 @@ from ..ops import (
     MAX_UNPOOLING,
     alias,
     batch_normalization,
+    convolution,
+    convolution_transpose,
     dropout,
     element_divide,
     pooling,
     reduce_mean,
+    reshape,
+    sequence,
+    splice,
     sqrt,
     times,
     unpooling,
@@ -287,8 +293,12 @@ def Label(name: str) -> Function:
 
 
 __all__ = [
-    "Activation", "AveragePooling", "BatchNormalization", "Convolution", "Convolution1D", "Convolution2D", "Convolution3D",
-    "ConvolutionTranspose", "ConvolutionTranspose1D", "ConvolutionTranspose2D", "ConvolutionTranspose3D", "Dense", "Dropout",
-    "Embedding", "GlobalAveragePooling", "GlobalMaxPooling", "Label", "LayerNormalization", "MaxPooling", "MaxUnpooling",
-    "SequentialConvolution", "_window",
+    "Activation", "AveragePooling", "BatchNormalization", "BlockFunction", "Constant", "Convolution", "Convolution1D",
+    "Convolution2D", "Convolution3D", "ConvolutionTranspose", "ConvolutionTranspose1D", "ConvolutionTranspose2D",
+    "ConvolutionTranspose3D", "Dense", "Dropout", "Embedding", "Function", "GlobalAveragePooling", "GlobalMaxPooling",
+    "Label", "LayerNormalization", "MaxPooling", "MaxUnpooling", "Parameter", "PoolingType_Average", "PoolingType_Max",
+    "Record", "SentinelValueForAutoSelectRandomSeed", "SequentialConvolution", "UntestedBranchError", "_window", "alias",
+    "batch_normalization", "convolution", "convolution_transpose", "default_override_or", "dropout",
+    "get_default_override", "glorot_uniform", "identity", "is_default_override", "pooling", "reduce_mean", "reshape",
+    "sequence", "splice", "sqrt", "times", "unpooling",
 ]

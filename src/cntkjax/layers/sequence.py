@@ -7,7 +7,21 @@ from typing import Any
 
 from ..default_options import default_override_or, get_default_override
 from ..graph.function import Function as GraphFunction
-from ..ops import alias, combine, reconcile_dynamic_axes, sequence, splice
+from ..graph.shape import INFERRED as InferredDimension
+from ..initializer import glorot_uniform
+from ..ops import (
+    alias,
+    combine,
+    placeholder,
+    reconcile_dynamic_axes,
+    sequence,
+    sigmoid,
+    slice,
+    softplus,
+    splice,
+    tanh,
+    times,
+)
 from ..ops._calling import function_of
 from ..ops.functions import BlockFunction, Function, identity
 from ..variables import Constant, Parameter, Record, Variable
@@ -128,8 +142,8 @@ def Recurrence(
 ) -> Function:
     """A recurrent layer: applies a step along each sequence, from its beginning or (`go_backwards`) from its end.
 
-    `step_function` (states..., x) -> new states, such as `LSTM`, `GRU` or `RNNStep`; the first state is the output, all of
-    them with `return_full_state`. `initial_state` is one for all states, or a tuple: numbers, arrays, parameters, or
+    `step_function` (states..., x) -> new states, such as `LSTM`, `GRU` or `RNNStep`; the first state is the output, all
+    of them with `return_full_state`. `initial_state` is one for all states, or a tuple: numbers, arrays, parameters, or
     variables with the batch axis.
 
     Shapes: x [n] with a sequence axis -> [*state] along the same axis.
@@ -185,12 +199,12 @@ def UnfoldFrom(
 ) -> Function:
     """A generator: a function (initial_state, dynamic_axes_like) -> a sequence made step by step from its last state.
 
-    `generator_function` takes the state before and returns the output, which is the new state too, or a pair (output, new
-    state). The sequences are `length_increase` times as long as those of `dynamic_axes_like`, and end before that with the
-    first output of which `until_predicate` is true.
+    `generator_function` takes the state before and returns the output, which is the new state too, or a pair (output,
+    new state). The sequences are `length_increase` times as long as those of `dynamic_axes_like`, and end before that
+    with the first output of which `until_predicate` is true.
 
-    Shapes: initial_state [*state] with the batch axis -> [*output] with the axes of `dynamic_axes_like`, or a new sequence
-            axis if the lengths change.
+    Shapes: initial_state [*state] with the batch axis -> [*output] with the axes of `dynamic_axes_like`, or a new
+            sequence axis if the lengths change.
 
     >>> import cntkjax as C
     >>> start, like = C.input_variable(1), C.sequence.input_variable(1)
@@ -224,7 +238,8 @@ def UnfoldFrom(
 
 
 __all__ = [
-    "GRU", "LSTM", "BlockFunction", "Constant", "Delay", "Fold", "ForwardDeclaration", "Function", "Parameter",
-    "PastValueWindow", "RNNStep", "RNNUnit", "Record", "Recurrence", "RecurrenceFrom", "Stabilizer", "UnfoldFrom",
-    "UntestedBranchError", "alias", "combine", "identity", "reconcile_dynamic_axes", "sequence", "splice",
+    "GRU", "LSTM", "BlockFunction", "Constant", "Delay", "Fold", "ForwardDeclaration", "Function", "InferredDimension",
+    "Parameter", "PastValueWindow", "RNNStep", "RNNUnit", "Record", "Recurrence", "RecurrenceFrom", "Stabilizer",
+    "UnfoldFrom", "UntestedBranchError", "alias", "combine", "glorot_uniform", "identity", "placeholder",
+    "reconcile_dynamic_axes", "sequence", "sigmoid", "slice", "softplus", "splice", "tanh", "times",
 ]

@@ -61,7 +61,7 @@ class Sequence(metaclass=_SequenceMeta):
 class SequenceOverMeta(type):
     """The class of `SequenceOver`."""
 
-    def __getitem__(cls, axis: Axis) -> Any:
+    def __getitem__(self, axis: Axis) -> Any:
         return _SequenceMeta("Sequence", (), {"axis": axis})
 
 
@@ -89,5 +89,5 @@ def Signature(*args: Type, **kwargs: Type) -> Callable[[Callable[..., Any]], Cal
     return lambda f: annotated(f, args, kwargs)
 
 
-__all__ = ["Axis", "ParameterTensor", "Record", "Sequence", "SequenceOver", "SequenceOverMeta", "Signature", "SparseTensor",
-           "Tensor", "Variable", "tensor"]
+__all__ = ["Axis", "ParameterTensor", "Record", "Sequence", "SequenceOver", "SequenceOverMeta", "Signature",
+           "SparseTensor", "Tensor", "Variable", "tensor"]

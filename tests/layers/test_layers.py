@@ -1,0 +1,222 @@
+"""Layers: parameters and graphs as CNTK 2.7 makes them, values against NumPy."""
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax import layers as L
+from cntkjax.graph.function import nodes
+
+S = C.sequence
+x, image, s = C.input_variable(5), C.input_variable((3, 8, 8)), S.input_variable(5)
+
+
+def parameters(layer, operand):
+    return [(p.name, p.shape) for p in layer(operand).parameters]
+
+
+def graph(f):
+    """Names of operations, operands first, blocks opened."""
+    return " ".join(n.op_name for n in nodes([f.root_function], into_blocks=True))
+
+
+# Names and shapes as CNTK 2.7 has them, in its order.
+PARAMETERS = {
+    "Dense": (L.Dense((4, 2)), image, [("W", (3, 8, 8, 4, 2)), ("b", (4, 2))]),
+    "Dense, map_rank": (L.Dense(4, map_rank=1), image, [("W", (8, 8, 4)), ("b", (4,))]),
+    "Dense, input_rank": (L.Dense(4, input_rank=1), image, [("W", (8, 4)), ("b", (4,))]),
+    "Dense without bias": (L.Dense(4, bias=False), x, [("W", (5, 4))]),
+    "Embedding": (L.Embedding(3), x, [("E", (5, 3))]),
+    "Embedding of given weights": (L.Embedding(weights=np.ones((5, 3))), x, []),
+    "Convolution2D": (L.Convolution2D(3, 4), image, [("W", (4, 3, 3, 3)), ("b", (4, 1, 1))]),
+    "Convolution2D, one filter": (L.Convolution2D((3, 3)), image, [("W", (1, 3, 3, 3)), ("b", (1, 1, 1))]),
+    "Convolution, no channels": (
+        L.Convolution2D(3, 4, reduction_rank=0), C.input_variable((8, 8)), [("W", (4, 1, 3, 3)), ("b", (4, 1, 1))]
+    ),
+    "ConvolutionTranspose2D": (L.ConvolutionTranspose2D(3, 4), image, [("W", (3, 4, 3, 3)), ("b", (4, 1, 1))]),
+    "Convolution along a sequence": (
+        L.Convolution((3, 3), 4, sequential=True), S.input_variable((2, 8)), [("W", (4, 2, 3, 3)), ("b", (4, 1, 1))]
+    ),
+    "SequentialConvolution": (
+        L.SequentialConvolution((3, 3), 4), S.input_variable((2, 8)), [("W", (4, 2, 3, 3)), ("b", (4, 1))]
+    ),
+    "BatchNormalization": (L.BatchNormalization(map_rank=1), image, [("scale", (3,)), ("bias", (3,))]),
+    "LayerNormalization": (L.LayerNormalization(), x, [("scale", (5,)), ("bias", (5,))]),
+    "Stabilizer": (L.Stabilizer(), x, [("alpha", ())]),
+    "LSTM": (L.Recurrence(L.LSTM(4)), s, [("b", (16,)), ("W", (5, 16)), ("H", (4, 16))]),
+    "GRU": (L.Recurrence(L.GRU(4)), s, [("b", (12,)), ("W", (5, 12)), ("H", (4, 8)), ("H1", (4, 4))]),
+    "RNNStep": (L.Recurrence(L.RNNStep(4)), s, [("W", (5, 4)), ("H", (4, 4)), ("b", (4,))]),
+    "LSTM, all options": (
+        L.Recurrence(L.LSTM(4, cell_shape=6, use_peepholes=True, enable_self_stabilization=True)), s,
+        [("P", (6, 4)), ("alpha", ()), ("b", (24,)), ("W", (5, 24)), ("H", (4, 24)), ("alpha", ()), ("Co", (6,)),
+         ("alpha", ()), ("Cf", (6,)), ("alpha", ()), ("Ci", (6,))],
+    ),
+    "Sequential": (
+        L.Sequential([L.Dense(3), L.Dense(2)]), x, [("W", (3, 2)), ("b", (2,)), ("W", (5, 3)), ("b", (3,))]
+    ),
+}  # fmt: skip
+
+# Operations from the operands to the root, as CNTK 2.7 composes them.
+GRAPHS = {
+    "Dense": (L.Dense(4, activation=C.relu)(x), "Times Plus ReLU Dense"),
+    "Dense without activation": (L.Dense(4)(x), "Times Plus Dense"),
+    "Activation of nothing": (L.Activation()(x), "Combine Activation"),
+    "Dropout": (L.Dropout(0.5)(x), "Dropout Dropout"),
+    "MaxPooling": (L.MaxPooling((2, 2), strides=2)(image), "Pooling MaxPooling"),
+    "GlobalAveragePooling": (L.GlobalAveragePooling()(image), "Pooling GlobalAveragePooling"),
+    "Label": (L.Label("here")(x), "NoOp"),
+    "Delay": (L.Delay(-2)(s), "FutureValue Delay"),
+    "Delay by nothing": (L.Delay(0)(s), "Combine Delay"),
+    "ResNetBlock": (L.ResNetBlock(L.Dense(5))(x), "Times Plus Dense Plus"),
+    "SequentialClique": (
+        L.SequentialClique([L.Dense(5), L.Dense(5)])(x), "Times Plus Dense Plus Times Plus Dense"
+    ),
+    "Recurrence": (L.Recurrence(C.plus)(s), "PastValue Plus Combine"),
+    "named Recurrence": (L.Recurrence(L.RNNStep(3), name="here")(s), "PastValue Times Times Plus Plus StableSigmoid RNNStep NoOp"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_parameters(name):
+    layer, operand, expected = PARAMETERS[name]
+    assert parameters(layer, operand) == expected
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_graph(name):
+    f, expected = GRAPHS[name]
+    assert sorted(graph(f).split()) == sorted(expected.split())
+
+
+def test_dense_is_an_affine_map_and_an_activation():
+    layer = L.Dense(2, activation=C.tanh, init_bias=0.5)(x)
+    W, b = layer.parameters
+    data = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
+    np.testing.assert_allclose(layer.eval({x: data}), np.tanh(data @ W.value + b.value), rtol=1e-5)
+
+
+def test_embedding_chooses_rows():
+    indices = C.input_variable(5, is_sparse=True)
+    layer = L.Embedding(3)(indices)
+    one_hot = np.eye(5, dtype=np.float32)[[4, 0]]
+    np.testing.assert_array_equal(layer.eval({indices: one_hot}), layer.E.value[[4, 0]])
+
+
+def test_layer_normalization_adds_epsilon_to_the_deviation():
+    layer = L.LayerNormalization(initial_scale=2, initial_bias=1, epsilon=0.5)(x)
+    data = np.arange(10, dtype=np.float32).reshape(2, 5) ** 2
+    centered = data - data.mean(1, keepdims=True)
+    expected = centered / (np.sqrt((centered**2).mean(1, keepdims=True)) + 0.5) * 2 + 1
+    np.testing.assert_allclose(layer.eval({x: data}), expected, rtol=1e-5)
+
+
+def test_stabilizer_is_the_identity_at_first():
+    data = np.ones((1, 5), np.float32)
+    np.testing.assert_allclose(L.Stabilizer(steepness=3)(x).eval({x: data}), data, rtol=1e-6)
+    assert L.Stabilizer(enable_self_stabilization=False) is L.identity
+
+
+def test_global_pooling_takes_all_axes_but_the_channels():
+    data = np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)
+    for layer, reduce in ((L.GlobalAveragePooling(), np.mean), (L.GlobalMaxPooling(), np.max)):
+        expected = reduce(data, axis=(2, 3), keepdims=True)
+        np.testing.assert_allclose(layer(image).eval({image: data}), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_convolution_along_a_sequence_slides_over_its_steps():
+    operand = S.input_variable(2)
+    data = [np.random.default_rng(n).standard_normal((n, 2)).astype(np.float32) for n in (4, 6)]
+    for layer in (L.Convolution(3, 5, sequential=True, init_bias=1), L.SequentialConvolution(3, 5, init_bias=1)):
+        f = layer(operand)
+        W = f.parameters[0].value  # [5, 2, 3]
+        expected = [np.stack([np.einsum("fct,tc->f", W, d[i : i + 3]) + 1 for i in range(len(d) - 2)]) for d in data]
+        for made, wanted in zip(f.eval({operand: data}), expected, strict=True):
+            np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_attention_gives_the_values_of_cntk():
+    """Literals from CNTK 2.7, all weights 0.1."""
+    h = S.input_variable(3, sequence_axis=C.Axis("decoder"))
+    rng = np.random.RandomState(0)
+    encoder = [rng.randn(3, 5).astype("f"), rng.randn(2, 5).astype("f")]
+    decoder = [rng.randn(2, 3).astype("f"), rng.randn(4, 3).astype("f")]
+    expected = [
+        [[0.43254492, 0.9056251, 0.57698584, 0.8623883, 0.9759413],
+         [0.3947955, 0.91688085, 0.56369764, 0.8264015, 0.95303607]],
+        [[-1.0931466, 1.078656, 0.32352114, -0.20851299, 0.6899618],
+         [-1.0932171, 1.0786355, 0.32354724, -0.20853874, 0.690038],
+         [-1.0929472, 1.0787143, 0.32344726, -0.20844007, 0.6897459],
+         [-1.0944722, 1.0782701, 0.32401228, -0.20899753, 0.69139624]],
+    ]  # fmt: skip
+    whole = L.AttentionModel(4, init=0.1)
+    window = L.AttentionModel(4, attention_span=3, attention_axis=-3, init=0.1)
+    for layer in (whole, window):
+        for made, wanted in zip(layer(s, h).eval({s: encoder, h: decoder}), expected, strict=True):
+            np.testing.assert_allclose(made.reshape(-1, 5), wanted, rtol=1e-5)
+
+
+class TestDefaults:
+    def test_options_reach_layers_below_them(self):
+        with C.default_options(activation=C.relu, bias=False, init=1):
+            assert graph(L.Dense(2)(x)) == "Times ReLU Dense"
+            assert parameters(L.Convolution2D(3, 4), image) == [("W", (4, 3, 3, 3))]
+
+    def test_options_for_one_layer_leave_others_alone(self):
+        with C.default_options_for(L.Convolution2D, pad=True):
+            assert L.Convolution2D(3, 4)(image).shape == (4, 8, 8)
+            assert L.MaxPooling((3, 3))(image).shape == (3, 6, 6)
+
+    def test_what_is_given_wins(self):
+        with C.default_options(bias=False):
+            assert len(L.Dense(2, bias=True)(x).parameters) == 2
+
+
+class TestComposition:
+    def test_for_makes_one_layer_of_each_item(self):
+        f = L.For(["a", "b"], lambda name: L.Dense(5, name=name))(x)
+        assert [f.a.name, f.b.name] == ["a", "b"]
+        assert len(L.For(range(3), lambda: L.Dense(5))(x).parameters) == 6
+        assert L.For(range(0), lambda: L.Dense(5)) is L.identity
+
+    def test_for_needs_a_function(self):
+        with pytest.raises(TypeError, match="needs a Python function"):
+            L.For(range(2), L.Dense(3))
+
+    def test_names_lead_to_layers_and_their_parameters(self):
+        f = L.Sequential([L.Dense(3, name="first"), L.Label("middle"), L.Dense(2, name="second")])(x)
+        assert f.first.W.shape == (5, 3) and f.second.W.shape == (3, 2)
+        assert f.middle.shape == (3,)
+
+    def test_tuples_apply_side_by_side(self):
+        f = L.Sequential([(L.Dense(3), L.Dense(2)), (C.relu, C.tanh)])(x)
+        assert [v.shape for v in f.outputs] == [(3,), (2,)]
+
+    def test_calling_twice_shares_parameters(self):
+        layer = L.Dense(5)
+        assert layer(layer(x)).parameters == layer.parameters
+
+
+@pytest.mark.parametrize(
+    "make, error, match",
+    [
+        (lambda: L.Dense(3, input_rank=1, map_rank=1), ValueError, "input_rank and map_rank"),
+        (lambda: L.Embedding(), ValueError, "output shape must be specified"),
+        (lambda: L.Embedding(3, weights=np.ones((2, 3))), ValueError, "must not be specified when weights"),
+        (lambda: L.Embedding(init=0, weights=np.ones((2, 3))), ValueError, "mutually exclusive"),
+        (lambda: L.Dropout(), ValueError, "either dropout_rate or keep_prob"),
+        (lambda: L.Dropout(0.1, keep_prob=0.5), ValueError, "at the same time"),
+        (lambda: L.Dropout(1.2), ValueError, r"interval \[0,1\)"),
+        (lambda: L.Convolution2D((3, 3, 3), 4), ValueError, "filter_shape must be a scalar or a 2D tuple"),
+        (lambda: L.Convolution((3, 3), 4, strides=(1, 2, 3)), ValueError, "strides parameter"),
+        (lambda: L.Convolution((3, 3), 4, reduction_rank=2), NotImplementedError, "reduction_rank must be 0 or 1"),
+        (lambda: L.Convolution2D((3, 3), 6, groups=3), ValueError, "groups > 1"),
+        (lambda: L.BatchNormalization(map_rank=2), NotImplementedError, "map_rank can only be 1 or None"),
+        (lambda: L.LSTM((2, 3)), ValueError, "must be vectors"),
+        (lambda: L.AttentionModel(4, attention_span=3), ValueError, "attention_axis cannot be None"),
+        (lambda: L.blocks._initializer_for(None), ValueError, "init parameter cannot be None"),
+        (lambda: L.Sequence[3], TypeError, "the type of a step"),
+    ],
+)
+def test_mistakes(make, error, match):
+    with pytest.raises(error, match=match):
+        make()

@@ -1,0 +1,189 @@
+"""Recurrent layers against the same cells written step by step in JAX, on both kinds of grid."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax import layers as L
+from cntkjax.engine.plan import Loop, Plan
+
+S = C.sequence
+WIDTH = 3
+XS = [np.random.default_rng(n).standard_normal((n, WIDTH)).astype(np.float32) for n in (4, 1, 6, 2, 3)]
+
+
+def lstm(p, state, x):
+    h, c = state
+    i, g, f, o = jnp.split(p["b"] + x @ p["W"] + h @ p["H"], 4)
+    c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+    return jax.nn.sigmoid(o) * jnp.tanh(c), c
+
+
+def peephole_lstm(p, state, x):
+    h, c = state
+    i, g, f, o = jnp.split(p["b"] + x @ p["W"] + h @ p["H"], 4)
+    new = jax.nn.sigmoid(f + p["Cf"] * c) * c + jax.nn.sigmoid(i + p["Ci"] * c) * jnp.tanh(g)
+    return (jax.nn.sigmoid(o + p["Co"] * new) * jnp.tanh(new)) @ p["P"], new
+
+
+def gru(p, state, x):
+    (h,) = state
+    n = h.shape[0]
+    of_x, of_h = p["b"] + x @ p["W"], h @ p["H"]
+    z, r = jax.nn.sigmoid(of_x[:n] + of_h[:n]), jax.nn.sigmoid(of_x[n : 2 * n] + of_h[n:])
+    return ((1 - z) * jnp.tanh(of_x[2 * n :] + (h * r) @ p["H1"]) + z * h,)
+
+
+def rnn(p, state, x):
+    return (jax.nn.sigmoid(x @ p["W"] + state[0] @ p["H"] + p["b"]),)
+
+
+CELLS = {
+    "LSTM": (lambda: L.LSTM(4), lstm, (4, 4)),
+    "LSTM with peepholes and projection": (lambda: L.LSTM(4, cell_shape=5, use_peepholes=True), peephole_lstm, (4, 5)),
+    "GRU": (lambda: L.GRU(4), gru, (4,)),
+    "RNNStep": (lambda: L.RNNStep(4), rnn, (4,)),
+}
+
+
+def run(cell, p, x, initial, backwards):
+    state, made = tuple(initial), []
+    for now in x[::-1] if backwards else x:
+        state = cell(p, state, now)
+        made.append(state[0])
+    return jnp.stack(made[::-1] if backwards else made)
+
+
+def assert_equal(made, expected):
+    assert len(made) == len(expected)
+    for a, b in zip(made, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("name", CELLS)
+def test_values_and_gradients_of_cells(name, backwards, grid):
+    make, reference, sizes = CELLS[name]
+    x = S.input_variable(WIDTH, needs_gradient=True)
+    f = L.Recurrence(make(), go_backwards=backwards, initial_state=0.1)(x)
+    rng = np.random.default_rng(0)
+    for p in f.parameters:
+        p.value = rng.standard_normal(p.shape).astype(np.float32) * 0.5
+    values = {p.name: jnp.asarray(p.value) for p in f.parameters}
+    initial = [np.full(n, 0.1, np.float32) for n in sizes]
+
+    def loss(p, xs):
+        return sum(jnp.sum(run(reference, p, x, initial, backwards) ** 2) for x in xs)
+
+    of_p, of_x = jax.grad(loss, (0, 1))(values, XS)
+    made, outputs = C.square(f).grad({x: XS}, wrt=[x, *f.parameters], outputs=[f.output])
+    assert_equal(outputs, [run(reference, values, s, initial, backwards) for s in XS])
+    assert_equal(made[x], of_x)
+    for p in f.parameters:
+        np.testing.assert_allclose(made[p], of_p[p.name], rtol=1e-4, atol=1e-5)
+
+
+def test_only_the_recurrent_product_of_an_lstm_is_inside_the_loop():
+    f = L.Recurrence(L.LSTM(4))(S.input_variable(WIDTH))
+    (loop,) = [part for part in Plan(f.outputs).parts if isinstance(part, Loop)]
+    (product,) = [n for n in loop.nodes if n.op_name == "Times"]
+    assert product.node_inputs[1].name == "H"
+
+
+def test_fold_is_the_last_state_and_backwards_the_first(grid):
+    x = S.input_variable(WIDTH)
+    sums = [s.sum(0) + 2 for s in XS]
+    for backwards in (False, True):
+        np.testing.assert_allclose(
+            L.Fold(C.plus, go_backwards=backwards, initial_state=2)(x).eval({x: XS}), sums, rtol=1e-5
+        )
+    h, c = L.Fold(L.LSTM(2), return_full_state=True)(x).outputs
+    assert h.shape == c.shape == (2,) and h.dynamic_axes == (C.Axis.default_batch_axis(),)
+
+
+def test_initial_states_from_the_batch_are_arguments(grid):
+    x, h = S.input_variable(WIDTH), C.input_variable(WIDTH, needs_gradient=True)
+    starts = np.arange(15, dtype=np.float32).reshape(5, 3)
+    f = L.RecurrenceFrom(C.plus)(h, x)
+    assert f.arguments == (h, x)
+    assert_equal(f.eval({x: XS, h: starts}), [s.cumsum(0) + start for s, start in zip(XS, starts, strict=True)])
+    np.testing.assert_allclose(f.grad({x: XS, h: starts}), np.ones((5, 3)) * [[len(s)] for s in XS])
+
+
+def test_bidirectional_states_are_spliced(grid):
+    x = S.input_variable(WIDTH)
+    f = L.Sequential([(L.Recurrence(C.plus), L.Recurrence(C.plus, go_backwards=True)), C.splice])(x)
+    assert_equal(f.eval({x: XS}), [np.hstack([s.cumsum(0), s[::-1].cumsum(0)[::-1]]) for s in XS])
+
+
+def test_a_recurrence_over_the_states_of_another(grid):
+    x = S.input_variable(WIDTH)
+    f = L.Recurrence(C.plus)(L.Recurrence(C.plus, go_backwards=True)(x))
+    assert_equal(f.eval({x: XS}), [s[::-1].cumsum(0)[::-1].cumsum(0) for s in XS])
+
+
+def test_delay_and_window_of_past_values(grid):
+    x = S.input_variable(WIDTH)
+    assert_equal(
+        L.Delay(2, initial_state=9)(x).eval({x: XS}),
+        [np.concatenate([np.full((2, WIDTH), 9), s])[: len(s)] for s in XS],
+    )
+    window = L.PastValueWindow(3, axis=-2)(x)
+    value, valid = window.outputs
+    made = window.eval({x: XS})
+    for s, v, there in zip(XS, made[value], made[valid], strict=True):
+        n = min(len(s), 3)
+        np.testing.assert_array_equal(v, np.concatenate([s[::-1][:n], np.zeros((3 - n, WIDTH))]))
+        np.testing.assert_array_equal(there[:, 0], np.arange(3) < n)
+
+
+class TestUnfolding:
+    """Values as CNTK 2.7 gives them."""
+
+    start, like = C.input_variable(2), S.input_variable(2)
+    feeds = {start: np.array([[0, 0], [2, 2]], np.float32), like: [np.ones((3, 2)), np.ones((4, 2))]}
+
+    def test_as_long_as_another_sequence(self):
+        f = L.UnfoldFrom(lambda state: state + 1)(self.start, self.like)
+        assert_equal([s[:, 0] for s in f.eval(self.feeds)], [[1, 2, 3], [3, 4, 5, 6]])
+
+    def test_longer_by_a_factor(self):
+        f = L.UnfoldFrom(lambda state: state + 1, length_increase=1.5)(self.start, self.like)
+        assert_equal([s[:, 0] for s in f.eval(self.feeds)], [[1, 2, 3, 4, 5], [3, 4, 5, 6, 7, 8]])
+
+    def test_until_a_predicate_holds(self):
+        f = L.UnfoldFrom(
+            lambda state: (state * 1, state + 1), until_predicate=lambda p: C.greater(p[0], 3), length_increase=3
+        )(self.start, self.like)
+        assert_equal([s[:, 0] for s in f.eval(self.feeds)], [[0, 1, 2, 3, 4], [2, 3, 4]])
+
+
+def test_a_recurrence_is_cloned_onto_another_sequence_axis():
+    one, other = S.input_variable(2), S.input_variable(2, sequence_axis=C.Axis("other"))
+    f = L.Recurrence(L.GRU(3))(one).clone("share", {one: other})
+    assert f.dynamic_axes == other.dynamic_axes
+
+
+class TestMistakes:
+    def test_number_of_initial_states(self):
+        with pytest.raises(TypeError, match="expected 3 arguments, got 4"):
+            L.Recurrence(L.LSTM(3), initial_state=(0, 0, 0))
+
+    def test_number_of_states_that_a_step_returns(self):
+        with pytest.raises(TypeError, match="number of state variables inconsistent"):
+            L.Recurrence(lambda h, c, x: h + c + x)
+
+    def test_parameters_made_by_a_step(self):
+        with pytest.raises(TypeError, match="Parameter cannot be created inside Recurrence"):
+            L.Recurrence(lambda h, x: h + x * C.parameter((1,)))
+
+    def test_variables_that_are_no_arguments_of_a_step(self):
+        v = C.input_variable(1, name="v")
+        with pytest.raises(TypeError, match=r"1 missing arguments \(v\)"):
+            L.Recurrence(lambda h, x: h + x * v)
+
+    def test_an_operand_without_a_sequence(self):
+        with pytest.raises((ValueError, RuntimeError), match="sequence axis"):
+            L.Recurrence(C.plus)(C.input_variable(2))
