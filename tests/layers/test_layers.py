@@ -72,7 +72,9 @@ GRAPHS = {
         L.SequentialClique([L.Dense(5), L.Dense(5)])(x), "Times Plus Dense Plus Times Plus Dense"
     ),
     "Recurrence": (L.Recurrence(C.plus)(s), "PastValue Plus Combine"),
-    "named Recurrence": (L.Recurrence(L.RNNStep(3), name="here")(s), "PastValue Times Times Plus Plus StableSigmoid RNNStep NoOp"),
+    "named Recurrence": (
+        L.Recurrence(L.RNNStep(3), name="here")(s), "PastValue Times Times Plus Plus StableSigmoid RNNStep NoOp"
+    ),
 }  # fmt: skip
 
 

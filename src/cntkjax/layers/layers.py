@@ -293,12 +293,12 @@ def Label(name: str) -> Function:
 
 
 __all__ = [
-    "Activation", "AveragePooling", "BatchNormalization", "BlockFunction", "Constant", "Convolution", "Convolution1D",
-    "Convolution2D", "Convolution3D", "ConvolutionTranspose", "ConvolutionTranspose1D", "ConvolutionTranspose2D",
-    "ConvolutionTranspose3D", "Dense", "Dropout", "Embedding", "Function", "GlobalAveragePooling", "GlobalMaxPooling",
-    "Label", "LayerNormalization", "MaxPooling", "MaxUnpooling", "Parameter", "PoolingType_Average", "PoolingType_Max",
-    "Record", "SentinelValueForAutoSelectRandomSeed", "SequentialConvolution", "UntestedBranchError", "_window", "alias",
-    "batch_normalization", "convolution", "convolution_transpose", "default_override_or", "dropout",
-    "get_default_override", "glorot_uniform", "identity", "is_default_override", "pooling", "reduce_mean", "reshape",
-    "sequence", "splice", "sqrt", "times", "unpooling",
+    "Activation", "AveragePooling", "BatchNormalization", "BlockFunction", "Constant", "Convolution",
+    "Convolution1D", "Convolution2D", "Convolution3D", "ConvolutionTranspose", "ConvolutionTranspose1D",
+    "ConvolutionTranspose2D", "ConvolutionTranspose3D", "Dense", "Dropout", "Embedding", "Function",
+    "GlobalAveragePooling", "GlobalMaxPooling", "Label", "LayerNormalization", "MaxPooling", "MaxUnpooling",
+    "Parameter", "PoolingType_Average", "PoolingType_Max", "Record", "SentinelValueForAutoSelectRandomSeed",
+    "SequentialConvolution", "UntestedBranchError", "_window", "alias", "batch_normalization", "convolution",
+    "convolution_transpose", "default_override_or", "dropout", "get_default_override", "glorot_uniform", "identity",
+    "is_default_override", "pooling", "reduce_mean", "reshape", "sequence", "splice", "sqrt", "times", "unpooling",
 ]
