@@ -96,7 +96,7 @@ def cosine_distance_with_negative_samples(
     Shapes: [*shape] twice -> [1 + num_negative_samples]. The order of samples wraps around at the end of the minibatch.
     """
     x, y = as_variables(x, y)
-    numbers = [Constant(int(n), dtype=x.dtype) for n in (shift, num_negative_samples)]
+    numbers: list[Any] = [Constant(int(n), dtype=x.dtype) for n in (shift, num_negative_samples)]
     return node(loss.CosDistanceWithNegativeSamples, [x, y, *numbers], name=name)
 
 

@@ -68,7 +68,7 @@ def nce_loss(
     weights: Operand, biases: Operand, inputs: Operand, labels: Operand, noise_distribution: Any,
     num_samples: int = 32, allow_duplicates: bool = True, seed: int = AUTO_SEED, name: str = "",
 ) -> Function:
-    """Noise contrastive estimation of a softmax over very many classes: the label against a few classes drawn at random.
+    """Noise contrastive estimation of a softmax over very many classes: the label against a few that are drawn.
 
     Shapes: weights [classes, n], biases [classes, 1], inputs [n], labels [classes] (best sparse), noise_distribution
             [classes] -> scalar. The noise need not sum to 1; the classes drawn are the same for the whole minibatch.

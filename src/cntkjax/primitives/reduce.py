@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from ..engine.values import Context, Value
 from ..graph.axis import ALL_AXES, ALL_STATIC, BATCH, Axis
@@ -53,18 +54,40 @@ _REDUCTIONS: dict[str, tuple[Callable[[Any, tuple[int, ...]], Any], float]] = {
     "Min": (lambda x, axes: _extreme(x, jnp.min, axes), float("inf")),
     "Prod": (lambda x, axes: jnp.prod(x, axis=axes, keepdims=True), 1),
     "LogSum": (_log_sum, float("-inf")),
-    "Argmax": (lambda x, axes: _index(jnp.argmax, x, axes), float("-inf")),
-    "Argmin": (lambda x, axes: _index(jnp.argmin, x, axes), float("inf")),
+    "Argmax": (lambda x, axes: _index(_argmax, x, axes), float("-inf")),
+    "Argmin": (lambda x, axes: _index(_argmin, x, axes), float("inf")),
 }
+
+
+def _argmax(x: Any, axis: int) -> Any:
+    """Where the first largest element stands.
+
+    XLA:CPU computes argmax element by element, but products and maxima with vector instructions, so for long axes
+    it is made of these: w is 1 at the largest elements, otherwise 0, and the first of them has the largest w (n - index).
+    """
+    n = x.shape[axis]
+    if x.dtype != jnp.float32 or not 128 <= n <= 2**24:
+        return jnp.argmax(x, axis)
+    x = lax.stop_gradient(x)
+    bound = float(jnp.finfo(x.dtype).max)
+    largest = jnp.clip(jnp.max(x, axis, keepdims=True), -bound, bound)
+    w = jnp.minimum(jnp.maximum((x - largest) * 3e38, -1), 0) + 1
+    place = jnp.expand_dims(n - jnp.arange(n, dtype=x.dtype), [i for i in range(x.ndim) if i != axis % x.ndim])
+    first = n - jnp.max(w * place, axis)
+    return jnp.where(first < n, first, 0).astype(jnp.int32)
+
+
+def _argmin(x: Any, axis: int) -> Any:
+    return _argmax(-x, axis)
 
 
 def _index(find: Callable[..., Any], x: Any, axes: tuple[int, ...]) -> Any:
     """The index of the first largest or smallest element, within the (neighbouring) axes together."""
     if len(axes) == 1:
-        return find(x, axis=axes[0], keepdims=True).astype(x.dtype)
+        return jnp.expand_dims(find(x, axes[0]), axes[0]).astype(x.dtype)
     first, last = min(axes), max(axes) + 1
     flat = x.reshape(*x.shape[:first], -1, *x.shape[last:])
-    found = find(flat, axis=first).astype(x.dtype)
+    found = find(flat, first).astype(x.dtype)
     return found.reshape(*x.shape[:first], *(1,) * len(axes), *x.shape[last:])
 
 
@@ -191,4 +214,4 @@ class Hardmax(OverAllAxes):
 
     def along(self, x: Any, axis: int) -> Any:
         """The computation along one axis."""
-        return jax.nn.one_hot(jnp.argmax(x, axis=axis), x.shape[axis], dtype=x.dtype, axis=axis)
+        return jax.nn.one_hot(_argmax(x, axis), x.shape[axis], dtype=x.dtype, axis=axis)
