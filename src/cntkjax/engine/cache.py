@@ -27,7 +27,7 @@ def directory() -> str:
 def persistent() -> Iterator[None]:
     """A scope in which what is compiled is looked up in the cache and stored there."""
     path = directory()
-    if not path or jax.config.jax_compilation_cache_dir:
+    if not path or jax.config.values.get("jax_compilation_cache_dir"):
         yield
         return
     ours = {

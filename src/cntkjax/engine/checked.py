@@ -11,18 +11,19 @@ from ..graph.errors import explain
 from ..graph.function import Function
 from ..graph.settings import Settings
 from ..graph.variable import Variable
+from .carry import Memory
 from .lower import execute
 from .plan import Loop, Plan
 from .program import Feeds, arguments_in_order, leaf_data, masked, program_of, random_numbers
 from .values import Context, Value
 
 
-def check(plan: Plan, feeds: Feeds, training: bool) -> None:
-    """In checked mode: RuntimeError that names the first operation whose result is not finite, though its operands are."""
+def check(plan: Plan, feeds: Feeds, training: bool, memory: Memory) -> None:
+    """In checked mode: RuntimeError that names the first operation whose result, but no operand, is not finite."""
     if not Settings.checked:
         return
     program = program_of(plan, "check", _finite, training)
-    minibatch = program.pack(plan.arguments, arguments_in_order(plan, feeds))
+    minibatch = program.pack(plan, arguments_in_order(plan, feeds), memory)
     flags = program(minibatch, leaf_data(plan), random_numbers(plan, advance=False))
     sources = [*plan.arguments, *plan.leaves]
     for variable, finite in zip([*sources, *_computed(plan)], np.asarray(flags), strict=True):
@@ -34,7 +35,8 @@ def check(plan: Plan, feeds: Feeds, training: bool) -> None:
                 operands |= {f"[{i}]": v for i, v in enumerate(owner.node_inputs)}
             raise RuntimeError(explain(
                 f"checked mode: NaN or infinity in {what} {variable!r}", operands,
-                "look at the operands, which are finite: a logarithm or division of values near 0, too large a learning "
+                "look at the operands, which are finite: a logarithm or division of values near 0, too large a "
+                "learning "
                 "rate, or data that are not scaled",
             ))
 

@@ -42,7 +42,8 @@ class Layout:
     """A sequence axis: where each sequence of the batch stands in the grid.
 
     Shapes: row, start, length are int32 [size of the batch]; seq, position, mask are [time, rows].
-    `simple`: sequence i stands alone in row i, from step 0.
+    `simple`: sequence i stands alone in row i, from step 0. `origin`, int32 [size], is there if sequences may be
+    pieces of longer ones: which sequence of the minibatch before one continues, or -1.
     """
 
     row: Any
@@ -52,6 +53,7 @@ class Layout:
     rows: int = field(metadata=STATIC)
     simple: bool = field(default=False, metadata=STATIC)
     full: bool = field(default=False, metadata=STATIC)  # known to have no padding
+    origin: Any = None
 
     @property
     def size(self) -> int:
@@ -115,4 +117,4 @@ class Layout:
 
     def shortened(self, start: Any, length: Any) -> Layout:
         """The layout of subsequences that stay where they are."""
-        return replace(self, start=self.start + start, length=length, simple=False, full=False)
+        return replace(self, start=self.start + start, length=length, simple=False, full=False, origin=None)

@@ -1,8 +1,8 @@
 """Recurrent loops as scans.
 
-Only what is on the cycle goes inside: operands from outside are computed before the loop for all steps at once. Sequence
-starts select the initial state, so a row may hold several sequences. The gradient of a weight that multiplies inside the
-loop is one large product after the backward loop, not an accumulation in every step.
+Only what is on the cycle goes inside: operands from outside are computed before the loop for all steps at once.
+Sequence starts select the initial state, so a row may hold several sequences. The gradient of a weight that multiplies
+inside the loop is one large product after the backward loop, not an accumulation in every step.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from jax import lax
 from ..graph.function import Function
 from ..graph.shape import FREE
 from ..graph.variable import Variable
+from .carry import entering, leave
 from .layout import Layout
 from .plan import Loop, resolve
 from .values import Axes, Context, Step, Value
@@ -42,11 +43,13 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode) -> N
     products = {n: resolve(n.node_inputs[n.primitive.weight]) for n in loop.nodes if _is_product(n, fixed)}
     weights = {v: env[v].data for v in products.values()}
     others = {v: ctx.array(x) for v, x in fixed.items() if v not in weights}
-    anew = not (layout.simple and (layout.full or not loop.backwards))
+    anew = layout.origin is not None or not (layout.simple and (layout.full or not loop.backwards))
+    wanted = loop.wanted if layout.origin is None else [*loop.wanted, *(resolve(d.node_inputs[0]) for d in loop.delays)]
     cells = (layout.position, layout.remaining, layout.seq, layout.mask, jnp.arange(layout.time))
 
     def scan(weight_data: Any, other_data: Any, moving_data: Any, taps: Any) -> tuple[Any, Any]:
-        still: Environment = {v: Value(d, ()) for v, d in zip((*weights, *others), (*weight_data, *other_data), strict=True)}
+        known = zip((*weights, *others), (*weight_data, *other_data), strict=True)
+        still: Environment = {v: Value(d, ()) for v, d in known}
 
         def body(carry: Any, now: Any) -> tuple[Any, Any]:
             moving_now, (position, remaining, seq, mask, time), taps_now = now
@@ -57,7 +60,13 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode) -> N
             here = still | {v: Value(d, axes) for v, d in zip(moving, moving_now, strict=True)}
             far = remaining if loop.backwards else position
             for delay, buffer in zip(loop.delays, carry, strict=True):
-                here[delay.node_outputs[0]] = Value(_delayed(delay, buffer, far, here, anew), axes)
+                old = buffer[0]
+                if anew:
+                    initial = here[resolve(delay.node_inputs[1])].data.astype(old.dtype)
+                    initial = entering(layout, ctx.carried.get(delay), _offset(delay), seq, position, initial)
+                    begins = (far < _offset(delay)).reshape(-1, *(1,) * (old.ndim - 1))
+                    old = jnp.where(begins, initial, old)
+                here[delay.node_outputs[0]] = Value(old, axes)
             met = []
             for node in loop.nodes:
                 if node in products:
@@ -73,7 +82,7 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode) -> N
                 a[None].astype(b.dtype) if b.shape[0] == 1 else jnp.concatenate([b[1:], a[None]])
                 for a, b in zip(after, carry, strict=True)
             )
-            return carry, ([inner.array(here[v]) for v in loop.wanted], met)
+            return carry, ([inner.array(here[v]) for v in wanted], met)
 
         first = tuple(
             _first(delay, layout.rows, still, dict(zip(moving, moving_data, strict=True)), loop.backwards, anew)
@@ -87,12 +96,15 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode) -> N
         made = run(list(weights.values()), list(others.values()), moving_data)
     else:
         made, _ = scan([], list(others.values()), moving_data, None)
-    for v, d in zip(loop.wanted, made, strict=True):
+    for v, d in zip(wanted, made, strict=True):
         env[v] = Value(d, axes)
+    for delay in loop.delays if layout.origin is not None else ():
+        initial = resolve(delay.node_inputs[1])
+        leave(ctx, delay, env[resolve(delay.node_inputs[0])].data, moving.get(initial) or fixed[initial])
 
 
 def initial_states(ctx: Context, initial: Value, axes: Axes, offset: int, ahead: bool) -> Value:
-    """Initial states at the steps where they are looked at; those along a sequence axis of their own take their turn there."""
+    """Initial states at the steps where they are looked at; those along a sequence axis of their own take turns."""
     own = ctx.sequence_axis(initial.axes)
     if own is None or own == ctx.sequence_axis(axes):
         return ctx.to_axes(initial, axes)
@@ -126,7 +138,7 @@ def _first(
     if FREE in sample:
         like = next((d for v, d in moving.items() if v.shape == sample), None)
         if like is None:
-            raise ValueError(f"the state of a loop, {out!r}, has a free dimension whose size no input of the loop gives")
+            raise ValueError(f"the state of a loop, {out!r}, has a free dimension that no input of the loop gives")
         sample = like.shape[2:]
     shape = (_offset(delay), rows, *sample)
     if anew:
@@ -136,16 +148,6 @@ def _first(
     ends = moving[initial][-1 if backwards else 0]
     ends = ends.reshape(rows, *(1,) * (len(sample) + 1 - ends.ndim), *ends.shape[1:])
     return jnp.broadcast_to(ends, shape).astype(out.dtype)
-
-
-def _delayed(delay: Function, buffer: Any, far: Any, here: Environment, anew: bool) -> Any:
-    """The delayed value of this step: from the buffer, or the initial state where the sequence has not got so far."""
-    old = buffer[0]
-    if not anew:
-        return old
-    initial = here[resolve(delay.node_inputs[1])].data.astype(old.dtype)
-    begins = (far < _offset(delay)).reshape(-1, *(1,) * (old.ndim - 1))
-    return jnp.where(begins, initial, old)
 
 
 def _product(ctx: Context, node: Function, here: Environment, weight: Variable, tap: Any) -> tuple[Any, Value]:

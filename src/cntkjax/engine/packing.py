@@ -1,6 +1,6 @@
 """Packing minibatches into grids, on the host: which shapes to use, and which sample stands in which cell.
 
-XLA compiles anew for every shape, so shapes are chosen from few: one that was used before is taken again when it fits and
+XLA compiles anew for every shape, so shapes are chosen from few: one used before is taken again when it fits and
 wastes little. Among new ones, the fastest is chosen by a model of the costs: a loop pays for every step and every cell.
 """
 
@@ -35,7 +35,7 @@ def bucket(n: int, parts: int = 4) -> int:
 class Sizes:
     """Sizes in use of the batch axis: the same number again costs no compilation, and few are ever made.
 
-    With `varies` (sequences: their number changes with every minibatch of a fixed number of samples) a second size of an
+    With `varies` (sequences: their number changes with every minibatch of as many samples) a second size of an
     octave is made with room to grow, and takes the place of the smaller ones.
     """
 
@@ -61,7 +61,7 @@ class Sizes:
 class Grid:
     """A layout with its numbers, and for each cell the sample that stands there.
 
-    Shapes: index is int64 [time, rows]; padding repeats a sample. row, start, length are int32 [size].
+    Shapes: index is int64 [time, rows]; padding repeats a sample. row, start, length, origin are int32 [size].
     """
 
     row: np.ndarray
@@ -70,12 +70,13 @@ class Grid:
     index: np.ndarray
     simple: bool
     full: bool
+    origin: np.ndarray | None = None
 
     @property
     def layout(self) -> Layout:
         """What the compiled program gets."""
         time, rows = self.index.shape
-        return Layout(self.row, self.start, self.length, time, rows, self.simple, self.full)
+        return Layout(self.row, self.start, self.length, time, rows, self.simple, self.full, self.origin)
 
 
 @dataclass
@@ -103,7 +104,8 @@ class Packer:
         return time * (rows + (STEP_COST if self.has_loop else 0))
 
     def _candidates(self, longest: int, total: int) -> list[tuple[int, int]]:
-        times = {bucket(int(longest * factor)) for factor in (1, 1.25, 1.5, 2, 3, 4, 6, 8)} if self.has_loop else {bucket(max(total, 1))}
+        factors = (1, 1.25, 1.5, 2, 3, 4, 6, 8)
+        times = {bucket(int(longest * f)) for f in factors} if self.has_loop else {bucket(max(total, 1))}
         return [(t, max(1, -(-total // t))) for t in times]
 
     def _best_cost(self, longest: int, total: int) -> float:

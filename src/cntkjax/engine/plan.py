@@ -48,7 +48,7 @@ class Loop:
 class Plan:
     """What is computed for some outputs, in order.
 
-    `leaves`, `arguments` and `random` (nodes that draw random numbers) are in order of appearance. Two graphs of the same
+    `leaves`, `arguments` and `random` (nodes that draw numbers) are in order of appearance. Two graphs of the same
     structure have equal `key`s, and one compiled program serves both, given their leaves in this order.
     """
 
@@ -59,7 +59,8 @@ class Plan:
         self.parts: list[Function | Loop] = [
             _loop(c) if len(c) > 1 or _feeds_itself(c[0]) else c[0] for c in components
         ]
-        self.nodes = [n for part in self.parts for n in ((*part.delays, *part.nodes) if isinstance(part, Loop) else (part,))]
+        inside = [(*part.delays, *part.nodes) if isinstance(part, Loop) else (part,) for part in self.parts]
+        self.nodes = [node for part in inside for node in part]
         found = dict.fromkeys(
             v for v in [*(resolve(i) for n in self.nodes for i in n.node_inputs), *self.outputs] if v._owner is None
         )
@@ -81,11 +82,16 @@ class Plan:
                     f"placeholder {v.name or v.uid!r} has not been replaced, so there is nothing to compute from",
                     {"here": v}, "call the function with an argument, or use replace_placeholders",
                 ))
-        from_data = any(INFERRED in v.shape for v in self.arguments)  # an argument's inferred dimensions come with its data
+        from_data = any(INFERRED in v.shape for v in self.arguments)  # their inferred dimensions come with the data
         for node in self.nodes:
             for v in node.node_outputs:
                 if is_unknown(v.shape) or (INFERRED in v.shape and not from_data):
                     raise ValueError(explain(f"the shape of {v!r} is not known", {"node": v}))
+
+    @cached_property
+    def delays(self) -> list[Function]:
+        """Nodes that look back, into the minibatch before where a sequence is cut."""
+        return [n for n in self.nodes if n.primitive.delay < 0]
 
     @cached_property
     def loop_axes(self) -> frozenset[Axis]:
@@ -141,7 +147,9 @@ class Plan:
         axes: dict[Axis, int] = {}
 
         def describe(v: Variable) -> Hashable:
-            numbered = tuple(a.name if not a.is_sequence_axis else axes.setdefault(a, len(axes)) for a in v.dynamic_axes)
+            numbered = tuple(
+                axes.setdefault(a, len(axes)) if a.is_sequence_axis else a.name for a in v.dynamic_axes
+            )
             return v.shape, v.dtype, numbered, v.is_sparse
 
         for kind, found in (("leaf", self.leaves), ("argument", self.arguments)):

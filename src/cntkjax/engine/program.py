@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,6 +24,7 @@ from ..graph.shape import filled
 from ..graph.variable import Leaf, Variable
 from ._compat import double_precision
 from .cache import persistent
+from .carry import Memory, slots_of
 from .layout import Batch, Layout
 from .lower import execute
 from .packing import Grid, Packer, Sizes, bucket
@@ -45,6 +46,8 @@ class Minibatch:
     layouts: list[Layout]
     grids: dict[Axis, Grid]
     signature: Hashable
+    past: list[Any]  # what the delays left behind in the minibatch before, if sequences go on
+    slots: dict[Axis, np.ndarray]  # where the pieces of cut sequences stand
 
     @property
     def count(self) -> int:
@@ -115,7 +118,8 @@ class Program:
         self._run = jax.jit(self._trace, donate_argnums=(0,) if donate else ())
 
     def _trace(
-        self, donated: Any, leaves: Sequence[Any], arguments: Sequence[Any], batch: Any, layouts: Any, random: Any, extra: Any
+        self, donated: Any, leaves: Sequence[Any], arguments: Sequence[Any], batch: Any, layouts: Any, random: Any,
+        past: Any, extra: Any,
     ) -> Any:
         keys = {n: random[i] for i, n in enumerate(self.plan.random)}
 
@@ -124,13 +128,16 @@ class Program:
             return jax.random.key(seed), offset
 
         ctx = Context(self.training, batch, dict(zip(self.axes, layouts, strict=True)), stream_of)
+        ctx.carried = {n: v for n, v in zip(self.plan.delays, past, strict=False) if v is not None}
         env = {v: Value(d, v.dynamic_axes) for v, d in zip(self.plan.arguments, arguments, strict=True)}
         env |= {v: Value(d, ()) for v, d in zip(self.plan.leaves, leaves, strict=True) if d is not None}
         return self.body(self.plan, ctx, env, donated, extra)
 
-    def __call__(self, minibatch: Minibatch, leaves: Sequence[Any], random: Any, donated: Any = (), extra: Any = ()) -> Any:
+    def __call__(
+        self, minibatch: Minibatch, leaves: Sequence[Any], random: Any, donated: Any = (), extra: Any = ()
+    ) -> Any:
         """Run, compiling first if the shapes are new."""
-        call = (donated, leaves, minibatch.arguments, minibatch.batch, minibatch.layouts, random, extra)
+        call = (donated, leaves, minibatch.arguments, minibatch.batch, minibatch.layouts, random, minibatch.past, extra)
         with double_precision(self.plan.is_double):
             if minibatch.signature in self.compiled:
                 return self._run(*call)
@@ -140,8 +147,12 @@ class Program:
             return made
 
     # ---- packing
-    def pack(self, arguments: Sequence[Variable], feeds: Sequence[Feed]) -> Minibatch:
-        """Bring what is fed into the form that the program takes; `arguments` names them in errors."""
+    def pack(self, plan: Plan, feeds: Sequence[Feed], memory: Memory) -> Minibatch:
+        """Bring what is fed for the arguments of a plan into the form that the program takes.
+
+        `memory`: what the minibatch before left behind.
+        """
+        arguments = plan.arguments
         grids: dict[Axis, Grid] = {}
         count = self._count(arguments, feeds) if self.has_batch else 0
         size = 0 if not self.has_batch else count if self.plan.whole_batch else self.sizes.choose(count)
@@ -168,13 +179,31 @@ class Program:
                 ))
             packed.append(_taken(feed.data, grids[axis].index, own))
         self._check_lengths(grids)
+        slots = self._continue(grids, plan, feeds, memory)
+        past = [memory.values.get(n) for n in plan.delays] if slots else []
         layouts = [grids[axis].layout for axis in self.axes]
         signature = (
             batch and (batch.size, batch.full),
-            tuple((g.index.shape, g.simple, g.full) for g in grids.values()),
+            tuple((g.index.shape, g.simple, g.full, g.origin is None) for g in grids.values()),
             tuple(_form(d) for d in packed),
+            tuple(None if p is None else p.shape for p in past),
         )
-        return Minibatch(packed, batch, layouts, grids, signature)
+        return Minibatch(packed, batch, layouts, grids, signature, past, slots)
+
+    def _continue(
+        self, grids: dict[Axis, Grid], plan: Plan, feeds: Sequence[Feed], memory: Memory
+    ) -> dict[Axis, np.ndarray]:
+        """Let the layouts say, where delays ask, which sequences go on; returns slots by the plan's axes."""
+        looked_back = {n.node_outputs[0].sequence_axis for n in self.plan.delays}
+        slots: dict[Axis, np.ndarray] = {}
+        for own, named, feed in zip(self.plan.arguments, plan.arguments, feeds, strict=True):
+            axis, known_as = own.sequence_axis, named.sequence_axis
+            if axis not in looked_back or not isinstance(feed, Ragged) or feed.starts is None or known_as in slots:
+                continue
+            assert axis is not None and known_as is not None
+            grids[axis] = replace(grids[axis], origin=memory.origin(known_as, feed, len(grids[axis].length)))
+            slots[known_as] = slots_of(feed)
+        return slots
 
     def _check_lengths(self, grids: Mapping[Axis, Grid]) -> None:
         for a, b in self.plan.equal_lengths:
@@ -269,11 +298,13 @@ def random_numbers(plan: Plan, advance: bool = True) -> Any:
     if not plan.random:
         return None
     numbers = np.array(
-        [(n.node_attributes["rngSeed"] % 2**32, n.node_attributes.get("rngOffset", 0) % 2**32) for n in plan.random], np.uint32
+        [(n.node_attributes["rngSeed"] % 2**32, n.node_attributes.get("rngOffset", 0) % 2**32) for n in plan.random],
+        np.uint32,
     )
     if advance:
         for n in plan.random:
-            n.node_attributes["rngOffset"] = n.node_attributes.get("rngOffset", 0) + n.primitive.drawn(n.node_attributes)
+            drawn = n.primitive.drawn(n.node_attributes)
+            n.node_attributes["rngOffset"] = n.node_attributes.get("rngOffset", 0) + drawn
     return numbers
 
 
@@ -319,15 +350,21 @@ def new_layouts(plan: Plan, ctx: Context, known: Sequence[Axis]) -> dict[int, An
     }
 
 
-def apply_updates(plan: Plan, program: Program, updates: Mapping[int, Any]) -> None:
-    """Give assigned leaves the values that a program computed for them."""
+Changes = tuple[dict[int, Any], list[Any]]
+
+
+def apply_changes(plan: Plan, minibatch: Minibatch, memory: Memory, changes: Changes) -> None:
+    """Give assigned leaves the values that a program computed for them, and keep what its delays left behind."""
+    updates, left = changes
     for i, value in updates.items():
         plan.leaves[i].array = value
+    memory.keep(plan.delays, left, minibatch.slots)
 
 
-def updates_by_index(plan: Plan, ctx: Context) -> dict[int, Any]:
-    """Assigned values by the leaf's place in the plan."""
-    return {plan.leaves.index(leaf): value for leaf, value in ctx.updates.items()}
+def changes_of(plan: Plan, ctx: Context) -> Changes:
+    """Assigned values by the leaf's place in the plan, and what the delays leave behind."""
+    updates = {plan.leaves.index(leaf): value for leaf, value in ctx.updates.items()}
+    return updates, [ctx.left.get(n) for n in plan.delays]
 
 
 def arguments_in_order(plan: Plan, feeds: Feeds) -> list[Feed]:
@@ -342,30 +379,34 @@ def arguments_in_order(plan: Plan, feeds: Feeds) -> list[Feed]:
     return [by_variable[v] for v in plan.arguments]
 
 
-def evaluate(outputs: Sequence[Variable], feeds: Feeds, training: bool = False) -> list[Result]:
-    """Compute outputs."""
+def evaluate(
+    outputs: Sequence[Variable], feeds: Feeds, training: bool = False, memory: Memory | None = None
+) -> list[Result]:
+    """Compute outputs; `memory` is for sequences that are cut between minibatches."""
+    memory = Memory() if memory is None else memory
     plan = plan_of(outputs)
     program = program_of(plan, "evaluate", _evaluate, training)
-    minibatch = program.pack(plan.arguments, arguments_in_order(plan, feeds))
-    data, layouts, updates = program(minibatch, leaf_data(plan), random_numbers(plan))
-    apply_updates(plan, program, updates)
+    minibatch = program.pack(plan, arguments_in_order(plan, feeds), memory)
+    data, layouts, changes = program(minibatch, leaf_data(plan), random_numbers(plan))
+    apply_changes(plan, minibatch, memory, changes)
     return results(outputs, plan, program, minibatch, data, layouts)
 
 
 def _evaluate(plan: Plan, ctx: Context, env: dict[Variable, Value], donated: Any, extra: Any) -> Any:
     known = list(ctx.layouts)
     execute(plan, ctx, env)
-    return [ctx.array(env[v]) for v in plan.outputs], new_layouts(plan, ctx, known), updates_by_index(plan, ctx)
+    return [ctx.array(env[v]) for v in plan.outputs], new_layouts(plan, ctx, known), changes_of(plan, ctx)
 
 
 def gradients(
     outputs: Sequence[Variable], roots: Mapping[Variable, Feed | None], wrt: Sequence[Variable], feeds: Feeds,
-    random: Any = None,
+    random: Any = None, memory: Memory | None = None,
 ) -> tuple[list[Result], list[Result]]:
     """Gradients of roots with respect to leaves and arguments, summed over samples for leaves; and outputs.
 
     `roots` maps each root to the gradient that arrives there; None means ones.
     """
+    memory = Memory() if memory is None else memory
     every = [*outputs, *roots]
     plan = plan_of(every)
     targets = [resolve(v) for v in wrt]
@@ -375,14 +416,15 @@ def gradients(
         for v in targets
     )
     given = tuple(g is not None for g in roots.values())
-    program = program_of(plan, ("gradients", len(outputs), places, given), _Gradients(len(outputs), places, given), True)
-    minibatch = program.pack(plan.arguments, arguments_in_order(plan, feeds))
+    kind, body = ("gradients", len(outputs), places, given), _Gradients(len(outputs), places, given)
+    program = program_of(plan, kind, body, True)
+    minibatch = program.pack(plan, arguments_in_order(plan, feeds), memory)
     extra = [
         _root_gradient(program, resolve(v), g, minibatch) for v, g in roots.items() if g is not None
     ]
     numbers = random_numbers(plan) if random is None else random
-    data, found, layouts, updates = program(minibatch, leaf_data(plan), numbers, extra=extra)
-    apply_updates(plan, program, updates)
+    data, found, layouts, changes = program(minibatch, leaf_data(plan), numbers, extra=extra)
+    apply_changes(plan, minibatch, memory, changes)
     made = results(every, plan, program, minibatch, data, layouts)[: len(outputs)]
     gradient_results = []
     for v, target, d in zip(wrt, targets, found, strict=True):
@@ -390,7 +432,8 @@ def gradients(
         layout = None if grid is None else (grid.row, grid.start, grid.length)
         if d is None:  # nothing flows there
             d = np.zeros(v.shape, v.dtype) if isinstance(v, Leaf) else np.zeros(
-                np.shape(minibatch.arguments[plan.arguments.index(target)]) if target in plan.arguments else v.shape, v.dtype
+                np.shape(minibatch.arguments[plan.arguments.index(target)]) if target in plan.arguments else v.shape,
+                v.dtype,
             )
         gradient_results.append(Result(v, d, minibatch.count, layout))
     return gradient_results, made
@@ -425,16 +468,16 @@ class _Gradients:
             here = env | {v: Value(d, v.dynamic_axes) for v, d in zip(differentiated, data, strict=True)}
             execute(plan, ctx, here)
             every = [ctx.array(here[v]) for v in plan.outputs]
-            return every[self.n_outputs :], (every, new_layouts(plan, ctx, known), updates_by_index(plan, ctx))
+            return every[self.n_outputs :], (every, new_layouts(plan, ctx, known), changes_of(plan, ctx))
 
-        made, back, (data, layouts, updates) = jax.vjp(forward, [env[v].data for v in differentiated], has_aux=True)
+        made, back, (data, layouts, changes) = jax.vjp(forward, [env[v].data for v in differentiated], has_aux=True)
         arriving = iter(extra)
         incoming = [
             masked(ctx, root.dynamic_axes, next(arriving) if g else jnp.ones_like(d)).astype(d.dtype)
             for root, d, g in zip(roots, made, self.given, strict=True)
         ]
         found = dict(zip(differentiated, back(incoming)[0], strict=True))
-        return data, [None if v is None else found.get(v) for v in own], layouts, updates
+        return data, [None if v is None else found.get(v) for v in own], layouts, changes
 
 
 def masked(ctx: Context, axes: Sequence[Axis], data: Any) -> Any:

@@ -13,12 +13,24 @@ import optax
 
 from ..graph.function import nodes
 from ..graph.variable import Leaf, Variable
+from .carry import Memory
 from .checked import check
 from .lower import execute
 from .plan import Plan, resolve
 from .program import (
-    Feeds, Minibatch, Program, Result, apply_updates, arguments_in_order, device_array, evaluate, masked, new_layouts, random_numbers,
-    results, updates_by_index,
+    Feeds,
+    Minibatch,
+    Program,
+    Result,
+    apply_changes,
+    arguments_in_order,
+    changes_of,
+    device_array,
+    evaluate,
+    masked,
+    new_layouts,
+    random_numbers,
+    results,
 )
 from .values import Context, Value
 
@@ -36,44 +48,51 @@ class Outcome:
 class Step:
     """Computes criteria over minibatches, and trains if there are learners.
 
-    Units: loss and metric are summed over all elements of all samples of a minibatch. The number of samples is that of the
-           loss, or, where that has no dynamic axes, of what it was reduced from.
+    Units: loss and metric are summed over all elements of all samples of a minibatch. The number of samples is that of
+           the loss, or, where that has no dynamic axes, of what it was reduced from.
+
+    `memory`: what sequences that are cut between minibatches leave behind; steps that take turns share it.
     """
 
-    def __init__(self, criteria: Sequence[Variable], outputs: Sequence[Variable], learners: Sequence[Any]) -> None:
+    def __init__(
+        self, criteria: Sequence[Variable], outputs: Sequence[Variable], learners: Sequence[Any],
+        memory: Memory | None = None,
+    ) -> None:
         self.criteria, self.outputs, self.learners = list(criteria), list(outputs), list(learners)
+        self.memory = Memory() if memory is None else memory
         self.counted = resolve(_counted(self.criteria[0]))
         self.plan = Plan([*self.criteria, *self.outputs])
         self.trained: list[list[Leaf]] = [list(learner.parameters) for learner in self.learners]
         trained = {p for group in self.trained for p in group}
         self.others = [None if leaf in trained else leaf for leaf in self.plan.leaves]
-        self.program = Program(self.plan, self._train if self.learners else self._test, bool(self.learners), donate=True)
+        trains = bool(self.learners)
+        self.program = Program(self.plan, self._train if trains else self._test, trains, donate=True)
 
     def run(self, feeds: Feeds) -> Outcome:
         """Take a step; parameters and learners' states are replaced, and nothing is waited for."""
         plan, program = self.plan, self.program
-        check(plan, feeds, bool(self.learners))
-        minibatch = program.pack(plan.arguments, arguments_in_order(plan, feeds))
+        check(plan, feeds, bool(self.learners), self.memory)
+        minibatch = program.pack(plan, arguments_in_order(plan, feeds), self.memory)
         samples = self._samples(minibatch, feeds)
         hypers = [learner.hyper(samples) for learner in self.learners]
         minibatch.signature = (minibatch.signature, tuple(h is None for h in hypers))
         leaves = [None if leaf is None else device_array(leaf) for leaf in self.others]
         states = [learner.state for learner in self.learners]
         donated = [[device_array(p) for p in group] for group in self.trained], states
-        values, states, sums, data, layouts, updates = program(minibatch, leaves, random_numbers(plan), donated, hypers)
+        values, states, sums, data, layouts, changes = program(minibatch, leaves, random_numbers(plan), donated, hypers)
         for group, new in zip(self.trained, values, strict=True):
             for parameter, value in zip(group, new, strict=True):
                 parameter.array = value
         for learner, state in zip(self.learners, states, strict=True):
             learner.state = state
-        apply_updates(plan, program, updates)
+        apply_changes(plan, minibatch, self.memory, changes)
         made = results([*self.criteria, *self.outputs], plan, program, minibatch, data, layouts)[len(self.criteria) :]
         return Outcome(sums[0], sums[1] if len(sums) > 1 else None, samples, made)
 
     def _samples(self, minibatch: Minibatch, feeds: Feeds) -> int:
         samples = minibatch.samples(self.counted.dynamic_axes)
         if samples is None:  # sequences whose lengths only the program knows
-            (result,) = evaluate([self.counted], {v: feeds[v] for v in self.plan.arguments})
+            (result,) = evaluate([self.counted], {v: feeds[v] for v in self.plan.arguments}, memory=self.memory.copy())
             assert result.layout is not None
             samples = int(np.asarray(result.layout[2]).sum())
         return samples
@@ -87,19 +106,19 @@ class Step:
             for group, arrays in zip(self.trained, values, strict=True):
                 here |= {p: Value(a, ()) for p, a in zip(group, arrays, strict=True)}
             sums, data = self._forward(plan, ctx, here)
-            return sums[0], (sums, data, new_layouts(plan, ctx, known), updates_by_index(plan, ctx))
+            return sums[0], (sums, data, new_layouts(plan, ctx, known), changes_of(plan, ctx))
 
-        gradients, (sums, data, layouts, updates) = jax.grad(loss, has_aux=True)(values)
+        gradients, (sums, data, layouts, changes) = jax.grad(loss, has_aux=True)(values)
         made = [
             (v, s) if h is None else learn(learner.transform, g, s, v, h)
             for learner, g, s, v, h in zip(self.learners, gradients, states, values, hypers, strict=True)
         ]
-        return [v for v, _ in made], [s for _, s in made], sums, data, layouts, updates
+        return [v for v, _ in made], [s for _, s in made], sums, data, layouts, changes
 
     def _test(self, plan: Plan, ctx: Context, env: dict[Variable, Value], donated: Any, hypers: Any) -> Any:
         known = list(ctx.layouts)
         sums, data = self._forward(plan, ctx, env)
-        return [], [], sums, data, new_layouts(plan, ctx, known), updates_by_index(plan, ctx)
+        return [], [], sums, data, new_layouts(plan, ctx, known), changes_of(plan, ctx)
 
     def _forward(self, plan: Plan, ctx: Context, env: dict[Variable, Value]) -> tuple[list[Any], list[Any]]:
         execute(plan, ctx, env)

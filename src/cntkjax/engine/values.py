@@ -24,8 +24,8 @@ class Value:
     """Data of a variable.
 
     Shapes: data is [*shape] without dynamic axes, [batch, *shape] with the batch axis, [time, rows, *shape] with a
-    sequence axis too ([rows, *shape] inside the loop over that axis). With `channels_last` a sample (C, *spatial) is held
-    as (*spatial, C); `array` is always in the order of the sample shape.
+    sequence axis too ([rows, *shape] inside the loop over that axis). With `channels_last` a sample (C, *spatial) is
+    held as (*spatial, C); `array` is always in the order of the sample shape.
     """
 
     data: Any
@@ -74,6 +74,8 @@ class Context:
     updates: dict[Leaf, Any] = field(default_factory=dict)
     node: Function | None = None
     step: Step | None = None
+    carried: dict[Function, Any] = field(default_factory=dict)  # what delays left behind in the minibatch before
+    left: dict[Function, Any] = field(default_factory=dict)  # and in this one
 
     def lead(self, axes: Axes) -> int:
         """How many leading dimensions of the data are dynamic."""
@@ -120,7 +122,7 @@ class Context:
         return jax.random.fold_in(*self.stream())
 
     def stream(self) -> tuple[Any, Any]:
-        """The random key of the node being computed, and how far it has counted (for each step of a loop another key)."""
+        """The random key of the node being computed, and how far it has counted (each step of a loop has its own)."""
         assert self.node is not None
         key, offset = self.stream_of(self.node)
         return (key if self.step is None else jax.random.fold_in(key, self.step.time)), offset

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, unique
 from typing import Any
 
+from ..engine.carry import Memory
 from ..engine.checked import check
 from ..engine.feeds import to_ragged
 from ..engine.program import evaluate, gradients, plan_of, random_numbers
@@ -15,8 +16,8 @@ from ..graph.build import composite, make_node
 from ..graph.function import Function as GraphFunction
 from ..graph.function import leaves
 from ..graph.public import classes
-from ..graph.shape import UNKNOWN_SHAPE
 from ..graph.settings import Settings
+from ..graph.shape import UNKNOWN_SHAPE
 from ..graph.variable import Leaf, VariableKind
 from ..graph.variable import Variable as GraphVariable
 from ..primitives.structure import Combine
@@ -76,7 +77,7 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
 
     @staticmethod
     def with_signature(*args: Any, **kwargs: Any) -> Callable[[Callable[..., Any]], Function]:
-        """Decorator that gives the types of the arguments: ``@Function.with_signature(Tensor[3], Sequence[Tensor[2]])``."""
+        """Decorator that gives types to the arguments: ``@Function.with_signature(Tensor[3], Sequence[Tensor[2]])``."""
         from ._calling import annotated, from_python
 
         return lambda f: from_python(annotated(f, args, kwargs))
@@ -222,22 +223,22 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         return self(other)
 
     # ---- computing
-    def _feeds(self, arguments: Any, outputs: Iterable[Any]) -> dict[Variable, Any]:
+    def _feeds(self, arguments: Any, outputs: Iterable[Any]) -> dict[Any, Any]:
         needed = plan_of(list(outputs)).arguments
         if isinstance(arguments, Mapping):
             by_name = {v.name: v for v in self.arguments if v.name}
-            fed = {(by_name.get(k, k) if isinstance(k, str) else as_variable(k)): d for k, d in arguments.items()}
+            fed: dict[Any, Any] = {(by_name.get(k, k) if isinstance(k, str) else as_variable(k)): d for k, d in arguments.items()}
         elif arguments is None:
             fed = {}
         else:
             own = self.arguments
             if len(own) != 1:
-                raise ValueError(f"{self!r} has {len(own)} arguments: say which data are for which, {{argument: array, ...}}")
+                raise ValueError(f"{self!r} has {len(own)} arguments: say whose data it is, {{argument: array, ...}}")
             fed = {own[0]: arguments}
         missing = [v for v in needed if v not in fed]
         if missing:
             raise ValueError(
-                f"function expects {len(needed)} arguments: no data for {', '.join(repr(v) for v in missing)} of {self!r}"
+                f"function expects {len(needed)} arguments: no data for {', '.join(map(repr, missing))} of {self!r}"
             )
         return {v: to_ragged(v, fed[v]) for v in needed}
 
@@ -250,8 +251,13 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         """
         wanted = self._wanted(outputs)
         feeds = self._feeds(arguments, wanted)
-        check(plan_of(wanted), feeds, training=False)
-        return _single(_converted(evaluate(wanted, feeds), as_numpy))
+        check(plan_of(wanted), feeds, False, self._memory)
+        return _single(_converted(evaluate(wanted, feeds, memory=self._memory), as_numpy))
+
+    @property
+    def _memory(self) -> Memory:
+        """What sequences that are cut between calls left behind."""
+        return self.__dict__.setdefault("_carried", Memory())
 
     def _wanted(self, outputs: Any) -> list[Variable]:
         wanted = list(self.outputs) if outputs is None else [as_variable(v) for v in _listed(outputs)]
@@ -262,7 +268,8 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         return wanted  # type: ignore[return-value]
 
     def forward(
-        self, arguments: Any, outputs: Any = None, keep_for_backward: Any = None, device: Any = None, as_numpy: bool = True
+        self, arguments: Any, outputs: Any = None, keep_for_backward: Any = None, device: Any = None,
+        as_numpy: bool = True,
     ) -> tuple[Any, dict[Variable, Any]]:
         """Compute outputs; with `keep_for_backward` also a state for `backward`, and in training mode.
 
@@ -271,16 +278,20 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         wanted = self._wanted(outputs)
         feeds = self._feeds(arguments, [*wanted, *(keep_for_backward or ())])
         if not keep_for_backward:
-            return None, _converted(evaluate(wanted, feeds), as_numpy)
+            return None, _converted(evaluate(wanted, feeds, memory=self._memory), as_numpy)
         kept = [as_variable(v) for v in _listed(keep_for_backward)]
         random = random_numbers(plan_of([*wanted, *kept]), advance=False)
-        made = evaluate(wanted, feeds, training=True)
-        return BackPropState(self, feeds, tuple(kept), random), _converted(made, as_numpy)
+        before = self._memory.copy()
+        made = evaluate(wanted, feeds, True, self._memory)
+        return BackPropState(self, feeds, tuple(kept), random, before), _converted(made, as_numpy)
 
-    def backward(self, state: BackPropState, root_gradients: Any, variables: Any, as_numpy: bool = True) -> dict[Variable, Any]:
+    def backward(
+        self, state: BackPropState, root_gradients: Any, variables: Any, as_numpy: bool = True
+    ) -> dict[Variable, Any]:
         """Gradients of variables from those that arrive at the outputs.
 
-        Shapes: `root_gradients` {output: array like its value}, or one array; parameters' gradients are summed over samples.
+        Shapes: `root_gradients` {output: array like its value}, or one array; gradients of parameters are summed over
+                samples.
         """
         if state is None:
             raise ValueError("backward needs the state of a forward with keep_for_backward")
@@ -288,16 +299,17 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
             root_gradients = {self.output: root_gradients}
         from ..core import like_input
 
-        roots = {}
+        roots: dict[Any, Any] = {}
         for root, gradient in root_gradients.items():
             variable = as_variable(root)
             roots[variable] = to_ragged(like_input(variable), gradient)
         wrt = [as_variable(v) for v in _listed(variables)]
-        found, _ = gradients([], roots, wrt, state.feeds, state.random)
+        found, _ = gradients([], roots, wrt, state.feeds, state.random, state.memory.copy())
         return _converted(found, as_numpy)
 
     def grad(
-        self, at: Any, wrt: Any = None, outputs: Any = None, device: Any = None, as_numpy: bool = True, grad_root: Any = None
+        self, at: Any, wrt: Any = None, outputs: Any = None, device: Any = None, as_numpy: bool = True,
+        grad_root: Any = None,
     ) -> Any:
         """Gradient of the output (or of `grad_root`), summed over all its elements, at the given arguments.
 
@@ -313,7 +325,7 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         targets = [as_variable(v) for v in _listed(wrt)]
         wanted = [] if outputs is None else self._wanted(outputs)
         feeds = self._feeds(at, [*wanted, root])
-        found, made = gradients(wanted, {root: None}, targets, feeds)
+        found, made = gradients(wanted, {root: None}, targets, feeds, memory=self._memory)
         result = _single(_converted(found, as_numpy))
         return result if outputs is None else (result, _single(_converted(made, as_numpy)))
 
@@ -330,10 +342,11 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         `substitutions`: {variable of this graph: what stands for it in the copy}.
         """
         method = CloneMethod(method) if not isinstance(method, CloneMethod) else method
-        mapped = {_of_graph(k): _of_graph(v) for k, v in (substitutions or {}).items()}
+        mapped: dict[Any, Any] = {_of_graph(k): _of_graph(v) for k, v in (substitutions or {}).items()}
         cloner = edit.Cloner(lambda leaf: _cloned_leaf(leaf, method), mapped)
         # What is substituted is copied too where it shares a variable with this graph that is copied.
-        copied = {v for v in self.inputs if v not in mapped and (method is not CloneMethod.share or not isinstance(v, Leaf))}
+        shares = method is CloneMethod.share
+        copied = {v for v in self.inputs if v not in mapped and not (shares and isinstance(v, Leaf))}
         for own, other in mapped.items():
             if own in self.outputs or other._owner is None:
                 continue
@@ -385,12 +398,15 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         """Give arguments types: ``f.update_signature(Tensor[3])``; the shapes that follow from them are inferred."""
         from ._calling import input_of_type
 
-        mapped = {v: t for v, t in zip(self.signature, arg_types, strict=False)}
+        mapped = dict(zip(self.signature, arg_types, strict=False))
         mapped |= {v: kwarg_types[v.name] for v in self.signature if v.name in kwarg_types}
         self.replace_placeholders({v: input_of_type(t, v.name) for v, t in mapped.items() if t is not None})
 
     # ---- files and training
-    def save(self, filename: Any, format: ModelFormat = ModelFormat.CNTKv2, use_external_files_to_store_parameters: bool = False) -> None:
+    def save(
+        self, filename: Any, format: ModelFormat = ModelFormat.CNTKv2,
+        use_external_files_to_store_parameters: bool = False,
+    ) -> None:
         """Write the graph and its values to a file in CNTK's format."""
         from ..formats.model import save
 
@@ -450,10 +466,13 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
 
 
 class BackPropState:
-    """What `Function.backward` needs from `Function.forward`: the arguments and the random numbers that were drawn."""
+    """What `Function.backward` needs from `Function.forward`: the arguments, the random numbers that were drawn, and
+    what the minibatch before had left behind."""
 
-    def __init__(self, function: Function, feeds: dict[Any, Any], kept: tuple[Any, ...], random: Any) -> None:
-        self.function, self.feeds, self.kept, self.random = function, feeds, kept, random
+    def __init__(
+        self, function: Function, feeds: dict[Any, Any], kept: tuple[Any, ...], random: Any, memory: Memory
+    ) -> None:
+        self.function, self.feeds, self.kept, self.random, self.memory = function, feeds, kept, random, memory
 
 
 def BlockFunction(op_name: str, name: str) -> Callable[[Callable[..., Any]], Function]:
@@ -491,7 +510,7 @@ def _only(found: list[Any], name: str) -> Any:
 
 
 def _of_graph(item: Any) -> Variable:
-    """A variable of a graph; numbers are none. CNTK raises AttributeError for None, as a search that found nothing gives it."""
+    """A variable of a graph; numbers are none. As in CNTK, AttributeError for None: a search that found nothing."""
     if item is None:
         raise AttributeError("clone: a substitution is None, no variable: what was searched for by name was not found")
     if not isinstance(item, (GraphVariable, GraphFunction)):
@@ -511,7 +530,7 @@ def _cloned_leaf(leaf: Leaf, method: CloneMethod) -> Leaf:
     )
 
 
-classes.function = Function
+classes.function = Function._new
 
 
 def _identity() -> Function:

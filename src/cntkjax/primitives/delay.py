@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax.numpy as jnp
 
+from ..engine.carry import entering, leave
 from ..engine.loops import initial_states
 from ..engine.values import Context, Value
 from ..graph.axis import UNKNOWN_AXES
@@ -39,9 +39,10 @@ class Delay(Primitive):
         shape = broadcast([x.shape, initial.shape])
         if shape is None:
             raise AxisError(explain(
-                f"{self.name}: the initial state does not broadcast to the delayed value", {"value": x, "initial": initial}
+                f"{self.name}: the initial state does not broadcast to the delayed value",
+                {"value": x, "initial": initial},
             ))
-        own = initial.sequence_axis in (None, x.sequence_axis)  # otherwise its last or first steps stand before the value
+        own = initial.sequence_axis in (None, x.sequence_axis)  # otherwise its last or first steps stand before x
         axes = merged_axes(self.name, [v for v in inputs if v.dynamic_axes]) if own else x.dynamic_axes
         if axes != UNKNOWN_AXES and not any(a.is_sequence_axis for a in axes):
             raise AxisError(explain(
@@ -58,9 +59,13 @@ class Delay(Primitive):
         far = layout.position if self.delay < 0 else layout.remaining
         pad = jnp.zeros((min(k, layout.time), *data.shape[1:]), data.dtype)
         shifted = jnp.concatenate([pad, data[:-k]] if self.delay < 0 else [data[k:], pad])
-        start = ctx.array(initial_states(ctx, initial, x.axes, k, ahead=self.delay > 0)).astype(data.dtype)
+        initial = ctx.canonical(initial_states(ctx, initial, x.axes, k, ahead=self.delay > 0))
+        start = initial.data.astype(data.dtype)
         if initial.axes:
             start = start.reshape(*start.shape[:2], *(1,) * (data.ndim - start.ndim), *start.shape[2:])
+        assert ctx.node is not None
+        start = entering(layout, ctx.carried.get(ctx.node), k, layout.seq, layout.position, start)
+        leave(ctx, ctx.node, data, initial)
         begins = (far < k).reshape(*far.shape, *(1,) * (data.ndim - 2))
         return Value(jnp.where(begins, start, shifted), x.axes)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..engine.carry import Memory
 from ..engine.training import Outcome, Step
 from ..eval.evaluator import Evaluator, as_function, by_variable, feeds
 from ..graph.errors import explain
@@ -51,6 +52,7 @@ class Trainer(Evaluator):
         for learner in self._learners:
             learner.add_progress_writers(self._writers)
         self._steps: dict[tuple[Any, ...], Step] = {}
+        self._memory = Memory()
         self._previous: Outcome | None = None
         self.seen = Seen()
 
@@ -103,7 +105,7 @@ class Trainer(Evaluator):
         key = tuple(outputs)
         if key not in self._steps:
             criteria = [self._loss] if self._metric is None else [self._loss, self._metric]
-            self._steps[key] = Step(criteria, outputs, self._learners)
+            self._steps[key] = Step(criteria, outputs, self._learners, self._memory)
         return self._steps[key]
 
     # ---- figures
