@@ -35,7 +35,7 @@ def compilations():
 
 
 def version(side):
-    names = {'cntkjax': ['cntkjax', 'jax'], 'cntk27': ['cntk'], 'jax': ['jax']}.get(side, ['torch'])
+    names = {'cntkjax': ['jax'], 'cntk27': ['cntk'], 'jax': ['jax']}.get(side, ['torch'])
     return ', '.join(f'{name} {importlib.import_module(name).__version__}' for name in names)
 
 
