@@ -1,4 +1,4 @@
-"""pytest plugin: some of CNTK's tests draw numbers for their names, which all workers of pytest-xdist have to agree on."""
+"""pytest plugin: some of CNTK's tests draw numbers for their names; all workers of pytest-xdist need the same ones."""
 
 import numpy
 

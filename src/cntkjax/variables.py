@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -59,24 +61,24 @@ class VariableMixin:
     uid: str
 
     @property
-    def owner(self) -> Any:
+    def owner(self: Any) -> Any:
         """The function whose output this is; None for others."""
-        return self._owner  # type: ignore[attr-defined]
+        return self._owner
 
-    def get_data_type(self) -> int:
+    def get_data_type(self: Any) -> int:
         """CNTK's number of the element type; 0 (``cntk_py.DataType_Unknown``) if it is not known yet."""
         return 0 if self.dtype is None else NUMBERS[self.dtype]
 
-    def has_batch_axis(self) -> bool:
+    def has_batch_axis(self: Any) -> bool:
         """True if the batch axis is among the dynamic axes."""
         return BATCH in self.dynamic_axes
 
-    def has_sequence_axis(self) -> bool:
+    def has_sequence_axis(self: Any) -> bool:
         """True if a sequence axis is among the dynamic axes."""
         return any(axis.is_sequence_axis for axis in self.dynamic_axes)
 
     @property
-    def type(self) -> Any:
+    def type(self: Any) -> Any:
         """Shape, element type and axes in one object, as it stands in signatures."""
         return Variable._Type(
             shape=self.shape, dtype=self.dtype, needs_gradient=self.needs_gradient, is_sparse=self.is_sparse,
@@ -196,18 +198,15 @@ class Parameter(_LeafMixin):
 
         dtype = get_default_override(Parameter, dtype=dtype)
         init = 0 if init is None else init
-        array, initializer = None, None
+        array: np.ndarray | None = None
+        initializer: Callable[[Shape, Any], np.ndarray] | None = None
         if isinstance(init, Initializer):
             initializer = init.seeded().sample
         elif np.ndim(init) or shape is None:
             array, dtype = _array(init, dtype)
             shape = array.shape  # whatever shape is asked for beside it, as in CNTK
         else:
-            number = init
-
-            def initializer(shape: Shape, dtype: Any) -> np.ndarray:
-                return np.full(shape, number, dtype)
-
+            initializer = partial(_full, init)
         if shape is None:
             raise ValueError(f"Parameter '{name}': needs a shape or an array as init")
         super().__init__(
@@ -251,6 +250,10 @@ class Constant(_LeafMixin):
         super().__init__(VariableKind.Constant, shape, dtype, array=spread_now, initializer=spread, name=name)
 
 
+def _full(number: Any, shape: Shape, dtype: Any) -> np.ndarray:
+    return np.full(shape, number, dtype)
+
+
 def _known_dtype(dtype: Any) -> Any:
     """The element type of a parameter; None for CNTK's number 0, which means that it is not known yet."""
     if dtype is None:
@@ -285,5 +288,5 @@ def type_text(kind: Record) -> str:
 
 
 tensor = Variable._Type(shape=UNKNOWN_SHAPE, is_sparse=False, dynamic_axes=[BATCH])  # of any shape, in signatures
-classes.variable, classes.parameter, classes.constant = Variable._new, Parameter._new, Constant._new  # type: ignore[assignment]
+classes.variable, classes.parameter, classes.constant = Variable._new, Parameter._new, Constant._new
 __all__ = ["Constant", "GraphFunction", "Parameter", "Record", "Variable", "VariableMixin", "tensor"]

@@ -1,7 +1,7 @@
 """Sequences that are cut between minibatches: a later piece goes on with the values with which the one before ended.
 
-A program takes, for each delay that looks back, the last values of the sequences of the minibatch before, and gives those
-of its own; `Memory` keeps them in between. No gradient flows from one minibatch to another.
+A program takes, for each delay that looks back, the last values of the sequences of the minibatch before, and gives
+those of its own; `Memory` keeps them in between. No gradient flows from one minibatch to another.
 """
 
 from __future__ import annotations

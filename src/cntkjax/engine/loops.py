@@ -67,7 +67,7 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode) -> N
                     begins = (far < _offset(delay)).reshape(-1, *(1,) * (old.ndim - 1))
                     old = jnp.where(begins, initial, old)
                 here[delay.node_outputs[0]] = Value(old, axes)
-            met = []
+            met: list[Any] = []
             for node in loop.nodes:
                 if node in products:
                     tap = None if taps_now is None else taps_now[len(met)]

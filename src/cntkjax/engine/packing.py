@@ -158,10 +158,9 @@ class Packer:
         offsets = np.cumsum(lengths) - lengths
         step = np.arange(total) - np.repeat(offsets, lengths)
         index[np.repeat(start, lengths) + step, np.repeat(row, lengths)] = np.arange(total)
-        padded = [np.zeros(size, np.int32) for _ in range(3)]
-        for whole, part in zip(padded, (row, start, lengths), strict=True):
-            whole[:count] = part
-        return Grid(*padded, index, False, total == time * rows and count == size)
+        padded = np.zeros((3, size), np.int32)
+        padded[:, :count] = row, start, lengths
+        return Grid(padded[0], padded[1], padded[2], index, False, total == time * rows and count == size)
 
 
 def first_fit(lengths: Sequence[int] | np.ndarray, time: int, rows: int) -> tuple[np.ndarray, np.ndarray] | None:

@@ -59,8 +59,8 @@ class Plan:
         self.parts: list[Function | Loop] = [
             _loop(c) if len(c) > 1 or _feeds_itself(c[0]) else c[0] for c in components
         ]
-        inside = [(*part.delays, *part.nodes) if isinstance(part, Loop) else (part,) for part in self.parts]
-        self.nodes = [node for part in inside for node in part]
+        groups = [(*part.delays, *part.nodes) if isinstance(part, Loop) else (part,) for part in self.parts]
+        self.nodes = [node for group in groups for node in group]
         found = dict.fromkeys(
             v for v in [*(resolve(i) for n in self.nodes for i in n.node_inputs), *self.outputs] if v._owner is None
         )

@@ -147,8 +147,9 @@ class Context:
         if not value.axes or self.lead(value.axes) == self.lead(axes):
             return value
         layout = self.layout(axes)
-        if self.step is not None and self.sequence_axis(axes) == self.step.axis:
-            return replace(value, data=jax.tree.map(lambda d: d[self.step.seq], value.data), axes=axes)
+        step = self.step
+        if step is not None and self.sequence_axis(axes) == step.axis:
+            return replace(value, data=jax.tree.map(lambda d: d[step.seq], value.data), axes=axes)
         return replace(value, data=jax.tree.map(layout.spread, value.data), axes=axes)
 
 

@@ -26,13 +26,14 @@ class Axis:
         self._index: int | None = None
         self._name: str | None = None
         self._lengths: str | None = None
+        self._ordered: bool = True
         if isinstance(axis, Axis):
             self._index, self._name, self._ordered = axis._index, axis._name, axis._ordered
             self._lengths = axis._lengths
         elif isinstance(axis, str):
             self._name, self._ordered = axis, is_ordered
         else:
-            self._index, self._ordered = int(axis), True
+            self._index = int(axis)
 
     def with_lengths(self, source: str) -> Axis:
         """The axis of that name on which sequences have the lengths that `source` gives, told apart from others."""

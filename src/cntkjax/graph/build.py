@@ -61,14 +61,14 @@ def make_node(
     primitive: Any, inputs: Sequence[Variable], attributes: dict[str, Any], name: str = "", uid: str | None = None
 ) -> Function:
     """A primitive node with inferred outputs."""
-    node = classes.function._new(primitive=primitive, inputs=inputs, attributes=attributes, name=name, uid=uid)
+    node = classes.function(primitive=primitive, inputs=inputs, attributes=attributes, name=name, uid=uid)
     infer(node)
     return node
 
 
 def composite(root: Function, name: str = "", uid: str | None = None) -> Function:
     """The composite that stands for the graph below a node."""
-    made = classes.function._new(root=root, name=name or root._name, uid=uid)
+    made = classes.function(root=root, name=name or root._name, uid=uid)
     if uid is None:
         skip_uid()
     return made
@@ -79,7 +79,7 @@ def make_block(
     attributes: dict[str, Any] | None = None, uid: str | None = None,
 ) -> Function:
     """A block around a composite: `operands` are pairs (argument of `inner`, what stands for it outside)."""
-    node = classes.function._new(primitive=BLOCK, attributes=attributes or {}, name=name, uid=uid)
+    node = classes.function(primitive=BLOCK, attributes=attributes or {}, name=name, uid=uid)
     node.block_composite, node.block_map, node.block_name = inner, list(operands), op_name
     inside = {argument for argument, _ in operands}
     met = dict.fromkeys(leaves(inner.root_function, native_inputs))
@@ -95,9 +95,9 @@ def infer(node: Function, guess: bool = False) -> bool:
     With `guess`, an operation of which some operands are unknown goes by the others, if it can.
     """
     if node.passes_through:
-        changed = node.node_outputs != node.node_inputs
+        differs = node.node_outputs != node.node_inputs
         node.node_outputs = list(node.node_inputs)
-        return changed
+        return differs
     specs = _infer_block(node) if node.block_composite is not None else _infer_primitive(node, guess)
     if not node.node_outputs:
         for i, spec in enumerate(specs):

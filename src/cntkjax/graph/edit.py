@@ -92,7 +92,8 @@ class Cloner:
 def find_inside(block: Function, name: str) -> list[Function | Variable]:
     """Nodes and leaves of that name in the graph inside a block, without what stands for its arguments outside."""
     inside = nodes([block.root_function])
-    found = [*inside, *(v for node in inside for v in node.node_inputs if v._owner is None and v.bound is None)]
+    leaves = (v for node in inside for v in node.node_inputs if v._owner is None and v.bound is None)
+    found: list[Function | Variable] = [*inside, *leaves]
     return [f for f in dict.fromkeys(found) if f._name == name]
 
 

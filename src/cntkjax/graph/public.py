@@ -5,6 +5,7 @@ The graph holds structure and never calls up, but what it creates has to carry t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from .function import Function
@@ -13,12 +14,12 @@ from .variable import Leaf, Variable
 
 @dataclass
 class Classes:
-    """Which class stands for which kind of object."""
+    """What makes which kind of object."""
 
-    function: type[Function] = Function
-    variable: type[Variable] = Variable
-    parameter: type[Leaf] = Leaf
-    constant: type[Leaf] = Leaf
+    function: Callable[..., Function] = Function
+    variable: Callable[..., Variable] = Variable
+    parameter: Callable[..., Leaf] = Leaf
+    constant: Callable[..., Leaf] = Leaf
 
 
 classes = Classes()

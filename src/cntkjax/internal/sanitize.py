@@ -217,7 +217,7 @@ def sanitize_batch(var: Variable, batch: Any, seq_starts: Sequence[bool] | None 
     return Value.create(var, batch, seq_starts)
 
 
-def _value_as_sequence_or_array(val: Value, var: Variable) -> Any:
+def _value_as_sequence_or_array(val: Value, var: Any) -> Any:
     """A list of sequences for a variable with a sequence axis, otherwise an array (or CSR matrix).
 
     Example:

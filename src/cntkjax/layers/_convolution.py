@@ -13,7 +13,7 @@ from ..initializer import glorot_uniform
 from ..internal.sanitize import _as_tuple
 from ..ops import convolution, convolution_transpose, reshape, sequence, splice
 from ..ops.functions import BlockFunction, Function, identity
-from ..variables import Parameter, Record, Variable
+from ..variables import Parameter, Record
 from .blocks import _INFERRED, _initializer_for
 
 Axes = Any  # one value for all axes of a filter, or a tuple with one for each
@@ -107,7 +107,7 @@ def Convolution(
     padded = (False, *per_axis["pad"][1:]) if over_steps else per_axis["pad"]
 
     @BlockFunction(op_name, name)
-    def convolve(x: Variable) -> Any:
+    def convolve(x):
         if reduction_rank == 0:
             x = reshape(x, (1, 1) if over_steps and len(window) == 1 else (1,), 0, 0)
         if over_steps:
@@ -189,7 +189,7 @@ def SequentialConvolution(
     W, b = _filters(window, num_filters, options["init"], options["bias"], options["init_bias"], False, steps=1)
 
     @BlockFunction(op_name, name)
-    def convolve(x: Variable) -> Any:
+    def convolve(x):
         if reduction_rank == 0:
             x = reshape(x, (1,), 0, 0)
         r = convolution(
@@ -237,7 +237,7 @@ def ConvolutionTranspose(
     whole_shape = None if output_shape is None else filters + _pad_to_shape(window, output_shape, "output_shape")
 
     @BlockFunction("ConvolutionTranspose", name)
-    def convolve(x: Variable) -> Any:
+    def convolve(x):
         if reduction_rank == 0:
             x = reshape(x, (1,), 0, 0)
         r = convolution_transpose(

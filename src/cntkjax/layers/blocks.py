@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from ..variables import Constant, Parameter, Record, Variable
 
 _INFERRED = (InferredDimension,)
 
-Activation = Callable[..., Any]
+Activation = Any  # a function of a variable, or a default for one
 
 
 def _initializer_for(init: Any, rank_params: Record | None = None) -> Any:

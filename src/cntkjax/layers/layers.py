@@ -148,8 +148,8 @@ def Dropout(
         raise ValueError("Dropout: either dropout_rate or keep_prob must be specified.")
     if dropout_rate is not None and keep_prob is not None:
         raise ValueError("Dropout: dropout_rate and keep_prob cannot be specified at the same time.")
-    rate = dropout_rate if keep_prob is None else 1 - keep_prob
-    if not 0 <= rate < 1:  # type: ignore[operator]
+    rate: Any = dropout_rate if keep_prob is None else 1 - keep_prob
+    if not 0 <= rate < 1:
         raise ValueError(f"dropout_rate must be in the interval [0,1), not {rate}")
 
     @BlockFunction("Dropout", name)

@@ -30,13 +30,13 @@ def as_variable(operand: Operand, dtype: Any = None) -> Variable:
         raise TypeError(f"an operand of type {array.dtype} is not supported: pass numbers in a regular array")
     if dtype is None:
         dtype = array.dtype if isinstance(operand, (np.ndarray, np.generic)) and array.dtype.kind == "f" else np.float32
-    return Constant(array.astype(dtype))
+    return Constant(array.astype(dtype))  # type: ignore[return-value]
 
 
 def as_variables(*operands: Operand) -> list[Variable]:
     """Several operands of one operation; numbers take the type of the variables among them."""
     made = {i: as_variable(o) for i, o in enumerate(operands) if isinstance(o, (GraphVariable, GraphFunction))}
-    dtype = next((v.dtype for v in made.values() if v.dtype is not None), None)
+    dtype: Any = next((v.dtype for v in made.values() if v.dtype is not None), None)
     if dtype is None and not made:
         types = [o.dtype for o in operands if isinstance(o, (np.ndarray, np.generic))]
         floats = [t for t in types if t.kind == "f"]

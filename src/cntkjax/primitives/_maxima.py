@@ -29,7 +29,7 @@ def untap(parts: Sequence[Any], axis: int, window: Window, length: int) -> Any:
     """The transpose of `taps`: the parts are added up where they were taken from, in an axis of some length."""
     stride = window.stride if window.count > 1 else max(window.stride, window.size)
     columns = -(-length // stride)
-    phases = []
+    phases: list[Any] = []
     for phase in range(stride):
         moved = [_moved(p, axis, i // stride, columns) for i, p in enumerate(parts) if i % stride == phase]
         phases.append(reduce(jnp.add, moved) if moved else None)

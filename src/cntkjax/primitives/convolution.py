@@ -12,7 +12,7 @@ from ..engine.values import Context, Value
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import INFERRED, Shape, is_unknown
-from ..graph.variable import Variable
+from ..graph.variable import Leaf, Variable
 from ._window import Window, channels_last, per_axis, place, value_of
 from .base import Attrs, Bool, Primitive, ShapeOf, Size, primitive
 
@@ -49,7 +49,7 @@ class _Convolving(Primitive):
             )
         transpose, channel = attrs["transpose"], shape[0]
         aligned = transpose and attrs["outputShape"] == (0,)
-        if kernel.is_parameter and kernel.has_inferred:
+        if isinstance(kernel, Leaf) and kernel.has_inferred:
             aligned = True
             at = 0 if transpose else ahead
             if kernel.shape[at] == INFERRED and channel >= 0:

@@ -60,7 +60,8 @@ class EyeLike(Primitive):
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
         """jnp.eye; with a batch axis the samples count the rows."""
         data = ctx.array(x)
-        return Value(jnp.eye(*data.shape, dtype=data.dtype), x.axes)
+        rows, columns = data.shape
+        return Value(jnp.eye(rows, columns, dtype=data.dtype), x.axes)
 
 
 @primitive("OneHotOp", 68)

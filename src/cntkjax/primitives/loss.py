@@ -126,8 +126,8 @@ class Logistic(WholeMinibatch):
 
     def lower_packed(self, ctx: Context, attrs: Attrs, p: Value, label: Value, *weight: Value) -> Value:
         """The sum, scaled."""
-        (p, label, *w), mask = self.samples(ctx, p, label, *weight)
-        right = label * p + (1 - label) * (1 - p)
+        (chance, true, *w), mask = self.samples(ctx, p, label, *weight)
+        right = true * chance + (1 - true) * (1 - chance)
         loss = -ELEMENTWISE["Log"].lower({}, right)
         if not w:
             return Value(jnp.sum(jnp.where(mask[:, None], loss, 0)), ())
@@ -147,8 +147,8 @@ class ClassificationError(WholeMinibatch):
 
     def lower_packed(self, ctx: Context, attrs: Attrs, output: Value, label: Value, *n: Value) -> Value:
         """Places of the labels among the outputs."""
-        (x, label), mask = self.samples(ctx, output, label)
-        true = jnp.argmax(label, -1)[:, None]
+        (x, one_hot), mask = self.samples(ctx, output, label)
+        true = jnp.argmax(one_hot, -1)[:, None]
         score = jnp.take_along_axis(x, true, -1)
         before = jnp.arange(x.shape[-1]) < true
         place = jnp.sum((x > score) | ((x == score) & before), -1)
@@ -175,8 +175,8 @@ class Ranking(WholeMinibatch):
 
     def lower_packed(self, ctx: Context, attrs: Attrs, output: Value, gain: Value, group: Value) -> Value:
         """100 times the mean over groups times the number of items."""
-        (score, gain, group), mask = self.samples(ctx, output, gain, group)
-        items = score[:, 0], gain[:, 0], group[:, 0], mask
+        (score, *columns), mask = self.samples(ctx, output, gain, group)
+        items = *(column[:, 0] for column in (score, *columns)), mask
         return Value(self.measure(*items), ())
 
     def measure(self, score: Any, gain: Any, group: Any, mask: Any) -> Any:
@@ -297,7 +297,7 @@ class EditDistanceError(WholeMinibatch):
                 (above[0][:, 1:] + delete, above[1][:, 1:] + 1),
                 (above[0][:, :-1] + jnp.where(differs, substitute, 0.0), above[1][:, :-1] + differs),
             ]
-            best = _cheaper(*ways)
+            best: Any = _cheaper(*ways)
             first = (jnp.full((len(left), 1), i * delete), jnp.full((len(left), 1), i))
             best = tuple(jnp.concatenate(pair, 1) for pair in zip(first, best, strict=True))
             # An insertion comes from the left: the least of what any column to the left costs, and the way from there.

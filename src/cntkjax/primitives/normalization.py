@@ -95,8 +95,8 @@ def _update_running(
     assert ctx.node is not None
     if ctx.step is not None:
         raise RuntimeError(f"{ctx.node!r}: running statistics cannot change within a recurrence")
-    leaves = [resolve(v) for v in ctx.node.node_inputs[3:6]]
-    if not all(isinstance(leaf, Leaf) for leaf in leaves):
+    leaves = [leaf for v in ctx.node.node_inputs[3:6] if isinstance(leaf := resolve(v), Leaf)]
+    if len(leaves) < 3:
         return
     # A node that shares its statistics with an earlier one goes on from what that one left.
     mean_before, variance_before, seen = (ctx.updates.get(k, v.data) for k, v in zip(leaves, running, strict=True))

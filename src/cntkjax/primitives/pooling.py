@@ -122,7 +122,7 @@ def _cells(windows: Sequence[Window], shape: Shape, include_pad: bool) -> np.nda
     for count in [*counts[1:], counts[0]]:
         cells = cells[..., None] * np.maximum(count, 0)
     cells = np.maximum(cells, 1)
-    return cells.flat[0] if (cells == cells.flat[0]).all() else cells
+    return cells.ravel()[:1].reshape(()) if (cells == cells.flat[0]).all() else cells
 
 
 @primitive("Unpooling", 58)

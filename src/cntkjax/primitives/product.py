@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ..engine.sparse import Sparse, dense
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import INFERRED, Shape, merge_dimension
-from ..graph.variable import Variable
+from ..graph.variable import Leaf, Variable
 from .base import Attrs, Int, Primitive, Size, primitive
 
 
@@ -40,16 +40,16 @@ class Times(Primitive):
         if len(inner) > len(left.shape):
             raise self._error(inputs, f"the left operand needs at least the {len(inner)} axes that are contracted")
         at = len(left.shape) - len(inner)
-        merged = [merge_dimension(a, b) for a, b in zip(left.shape[at:], inner, strict=True)]
-        if None in merged:
+        merged = [d for a, b in zip(left.shape[at:], inner, strict=True) if (d := merge_dimension(a, b)) is not None]
+        if len(merged) < len(inner):
             raise self._error(
                 inputs,
                 f"the {len(inner)} leading dimensions of the right operand do not match "
                 f"the trailing dimensions of the left one",
             )
         out = right.shape[len(right.shape) - out_rank :] if out_rank else ()
-        if right.is_parameter and right.has_inferred:
-            right.infer_shape((*merged, *out))  # type: ignore[arg-type]
+        if isinstance(right, Leaf) and right.has_inferred:
+            right.infer_shape((*merged, *out))
         return (*left.shape[:at], *out)
 
     def _error(self, inputs: Sequence[Variable], what: str) -> ShapeError:
@@ -95,7 +95,7 @@ class TransposeTimes(Primitive):
             raise ShapeError(explain(
                 f"{self.name}: the trailing dimensions of the operands differ", {"left": left, "right": right}
             ))
-        if right.is_parameter and right.has_inferred:
+        if isinstance(right, Leaf) and right.has_inferred:
             right.infer_shape((*right.shape[:rank], *left.shape[at:]))
         return (*left.shape[:at], *right_shape[:rank])
 

@@ -15,7 +15,7 @@ from ..engine.values import Context, Value
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.errors import AxisError, ShapeError, explain
 from ..graph.shape import Shape, is_known, size
-from ..graph.variable import Variable
+from ..graph.variable import Leaf, Variable
 from .base import Attrs, Bool, Primitive, Size, String, primitive
 
 State = tuple[Any, ...]  # h, and c of an LSTM
@@ -74,7 +74,7 @@ class OptimizedRNNStack(Primitive):
         hidden = attrs["hiddenSize"]
         if is_known(x.shape):
             elements = sum(prod(s) for pair in _parts(attrs, size(x.shape)) for s in pair)
-            if weights.is_parameter and weights.has_inferred:
+            if isinstance(weights, Leaf) and weights.has_inferred:
                 weights.infer_shape((elements // hidden, hidden))
             if is_known(weights.shape) and size(weights.shape) != elements:
                 raise ShapeError(explain(

@@ -58,9 +58,9 @@ class Slice(Primitive):
     def _ranges(self, attrs: Attrs) -> list[tuple[int, int, int, int]]:
         if "axisVec" in attrs:
             strides = attrs.get("sliceStridesVec") or [1] * len(attrs["axisVec"])
-            ranges = zip(attrs["axisVec"], attrs["beginIndexVec"], attrs["endIndexVec"], strides, strict=True)
+            ranges: Any = zip(attrs["axisVec"], attrs["beginIndexVec"], attrs["endIndexVec"], strides, strict=True)
         else:
-            ranges = iter([(attrs["axis"], attrs["beginIndex"], attrs["endIndex"], attrs.get("sliceStrides", 1))])
+            ranges = [(attrs["axis"], attrs["beginIndex"], attrs["endIndex"], attrs.get("sliceStrides", 1))]
         return [(axis.static_axis_index(), begin, end, stride) for axis, begin, end, stride in ranges]
 
     def lower(self, attrs: Attrs, x: Any) -> Any:

@@ -103,7 +103,7 @@ def data_parallel_distributed_learner(
     if use_async_buffered_parameter_update:
         raise RuntimeError("data_parallel_distributed_learner: there is no asynchronous parameter update")
     kind = type("DistributedLearner", (DistributedLearner, type(learner)), {})
-    made = object.__new__(kind)
+    made: DistributedLearner = object.__new__(kind)
     made.__dict__ = learner.__dict__  # one state under both names: what is done to the learner is done to this
     return made
 

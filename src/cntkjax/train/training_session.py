@@ -33,7 +33,7 @@ Frequency = int | tuple[int, DataUnit] | None
 class MinibatchSizeSchedule(TrainingParameterSchedule):
     """Sizes of minibatches by the number of samples seen: ``schedule[samples]``."""
 
-    def __getitem__(self, count: int) -> int:  # type: ignore[override]
+    def __getitem__(self, count: int) -> int:
         return int(super().__getitem__(count))
 
 
@@ -195,7 +195,7 @@ class TrainingSession:
         trainer: Trainer,
         mb_source: Any,
         mb_size: Any,
-        model_inputs_to_streams: Inputs,
+        model_inputs_to_streams: Inputs | None,
         max_samples: int | None,
         progress_frequency: Frequency,
         checkpoint_config: CheckpointConfig | None,
@@ -312,7 +312,7 @@ def training_session(
     trainer: Trainer,
     mb_source: Any,
     mb_size: Any,
-    model_inputs_to_streams: Inputs,
+    model_inputs_to_streams: Inputs | None,
     progress_frequency: Frequency = None,
     max_samples: int | None = None,
     checkpoint_config: CheckpointConfig | None = None,
