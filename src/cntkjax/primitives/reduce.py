@@ -63,7 +63,7 @@ def _argmax(x: Any, axis: int) -> Any:
     """Where the first largest element stands.
 
     XLA:CPU computes argmax element by element, but products and maxima with vector instructions, so for long axes
-    it is made of these: w is 1 at the largest elements, otherwise 0, and the first of them has the largest w (n - index).
+    it is made of these: w is 1 at the largest elements, otherwise 0, and the first has the largest w (n - index).
     """
     n = x.shape[axis]
     if x.dtype != jnp.float32 or not 128 <= n <= 2**24:

@@ -1,0 +1,118 @@
+"""Reductions beyond one sample, and where CNTK's answers are special (numbers recorded from CNTK 2.7)."""
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+
+BATCH, EVERYTHING = C.Axis.default_batch_axis(), C.Axis.all_axes()
+SEQUENCES = [np.arange(12, dtype=np.float32).reshape(2, 2, 3), np.ones((1, 2, 3), np.float32)]
+OPS = {
+    C.reduce_sum: np.sum, C.reduce_mean: np.mean, C.reduce_max: np.max, C.reduce_min: np.min, C.reduce_prod: np.prod,
+    C.reduce_log_sum_exp: lambda x, axis=None: np.log(np.sum(np.exp(x), axis)),
+}
+
+
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.__name__)
+class TestOverSamples:
+    def test_batch_axis(self, op):
+        data = np.random.default_rng(0).standard_normal((4, 2, 3)).astype(np.float32)
+        x = C.input_variable((2, 3))
+        made = op(x, BATCH)
+        assert made.shape == (2, 3) and made.dynamic_axes == ()
+        np.testing.assert_allclose(made.eval({x: data}), OPS[op](data, axis=0), rtol=1e-5)
+
+    def test_everything_leaves_padding_out(self, grid, op):
+        x = C.sequence.input_variable((2, 3))
+        made = op(x, EVERYTHING)
+        assert made.shape == () and made.dynamic_axes == ()
+        every = np.concatenate([s.ravel() for s in SEQUENCES])
+        np.testing.assert_allclose(made.eval({x: SEQUENCES}), OPS[op](every), rtol=1e-5)
+
+    def test_dropped_batch_axis_together_with_a_static_one(self, op):
+        data = np.random.default_rng(0).standard_normal((4, 2, 3)).astype(np.float32)
+        x = C.input_variable((2, 3))
+        value = op(x, [BATCH, 0], keepdims=False).eval({x: data})
+        np.testing.assert_allclose(value, OPS[op](OPS[op](data, axis=1), axis=0), rtol=1e-5)
+
+
+def test_each_of_several_largest_elements_gets_the_whole_gradient():
+    x = C.input_variable(4, needs_gradient=True)
+    assert C.reduce_max(x).grad({x: [[1, 3, 3, 2]]}).tolist() == [[0, 1, 1, 0]]
+    over_batch = C.reduce_max(x, BATCH).grad({x: np.array([[0, -3, 1, 2], [0, -3, 2, 1]], np.float32)})
+    assert over_batch.tolist() == [[1, 1, 0, 1], [1, 1, 1, 0]]
+
+
+def test_gradients_at_the_edges_are_those_of_cntk():
+    x = C.input_variable(4, needs_gradient=True)
+    data = {x: np.array([[0, -1, 1e-40, 2]], np.float32)}
+    np.testing.assert_allclose(C.log(x).grad(data), [[9.087821e36, 9.087821e36, 9.087821e36, 0.5]], rtol=1e-5)
+    assert C.sqrt(x).grad(data)[0, :2].tolist() == [np.inf, np.inf]
+    assert C.abs(x).grad({x: np.array([[0, -3, 1, 2]], np.float32)}).tolist() == [[0, -1, 1, 1]]
+    assert C.clip(x, 1, 2).grad({x: np.array([[1, 2, 1.5, 3]], np.float32)}).tolist() == [[1, 1, 1, 0]]
+
+
+def test_powers_of_nothing_and_of_negative_numbers():
+    base, exponent = C.input_variable(4, needs_gradient=True), C.input_variable(4, needs_gradient=True)
+    made = C.pow(base, exponent)
+    data = {base: np.array([[0, -1, 2, -2]], np.float32), exponent: np.array([[-1, 2, 0, 3]], np.float32)}
+    assert made.eval(data).tolist() == [[0, 1, 1, -8]]
+    gradient = made.grad(data, wrt=[base, exponent])
+    assert gradient[base].tolist() == [[0, -2, 0, 12]]
+    np.testing.assert_allclose(gradient[exponent], [[0, 0, 0.6931472, 0]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("value", [[5, np.inf, np.inf], [-np.inf] * 3, [0, 0, 0], [1e30, 2e30, -1e30]], ids=str)
+def test_argmax_of_a_long_axis_takes_the_first(value):
+    data = np.tile(np.array(value, np.float32), 50)
+    assert C.argmax(C.constant(data)).eval() == data.argmax()
+    assert C.hardmax(C.constant(data)).eval().argmax() == data.argmax()
+
+
+class TestErrors:
+    def test_an_axis_that_does_not_exist(self):
+        with pytest.raises(ValueError, match=r"axis 2 is out of bounds for an operand with 2 static axes"):
+            C.reduce_sum(C.input_variable((2, 3)), 2)
+
+    def test_a_sequence_axis(self):
+        with pytest.raises(ValueError, match="sequence.reduce_sum"):
+            C.reduce_sum(C.sequence.input_variable(2), C.Axis.default_dynamic_axis())
+
+    def test_the_batch_axis_of_sequences(self):
+        with pytest.raises(RuntimeError, match="differ in length"):
+            C.reduce_sum(C.sequence.input_variable(2), BATCH)
+
+    def test_the_batch_axis_of_a_parameter(self):
+        with pytest.raises(RuntimeError, match="no batch axis"):
+            C.reduce_sum(C.parameter((2, 3)), BATCH)
+
+
+def described(variable):
+    """What computes a variable: names of nodes, attributes, and nodes inside blocks."""
+    node = variable.owner
+    if node is None:
+        return "x"
+    node = node.root_function
+    inside = f"<{described(node.block_root.outputs[0])}>" if node.is_block else ""
+    axes = [str(a.static_axis_index(False)) for k, v in node.attributes.items() if k.startswith("axis")
+            for a in (v if isinstance(v, list) else [v])]
+    return f"{node.op_name}{'[%s]' % ' '.join(axes) if axes else ''}{inside}({', '.join(map(described, node.inputs))})"
+
+
+@pytest.mark.parametrize(("make", "nodes"), [
+    (lambda x: C.reduce_sum(x, (1, 2)),
+     "ReduceElements[1 2]<MultiAxisReduce<ReduceElements[-2 -1](x)>(x)>(x)"),
+    (lambda x: C.reduce_max(x, 1, keepdims=False),
+     "ReduceElements[1]<Reshape(MultiAxisReduce<ReduceElements[-2](x)>(x))>(x)"),
+    (lambda x: C.reduce_mean(x), "ReduceElements[2147483647]<ReduceElements[2147483647](x)>(x)"),
+    (lambda x: C.softmax(x, 1),
+     "Softmax[1]<ElementDivide<ElementTimes(x, Reciprocal(x))>(Exp(Minus(x, ReduceElements[-2](x))), "
+     "ReduceElements[-2](Exp(Minus(x, ReduceElements[-2](x)))))>(x)"),
+    (lambda x: C.softmax(x), "Softmax(x)"),
+    (lambda x: C.argmax(x, 0), "ReduceElements[-3](x)"),
+    (lambda x: C.squared_error(x, x),
+     "SquaredError<ReduceElements[2147483647](ElementTimes(Minus(x, x), Minus(x, x)))>(x, x)"),
+    (lambda x: C.plus(x, x, x), "Plus(x, Plus(x, x))"),
+], ids=range(8))
+def test_graphs_are_composed_as_in_cntk(make, nodes):
+    assert described(make(C.input_variable((2, 3, 4))).outputs[0]) == nodes

@@ -1,0 +1,135 @@
+"""Shapes that are inferred or free, axes made of the batch axis, assignment, and what cannot be reshaped."""
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+
+FREE = C.FreeDimension
+
+
+@pytest.mark.parametrize(("make", "shape", "reference"), [
+    (lambda x: C.reshape(x, (-1,)), (FREE,), lambda x: x.ravel()),
+    (lambda x: C.reshape(x, (FREE, 3, 1)), (FREE, 3, 1), lambda x: x[..., None]),
+    (lambda x: C.reshape(x, (3, -1)), (3, FREE), lambda x: x.reshape(3, -1)),
+    (lambda x: C.slice(x, 0, 1, 3), (2, 3), lambda x: x[1:3]),
+    (lambda x: C.slice(x, 0, 1, 0), (FREE, 3), lambda x: x[1:]),
+    (lambda x: C.splice(x, x, axis=0), (FREE, 3), lambda x: np.concatenate([x, x])),
+    (lambda x: C.reduce_sum(x, 0), (1, 3), lambda x: x.sum(0, keepdims=True)),
+    (lambda x: C.reduce_sum(x, 1, keepdims=False), (FREE,), lambda x: x.sum(1)),
+    (lambda x: C.pad(x, [(1, 1), (0, 0)]), (FREE, 3), lambda x: np.pad(x, [(1, 1), (0, 0)])),
+], ids=range(9))
+def test_free_dimensions_are_settled_by_the_data(make, shape, reference):
+    x = C.input_variable((FREE, 3))
+    made = make(x)
+    assert made.shape == shape
+    for size in (4, 5):
+        data = np.arange(2 * size * 3, dtype=np.float32).reshape(2, size, 3)
+        np.testing.assert_array_equal(made.eval({x: data}), [reference(d) for d in data])
+
+
+@pytest.mark.parametrize(("make", "shape"), [
+    (lambda x: C.expand_dims(x, 0), (2, 1, 3, 4)), (lambda x: C.expand_dims(x, -1), (2, 3, 4, 1)),
+    (lambda x: C.expand_dims(x, -4), (1, 2, 3, 4)),
+    (lambda x: C.expand_dims(x, C.Axis.new_leading_axis()), (1, 2, 3, 4)),
+    (lambda x: C.flatten(x), (1, 24)), (lambda x: C.flatten(x, 2), (6, 4)), (lambda x: C.flatten(x, -1), (24, 1)),
+    (lambda x: C.reshape(x, (6,), end_axis=-1), (6, 4)), (lambda x: C.reshape(x, (1,), 1, 1), (2, 1, 3, 4)),
+    (lambda x: C.reshape(x, (12,), -2), (2, 12)),
+    (lambda x: C.splice(x, x, axis=C.Axis.new_leading_axis()), (2, 2, 3, 4)),
+    (lambda x: C.gather(C.parameter((5, 7)), x), (2, 3, 4, 7)), (lambda x: C.one_hot(x, 9, axis=1), (2, 9, 3, 4)),
+    (lambda x: C.top_k(x, 2, axis=1)[1], (2, 2, 4)), (lambda x: C.transpose(x, (-1, 0, 1)), (4, 2, 3)),
+    (lambda x: x[[0, 1]], (2, 3, 4)), (lambda x: x[..., 1], (2, 3, 1)),
+], ids=range(17))
+def test_shapes_are_those_of_cntk(make, shape):
+    assert make(C.input_variable((2, 3, 4))).shape == shape
+
+
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda x: C.reshape(x, (7,)), "another number of elements"),
+    (lambda x: C.reshape(x, (-1, -1)), "more than one dimension"),
+    (lambda x: C.reshape(x, (6,), 1, 0), "begin behind their end"),
+    (lambda x: C.reshape(x, (6,), 0, 5), "out of bounds"),
+    (lambda x: C.slice(x, 1, 2, 1), "empty or outside"),
+    (lambda x: C.slice(x, 1, 0, 5), "empty or outside"),
+    (lambda x: C.slice(x, 3, 0, 1), "out of bounds"),
+    (lambda x: C.slice(x, [0, 1], [0, 1], [1, 3], 1), "as many of each"),
+    (lambda x: C.slice(C.sequence.input_variable(2), C.Axis.default_dynamic_axis(), 0, 1), "sequence.slice"),
+    (lambda x: C.splice(x, C.input_variable((2, 2, 4))), "differ in another axis"),
+    (lambda x: C.splice(x, x, axis=3), "out of bounds"),
+    (lambda x: C.squeeze(x, 1), "cannot be dropped"),
+    (lambda x: C.swapaxes(x, 0, 3), "out of bounds"),
+    (lambda x: C.transpose(x, (0, 0, 1)), "duplicate item"),
+    (lambda x: C.expand_dims(x, 3), "out of bounds"),
+    (lambda x: C.pad(x, [(1, 2)]), "widths for 1 axes"),
+    (lambda x: C.pad(x, [(0, 0), (3, 2), (0, 1)], C.REFLECT_PAD), "wider than the operand"),
+    (lambda x: C.top_k(x, 9), "fewer than 9"),
+    (lambda x: C.one_hot(x, 3, axis=4), "out of bounds"),
+    (lambda x: C.eye_like(x), "exactly two axes"),
+    (lambda x: C.crop_manual(x, C.input_variable((1, 3, 3)), 2, 1), "more than there are"),
+    (lambda x: C.depth_to_space(x, 2), "divisible by 2 x 2"),
+    (lambda x: C.space_to_depth(x, 2), "divisible by 2"),
+    (lambda x: C.image_scaler(x, 1, [1]), "1 biases"),
+    (lambda x: C.assign(C.parameter((2, 3, 4)), x), "dynamic axes"),
+    (lambda x: C.assign(C.parameter(2), C.parameter(3)), "shapes of the operands differ"),
+    (lambda x: C.to_batch(x), "dynamic axes already"),
+    (lambda x: C.unpack_batch(C.sequence.input_variable(2)), "sequences"),
+    (lambda x: C.mean_variance_normalization(x, -1), "non-negative"),
+], ids=range(29))
+def test_mistakes_are_explained(make, message):
+    with pytest.raises((ValueError, RuntimeError), match=message):
+        make(C.input_variable((2, 3, 4)))
+
+
+class TestBatchAxis:
+    def test_unpacked_it_is_a_static_axis_as_long_as_the_batch(self):
+        x = C.input_variable(3)
+        weights = C.softmax(C.unpack_batch(x), axis=0)
+        assert weights.shape == (FREE, 3) and weights.dynamic_axes == ()
+        for n in (3, 5, 6, 7):  # sizes that are padded elsewhere
+            assert weights.eval({x: np.zeros((n, 3))}).tolist() == [[np.float32(1 / n)] * 3] * n
+
+    def test_a_static_axis_becomes_it(self):
+        x, weights = C.input_variable(2), C.parameter(init=np.arange(6, dtype=np.float32).reshape(3, 2))
+        data = np.ones((3, 2), np.float32)
+        assert (x * C.to_batch(weights)).eval({x: data}).tolist() == weights.value.tolist()
+        assert C.to_batch(weights).eval().shape == (3, 2)
+
+    def test_there_and_back_with_another_number_of_samples(self):
+        x = C.input_variable((2, 3))
+        rows = C.to_batch(C.reshape(C.unpack_batch(x), (-1, 3)))
+        data = np.arange(24, dtype=np.float32).reshape(4, 2, 3)
+        assert rows.eval({x: data}).tolist() == data.reshape(8, 3).tolist()
+
+
+class TestAssign:
+    def test_it_takes_effect_after_the_forward_pass(self):
+        state = C.constant(np.array([1, 2], np.float32))
+        before_and_after = C.combine([C.assign(state, state + 1), state * 1])
+        values = list(before_and_after.eval().values())
+        assert [v.tolist() for v in values] == [[2, 3], [1, 2]] and state.value.tolist() == [2, 3]
+
+    def test_a_parameter(self):
+        parameter = C.parameter(2, init=0)
+        C.assign(parameter, [3, 4]).eval()
+        assert parameter.value.tolist() == [3, 4]
+
+
+def test_casts():
+    x = C.input_variable(2, needs_gradient=True)
+    made = C.cast(x, np.float64)
+    assert made.dtype == np.float64 and made.eval({x: [[1, 2]]}).dtype == np.float64
+    assert C.reduce_sum(made).grad({x: [[1, 2]]}).tolist() == [[1, 1]]
+    with pytest.raises(ValueError, match="not supported"):
+        C.cast(x, np.int32)
+
+
+def test_a_sparse_one_hot_picks_rows_and_leaves_out_what_is_out_of_range():
+    x, W = C.input_variable(()), C.parameter(init=np.arange(8, dtype=np.float32).reshape(4, 2))
+    rows = C.times(C.one_hot(x, 4, sparse_output=True), W)
+    assert rows.eval({x: np.array([2, 7, -1, 0], np.float32)}).tolist() == [[4, 5], [0, 0], [0, 0], [0, 1]]
+
+
+def test_a_sparse_input_keeps_its_elements_in_another_shape():
+    x = C.input_variable(6, is_sparse=True)
+    data = np.eye(6, dtype=np.float32)[[4, 1]]
+    assert C.reshape(x, (2, 3)).eval({x: data}).tolist() == data.reshape(2, 2, 3).tolist()

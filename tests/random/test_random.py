@@ -1,0 +1,109 @@
+"""Random tensors, dropout and samples: distributions, seeds, streams."""
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax import random
+
+DISTRIBUTIONS = [
+    (lambda n: random.uniform(n, low=-1, high=3, seed=1), 1.0, 4 / np.sqrt(12)),
+    (lambda n: random.normal(n, mean=2, scale=3, seed=1), 2.0, 3.0),
+    (lambda n: random.gumbel(n, loc=1, scale=2, seed=1), 1 + 2 * 0.57721566, 2 * np.pi / np.sqrt(6)),
+    (lambda n: random.bernoulli(n, mean=0.3, seed=1), 0.3, np.sqrt(0.21)),
+]
+
+
+@pytest.mark.parametrize(("make", "mean", "deviation"), DISTRIBUTIONS, ids=["uniform", "normal", "gumbel", "bernoulli"])
+class TestDistributions:
+    def test_mean_and_deviation(self, make, mean, deviation):
+        drawn = make(20000).eval()
+        assert abs(drawn.mean() - mean) < 4 * deviation / np.sqrt(20000)
+        assert abs(drawn.std() / deviation - 1) < 0.05
+
+    def test_two_evaluations_are_one_of_twice_the_size(self, make, mean, deviation):
+        half = make(50)
+        np.testing.assert_array_equal(np.concatenate([half.eval(), half.eval()]), make(100).eval())
+
+
+def test_like_takes_shape_axes_and_type():
+    x = C.sequence.input_variable((2, 3), np.float64)
+    drawn = random.normal_like(x, seed=1)
+    assert (drawn.shape, drawn.dtype, drawn.dynamic_axes) == ((2, 3), np.float64, x.dynamic_axes)
+    data = {x: [np.zeros((2, 2, 3)), np.zeros((1, 2, 3))]}
+    first, second = drawn.eval(data), drawn.eval(data)
+    assert [f.shape for f in first] == [(2, 2, 3), (1, 2, 3)] and not np.array_equal(first[0], second[0])
+
+
+@pytest.mark.parametrize("make", [
+    lambda: random.uniform(2, low=2, high=1), lambda: random.normal(2, scale=-1), lambda: random.bernoulli(2, mean=2),
+    lambda: random.gumbel(2, scale=-1), lambda: random.uniform((2, C.FreeDimension)),
+    lambda: random.normal(2, dtype=np.float16),
+], ids=range(6))
+def test_arguments_that_make_no_sense(make):
+    with pytest.raises(ValueError):
+        make()
+
+
+class TestDropout:
+    def test_in_training_elements_are_dropped_and_the_mean_stays(self):
+        x = C.input_variable(1000, needs_gradient=True)
+        gradient = C.dropout(x, 0.25, seed=1).grad({x: np.ones((10, 1000), np.float32)})
+        assert set(np.unique(gradient)) == {0, np.float32(1 / 0.75)}
+        assert abs((gradient == 0).mean() - 0.25) < 0.02
+
+    def test_each_evaluation_drops_others_and_a_seed_repeats(self):
+        x = C.input_variable(100, needs_gradient=True)
+        ones = {x: np.ones((1, 100), np.float32)}
+        one, same, other = (C.dropout(x, 0.5, seed=s) for s in (1, 1, 2))
+        first, second = one.grad(ones), one.grad(ones)
+        assert not np.array_equal(first, second) and not np.array_equal(first, other.grad(ones))
+        np.testing.assert_array_equal(first, same.grad(ones))
+
+    def test_outside_of_training_it_does_nothing(self):
+        x = C.input_variable(3)
+        assert C.dropout(x, 0.5).eval({x: [[1, 2, 3]]}).tolist() == [[1, 2, 3]]
+
+    @pytest.mark.parametrize("rate", [1.0, -0.5])
+    def test_a_rate_that_is_none(self, rate):
+        with pytest.raises(ValueError, match="dropout_rate"):
+            C.dropout(C.input_variable(3), rate)
+
+
+class TestSamples:
+    WEIGHTS = np.array([1, 2, 3, 4, 10], np.float32)
+
+    def test_with_duplicates_by_weight(self):
+        drawn = C.random_sample(self.WEIGHTS, 4000, True, seed=1).eval()
+        assert drawn.shape == (4000, 5) and (drawn.sum(1) == 1).all()
+        np.testing.assert_allclose(drawn.mean(0), self.WEIGHTS / 20, atol=0.03)
+
+    def test_without_duplicates_all_differ(self):
+        drawn = C.random_sample(self.WEIGHTS, 4, False, seed=1)
+        for _ in range(5):
+            assert (drawn.eval().sum(0) <= 1).all()
+
+    def test_they_pick_rows(self):
+        W = C.parameter(init=np.arange(10, dtype=np.float32).reshape(5, 2))
+        assert C.times(C.random_sample([0, 0, 1, 0, 0], 2, True), W).eval().tolist() == [[4, 5], [4, 5]]
+
+    def test_expected_frequencies(self):
+        often = C.random_sample_inclusion_frequency(self.WEIGHTS, 3, True).eval()
+        np.testing.assert_allclose(often, [0.15, 0.3, 0.45, 0.6, 1.5], rtol=1e-6)
+        once = C.random_sample_inclusion_frequency(self.WEIGHTS, 3, False).eval()
+        np.testing.assert_allclose(once.sum(), 3, rtol=1e-4)
+        np.testing.assert_allclose(once, [0.242, 0.434, 0.584, 0.700, 0.976], atol=0.03)  # CNTK's estimate
+
+    @pytest.mark.parametrize(("weights", "n"), [([1, 2, 3], 3), ([1, 2, 3], 0), ([1, -1], 1)])
+    def test_what_cannot_be_drawn(self, weights, n):
+        with pytest.raises(ValueError):
+            C.random_sample(weights, n, False)
+
+
+def test_seeds_are_given_out_or_fixed():
+    C.cntk_py.set_fixed_random_seed(7)
+    assert C.dropout([1.0], 0.5).root_function.attributes["rngSeed"] == 7
+    assert random.uniform(2).root_function.attributes["rngSeed"] == 7
+    C.cntk_py.reset_random_seed(3)
+    assert [random.uniform(2).root_function.attributes["rngSeed"] for _ in range(2)] == [3, 4]
+    C.cntk_py.reset_random_seed(0)
