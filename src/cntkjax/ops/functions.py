@@ -23,6 +23,7 @@ from ..graph.variable import Variable as GraphVariable
 from ..primitives.structure import Combine
 from ..tensor import ArrayMixin, TensorOpsMixin
 from ..variables import Constant, Parameter, Record, Variable, VariableMixin, type_text
+from ._attributes import shown
 from ._operand import as_variable
 
 
@@ -112,8 +113,8 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """Attributes of the operation."""
-        return dict(self.node_attributes)
+        """Attributes of the operation, as CNTK shows them."""
+        return shown(self.node_attributes)
 
     @property
     def block_root(self) -> Function:

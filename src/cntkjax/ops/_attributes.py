@@ -1,0 +1,28 @@
+"""Attributes of operations as CNTK shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..formats._attributes import axis_record, dtype_number
+from ..graph.axis import Axis
+
+
+def shown(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Axes as tuples, static ones counted from the last as in files; flags of axes in the order of the axes.
+
+    >>> shown({'axis': Axis(-1), 'autoPadding': [True, False], 'strides': (1, 2)})
+    {'axis': ('ordered', 'static', 0), 'autoPadding': [False, True], 'strides': (1, 2)}
+    """
+    return {name: _shown(value) for name, value in attributes.items()}
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, Axis):
+        order = "ordered" if value.is_ordered else "unordered"
+        return (order, "static", axis_record(value).number) if value.is_static_axis else (order, "dynamic", value.name)
+    if isinstance(value, list):
+        items = [_shown(v) for v in value]
+        return items[::-1] if items and all(isinstance(v, bool) for v in items) else items
+    return int(dtype_number(value)) if isinstance(value, type) else value
