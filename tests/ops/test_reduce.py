@@ -94,7 +94,7 @@ def described(variable):
         return "x"
     node = node.root_function
     inside = f"<{described(node.block_root.outputs[0])}>" if node.is_block else ""
-    axes = [str(a.static_axis_index(False)) for k, v in node.attributes.items() if k.startswith("axis")
+    axes = [str(a.static_axis_index(False)) for k, v in node.node_attributes.items() if k.startswith("axis")
             for a in (v if isinstance(v, list) else [v])]
     return f"{node.op_name}{'[%s]' % ' '.join(axes) if axes else ''}{inside}({', '.join(map(described, node.inputs))})"
 
