@@ -23,6 +23,7 @@ from .functions import Function
 
 MAX_POOLING, AVG_POOLING = _pooling.MAX, _pooling.AVERAGE
 MAX_UNPOOLING = _pooling.MAX
+PoolingType_Max, PoolingType_Average = MAX_POOLING, AVG_POOLING
 
 Numbers = int | Sequence[int]
 Flags = bool | Sequence[bool]
