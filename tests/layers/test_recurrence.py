@@ -187,3 +187,21 @@ class TestMistakes:
     def test_an_operand_without_a_sequence(self):
         with pytest.raises((ValueError, RuntimeError), match="sequence axis"):
             L.Recurrence(C.plus)(C.input_variable(2))
+
+
+def test_attention_inside_a_recurrence_gives_the_values_of_cntk():
+    """Literals from CNTK 2.7: the decoder's state looks at the encoder in every step."""
+    encoder, decoder = S.input_variable(6, sequence_axis=C.Axis("encoder")), S.input_variable(4)
+    attention, cell = L.AttentionModel(5, init=0.1), L.GRU(3, init=0.2)
+    state = C.placeholder()
+    before = S.past_value(state)
+    f = cell(before, C.splice(decoder, attention(encoder, before)))
+    f.replace_placeholders({state: f})
+    rng = np.random.RandomState(1)
+    encoded = [rng.randn(n, 6).astype("f") for n in (3, 5, 2)]
+    decoded = [rng.randn(n, 4).astype("f") for n in (2, 4, 1)]
+    made = f.eval({encoder: encoded, decoder: decoded})
+    assert_equal([s[:, 0] for s in made][1:2], [[-0.07347853, -0.06728898, 0.10717303, 0.13199085]])
+    of = {p.name: g for p, g in C.square(f).grad({encoder: encoded, decoder: decoded}, wrt=f.parameters).items()}
+    np.testing.assert_allclose(np.abs(of["b"]).sum(), 1.8554527, rtol=1e-5)
+    np.testing.assert_allclose(np.abs(of["H1"]).sum(), 0.025983112, rtol=1e-5)

@@ -34,8 +34,10 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode) -> N
     outside = dict.fromkeys(
         v for n in (*loop.delays, *loop.nodes) for v in map(resolve, n.node_inputs) if v not in loop.outputs
     )
-    fixed = {v: env[v] for v in outside if not env[v].axes}
-    moving = {v: ctx.to_axes(ctx.canonical(env[v]), axes) for v in outside if env[v].axes}
+    states = {resolve(delay.node_inputs[1]) for delay in loop.delays}
+    # One value a sequence is not spread over the steps: it may be all that an attention looks at. Initial states are.
+    fixed = {v: env[v] for v in outside if len(env[v].axes) < (1 if v in states else 2)}
+    moving = {v: ctx.to_axes(ctx.canonical(env[v]), axes) for v in outside if v not in fixed}
     for delay in loop.delays:
         initial = resolve(delay.node_inputs[1])
         if initial in moving and ctx.sequence_axis(env[initial].axes) not in (None, loop.axis):
@@ -49,7 +51,7 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode) -> N
 
     def scan(weight_data: Any, other_data: Any, moving_data: Any, taps: Any) -> tuple[Any, Any]:
         known = zip((*weights, *others), (*weight_data, *other_data), strict=True)
-        still: Environment = {v: Value(d, ()) for v, d in known}
+        still: Environment = {v: Value(d, fixed[v].axes) for v, d in known}
 
         def body(carry: Any, now: Any) -> tuple[Any, Any]:
             moving_now, (position, remaining, seq, mask, time), taps_now = now
@@ -121,8 +123,10 @@ def _is_product(node: Function, fixed: Environment) -> bool:
     if node.primitive.weight is None or FREE in node.node_outputs[0].shape:
         return False
     weight = resolve(node.node_inputs[node.primitive.weight])
+    if weight not in fixed or fixed[weight].axes or fixed[weight].is_sparse:
+        return False
     others = [resolve(v) for i, v in enumerate(node.node_inputs) if i != node.primitive.weight]
-    return weight in fixed and not fixed[weight].is_sparse and all(v not in fixed for v in others) and len(others) == 1
+    return all(v not in fixed for v in others) and len(others) == 1
 
 
 def _offset(delay: Function) -> int:

@@ -144,12 +144,14 @@ class Context:
 
     def to_axes(self, value: Value, axes: Axes) -> Value:
         """A value with fewer dynamic axes spread over more; static values stay as they are."""
-        if not value.axes or self.lead(value.axes) == self.lead(axes):
+        if not value.axes or len(value.axes) == len(axes):
             return value
         layout = self.layout(axes)
         step = self.step
         if step is not None and self.sequence_axis(axes) == step.axis:
-            return replace(value, data=jax.tree.map(lambda d: d[step.seq], value.data), axes=axes)
+            return replace(
+                value, data=jax.tree.map(lambda d: d if layout.simple else d[step.seq], value.data), axes=axes
+            )
         return replace(value, data=jax.tree.map(layout.spread, value.data), axes=axes)
 
 
