@@ -71,6 +71,8 @@ from ._image import (
     AVG_POOLING,
     MAX_POOLING,
     MAX_UNPOOLING,
+    PoolingType_Average,
+    PoolingType_Max,
     batch_normalization,
     convolution,
     convolution_transpose,
