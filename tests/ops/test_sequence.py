@@ -219,3 +219,15 @@ def test_initial_states_along_a_sequence_of_their_own(time_step, ahead, grid):
         for s, t in zip(xs, states, strict=True)
     ]
     assert_equal(f.eval({x: xs, i: states}), expected)
+
+
+def test_gradients_that_arrive_along_an_axis_made_in_the_program(grid):
+    x = S.input_variable(3, needs_gradient=True)
+    f = S.gather(x, positive(x))
+    state, values = f.forward({x: XS}, [f.output], {f.output})
+    arriving = [np.arange(v.size, dtype=np.float32).reshape(v.shape) + 1 for v in values[f.output]]
+    made = f.backward(state, {f.output: arriving}, {x})[x]
+    for m, s, a in zip(made, XS, arriving, strict=True):
+        expected = np.zeros_like(s)
+        expected[s[:, 0] > 0] = a
+        np.testing.assert_array_equal(m, expected)

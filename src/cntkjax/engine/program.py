@@ -445,9 +445,20 @@ def _root_gradient(program: Program, root: Variable, feed: Feed, minibatch: Mini
     axis = root.sequence_axis
     if axis is None:
         return _padded(feed.data, minibatch.batch.size, root)  # type: ignore[union-attr]
-    if axis not in minibatch.grids:
-        raise AxisError(f"a root gradient for {root!r} cannot be packed: its sequence axis is made inside the program")
+    if axis not in minibatch.grids:  # only the program knows where its samples stand
+        assert minibatch.batch is not None and feed.lengths is not None
+        begins = np.zeros(minibatch.batch.size, np.int32)
+        begins[: len(feed.lengths)] = feed.offsets[:-1]
+        return feed.data, begins
     return _taken(feed.data, minibatch.grids[axis].index, root)
+
+
+def _placed(ctx: Context, variable: Variable, feed: Any) -> Any:
+    """What is fed end to end, with the first sample of each sequence, put into the grid of an axis made in the program."""
+    if not isinstance(feed, tuple):
+        return feed
+    (samples, begins), layout = feed, ctx.layout(variable.dynamic_axes)
+    return samples[jnp.minimum(begins[layout.seq] + layout.position, len(samples) - 1)]
 
 
 class _Gradients:
@@ -473,7 +484,9 @@ class _Gradients:
         made, back, (data, layouts, changes) = jax.vjp(forward, [env[v].data for v in differentiated], has_aux=True)
         arriving = iter(extra)
         incoming = [
-            masked(ctx, root.dynamic_axes, next(arriving) if g else jnp.ones_like(d)).astype(d.dtype)
+            masked(
+                ctx, root.dynamic_axes, _placed(ctx, root, next(arriving)) if g else jnp.ones_like(d)
+            ).astype(d.dtype)
             for root, d, g in zip(roots, made, self.given, strict=True)
         ]
         found = dict(zip(differentiated, back(incoming)[0], strict=True))
