@@ -13,7 +13,9 @@ def grid(request, monkeypatch):
     def choose(self, lengths, size):
         if simple:
             return self._simple(lengths, size, int(lengths.max()) + 1)
-        return self._packed(lengths, size, 0)
+        time = int(lengths.max()) + 2
+        made = (self._fill(lengths, size, (time, rows, False)) for rows in range(1, len(lengths) + 1))
+        return next(grid for grid in made if grid is not None)
 
     monkeypatch.setattr(packing.Packer, "grid", choose)
     program._PROGRAMS.clear()

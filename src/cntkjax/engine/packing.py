@@ -15,10 +15,11 @@ import numpy as np
 from .layout import Layout
 
 # What a step of a loop costs besides its rows, as a number of rows: the weights are read once a step, and XLA's loop
-# itself takes time. Measured on ATIS (LSTM 300) and the LSTM language model on two cores; flat between 6 and 12.
+# itself takes time. An LSTM of 300 cells on two cores: 97 µs a step and 11 µs a row, forward and backward together.
 STEP_COST = 8
 ROOM = 8  # a new shape gets an eighth more rows than the minibatch needs, for others like it
-WASTE = 1.4  # a shape in use is taken again if it costs at most this factor more than the best new one
+WASTE = 1.4  # a shape in use is taken again if it costs at most this factor of the best new one ...
+SLACK = 128  # ... and these cells more, which are little beside the time of compiling
 
 
 def bucket(n: int, parts: int = 4) -> int:
@@ -79,6 +80,9 @@ class Grid:
         return Layout(self.row, self.start, self.length, time, rows, self.simple, self.full, self.origin)
 
 
+Shape = tuple[int, int, bool]  # time, rows, one sequence a row
+
+
 @dataclass
 class Packer:
     """Chooses shapes for the minibatches of one program; remembers those in use."""
@@ -86,39 +90,55 @@ class Packer:
     has_loop: bool
     alone: bool = False  # each sequence in a row of its own
     exact: bool = False  # and no step more than the longest sequence has
-    shapes: list[tuple[int, int]] = field(default_factory=list)  # (time, rows) of packed grids
-    simple_shapes: list[tuple[int, int]] = field(default_factory=list)
+    shapes: list[Shape] = field(default_factory=list)
 
     def grid(self, lengths: np.ndarray, size: int) -> Grid:
         """Place sequences of these lengths; `size` is that of the batch axis."""
         longest, total = int(lengths.max(initial=1)), int(lengths.sum())
-        if self.alone:
-            return self._simple(lengths, size, longest if self.exact else self._simple_time(longest, size))
-        lower = self._cost(longest, max(1, -(-total // longest)))
-        if self._cost(longest, size) <= 1.1 * self._best_cost(longest, total):
-            return self._simple(lengths, size, self._simple_time(longest, size))
-        packed = self._packed(lengths, size, lower)
-        return packed
+        if self.exact:
+            return self._simple(lengths, size, longest)
+        best = self._cost(longest, size) if self.alone else self._best_cost(longest, total)
+        for shape in sorted(self.shapes, key=lambda shape: self._cost(*shape[:2])):
+            if self._cost(*shape[:2]) > WASTE * best + SLACK:
+                break
+            made = self._fill(lengths, size, shape)
+            if made is not None:
+                return made
+        shape = self._new_shape(longest, total, size)
+        made = self._fill(lengths, size, shape)
+        while made is None:
+            shape = (shape[0], bucket(shape[1] + 1), False)
+            made = self._fill(lengths, size, shape)
+        self.shapes.append(shape)
+        return made
+
+    def _new_shape(self, longest: int, total: int, size: int) -> Shape:
+        if self.alone or self._cost(longest, size) <= 1.1 * self._best_cost(longest, total):
+            near = any(simple and rows == size for _, rows, simple in self.shapes)
+            return (bucket(longest + longest // ROOM) if near else longest), size, True
+        time, rows = min(self._candidates(longest, total), key=lambda c: self._cost(*c))
+        return time, bucket(rows + rows // ROOM), False
+
+    def _fill(self, lengths: np.ndarray, size: int, shape: Shape) -> Grid | None:
+        """Place the sequences in a grid of this shape; None if they do not fit."""
+        time, rows, simple = shape
+        if lengths.max(initial=0) > time or (rows != size if simple else time * rows < lengths.sum()):
+            return None
+        if simple:
+            return self._simple(lengths, size, time)
+        placed = first_fit(lengths, time, rows)
+        return None if placed is None else self._place(lengths, size, time, rows, *placed)
 
     def _cost(self, time: int, rows: int) -> float:
         return time * (rows + (STEP_COST if self.has_loop else 0))
 
     def _candidates(self, longest: int, total: int) -> list[tuple[int, int]]:
         factors = (1, 1.25, 1.5, 2, 3, 4, 6, 8)
-        times = {bucket(int(longest * f)) for f in factors} if self.has_loop else {bucket(max(total, 1))}
+        times = {bucket(int(longest * f), 2) for f in factors} if self.has_loop else {bucket(max(total, 1))}
         return [(t, max(1, -(-total // t))) for t in times]
 
     def _best_cost(self, longest: int, total: int) -> float:
         return min(self._cost(*c) for c in self._candidates(longest, total))
-
-    def _simple_time(self, longest: int, size: int) -> int:
-        fitting = [t for t, r in self.simple_shapes if r == size and longest <= t <= WASTE * longest]
-        time = min(fitting, default=longest)
-        if not fitting:
-            if sum(r == size for _, r in self.simple_shapes) >= 4:
-                time = bucket(longest)
-            self.simple_shapes.append((time, size))
-        return time
 
     def _simple(self, lengths: np.ndarray, size: int, time: int) -> Grid:
         count = len(lengths)
@@ -130,23 +150,6 @@ class Packer:
         full = count == size and bool((length == time).all())
         row = np.arange(size, dtype=np.int32)
         return Grid(row, np.zeros(size, np.int32), length, offsets[None, :] + steps, True, full)
-
-    def _packed(self, lengths: np.ndarray, size: int, lower: float) -> Grid:
-        longest, total = int(lengths.max(initial=1)), int(lengths.sum())
-        best = self._best_cost(longest, total)
-        for time, rows in sorted(self.shapes, key=lambda s: self._cost(*s)):
-            if time >= longest and time * rows >= total and self._cost(time, rows) <= WASTE * best:
-                placed = first_fit(lengths, time, rows)
-                if placed is not None:
-                    return self._place(lengths, size, time, rows, *placed)
-        time, rows = min(self._candidates(longest, total), key=lambda c: self._cost(*c))
-        rows = bucket(rows + rows // ROOM)
-        placed = first_fit(lengths, time, rows)
-        while placed is None:
-            rows = bucket(rows + 1)
-            placed = first_fit(lengths, time, rows)
-        self.shapes.append((time, rows))
-        return self._place(lengths, size, time, rows, *placed)
 
     @staticmethod
     def _place(
