@@ -86,6 +86,7 @@ CONVOLUTIONS = [
     ((2, 9, 9), (3, 2, 3, 2), (1, 2), (True, False), 2),
     ((4, 6, 5), (6, 2, 3, 3), (1, 1), (True, True), 1),  # two groups
     ((4, 5, 5), (4, 1, 3, 3), (2, 1), (True, True), 1),  # every channel for itself
+    ((3, 6, 5), (6, 1, 2, 3), (1, 2), (True, False), 2),  # with two filters
     ((3, 9), (5, 3, 4), (2,), (True,), 1),
     ((2, 4, 5, 4), (3, 2, 2, 3, 3), (1, 2, 1), (True, True, False), 1),
 ]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from itertools import product
+from math import prod
 from typing import Any
 
 import jax.numpy as jnp
@@ -15,6 +18,8 @@ from ..graph.shape import INFERRED, Shape, is_unknown
 from ..graph.variable import Leaf, Variable
 from ._window import Window, channels_last, per_axis, place, value_of
 from .base import Attrs, Bool, Primitive, ShapeOf, Size, primitive
+
+MANY = 64  # more pieces than this are not worth the time to compile them
 
 
 class _Convolving(Primitive):
@@ -179,19 +184,49 @@ class Convolution(_Convolving):
 
 def _convolved(x: Any, w: Any, windows: Sequence[Window], groups: int = 1) -> Any:
     """[n, *spatial, C] with filters [O, C / groups, *window] -> [n, *positions, O]."""
-    if groups == 1 and all(k.size == 1 and k.before == 0 and k.after <= 0 for k in windows):
+    if groups > 1:
+        return _grouped(x, w, windows, groups)
+    if all(k.size == 1 and k.before == 0 and k.after <= 0 for k in windows):
         # Windows of one cell are a product: the gradient of a strided one takes 0.3 instead of 0.9 ms.
         x = x[(slice(None), *(slice(0, (k.count - 1) * k.stride + 1, k.stride) for k in windows))]
         return x @ w.reshape(w.shape[:2]).T
-    if w.shape[1] % 2 and w.shape[1] > 1 and 16 < w.shape[0] <= 32 and groups == 1:
+    if w.shape[1] % 2 and w.shape[1] > 1 and 16 < w.shape[0] <= 32:
         # 17 to 32 filters on an odd number of channels are slow: with one more channel of zeros, a 5x5 convolution
         # from 3 to 32 channels (batch 256, 32x32) takes 20 instead of 58 ms.
         x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, 1)])
         w = jnp.pad(w, [(0, 0), (0, 1)] + [(0, 0)] * (w.ndim - 2))
+    return _whole(x, w, windows)
+
+
+def _whole(x: Any, w: Any, windows: Sequence[Window], groups: int = 1) -> Any:
     return lax.conv_general_dilated(
         x, w, [k.stride for k in windows], [(k.before, k.after) for k in windows],
         rhs_dilation=[k.dilation for k in windows], dimension_numbers=_dimensions(x.ndim), feature_group_count=groups,
     )  # fmt: skip
+
+
+def _grouped(x: Any, w: Any, windows: Sequence[Window], groups: int) -> Any:
+    """Groups one by one: XLA takes 327 ms for the gradients of four groups on [8, 32, 32, 64], this 7.
+
+    Channels that each have filters of their own are added up cell by cell of the window: 3.7 instead of 20 ms.
+    """
+    cells = prod(k.size for k in windows)
+    if w.shape[1] == 1 and cells <= MANY:
+        if w.shape[0] > groups:
+            x = jnp.repeat(x, w.shape[0] // groups, -1)
+        x = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), *((k.before, k.after, 0) for k in windows), (0, 0, 0)])
+        parts = []
+        for cell in product(*(range(k.size) for k in windows)):
+            seen = [
+                slice(i * k.dilation, i * k.dilation + (k.count - 1) * k.stride + 1, k.stride)
+                for i, k in zip(cell, windows, strict=True)
+            ]
+            parts.append(x[(slice(None), *seen)] * w[(slice(None), 0, *cell)])
+        return reduce(jnp.add, parts)
+    if groups <= MANY:
+        pairs = zip(jnp.split(x, groups, -1), jnp.split(w, groups), strict=True)
+        return jnp.concatenate([_convolved(part, filters, windows) for part, filters in pairs], -1)
+    return _whole(x, w, windows, groups)
 
 
 def _dimensions(rank: int) -> lax.ConvDimensionNumbers:
