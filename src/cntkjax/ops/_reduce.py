@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ..graph.axis import ALL_AXES, ALL_STATIC, Axis
-from ..graph.shape import is_known, is_unknown
+from ..graph.shape import is_unknown
 from ..primitives import reduce as _primitives
 from ..primitives.reshape import Squeeze
 from ..variables import Variable
@@ -62,7 +62,7 @@ def _without(axes: list[Axis], x: Function) -> Function:
     static = [a for a in axes if a.is_static_axis]
     if not static:
         return x
-    if not is_known(x.shape):
+    if is_unknown(x.shape):
         return node(Squeeze, [x.output], {"axisVec": static})
     reduced = {a.static_axis_index() % len(x.shape) for a in static}
     return reshape(x, tuple(d for i, d in enumerate(x.shape) if i not in reduced))

@@ -15,6 +15,7 @@ from ..graph.errors import AxisError, ShapeError, explain
 from ..graph.shape import as_shape, is_unknown
 from ..primitives import fill, select
 from ..primitives import reshape as _forms
+from ..primitives.crop import Crop
 from ..variables import Variable
 from ._blocks import as_one_block, node
 from ._operand import Operand, as_variable, as_variables
@@ -271,7 +272,7 @@ def crop_manual(node_input: Operand, node_referent: Operand, offset_x: int, offs
     Shapes: node_input [C, H, W], node_referent [..., h, w] -> [C, h, w].
     """
     operands = as_variables(node_input, node_referent)
-    return node(select.Crop, operands, {"offset": [int(offset_x), int(offset_y)]}, name)
+    return node(Crop, operands, {"offset": [int(offset_x), int(offset_y)]}, name)
 
 
 def crop_automatic(node_input: Operand, node_referent: Operand, name: str = "") -> Function:
@@ -279,7 +280,7 @@ def crop_automatic(node_input: Operand, node_referent: Operand, name: str = "") 
 
     The offset follows from the convolutions and poolings on the way of both from what they have in common.
     """
-    return node(select.Crop, as_variables(node_input, node_referent), name=name)
+    return node(Crop, as_variables(node_input, node_referent), name=name)
 
 
 def crop_automatic_with_ancestors(
@@ -287,7 +288,7 @@ def crop_automatic_with_ancestors(
 ) -> Function:
     """Like `crop_automatic`, for images that have nothing in common: the two ancestors are taken for the same image."""
     operands = as_variables(node_input, node_referent, ancestor_input, ancestor_referent)
-    return node(select.Crop, operands, name=name)
+    return node(Crop, operands, name=name)
 
 
 # ---- little but the shape

@@ -2,6 +2,7 @@
 
 from . import (
     convolution,
+    crop,
     delay,
     elementwise,
     fill,
@@ -20,6 +21,6 @@ from . import (
 from .base import BY_ID, BY_NAME, Primitive
 
 __all__ = [
-    "BY_ID", "BY_NAME", "Primitive", "convolution", "delay", "elementwise", "fill", "loss", "normalization",
+    "BY_ID", "BY_NAME", "Primitive", "convolution", "crop", "delay", "elementwise", "fill", "loss", "normalization",
     "pooling", "product", "random", "reduce", "reshape", "rnnstack", "select", "sequence", "structure",
 ]

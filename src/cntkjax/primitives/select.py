@@ -233,36 +233,3 @@ class TopK(Primitive):
         """lax.top_k."""
         values, indices = lax.top_k(x, attrs["numItems"])
         return values, indices.astype(x.dtype)
-
-
-@primitive("Crop", 84)
-class Crop(Primitive):
-    """The part of an image that has the height and width of a second operand.
-
-    `offset`: the first column and row.
-    Shapes: x [*front, H, W], referent [..., h, w] -> [*front, h, w].
-    Source: CNTK 2.7.
-    """
-
-    attributes = {"offset": Size(None).vector}
-
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
-        """[*front, h, w]."""
-        x, referent = inputs[:2]
-        if min(len(x.shape), len(referent.shape)) < 2:
-            raise ShapeError(explain(
-                f"{self.name}: the operands need at least two static axes", {"input": x, "referent": referent}
-            ))
-        for size, part, offset in zip(x.shape[-2:], referent.shape[-2:], reversed(attrs["offset"]), strict=True):
-            if size >= 0 and part >= 0 and offset + part > size:
-                raise ShapeError(explain(
-                    f"{self.name}: {part} rows or columns from {offset} on are more than there are",
-                    {"input": x, "referent": referent},
-                ))
-        return (*x.shape[:-2], *referent.shape[-2:])
-
-    def lower(self, attrs: Attrs, x: Any, referent: Any, *ancestors: Any) -> Any:
-        """Two slices."""
-        for axis, offset in zip((-1, -2), attrs["offset"], strict=True):
-            x = lax.slice_in_dim(x, offset, offset + referent.shape[axis], axis=x.ndim + axis)
-        return x

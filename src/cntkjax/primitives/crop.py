@@ -1,0 +1,128 @@
+"""Cutting an image to the size of another, where its pixels lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from jax import lax
+
+from ..engine.plan import resolve
+from ..engine.values import Context, Value
+from ..graph.errors import ShapeError, explain
+from ..graph.function import Function
+from ..graph.shape import Shape
+from ..graph.variable import Variable
+from .base import Attrs, Primitive, Size, primitive
+
+Grid = tuple[tuple[float, float], ...]  # for rows and columns: scale and shift from its pixels to those of an ancestor
+
+
+@primitive("Crop", 84)
+class Crop(Primitive):
+    """The part of an image that has the height and width of a second operand.
+
+    `offset`: the first column and row. Without it they are found from the convolutions and poolings on the way of both
+    images from what they have in common, or, with a third and fourth operand, from these.
+    Shapes: x [*front, H, W], referent [..., h, w] -> [*front, h, w].
+    Source: CNTK 2.7.
+    """
+
+    attributes = {"offset": Size(None).vector}
+    packed = True
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+        """[*front, h, w]."""
+        x, referent = inputs[:2]
+        if min(len(x.shape), len(referent.shape)) < 2:
+            raise ShapeError(explain(
+                f"{self.name}: the operands need at least two static axes", {"input": x, "referent": referent}
+            ))
+        if "offset" in attrs:
+            self._check(x.shape, referent.shape, attrs["offset"], inputs)
+        return (*x.shape[:-2], *referent.shape[-2:])
+
+    def _check(self, whole: Shape, part: Shape, offset: Sequence[int], inputs: Sequence[Variable]) -> None:
+        for axis, first in zip((-1, -2), offset, strict=True):
+            if whole[axis] >= 0 and part[axis] >= 0 and not 0 <= first <= whole[axis] - part[axis]:
+                raise ShapeError(explain(
+                    f"{self.name}: {part[axis]} rows or columns from {first} on are more than there are",
+                    {"input": inputs[0], "referent": inputs[1]},
+                ))
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, referent: Value, *ancestors: Value) -> Value:
+        """Two slices."""
+        assert ctx.node is not None
+        data, part, inputs = ctx.array(x), ctx.array(referent).shape, ctx.node.node_inputs
+        offset = attrs.get("offset") or self._offset(inputs)
+        self._check(data.shape, part, offset, inputs)
+        for axis, first in zip((-1, -2), offset, strict=True):
+            data = lax.slice_in_dim(data, first, first + part[axis], axis=data.ndim + axis)
+        return Value(data, x.axes)
+
+    def _offset(self, inputs: Sequence[Variable]) -> list[int]:
+        x, referent, *ancestors = (resolve(v) for v in inputs)
+        mine, other = dict(_ways(x)), dict(_ways(referent))
+        pairs = [ancestors] if ancestors else [[v, v] for v in mine]
+        found = next(((mine[a], other[b]) for a, b in pairs if a in mine and b in other), None)
+        operands = {"input": inputs[0], "referent": inputs[1]}
+        if found is None:
+            raise ShapeError(explain(
+                f"{self.name}: no way of convolutions, poolings and elementwise operations leads from both operands to "
+                "what they have in common", operands, "use crop_manual, or crop_automatic_with_ancestors",
+            ))
+        offset = []
+        for (scale, shift), (other_scale, other_shift) in zip(*found, strict=True):
+            if scale != other_scale:
+                raise ShapeError(explain(
+                    f"{self.name}: the pixels of the operands are not of the same size ({scale} and {other_scale})",
+                    operands,
+                ))
+            offset.append(int((other_shift - shift) / scale))
+        return offset[::-1]
+
+
+def _ways(image: Variable) -> Iterator[tuple[Variable, Grid]]:
+    """What an image is computed from pixel by pixel or in windows, nearest first, and where its pixels lie there."""
+    waiting: list[tuple[Variable, Grid]] = [(image, ((1.0, 0.0), (1.0, 0.0)))]
+    seen = set()
+    while waiting:
+        variable, grid = waiting.pop(0)
+        if variable in seen:
+            continue
+        seen.add(variable)
+        yield variable, grid
+        node = variable._owner
+        if node is None:
+            continue
+        operands = node.node_inputs
+        step = _windows(node)
+        if step is not None:
+            operands = operands[-1:]
+            grid = tuple((s * t[0], shift * t[0] + t[1]) for (s, shift), t in zip(grid, step, strict=True))
+        elif not (node.primitive.elementwise or node.primitive.name in ("Dropout", "BatchNormalization")):
+            continue
+        waiting += [(resolve(v), grid) for v in operands if len(v.shape) >= 2]
+
+
+def _windows(node: Function) -> Grid | None:
+    """Where the windows of a convolution or pooling have their centers in its operand; None for other operations."""
+    attrs = node.node_attributes
+    if node.primitive.name == "Convolution":
+        sizes, dilation = attrs["kernelShape"], attrs["dilation"]
+    elif node.primitive.name == "Pooling":
+        sizes, dilation = attrs["poolingWindowShape"], (1,)
+    else:
+        return None
+    made = []
+    for axis in (-2, -1):
+        size, stride, step, lower = (_last(v, axis) for v in (sizes, attrs["strides"], dilation, attrs["lowerPad"]))
+        reach = (size - 1) * step
+        shift = reach / 2 - (reach // 2 if _last(attrs["autoPadding"][::-1], axis) else lower)
+        made.append((1 / stride, -shift / stride) if attrs.get("transpose") else (float(stride), shift))
+    return tuple(made)
+
+
+def _last(values: Sequence[Any], axis: int) -> Any:
+    """What is said of one of the last two axes; a single value holds for all."""
+    return values[axis] if len(values) >= -axis else values[0]
