@@ -94,6 +94,11 @@ class Plan:
         return [n for n in self.nodes if n.primitive.delay < 0]
 
     @cached_property
+    def calls_python(self) -> bool:
+        """True if it runs code of the user."""
+        return any(n.primitive.calls_python for n in self.nodes)
+
+    @cached_property
     def loop_axes(self) -> frozenset[Axis]:
         """Sequence axes along which there are loops."""
         return frozenset(part.axis for part in self.parts if isinstance(part, Loop))

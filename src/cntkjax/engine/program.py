@@ -29,6 +29,7 @@ from .layout import Batch, Layout
 from .lower import execute
 from .packing import Grid, Packer, Sizes, bucket
 from .plan import Plan, resolve
+from .python_code import surfacing
 from .ragged import Ragged, SparseRows
 from .sparse import Sparse
 from .values import Context, Value
@@ -115,7 +116,7 @@ class Program:
         }
         self.sizes = Sizes(varies=bool(self.axes))
         self.compiled: set[Hashable] = set()
-        self._run = jax.jit(self._trace, donate_argnums=(0,) if donate else ())
+        self._run = jax.jit(self._trace, donate_argnums=(0,) if donate and not plan.calls_python else ())
 
     def _trace(
         self, donated: Any, leaves: Sequence[Any], arguments: Sequence[Any], batch: Any, layouts: Any, random: Any,
@@ -139,6 +140,9 @@ class Program:
         """Run, compiling first if the shapes are new."""
         call = (donated, leaves, minibatch.arguments, minibatch.batch, minibatch.layouts, random, minibatch.past, extra)
         with double_precision(self.plan.is_double):
+            if self.plan.calls_python:
+                with surfacing():
+                    return jax.block_until_ready(self._run(*call))
             if minibatch.signature in self.compiled:
                 return self._run(*call)
             with persistent():

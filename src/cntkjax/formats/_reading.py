@@ -15,7 +15,7 @@ from ..graph.variable import Variable, VariableKind
 from ..primitives import BY_ID
 from ._attributes import attributes_of, dtype_of, dynamic_axes_of
 from ._records import check_version, take, texts
-from ._writing import COMPOSITE, PRIMITIVE, VARIABLE
+from ._writing import COMPOSITE, PRIMITIVE, USER_DEFINED, VARIABLE
 from .dictionary import AxisRecord, FormatError, Shape
 
 Record = dict[str, Any]
@@ -167,11 +167,7 @@ class _Reader:
     def _make_node(self, uid: str, depth: int) -> Function:
         record, where = self.records[uid], self._where(uid)
         if record.get("type") == "UserDefinedFunction":
-            state = take(record, "user_defined_state", dict, where)
-            raise FormatError(
-                f"{where} is defined by the user's class {state.get('class')} of module {state.get('module')}; "
-                "models with such functions are not supported"
-            )
+            return self._make_user_function(record, uid, where)
         check_version(record, PRIMITIVE, where)
         op = take(record, "op", int, where)
         if op not in BY_ID:
@@ -198,6 +194,20 @@ class _Reader:
         if set(node.node_inputs) != set(inputs):
             raise FormatError(f"{where}: its inputs are not those of the graph inside it")
         node.node_inputs = inputs
+        self.nodes[uid] = node
+        return node
+
+    def _make_user_function(self, record: Record, uid: str, where: str) -> Function:
+        """What the user's class makes of its record; only classes that are known already are asked."""
+        check_version(record, USER_DEFINED, where)
+        state = take(record, "user_defined_state", dict, where)
+        for key in ("module", "class"):
+            take(state, key, str, where)
+        if take(record, "native", bool, where) or classes.user_function is None:
+            raise FormatError(f"{where} is a native function of C++, which only CNTK can run")
+        inputs = [self._variable(variable, where) for variable in self._inputs(uid)]
+        node: Function = classes.user_function(state, inputs, take(record, "name", str, where))
+        node.uid = uid
         self.nodes[uid] = node
         return node
 

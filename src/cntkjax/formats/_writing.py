@@ -9,10 +9,12 @@ import numpy as np
 from ..graph.function import Function, native_inputs, nodes
 from ..graph.uid import new_uid
 from ..graph.variable import Leaf, Variable, VariableKind
+from ..primitives.user import UserDefined
 from ._attributes import attribute_records, dtype_number, dynamic_axis_records
 from .dictionary import Shape, SizeT
 
-COMPOSITE, PRIMITIVE, VARIABLE = SizeT(3), SizeT(24), SizeT(1)  # the versions of these records that CNTK 2.7 writes
+# The versions of these records that CNTK 2.7 writes.
+COMPOSITE, PRIMITIVE, VARIABLE, USER_DEFINED = SizeT(3), SizeT(24), SizeT(1), SizeT(0)
 
 Record = dict[str, Any]
 
@@ -68,6 +70,8 @@ class _Graph:
         self._written.add(node)
 
     def _record(self, node: Function) -> Record:
+        if isinstance(node.primitive, UserDefined):
+            return self._user_record(node, node.primitive.function)
         record: Record = {
             "version": PRIMITIVE,
             "type": "PrimitiveFunction",
@@ -87,6 +91,21 @@ class _Graph:
                 "block_function_composite_arguments_map_values": operands,
             }
         return record
+
+
+    def _user_record(self, node: Function, function: Any) -> Record:
+        """Which class of the user it is, and what it says of itself."""
+        cls = type(function)
+        state = {"module": cls.__module__, "class": cls.__name__, "op_name": f"{cls.__module__}.{cls.__name__}"}
+        record: Record = {
+            "version": USER_DEFINED,
+            "type": "UserDefinedFunction",
+            "uid": self.uid(node),
+            "native": False,
+            "inputs": [self.uid(variable) for variable in node.node_inputs],
+            "user_defined_state": state | {"state": dict(function.serialize()), "version": 1},
+        }
+        return record | ({"name": node._name} if node._name else {})
 
 
 def _variable_record(variable: Variable, uid: str) -> Record:

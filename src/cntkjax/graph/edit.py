@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from .build import composite, infer_all, make_block, make_node, note_edit
+from .build import composite, infer_all, make_block, note_edit
 from .function import Function, nodes
 from .public import classes
 from .variable import Leaf, Variable, VariableKind, unknown
@@ -72,7 +72,7 @@ class Cloner:
             return
         if node.block_composite is None:
             inputs = [self._variable(v) for v in node.node_inputs]
-            copy = make_node(node.primitive, inputs, dict(node.node_attributes), node._name)
+            copy = node.primitive.copy(node, inputs)
         else:
             # A block's own arguments are copied anew for this copy; leaves inside are shared with the graph around it.
             operands = [(inner, self._variable(outer)) for inner, outer in node.block_map]

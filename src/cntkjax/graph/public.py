@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from .function import Function
 from .variable import Leaf, Variable
@@ -20,6 +21,7 @@ class Classes:
     variable: Callable[..., Variable] = Variable
     parameter: Callable[..., Leaf] = Leaf
     constant: Callable[..., Leaf] = Leaf
+    user_function: Callable[..., Any] | None = None  # from its record in a model file
 
 
 classes = Classes()

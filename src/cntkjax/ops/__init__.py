@@ -133,5 +133,6 @@ from ._shape import (
     zeros_like,
 )
 from ._structure import alias, as_block, as_composite, combine
+from ._user_functions import user_function
 from ._variables import constant, input, input_variable, output_variable, parameter, placeholder
 from .functions import BlockFunction, CloneMethod, Function, ModelFormat, load_model

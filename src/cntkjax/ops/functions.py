@@ -107,7 +107,7 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         return outputs[0]  # type: ignore[return-value]
 
     @property
-    def signature(self) -> tuple[Variable, ...]:
+    def signature(self) -> tuple[Any, ...]:
         """The arguments that a call may pass, in order."""
         return self.arguments
 
@@ -174,7 +174,7 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
     def __str__(self) -> str:
         name = "Composite" if self.is_composite and len(edit.nodes([self])) > 1 else self.root_function.op_name
         name = f"{self._name}: {name}" if self._name else name
-        given = [f"{v.name}: {type_text(v.type)}" if v.name else type_text(v.type) for v in self.arguments]
+        given = [f"{v.name}: {type_text(v.type)}" if v.name else type_text(v.type) for v in self.signature]
         types = [type_text(v.type) for v in self.outputs]  # type: ignore[attr-defined]
         return f"{name}({', '.join(given)}) -> {types[0] if len(types) == 1 else 'Tuple[%s]' % ', '.join(types)}"
 
@@ -228,7 +228,9 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         needed = plan_of(list(outputs)).arguments
         if isinstance(arguments, Mapping):
             by_name = {v.name: v for v in self.arguments if v.name}
-            fed: dict[Any, Any] = {(by_name.get(k, k) if isinstance(k, str) else as_variable(k)): d for k, d in arguments.items()}
+            fed: dict[Any, Any] = {
+                by_name.get(k, k) if isinstance(k, str) else as_variable(k): d for k, d in arguments.items()
+            }
         elif arguments is None:
             fed = {}
         else:
@@ -424,7 +426,7 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         """Read a graph from a path, bytes or a file object."""
         from ..formats.model import load
 
-        return load(model, format)
+        return load(model, format)  # type: ignore[return-value]
 
     def train(
         self, minibatch_source: Any, minibatch_size: Any = 32, streams: Any = None, model_inputs_to_streams: Any = None,
@@ -538,6 +540,14 @@ def _identity() -> Function:
     # It has the ids that CNTK's has: those before the first of a user.
     keep = Variable._new(VariableKind.Placeholder, UNKNOWN_SHAPE, None, UNKNOWN_AXES, name="keep", uid="Placeholder0")
     return composite(make_node(Combine, [keep], {}, uid="Combine1"), uid="CompositeFunction2")  # type: ignore[return-value]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "UserFunction":  # a subclass of Function, in a module of its own
+        from ._user_functions import UserFunction
+
+        return UserFunction
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
 identity = _identity()

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from ..graph.build import BLOCK, Spec
+from ..graph.build import BLOCK, Spec, make_node
 from ..graph.function import Function
 from ..graph.variable import Variable
 
@@ -80,6 +80,7 @@ class Primitive:
     passes_through: ClassVar[bool] = False  # its outputs are its operands themselves; it is never computed
     whole_batch: ClassVar[bool] = False  # it makes a static axis of the batch axis, which then may not be padded
     delay: ClassVar[int] = 0  # -1 looks back, +1 ahead: what closes a recurrent loop
+    calls_python: ClassVar[bool] = False  # it runs code of the user, which may fail
     weight: ClassVar[int | None] = None  # the operand in which it is linear and that gathers its gradient after a loop
 
     def complete(self, given: Attrs) -> Attrs:
@@ -103,6 +104,10 @@ class Primitive:
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
         """Shape, or Spec, or a list of them; raises ShapeError or AxisError when the operands don't fit."""
         raise TypeError(f"{self.name} has no shape rule")
+
+    def copy(self, node: Function, inputs: Sequence[Variable]) -> Function:
+        """A node like this one with other operands."""
+        return make_node(self, inputs, dict(node.node_attributes), node._name)
 
     def drawn(self, attrs: Attrs) -> int:
         """By how much one evaluation moves the offset of a node that draws random numbers."""

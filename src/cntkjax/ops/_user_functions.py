@@ -1,0 +1,249 @@
+"""Functions that users write in Python: ``forward`` and ``backward`` of their own inside a graph."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..device import cpu
+from ..engine.ragged import Ragged
+from ..graph.build import Spec, composite, infer
+from ..graph.errors import explain
+from ..graph.function import Function as GraphFunction
+from ..graph.public import classes
+from ..graph.shape import UNKNOWN_SHAPE, is_unknown
+from ..graph.uid import new_uid
+from ..graph.variable import Variable
+from ..primitives.user import UserDefined
+from ._operand import as_variable
+from .functions import Function
+
+Deserializer = Callable[[list[Variable], str, dict[str, Any]], GraphFunction]
+_DESERIALIZERS: dict[str, Deserializer] = {}
+
+
+class UserFunction(Function):
+    """Base of operations written in Python. A subclass has ``infer_outputs``, ``forward`` and ``backward``.
+
+    ``forward(argument, device, outputs_to_retain)`` returns ``(state, value)``; with several inputs it gets a tuple of
+    arguments. With several outputs it is ``forward(arguments, outputs, device, outputs_to_retain)``, fills the dict
+    `outputs`, and returns the state alone. ``backward(state, root_gradient)`` returns the gradient of the only input; with
+    several inputs ``backward(state, root_gradients, variables)`` fills the dict `variables`. With several outputs
+    `root_gradients` is a dict. The state is any object.
+
+    Shapes: arguments and values are arrays [*shape], or [samples, *shape] with the batch axis, or lists of sequences
+            [steps, *shape], and CSR matrices for sparse inputs; inside a loop sequences are of one step. They may not be
+            changed. With ``as_numpy=False`` they are Values.
+    Errors: what Python raises in them arrives as RuntimeError, with the original as its cause; ValueError for results
+            of wrong shapes.
+
+    >>> import cntkjax as C
+    >>> class Double(UserFunction):
+    ...     def __init__(self, x, name='double'):
+    ...         super().__init__([x], name=name)
+    ...     def infer_outputs(self):
+    ...         x = self.inputs[0]
+    ...         return [C.output_variable(x.shape, x.dtype, x.dynamic_axes)]
+    ...     def forward(self, argument, device=None, outputs_to_retain=None):
+    ...         return None, 2 * argument
+    ...     def backward(self, state, root_gradients):
+    ...         return 2 * root_gradients
+    >>> x = C.input_variable(2, needs_gradient=True)
+    >>> f = C.user_function(Double(x)) + 1
+    >>> f.eval({x: [[1, 2]]}), f.grad({x: [[1, 2]]})
+    (array([[3., 5.]], dtype=float32), array([[2., 2.]], dtype=float32))
+    """
+
+    def __init__(
+        self, inputs: Sequence[Any], as_numpy: bool = True, attributes: Mapping[str, Any] | None = None, name: str = ""
+    ) -> None:
+        self.as_numpy = as_numpy
+        GraphFunction.__init__(
+            self, primitive=UserDefined(self), inputs=[as_variable(v) for v in inputs],
+            attributes=dict(attributes or {}), name=name, uid=new_uid("UserDefinedFunction"),
+        )
+
+    # ---- what subclasses define
+    def infer_outputs(self) -> list[Variable]:
+        """The outputs, made by ``output_variable`` from what is known of ``self.inputs``."""
+        raise NotImplementedError("infer_outputs has to be overwritten")
+
+    def clone(self, cloned_inputs: Sequence[Any]) -> Function:  # type: ignore[override]
+        """A copy with other inputs: the class called with them and the name, unless a subclass knows better."""
+        return type(self)(*cloned_inputs, name=self.name)
+
+    def serialize(self) -> dict[str, Any]:
+        """What a model file has to keep for `deserialize`: numbers, texts, arrays, lists and dicts of them."""
+        return {}
+
+    @staticmethod
+    def deserialize(inputs: list[Variable], name: str, state: dict[str, Any]) -> Function:
+        """The function from its inputs, its name, and what `serialize` said."""
+        raise NotImplementedError("deserialize has to be overwritten, or registered")
+
+    # ---- a node of the graph
+    @classmethod
+    def _op_name(cls) -> str:
+        return f"{cls.__module__}.{cls.__name__}"
+
+    @property
+    def node_outputs(self) -> list[Variable]:
+        """The outputs; inferred when they are first asked for, as subclasses set what they need after ``__init__``."""
+        if self._made is None:
+            self._made = []
+            try:
+                infer(self)
+            except BaseException:
+                self._made = None
+                raise
+            for v, name in zip(self._made, self._names, strict=True):
+                v._name = name
+        return self._made
+
+    @node_outputs.setter
+    def node_outputs(self, outputs: list[Variable]) -> None:
+        self._made: list[Variable] | None = outputs or None
+
+    def output_specs(self) -> list[Spec]:
+        """What `infer_outputs` says; a shape is not known while that of an input is not."""
+        try:
+            outputs = list(self.infer_outputs())
+        except Exception as error:
+            raise self._failure("infer_outputs", error) from error
+        self._names = [v.name for v in outputs]
+        unknown = any(is_unknown(v.shape) for v in self.node_inputs)
+        differentiable = any(v.needs_gradient for v in self.node_inputs)
+        return [
+            Spec(
+                UNKNOWN_SHAPE if unknown else v.shape, v.dtype, v.dynamic_axes,
+                needs_gradient=v.needs_gradient and differentiable,
+            )
+            for v in outputs
+        ]
+
+    # ---- computing
+    def run_forward(self, arguments: list[Any], keep: bool) -> tuple[Any, list[Any]]:
+        """State and values of the outputs. `keep`: a call of `run_backward` follows."""
+        outputs = self.outputs
+        given = tuple(self._given(v, a) for v, a in zip(self.node_inputs, arguments, strict=True))
+        first = given[0] if len(given) == 1 else given
+        retained = list(outputs) if keep else []
+        try:
+            if len(outputs) == 1:
+                state, value = self.forward(first, cpu(), retained)  # type: ignore[call-arg, arg-type]
+                return state, [_plain(value)]
+            values: dict[Variable, Any] = dict.fromkeys(outputs)
+            state = self.forward(first, values, cpu(), retained)
+        except Exception as error:
+            raise self._failure("forward", error) from error
+        missing = [v for v in outputs if values[v] is None]
+        if missing:
+            raise ValueError(f"{self!r}: forward has made no value for {missing[0]!r}")
+        return state, [_plain(values[v]) for v in outputs]
+
+    def run_backward(self, state: Any, gradients: list[Any]) -> list[Any]:
+        """Gradients of the inputs; None for one that needs none."""
+        outputs = self.outputs
+        given = {v: self._given(v, g) for v, g in zip(outputs, gradients, strict=True)}
+        root = given[outputs[0]] if len(outputs) == 1 else given
+        wanted: dict[Variable, Any] = {v: None for v in self.node_inputs if v.needs_gradient}
+        try:
+            if len(self.node_inputs) == 1:
+                wanted[self.node_inputs[0]] = self.backward(state, root)  # type: ignore[call-arg, arg-type]
+            else:
+                self.backward(state, root, wanted)  # type: ignore[arg-type]
+        except Exception as error:
+            raise self._failure("backward", error) from error
+        # An input that is there twice has one gradient, for both.
+        return [None if wanted.get(v) is None else _plain(wanted.pop(v)) for v in self.node_inputs]
+
+    def _given(self, variable: Variable, data: Any) -> Any:
+        """Data as the methods get them."""
+        from ..core import Value
+
+        pieces = [_csr(p) if variable.is_sparse else p for p in (data if isinstance(data, list) else [data])]
+        if self.as_numpy:
+            return pieces if isinstance(data, list) else pieces[0]
+        if isinstance(data, list):
+            return Value.from_ragged(Ragged.from_sequences(pieces), variable.shape)
+        static = not variable.dynamic_axes
+        return Value.from_ragged(Ragged(data[None] if static else data, None), variable.shape, static=static)
+
+    def _failure(self, method: str, error: Exception) -> RuntimeError:
+        what = f"user function {self.name or self.uid!r} ({self._op_name()}): {method} raised"
+        return RuntimeError(explain(f"{what} {type(error).__name__}: {error}"))
+
+
+def _csr(array: np.ndarray) -> Any:
+    from scipy.sparse import csr_matrix
+
+    return csr_matrix(array.reshape(len(array), -1))
+
+
+def _plain(value: Any) -> Any:
+    """What a method made, as an array or a list of arrays."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    ragged = getattr(value, "ragged", None)
+    if ragged is not None and ragged.lengths is not None:
+        return [_plain(s) for s in ragged.sequences()]
+    for method in ("asarray", "to_dense", "toarray"):
+        if hasattr(value, method):
+            return np.asarray(getattr(value, method)())
+    return np.asarray(value)
+
+
+def user_function(user_func: Any) -> Function:
+    """The graph of a `UserFunction`, to be used as that of any other operation.
+
+    Errors: TypeError for what is no function.
+    """
+    if not isinstance(user_func, GraphFunction):
+        raise TypeError(f"user_function takes an instance of a subclass of UserFunction, not {user_func!r}")
+    if user_func.is_composite:
+        return user_func  # type: ignore[return-value]
+    _ = user_func.node_outputs
+    return composite(user_func)  # type: ignore[return-value]
+
+
+# ---- files
+def register_udf_deserialize_callback(op_name: str, callback: Deserializer) -> None:
+    """Let ``callback(inputs, name, state)`` make the functions of a class, 'module.Class', that are read from files.
+
+    Errors: ValueError if there is one for that class; TypeError if it cannot be called.
+    """
+    if not callable(callback):
+        raise TypeError(f"a callback has to be callable, not {callback!r}")
+    if op_name in _DESERIALIZERS:
+        raise ValueError(f"there is a callback for '{op_name}' already")
+    _DESERIALIZERS[op_name] = callback
+
+
+def from_file(record: dict[str, Any], inputs: list[Variable], name: str) -> GraphFunction:
+    """The node of a user function in a file; its class has to be there: no file makes Python import anything.
+
+    Errors: ValueError if the class is not known.
+    """
+    op_name = f"{record['module']}.{record['class']}"
+    make = _DESERIALIZERS.get(record.get("op_name", op_name))
+    if make is None:
+        cls = getattr(sys.modules.get(record["module"]), record["class"], None)
+        if not (isinstance(cls, type) and issubclass(cls, UserFunction)):
+            raise ValueError(explain(
+                f"the function {name!r} is of the user's class '{op_name}', which is not known",
+                fix=f"import module '{record['module']}' before you load the model, or register a function that makes "
+                    f"it: Function.register_udf_deserialize_callback('{op_name}', f)",
+            ))
+        make = cls.deserialize
+    made = make(inputs, name, record.get("state", {}))
+    if not isinstance(made, GraphFunction):
+        raise ValueError(f"what is to make the function {name!r} of class '{op_name}' from a file returned {made!r}")
+    return made.root_function
+
+
+classes.user_function = from_file
+Function.register_udf_deserialize_callback = staticmethod(register_udf_deserialize_callback)  # type: ignore[attr-defined]
+__all__ = ["UserFunction", "register_udf_deserialize_callback", "user_function"]

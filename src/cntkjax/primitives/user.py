@@ -1,0 +1,194 @@
+"""Functions that users write in Python, called from inside compiled programs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..engine.python_code import callback
+from ..engine.values import Axes, Context, Value
+from ..graph.errors import explain
+from ..graph.function import Function
+from ..graph.shape import FREE
+from ..graph.variable import Variable
+from .base import Attrs, Primitive
+
+_NUMBERS = itertools.count()
+
+
+class UserDefined(Primitive):
+    """Calls the methods of one function object; it is its own primitive, and no two share a program.
+
+    Shapes: what its `infer_outputs` says.
+    """
+
+    name = "UserFunction"
+    packed = True
+    infers_partially = True
+    calls_python = True
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+        self.states: dict[int, Any] = {}  # what forward keeps for backward, by the number of the call
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
+        return self.function.output_specs()
+
+    def traits(self, node: Function) -> Any:
+        return self
+
+    def copy(self, node: Function, inputs: Sequence[Variable]) -> Function:
+        return self.function.clone(list(inputs)).root_function
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, *values: Value) -> list[Value]:
+        """A callback forward and one backward; a number that the first returns tells the second which state is its own."""
+        function = self.function
+        data = [ctx.array(v) for v in values]
+        forms = [_Form(ctx, v.axes) for v in values]
+        made = [_Form(ctx, v.dynamic_axes) for v in function.node_outputs]
+        shapes = [
+            jax.ShapeDtypeStruct((*form.lead, *_sample(function, v, forms, data)), v.dtype)
+            for form, v in zip(made, function.node_outputs, strict=True)
+        ]
+        arriving = [jax.ShapeDtypeStruct(d.shape, d.dtype) for d in data]
+        where = [form.where for form in forms], [form.where for form in made]
+
+        def call_forward(keep: bool, data: Any, where: Any) -> Any:
+            of_inputs, of_outputs = jax.tree.map(np.asarray, where)
+            given = [form.unpacked(np.asarray(d), w) for form, d, w in zip(forms, data, of_inputs, strict=True)]
+            if all(isinstance(g, list) and not g for g in given) and given:  # a step in which no sequence is left
+                state, results = None, [[] for _ in made]
+            else:
+                state, results = function.run_forward(given, keep)
+            number = np.int32(next(_NUMBERS) % 2**31)
+            if keep:
+                self.states[int(number)] = state
+            return [
+                form.packed(r, w, s, v)
+                for form, r, w, s, v in zip(made, results, of_outputs, shapes, function.node_outputs, strict=True)
+            ], number
+
+        def call_backward(number: Any, gradients: Any, where: Any) -> Any:
+            of_inputs, of_outputs = jax.tree.map(np.asarray, where)
+            state = self.states.pop(int(number))
+            given = [form.unpacked(np.asarray(g), w) for form, g, w in zip(made, gradients, of_outputs, strict=True)]
+            if all(isinstance(g, list) and not g for g in given):
+                found: Sequence[Any] = [None] * len(forms)
+            else:
+                found = function.run_backward(state, given)
+            return [
+                np.zeros(s.shape, s.dtype) if r is None else form.packed(r, w, s, v, fill=False)
+                for form, r, w, s, v in zip(forms, found, of_inputs, arriving, function.node_inputs, strict=True)
+            ]
+
+        number = jax.ShapeDtypeStruct((), jnp.int32)
+
+        @jax.custom_vjp
+        def run(data: Any, where: Any) -> Any:
+            return callback(partial(call_forward, False), (shapes, number), data, where)[0]
+
+        def forward(data: Any, where: Any) -> Any:
+            results, call_number = callback(partial(call_forward, True), (shapes, number), data, where)
+            return results, (call_number, where)
+
+        def backward(kept: Any, gradients: Any) -> Any:
+            call_number, where = kept
+            return callback(call_backward, arriving, call_number, gradients, where), None
+
+        run.defvjp(forward, backward)
+        results = run(data, where)
+        return [Value(d, v.dynamic_axes) for d, v in zip(results, function.node_outputs, strict=True)]
+
+
+class _Form:
+    """How data with some dynamic axes lie in arrays, and in the hands of users.
+
+    Users get an array [*shape], or [samples, *shape] with the batch axis, or a list of sequences [steps, *shape]; inside a
+    loop sequences of the one step that is computed.
+    """
+
+    def __init__(self, ctx: Context, axes: Axes) -> None:
+        sequence = ctx.sequence_axis(axes)
+        self.where: tuple[Any, ...] = ()
+        self.lead: tuple[int, ...] = ()
+        if not axes:
+            self.kind = "static"
+            return
+        assert ctx.batch is not None
+        if sequence is None:
+            self.kind, self.where, self.lead = "batch", (ctx.batch.count,), (ctx.batch.size,)
+            return
+        layout = ctx.layout(axes)
+        if ctx.step is not None and sequence == ctx.step.axis:
+            self.kind, self.where, self.lead = "step", (ctx.step.mask,), (layout.rows,)
+        else:
+            self.kind, self.lead = "sequences", (layout.time, layout.rows)
+            self.where = layout.row, layout.start, layout.length, ctx.batch.count
+
+    def _places(self, where: Any) -> list[Any]:
+        """Where in the array each sequence stands."""
+        if self.kind == "step":
+            return [np.s_[r : r + 1] for r in np.flatnonzero(where[0])]
+        row, start, length, count = where
+        return [np.s_[start[i] : start[i] + length[i], row[i]] for i in range(count)]
+
+    def unpacked(self, data: np.ndarray, where: Any) -> Any:
+        """From the form of a program to that of a user."""
+        if self.kind == "static":
+            return data
+        return data[: int(where[0])] if self.kind == "batch" else [data[p] for p in self._places(where)]
+
+    def packed(self, given: Any, where: Any, like: Any, variable: Variable, fill: bool = True) -> np.ndarray:
+        """From what a user made to the form of a program; padding is zero, or with `fill` the first sample.
+
+        Errors: ValueError if the shapes are not those that the variable has.
+        """
+        sample = like.shape[len(self.lead) :]
+        if self.kind == "static":
+            return _fitting(given, sample, like.dtype, variable)
+        data = np.zeros(like.shape, like.dtype)
+        if self.kind == "batch":
+            count = int(where[0])
+            data[:count] = _fitting(given, (count, *sample), like.dtype, variable)
+            data[count:] = data[:1] if fill else 0
+            return data
+        places = self._places(where)
+        if len(given) != len(places):
+            raise ValueError(explain(
+                f"a user function made {len(given)} sequences for {variable!r}; the minibatch has {len(places)}"
+            ))
+        for i, (place, sequence) in enumerate(zip(places, given, strict=True)):
+            piece = _fitting(sequence, data[place].shape, like.dtype, variable)
+            if fill and i == 0:
+                data[...] = piece[0]
+            data[place] = piece
+        return data
+
+
+def _fitting(given: Any, shape: tuple[int, ...], dtype: Any, variable: Variable) -> np.ndarray:
+    array = np.asarray(given, dtype)
+    if array.shape != shape:
+        raise ValueError(explain(
+            f"a user function made data of shape {array.shape} for {variable!r}, which has to be of shape {shape}",
+            fix="return arrays of the shape that infer_outputs says, gradients of that of the inputs",
+        ))
+    return array
+
+
+def _sample(function: Any, output: Variable, forms: Sequence[_Form], data: Sequence[Any]) -> tuple[int, ...]:
+    """The shape of a sample; a free dimension is that of the operand of the same shape."""
+    if FREE not in output.shape:
+        return tuple(output.shape)
+    for v, form, d in zip(function.node_inputs, forms, data, strict=True):
+        if v.shape == output.shape:
+            return tuple(d.shape[len(form.lead) :])
+    raise ValueError(explain(
+        f"{output!r} of a user function has a free dimension whose size no operand gives",
+        fix="let infer_outputs give the output the shape of an input",
+    ))
