@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .device import DeviceDescriptor, cpu
+from .device import DeviceDescriptor, DeviceKind, cpu, use_default_device
 from .engine.feeds import sequences, to_ragged
 from .engine.program import Result
 from .engine.ragged import Ragged, SparseRows, offsets_of, ranges
@@ -213,15 +213,15 @@ class Value(ArrayMixin):
     def one_hot(batch: Any, num_classes: Any, dtype: Any = None, device: Any = None) -> Value:
         """One-hot samples from indices: a list of samples, or a list of sequences of them. `ONE_HOT_SKIP` gives zeros.
 
+        `num_classes` may be a shape: then its last axis is one-hot, and a sample takes several indices.
+
         Errors: ValueError for an index outside of the classes.
 
         >>> Value.one_hot([[0, 1], [2]], 3).shape
         (2, 2, 3)
         """
         shape = as_shape(num_classes)
-        width = shape[-1]
-        if len(shape) != 1:
-            raise ValueError(f"one_hot makes samples with one axis, not of shape {shape}")
+        width, per_sample = shape[-1], prod(shape[:-1])
         nested = len(batch) > 0 and not np.isscalar(batch[0])
         sequences = [np.asarray(s) for s in batch] if nested else [np.asarray(batch)]
         indices = np.concatenate([s.reshape(-1) for s in sequences])
@@ -231,9 +231,13 @@ class Value(ArrayMixin):
         chosen = indices[kept]
         if chosen.size and not 0 <= chosen.min() <= chosen.max() < width:
             raise ValueError(f"one_hot: indices from {chosen.min()} to {chosen.max()} are not all in [0, {width})")
+        if any(s.size % per_sample for s in sequences):
+            raise ValueError(f"one_hot: samples of shape {shape} take {per_sample} indices each")
         values = np.ones(len(chosen), np.float32 if dtype is None else dtype)
-        rows = SparseRows(offsets_of(kept), chosen.astype(np.int32), values, width)
-        lengths = np.array([s.size for s in sequences], np.int32) if nested else None
+        columns = (np.arange(len(kept)) % per_sample * width)[kept] + chosen
+        counts = kept.reshape(-1, per_sample).sum(1)
+        rows = SparseRows(offsets_of(counts), columns.astype(np.int32), values, prod(shape))
+        lengths = np.array([s.size // per_sample for s in sequences], np.int32) if nested else None
         return Value.from_ragged(Ragged(rows, lengths), shape)
 
     @property
@@ -369,3 +373,8 @@ def like_input(variable: Any) -> Variable:
         VariableKind.Input, variable.shape, variable.dtype, variable.dynamic_axes, name=variable.name,
         is_sparse=variable.is_sparse,
     )
+
+
+__all__ = [
+    "DeviceDescriptor", "DeviceKind", "NDArrayView", "Value", "asarray", "asvalue", "like_input", "use_default_device",
+]

@@ -1,3 +1,3 @@
 """Evaluation without training."""
 
-from .evaluator import Evaluator
+from .evaluator import Evaluator, MinibatchData, use_default_device

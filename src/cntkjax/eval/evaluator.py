@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..device import use_default_device
 from ..engine.feeds import to_ragged
 from ..engine.training import Step
 from ..graph.errors import explain
+from ..io import MinibatchData
 from ..ops import combine
 from ..ops._operand import as_list, as_variable
 from ..ops.functions import Function
@@ -98,3 +100,6 @@ def feeds(step: Step, fed: Mapping[Any, Any]) -> dict[Any, Any]:
                 {"missing": missing[0]}, "give an array for each argument: {argument: array, ...}",
             ))
     return {v: to_ragged(v, fed[v]) for v in needed}
+
+
+__all__ = ["Evaluator", "MinibatchData", "use_default_device"]

@@ -9,7 +9,7 @@ from .distributed import (
     data_parallel_distributed_learner,
     mpi_communicator,
 )
-from .trainer import Trainer
+from .trainer import MinibatchData, Trainer, use_default_device
 from .training_session import (
     CheckpointConfig,
     CrossValidationConfig,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ..learners import Learner
+from . import trainer
 
 
-@dataclass(frozen=True)
-class WorkerDescriptor:
+class WorkerDescriptor(NamedTuple):
     """A worker: its number and the name of its machine.
 
     >>> WorkerDescriptor(0, "here").global_rank
@@ -17,7 +17,7 @@ class WorkerDescriptor:
     """
 
     global_rank: int
-    host_id: str = field(default_factory=socket.gethostname)
+    host_id: str
 
 
 class Communicator:
@@ -44,7 +44,7 @@ class Communicator:
 
     def current_worker(self) -> WorkerDescriptor:
         """This worker."""
-        return WorkerDescriptor(self.rank())
+        return WorkerDescriptor(self.rank(), socket.gethostname())
 
     def workers(self) -> list[WorkerDescriptor]:
         """All workers."""
@@ -127,3 +127,7 @@ def block_momentum_distributed_learner(
     )
 
 
+__all__ = [
+    "Communicator", "DistributedLearner", "Learner", "WorkerDescriptor", "block_momentum_distributed_learner",
+    "data_parallel_distributed_learner", "mpi_communicator", "trainer",
+]

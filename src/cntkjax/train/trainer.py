@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..device import use_default_device
 from ..engine.carry import Memory
 from ..engine.training import Outcome, Step
 from ..eval.evaluator import Evaluator, as_function, by_variable, feeds
 from ..graph.errors import explain
+from ..io import MinibatchData
 from ..ops._operand import as_list, as_variable
 from ..ops.functions import Function
 
@@ -179,3 +181,6 @@ def _check_learners(learners: Sequence[Any]) -> None:
             if p in seen:
                 raise ValueError(explain(f"Parameter {p!r} is covered by 2 different learners", {"parameter": p}))
             seen[p] = learner
+
+
+__all__ = ["MinibatchData", "Trainer", "use_default_device"]

@@ -11,6 +11,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
+from ..device import use_default_device
 from ..io import FULL_DATA_SWEEP, INFINITELY_REPEAT
 from ..learners import TrainingParameterSchedule
 from ._sources import Inputs, as_source, next_minibatch
@@ -377,3 +378,9 @@ def _last_checkpoint(filename: str | None) -> str | None:
     folder = os.listdir(path.parent) if path.parent.is_dir() else []
     numbers = [int(found[1]) for name in folder if (found := numbered.fullmatch(name))]
     return f"{filename}{max(numbers)}" if numbers else None
+
+
+__all__ = [
+    "CheckpointConfig", "CrossValidationConfig", "DataUnit", "TestConfig", "TrainingSession", "minibatch_size_schedule",
+    "training_session", "use_default_device",
+]
