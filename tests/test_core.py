@@ -100,3 +100,12 @@ def test_an_element_type_that_is_inferred():
         _ = known.value
     assert C.times(C.input_variable(3, np.float64), p).dtype is np.float64
     assert p.value.dtype == np.float64 and p.value.shape == (3, 2)
+
+
+def test_one_hot_samples_of_several_axes_take_several_indices():
+    value = C.Value.one_hot([[1, 3, 0, 2], [2, 0]], (2, 4))
+    first, second = value.ragged.sequences()
+    np.testing.assert_array_equal(first.to_dense().reshape(2, 2, 4), np.eye(4)[[[1, 3], [0, 2]]])
+    np.testing.assert_array_equal(second.to_dense().reshape(1, 2, 4), np.eye(4)[[[2, 0]]])
+    with pytest.raises(ValueError, match="take 2 indices each"):
+        C.Value.one_hot([[1, 3, 0]], (2, 4))

@@ -5,6 +5,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import cntkjax as C
+from cntkjax.engine.feeds import to_ragged
 
 ones = np.ones
 
@@ -106,3 +107,18 @@ def test_arguments_of_one_sequence_axis_need_the_same_lengths():
         (a + b).eval({a: [ones((2, 3))], b: [ones((1, 3))]})
     with pytest.raises(ValueError, match="different numbers of sequences or samples"):
         (a + b).eval({a: [ones((2, 3))], b: [ones((2, 3)), ones((1, 3))]})
+
+
+def test_sparse_matrices_may_have_the_last_axis_of_the_samples_as_columns():
+    matrices = [csr_matrix(np.eye(3)[[0, 1]]), csr_matrix(np.eye(3)[[2, 0]])]
+    x = C.input_variable((2, 3), is_sparse=True)
+    made = to_ragged(x, matrices)
+    np.testing.assert_array_equal(made.data.to_dense().reshape(2, 2, 3), np.eye(3)[[[0, 1], [2, 0]]])
+    s = C.sequence.input_variable((2, 3), is_sparse=True)
+    np.testing.assert_array_equal(to_ragged(s, matrices).lengths, [1, 1])
+
+
+def test_a_free_dimension_of_sparse_samples_comes_from_their_width():
+    x = C.input_variable((C.FreeDimension, 3), is_sparse=True)
+    data = csr_matrix(np.eye(6, dtype=np.float32)[[4, 0]])
+    np.testing.assert_array_equal(C.times(x, np.eye(3)).eval({x: data}), np.eye(6)[[4, 0]].reshape(2, 2, 3))

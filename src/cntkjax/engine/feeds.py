@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..graph.errors import ShapeError, explain
-from ..graph.shape import FREE, INFERRED, Shape, filled, matches, shape_text
+from ..graph.shape import FREE, INFERRED, Shape, filled, is_known, matches, shape_text
 from ..graph.variable import Variable
 from .ragged import Ragged, SparseRows
 
@@ -86,7 +86,7 @@ def _batch(variable: Variable, data: Any) -> Ragged:
     shape = variable.shape
     listed = isinstance(data, (list, tuple)) and len(data)
     if _is_csr(data) or (listed and _is_csr(data[0])):
-        return Ragged(_sparse(variable, data if listed else [data]), None)
+        return Ragged(_sparse(variable, [_by_sample(variable, d) for d in (data if listed else [data])]), None)
     if listed and not variable.is_sparse and isinstance(data[0], (np.ndarray, list)):
         data = [_one_sample(variable, d) for d in data]
         if shape and all(isinstance(d, np.ndarray) and d.ndim == 0 for d in data):
@@ -115,6 +115,7 @@ def sequences(variable: Variable, data: Any) -> Ragged:
     if _is_csr(data):
         data = [data]
     if isinstance(data, (list, tuple)) and len(data) and _is_csr(data[0]):
+        data = [_by_sample(variable, d) for d in data]
         lengths = np.fromiter((d.shape[0] for d in data), np.int32, len(data))
         return _filled(variable, Ragged(_sparse(variable, data), lengths))
     if isinstance(data, (list, tuple)):
@@ -145,6 +146,15 @@ def _one_sequence(variable: Variable, item: np.ndarray) -> np.ndarray:
 
 def _is_csr(data: Any) -> bool:
     return hasattr(data, "tocsr")
+
+
+def _by_sample(variable: Variable, matrix: Any) -> Any:
+    """One row a sample; a matrix may also have the last axis of the samples as columns, and the others in its rows."""
+    shape = variable.shape
+    rows = prod(shape[:-1])
+    if len(shape) < 2 or not is_known(shape) or matrix.shape[-1] != shape[-1] or matrix.shape[0] % rows:
+        return matrix
+    return matrix.reshape((matrix.shape[0] // rows, prod(shape)))
 
 
 def _sparse(variable: Variable, matrices: Sequence[Any]) -> Any:
