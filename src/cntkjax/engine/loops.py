@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..graph.function import Function
-from ..graph.shape import FREE
+from ..graph.shape import is_known
 from ..graph.variable import Variable
 from .carry import entering, leave
 from .layout import Layout
@@ -120,7 +120,7 @@ def initial_states(ctx: Context, initial: Value, axes: Axes, offset: int, ahead:
 
 def _is_product(node: Function, fixed: Environment) -> bool:
     """True for a bilinear node whose weight does not move with the loop."""
-    if node.primitive.weight is None or FREE in node.node_outputs[0].shape:
+    if node.primitive.weight is None or not is_known(node.node_outputs[0].shape):
         return False
     weight = resolve(node.node_inputs[node.primitive.weight])
     if weight not in fixed or fixed[weight].axes or fixed[weight].is_sparse:
@@ -139,7 +139,7 @@ def _first(
     """The buffer before the first step: the initial state, or zeros where every sequence selects its own."""
     out, initial = delay.node_outputs[0], resolve(delay.node_inputs[1])
     sample = out.shape
-    if FREE in sample:
+    if not is_known(sample):
         like = next((d for v, d in moving.items() if v.shape == sample), None)
         if like is None:
             raise ValueError(f"the state of a loop, {out!r}, has a free dimension that no input of the loop gives")
