@@ -258,7 +258,7 @@ class ROIPooling(Primitive):
             grid = jnp.stack([jnp.stack(row, -1) for row in cells], -2)
             return jnp.where(jnp.isneginf(grid), jnp.zeros((), x.dtype), grid)
 
-        return jax.vmap(one)(corners)
+        return lax.map(one, corners)  # all at once would take memory for each region's copy of x
 
 
 def _inside(first: Any, last: Any, cells: int, length: int) -> list[Any]:
