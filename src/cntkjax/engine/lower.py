@@ -12,6 +12,7 @@ import numpy as np
 
 from ..graph.errors import ShapeError, explain
 from ..graph.function import Function
+from ..graph.shape import is_known
 from ..graph.variable import Variable
 from .loops import run_loop
 from .plan import Loop, Plan, resolve
@@ -36,7 +37,15 @@ def run_node(ctx: Context, node: Function, env: Environment) -> None:
     ctx.node = node
     operands = [env[resolve(v)] for v in node.node_inputs]
     with jax.named_scope(node._name or node.primitive.name):
-        results = compute(ctx, node, operands)
+        try:
+            results = compute(ctx, node, operands)
+        except TypeError as error:
+            if all(is_known(v.shape) for v in node.node_inputs):
+                raise
+            raise ShapeError(explain(
+                f"{node.op_name}: dimensions that the data give do not fit: {error}",
+                {f"[{i}]": v for i, v in enumerate(node.node_inputs)},
+            )) from error
     for variable, result in zip(node.node_outputs, results, strict=True):
         env[variable] = result
 

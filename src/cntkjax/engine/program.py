@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from ..graph.axis import BATCH, Axis
 from ..graph.build import edits
@@ -31,7 +32,7 @@ from .packing import Grid, Packer, Sizes, bucket
 from .plan import Plan, resolve
 from .python_code import surfacing
 from .ragged import Ragged, SparseRows
-from .sparse import Sparse
+from .sparse import Sparse, dense
 from .values import Context, Value
 
 Feed = Ragged | np.ndarray | jax.Array
@@ -79,7 +80,7 @@ class Result:
     @cached_property
     def host(self) -> np.ndarray:
         """The data on the host, padding included."""
-        return np.asarray(self.data)
+        return np.asarray(dense(self.data))
 
     def sequences(self) -> list[np.ndarray]:
         """One array [steps, *shape] for each sequence."""
@@ -88,16 +89,22 @@ class Result:
         return [self.host[start[i] : start[i] + length[i], row[i]] for i in range(self.count)]
 
     def numpy(self) -> Any:
-        """A list of sequences, or an array [samples, *shape], or one of the shape alone without dynamic axes."""
+        """A list of sequences, or an array [samples, *shape], or one of the shape alone without dynamic axes.
+
+        Sparse data that make a matrix are a CSR matrix, as in CNTK.
+        """
         if self.layout is not None:
-            return self.sequences()
-        return self.host[: self.count] if self.variable.dynamic_axes else self.host
+            return [self._matrix(s) for s in self.sequences()]
+        return self._matrix(self.host[: self.count] if self.variable.dynamic_axes else self.host)
+
+    def _matrix(self, array: np.ndarray) -> Any:
+        return csr_matrix(array) if isinstance(self.data, Sparse) and array.ndim == 2 else array
 
     def ragged(self) -> Ragged | np.ndarray:
         """The data as they can be fed again."""
         if self.layout is not None:
             return Ragged.from_sequences(self.sequences())
-        return Ragged(self.numpy(), None) if self.variable.dynamic_axes else self.host
+        return Ragged(self.host[: self.count], None) if self.variable.dynamic_axes else self.host
 
 
 class Program:
@@ -384,22 +391,26 @@ def arguments_in_order(plan: Plan, feeds: Feeds) -> list[Feed]:
 
 
 def evaluate(
-    outputs: Sequence[Variable], feeds: Feeds, training: bool = False, memory: Memory | None = None
+    outputs: Sequence[Variable], feeds: Feeds, training: bool = False, memory: Memory | None = None, assign: bool = True
 ) -> list[Result]:
-    """Compute outputs; `memory` is for sequences that are cut between minibatches."""
+    """Compute outputs; `memory` is for sequences that are cut between minibatches.
+
+    Without `assign` parameters and constants keep their values: a backward pass that computes all this again follows.
+    """
     memory = Memory() if memory is None else memory
     plan = plan_of(outputs)
     program = program_of(plan, "evaluate", _evaluate, training)
     minibatch = program.pack(plan, arguments_in_order(plan, feeds), memory)
-    data, layouts, changes = program(minibatch, leaf_data(plan), random_numbers(plan))
-    apply_changes(plan, minibatch, memory, changes)
+    data, layouts, (updates, left) = program(minibatch, leaf_data(plan), random_numbers(plan))
+    apply_changes(plan, minibatch, memory, (updates if assign else {}, left))
     return results(outputs, plan, program, minibatch, data, layouts)
 
 
 def _evaluate(plan: Plan, ctx: Context, env: dict[Variable, Value], donated: Any, extra: Any) -> Any:
     known = list(ctx.layouts)
     execute(plan, ctx, env)
-    return [ctx.array(env[v]) for v in plan.outputs], new_layouts(plan, ctx, known), changes_of(plan, ctx)
+    made = [env[v].data if env[v].is_sparse and v._owner is not None else ctx.array(env[v]) for v in plan.outputs]
+    return made, new_layouts(plan, ctx, known), changes_of(plan, ctx)
 
 
 def gradients(
@@ -458,7 +469,7 @@ def _root_gradient(program: Program, root: Variable, feed: Feed, minibatch: Mini
 
 
 def _placed(ctx: Context, variable: Variable, feed: Any) -> Any:
-    """What is fed end to end, with the first sample of each sequence, put into the grid of an axis made in the program."""
+    """What is fed end to end, with where each sequence begins, put into the grid of an axis made in the program."""
     if not isinstance(feed, tuple):
         return feed
     (samples, begins), layout = feed, ctx.layout(variable.dynamic_axes)

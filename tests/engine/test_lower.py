@@ -1,0 +1,38 @@
+"""Nodes computed one by one: types and sizes that are known only from the data."""
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+
+
+def test_free_dimensions_that_do_not_fit_are_an_error_that_names_the_operation():
+    x = C.input_variable((C.FreeDimension, C.InferredDimension))
+    f = C.times(x, C.parameter(init=np.ones((2, 2), np.float32)))
+    assert f.eval({x: np.ones((1, 3, 2))}).shape == (1, 3, 2)
+    with pytest.raises(ValueError, match="Times: dimensions that the data give do not fit"):
+        f.eval({x: np.ones((1, 3, 5))})
+
+
+def test_inferred_dimensions_pass_through_recurrences():
+    x = C.sequence.input_variable((C.InferredDimension, 2))
+    state = C.placeholder()
+    f = x + 2 * C.sequence.past_value(state)
+    f.replace_placeholders({state: f})
+    data = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
+    (made,) = f.eval({x: [data]})
+    np.testing.assert_array_equal(made, [data[0], data[1] + 2 * data[0]])
+
+
+def test_constants_take_the_wider_type_of_the_other_operands():
+    x = C.input_variable(2, dtype=np.float64)
+    f = x + C.constant(np.array([1, 2], np.float32))
+    assert f.dtype is np.float64
+    assert f.eval({x: np.array([[0.1, 0.2]])}).tolist() == [[1.1, 2.2]]
+
+
+def test_constants_are_not_narrowed():
+    x = C.input_variable(2)
+    f = x * C.constant(np.array([1.0, 2.0]))
+    with pytest.raises(ValueError, match="wider type"):
+        f.eval({x: np.ones((1, 2), np.float32)})
