@@ -231,3 +231,12 @@ def test_gradients_that_arrive_along_an_axis_made_in_the_program(grid):
         expected = np.zeros_like(s)
         expected[s[:, 0] > 0] = a
         np.testing.assert_array_equal(m, expected)
+
+
+def test_products_of_all_steps_are_added_up():
+    x, y = S.input_variable(1), S.input_variable(3)
+    f = C.times(x, y, infer_input_rank_to_map=C.TIMES_REDUCE_SEQUENCE_AXIS_WITHOUT_INFERRED_INPUT_RANK)
+    assert f.dynamic_axes == (C.Axis.default_batch_axis(),)
+    weights = [s[:, :1] for s in XS]
+    expected = [w.T @ s for w, s in zip(weights, XS, strict=True)]
+    np.testing.assert_allclose(f.eval({x: weights, y: XS}), np.stack(expected), rtol=1e-5)

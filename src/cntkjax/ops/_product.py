@@ -17,6 +17,9 @@ def times(
 ) -> Function:
     """Matrix product: the trailing axes of left are summed against the leading ones of right.
 
+    With ``TIMES_REDUCE_SEQUENCE_AXIS_WITHOUT_INFERRED_INPUT_RANK`` as `infer_input_rank_to_map` the products of all steps
+    of a sequence are added up.
+
     Shapes: left [*map, *inner], right [*inner, *out] with output_rank axes in out -> [*map, *out].
     Errors: ShapeError if the inner dimensions differ.
 
@@ -24,6 +27,10 @@ def times(
     array([[17.],
            [39.]], dtype=float32)
     """
+    if infer_input_rank_to_map == TIMES_REDUCE_SEQUENCE_AXIS_WITHOUT_INFERRED_INPUT_RANK:
+        from .sequence import reduce_sum
+
+        return reduce_sum(times(left, right, output_rank), name)
     attributes = {"outputRank": output_rank, "inferInputRankToMap": infer_input_rank_to_map}
     return apply(Times, as_variables(left, right), attributes, name)  # type: ignore[return-value]
 
