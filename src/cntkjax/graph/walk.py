@@ -12,7 +12,8 @@ from .variable import Variable
 def walk(root: Function, depth: int = 0) -> Iterator[Function | Variable]:
     """Primitives, blocks and leaves below the root, each once: a node, then its operands in order, as CNTK does.
 
-    Blocks are entered `depth` levels deep (-1: all the way); what is inside comes after everything around it.
+    `depth` blocks are entered on the way to a node (-1: all of them), whether it lies inside or before them; what is
+    inside comes after everything around it.
     """
     waiting: deque[tuple[Function | Variable, int]] = deque([(root.root_function, depth)])
     seen: set[Function | Variable] = set()
@@ -28,7 +29,7 @@ def walk(root: Function, depth: int = 0) -> Iterator[Function | Variable]:
             continue
         if node.block_composite is not None and below != 0:
             operands = [outer for _, outer in node.block_map if not (outer.is_parameter or outer.is_constant)]
-            waiting.extend((operand, below) for operand in operands)
+            waiting.extend((operand, below - 1) for operand in operands)
             waiting.append((node.block_composite.root_function, below - 1))
         else:
             waiting.extendleft((operand, below) for operand in reversed(node.node_inputs))
@@ -36,6 +37,12 @@ def walk(root: Function, depth: int = 0) -> Iterator[Function | Variable]:
 
 def source_of(variable: Variable) -> Function | Variable:
     """The node that makes the variable, or the leaf; for an argument inside a block what stands for it outside."""
+    variable = outside(variable)
+    return variable if variable._owner is None else variable._owner
+
+
+def outside(variable: Variable) -> Variable:
+    """The variable itself; for an argument inside a block what stands for it outside."""
     while variable.bound is not None:
         variable = variable.bound
-    return variable if variable._owner is None else variable._owner
+    return variable
