@@ -20,6 +20,7 @@ from ..graph.settings import Settings
 from ..graph.shape import UNKNOWN_SHAPE
 from ..graph.variable import Leaf, VariableKind
 from ..graph.variable import Variable as GraphVariable
+from ..graph.walk import outside
 from ..primitives.structure import Combine
 from ..tensor import ArrayMixin, TensorOpsMixin
 from ..variables import Constant, Parameter, Record, Variable, VariableMixin, type_text
@@ -174,7 +175,8 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
     def __str__(self) -> str:
         name = "Composite" if self.is_composite and len(edit.nodes([self])) > 1 else self.root_function.op_name
         name = f"{self._name}: {name}" if self._name else name
-        given = [f"{v.name}: {type_text(v.type)}" if v.name else type_text(v.type) for v in self.signature]
+        fed: list[Any] = [outside(v) for v in self.signature]
+        given = [f"{v.name}: {type_text(v.type)}" if v.name else type_text(v.type) for v in fed]
         types = [type_text(v.type) for v in self.outputs]  # type: ignore[attr-defined]
         return f"{name}({', '.join(given)}) -> {types[0] if len(types) == 1 else 'Tuple[%s]' % ', '.join(types)}"
 
