@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import issparse
 
 import cntkjax as C
 
@@ -101,7 +102,28 @@ class TestBatchAxis:
         assert rows.eval({x: data}).tolist() == data.reshape(8, 3).tolist()
 
 
+def test_sparse_results_that_make_a_matrix_are_one():
+    x, steps = C.input_variable(()), C.sequence.input_variable(())
+    rows = C.one_hot(x, 3, sparse_output=True).eval({x: [2, 0]})
+    assert issparse(rows) and rows.toarray().tolist() == [[0, 0, 1], [1, 0, 0]]
+    sequences = C.one_hot(steps, 3, sparse_output=True).eval({steps: [[2, 0], [1]]})
+    assert [s.toarray().tolist() for s in sequences] == [[[0, 0, 1], [1, 0, 0]], [[0, 1, 0]]]
+    for shape in ((2, 3), (3, 2)):
+        made = C.eye_like(np.zeros(shape, np.float32)).eval()
+        assert issparse(made) and made.toarray().tolist() == np.eye(*shape).tolist()
+    y = C.input_variable(3)
+    assert C.eye_like(y).eval({y: np.zeros((4, 3))}).toarray().tolist() == np.eye(4, 3).tolist()
+
+
 class TestAssign:
+    def test_after_a_forward_pass_that_is_kept_it_waits_for_the_backward_pass(self):
+        state, value = C.parameter(2, init=0), C.parameter(2, init=3)
+        made = C.assign(state, value)
+        kept, _ = made.forward({}, [made.output], {made.output})
+        assert state.value.tolist() == [0, 0]
+        gradient = made.backward(kept, {made.output: np.ones(2, np.float32)}, {state})
+        assert state.value.tolist() == [3, 3] and gradient[state].tolist() == [0, 0]
+
     def test_it_takes_effect_after_the_forward_pass(self):
         state = C.constant(np.array([1, 2], np.float32))
         before_and_after = C.combine([C.assign(state, state + 1), state * 1])

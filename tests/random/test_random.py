@@ -74,7 +74,7 @@ class TestSamples:
     WEIGHTS = np.array([1, 2, 3, 4, 10], np.float32)
 
     def test_with_duplicates_by_weight(self):
-        drawn = C.random_sample(self.WEIGHTS, 4000, True, seed=1).eval()
+        drawn = C.random_sample(self.WEIGHTS, 4000, True, seed=1).eval().toarray()
         assert drawn.shape == (4000, 5) and (drawn.sum(1) == 1).all()
         np.testing.assert_allclose(drawn.mean(0), self.WEIGHTS / 20, atol=0.03)
 

@@ -104,6 +104,11 @@ class Plan:
         return frozenset(part.axis for part in self.parts if isinstance(part, Loop))
 
     @cached_property
+    def assigned(self) -> frozenset[Variable]:
+        """Parameters and constants that `Assign` nodes write."""
+        return frozenset(resolve(n.node_inputs[0]) for n in self.nodes if n.primitive.name == "Assign")
+
+    @cached_property
     def whole_batch(self) -> bool:
         """True if the batch axis may not be padded."""
         return any(n.primitive.whole_batch for n in self.nodes)

@@ -395,14 +395,16 @@ def evaluate(
 ) -> list[Result]:
     """Compute outputs; `memory` is for sequences that are cut between minibatches.
 
-    Without `assign` parameters and constants keep their values: a backward pass that computes all this again follows.
+    Without `assign` what `Assign` nodes write waits for the backward pass that follows, as in CNTK.
     """
     memory = Memory() if memory is None else memory
     plan = plan_of(outputs)
     program = program_of(plan, "evaluate", _evaluate, training)
     minibatch = program.pack(plan, arguments_in_order(plan, feeds), memory)
     data, layouts, (updates, left) = program(minibatch, leaf_data(plan), random_numbers(plan))
-    apply_changes(plan, minibatch, memory, (updates if assign else {}, left))
+    if not assign:
+        updates = {i: value for i, value in updates.items() if plan.leaves[i] not in plan.assigned}
+    apply_changes(plan, minibatch, memory, (updates, left))
     return results(outputs, plan, program, minibatch, data, layouts)
 
 
@@ -415,11 +417,12 @@ def _evaluate(plan: Plan, ctx: Context, env: dict[Variable, Value], donated: Any
 
 def gradients(
     outputs: Sequence[Variable], roots: Mapping[Variable, Feed | None], wrt: Sequence[Variable], feeds: Feeds,
-    random: Any = None, memory: Memory | None = None,
+    random: Any = None, memory: Memory | None = None, again: bool = False,
 ) -> tuple[list[Result], list[Result]]:
     """Gradients of roots with respect to leaves and arguments, summed over samples for leaves; and outputs.
 
-    `roots` maps each root to the gradient that arrives there; None means ones.
+    `roots` maps each root to the gradient that arrives there; None means ones. `again`: a forward pass with these feeds
+    came before, so that only assignments are still to take effect.
     """
     memory = Memory() if memory is None else memory
     every = [*outputs, *roots]
@@ -438,8 +441,10 @@ def gradients(
         _root_gradient(program, resolve(v), g, minibatch) for v, g in roots.items() if g is not None
     ]
     numbers = random_numbers(plan) if random is None else random
-    data, found, layouts, changes = program(minibatch, leaf_data(plan), numbers, extra=extra)
-    apply_changes(plan, minibatch, memory, changes)
+    data, found, layouts, (updates, left) = program(minibatch, leaf_data(plan), numbers, extra=extra)
+    if again:
+        updates = {i: value for i, value in updates.items() if plan.leaves[i] in plan.assigned}
+    apply_changes(plan, minibatch, memory, (updates, left))
     made = results(every, plan, program, minibatch, data, layouts)[: len(outputs)]
     gradient_results = []
     for v, target, d in zip(wrt, targets, found, strict=True):

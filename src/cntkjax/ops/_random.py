@@ -28,12 +28,12 @@ def dropout(x: Operand, dropout_rate: float = 0.0, seed: int = AUTO_SEED, name: 
 def random_sample(
     weights: Operand, num_samples: int, allow_duplicates: bool, seed: int = AUTO_SEED, name: str = ""
 ) -> Function:
-    """Random classes, as one-hot rows; class i is drawn with a probability proportional to ``weights[i]``.
+    """Random classes, as sparse one-hot rows; class i is drawn with a probability proportional to ``weights[i]``.
 
     Shapes: weights [n] -> [num_samples, n].
     Errors: ShapeError if as many different classes are asked for as there are, or more.
 
-    >>> random_sample([1, 0, 0], 2, True).eval()
+    >>> random_sample([1, 0, 0], 2, True).eval().toarray()
     array([[1., 0., 0.],
            [1., 0., 0.]], dtype=float32)
     """

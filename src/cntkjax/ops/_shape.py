@@ -324,9 +324,9 @@ def ones_like(x: Operand, name: str = "") -> Function:
 
 
 def eye_like(x: Operand, sparse_output: bool = True, name: str = "") -> Function:
-    """The identity matrix in the shape of x, which has two axes, the batch axis counted.
+    """The identity matrix in the shape of x, which has two axes, the batch axis counted; by default sparse.
 
-    >>> eye_like([[0, 0, 0], [0, 0, 0]]).eval()
+    >>> eye_like([[0, 0, 0], [0, 0, 0]], sparse_output=False).eval()
     array([[1., 0., 0.],
            [0., 1., 0.]], dtype=float32)
     """

@@ -287,7 +287,7 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         kept = [as_variable(v) for v in _listed(keep_for_backward)]
         random = random_numbers(plan_of([*wanted, *kept]), advance=False)
         before = self._memory.copy()
-        made = evaluate(wanted, feeds, True, self._memory)
+        made = evaluate(wanted, feeds, True, self._memory, assign=False)
         return BackPropState(self, feeds, tuple(kept), random, before), _converted(made, as_numpy)
 
     def backward(
@@ -309,7 +309,7 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
             variable = as_variable(root)
             roots[variable] = to_ragged(like_input(variable), gradient)
         wrt = [as_variable(v) for v in _listed(variables)]
-        found, _ = gradients([], roots, wrt, state.feeds, state.random, state.memory.copy())
+        found, _ = gradients([], roots, wrt, state.feeds, state.random, state.memory.copy(), again=True)
         return _converted(found, as_numpy)
 
     def grad(

@@ -58,10 +58,16 @@ class EyeLike(Primitive):
         return x.shape
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
-        """jnp.eye; with a batch axis the samples count the rows."""
+        """Ones at the places of the diagonal; with a batch axis the samples count the rows."""
         data = ctx.array(x)
         rows, columns = data.shape
-        return Value(jnp.eye(rows, columns, dtype=data.dtype), x.axes)
+        if not attrs["OutputSparse"]:
+            return Value(jnp.eye(rows, columns, dtype=data.dtype), x.axes)
+        row = jnp.arange(rows, dtype=jnp.int32)
+        column, value = jnp.minimum(row, columns - 1), (row < columns).astype(data.dtype)
+        if x.axes:
+            return Value(Sparse(column[:, None], value[:, None], (columns,), data.dtype), x.axes)
+        return Value(Sparse(row * columns + column, value, (rows, columns), data.dtype), ())
 
 
 @primitive("OneHotOp", 68)
