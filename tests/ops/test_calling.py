@@ -1,0 +1,117 @@
+"""Functions from Python callables, calls, and composition, as CNTK 2.7 has them."""
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax import layers as L
+
+x, y = C.input_variable(2, name="x"), C.input_variable(2, name="y")
+
+
+def names(f):
+    return [v.name for v in f.arguments]
+
+
+class TestFromPython:
+    def test_arguments_are_placeholders_named_like_them(self):
+        f = C.Function(lambda a, b: a - b)
+        assert names(f) == ["a", "b"] and all(v.is_placeholder for v in f.arguments)
+
+    def test_arguments_keep_their_order_where_the_graph_meets_them_otherwise(self):
+        f = C.Function(lambda a, b: b - a)
+        assert names(f) == ["a", "b"]
+        assert f.root_function.inputs[0].owner.op_name == "Tuple"  # as CNTK's files have it
+        np.testing.assert_array_equal(f(x, y).eval({x: [[1, 2]], y: [[5, 5]]}), [[4, 3]])
+        assert names(f(x, y)) == names(f(x, y).clone("clone")) == ["x", "y"]
+
+    def test_types_make_inputs(self):
+        @C.Function
+        def f(a: L.Tensor[2], b: L.Sequence[L.Tensor[2]]):
+            return C.sequence.broadcast_as(a, b) + b
+
+        a, b = f.arguments
+        assert a.is_input and a.shape == (2,) and b.dynamic_axes == C.sequence.input_variable(2).dynamic_axes
+
+    def test_optional_arguments_keep_their_defaults(self):
+        assert names(C.Function(lambda a, scale=3: a * scale)) == ["a"]
+        assert names(C.Function(C.relu)) == ["x"]
+
+    def test_operations_of_any_number_of_operands_get_two(self):
+        assert names(C.Function(C.plus)) == ["arg1", "arg2"]
+
+    @pytest.mark.parametrize(
+        "f, match",
+        [
+            (lambda a, b: a, r"1 unused arguments \(b\)"),
+            (lambda a: a + x, r"1 missing arguments \(x\)"),
+            (lambda a: None, "must return a value"),
+            (lambda *a: a[0], "fixed number of arguments"),
+        ],
+    )
+    def test_mistakes(self, f, match):
+        with pytest.raises(TypeError, match=match):
+            C.Function(f)
+
+    def test_blocks_show_as_one_operation_of_that_name(self):
+        f = C.BlockFunction("Difference", "d")(lambda a, b: b - a)
+        assert (f.root_function.op_name, f.name, names(f)) == ("Difference", "d", ["a", "b"])
+        assert str(f(x, y)) == "d: Difference(x: Tensor[2], y: Tensor[2]) -> Tensor[2]"
+
+    def test_a_block_of_another_function_is_that_function_and_no_more(self):
+        f = C.BlockFunction("Same", "")(lambda a: L.identity(C.relu(a)))
+        assert f.block_root.op_name == "ReLU"
+
+
+class TestComposition:
+    def test_what_follows_is_given_all_outputs(self):
+        both = C.Function(lambda a: (a + 1, a * 2)) >> C.minus
+        np.testing.assert_array_equal(both(x).eval({x: [[3, 5]]}), [[-2, -4]])
+
+    def test_a_tuple_follows_one_output_or_each_of_several(self):
+        f = C.Function(lambda a: a + 1) >> (C.negate, C.square) >> (C.negate, C.negate)
+        values = f(x).eval({x: [[1, 2]]})
+        np.testing.assert_array_equal(list(values.values()), [[[2, 3]], [[-4, -9]]])
+
+    def test_the_other_way_round(self):
+        f = C.Function(lambda a: a * 2) << C.Function(lambda a: a + 1)
+        np.testing.assert_array_equal(f(x).eval({x: [[1, 2]]}), [[4, 6]])
+
+    def test_identity_is_one_function_with_the_ids_of_cntk(self):
+        assert L.identity.arguments[0].uid == "Placeholder0"
+        assert L.Sequential([]) is L.identity is C.ops.functions.identity
+
+
+class TestClones:
+    def test_what_is_substituted_is_copied_where_it_shares_an_input(self):
+        f, other = x + y, C.input_variable(2, name="other")
+        shares, apart = y * other, other * other
+        assert len(f.clone("share", {x: shares}).arguments) == 2
+        assert other in f.clone("share", {x: apart}).arguments
+        assert other not in f.clone("share", {x: shares}).arguments
+        assert f(shares, y).arguments == (y, other)
+
+    def test_a_root_that_is_substituted_is_taken_as_it_is(self):
+        f = C.relu(x)
+        more = f + y
+        assert f.clone("share", {f: more}).root_function is more.root_function
+
+
+def test_combine_keeps_outputs_that_are_given_twice():
+    f = C.combine(x, x)
+    assert len(f.outputs) == 2 and f[0] is x
+
+
+@pytest.mark.parametrize(
+    "variable, text",  # as CNTK 2.7 prints types
+    [
+        (C.input_variable(()), "np.float32"),
+        (C.input_variable((2, 3), dtype=np.float64), "Tensor[np.float64,2,3]"),
+        (C.input_variable(3, dynamic_axes=[]), "ParameterTensor[3]"),
+        (C.sequence.input_variable(3), "Sequence[Tensor[3]]"),
+        (C.sequence.input_variable(3, sequence_axis=C.Axis("t")), "SequenceOver[t][Tensor[3]]"),
+        (C.placeholder(), "Sequence[tensor]"),
+    ],
+)
+def test_types_in_signatures(variable, text):
+    assert str(C.relu(variable)) == f"ReLU({text}) -> {text}"
