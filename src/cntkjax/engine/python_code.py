@@ -15,7 +15,8 @@ _RAISED: list[Exception] = []
 def callback(call: Callable[..., Any], shapes: Any, *args: Any) -> Any:
     """The result of a Python function, for which `shapes` stand, in a program that runs inside `surfacing`.
 
-    XLA would pass on no more than the text of an exception: so after one the program gets zeros, and no other call is made.
+    XLA would pass on no more than the text of an exception: so after one the program gets zeros, and no other call is
+    made.
     """
 
     def guarded(*args: Any) -> Any:

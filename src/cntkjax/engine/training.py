@@ -79,7 +79,7 @@ class Step:
         leaves = [None if leaf is None else device_array(leaf) for leaf in self.others]
         states = [learner.state for learner in self.learners]
         donated = [[device_array(p) for p in group] for group in self.trained], states
-        values, states, sums, data, layouts, changes = program(minibatch, leaves, random_numbers(plan), donated, hypers)
+        values, states, sums, data, layouts, changes, _ = program(minibatch, leaves, random_numbers(plan), donated, hypers)
         for group, new in zip(self.trained, values, strict=True):
             for parameter, value in zip(group, new, strict=True):
                 parameter.array = value
@@ -101,24 +101,28 @@ class Step:
         values, states = donated
         known = list(ctx.layouts)
 
-        def loss(values: Any) -> Any:
-            here = dict(env)
+        # As in CNTK the backward of users' functions is called for arguments too; what is returned is not left out.
+        asking = [v for v in plan.arguments if v.needs_gradient and not env[v].is_sparse] if plan.calls_python else []
+
+        def loss(values: Any, asked: Any) -> Any:
+            here = env | {v: Value(d, v.dynamic_axes) for v, d in zip(asking, asked, strict=True)}
             for group, arrays in zip(self.trained, values, strict=True):
                 here |= {p: Value(a, ()) for p, a in zip(group, arrays, strict=True)}
             sums, data = self._forward(plan, ctx, here)
             return sums[0], (sums, data, new_layouts(plan, ctx, known), changes_of(plan, ctx))
 
-        gradients, (sums, data, layouts, changes) = jax.grad(loss, has_aux=True)(values)
+        differentiated = values, [env[v].data for v in asking]
+        (gradients, asked), (sums, data, layouts, changes) = jax.grad(loss, (0, 1), has_aux=True)(*differentiated)
         made = [
             (v, s) if h is None else learn(learner.transform, g, s, v, h)
             for learner, g, s, v, h in zip(self.learners, gradients, states, values, hypers, strict=True)
         ]
-        return [v for v, _ in made], [s for _, s in made], sums, data, layouts, changes
+        return [v for v, _ in made], [s for _, s in made], sums, data, layouts, changes, asked
 
     def _test(self, plan: Plan, ctx: Context, env: dict[Variable, Value], donated: Any, hypers: Any) -> Any:
         known = list(ctx.layouts)
         sums, data = self._forward(plan, ctx, env)
-        return [], [], sums, data, new_layouts(plan, ctx, known), changes_of(plan, ctx)
+        return [], [], sums, data, new_layouts(plan, ctx, known), changes_of(plan, ctx), []
 
     def _forward(self, plan: Plan, ctx: Context, env: dict[Variable, Value]) -> tuple[list[Any], list[Any]]:
         execute(plan, ctx, env)

@@ -96,14 +96,14 @@ class _Graph:
     def _user_record(self, node: Function, function: Any) -> Record:
         """Which class of the user it is, and what it says of itself."""
         cls = type(function)
-        state = {"module": cls.__module__, "class": cls.__name__, "op_name": f"{cls.__module__}.{cls.__name__}"}
+        state = {"module": cls.__module__, "class": cls.__name__, "op_name": function.registered_name}
         record: Record = {
             "version": USER_DEFINED,
             "type": "UserDefinedFunction",
             "uid": self.uid(node),
             "native": False,
             "inputs": [self.uid(variable) for variable in node.node_inputs],
-            "user_defined_state": state | {"state": dict(function.serialize()), "version": 1},
+            "user_defined_state": state | {"state": dict(function.serialize() or {}), "version": 1},
         }
         return record | ({"name": node._name} if node._name else {})
 

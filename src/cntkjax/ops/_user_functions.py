@@ -14,7 +14,6 @@ from ..graph.build import Spec, composite, infer
 from ..graph.errors import explain
 from ..graph.function import Function as GraphFunction
 from ..graph.public import classes
-from ..graph.shape import UNKNOWN_SHAPE, is_unknown
 from ..graph.uid import new_uid
 from ..graph.variable import Variable
 from ..primitives.user import UserDefined
@@ -28,15 +27,15 @@ _DESERIALIZERS: dict[str, Deserializer] = {}
 class UserFunction(Function):
     """Base of operations written in Python. A subclass has ``infer_outputs``, ``forward`` and ``backward``.
 
-    ``forward(argument, device, outputs_to_retain)`` returns ``(state, value)``; with several inputs it gets a tuple of
-    arguments. With several outputs it is ``forward(arguments, outputs, device, outputs_to_retain)``, fills the dict
-    `outputs`, and returns the state alone. ``backward(state, root_gradient)`` returns the gradient of the only input; with
-    several inputs ``backward(state, root_gradients, variables)`` fills the dict `variables`. With several outputs
+    ``forward(argument, device, outputs_to_retain)`` returns ``(state, value)``; with several inputs it gets a tuple
+    of arguments. With several outputs it is ``forward(arguments, outputs, device, outputs_to_retain)``, fills the dict
+    `outputs`, and returns the state alone. ``backward(state, root_gradient)`` returns the gradient of the only input;
+    with several inputs ``backward(state, root_gradients, variables)`` fills the dict `variables`. With several outputs
     `root_gradients` is a dict. The state is any object.
 
     Shapes: arguments and values are arrays [*shape], or [samples, *shape] with the batch axis, or lists of sequences
-            [steps, *shape], and CSR matrices for sparse inputs; inside a loop sequences are of one step. They may not be
-            changed. With ``as_numpy=False`` they are Values.
+            [steps, *shape], and CSR matrices for sparse inputs; inside a loop sequences are of one step. They may
+            not be changed. With ``as_numpy=False`` they are Values.
     Errors: what Python raises in them arrives as RuntimeError, with the original as its cause; ValueError for results
             of wrong shapes.
 
@@ -85,9 +84,11 @@ class UserFunction(Function):
         raise NotImplementedError("deserialize has to be overwritten, or registered")
 
     # ---- a node of the graph
-    @classmethod
-    def _op_name(cls) -> str:
-        return f"{cls.__module__}.{cls.__name__}"
+    @property
+    def registered_name(self) -> str:
+        """The name in files: that of the class with its module, unless a subclass has an ``op_name`` of its own."""
+        own, cls = self.op_name, type(self)
+        return f"{cls.__module__}.{cls.__name__}" if own == self.primitive.name else own
 
     @property
     def node_outputs(self) -> list[Variable]:
@@ -108,21 +109,15 @@ class UserFunction(Function):
         self._made: list[Variable] | None = outputs or None
 
     def output_specs(self) -> list[Spec]:
-        """What `infer_outputs` says; a shape is not known while that of an input is not."""
+        """What `infer_outputs` says."""
         try:
             outputs = list(self.infer_outputs())
         except Exception as error:
             raise self._failure("infer_outputs", error) from error
         self._names = [v.name for v in outputs]
-        unknown = any(is_unknown(v.shape) for v in self.node_inputs)
-        differentiable = any(v.needs_gradient for v in self.node_inputs)
-        return [
-            Spec(
-                UNKNOWN_SHAPE if unknown else v.shape, v.dtype, v.dynamic_axes,
-                needs_gradient=v.needs_gradient and differentiable,
-            )
-            for v in outputs
-        ]
+        self.differentiable = any(v.needs_gradient for v in outputs)
+        needs = any(v.needs_gradient for v in self.node_inputs)
+        return [Spec(v.shape, v.dtype, v.dynamic_axes, needs_gradient=v.needs_gradient and needs) for v in outputs]
 
     # ---- computing
     def run_forward(self, arguments: list[Any], keep: bool) -> tuple[Any, list[Any]]:
@@ -144,12 +139,12 @@ class UserFunction(Function):
             raise ValueError(f"{self!r}: forward has made no value for {missing[0]!r}")
         return state, [_plain(values[v]) for v in outputs]
 
-    def run_backward(self, state: Any, gradients: list[Any]) -> list[Any]:
+    def run_backward(self, state: Any, gradients: list[Any], needed: list[bool]) -> list[Any]:
         """Gradients of the inputs; None for one that needs none."""
         outputs = self.outputs
         given = {v: self._given(v, g) for v, g in zip(outputs, gradients, strict=True)}
         root = given[outputs[0]] if len(outputs) == 1 else given
-        wanted: dict[Variable, Any] = {v: None for v in self.node_inputs if v.needs_gradient}
+        wanted: dict[Variable, Any] = {v: None for v, need in zip(self.node_inputs, needed, strict=True) if need}
         try:
             if len(self.node_inputs) == 1:
                 wanted[self.node_inputs[0]] = self.backward(state, root)  # type: ignore[call-arg, arg-type]
@@ -173,7 +168,7 @@ class UserFunction(Function):
         return Value.from_ragged(Ragged(data[None] if static else data, None), variable.shape, static=static)
 
     def _failure(self, method: str, error: Exception) -> RuntimeError:
-        what = f"user function {self.name or self.uid!r} ({self._op_name()}): {method} raised"
+        what = f"user function {self.name or self.uid!r} ({self.registered_name}): {method} raised"
         return RuntimeError(explain(f"{what} {type(error).__name__}: {error}"))
 
 

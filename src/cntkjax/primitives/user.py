@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..engine.plan import resolve
 from ..engine.python_code import callback
 from ..engine.values import Axes, Context, Value
 from ..graph.errors import explain
@@ -47,7 +48,7 @@ class UserDefined(Primitive):
         return self.function.clone(list(inputs)).root_function
 
     def lower_packed(self, ctx: Context, attrs: Attrs, *values: Value) -> list[Value]:
-        """A callback forward and one backward; a number that the first returns tells the second which state is its own."""
+        """A callback forward and one backward; a number that the first returns tells the second whose state to take."""
         function = self.function
         data = [ctx.array(v) for v in values]
         forms = [_Form(ctx, v.axes) for v in values]
@@ -58,6 +59,7 @@ class UserDefined(Primitive):
         ]
         arriving = [jax.ShapeDtypeStruct(d.shape, d.dtype) for d in data]
         where = [form.where for form in forms], [form.where for form in made]
+        needed = [_needs_gradient(v) for v in function.node_inputs]
 
         def call_forward(keep: bool, data: Any, where: Any) -> Any:
             of_inputs, of_outputs = jax.tree.map(np.asarray, where)
@@ -81,7 +83,7 @@ class UserDefined(Primitive):
             if all(isinstance(g, list) and not g for g in given):
                 found: Sequence[Any] = [None] * len(forms)
             else:
-                found = function.run_backward(state, given)
+                found = function.run_backward(state, given, needed)
             return [
                 np.zeros(s.shape, s.dtype) if r is None else form.packed(r, w, s, v, fill=False)
                 for form, r, w, s, v in zip(forms, found, of_inputs, arriving, function.node_inputs, strict=True)
@@ -102,15 +104,29 @@ class UserDefined(Primitive):
             return callback(call_backward, arriving, call_number, gradients, where), None
 
         run.defvjp(forward, backward)
-        results = run(data, where)
+        results = run(data if function.differentiable else jax.lax.stop_gradient(data), where)
         return [Value(d, v.dynamic_axes) for d, v in zip(results, function.node_outputs, strict=True)]
+
+
+def _needs_gradient(variable: Variable) -> bool:
+    """Whether a gradient flows on from there; inside a block, where arguments never say so, that of what they are."""
+    seen: set[Variable] = set()
+    waiting = [resolve(variable)]
+    while waiting:
+        v = waiting.pop()
+        if v.needs_gradient:
+            return True
+        if v not in seen and v._owner is not None:
+            waiting += map(resolve, v._owner.node_inputs)
+        seen.add(v)
+    return False
 
 
 class _Form:
     """How data with some dynamic axes lie in arrays, and in the hands of users.
 
-    Users get an array [*shape], or [samples, *shape] with the batch axis, or a list of sequences [steps, *shape]; inside a
-    loop sequences of the one step that is computed.
+    Users get an array [*shape], or [samples, *shape] with the batch axis, or a list of sequences [steps, *shape];
+    inside a loop sequences of the one step that is computed.
     """
 
     def __init__(self, ctx: Context, axes: Axes) -> None:

@@ -1,0 +1,266 @@
+"""Functions that users write in Python."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax.graph.errors import ShapeError
+from cntkjax.ops.functions import Function, UserFunction
+
+
+class Scaled(UserFunction):
+    """scale · a + b, of whatever form; keeps what it was given."""
+
+    def __init__(self, *inputs, name="scaled", scale=2.0, as_numpy=True):
+        super().__init__(inputs, as_numpy=as_numpy, name=name)
+        self.scale, self.seen, self.states, self.retained = scale, [], [], []
+
+    def infer_outputs(self):
+        x = self.inputs[0]
+        return [C.output_variable(x.shape, x.dtype, x.dynamic_axes)]
+
+    def forward(self, arguments, device=None, outputs_to_retain=None):
+        self.seen.append(arguments)
+        self.retained.append(list(outputs_to_retain))
+        a, b = arguments if len(self.inputs) > 1 else (arguments, None)
+        return len(self.seen), each(lambda x: self.scale * x + (0 if b is None else b), a)
+
+    def backward(self, state, root_gradients, variables=None):
+        self.states.append(state)
+        if variables is None:
+            return each(lambda g: g * self.scale, root_gradients)
+        for v in variables:
+            variables[v] = each(lambda g, v=v: g * (self.scale if v == self.inputs[0] else 1), root_gradients)
+        return None
+
+    def serialize(self):
+        return {"scale": self.scale}
+
+    @staticmethod
+    def deserialize(inputs, name, state):
+        return Scaled(*inputs, name=name, scale=state["scale"])
+
+
+def each(f, data):
+    return [f(d) for d in data] if isinstance(data, list) else f(data)
+
+
+class Split(UserFunction):
+    """x + 1 and 10 x."""
+
+    def __init__(self, x, name="split"):
+        super().__init__([x], name=name)
+
+    def infer_outputs(self):
+        x = self.inputs[0]
+        return [C.output_variable(x.shape, x.dtype, x.dynamic_axes, name=n) for n in ("more", "ten")]
+
+    def forward(self, argument, outputs, device=None, outputs_to_retain=None):
+        more, ten = self.outputs
+        outputs[more], outputs[ten] = argument + 1, argument * 10
+        return "kept"
+
+    def backward(self, state, root_gradients):
+        more, ten = self.outputs
+        return root_gradients[more] + 10 * root_gradients[ten]
+
+
+def test_a_batch_comes_as_an_array():
+    x = C.input_variable(2, needs_gradient=True)
+    node = Scaled(x)
+    f = C.user_function(node) + 1
+    np.testing.assert_array_equal(f.eval({x: [[1, 2], [3, 4], [5, 6]]}), [[3, 5], [7, 9], [11, 13]])
+    assert node.seen[0].shape == (3, 2) and node.retained == [[]]
+    np.testing.assert_array_equal(f.grad({x: [[1, 2]]}), [[2, 2]])
+    assert node.retained[1] == [node.output] and node.states == [2] and not node.primitive.states
+
+
+def test_sequences_come_as_a_list(grid):
+    x = C.sequence.input_variable(1, needs_gradient=True)
+    node = Scaled(x)
+    f = C.user_function(node)
+    data = [np.ones((3, 1), np.float32), np.full((1, 1), 2, np.float32), np.full((2, 1), 3, np.float32)]
+    for value, given in zip(f.eval({x: data}), data, strict=True):
+        np.testing.assert_array_equal(value, 2 * given)
+    assert [s.shape for s in node.seen[0]] == [(3, 1), (1, 1), (2, 1)]
+    assert [g.tolist() for g in f.grad({x: data})] == [[[2]] * 3, [[2]], [[2]] * 2]
+
+
+def test_in_a_loop_sequences_are_of_one_step(grid):
+    x = C.sequence.input_variable(1, needs_gradient=True)
+    h = C.placeholder()
+    node = Scaled(C.sequence.past_value(h) + x, scale=0.5)
+    f = C.user_function(node)
+    f = f.replace_placeholders({h: f})
+    values = f.eval({x: [np.ones((3, 1)), np.ones((1, 1))]})
+    assert [v.ravel().tolist() for v in values] == [[0.5, 0.75, 0.875], [0.5]]
+    gradients = f.grad({x: [np.ones((3, 1)), np.ones((1, 1))]})
+    assert [g.ravel().tolist() for g in gradients] == [[0.875, 0.75, 0.5], [0.5]]
+    assert all(s.shape == (1, 1) for step in node.seen for s in step)
+
+
+def test_parameters_are_trained_through_it():
+    x, w = C.input_variable(2), C.parameter((2,), init=1)
+    node = Scaled(w, C.constant(0, (2,)))
+    f = C.element_times(C.user_function(node), x)
+    trainer = C.Trainer(f, (C.reduce_sum(f), None), [C.sgd([w], C.learning_parameter_schedule_per_sample(0.1))])
+    for _ in range(3):
+        trainer.train_minibatch({x: [[1, 2]]})
+    np.testing.assert_allclose(w.value, [1 - 3 * 0.2, 1 - 3 * 0.4], rtol=1e-6)
+    assert len(node.seen) == len(node.states) == 3
+
+
+def test_only_gradients_that_are_needed_are_asked_for():
+    x, y = C.input_variable(1, needs_gradient=True), C.input_variable(1)
+    asked = []
+
+    class Sum(Scaled):
+        def backward(self, state, root_gradients, variables):
+            asked.append(set(variables))
+            super().backward(state, root_gradients, variables)
+
+    C.user_function(Sum(x, y)).grad({x: [[1]], y: [[1]]}, [x])
+    assert asked == [{x}]
+
+
+def test_an_output_without_gradient_stops_it():
+    class Constant(Scaled):
+        def infer_outputs(self):
+            x = self.inputs[0]
+            return [C.output_variable(x.shape, x.dtype, x.dynamic_axes, needs_gradient=False)]
+
+    x = C.input_variable(1, needs_gradient=True)
+    node = Constant(x)
+    assert (C.user_function(node) + 3 * x).grad({x: [[1]]}).tolist() == [[3]]
+    assert not node.states and not node.output.needs_gradient
+
+
+def test_several_outputs():
+    x = C.input_variable(2, needs_gradient=True)
+    node = Split(x)
+    more, ten = C.user_function(node).outputs
+    assert (more.name, ten.name) == ("more", "ten")
+    f = C.user_function(node).eval({x: [[1, 2]]})
+    assert f[more].tolist() == [[2, 3]] and f[ten].tolist() == [[10, 20]]
+    assert (more * ten).grad({x: [[1, 2]]}).tolist() == [[1 * 10 + 2 * 10, 2 * 10 + 3 * 10]]
+
+
+def test_values_instead_of_arrays():
+    x = C.sequence.input_variable(1, needs_gradient=True)
+
+    class ByValue(Scaled):
+        def forward(self, argument, device=None, outputs_to_retain=None):
+            self.seen.append(argument)
+            return None, argument
+
+        def backward(self, state, root_gradients):
+            return root_gradients
+
+    node = ByValue(x, as_numpy=False)
+    data = [np.ones((2, 1), np.float32), np.ones((1, 1), np.float32)]
+    f = C.user_function(node)
+    assert [v.tolist() for v in f.eval({x: data})] == [d.tolist() for d in data]
+    assert isinstance(node.seen[0], C.Value) and node.seen[0].shape == (2, 2, 1)
+    assert [g.tolist() for g in f.grad({x: data})] == [d.tolist() for d in data]
+
+
+def test_double_precision_and_sparse_input():
+    x = C.input_variable(3, dtype=np.float64)
+    assert C.user_function(Scaled(x)).eval({x: [[0.1, 0.2, 0.3]]}).dtype == np.float64
+    s = C.input_variable(3, is_sparse=True)
+    node = Scaled(s)
+    np.testing.assert_array_equal(C.user_function(node).eval({s: C.Value.one_hot([1, 0], 3)}), 2 * np.eye(3)[[1, 0]])
+    assert node.seen[0].format == "csr"
+
+
+class Broken(Scaled):
+    def __init__(self, x, how, name="broken"):
+        super().__init__(x, name=name)
+        self.how = how
+
+    def infer_outputs(self):
+        return 3 if self.how == "outputs" else super().infer_outputs()
+
+    def forward(self, arguments, device=None, outputs_to_retain=None):
+        if self.how == "forward":
+            raise KeyError("boom")
+        return None, np.ones((7, 7)) if self.how == "shape" else arguments
+
+    def backward(self, state, root_gradients):
+        raise NotImplementedError("no gradient")
+
+
+@pytest.mark.parametrize(
+    "how, kind, message",
+    [
+        ("outputs", RuntimeError, r"'broken' \(.*Broken\): infer_outputs raised TypeError"),
+        ("forward", RuntimeError, r"user function 'broken' \(.*Broken\): forward raised KeyError: 'boom'"),
+        ("shape", ValueError, r"data of shape \(7, 7\) .* has to be of shape \(1, 2\)"),
+        ("backward", RuntimeError, r"backward raised NotImplementedError: no gradient"),
+    ],
+)
+def test_what_python_raises_arrives(how, kind, message):
+    x = C.input_variable(2, needs_gradient=True)
+    with pytest.raises(kind, match=message) as caught:
+        C.user_function(Broken(x, how)).grad({x: [[1, 2]]})
+    assert not isinstance(caught.value, ShapeError)
+    assert caught.value.__cause__ is not None or how == "shape"
+
+
+def test_after_an_error_in_a_step_parameters_are_as_before():
+    w = C.parameter((2,), init=1)
+    node = Broken(w, "backward")
+    f = C.user_function(node)
+    trainer = C.Trainer(f, (C.reduce_sum(f), None), [C.sgd([w], 0.1)])
+    x = C.input_variable(2)
+    trainer = C.Trainer(f, (C.reduce_sum(f * x), None), [C.sgd([w], 0.1)])
+    with pytest.raises(RuntimeError, match="no gradient"):
+        trainer.train_minibatch({x: [[1, 1]]})
+    np.testing.assert_array_equal(w.value, [1, 1])
+
+
+def test_clones_and_files_make_it_anew(tmp_path):
+    x = C.input_variable(2)
+    f = C.user_function(Scaled(x, C.parameter((2,), init=1), scale=3.0)) + 1
+    copy = f.clone("clone")
+    assert [v.shape for v in copy.arguments] == [(2,)] and copy.find_by_name("scaled").scale == 2
+    f.save(str(tmp_path / "f"))
+    loaded = Function.load(str(tmp_path / "f"))
+    assert isinstance(loaded.find_by_name("scaled"), Scaled) and loaded.find_by_name("scaled").scale == 3
+    np.testing.assert_array_equal(loaded.eval([[1, 2]]), [[5, 8]])
+
+
+def test_a_file_runs_no_code_of_modules_that_are_not_imported(tmp_path, monkeypatch):
+    f = C.user_function(Scaled(C.input_variable(2)))
+    monkeypatch.setattr(Scaled, "__module__", "elsewhere")
+    f.save(str(tmp_path / "f"))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    (tmp_path / "elsewhere.py").write_text("raise SystemExit")
+    with pytest.raises(ValueError, match="'elsewhere.Scaled', which is not known"):
+        Function.load(str(tmp_path / "f"))
+    Function.register_udf_deserialize_callback("elsewhere.Scaled", lambda inputs, name, state: Scaled(*inputs, **state))
+    assert Function.load(str(tmp_path / "f")).eval([[1, 2]]).tolist() == [[2, 4]]
+    with pytest.raises(ValueError, match="there is a callback for"):
+        Function.register_udf_deserialize_callback("elsewhere.Scaled", print)
+
+
+def test_a_big_minibatch_and_an_evaluation_inside():
+    x, y = C.input_variable(1000), C.input_variable(1000)
+    inner = C.tanh(y)
+
+    class Evaluates(Scaled):
+        def forward(self, argument, device=None, outputs_to_retain=None):
+            return None, inner.eval({y: argument})
+
+    data = np.random.default_rng(0).standard_normal((3000, 1000)).astype(np.float32)
+    np.testing.assert_allclose(C.user_function(Evaluates(x)).eval({x: data}), np.tanh(data), rtol=1e-5, atol=1e-6)
+
+
+def test_backward_is_called_for_arguments_that_ask_for_gradients():
+    x = C.input_variable(1, needs_gradient=True)
+    node = Scaled(x)
+    f = C.user_function(node) + C.parameter((1,))
+    C.Trainer(f, (C.reduce_sum(f), None), [C.sgd(f.parameters, 0.1)]).train_minibatch({x: [[1]]})
+    assert len(node.seen) == len(node.states) == 1
