@@ -51,7 +51,11 @@ def test_a_list_makes_sequences():
         assert value.shape == (2, 1, 3)
         assert [s.shape for s in value.as_sequences(x)] == [(1, 3), (1, 3)]
         assert np.concatenate((x * 1).eval({x: value})).reshape(2, 3).tolist() == ROW.tolist()
-    assert C.asvalue(batch, ROW).shape == (2, 3)
+    for x in batch, sequence:  # an array is what it is; the variable says which axes it has
+        value = C.asvalue(x, ROW)
+        assert value.shape == (2, 3)
+        assert [s.shape for s in value.as_sequences(x)] == [(3,), (3,)]
+        assert np.reshape((x * 1).eval({x: value}), (2, 3)).tolist() == ROW.tolist()
     value = C.asvalue(sequence, [ROW, ROW[:1]])
     assert [s.shape for s in _value_as_sequence_or_array(value, sequence)] == [(2, 3), (1, 3)]
     assert _value_as_sequence_or_array(C.asvalue(batch, ROW), batch).shape == (2, 3)

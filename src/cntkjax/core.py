@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .device import DeviceDescriptor, DeviceKind, cpu, use_default_device
-from .engine.feeds import sequences, to_ragged
+from .engine.feeds import as_array, sequences, to_ragged
 from .engine.program import Result
 from .engine.ragged import Ragged, SparseRows, offsets_of, ranges
 from .graph.shape import Shape, as_shape, shape_text
@@ -168,6 +168,7 @@ class Value(ArrayMixin):
             if array.dtype.kind != "f":
                 raise TypeError(f"a Value holds floating point numbers, not {array.dtype}")
             self._hold(Ragged(np.atleast_1d(array), None), array.shape[1:], static=array.ndim == 0)
+            self.held = array  # fed like the array itself: which axes it has depends on the variable
 
     def _hold(self, ragged: Ragged, shape: Shape, static: bool = False) -> None:
         self.ragged, self._shape, self._static = ragged, tuple(shape), static
@@ -194,7 +195,7 @@ class Value(ArrayMixin):
     def create(var: Any, data: Any, seq_starts: Any = None, device: Any = None, read_only: bool = False) -> Value:
         """The value of a variable from arrays, lists of sequences, or CSR matrices.
 
-        Shapes: a list makes sequences, of one step each if the variable has no sequence axis.
+        Shapes: a list makes sequences, of one step each if the variable has no sequence axis. An array stays as it is.
         `seq_starts`: for each sequence, whether it begins here or continues that of the minibatch before.
         """
         if isinstance(data, Value):
@@ -203,6 +204,8 @@ class Value(ArrayMixin):
             ragged: Ragged | np.ndarray = sequences(var, data)
         else:
             ragged = to_ragged(var, data)
+        if isinstance(data, np.ndarray) and seq_starts is None and not var.is_sparse:
+            return Value(as_array(var, data))
         if not isinstance(ragged, Ragged):
             return Value.from_ragged(Ragged(ragged[None], None), ragged.shape, static=True)
         if seq_starts is not None:
@@ -312,7 +315,7 @@ class Value(ArrayMixin):
         """The sequences one by one: arrays [time, *shape], or CSR matrices with a row a step."""
         ragged = self.ragged
         parts = ragged.sequences()
-        if ragged.lengths is None and (variable is None or variable.sequence_axis is None) and not ragged.is_sparse:
+        if ragged.lengths is None and not ragged.is_sparse:
             return [np.asarray(s[0]) for s in parts]
         return [s.to_csr() if isinstance(s, SparseRows) else np.asarray(s).reshape(-1, *self._shape) for s in parts]
 

@@ -38,6 +38,19 @@ def test_nodes_come_before_their_operands_and_blocks_open_last(model, depth, exp
     assert names(graph.depth_first_search(model, lambda node: True, depth)) == expected.split()
 
 
+@pytest.mark.parametrize(("depth", "expected"), [
+    (0, "Second W2 First W1 x"), (1, "Second First W1 x Times W2"), (2, "Second First Times W2 x Times W1"),
+    (-1, "Second First Times W2 x Times W1"),
+])
+def test_a_block_that_was_opened_counts_for_what_lies_before_it(depth, expected):
+    def layer(name, number):
+        weight = C.Parameter((2, 2), name=f"W{number}")
+        return C.BlockFunction(name, name)(lambda a: C.times(a, weight))
+
+    chain = layer("Second", 2)(layer("First", 1)(C.input_variable(2, name="x")))
+    assert names(graph.depth_first_search(chain, lambda node: True, depth)) == expected.split()
+
+
 def test_the_visitor_chooses(model):
     parameters = graph.depth_first_search(model, lambda node: isinstance(node, C.Parameter), depth=-1)
     assert names(parameters) == ["pi", "po"]
