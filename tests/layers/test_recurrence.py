@@ -184,6 +184,11 @@ class TestMistakes:
         with pytest.raises(TypeError, match=r"1 missing arguments \(v\)"):
             L.Recurrence(lambda h, x: h + x * v)
 
+    def test_initial_states_that_come_with_the_data(self):
+        v = C.input_variable(3, name="v")
+        with pytest.raises(TypeError, match=r"1 missing arguments \(v\)"):
+            L.Recurrence(L.RNNStep(3), initial_state=v)
+
     def test_an_operand_without_a_sequence(self):
         with pytest.raises((ValueError, RuntimeError), match="sequence axis"):
             L.Recurrence(C.plus)(C.input_variable(2))

@@ -63,6 +63,16 @@ class TestFromPython:
         assert f.block_root.op_name == "ReLU"
 
 
+def test_types_that_are_given_later():
+    f = L.Sequential([L.Dense(3), L.Dense(2)])
+    f.update_signature(L.Sequence[L.Tensor[4]])
+    (argument,) = f.arguments
+    assert argument.is_input and f.parameters[2].shape == (4, 3)
+    assert f.dynamic_axes == argument.dynamic_axes
+    with pytest.raises(TypeError, match="expected 1 arguments, got 2"):
+        f.update_signature(3, 4)
+
+
 class TestComposition:
     def test_what_follows_is_given_all_outputs(self):
         both = C.Function(lambda a: (a + 1, a * 2)) >> C.minus

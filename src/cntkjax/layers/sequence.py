@@ -143,11 +143,11 @@ def Recurrence(
     """A recurrent layer: applies a step along each sequence, from its beginning or (`go_backwards`) from its end.
 
     `step_function` (states..., x) -> new states, such as `LSTM`, `GRU` or `RNNStep`; the first state is the output, all
-    of them with `return_full_state`. `initial_state` is one for all states, or a tuple: numbers, arrays, parameters, or
-    variables with the batch axis.
+    of them with `return_full_state`. `initial_state` is one for all states, or a tuple: numbers, arrays, parameters;
+    for initial states that come with the data there is `RecurrenceFrom`.
 
     Shapes: x [n] with a sequence axis -> [*state] along the same axis.
-    Errors: TypeError if the numbers of states do not match.
+    Errors: TypeError if the numbers of states do not match, or an initial state depends on inputs.
 
     >>> import cntkjax as C
     >>> x = C.sequence.input_variable(1)
@@ -168,7 +168,7 @@ def Recurrence(
     def recurrence(x: Variable) -> Any:
         return from_states(*states, x)
 
-    return function_of(recurrence, ["x"])
+    return Function(recurrence)
 
 
 def Fold(
@@ -191,7 +191,7 @@ def Fold(
     def fold(x: Variable) -> Any:
         return _inject_name(combine([final(state) for state in recurrence(x).outputs]), name)
 
-    return function_of(fold, ["x"])
+    return Function(fold)
 
 
 def UnfoldFrom(

@@ -403,6 +403,8 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         """Give arguments types: ``f.update_signature(Tensor[3])``; the shapes that follow from them are inferred."""
         from ._calling import input_of_type
 
+        if len(arg_types) > len(self.signature):
+            raise TypeError(f"CNTK Function expected {len(self.signature)} arguments, got {len(arg_types)}")
         mapped = dict(zip(self.signature, arg_types, strict=False))
         mapped |= {v: kwarg_types[v.name] for v in self.signature if v.name in kwarg_types}
         self.replace_placeholders({v: input_of_type(t, v.name) for v, t in mapped.items() if t is not None})
