@@ -1,6 +1,15 @@
 """Finding out what is wrong, and where the time goes."""
-from .debug import force_deterministic, set_checked_mode, set_computation_network_trace_level, set_node_timing
+from .debug import (
+    DEBUG_USAGE,
+    debug_model,
+    force_deterministic,
+    set_checked_mode,
+    set_computation_network_trace_level,
+    set_node_timing,
+)
 from .profiler import disable_profiler, enable_profiler, start_profiler, stop_profiler
 
-__all__ = ["disable_profiler", "enable_profiler", "force_deterministic", "set_checked_mode",
-           "set_computation_network_trace_level", "set_node_timing", "start_profiler", "stop_profiler"]
+__all__ = [
+    "DEBUG_USAGE", "debug_model", "disable_profiler", "enable_profiler", "force_deterministic", "set_checked_mode",
+    "set_computation_network_trace_level", "set_node_timing", "start_profiler", "stop_profiler",
+]

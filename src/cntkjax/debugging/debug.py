@@ -4,7 +4,12 @@ from __future__ import annotations
 from cntkjax.graph.seed import set_fixed_random_seed
 from cntkjax.graph.settings import Settings
 
-__all__ = ["force_deterministic", "set_checked_mode", "set_computation_network_trace_level", "set_node_timing"]
+from ._stepping import DEBUG_USAGE, _DebugNode, debug_model
+
+__all__ = [
+    "DEBUG_USAGE", "_DebugNode", "debug_model", "force_deterministic", "set_checked_mode",
+    "set_computation_network_trace_level", "set_node_timing",
+]
 
 
 def force_deterministic(seed: int) -> None:
