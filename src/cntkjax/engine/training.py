@@ -79,7 +79,8 @@ class Step:
         leaves = [None if leaf is None else device_array(leaf) for leaf in self.others]
         states = [learner.state for learner in self.learners]
         donated = [[device_array(p) for p in group] for group in self.trained], states
-        values, states, sums, data, layouts, changes, _ = program(minibatch, leaves, random_numbers(plan), donated, hypers)
+        computed = program(minibatch, leaves, random_numbers(plan), donated, hypers)
+        values, states, sums, data, layouts, changes, _ = computed
         for group, new in zip(self.trained, values, strict=True):
             for parameter, value in zip(group, new, strict=True):
                 parameter.array = value

@@ -17,8 +17,8 @@ def times(
 ) -> Function:
     """Matrix product: the trailing axes of left are summed against the leading ones of right.
 
-    With ``TIMES_REDUCE_SEQUENCE_AXIS_WITHOUT_INFERRED_INPUT_RANK`` as `infer_input_rank_to_map` the products of all steps
-    of a sequence are added up.
+    With ``TIMES_REDUCE_SEQUENCE_AXIS_WITHOUT_INFERRED_INPUT_RANK`` as `infer_input_rank_to_map` the products of all
+    steps of a sequence are added up.
 
     Shapes: left [*map, *inner], right [*inner, *out] with output_rank axes in out -> [*map, *out].
     Errors: ShapeError if the inner dimensions differ.

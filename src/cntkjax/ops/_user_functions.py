@@ -56,6 +56,8 @@ class UserFunction(Function):
     (array([[3., 5.]], dtype=float32), array([[2., 2.]], dtype=float32))
     """
 
+    _made: list[Any] | None = None  # the outputs, once they are inferred
+
     def __init__(
         self, inputs: Sequence[Any], as_numpy: bool = True, attributes: Mapping[str, Any] | None = None, name: str = ""
     ) -> None:
@@ -72,7 +74,8 @@ class UserFunction(Function):
 
     def clone(self, cloned_inputs: Sequence[Any]) -> Function:  # type: ignore[override]
         """A copy with other inputs: the class called with them and the name, unless a subclass knows better."""
-        return type(self)(*cloned_inputs, name=self.name)
+        kind: Any = type(self)
+        return kind(*cloned_inputs, name=self.name)
 
     def serialize(self) -> dict[str, Any]:
         """What a model file has to keep for `deserialize`: numbers, texts, arrays, lists and dicts of them."""
@@ -91,22 +94,22 @@ class UserFunction(Function):
         return f"{cls.__module__}.{cls.__name__}" if own == self.primitive.name else own
 
     @property
-    def node_outputs(self) -> list[Variable]:
+    def node_outputs(self) -> list[Any]:
         """The outputs; inferred when they are first asked for, as subclasses set what they need after ``__init__``."""
         if self._made is None:
-            self._made = []
+            made = self._made = []
             try:
                 infer(self)
             except BaseException:
                 self._made = None
                 raise
-            for v, name in zip(self._made, self._names, strict=True):
+            for v, name in zip(made, self._names, strict=True):
                 v._name = name
         return self._made
 
     @node_outputs.setter
-    def node_outputs(self, outputs: list[Variable]) -> None:
-        self._made: list[Variable] | None = outputs or None
+    def node_outputs(self, outputs: list[Any]) -> None:
+        self._made = outputs or None
 
     def output_specs(self) -> list[Spec]:
         """What `infer_outputs` says."""
@@ -128,7 +131,7 @@ class UserFunction(Function):
         retained = list(outputs) if keep else []
         try:
             if len(outputs) == 1:
-                state, value = self.forward(first, cpu(), retained)  # type: ignore[call-arg, arg-type]
+                state, value = self.forward(first, cpu(), retained)
                 return state, [_plain(value)]
             values: dict[Variable, Any] = dict.fromkeys(outputs)
             state = self.forward(first, values, cpu(), retained)
@@ -147,9 +150,9 @@ class UserFunction(Function):
         wanted: dict[Variable, Any] = {v: None for v, need in zip(self.node_inputs, needed, strict=True) if need}
         try:
             if len(self.node_inputs) == 1:
-                wanted[self.node_inputs[0]] = self.backward(state, root)  # type: ignore[call-arg, arg-type]
+                wanted[self.node_inputs[0]] = self.backward(state, root)  # type: ignore[call-arg]
             else:
-                self.backward(state, root, wanted)  # type: ignore[arg-type]
+                self.backward(state, root, wanted)
         except Exception as error:
             raise self._failure("backward", error) from error
         # An input that is there twice has one gradient, for both.

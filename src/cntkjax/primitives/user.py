@@ -65,7 +65,7 @@ class UserDefined(Primitive):
             of_inputs, of_outputs = jax.tree.map(np.asarray, where)
             given = [form.unpacked(np.asarray(d), w) for form, d, w in zip(forms, data, of_inputs, strict=True)]
             if all(isinstance(g, list) and not g for g in given) and given:  # a step in which no sequence is left
-                state, results = None, [[] for _ in made]
+                state, results = None, [list[Any]() for _ in made]
             else:
                 state, results = function.run_forward(given, keep)
             number = np.int32(next(_NUMBERS) % 2**31)
