@@ -1,5 +1,9 @@
 """Loss functions, in CNTK's names and signatures."""
 
+from ..graph.axis import Axis
+from ..graph.seed import AUTO_SEED as auto_select
+from ..ops import CloneMethod, Function, parameter, softmax, times
+from ..variables import Constant, Parameter, Variable
 from ._losses import (
     binary_cross_entropy,
     cosine_distance,
