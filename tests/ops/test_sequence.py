@@ -132,6 +132,12 @@ class TestUnpacking:
             lengths = [longest, 1]
             assert f.eval({self.x: [np.ones((n, 2), np.float32) for n in lengths]}).shape == (2, longest, 2)
 
+    def test_a_slice_has_as_many_steps_as_it_promises(self):
+        xs = [np.ones((n, 2), np.float32) for n in (5, 2, 4)]
+        for begin, end, steps in ((1, 0, 4), (0, -1, 4), (0, 2, 2), (-3, 0, 3)):
+            f = S.unpack(S.slice(self.x, begin, end), 0, no_mask_output=True)
+            assert f.eval({self.x: xs}).shape == (3, steps, 2)
+
     def test_is_undone_by_to_sequence(self):
         steps, mask = S.unpack(self.x, 0).outputs
         lengths = C.reduce_sum(mask)

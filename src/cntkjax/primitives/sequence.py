@@ -119,6 +119,14 @@ class Where(Primitive):
 
     traits = growth
 
+    @staticmethod
+    def _promised(attrs: Attrs, layout: Layout, most: int) -> int:
+        """Steps of the new grid: no more than promised, where sequences begin at its first step."""
+        scale = attrs.get("newSequenceAxisLengthScalingFactor")
+        if scale is None or not layout.simple:
+            return most
+        return max(1, min(most, scale * layout.time + attrs.get("newSequenceAxisLengthAdditiveFactor", 0)))
+
     def lower_packed(self, ctx: Context, attrs: Attrs, condition: Value) -> Value:
         """Numbers of steps, counted within their sequences."""
         assert ctx.node is not None
@@ -133,18 +141,17 @@ class Where(Primitive):
         before, after = _counted(layout, counts)
         growth = self.growth(ctx.node)
         length = jnp.where(layout.length > 0, after.reshape(-1)[layout.cell(layout.length - 1)], 0)
-        made = replace(
-            layout, start=layout.start * growth, length=jnp.minimum(length, layout.length * growth),
-            time=layout.time * growth, full=False,
-        )
+        steps = self._promised(attrs, layout, layout.time * growth)
+        length = jnp.minimum(length, jnp.minimum(layout.length * growth, steps))
+        made = replace(layout, start=layout.start * growth, length=length, time=steps, full=False)
         made = ctx.layouts.setdefault(axes[1], made)
         # Every step marks the place of its first copy; others, and places left over, repeat what stands before them.
         place = (made.start[layout.seq] + before) * made.rows + made.row[layout.seq]
         place = jnp.where((after > before) & layout.mask, place, made.time * made.rows)
         marks = jnp.full(made.time * made.rows, -1, jnp.int32).at[place.reshape(-1)].set(time.reshape(-1), mode="drop")
         from_time = lax.cummax(marks.reshape(made.time, made.rows), axis=0)
-        steps = jnp.clip(from_time - layout.start[made.seq], 0, jnp.maximum(layout.length[made.seq] - 1, 0))
-        return Value(steps.astype(dtype), axes)
+        found = jnp.clip(from_time - layout.start[made.seq], 0, jnp.maximum(layout.length[made.seq] - 1, 0))
+        return Value(found.astype(dtype), axes)
 
 
 def _first(layout: Layout, holds: Any, time: Any) -> Any:
