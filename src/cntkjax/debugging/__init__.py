@@ -3,6 +3,7 @@ from .debug import (
     DEBUG_USAGE,
     debug_model,
     force_deterministic,
+    save_as_legacy_model,
     set_checked_mode,
     set_computation_network_trace_level,
     set_node_timing,
@@ -10,6 +11,6 @@ from .debug import (
 from .profiler import disable_profiler, enable_profiler, start_profiler, stop_profiler
 
 __all__ = [
-    "DEBUG_USAGE", "debug_model", "disable_profiler", "enable_profiler", "force_deterministic", "set_checked_mode",
-    "set_computation_network_trace_level", "set_node_timing", "start_profiler", "stop_profiler",
+    "DEBUG_USAGE", "debug_model", "disable_profiler", "enable_profiler", "force_deterministic",
+    "save_as_legacy_model", "set_checked_mode", "set_computation_network_trace_level", "set_node_timing", "start_profiler", "stop_profiler",
 ]

@@ -1,14 +1,17 @@
 """Switches that help to find what is wrong."""
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
 from cntkjax.graph.seed import set_fixed_random_seed
 from cntkjax.graph.settings import Settings
 
 from ._stepping import DEBUG_USAGE, _DebugNode, debug_model
 
 __all__ = [
-    "DEBUG_USAGE", "_DebugNode", "debug_model", "force_deterministic", "set_checked_mode",
-    "set_computation_network_trace_level", "set_node_timing",
+    "DEBUG_USAGE", "_DebugNode", "debug_model", "force_deterministic", "save_as_legacy_model",
+    "set_checked_mode", "set_computation_network_trace_level", "set_node_timing",
 ]
 
 
@@ -62,3 +65,20 @@ def _flag(function: str, value: bool) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"{function}() needs True or False, not {value!r}")
     return value
+
+
+def save_as_legacy_model(root_op: Any, filename: str) -> None:
+    """Save a model in the format of CNTK 2: that of CNTK 1, which CNTK writes here, has no reader but CNTK. Warns of it.
+
+    Example:
+        >>> import os, tempfile, warnings
+        >>> import cntkjax as C
+        >>> with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(action='ignore'):
+        ...     save_as_legacy_model(C.constant(1) + 2, os.path.join(folder, 'model'))
+        ...     C.load_model(os.path.join(folder, 'model')).eval().item()
+        3.0
+    """
+    warnings.warn(
+        f"save_as_legacy_model writes '{filename}' in the format of CNTK 2, not in that of CNTK 1", stacklevel=2
+    )
+    root_op.save(filename)

@@ -12,7 +12,7 @@ import numpy as np
 from ..graph.axis import Axis
 from ..graph.build import edits
 from ..graph.errors import AxisError, explain
-from ..graph.function import Function
+from ..graph.function import CUSTOM, Function
 from ..graph.shape import FREE, INFERRED, is_unknown
 from ..graph.variable import Leaf, Variable
 
@@ -182,7 +182,7 @@ class Plan:
 
 
 # Random numbers are given to a program afresh, and axes are told apart by their place in the graph, not by name.
-_NOT_STRUCTURE = ("rngSeed", "rngOffset", "newDynamicAxes")
+_NOT_STRUCTURE = ("rngSeed", "rngOffset", "newDynamicAxes", CUSTOM)
 _NEUTRAL = {"Sum": 0.0, "Max": -np.inf, "Min": np.inf, "LogSum": -np.inf}
 
 

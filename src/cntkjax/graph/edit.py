@@ -80,7 +80,7 @@ class Cloner:
             body = inside.graph(node.block_composite)
             copy = make_block(
                 body, [(inside._variable(inner), outer) for inner, outer in operands], node.block_name, node._name,
-                dict(node.node_attributes),
+                node.copied_attributes(),
             )
         self._nodes[node] = copy
         if not node.passes_through:

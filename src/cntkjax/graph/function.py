@@ -11,6 +11,7 @@ from .uid import new_uid
 from .variable import Leaf, Variable
 
 Attributes = dict[str, Any]
+CUSTOM = "customAttributes"  # the attribute that holds what users note down
 
 # CNTK itself has the operands of these the other way round than its Python API: its files and orders show it.
 REVERSED = frozenset({"Times", "TransposeTimes", "Gather", "GatherOp"})
@@ -45,6 +46,10 @@ class Function:
         self.block_composite: Function | None = None
         self.block_map: list[tuple[Variable, Variable]] = []
         self.block_name = ""
+
+    def copied_attributes(self) -> Attributes:
+        """The attributes of a copy of this node; what users note down there is its own."""
+        return {k: dict(v) if k == CUSTOM else v for k, v in self.node_attributes.items()}
 
     # ---- kind
     @property

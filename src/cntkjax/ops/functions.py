@@ -13,6 +13,7 @@ from ..engine.program import evaluate, gradients, plan_of, random_numbers
 from ..graph import edit
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import composite, make_node
+from ..graph.function import CUSTOM
 from ..graph.function import Function as GraphFunction
 from ..graph.function import leaves
 from ..graph.public import classes
@@ -115,7 +116,25 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
     @property
     def attributes(self) -> dict[str, Any]:
         """Attributes of the operation, as CNTK shows them."""
-        return shown(self.node_attributes)
+        return shown({k: v for k, v in self.node_attributes.items() if k != CUSTOM})
+
+    @property
+    def custom_attributes(self) -> dict[str, Any]:
+        """What the user notes down here: numbers, texts, arrays, lists and dicts of them. Files and clones keep it.
+
+        Errors: TypeError if it is set to something else than a dict.
+        """
+        return self.root_function.node_attributes.setdefault(CUSTOM, {})
+
+    @custom_attributes.setter
+    def custom_attributes(self, values: dict[str, Any]) -> None:
+        if not isinstance(values, dict):
+            raise TypeError(f"custom_attributes: values must be a dictionary, not {values!r}")
+        self.root_function.node_attributes[CUSTOM] = dict(values)
+
+    def reset_custom_attributes(self) -> None:
+        """Forget them."""
+        self.root_function.node_attributes.pop(CUSTOM, None)
 
     @property
     def block_root(self) -> Function:

@@ -1,0 +1,32 @@
+"""What users note down at a function."""
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+
+
+def test_files_and_clones_keep_what_is_noted_down(tmp_path):
+    f = C.relu(C.input_variable(2), name="f")
+    noted = {"a": 1, "b": "text", "c": 1.5, "d": True, "l": [1, [2]], "n": np.arange(3, dtype=np.int8), "m": {"k": 2}}
+    f.custom_attributes = noted
+    f.custom_attributes["later"] = 3
+    whole = f + 1
+    whole.save(str(tmp_path / "f"))
+    for copy in (whole.clone("clone"), C.load_model(str(tmp_path / "f"))):
+        kept = copy.find_by_name("f").custom_attributes
+        np.testing.assert_array_equal(kept.pop("n"), noted["n"])
+        assert kept == {k: v for k, v in noted.items() if k != "n"} | {"later": 3}
+        assert copy.eval([[1, -1]]).tolist() == [[2, 1]]
+        kept["a"] = 5
+    assert f.custom_attributes["a"] == 1 and "customAttributes" not in f.root_function.attributes
+
+
+def test_they_are_a_dictionary_that_can_be_reset():
+    f = C.relu(C.input_variable(2))
+    assert f.custom_attributes == {}
+    with pytest.raises(TypeError, match="must be a dictionary"):
+        f.custom_attributes = 3
+    f.custom_attributes = {"a": 1}
+    f.reset_custom_attributes()
+    assert f.custom_attributes == {}
