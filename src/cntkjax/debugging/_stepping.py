@@ -72,7 +72,7 @@ class _Session:
             elif command == "d":
                 import pdb
 
-                pdb.set_trace()  # noqa: T100 - what the user asked for
+                pdb.set_trace()
             else:
                 self._say(DEBUG_USAGE)
             return False
@@ -103,15 +103,17 @@ class _DebugNode(UserFunction):
         x = self.inputs[0]
         return [output_variable(x.shape, x.dtype, x.dynamic_axes, name=x.name)]
 
-    def forward(self, argument: Any, device: Any = None, outputs_to_retain: Any = None) -> tuple[None, Any]:
+    def forward(  # type: ignore[override]
+        self, argument: Any, device: Any = None, outputs_to_retain: Any = None
+    ) -> tuple[None, Any]:
         self.session.reach(self.after, argument, backward=False)
         return None, argument
 
-    def backward(self, state: None, root_gradients: Any) -> Any:
+    def backward(self, state: None, root_gradients: Any) -> Any:  # type: ignore[override]
         self.session.reach(self.after, root_gradients, backward=True)
         return root_gradients
 
-    def clone(self, cloned_inputs: Sequence[Any]) -> Function:
+    def clone(self, cloned_inputs: Sequence[Any]) -> Function:  # type: ignore[override]
         return _DebugNode(cloned_inputs[0], self.after, self.session, self.name)
 
 

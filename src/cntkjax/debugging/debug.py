@@ -68,7 +68,7 @@ def _flag(function: str, value: bool) -> bool:
 
 
 def save_as_legacy_model(root_op: Any, filename: str) -> None:
-    """Save a model in the format of CNTK 2: that of CNTK 1, which CNTK writes here, has no reader but CNTK. Warns of it.
+    """Save a model in the format of CNTK 2, with a warning: that of CNTK 1, which CNTK writes, only CNTK can read.
 
     Example:
         >>> import os, tempfile, warnings

@@ -72,6 +72,14 @@ class UserFunction(Function):
         """The outputs, made by ``output_variable`` from what is known of ``self.inputs``."""
         raise NotImplementedError("infer_outputs has to be overwritten")
 
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The values of the outputs."""
+        raise NotImplementedError("forward has to be overwritten")
+
+    def backward(self, *args: Any, **kwargs: Any) -> Any:
+        """The gradients of the inputs."""
+        raise NotImplementedError("backward has to be overwritten")
+
     def clone(self, cloned_inputs: Sequence[Any]) -> Function:  # type: ignore[override]
         """A copy with other inputs: the class called with them and the name, unless a subclass knows better."""
         kind: Any = type(self)

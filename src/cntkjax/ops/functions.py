@@ -13,9 +13,8 @@ from ..engine.program import evaluate, gradients, plan_of, random_numbers
 from ..graph import edit
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import composite, make_node
-from ..graph.function import CUSTOM
+from ..graph.function import CUSTOM, leaves
 from ..graph.function import Function as GraphFunction
-from ..graph.function import leaves
 from ..graph.public import classes
 from ..graph.settings import Settings
 from ..graph.shape import UNKNOWN_SHAPE
