@@ -246,3 +246,20 @@ def test_products_of_all_steps_are_added_up():
     weights = [s[:, :1] for s in XS]
     expected = [w.T @ s for w, s in zip(weights, XS, strict=True)]
     np.testing.assert_allclose(f.eval({x: weights, y: XS}), np.stack(expected), rtol=1e-5)
+
+
+def test_training_counts_the_steps_of_a_slice():
+    """The next word predicted from those before it. Losses and counts are those of CNTK 2.7."""
+    x = S.input_variable(6, is_sparse=True)
+    layers = [C.layers.Embedding(3, init=0.3), C.layers.Recurrence(C.layers.LSTM(4, init=0.2)), C.layers.Dense(6, init=0.1)]
+    model = C.layers.Sequential(layers)(x)
+    scores, following = S.slice(model, 0, -1), S.slice(x, 1, 0)
+    criterion = C.cross_entropy_with_softmax(scores, following), C.classification_error(scores, following)
+    learner = C.sgd(model.parameters, C.learning_parameter_schedule_per_sample(0.1))
+    trainer = C.Trainer(model, criterion, [learner])
+    words = C.Value.one_hot([[0, 1, 2, 3, 4], [1, 2, 3], [5, 4, 3, 2], [0, 1]], 6)
+    for loss, error in ((1.79176, 1.0), (1.70265, 0.7), (1.64022, 0.7)):
+        trainer.train_minibatch({x: words})
+        assert trainer.previous_minibatch_sample_count == 10
+        np.testing.assert_allclose(trainer.previous_minibatch_loss_average, loss, rtol=1e-5)
+        np.testing.assert_allclose(trainer.previous_minibatch_evaluation_average, error, rtol=1e-6)
