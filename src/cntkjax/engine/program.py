@@ -24,6 +24,7 @@ from ..graph.function import Function
 from ..graph.shape import filled
 from ..graph.variable import Leaf, Variable
 from ._compat import double_precision
+from .allocator import keep_freed_memory
 from .cache import persistent
 from .carry import Memory, slots_of
 from .layout import Batch, Layout
@@ -123,6 +124,7 @@ class Program:
         }
         self.sizes = Sizes(varies=bool(self.axes))
         self.compiled: set[Hashable] = set()
+        keep_freed_memory()
         self._run = jax.jit(self._trace, donate_argnums=(0,) if donate and not plan.calls_python else ())
 
     def _trace(
