@@ -251,8 +251,8 @@ def test_products_of_all_steps_are_added_up():
 def test_training_counts_the_steps_of_a_slice():
     """The next word predicted from those before it. Losses and counts are those of CNTK 2.7."""
     x = S.input_variable(6, is_sparse=True)
-    layers = [C.layers.Embedding(3, init=0.3), C.layers.Recurrence(C.layers.LSTM(4, init=0.2)), C.layers.Dense(6, init=0.1)]
-    model = C.layers.Sequential(layers)(x)
+    memory = C.layers.Recurrence(C.layers.LSTM(4, init=0.2))
+    model = C.layers.Sequential([C.layers.Embedding(3, init=0.3), memory, C.layers.Dense(6, init=0.1)])(x)
     scores, following = S.slice(model, 0, -1), S.slice(x, 1, 0)
     criterion = C.cross_entropy_with_softmax(scores, following), C.classification_error(scores, following)
     learner = C.sgd(model.parameters, C.learning_parameter_schedule_per_sample(0.1))

@@ -47,6 +47,10 @@ def _pad_to_shape(filter_shape: Sequence[int], param: Any, what: str) -> tuple[A
     return given
 
 
+def _per_axis(filter_shape: Sequence[int], **options: Any) -> dict[str, tuple[Any, ...]]:
+    return {what: _pad_to_shape(filter_shape, value, what) for what, value in options.items()}
+
+
 def _as_filter(dimensions: int, filter_shape: Any, what: str) -> tuple[int, ...]:
     if np.isscalar(filter_shape):
         return (filter_shape,) * dimensions  # type: ignore[return-value]
@@ -97,31 +101,27 @@ def Convolution(
             "For group convolution with groups > 1, use CNTK's low-level convolution node (cntk.convolution)."
         )
     window = _as_tuple(filter_shape)
-    per_axis = {
-        what: _pad_to_shape(window, value, what)
-        for what, value in (("strides", strides), ("sharing", sharing), ("pad", pad), ("dilation", dilation))
-    }
+    per_axis = _per_axis(window, strides=strides, sharing=sharing, pad=pad, dilation=dilation)
     W, b = _filters(window, num_filters, init, bias, init_bias, transposed=False)
     # Along the sequence, a window of steps is spliced for every step, and the filter applied to it without padding.
-    over_steps = sequential
-    padded = (False, *per_axis["pad"][1:]) if over_steps else per_axis["pad"]
+    padded = (False, *per_axis["pad"][1:]) if sequential else per_axis["pad"]
+    before = (window[0] - 1) // 2
 
     @BlockFunction(op_name, name)
     def convolve(x):
         if reduction_rank == 0:
-            x = reshape(x, (1, 1) if over_steps and len(window) == 1 else (1,), 0, 0)
-        if over_steps:
+            x = reshape(x, (1, 1) if sequential and len(window) == 1 else (1,), 0, 0)
+        if sequential:
             if reduction_rank or len(window) > 1:
                 x = reshape(x, (1,), 1, 1)
-            before, stride = (window[0] - 1) // 2, per_axis["strides"][0]
-            x = _window(x, -len(window), -before, window[0] - before, 1, stride, initial_state=0)
+            x = _window(x, -len(window), -before, window[0] - before, 1, per_axis["strides"][0], initial_state=0)
         r = convolution(
             W, x, strides=per_axis["strides"], sharing=list(per_axis["sharing"]), auto_padding=[False, *padded],
             dilation=per_axis["dilation"], groups=groups, max_temp_mem_size_in_samples=max_temp_mem_size_in_samples,
         )
-        if over_steps and not per_axis["pad"][0]:
+        if sequential and not per_axis["pad"][0]:
             r = sequence.slice(r, before, before + 1 - window[0])
-        return _activated(_without_axes(r if b is None else r + b, num_filters is None, over_steps), activation)
+        return _activated(_without_axes(r if b is None else r + b, num_filters is None, sequential), activation)
 
     return convolve
 
@@ -182,10 +182,7 @@ def SequentialConvolution(
     if transpose_weight:
         raise NotImplementedError("Convolution: transpose_weight option currently not supported")
     window = _as_tuple(filter_shape)
-    per_axis = {
-        what: _pad_to_shape(window, value, what)
-        for what, value in (("strides", strides), ("sharing", sharing), ("pad", options["pad"]), ("dilation", dilation))
-    }
+    per_axis = _per_axis(window, strides=strides, sharing=sharing, pad=options["pad"], dilation=dilation)
     W, b = _filters(window, num_filters, options["init"], options["bias"], options["init_bias"], False, steps=1)
 
     @BlockFunction(op_name, name)
@@ -229,10 +226,7 @@ def ConvolutionTranspose(
     if reduction_rank not in (0, 1):
         raise NotImplementedError("ConvolutionTranspose: reduction_rank must be 0 or 1")
     window, filters = _as_tuple(filter_shape), _as_tuple(num_filters)
-    per_axis = {
-        what: _pad_to_shape(window, value, what)
-        for what, value in (("strides", strides), ("sharing", sharing), ("pad", options["pad"]), ("dilation", dilation))
-    }
+    per_axis = _per_axis(window, strides=strides, sharing=sharing, pad=options["pad"], dilation=dilation)
     W, b = _filters(window, filters, options["init"], options["bias"], options["init_bias"], transposed=True)
     whole_shape = None if output_shape is None else filters + _pad_to_shape(window, output_shape, "output_shape")
 
