@@ -31,10 +31,18 @@ def size(shape: Shape) -> int:
 
 
 def as_shape(shape: Any) -> Shape:
-    """An int or an iterable of ints as a tuple."""
-    if isinstance(shape, (int, np.integer)):
-        return (int(shape),)
-    return tuple(int(d) for d in shape)
+    """A number or an iterable of numbers as a tuple of ints; as in CNTK, 4.0 will do.
+
+    Errors: ValueError for a dimension that is not whole.
+
+    >>> as_shape(3), as_shape([2, 4.0])
+    ((3,), (2, 4))
+    """
+    dimensions = (shape,) if isinstance(shape, (int, float, np.number)) else tuple(shape)
+    made = tuple(int(d) for d in dimensions)
+    if made != dimensions:
+        raise ValueError(f"a shape is made of whole numbers, not {dimensions}")
+    return made
 
 
 def shape_text(shape: Shape) -> str:
