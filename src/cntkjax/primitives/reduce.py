@@ -71,7 +71,7 @@ def _argmax(x: Any, axis: int) -> Any:
     x = lax.stop_gradient(x)
     bound = float(jnp.finfo(x.dtype).max)
     largest = jnp.clip(jnp.max(x, axis, keepdims=True), -bound, bound)
-    w = jnp.minimum(jnp.maximum((x - largest) * 3e38, -1), 0) + 1
+    w = 1 - jnp.maximum(-jnp.maximum((x - largest) * 3e38, -1), 0)  # a minimum here would become a slow clamp
     place = jnp.expand_dims(n - jnp.arange(n, dtype=x.dtype), [i for i in range(x.ndim) if i != axis % x.ndim])
     first = n - jnp.max(w * place, axis)
     return jnp.where(first < n, first, 0).astype(jnp.int32)
