@@ -2,8 +2,7 @@
 
 XLA on the CPU takes a program's buffers from malloc, and glibc gives large ones back to the system after every step:
 the next step then pays a page fault for every 4 KiB (54,000 a step of a small AlexNet, a fifth of its time). Here glibc
-is told to keep up to 1 GiB of what is free. It holds for the whole process; `CNTKJAX_KEEP_MEMORY=0` leaves glibc as it
-is.
+is told to keep up to 1 GiB of what is free. It holds for the whole process; `CNTKJAX_KEEP_MEMORY=0` leaves glibc alone.
 """
 
 from __future__ import annotations
