@@ -69,6 +69,25 @@ def Parameter(shape: Any, data_type: int, value: float) -> Any:
     return variables.Parameter(shape, init=value, dtype=data_type)
 
 
+def universal_learner(parameters: Any, gradients: Any, update: Any) -> Any:
+    """A learner whose step is the graph `update`, in which `gradients` stand for those of the parameters.
+
+    Example:
+        >>> import numpy as np
+        >>> import cntkjax as C
+        >>> w, g = C.parameter((1,), init=1), C.constant(0, (1,))
+        >>> learner = universal_learner([w], [g], C.assign(w, w - 0.5 * g))
+        >>> learner.update({w: np.ones(1)}, 1), w.value
+        (True, array([0.5], dtype=float32))
+    """
+    from cntkjax import learners
+
+    def step(_: Any, given: Any) -> Any:
+        return update.clone("share", dict(zip(gradients, given, strict=True)))
+
+    return learners.universal(step, parameters)
+
+
 @dataclass
 class SizeTWrapper:
     """A number that a learner's attribute dictionary stores as unsigned.

@@ -184,8 +184,6 @@ class Broken(Scaled):
         return 3 if self.how == "outputs" else super().infer_outputs()
 
     def forward(self, arguments, device=None, outputs_to_retain=None):
-        if self.how == "nothing":
-            return UserFunction.forward(self)
         if self.how == "forward":
             raise KeyError("boom")
         return None, np.ones((7, 7)) if self.how == "shape" else arguments
@@ -199,7 +197,6 @@ class Broken(Scaled):
     [
         ("outputs", RuntimeError, r"'broken' \(.*Broken\): infer_outputs raised TypeError"),
         ("forward", RuntimeError, r"user function 'broken' \(.*Broken\): forward raised KeyError: 'boom'"),
-        ("nothing", RuntimeError, "forward has to be overwritten"),
         ("shape", ValueError, r"data of shape \(7, 7\) .* has to be of shape \(1, 2\)"),
         ("backward", RuntimeError, r"backward raised NotImplementedError: no gradient"),
     ],
@@ -210,6 +207,15 @@ def test_what_python_raises_arrives(how, kind, message):
         C.user_function(Broken(x, how)).grad({x: [[1, 2]]})
     assert not isinstance(caught.value, ShapeError)
     assert caught.value.__cause__ is not None or how == "shape"
+
+
+def test_forward_has_to_be_there():
+    class Empty(UserFunction):
+        infer_outputs = Scaled.infer_outputs
+
+    x = C.input_variable(2)
+    with pytest.raises(RuntimeError, match="forward has to be overwritten"):
+        C.user_function(Empty([x])).eval({x: [[1, 2]]})
 
 
 def test_after_an_error_in_a_step_parameters_are_as_before():

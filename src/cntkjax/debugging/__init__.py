@@ -1,17 +1,21 @@
 """Finding out what is wrong, and where the time goes."""
 from .debug import (
     DEBUG_USAGE,
+    CloneMethod,
+    UserFunction,
     debug_model,
     force_deterministic,
+    output_variable,
     save_as_legacy_model,
     set_checked_mode,
     set_computation_network_trace_level,
     set_node_timing,
+    user_function,
 )
 from .profiler import disable_profiler, enable_profiler, start_profiler, stop_profiler
 
 __all__ = [
-    "DEBUG_USAGE", "debug_model", "disable_profiler", "enable_profiler", "force_deterministic",
-    "save_as_legacy_model", "set_checked_mode", "set_computation_network_trace_level", "set_node_timing",
-    "start_profiler", "stop_profiler",
+    "DEBUG_USAGE", "CloneMethod", "UserFunction", "debug_model", "disable_profiler", "enable_profiler",
+    "force_deterministic", "output_variable", "save_as_legacy_model", "set_checked_mode",
+    "set_computation_network_trace_level", "set_node_timing", "start_profiler", "stop_profiler", "user_function",
 ]

@@ -161,7 +161,7 @@ def debug_model(
         >>> import cntkjax as C
         >>> x = C.input_variable(1, name='x')
         >>> commands, said = io.StringIO('p\\nn\\nc\\n'), io.StringIO()
-        >>> value = debug_model(x + 1, commands, said).eval({x: [[2]]})
+        >>> value = debug_model(C.relu(x), commands, said).eval({x: [[2]]})
         >>> '[[2.]]' in said.getvalue() and "Input('x', [#], [1]) with uid" in said.getvalue()
         True
     """

@@ -7,11 +7,15 @@ from typing import Any
 from cntkjax.graph.seed import set_fixed_random_seed
 from cntkjax.graph.settings import Settings
 
+from ..ops import output_variable
+from ..ops._user_functions import UserFunction, user_function
+from ..ops.functions import CloneMethod
 from ._stepping import DEBUG_USAGE, _DebugNode, debug_model
 
 __all__ = [
-    "DEBUG_USAGE", "_DebugNode", "debug_model", "force_deterministic", "save_as_legacy_model",
-    "set_checked_mode", "set_computation_network_trace_level", "set_node_timing",
+    "DEBUG_USAGE", "CloneMethod", "UserFunction", "_DebugNode", "debug_model", "force_deterministic", "output_variable",
+    "save_as_legacy_model", "set_checked_mode", "set_computation_network_trace_level", "set_node_timing",
+    "user_function",
 ]
 
 

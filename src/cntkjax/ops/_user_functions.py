@@ -72,14 +72,6 @@ class UserFunction(Function):
         """The outputs, made by ``output_variable`` from what is known of ``self.inputs``."""
         raise NotImplementedError("infer_outputs has to be overwritten")
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The values of the outputs."""
-        raise NotImplementedError("forward has to be overwritten")
-
-    def backward(self, *args: Any, **kwargs: Any) -> Any:
-        """The gradients of the inputs."""
-        raise NotImplementedError("backward has to be overwritten")
-
     def clone(self, cloned_inputs: Sequence[Any]) -> Function:  # type: ignore[override]
         """A copy with other inputs: the class called with them and the name, unless a subclass knows better."""
         kind: Any = type(self)
@@ -139,10 +131,10 @@ class UserFunction(Function):
         retained = list(outputs) if keep else []
         try:
             if len(outputs) == 1:
-                state, value = self.forward(first, cpu(), retained)
+                state, value = self._method("forward")(first, cpu(), retained)
                 return state, [_plain(value)]
             values: dict[Variable, Any] = dict.fromkeys(outputs)
-            state = self.forward(first, values, cpu(), retained)
+            state = self._method("forward")(first, values, cpu(), retained)
         except Exception as error:
             raise self._failure("forward", error) from error
         missing = [v for v in outputs if values[v] is None]
@@ -158,13 +150,18 @@ class UserFunction(Function):
         wanted: dict[Variable, Any] = {v: None for v, need in zip(self.node_inputs, needed, strict=True) if need}
         try:
             if len(self.node_inputs) == 1:
-                wanted[self.node_inputs[0]] = self.backward(state, root)  # type: ignore[call-arg]
+                wanted[self.node_inputs[0]] = self._method("backward")(state, root)
             else:
-                self.backward(state, root, wanted)
+                self._method("backward")(state, root, wanted)
         except Exception as error:
             raise self._failure("backward", error) from error
         # An input that is there twice has one gradient, for both.
         return [None if wanted.get(v) is None else _plain(wanted.pop(v)) for v in self.node_inputs]
+
+    def _method(self, name: str) -> Any:
+        if getattr(type(self), name) is getattr(Function, name):
+            raise NotImplementedError(f"{name} has to be overwritten")
+        return getattr(self, name)
 
     def _given(self, variable: Variable, data: Any) -> Any:
         """Data as the methods get them."""
