@@ -134,7 +134,7 @@ class Packer:
 
     def _candidates(self, longest: int, total: int) -> list[tuple[int, int]]:
         factors = (1, 1.25, 1.5, 2, 3, 4, 6, 8)
-        times = {bucket(int(longest * f), 2) for f in factors} if self.has_loop else {bucket(max(total, 1))}
+        times = {bucket(int(longest * f)) for f in factors} if self.has_loop else {bucket(max(total, 1))}
         return [(t, max(1, -(-total // t))) for t in times]
 
     def _best_cost(self, longest: int, total: int) -> float:
