@@ -15,7 +15,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from ..graph.axis import BATCH, Axis
 from ..graph.build import edits
@@ -99,7 +98,11 @@ class Result:
         return self._matrix(self.host[: self.count] if self.variable.dynamic_axes else self.host)
 
     def _matrix(self, array: np.ndarray) -> Any:
-        return csr_matrix(array) if isinstance(self.data, Sparse) and array.ndim == 2 else array
+        if not isinstance(self.data, Sparse) or array.ndim != 2:
+            return array
+        from scipy.sparse import csr_matrix  # takes longer to import than all that most scripts need
+
+        return csr_matrix(array)
 
     def ragged(self) -> Ragged | np.ndarray:
         """The data as they can be fed again."""
