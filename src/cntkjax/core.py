@@ -56,7 +56,7 @@ class NDArrayView(ArrayMixin):
         Errors: TypeError for another format; ValueError if the shape does not fit.
         """
         if not hasattr(csr_array, "indptr") or csr_array.format != "csr":
-            raise TypeError("only CSR is supported as of now. Please convert your data using 'tocsr()'")
+            raise TypeError("an NDArrayView takes sparse data in CSR format only: convert them with tocsr()")
         array = csr_array if borrow else csr_array.copy()
         if shape is None:
             return NDArrayView._of(array, read_only)

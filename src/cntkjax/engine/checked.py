@@ -36,8 +36,7 @@ def check(plan: Plan, feeds: Feeds, training: bool, memory: Memory) -> None:
             raise RuntimeError(explain(
                 f"checked mode: NaN or infinity in {what} {variable!r}", operands,
                 "look at the operands, which are finite: a logarithm or division of values near 0, too large a "
-                "learning "
-                "rate, or data that are not scaled",
+                "learning rate, or data that are not scaled",
             ))
 
 

@@ -22,13 +22,13 @@ WASTE = 1.4  # a shape in use is taken again if it costs at most this factor of 
 SLACK = 128  # ... and these cells more, which are little beside the time of compiling
 
 
-def bucket(n: int, parts: int = 4) -> int:
+def bucket(n: int) -> int:
     """The next larger size that is a multiple of a quarter of a power of two.
 
     >>> [bucket(n) for n in (1, 5, 9, 33, 100, 1000)]
     [1, 5, 10, 40, 112, 1024]
     """
-    step = max(1, (1 << max(n - 1, 1).bit_length() - 1) // parts)
+    step = max(1, (1 << max(n - 1, 1).bit_length() - 1) // 4)
     return -(-n // step) * step
 
 

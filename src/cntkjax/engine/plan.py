@@ -13,7 +13,7 @@ from ..graph.axis import Axis
 from ..graph.build import edits
 from ..graph.errors import AxisError, explain
 from ..graph.function import CUSTOM, Function
-from ..graph.shape import FREE, INFERRED, is_unknown
+from ..graph.shape import INFERRED, is_unknown
 from ..graph.variable import Leaf, Variable
 
 
@@ -112,11 +112,6 @@ class Plan:
     def whole_batch(self) -> bool:
         """True if the batch axis may not be padded."""
         return any(n.primitive.whole_batch for n in self.nodes)
-
-    @cached_property
-    def has_free_dimensions(self) -> bool:
-        """True if the data say how large a static axis is."""
-        return any(FREE in v.shape or INFERRED in v.shape for v in self.arguments)
 
     @cached_property
     def equal_lengths(self) -> list[tuple[Variable, Variable]]:

@@ -25,7 +25,7 @@ class Value:
 
     Shapes: data is [*shape] without dynamic axes, [batch, *shape] with the batch axis, [time, rows, *shape] with a
     sequence axis too ([rows, *shape] inside the loop over that axis). With `channels_last` a sample (C, *spatial) is
-    held as (*spatial, C); `array` is always in the order of the sample shape.
+    held as (*spatial, C); `Context.array` gives it in the order of the sample shape.
     """
 
     data: Any
@@ -36,19 +36,6 @@ class Value:
     def is_sparse(self) -> bool:
         """True if the data are Sparse."""
         return isinstance(self.data, Sparse)
-
-    @property
-    def array(self) -> Any:
-        """Dense data with the channel axis where the sample shape has it."""
-        return self.canonical().data
-
-    def canonical(self, keep_sparse: bool = False) -> Value:
-        """The same value with dense data in the order of the sample shape."""
-        if isinstance(self.data, Sparse):
-            return self if keep_sparse else replace(self, data=dense(self.data))
-        if not self.channels_last:
-            return self
-        raise AssertionError("channels-last data need their lead: use Context.canonical")
 
 
 @dataclass

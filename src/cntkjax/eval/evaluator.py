@@ -54,7 +54,7 @@ class Evaluator:
         """As `test_minibatch`, but the sum and the number of samples."""
         if self._metric is None:
             raise ValueError(
-                "Cannot test when no evaluation function was specified during construction: give (loss, metric)"
+                "nothing to test: there is no evaluation function; give the trainer (loss, metric)"
             )
         if self._test_step is None:
             self._test_step = Step([self._metric], [], ())

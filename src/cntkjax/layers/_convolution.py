@@ -24,12 +24,20 @@ def _defaults(layer: Callable[..., Any], **options: Any) -> dict[str, Any]:
     return {key: get_default_override(layer, **{key: value}) for key, value in options.items()}
 
 
+def _check(layer: str, reduction_rank: int, transpose_weight: bool = False) -> None:
+    """Refuse, as CNTK does, what the layers do not do. Errors: NotImplementedError."""
+    if reduction_rank not in (0, 1):
+        raise NotImplementedError(f"{layer}: reduction_rank must be 0 or 1, not {reduction_rank}")
+    if transpose_weight:
+        raise NotImplementedError(f"{layer}: transpose_weight has no meaning here; use ConvolutionTranspose")
+
+
 def _window(
     x: Any, axis: int, begin: int, end: int, step: int, stride: int, initial_state: Any = None
 ) -> Any:
     """The steps from `begin` to before `end`, relative to each step, along a static axis of length 1."""
     if stride != 1:
-        raise NotImplementedError("windowed convolution with stride not yet implemented")
+        raise NotImplementedError(f"a stride of {stride} along the sequence: use SequentialConvolution, which has it")
     return splice(*(sequence.delay(x, initial_state, -t) for t in range(begin, end, step)), axis=axis)
 
 
@@ -40,9 +48,8 @@ def _pad_to_shape(filter_shape: Sequence[int], param: Any, what: str) -> tuple[A
         given = given * len(filter_shape)
     if len(given) != len(filter_shape):
         raise ValueError(
-            f"{what} parameter ({param}) must be a scalar or have same number of elements as the filter_shape "
-            "parameter "
-            f"({filter_shape})"
+            f"{what} parameter: give one value, or one for each of the {len(filter_shape)} axes of the filter "
+            f"{tuple(filter_shape)}, not {param}"
         )
     return given
 
@@ -86,23 +93,13 @@ def Convolution(
     Errors: NotImplementedError for a reduction_rank above 1, transpose_weight, and strides along the sequence;
             ValueError for groups, and for options of other lengths than the filter.
     """
-    activation = get_default_override(Convolution, activation=activation)
-    init = get_default_override(Convolution, init=init)
-    pad = get_default_override(Convolution, pad=pad)
-    bias = get_default_override(Convolution, bias=bias)
-    init_bias = get_default_override(Convolution, init_bias=init_bias)
-    if reduction_rank not in (0, 1):
-        raise NotImplementedError("Convolution: reduction_rank must be 0 or 1")
-    if transpose_weight:
-        raise NotImplementedError("Convolution: transpose_weight option currently not supported")
+    options = _defaults(Convolution, activation=activation, init=init, pad=pad, bias=bias, init_bias=init_bias)
+    _check("Convolution", reduction_rank, transpose_weight)
     if groups > 1:
-        raise ValueError(
-            "Convolution: groups > 1, is not currently supported by Convolution layer. "
-            "For group convolution with groups > 1, use CNTK's low-level convolution node (cntk.convolution)."
-        )
+        raise ValueError(f"Convolution: the layer has no groups > 1, but got {groups}: cntk.convolution has them")
     window = _as_tuple(filter_shape)
-    per_axis = _per_axis(window, strides=strides, sharing=sharing, pad=pad, dilation=dilation)
-    W, b = _filters(window, num_filters, init, bias, init_bias, transposed=False)
+    per_axis = _per_axis(window, strides=strides, sharing=sharing, pad=options["pad"], dilation=dilation)
+    W, b = _filters(window, num_filters, options["init"], options["bias"], options["init_bias"], transposed=False)
     # Along the sequence, a window of steps is spliced for every step, and the filter applied to it without padding.
     padded = (False, *per_axis["pad"][1:]) if sequential else per_axis["pad"]
     before = (window[0] - 1) // 2
@@ -121,7 +118,8 @@ def Convolution(
         )
         if sequential and not per_axis["pad"][0]:
             r = sequence.slice(r, before, before + 1 - window[0])
-        return _activated(_without_axes(r if b is None else r + b, num_filters is None, sequential), activation)
+        r = _without_axes(r if b is None else r + b, num_filters is None, sequential)
+        return _activated(r, options["activation"])
 
     return convolve
 
@@ -177,10 +175,7 @@ def SequentialConvolution(
     options = _defaults(
         SequentialConvolution, activation=activation, init=init, pad=pad, bias=bias, init_bias=init_bias
     )
-    if reduction_rank not in (0, 1):
-        raise NotImplementedError("Convolution: reduction_rank must be 0 or 1")
-    if transpose_weight:
-        raise NotImplementedError("Convolution: transpose_weight option currently not supported")
+    _check("Convolution", reduction_rank, transpose_weight)
     window = _as_tuple(filter_shape)
     per_axis = _per_axis(window, strides=strides, sharing=sharing, pad=options["pad"], dilation=dilation)
     W, b = _filters(window, num_filters, options["init"], options["bias"], options["init_bias"], False, steps=1)
@@ -223,8 +218,7 @@ def ConvolutionTranspose(
     Errors: as `Convolution`.
     """
     options = _defaults(ConvolutionTranspose, activation=activation, init=init, pad=pad, bias=bias, init_bias=init_bias)
-    if reduction_rank not in (0, 1):
-        raise NotImplementedError("ConvolutionTranspose: reduction_rank must be 0 or 1")
+    _check("ConvolutionTranspose", reduction_rank)
     window, filters = _as_tuple(filter_shape), _as_tuple(num_filters)
     per_axis = _per_axis(window, strides=strides, sharing=sharing, pad=options["pad"], dilation=dilation)
     W, b = _filters(window, filters, options["init"], options["bias"], options["init_bias"], transposed=True)

@@ -53,7 +53,7 @@ def _inject_name(f: Any, name: str) -> Any:
 
 def UntestedBranchError(name: str) -> None:
     """Say that an option is not implemented. Errors: NotImplementedError, always."""
-    raise NotImplementedError(f"Untested code branch: {name}")
+    raise NotImplementedError(f"{name}: CNTK has no such option either")
 
 
 def ForwardDeclaration(name: str = "forward_declaration") -> Variable:

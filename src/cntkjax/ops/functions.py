@@ -343,7 +343,7 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         if wrt is None:
             wrt = [v for v in self.arguments if v.needs_gradient]
             if not wrt:
-                raise ValueError(f"None of the Function '{self}' arguments have 'needs_gradient == True'")
+                raise ValueError(f"grad: no argument of {self} has needs_gradient == True, and wrt is not given")
         root = self.output if grad_root is None else as_variable(grad_root)
         targets = [as_variable(v) for v in _listed(wrt)]
         wanted = [] if outputs is None else self._wanted(outputs)
@@ -530,7 +530,7 @@ def _converted(made: Any, as_numpy: bool) -> dict[Variable, Any]:
 
 def _only(found: list[Any], name: str) -> Any:
     if len(found) > 1:
-        raise ValueError(f'found multiple functions matching "{name}". If that was expected call find_all_with_name')
+        raise ValueError(f'multiple things are called "{name}": find_all_with_name gives all {len(found)}')
     return found[0]
 
 

@@ -113,7 +113,7 @@ class Trainer(Evaluator):
     # ---- figures
     def _last(self) -> Outcome:
         if self._previous is None:
-            raise RuntimeError("There was no preceding call to train_minibatch, or the minibatch was empty.")
+            raise RuntimeError("no figures: there was no preceding call to train_minibatch, or its minibatch was empty")
         return self._previous
 
     @property
@@ -179,7 +179,7 @@ def _check_learners(learners: Sequence[Any]) -> None:
     for learner in learners:
         for p in learner.parameters:
             if p in seen:
-                raise ValueError(explain(f"Parameter {p!r} is covered by 2 different learners", {"parameter": p}))
+                raise ValueError(explain(f"{p!r} is covered by 2 different learners", {"parameter": p}))
             seen[p] = learner
 
 
