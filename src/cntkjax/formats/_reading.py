@@ -207,7 +207,7 @@ class _Reader:
             raise FormatError(f"{where} is a native function of C++, which only CNTK can run")
         inputs = [self._variable(variable, where) for variable in self._inputs(uid)]
         node: Function = classes.user_function(state, inputs, take(record, "name", str, where))
-        node.uid = uid
+        node._uid = uid
         self.nodes[uid] = node
         return node
 

@@ -41,11 +41,16 @@ class Function:
         self.root = root
         self._name = name or ""
         self.origin = user_line()
-        self.uid: str = uid or new_uid("CompositeFunction" if root is not None else primitive.name)
+        self._uid = uid or new_uid("CompositeFunction" if root is not None else primitive.name)
         self.node_outputs: list[Variable] = []
         self.block_composite: Function | None = None
         self.block_map: list[tuple[Variable, Variable]] = []
         self.block_name = ""
+
+    @property
+    def uid(self) -> str:
+        """The name by which no other function goes: the operation and a number."""
+        return self._uid
 
     def copied_attributes(self) -> Attributes:
         """The attributes of a copy of this node; what users note down there is its own."""

@@ -54,7 +54,7 @@ class Variable:
         self._dtype = None if dtype is None else as_dtype(dtype)
         self._dynamic_axes: Axes = tuple(dynamic_axes)
         self._name = name or ""
-        self.uid: str = uid or new_uid(kind.name)
+        self._uid = uid or new_uid(kind.name)
         self._needs_gradient = needs_gradient
         self._is_sparse = is_sparse
         self._owner = owner
@@ -62,6 +62,11 @@ class Variable:
         self.origin = user_line() if owner is None else owner.origin
 
     # ---- what CNTK shows
+    @property
+    def uid(self) -> str:
+        """The name by which no other variable goes: the kind and a number."""
+        return self._uid
+
     @property
     def shape(self) -> Shape:
         """Shape of one sample; (-2,) if nothing is known yet, -1 inferred, -3 free."""
