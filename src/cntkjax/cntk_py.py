@@ -69,6 +69,18 @@ def Parameter(shape: Any, data_type: int, value: float) -> Any:
     return variables.Parameter(shape, init=value, dtype=data_type)
 
 
+def is_native_user_function_registered(op_id: str) -> bool:
+    """Whether ``register_native_user_function`` was called with this id.
+
+    Example:
+        >>> is_native_user_function_registered("no such operation")
+        False
+    """
+    from cntkjax.primitives.native import NATIVE
+
+    return op_id in NATIVE
+
+
 def universal_learner(parameters: Any, gradients: Any, update: Any) -> Any:
     """A learner whose step is the graph `update`, in which `gradients` stand for those of the parameters.
 

@@ -12,7 +12,7 @@ from ..graph.build import composite, infer_all, make_block, make_node, note_edit
 from ..graph.function import REVERSED, Function
 from ..graph.public import classes
 from ..graph.variable import Variable, VariableKind
-from ..primitives import BY_ID
+from ..primitives import BY_ID, native
 from ._attributes import attributes_of, dtype_of, dynamic_axes_of
 from ._records import check_version, take, texts
 from ._writing import COMPOSITE, PRIMITIVE, USER_DEFINED, VARIABLE
@@ -198,15 +198,21 @@ class _Reader:
         return node
 
     def _make_user_function(self, record: Record, uid: str, where: str) -> Function:
-        """What the user's class makes of its record; only classes that are known already are asked."""
+        """What the user's class makes of its record, or the native function; only such as are known already."""
         check_version(record, USER_DEFINED, where)
         state = take(record, "user_defined_state", dict, where)
+        inputs = [self._variable(variable, where) for variable in self._inputs(uid)]
+        name = take(record, "name", str, where)
+        if take(record, "native", bool, where):
+            for key in ("op", "module", "deserialize_method"):
+                take(state, key, str, where)
+            attributes = take({"user_defined_state": {}} | state, "user_defined_state", dict, where)
+            self.nodes[uid] = native.from_file(state).node(inputs, attributes, name, uid)
+            return self.nodes[uid]
         for key in ("module", "class"):
             take(state, key, str, where)
-        if take(record, "native", bool, where) or classes.user_function is None:
-            raise FormatError(f"{where} is a native function of C++, which only CNTK can run")
-        inputs = [self._variable(variable, where) for variable in self._inputs(uid)]
-        node: Function = classes.user_function(state, inputs, take(record, "name", str, where))
+        assert classes.user_function is not None
+        node: Function = classes.user_function(state, inputs, name)
         node._uid = uid
         self.nodes[uid] = node
         return node

@@ -9,6 +9,7 @@ import numpy as np
 from ..graph.function import Function, native_inputs, nodes
 from ..graph.uid import new_uid
 from ..graph.variable import Leaf, Variable, VariableKind
+from ..primitives.native import Native
 from ..primitives.user import UserDefined
 from ._attributes import attribute_records, dtype_number, dynamic_axis_records
 from .dictionary import Shape, SizeT
@@ -72,6 +73,8 @@ class _Graph:
     def _record(self, node: Function) -> Record:
         if isinstance(node.primitive, UserDefined):
             return self._user_record(node, node.primitive.function)
+        if isinstance(node.primitive, Native):
+            return self._native_record(node, node.primitive)
         record: Record = {
             "version": PRIMITIVE,
             "type": "PrimitiveFunction",
@@ -92,18 +95,29 @@ class _Graph:
             }
         return record
 
-
     def _user_record(self, node: Function, function: Any) -> Record:
         """Which class of the user it is, and what it says of itself."""
         cls = type(function)
         state = {"module": cls.__module__, "class": cls.__name__, "op_name": function.registered_name}
+        state |= {"state": dict(function.serialize() or {}), "version": 1}
+        return self._user_defined(node, False, state)
+
+    def _native_record(self, node: Function, primitive: Native) -> Record:
+        """The id of the operation, and where its function is."""
+        state = {
+            "type": "NativeUserDefinedFunction", "op": primitive.name, "module": primitive.module,
+            "deserialize_method": primitive.factory, "user_defined_state": node.node_attributes, "version": 1,
+        }
+        return self._user_defined(node, True, state)
+
+    def _user_defined(self, node: Function, native: bool, state: Record) -> Record:
         record: Record = {
             "version": USER_DEFINED,
             "type": "UserDefinedFunction",
             "uid": self.uid(node),
-            "native": False,
+            "native": native,
             "inputs": [self.uid(variable) for variable in node.node_inputs],
-            "user_defined_state": state | {"state": dict(function.serialize() or {}), "version": 1},
+            "user_defined_state": state,
         }
         return record | ({"name": node._name} if node._name else {})
 

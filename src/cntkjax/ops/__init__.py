@@ -80,6 +80,7 @@ from ._image import (
     roipooling,
     unpooling,
 )
+from ._native import custom_proxy_op, native_user_function, register_native_user_function
 from ._product import (
     TIMES_NO_INFERRED_INPUT_RANK,
     TIMES_REDUCE_SEQUENCE_AXIS_WITHOUT_INFERRED_INPUT_RANK,

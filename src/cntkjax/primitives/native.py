@@ -1,0 +1,155 @@
+"""Operations that users write in JAX, under an id: what shared libraries of C++ are to CNTK."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..engine._compat import double_precision
+from ..graph.build import Spec, make_node
+from ..graph.errors import ShapeError, explain
+from ..graph.function import Function
+from ..graph.shape import FREE, INFERRED, shape_text
+from ..graph.uid import new_uid
+from ..graph.variable import Variable
+from .base import Attrs, DTypeOf, Primitive, ShapeOf, String, primitive
+
+# What stands for a free dimension while shapes are found out: output dimensions that differ between the two are free.
+_TRIALS = 11, 13
+
+
+class Native(Primitive):
+    """An operation written in JAX: ``function(*operands, **attributes)`` of one sample, to be mapped over the others.
+
+    Shapes: what `function` gives; JAX finds them out, and derives the gradients.
+    Errors: RuntimeError for what it raises, with that as the cause; ShapeError while an operand's shape is inferred.
+    """
+
+    cntk_id = -1  # files have no number for it, but its id
+
+    def __init__(self, op_id: str, module: str, factory: str, function: Callable[..., Any]) -> None:
+        self.name = op_id  # type: ignore[misc]
+        self.module, self.factory, self.function = module, factory, function
+
+    def complete(self, given: Attrs) -> Attrs:
+        return dict(given)
+
+    def traits(self, node: Function) -> Any:
+        return self
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> list[Spec]:
+        if any(INFERRED in v.shape for v in inputs):
+            raise ShapeError(explain(
+                f"{self.name}: a native function cannot say what dimensions its operands have",
+                {f"[{i}]": v for i, v in enumerate(inputs)}, "give all operands shapes without inferred dimensions",
+            ))
+        one, other = (self._shapes(inputs, attrs, size) for size in _TRIALS)
+        return [
+            Spec(tuple(a if a == b else FREE for a, b in zip(s.shape, t.shape, strict=True)), s.dtype.type)
+            for s, t in zip(one, other, strict=True)
+        ]
+
+    def _shapes(self, inputs: Sequence[Variable], attrs: Attrs, size: int) -> list[Any]:
+        samples = [
+            jax.ShapeDtypeStruct(tuple(size if d == FREE else d for d in v.shape), v.dtype or np.float32)
+            for v in inputs
+        ]
+        with double_precision(any(s.dtype == np.float64 for s in samples)):
+            try:
+                made = jax.eval_shape(lambda *xs: self.function(*xs, **attrs), *samples)
+            except Exception as error:
+                shapes = ", ".join(shape_text(v.shape) for v in inputs)
+                what = f"native function '{self.name}' ({self.module}.{self.factory}) of operands {shapes}"
+                raise RuntimeError(explain(f"{what} raised {type(error).__name__}: {error}")) from error
+        return list(made) if isinstance(made, (list, tuple)) else [made]
+
+    def lower(self, attrs: Attrs, *samples: Any) -> Any:
+        return self.function(*samples, **attrs)
+
+    def node(self, inputs: Sequence[Variable], attrs: Attrs, name: str, uid: str | None = None) -> Function:
+        """A node of it."""
+        return make_node(self, inputs, attrs, name, uid or new_uid("UserDefinedFunction"))
+
+    def copy(self, node: Function, inputs: Sequence[Variable]) -> Function:
+        return self.node(inputs, node.copied_attributes(), node._name)
+
+
+NATIVE: dict[str, Native] = {}  # by id
+
+
+def register(op_id: str, module: str, factory: str) -> Native:
+    """Look the function `factory` up in a module, and let `op_id` stand for it.
+
+    Errors: ValueError for an id that is taken; RuntimeError if there is no such module or function.
+    """
+    if op_id in NATIVE:
+        raise ValueError(f"a native function with the id '{op_id}' is registered already: ids have to be unique")
+    library = re.sub(r"-[\d.]+$", "", module)
+    try:
+        found = _LIBRARIES[library] if library in _LIBRARIES else vars(import_module(module))
+    except ImportError as error:
+        raise RuntimeError(explain(
+            f"register_native_user_function: there is no module '{module}'",
+            fix="write the operation as a JAX function of one sample in a Python module, and name that module here",
+        )) from error
+    if not callable(found.get(factory)):
+        raise RuntimeError(f"register_native_user_function: module '{module}' has no function '{factory}'")
+    NATIVE[op_id] = Native(op_id, module, factory, found[factory])
+    return NATIVE[op_id]
+
+
+def from_file(state: dict[str, Any]) -> Native:
+    """The operation that a record in a model file means: one that is registered, or of the libraries of CNTK.
+
+    Errors: ValueError for any other: no file makes Python import anything.
+    """
+    op_id, module, factory = (state.get(key) for key in ("op", "module", "deserialize_method"))
+    if op_id not in NATIVE and re.sub(r"-[\d.]+$", "", str(module)) in _LIBRARIES:
+        register(str(op_id), str(module), str(factory))
+    if op_id not in NATIVE:
+        raise ValueError(explain(
+            f"the native function '{op_id}' of '{module}' is not registered",
+            fix=f"call cntk.ops.register_native_user_function({op_id!r}, module, function) before loading the model, "
+                "with the name of a Python module and of a JAX function in it",
+        ))
+    return NATIVE[op_id]
+
+
+def _user_times(w: Any, x: Any, **attributes: Any) -> Any:
+    return jnp.matmul(x, w)
+
+
+# The libraries that come with CNTK, by their names without the version, and the functions in them.
+_LIBRARIES: dict[str, dict[str, Callable[..., Any]]] = {
+    "Cntk.ExtensibilityExamples": {"CreateUserTimesFunction": _user_times},
+}
+
+
+@primitive("CustomProxyOp", 93)
+class CustomProxyOp(Primitive):
+    """A place in a model file for an operation that only another program can compute.
+
+    Shapes: the output is said to be ``outputShape``, of type ``newDataType``.
+    Errors: RuntimeError when it is computed.
+    """
+
+    attributes = {"customOp": String, "newDataType": DTypeOf, "outputShape": ShapeOf}
+    infers_partially = True
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
+        return Spec(attrs["outputShape"], attrs["newDataType"])
+
+    def lower(self, attrs: Attrs, *samples: Any) -> Any:
+        raise RuntimeError(explain(
+            f"custom_proxy_op stands for the operation '{attrs['customOp']}' of another program: it cannot be computed",
+            fix="save the model for that program, or write the operation in JAX: native_user_function",
+        ))
+
+
+__all__ = ["NATIVE", "CustomProxyOp", "Native", "from_file", "register"]
