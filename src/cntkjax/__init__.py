@@ -48,6 +48,7 @@ from .device import (
     use_default_device,
 )
 from .eval import Evaluator
+from .formats.containers import to_dictionary_value as _to_cntk_dict_value
 from .graph.axis import Axis
 from .graph.shape import FREE as FreeDimension
 from .graph.shape import INFERRED as InferredDimension

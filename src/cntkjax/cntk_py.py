@@ -9,6 +9,7 @@ from typing import Any
 from cntkjax.debugging.debug import set_checked_mode, set_computation_network_trace_level
 from cntkjax.debugging.profiler import disable_profiler, enable_profiler, start_profiler, stop_profiler
 from cntkjax.device import DeviceDescriptor
+from cntkjax.formats.containers import Dictionary, DictionaryValue
 from cntkjax.graph.seed import (
     AUTO_SEED,
     get_random_seed,
@@ -52,9 +53,6 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module("cntkjax." + _HOMES[name]), name)
     raise AttributeError(f"module 'cntkjax.cntk_py' has no attribute '{name}'")
-
-
-Dictionary = dict  # of configuration; nothing needs to be converted
 
 
 def Parameter(shape: Any, data_type: int, value: float) -> Any:

@@ -48,7 +48,7 @@ from ._wire import (
     signed,
 )
 
-__all__ = ["AxisRecord", "FormatError", "Shape", "SizeT", "buffers", "decode", "encode"]
+__all__ = ["AxisRecord", "FormatError", "Shape", "SizeT", "buffers", "decode", "decode_value", "encode", "encode_value"]
 
 VERSION = 2  # of DictionaryValue and Dictionary, in field 1 of each
 DEEPEST = 64  # levels of dictionaries and lists; CNTK's own files have less than ten
@@ -99,6 +99,23 @@ def buffers(content: Mapping[str, Any]) -> Buffers:
     out: Buffers = []
     _put_dictionary(out, content, "")
     return out
+
+
+def encode_value(value: Any) -> bytes:
+    """The bytes of a single value, as it stands in a Dictionary.
+
+    >>> len(encode_value(np.zeros((16, 4), np.int8)))
+    82
+    """
+    out: Buffers = []
+    _put_value(out, value, "the value", 0)
+    return b"".join(out)
+
+
+def decode_value(data: bytes | memoryview, name: str = "<bytes>") -> Any:
+    """The single value that ``encode_value`` gave these bytes for. Errors: as of :func:`decode`."""
+    view = memoryview(data).cast("B")
+    return _value(Wire(view, 0, len(view), name), 0)
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ module stores shapes in reverse.
 from __future__ import annotations
 
 import numbers
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -202,6 +203,7 @@ def sanitize_batch(var: Variable, batch: Any, seq_starts: Sequence[bool] | None 
     Args:
         seq_starts: for each sequence, whether it begins here; the others go on from the previous minibatch.
 
+    Warns: RuntimeWarning for arrays that are not contiguous in memory.
     Errors: ValueError if the data don't fit the variable, or ``seq_starts`` is given for data that are a value already.
 
     Example:
@@ -214,6 +216,9 @@ def sanitize_batch(var: Variable, batch: Any, seq_starts: Sequence[bool] | None 
         if seq_starts is not None:
             raise ValueError("the data are a value, which knows where its sequences start: leave out seq_starts")
         return batch
+    arrays = batch if isinstance(batch, list) else [batch]
+    if any(isinstance(a, np.ndarray) and not a.flags.c_contiguous for a in arrays):
+        warnings.warn(f"the data for {var!r} are not contiguous in memory, which makes their copy slow", RuntimeWarning, 2)
     return Value.create(var, batch, seq_starts)
 
 

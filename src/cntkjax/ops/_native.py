@@ -64,8 +64,9 @@ def custom_proxy_op(
         >>> custom_proxy_op("packed_times", (3,), np.float32, C.input_variable(2), w, name="p").shape
         (3,)
     """
-    if set(kw_name) - {"name"}:
-        raise TypeError(f"custom_proxy_op takes the keyword name only, not {', '.join(sorted(set(kw_name) - {'name'}))}")
+    unknown = set(kw_name) - {"name"}
+    if unknown:
+        raise TypeError(f"custom_proxy_op takes the keyword name only, not {', '.join(sorted(unknown))}")
     attributes = {
         "customOp": custom_op, "newDataType": as_dtype(output_data_type), "outputShape": as_shape(output_shape)
     }

@@ -90,8 +90,12 @@ class UserFunction(Function):
     @property
     def registered_name(self) -> str:
         """The name in files: that of the class with its module, unless a subclass has an ``op_name`` of its own."""
-        own, cls = self.op_name, type(self)
-        return f"{cls.__module__}.{cls.__name__}" if own == self.primitive.name else own
+        own = self.op_name
+        return self._op_name() if own == self.primitive.name else own
+
+    @classmethod
+    def _op_name(cls) -> str:
+        return f"{cls.__module__}.{cls.__name__}"
 
     @property
     def node_outputs(self) -> list[Any]:

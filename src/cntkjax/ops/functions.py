@@ -10,6 +10,7 @@ from ..engine.carry import Memory
 from ..engine.checked import check
 from ..engine.feeds import to_ragged
 from ..engine.program import evaluate, gradients, plan_of, random_numbers
+from ..formats.containers import bare
 from ..graph import edit
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import composite, make_node
@@ -129,7 +130,7 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
     def custom_attributes(self, values: dict[str, Any]) -> None:
         if not isinstance(values, dict):
             raise TypeError(f"custom_attributes: values must be a dictionary, not {values!r}")
-        self.root_function.node_attributes[CUSTOM] = dict(values)
+        self.root_function.node_attributes[CUSTOM] = bare(dict(values))
 
     def reset_custom_attributes(self) -> None:
         """Forget them."""

@@ -22,6 +22,6 @@ from . import (
 from .base import BY_ID, BY_NAME, Primitive
 
 __all__ = [
-    "BY_ID", "BY_NAME", "Primitive", "convolution", "crop", "delay", "elementwise", "fill", "loss", "native", "normalization",
-    "pooling", "product", "random", "reduce", "reshape", "rnnstack", "select", "sequence", "structure",
+    "BY_ID", "BY_NAME", "Primitive", "convolution", "crop", "delay", "elementwise", "fill", "loss", "native",
+    "normalization", "pooling", "product", "random", "reduce", "reshape", "rnnstack", "select", "sequence", "structure",
 ]
