@@ -5,9 +5,14 @@
 array([-3., -3., -3.], dtype=float32)
 """
 
+import os
+import sys
+
 from . import (
+    _reexports,
     axis,
     cntk_py,
+    cntk_py_init,
     core,
     debugging,
     device,
@@ -47,18 +52,23 @@ from .device import (
     try_set_default_device,
     use_default_device,
 )
-from .eval import Evaluator
+from .eval import Evaluator, evaluator
 from .formats.containers import to_dictionary_value as _to_cntk_dict_value
 from .graph.axis import Axis
 from .graph.shape import FREE as FreeDimension
 from .graph.shape import INFERRED as InferredDimension
 from .initializer import *  # noqa: F403
+from .io import INFINITELY_REPEAT
 from .learners import *  # noqa: F403
 from .losses import *  # noqa: F403
 from .metrics import *  # noqa: F403
 from .ops import *  # noqa: F403
 from .ops import sequence
+from .sample_installer import install_samples
 from .train import *  # noqa: F403
 from .variables import Constant, Parameter, Variable
 
 __version__ = "2.7"
+C = sys.modules[__name__]
+cntk_library_path = os.path.dirname(__file__)  # where CNTK has its shared libraries
+_reexports.show()

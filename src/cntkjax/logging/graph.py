@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from cntkjax.graph.function import Function, nodes
-from cntkjax.graph.variable import Variable
+from cntkjax.graph.variable import Variable as GraphVariable
 from cntkjax.graph.walk import source_of, walk
 
 __all__ = ["depth_first_search", "find_all_with_name", "find_by_name", "find_by_uid", "get_node_outputs", "plot"]
@@ -74,7 +74,7 @@ def find_by_uid(node: Function, node_uid: str, depth: int = 0) -> Any:
     return next((found for found in walk(node, depth) if found.uid == node_uid), None)
 
 
-def get_node_outputs(node: Function, depth: int = 0) -> list[Variable]:
+def get_node_outputs(node: Function, depth: int = 0) -> list[GraphVariable]:
     """The outputs of all functions, in the order of ``depth_first_search``.
 
     Example:
@@ -121,12 +121,12 @@ def _draw(graph: list[Function], filename: str) -> None:
 
 def _lines(graph: list[Function]) -> Iterator[str]:
     """Graphviz statements: operations are boxes, leaves ellipses, and edges carry shapes."""
-    drawn: set[Variable] = set()
+    drawn: set[GraphVariable] = set()
     for node in graph:
         yield f"{_quoted(node.uid)} [label={_quoted(_label(node.op_name, node._name))}]"
         for operand in node.node_inputs:
             source = source_of(operand)
-            if isinstance(source, Variable) and source not in drawn:
+            if isinstance(source, GraphVariable) and source not in drawn:
                 drawn.add(source)
                 yield f"{_quoted(source.uid)} [shape=ellipse, label={_quoted(_label(source.kind.name, source.name))}]"
             yield f"{_quoted(source.uid)} -> {_quoted(node.uid)} [label={_quoted(str(operand.shape))}]"

@@ -26,6 +26,7 @@ from ..primitives.structure import Combine
 from ..tensor import ArrayMixin, TensorOpsMixin
 from ..variables import Constant, Parameter, Record, Variable, VariableMixin, type_text
 from ._attributes import shown
+from ._native import native_user_function, register_native_user_function
 from ._operand import as_variable
 
 
@@ -574,4 +575,7 @@ def __getattr__(name: str) -> Any:
 
 
 identity = _identity()
-__all__ = ["BlockFunction", "CloneMethod", "Function", "ModelFormat", "Record", "identity", "load_model"]
+__all__ = [
+    "BlockFunction", "CloneMethod", "Function", "ModelFormat", "Record", "identity", "load_model",
+    "native_user_function", "register_native_user_function",
+]

@@ -1,0 +1,1 @@
+"""CNTK finds its shared libraries here; there are none to be found, and importing this does nothing."""
