@@ -47,8 +47,29 @@ def test_commands_go_on_to_where_they_say(model, commands, prompts):
 def test_printing_help_and_leaving(model):
     left = []
     lines, _ = went(model, ["u sum", "p", "what", "q"], leave=left.append)
-    assert "> [9.]" in "\n".join(lines) and left == [0]
+    assert lines[lines.index("> Input with shape (1,): ") + 1] == "[9.]" and left == [0]
     assert DEBUG_USAGE.splitlines()[1] in lines
+
+
+def test_the_text_is_that_of_cntk(model):
+    said = io.StringIO()
+    watched = debug_model(model, io.StringIO("u b\np\n\nu\nu lambda oops\nc\n"), said)
+    watched.grad({watched.arguments[0]: [[1, 2]]})
+    rule = "=" * 35
+    text = said.getvalue().replace(DEBUG_USAGE, "<USAGE>")
+    assert text.startswith(f"\n{rule} forward  {rule}\n\n")
+    assert f"with uid '{watched.root_function.inputs[0].owner.uid}'\n{rule} backward {rule}\n\n" in text
+    assert (
+        "[CNTK backward] >>> Root gradients with shape (1,): \n[1.]\n[CNTK backward] >>> [CNTK backward] >>> <USAGE>"
+        "[CNTK backward] >>> <USAGE>[CNTK backward] >>> \n"
+    ) in text
+
+
+def test_it_stops_where_nan_appears():
+    x = C.input_variable(2, name="x")
+    lines, prompts = went(C.reduce_sum(C.exp(100 * x, name="e")), ["u nan", "p", "c"])
+    assert prompts == 3 and "[[inf inf]]" in lines
+    assert "e: Exp(" in lines[lines.index("> Input with shape (1, 2): ") - 1]
 
 
 def test_the_watched_model_computes_and_trains_the_same(model):

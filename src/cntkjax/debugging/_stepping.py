@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
+import numpy as np
+
 from ..graph import edit
 from ..graph.build import composite
 from ..graph.function import Function as GraphFunction
@@ -21,6 +23,7 @@ Commands:
     u f          until the forward pass
     u b          until the backward pass
     u <name>     until a node of that name
+    u nan        until there is NaN or infinity in the data
     u <lambda>   until it holds of the data and the node: lambda arg, node: node.op_name == 'Times'
     c            to the end
     p            print the data (forward) or the gradient (backward)
@@ -41,7 +44,8 @@ class _Session:
         """Tell that a node is reached, and wait for commands if it is time."""
         if self.backward is not backward:
             self.backward = backward
-            self._say(f"\n{'=' * 35} {'backward' if backward else 'forward '} {'=' * 35}\n")
+            rule = "=" * 35
+            self._say(f"{rule} backward {rule}\n" if backward else f"\n{rule} forward  {rule}\n")
         self._say(f"\n{node} with uid '{node.uid}'\n")
         if not self.goes_on(arg, node):
             while not self._obey(arg, node):
@@ -57,18 +61,20 @@ class _Session:
         line = self.reads.readline()
         command, _, rest = line.strip().partition(" ")
         rest = rest.strip()
+        if line and not command:
+            return False
         if command == "n" and (not rest or rest.isdecimal()):
             left = iter(range(int(rest or 1) - 1))
             self.goes_on = lambda arg, node: next(left, None) is not None
         elif command == "c" or not line:  # nothing more will ever be read
             self.goes_on = lambda arg, node: True
-        elif command == "u" and rest:
-            self.goes_on = self._until(rest)
+        elif command == "u" and (met := self._condition(rest)) is not None:
+            self.goes_on = lambda arg, node: not met(arg, node)
         elif command == "q":
             self.leave(0)
         else:
             if command == "p":
-                self._say(f"{arg}\n")
+                self._show(arg)
             elif command == "d":
                 import pdb
 
@@ -78,15 +84,28 @@ class _Session:
             return False
         return True
 
-    def _until(self, text: str) -> Callable[[Any, Any], bool]:
-        if text in ("f", "b"):
-            return lambda arg, node: self.backward is not (text == "b")
-        if not text.startswith("lambda"):
-            return lambda arg, node: node.name != text
-        import numpy as np
+    def _show(self, arg: Any) -> None:
+        """Print data or gradients; sequences one by one."""
+        what = "Root gradients" if self.backward else "Input"
+        for piece in arg if isinstance(arg, list) else [arg]:
+            self._say(f"{what} with shape {np.shape(piece)}: \n{piece}\n")
 
-        found = eval(text, {"np": np})  # what the user types at the prompt
-        return lambda arg, node: not found(arg, node)
+    def _condition(self, text: str) -> Callable[[Any, Any], bool] | None:
+        """What has to hold where the computation stops; None if it cannot be understood."""
+        if text in ("f", "b"):
+            return lambda arg, node: self.backward is (text == "b")
+        if text == "nan":
+            return lambda arg, node: not all(_is_finite(d) for d in (arg if isinstance(arg, list) else [arg]))
+        if not text.startswith("lambda"):
+            return (lambda arg, node: node.name == text) if text else None
+        try:
+            return eval(text, {"np": np})  # what the user types at the prompt
+        except SyntaxError:
+            return None
+
+
+def _is_finite(piece: Any) -> bool:
+    return bool(np.isfinite(piece.data if hasattr(piece, "tocsr") else piece).all())
 
 
 class _DebugNode(UserFunction):
