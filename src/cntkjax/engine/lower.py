@@ -35,7 +35,7 @@ def execute(plan: Plan, ctx: Context, env: Environment) -> Environment:
 def run_node(ctx: Context, node: Function, env: Environment) -> None:
     """Compute the outputs of one primitive node."""
     ctx.node = node
-    operands = [env[resolve(v)] for v in node.node_inputs]
+    operands = ctx.operands.get(node) or [env[resolve(v)] for v in node.node_inputs]
     with jax.named_scope(node._name or node.primitive.name):
         try:
             results = compute(ctx, node, operands)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from ..graph.function import nodes
 from ..graph.variable import Leaf, Variable
@@ -32,6 +31,7 @@ from .program import (
     random_numbers,
     results,
 )
+from .rows import added, lookups
 from .values import Context, Value
 
 
@@ -104,21 +104,33 @@ class Step:
 
         # As in CNTK the backward of users' functions is called for arguments too; what is returned is not left out.
         asking = [v for v in plan.arguments if v.needs_gradient and not env[v].is_sparse] if plan.calls_python else []
+        found = lookups(plan, env | self._valued(values), [p for group in self.trained for p in group])
 
         def loss(values: Any, asked: Any) -> Any:
             here = env | {v: Value(d, v.dynamic_axes) for v, d in zip(asking, asked, strict=True)}
-            for group, arrays in zip(self.trained, values, strict=True):
-                here |= {p: Value(a, ()) for p, a in zip(group, arrays, strict=True)}
+            here |= self._valued(values)
+            for p, lookup in found.items():
+                lookup.substitute(ctx, here.pop(p))
             sums, data = self._forward(plan, ctx, here)
             return sums[0], (sums, data, new_layouts(plan, ctx, known), changes_of(plan, ctx))
 
-        differentiated = values, [env[v].data for v in asking]
-        (gradients, asked), (sums, data, layouts, changes) = jax.grad(loss, (0, 1), has_aux=True)(*differentiated)
+        differentiated = self._each(lambda p, a: found[p].values if p in found else a, values)
+        (gradients, asked), (sums, data, layouts, changes) = jax.grad(loss, (0, 1), has_aux=True)(
+            differentiated, [env[v].data for v in asking]
+        )
+        gradients = self._each(lambda p, g: found[p].of(g) if p in found else g, gradients)
         made = [
             (v, s) if h is None else learn(learner.transform, g, s, v, h)
             for learner, g, s, v, h in zip(self.learners, gradients, states, values, hypers, strict=True)
         ]
         return [v for v, _ in made], [s for _, s in made], sums, data, layouts, changes, asked
+
+    def _each(self, f: Callable[[Leaf, Any], Any], arrays: Any) -> list[list[Any]]:
+        """f(parameter, array) in the place of each array."""
+        return [[f(p, a) for p, a in zip(*both, strict=True)] for both in zip(self.trained, arrays, strict=True)]
+
+    def _valued(self, arrays: Any) -> dict[Variable, Value]:
+        return {p: Value(a, ()) for both in zip(self.trained, arrays, strict=True) for p, a in zip(*both, strict=True)}
 
     def _test(self, plan: Plan, ctx: Context, env: dict[Variable, Value], donated: Any, hypers: Any) -> Any:
         known = list(ctx.layouts)
@@ -135,7 +147,7 @@ class Step:
 def learn(transform: Any, gradients: Any, state: Any, values: Any, hyper: Mapping[str, Any]) -> tuple[Any, Any]:
     """One step of a learner: new values and state."""
     updates, state = transform.update(gradients, state, values, hyper=hyper)
-    return optax.apply_updates(values, updates), state
+    return jax.tree.map(added, values, updates), state
 
 
 def total(ctx: Context, value: Value) -> Any:

@@ -63,6 +63,7 @@ class Context:
     step: Step | None = None
     carried: dict[Function, Any] = field(default_factory=dict)  # what delays left behind in the minibatch before
     left: dict[Function, Any] = field(default_factory=dict)  # and in this one
+    operands: dict[Function, list[Value]] = field(default_factory=dict)  # of nodes that compute with others than theirs
 
     def lead(self, axes: Axes) -> int:
         """How many leading dimensions of the data are dynamic."""

@@ -14,11 +14,16 @@ host, so that one compiled program serves all steps:
     noise, seed         standard deviation, and a key for the random numbers
 
 The rules compute the *decrease* of a parameter; the link "descend" of every chain turns its sign.
+
+The gradient of an embedding may be :class:`Rows`, those that a minibatch looked up. The rule then sees only these rows
+of the parameter and of the state, and the others stay, as in CNTK. What changes every row (weight decay, noise,
+adadelta's running means) makes the gradient dense first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -27,8 +32,11 @@ import optax
 from jax import Array
 from jax.typing import ArrayLike
 
+from cntkjax.engine.rows import Rows, dense
+
 Hyper = Mapping[str, ArrayLike]
 Rule = Callable[..., tuple[Array, ...]]
+Mean = Callable[[Array], Array]
 
 
 class Trace(NamedTuple):
@@ -72,26 +80,46 @@ class MasterWeights(NamedTuple):
     inner: Any
 
 
-def per_parameter(rule: Rule, state_type: type[Any] = optax.EmptyState) -> optax.GradientTransformationExtraArgs:
+def per_parameter(
+    rule: Rule, state_type: type[Any] = optax.EmptyState, *, for_rows: Rule | None = None, every_row: bool = False
+) -> optax.GradientTransformationExtraArgs:
     """A transformation that applies ``rule(g, w, *state, **hyper) -> (update, *state)`` to each parameter by itself.
 
     A rule sees one gradient, one parameter and that parameter's share of each field of ``state_type``, all of one shape
     and type, zeros before the first step. It is therefore also the rule for some rows of a parameter, where only those
-    have a gradient.
+    have a gradient, unless that has another one ``for_rows`` or it changes ``every_row``. ``mean`` among its keywords
+    takes the mean of such an array.
     """
 
     def init(params: Any) -> Any:
         return state_type(*(optax.tree.zeros_like(params) for _ in state_type._fields))
 
     def update(updates: Any, state: Any, params: Any = None, *, hyper: Hyper, **_: Any) -> tuple[Any, Any]:
-        columns = [jax.tree.leaves(column) for column in (updates, params, *state)]
-        scalars = {dtype: _scalars(hyper, dtype) for dtype in {g.dtype for g in columns[0]}}
-        results = [rule(g, *rest, **scalars[g.dtype]) for g, *rest in zip(*columns, strict=True)]
-        structure = jax.tree.structure(updates)
+        gradients, structure = jax.tree.flatten(_dense(updates) if every_row else updates, is_leaf=_is_rows)
+        columns = [gradients, *(jax.tree.leaves(column) for column in (params, *state))]
+        scalars = {dtype: _scalars(hyper, dtype) for dtype in {g.dtype for g in gradients}}
+        results = [
+            _to_rows(for_rows or rule, scalars[g.dtype], g, *rest)
+            if isinstance(g, Rows) else rule(g, *rest, mean=jnp.mean, **scalars[g.dtype])
+            for g, *rest in zip(*columns, strict=True)
+        ]
         updates, *fields = (jax.tree.unflatten(structure, column) for column in zip(*results, strict=True))
         return updates, state_type(*fields)
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _to_rows(rule: Rule, scalars: dict[str, Any], g: Rows, w: Array, *state: Array) -> tuple[Any, ...]:
+    update, *changed = rule(g.values, g.take(w), *map(g.take, state), mean=g.mean, **scalars)
+    return replace(g, values=update), *(g.put(old, new) for old, new in zip(state, changed, strict=True))
+
+
+def _is_rows(x: Any) -> bool:
+    return isinstance(x, Rows)
+
+
+def _dense(updates: Any) -> Any:
+    return jax.tree.map(dense, updates, is_leaf=_is_rows)
 
 
 def _scalars(hyper: Hyper, dtype: Any) -> dict[str, Array]:
@@ -101,7 +129,7 @@ def _scalars(hyper: Hyper, dtype: Any) -> dict[str, Array]:
 # ---------------------------------------------------------------- what is done to the gradient before the rule
 
 
-def _average(g: Array, w: Array, divisor: Array, **_: Array) -> tuple[Array]:
+def _average(g: Array, w: Array, divisor: Array, **_: Any) -> tuple[Array]:
     return (g / divisor,)
 
 
@@ -113,7 +141,7 @@ def average() -> optax.GradientTransformationExtraArgs:
 def clip_by_value(threshold: float) -> optax.GradientTransformationExtraArgs:
     """Every element within ±``threshold`` per sample."""
 
-    def rule(g: Array, w: Array, weight: Array, **_: Array) -> tuple[Array]:
+    def rule(g: Array, w: Array, weight: Array, **_: Any) -> tuple[Array]:
         return (jnp.clip(g, -threshold * weight, threshold * weight),)
 
     return per_parameter(rule)
@@ -122,7 +150,7 @@ def clip_by_value(threshold: float) -> optax.GradientTransformationExtraArgs:
 def clip_by_norm(threshold: float) -> optax.GradientTransformationExtraArgs:
     """Each gradient scaled down to a Frobenius norm of ``threshold`` per sample."""
 
-    def rule(g: Array, w: Array, weight: Array, **_: Array) -> tuple[Array]:
+    def rule(g: Array, w: Array, weight: Array, **_: Any) -> tuple[Array]:
         norm, limit = jnp.sqrt(jnp.sum(g * g)), threshold * weight
         return (jnp.where(norm > limit, g * (limit / norm), g),)
 
@@ -132,16 +160,16 @@ def clip_by_norm(threshold: float) -> optax.GradientTransformationExtraArgs:
 def add_l2(strength: float) -> optax.GradientTransformationExtraArgs:
     """The gradient of ``strength / 2 * |w|²`` per sample."""
 
-    def rule(g: Array, w: Array, weight: Array, **_: Array) -> tuple[Array]:
+    def rule(g: Array, w: Array, weight: Array, **_: Any) -> tuple[Array]:
         return (g + strength * weight * w,)
 
-    return per_parameter(rule)
+    return per_parameter(rule, every_row=True)
 
 
 # ---------------------------------------------------------------- rules
 
 
-def _rate(g: Array, w: Array, rate: Array, **_: Array) -> tuple[Array]:
+def _rate(g: Array, w: Array, rate: Array, **_: Any) -> tuple[Array]:
     return (rate * g,)
 
 
@@ -150,17 +178,28 @@ def scale_by_rate() -> optax.GradientTransformationExtraArgs:
     return per_parameter(_rate)
 
 
-def _momentum(g: Array, w: Array, trace: Array, momentum: Array, gain: Array, **_: Array) -> tuple[Array, Array]:
+def _momentum(g: Array, w: Array, trace: Array, momentum: Array, gain: Array, **_: Any) -> tuple[Array, Array]:
     trace = momentum * trace + gain * g
     return trace, trace
 
 
+def _momentum_of_rows(
+    g: Array, w: Array, trace: Array, momentum: Array, gain: Array, rate: Array, divisor: Array, **_: Any
+) -> tuple[Array, Array]:
+    scale = rate / divisor
+    trace = momentum * trace + gain * (g / scale)
+    return scale * trace, trace
+
+
 def momentum() -> optax.GradientTransformationExtraArgs:
-    """s <- m s + u g; the update is s."""
-    return per_parameter(_momentum, Trace)
+    """s <- m s + u g; the update is s.
+
+    Of rows CNTK smooths the gradient's sums over minibatches, and takes their mean and the rate afterwards.
+    """
+    return per_parameter(_momentum, Trace, for_rows=_momentum_of_rows)
 
 
-def _nesterov(g: Array, w: Array, trace: Array, momentum: Array, gain: Array, **_: Array) -> tuple[Array, Array]:
+def _nesterov(g: Array, w: Array, trace: Array, momentum: Array, gain: Array, **_: Any) -> tuple[Array, Array]:
     trace = momentum * trace + gain * g
     return momentum * trace + gain * g, trace
 
@@ -173,10 +212,10 @@ def nesterov() -> optax.GradientTransformationExtraArgs:
 def adagrad(normalize: bool) -> optax.GradientTransformationExtraArgs:
     """a <- a + g²; the update is g / √a, with ``normalize`` divided by the parameter's mean of 1 / √a."""
 
-    def rule(g: Array, w: Array, squares: Array, **_: Array) -> tuple[Array, Array]:
+    def rule(g: Array, w: Array, squares: Array, mean: Mean, **_: Any) -> tuple[Array, Array]:
         squares = squares + g * g
         factor = 1 / jnp.sqrt(squares + 1e-16)
-        return _scaled(g, factor, normalize), squares
+        return _scaled(g, factor, mean if normalize else None), squares
 
     return per_parameter(rule, SumOfSquares)
 
@@ -184,12 +223,12 @@ def adagrad(normalize: bool) -> optax.GradientTransformationExtraArgs:
 def adadelta(rho: float, epsilon: float) -> optax.GradientTransformationExtraArgs:
     """Zeiler 2012: the update is g · rms(past updates) / rms(past gradients)."""
 
-    def rule(g: Array, w: Array, squares: Array, deltas: Array, **_: Array) -> tuple[Array, Array, Array]:
+    def rule(g: Array, w: Array, squares: Array, deltas: Array, **_: Any) -> tuple[Array, Array, Array]:
         squares = rho * squares + (1 - rho) * g * g
         delta = g * jnp.sqrt(deltas + epsilon) / jnp.sqrt(squares + epsilon)
         return delta, squares, rho * deltas + (1 - rho) * delta * delta
 
-    return per_parameter(rule, DeltaMoments)
+    return per_parameter(rule, DeltaMoments, every_row=True)
 
 
 def adam(epsilon: float) -> optax.GradientTransformationExtraArgs:
@@ -197,7 +236,7 @@ def adam(epsilon: float) -> optax.GradientTransformationExtraArgs:
 
     def rule(
         g: Array, w: Array, squares: Array, trace: Array,
-        momentum: Array, gain: Array, variance: Array, bias: Array, **_: Array,
+        momentum: Array, gain: Array, variance: Array, bias: Array, **_: Any,
     ) -> tuple[Array, Array, Array]:  # fmt: skip
         squares = variance * squares + (1 - variance) * g * g
         trace = momentum * trace + gain * g
@@ -211,7 +250,7 @@ def adamax(epsilon: float) -> optax.GradientTransformationExtraArgs:
 
     def rule(
         g: Array, w: Array, squares: Array, trace: Array,
-        momentum: Array, gain: Array, variance: Array, bias: Array, **_: Array,
+        momentum: Array, gain: Array, variance: Array, bias: Array, **_: Any,
     ) -> tuple[Array, Array, Array]:  # fmt: skip
         squares = jnp.maximum(variance * squares, jnp.abs(g))
         trace = momentum * trace + gain * g
@@ -222,7 +261,7 @@ def adamax(epsilon: float) -> optax.GradientTransformationExtraArgs:
 
 def _fsadagrad(
     g: Array, w: Array, squares: Array, trace: Array,
-    momentum: Array, gain: Array, variance: Array, count: Array, **_: Array,
+    momentum: Array, gain: Array, variance: Array, count: Array, **_: Any,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
     squares = variance * squares + (1 - variance) * g * g
     g = g * jnp.minimum(jnp.sqrt(count) / jnp.sqrt(squares), 10)
@@ -242,7 +281,7 @@ def rmsprop(
     """Tieleman and Hinton 2012, with a step size for each element that grows while the gradient keeps its sign."""
 
     def rule(
-        g: Array, w: Array, squares: Array, signs: Array, steps: Array, **_: Array
+        g: Array, w: Array, squares: Array, signs: Array, steps: Array, mean: Mean, **_: Any
     ) -> tuple[Array, Array, Array, Array]:
         first = steps == 0
         squares = jnp.where(first, g * g, gamma * squares + (1 - gamma) * g * g)
@@ -251,22 +290,26 @@ def rmsprop(
             signs * g > 0, jnp.minimum(steps * inc, largest), jnp.maximum(steps * dec, smallest)
         )
         factor = steps / jnp.sqrt(squares + 1e-6)
-        return _scaled(g, factor, normalize), squares, jnp.sign(g), steps
+        return _scaled(g, factor, mean if normalize else None), squares, jnp.sign(g), steps
 
     return per_parameter(rule, StepSizes)
 
 
-def _scaled(g: Array, factor: Array, normalize: bool) -> Array:
+def _scaled(g: Array, factor: Array, mean: Mean | None) -> Array:
     """Gradients times factors, whose mean becomes 1. A parameter with an infinite one rests: steps can overflow."""
-    if not normalize:
+    if mean is None:
         return g * factor
-    mean = jnp.mean(factor)
-    return jnp.where(jnp.isinf(mean), 0, g * (factor / mean))
+    average = mean(factor)
+    return jnp.where(jnp.isinf(average), 0, g * (factor / average))
 
 
-def descend() -> optax.GradientTransformation:
+def _descend(g: Array, w: Array, **_: Any) -> tuple[Array]:
+    return (-g,)
+
+
+def descend() -> optax.GradientTransformationExtraArgs:
     """A decrease becomes what is added to the parameter."""
-    return optax.scale(-1.0)
+    return per_parameter(_descend)
 
 
 def keep_gradients() -> optax.GradientTransformation:
@@ -276,7 +319,8 @@ def keep_gradients() -> optax.GradientTransformation:
         return optax.tree.zeros_like(params)
 
     def update(updates: Any, state: Any, params: Any = None, **_: Any) -> tuple[Any, Any]:
-        return optax.tree.zeros_like(updates), updates
+        gradients = _dense(updates)
+        return optax.tree.zeros_like(gradients), gradients
 
     return optax.GradientTransformationExtraArgs(init, update)
 
@@ -288,7 +332,7 @@ def add_noise() -> optax.GradientTransformationExtraArgs:
     """Gaussian noise on the parameter, whatever the rate; each parameter draws its own."""
 
     def update(updates: Any, state: Any, params: Any = None, *, hyper: Hyper, **_: Any) -> tuple[Any, Any]:
-        grads, tree = jax.tree.flatten(updates)
+        grads, tree = jax.tree.flatten(_dense(updates))
         key = jax.random.wrap_key_data(jnp.asarray(hyper["seed"]), impl="threefry2x32")
         noisy = [
             g + jnp.asarray(hyper["noise"], g.dtype) * jax.random.normal(jax.random.fold_in(key, i), g.shape, g.dtype)
@@ -302,11 +346,11 @@ def add_noise() -> optax.GradientTransformationExtraArgs:
 def shrink_l1(strength: float) -> optax.GradientTransformationExtraArgs:
     """The proximal step of ``strength * |w|`` per sample: the new parameter is moved towards zero, and stops there."""
 
-    def rule(g: Array, w: Array, rate: Array, weight: Array, **_: Array) -> tuple[Array]:
+    def rule(g: Array, w: Array, rate: Array, weight: Array, **_: Any) -> tuple[Array]:
         moved = w + g
         return (jnp.sign(moved) * jnp.maximum(jnp.abs(moved) - rate * strength * weight, 0) - w,)
 
-    return per_parameter(rule)
+    return per_parameter(rule, every_row=True)
 
 
 # ---------------------------------------------------------------- half precision
@@ -333,7 +377,7 @@ def with_master_weights(inner: optax.GradientTransformationExtraArgs) -> optax.G
 
     def update(updates: Any, state: MasterWeights, params: Any = None, **extra: Any) -> tuple[Any, MasterWeights]:
         masters = jax.tree.map(current, params, state.weights)
-        updates, inner_state = inner.update(widened(updates), state.inner, masters, **extra)
+        updates, inner_state = inner.update(widened(_dense(updates)), state.inner, masters, **extra)
         moved = optax.apply_updates(masters, updates)
         updates = jax.tree.map(lambda w, u, new: u if w.dtype == new.dtype else new - w, params, updates, moved)
         kept = jax.tree.map(lambda w, new: None if w.dtype == new.dtype else new, params, moved)

@@ -1,0 +1,137 @@
+"""Gradients of embeddings: only the rows of a parameter that a minibatch looks up.
+
+A parameter whose every use is a product with sparse data is replaced, for one step, by the few rows that occur, and the
+data's indices are renumbered accordingly. What is differentiated is then small, and so is what a learner has to do:
+neither depends on the size of the vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..graph.function import Function
+from ..graph.variable import Leaf, Variable
+from .plan import Loop, Plan, resolve
+from .sparse import Sparse
+from .values import Context, Value
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Rows:
+    """Some rows of an array whose other rows are zero.
+
+    Shapes: indices int32 [n], ascending, each once; those from `height` on stand for nothing. values [n, *row].
+    """
+
+    indices: Any
+    values: Any
+    height: int = field(metadata={"static": True})
+
+    @property
+    def dtype(self) -> Any:
+        """Type of the values."""
+        return self.values.dtype
+
+    def take(self, array: Any) -> Any:
+        """The same rows of another array [height, *row]: [n, *row]."""
+        return array.at[self.indices].get(mode="clip", indices_are_sorted=True)
+
+    def put(self, array: Any, rows: Any) -> Any:
+        """The array with other values in these rows."""
+        return array.at[self.indices].set(rows, mode="drop", indices_are_sorted=True, unique_indices=True)
+
+    def dense(self) -> Any:
+        """[height, *row]."""
+        return added(jnp.zeros((self.height, *self.values.shape[1:]), self.dtype), self)
+
+    def mean(self, x: Any) -> Any:
+        """The mean of x [n, *row] over the rows that stand for something."""
+        here = (self.indices < self.height).reshape(-1, *(1,) * (x.ndim - 1))
+        return jnp.sum(jnp.where(here, x, 0)) / (jnp.sum(here) * (x.size // len(x))).astype(x.dtype)
+
+
+def dense(gradient: Any) -> Any:
+    """A gradient as an array, whatever its form."""
+    return gradient.dense() if isinstance(gradient, Rows) else gradient
+
+
+def added(array: Any, update: Any) -> Any:
+    """An array after an update in either form, in its own type."""
+    if not isinstance(update, Rows):
+        return (array + update).astype(array.dtype)
+    values = update.values.astype(array.dtype)
+    return array.at[update.indices].add(values, mode="drop", indices_are_sorted=True, unique_indices=True)
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """What stands for a parameter in one step: its rows that occur, and each product's data renumbered to them."""
+
+    rows: Rows
+    products: dict[Function, Value]
+
+    @property
+    def values(self) -> Any:
+        """The rows that occur, [n, *row]."""
+        return self.rows.values
+
+    def of(self, gradient: Any) -> Rows:
+        """The gradient of the parameter from that of the rows."""
+        return replace(self.rows, values=gradient)
+
+    def substitute(self, ctx: Context, rows: Value) -> None:
+        """Let the products compute with these rows."""
+        ctx.operands.update({node: [data, rows] for node, data in self.products.items()})
+
+
+def lookups(plan: Plan, env: dict[Variable, Value], parameters: Iterable[Leaf]) -> dict[Leaf, Lookup]:
+    """The parameters among these that are only looked up."""
+    uses: dict[Variable, list[Function]] = {p: [] for p in parameters}
+    elsewhere = {*plan.outputs, *plan.assigned}
+    for part in plan.parts:
+        for node in (*part.delays, *part.nodes) if isinstance(part, Loop) else (part,):
+            operands = [resolve(v) for v in node.node_inputs]
+            for place, v in enumerate(operands):
+                if v in uses:
+                    if place == 1 and isinstance(part, Function) and _looks_up(node, env.get(operands[0])):
+                        uses[v].append(node)
+                    else:
+                        elsewhere.add(v)
+    return {p: _lookup(p, env, nodes) for p, nodes in uses.items() if nodes and p not in elsewhere}  # type: ignore
+
+
+def _looks_up(node: Function, data: Value | None) -> bool:
+    """True for the product of sparse vectors with a matrix whose rows they choose."""
+    if node.primitive.name != "Times" or data is None or not data.is_sparse or len(data.data.shape) != 1:
+        return False
+    return len(node.node_inputs[1].shape) == node.node_attributes["outputRank"] + 1
+
+
+def _lookup(parameter: Leaf, env: dict[Variable, Value], nodes: list[Function]) -> Lookup:
+    height = parameter.shape[0]
+    left = {n: env[resolve(n.node_inputs[0])] for n in nodes}
+    used = {n: _used(v.data, height) for n, v in left.items()}
+    every = jnp.concatenate([u.ravel() for u in used.values()])
+    size = min(len(every), height + 1)  # the one more is that of unused places
+    unique, numbers = jnp.unique(every, return_inverse=True, size=size, fill_value=height)
+    # Each index stands there once, also those that stand for nothing: scatters may then write in any order.
+    unique = jnp.where(unique < height, unique, height + jnp.arange(size, dtype=unique.dtype))
+    rows = Rows(unique, None, height)
+    rows = replace(rows, values=rows.take(env[parameter].data))
+    products, at = {}, 0
+    for n, value in left.items():
+        own = numbers[at : at + used[n].size].reshape(used[n].shape)
+        at += used[n].size
+        products[n] = replace(value, data=replace(value.data, indices=own, shape=(size,)))
+    return Lookup(rows, products)
+
+
+def _used(data: Sparse, height: int) -> Any:
+    """The indices, and `height` in the places that hold none."""
+    return data.indices if data.values is None else jnp.where(data.values != 0, data.indices, height)
