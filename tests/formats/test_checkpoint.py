@@ -1,6 +1,7 @@
 """Trainer states: CNTK's own files are understood, and come back the same."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ def model():
 def written(path, **state):
     """What stands in the '.ckp' file of a trainer with one learner."""
     learner = {"samples": 1, "minibatches": 1, "sweeps": 0, "rates": Rates(((1, 0.5),)), "smoothed_gradients": []}
-    checkpoint.save(path, model(), Checkpoint([LearnerState(**(learner | state))]))
+    checkpoint.write(path, checkpoint.encode(model(), Checkpoint([LearnerState(**(learner | state))])))
     return decode(Path(f"{path}.ckp").read_bytes())
 
 
@@ -35,11 +36,12 @@ def test_files_of_cntk_are_read_and_written_the_same(tmp_path):
         state = checkpoint.load(GOLDEN / entry["model"])
         assert [s.samples for s in state.learners] == [entry["restore"]["samples_seen"]] * len(state.learners)
         assert state.external == entry["restore"]["external_state"]
-        checkpoint.save(tmp_path / "m", model(), state)
+        checkpoint.write(tmp_path / "m", checkpoint.encode(model(), state))
         mine, theirs = (decode(p.read_bytes()) for p in (tmp_path / "m.ckp", GOLDEN / entry["checkpoint"]))
         for learner, other in zip(mine["Learners"], theirs["Learners"], strict=True):
             for a, b in zip(learner.pop("smoothed_gradients"), other.pop("smoothed_gradients"), strict=True):
                 np.testing.assert_array_equal(a, b)
+        del mine[checkpoint.DIGEST]
         assert mine == theirs
 
 
@@ -97,10 +99,9 @@ def test_a_distributed_learner_keeps_the_samples_of_all_workers(tmp_path):
     assert checkpoint.load(tmp_path / "m").learners[0].all_workers_samples == 12
 
 
-def test_what_cannot_be_kept_is_refused_before_anything_is_written(tmp_path):
+def test_what_cannot_be_kept_is_refused_before_anything_is_written():
     with pytest.raises(TypeError, match=r"ExternalState\.when is of type complex"):
-        checkpoint.save(tmp_path / "m", model(), Checkpoint([], {"when": 1j}))
-    assert list(tmp_path.iterdir()) == []
+        checkpoint.encode(model(), Checkpoint([], {"when": 1j}))
 
 
 @pytest.mark.parametrize(
@@ -132,3 +133,78 @@ def test_a_damaged_schedule_is_named(tmp_path, schedule):
 def test_a_missing_checkpoint_is_a_runtime_error(tmp_path):
     with pytest.raises(RuntimeError, match=r"nowhere.ckp'.*no such file"):
         checkpoint.load(tmp_path / "nowhere")
+
+
+def files(number):
+    """The files of a checkpoint that is told from others by a number."""
+    return checkpoint.encode(model(), Checkpoint([], {"number": number}))
+
+
+class Killed(BaseException):
+    """The process dies."""
+
+
+def killed_at(monkeypatch, call, do):
+    """Do something until the n-th call that changes a file; whether it got to the end."""
+    left = [call]
+
+    def dying(real):
+        def called(*arguments, **options):
+            left[0] -= 1
+            if left[0] < 0:
+                raise Killed
+            return real(*arguments, **options)
+
+        return called
+
+    with monkeypatch.context() as patch:
+        for name in "replace", "unlink", "fsync", "chmod", "open":
+            patch.setattr(os, name, dying(getattr(os, name)))
+        try:
+            do()
+        except Killed:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("again", range(12))
+def test_whenever_a_writer_dies_the_last_whole_checkpoint_is_there(tmp_path, monkeypatch, again):
+    """It dies at each of its calls in turn; after that another one dies, at call `again`."""
+    path = tmp_path / "m"
+    for call in range(100):
+        for old in tmp_path.iterdir():
+            old.unlink()
+        checkpoint.write(path, files(0))
+        ended = killed_at(monkeypatch, call, lambda: checkpoint.write(path, files(1)))
+        killed_at(monkeypatch, again, lambda: checkpoint.write(path, files(2)))
+        found = checkpoint.load(path).external["number"]
+        assert found in ((1, 2) if ended else (0, 1, 2))
+        checkpoint.write(path, files(3))
+        assert checkpoint.load(path).external["number"] == 3
+        assert sorted(f.name for f in tmp_path.iterdir()) == ["m", "m.ckp"]
+        if ended:
+            break
+    assert 4 < call < 100
+
+
+def test_a_first_checkpoint_is_there_as_soon_as_its_state_is(tmp_path, monkeypatch):
+    path, seen = tmp_path / "m", set()
+    for call in range(100):
+        for old in tmp_path.iterdir():
+            old.unlink()
+        ended = killed_at(monkeypatch, call, lambda: checkpoint.write(path, files(1)))
+        seen.add((checkpoint.exists(path), path.exists()))
+        if checkpoint.exists(path):
+            assert checkpoint.load(path).external["number"] == 1
+            assert path.exists()
+        if ended:
+            break
+    assert seen == {(False, False), (True, False), (True, True)}
+
+
+def test_files_of_two_checkpoints_are_not_mixed(tmp_path):
+    checkpoint.write(tmp_path / "a", files(1))
+    checkpoint.write(tmp_path / "b", checkpoint.encode(model(), Checkpoint([])))
+    (tmp_path / "b").replace(tmp_path / "a")
+    with pytest.raises(FormatError, match=r"a' is not the one that '.*a\.ckp' was saved with"):
+        checkpoint.load(tmp_path / "a")

@@ -96,14 +96,14 @@ def test_the_model_in_a_checkpoint_has_the_models_outputs_first(tmp_path):
     assert len(loaded.parameters) == 2
 
 
-@pytest.mark.parametrize("spoil", ["t", "t.ckp"])
-def test_after_an_error_the_trainer_is_as_it_was(tmp_path, spoil):
+@pytest.mark.parametrize(("spoil", "says"), [("t", "t' is not the one that"), ("t.ckp", r"t.ckp, byte \d+: ")])
+def test_after_an_error_the_trainer_is_as_it_was(tmp_path, spoil, says):
     saved, other = trainer(1), trainer(2)
     run(saved, range(2))
     saved[0].save_checkpoint(str(tmp_path / "t"))
     (tmp_path / spoil).write_bytes((tmp_path / spoil).read_bytes()[:-7])
     before = run(other, range(1))
-    with pytest.raises(RuntimeError, match=r"t(.ckp)?, byte \d+: "):
+    with pytest.raises(RuntimeError, match=says):
         other[0].restore_from_checkpoint(str(tmp_path / "t"))
     assert other[0].total_number_of_samples_seen == 4
     for a, b in zip(before, other[0].model.parameters, strict=True):

@@ -61,8 +61,8 @@ class Session:
         inputs = {self.x: source.streams.x, self.y: source.streams.y}
         saved = trainer.save_checkpoint
 
-        def save(*arguments):
-            saved(*arguments)
+        def save(*arguments, wait):
+            saved(*arguments, wait=wait)
             self.log.append("k" + arguments[0].removeprefix(str(self.folder / "model")))
 
         trainer.save_checkpoint = save

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import tempfile
 from collections.abc import Iterable
@@ -60,6 +61,13 @@ def write(*files: tuple[str | os.PathLike[str], Iterable[Buffer]]) -> None:
     finally:
         for beside, _ in written:
             Path(beside).unlink(missing_ok=True)
+
+
+def remove_leftovers(*paths: Path) -> None:
+    """Removes what writers of these files that were killed left beside them; not for files with several writers."""
+    for path in paths:
+        for file in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+            file.unlink(missing_ok=True)
 
 
 def _umask() -> int:

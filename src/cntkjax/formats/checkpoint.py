@@ -2,27 +2,36 @@
 
 The model of a trainer is a Combine of the model's outputs, the loss and its sum over the minibatch, and the evaluation
 criterion and its sum, as far as there are such; docs/formats.md has the rest of the layout.
+
+The two files change together, whenever a process dies: both are written aside; the moment in which the new '.ckp' takes
+its place makes the checkpoint; then the model takes its own. The '.ckp' knows the digest of its model, so that whoever
+comes next can tell what an interrupted writer left behind, and finish.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..graph.function import Function
 from . import _files
 from ._records import check_version, take
+from ._wire import Buffer
 from ._writing import record_of
 from .dictionary import FormatError, SizeT, buffers, decode
 
 CHECKPOINT, LEARNER, SCHEDULE = SizeT(1), SizeT(3), SizeT(2)  # the versions that CNTK 2.7 writes
 SUFFIX = ".ckp"
+DIGEST, OWN = "model_digest", "cntkjax"  # entries of the '.ckp' file that CNTK passes over
 
 Record = dict[str, Any]
 
@@ -63,10 +72,22 @@ class Checkpoint:
     learners: list[LearnerState]
     external: dict[str, Any] = field(default_factory=dict)
     workers: dict[str, Any] = field(default_factory=dict)  # the external state of each worker
+    own: dict[str, Any] = field(default_factory=dict)  # what the trainer keeps that CNTK has nothing like
 
 
-def save(path: str | os.PathLike[str], model: Function, checkpoint: Checkpoint) -> None:
-    """Writes the two files of a trainer; both appear, or none of them.
+class Files(NamedTuple):
+    """The bytes of the two files of a trainer. They may be views of arrays."""
+
+    model: Sequence[Buffer]
+    state: Sequence[Buffer]
+
+    def copied(self) -> Files:
+        """The same, whatever happens to the arrays."""
+        return Files(*([bytes(buffer) for buffer in buffers] for buffers in self))
+
+
+def encode(model: Function, checkpoint: Checkpoint) -> Files:
+    """What is to be written.
 
     Errors: TypeError if the external state holds what CNTK's format cannot (see dictionary.buffers).
     """
@@ -76,25 +97,91 @@ def save(path: str | os.PathLike[str], model: Function, checkpoint: Checkpoint) 
         "ExternalState": dict(checkpoint.external),
         "DistributedState": dict(checkpoint.workers),
     }
-    _files.write((path, buffers(record_of(model))), (os.fspath(path) + SUFFIX, buffers(content)))
+    if checkpoint.own:
+        content[OWN] = checkpoint.own
+    return Files(buffers(record_of(model)), buffers(content))
+
+
+def write(path: str | os.PathLike[str], files: Files) -> None:
+    """Writes the two files of a trainer: both appear, or none of them, even if the process dies on the way.
+
+    Errors: OSError if they cannot be written. What was there before is then still there.
+    """
+    target = Path(os.path.realpath(path))
+    if _aside(target).exists():
+        with suppress(FormatError):  # what is damaged is about to be replaced
+            _settle(target)
+    _files.remove_leftovers(_aside(target), Path(f"{target}{SUFFIX}"))
+    # Entries of concatenated messages add up: the digest can be computed when all else has been encoded.
+    state = [*files.state, *buffers({DIGEST: _digest(files.model)})]
+    _files.write((_aside(target), files.model), (f"{target}{SUFFIX}", state))
+    os.replace(_aside(target), target)
 
 
 def load(path: str | os.PathLike[str]) -> Checkpoint:
-    """The state beside the model file of that path.
+    """The state beside the model file of that path; that model file is then the one that belongs to it.
 
-    Errors: RuntimeError, as CNTK has it, if there is no such file; FormatError if it is damaged or something else.
+    Errors: RuntimeError, as CNTK has it, if there is no such file; FormatError if it is damaged or something else, or
+    if the model is of another checkpoint.
     """
-    file = os.fspath(path) + SUFFIX
-    if not os.path.exists(file):
-        raise RuntimeError(f"cannot open the checkpoint {file!r}: there is no such file")
-    data, name = _files.read(file, "checkpoint")
-    content = decode(data, name)
+    target = Path(os.path.realpath(path))
+    name, content = _content(target)
     check_version(content, CHECKPOINT, name, "Version")
-    return Checkpoint(
+    checkpoint = Checkpoint(
         [_learner_of(record, f"{name}, learner {i}") for i, record in enumerate(take(content, "Learners", list, name))],
         take(content, "ExternalState", dict, name),
         take(content, "DistributedState", dict, name),
+        take(content, OWN, dict, name) if OWN in content else {},
     )
+    _settle(target)
+    return checkpoint
+
+
+def exists(path: str | os.PathLike[str]) -> bool:
+    """Whether there is a checkpoint of that name, or at least one of its files."""
+    return os.path.exists(path) or os.path.exists(os.fspath(path) + SUFFIX)
+
+
+def _content(target: Path) -> tuple[str, Record]:
+    """What the '.ckp' file is called, and what stands in it."""
+    file = f"{target}{SUFFIX}"
+    if not os.path.exists(file):
+        raise RuntimeError(f"cannot open the checkpoint {file!r}: there is no such file")
+    data, name = _files.read(file, "checkpoint")
+    return name, decode(data, name)
+
+
+def _aside(target: Path) -> Path:
+    """Where a model waits until its '.ckp' file is in place."""
+    return target.with_name(f".{target.name}.next")
+
+
+def _settle(target: Path) -> None:
+    """Puts the model into place that belongs to the '.ckp' file, if an interrupted writer did not come to it."""
+    aside = _aside(target)
+    digest = _content(target)[1].get(DIGEST) if os.path.exists(f"{target}{SUFFIX}") else None
+    if digest is not None and _digest_of(target) != digest:
+        if _digest_of(aside) != digest:
+            raise FormatError(
+                f"the model {str(target)!r} is not the one that '{target}{SUFFIX}' was saved with: it is missing, was "
+                "changed, or is of another checkpoint; restore from one whose two files are as they were written"
+            )
+        os.replace(aside, target)
+    aside.unlink(missing_ok=True)
+
+
+def _digest(pieces: Iterable[Buffer]) -> str:
+    digest = hashlib.blake2b()
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _digest_of(file: Path) -> str | None:
+    if not file.exists():
+        return None
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "blake2b").hexdigest()
 
 
 # ---- learners

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from ..formats import checkpoint, model
@@ -16,10 +17,32 @@ if TYPE_CHECKING:
     from .trainer import Trainer
 
 
-def save(trainer: Trainer, filename: str, external_state: dict[str, Any]) -> None:
-    """Writes `filename` and `filename.ckp`; both appear, or none of them."""
-    learners = [state_of(learner) for learner in trainer.parameter_learners]
-    checkpoint.save(filename, _everything(trainer), checkpoint.Checkpoint(learners, external_state))
+class Writer:
+    """Writes one checkpoint at a time in the background."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1, "checkpoint")  # its thread starts when it is first needed
+        self._last: Future[None] | None = None
+
+    def write(self, trainer: Trainer, filename: str, external_state: dict[str, Any], wait: bool) -> None:
+        """Writes `filename` and `filename.ckp`; both appear, or none of them.
+
+        Returns when the state is copied, or with `wait`, when the files are there. Errors: TypeError for an external
+        state that cannot be kept; what went wrong with this checkpoint, if waited for, or else with the last one.
+        """
+        learners = [state_of(learner) for learner in trainer.parameter_learners]
+        files = checkpoint.encode(_everything(trainer), checkpoint.Checkpoint(learners, external_state))
+        self.wait()
+        if wait:
+            checkpoint.write(filename, files)
+        else:
+            self._last = self._pool.submit(checkpoint.write, filename, files.copied())
+
+    def wait(self) -> None:
+        """Waits until the last checkpoint is written. Errors: what went wrong with it."""
+        last, self._last = self._last, None
+        if last is not None:
+            last.result()
 
 
 def restore(trainer: Trainer, filename: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -56,6 +57,7 @@ class Trainer(Evaluator):
         self._steps: dict[tuple[Any, ...], Step] = {}
         self._memory = Memory()
         self._previous: Outcome | None = None
+        self._checkpoints: Any = None
         self.seen = Seen()
 
     # ---- what it trains
@@ -145,11 +147,27 @@ class Trainer(Evaluator):
             writer.write_training_summary()
 
     # ---- checkpoints
-    def save_checkpoint(self, filename: str, external_state: Mapping[str, Any] = {}) -> None:
-        """Write the model and, beside it with the suffix '.ckp', all that is needed to go on."""
-        from ._checkpoint import save
+    def save_checkpoint(self, filename: str, external_state: Mapping[str, Any] = {}, *, wait: bool = True) -> None:
+        """Write the model and, beside it with the suffix '.ckp', all that is needed to go on.
 
-        save(self, filename, dict(external_state))
+        The files are whole or as before, even if the process is killed on the way. `wait=False` returns as soon as the
+        state is copied: the files are written in the background.
+
+        Errors: TypeError for an external state that cannot be kept; OSError if the files cannot be written, in the
+                background by the next call that saves, restores or waits.
+        """
+        self._writer().write(self, os.fspath(filename), dict(external_state), wait)
+
+    def wait_for_checkpoint(self) -> None:
+        """Wait until the last checkpoint is written. Errors: OSError if it could not be."""
+        if self._checkpoints is not None:
+            self._checkpoints.wait()
+
+    def _writer(self) -> Any:
+        from ._checkpoint import Writer
+
+        self._checkpoints = self._checkpoints or Writer()
+        return self._checkpoints
 
     def restore_from_checkpoint(self, filename: str) -> dict[str, Any]:
         """Go on from a checkpoint; returns the external state that was saved with it.
@@ -158,7 +176,8 @@ class Trainer(Evaluator):
         """
         from ._checkpoint import restore
 
-        return restore(self, filename)
+        self.wait_for_checkpoint()
+        return restore(self, os.fspath(filename))
 
 
 def _criteria(criterion: Any) -> tuple[Any, Any]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..device import use_default_device
+from ..formats.checkpoint import SUFFIX, exists
 from ..io import FULL_DATA_SWEEP, INFINITELY_REPEAT
 from ..learners import TrainingParameterSchedule
 from ._sources import Inputs, as_source, next_minibatch
@@ -223,13 +224,22 @@ class TrainingSession:
             self._actions.append(_Action(cv_config.frequency, self._cross_validate))
 
     def train(self, device: Any = None) -> None:
-        """Train, from the last checkpoint if there is one.
+        """Train, from the last checkpoint if there is one. Checkpoints are written while it goes on.
 
-        Errors: ValueError if a source never ends and no limit is given.
+        Errors: ValueError if a source never ends and no limit is given; OSError if a checkpoint cannot be written.
         """
         self._check_limits()
-        trainer, self._device = self._trainer, device
+        self._device = device
         self._restore()
+        try:
+            self._train()
+        finally:
+            self._trainer.wait_for_checkpoint()
+        if self._test is not None:
+            self._test.run(self._trainer, self._inputs, math.inf, device)
+
+    def _train(self) -> None:
+        trainer = self._trainer
         while minibatch := self._next_minibatch():
             trained = trainer.train_minibatch(minibatch)
             going = [action.run(trainer.seen) for action in self._actions if trained]
@@ -238,8 +248,6 @@ class TrainingSession:
         for action in self._actions:
             action.run(trainer.seen, at_end=True)
         self._save_last()
-        if self._test is not None:
-            self._test.run(trainer, self._inputs, math.inf, device)
 
     def on_cross_validation_end(
         self, index: int, average_error: float, num_samples: int, num_minibatches: int
@@ -284,7 +292,7 @@ class TrainingSession:
         self._save(f"{self._checkpoints.filename}{number if self._checkpoints.preserve_all else ''}")
 
     def _save(self, filename: str) -> None:
-        self._trainer.save_checkpoint(filename, {_SOURCE: self._source.get_checkpoint_state()})
+        self._trainer.save_checkpoint(filename, {_SOURCE: self._source.get_checkpoint_state()}, wait=False)
         self._saved_at = self._trainer.seen
 
     def _save_last(self) -> None:
@@ -371,10 +379,10 @@ def _ends(source: Any) -> bool:
 
 def _last_checkpoint(filename: str | None) -> str | None:
     """The checkpoint of that name, otherwise that with the highest number behind it."""
-    if filename is None or os.path.exists(filename):
+    if filename is None or exists(filename):
         return filename
     path = Path(filename)
-    numbered = re.compile(re.escape(path.name) + r"(\d+)")
+    numbered = re.compile(re.escape(path.name) + rf"(\d+)({re.escape(SUFFIX)})?")
     folder = os.listdir(path.parent) if path.parent.is_dir() else []
     numbers = [int(found[1]) for name in folder if (found := numbered.fullmatch(name))]
     return f"{filename}{max(numbers)}" if numbers else None
