@@ -4,6 +4,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import cntkjax as C
+from cntkjax.engine.feeds import to_ragged
 from cntkjax.internal import _value_as_sequence_or_array, sanitize_value
 
 ROW = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -113,3 +114,85 @@ def test_one_hot_samples_of_several_axes_take_several_indices():
     np.testing.assert_array_equal(second.to_dense().reshape(1, 2, 4), np.eye(4)[[[2, 0]]])
     with pytest.raises(ValueError, match="take 2 indices each"):
         C.Value.one_hot([[1, 3, 0]], (2, 4))
+
+
+def test_values_go_from_function_to_function_on_the_device():
+    import jax
+
+    x, y = C.sequence.input_variable(2), C.sequence.input_variable(2)
+    first, second = x * 2, y + 1
+    made = first.eval({x: [np.ones((3, 2)), np.zeros((1, 2))]}, as_numpy=False)
+    assert isinstance(to_ragged(y, made).data, jax.Array) and made.device == C.cpu() and made.dtype is np.float32
+    assert made.shape == (2, 3, 2) and made.mask.tolist() == [[2, 1, 1], [2, 0, 0]]
+    assert [s.tolist() for s in second.eval({y: made})] == [[[3, 3]] * 3, [[1, 1]]]
+    b, c = C.input_variable(2), C.input_variable((2, 1))
+    batch = (b * 2).eval({b: np.ones((3, 2), np.float32)}, as_numpy=False)
+    assert C.squeeze(c + 1).eval({c: batch}).tolist() == [[3, 3]] * 3
+    assert (b + 1).eval({b: jax.numpy.ones((3, 2))}).tolist() == [[2, 2]] * 3
+
+
+def test_static_and_sparse_results_are_fed_again():
+    w, fixed = C.parameter((2,), init=3), C.input_variable(2, dynamic_axes=[])
+    assert (fixed + 1).eval({fixed: (w * 2).eval(as_numpy=False)}).tolist() == [7, 7]
+    i, s = C.sequence.input_variable(()), C.sequence.input_variable(4, is_sparse=True)
+    hot = C.one_hot(i, 4, sparse_output=True).eval({i: [[1, 3], [2]]}, as_numpy=False)
+    assert hot.is_sparse and hot.shape == (2, 2, 4)
+    assert [r.tolist() for r in C.times(s, np.arange(4.0).reshape(4, 1)).eval({s: hot})] == [[[1], [3]], [[2]]]
+
+
+def test_a_value_may_be_used_until_its_function_computes_again():
+    x = C.input_variable(2)
+    f = x * 2
+    made = f.eval({x: [[1, 2]]}, as_numpy=False)
+    kept = made.deep_clone()
+    (f + 1).eval({x: [[5, 5]]})
+    assert made.is_valid
+    assert f.eval({x: made}).tolist() == [[4, 8]]  # it is gone only after it was fed
+    assert not made.is_valid and repr(made) == "Value(###)"
+    assert kept.is_valid and kept.asarray().tolist() == [[2, 4]]
+    for use in (lambda: made.asarray(), lambda: made.shape, lambda: f.eval({x: made}), lambda: np.asarray(made)):
+        with pytest.raises(RuntimeError, match="this Value is gone.*(\n.*)*deep_clone"):
+            use()
+
+
+def test_other_libraries_take_values_and_views():
+    import jax
+
+    x = C.sequence.input_variable(1)
+    value = (x * 2).eval({x: [[[1.0], [2.0]], [[3.0]]]}, as_numpy=False)
+    for data in value, value.data, C.asvalue(x, [np.array([[2.0], [4.0]]), np.array([[6.0]])]):
+        assert np.asarray(data).tolist() == [[[2], [4]], [[6], [0]]]
+        assert jax.numpy.asarray(data).tolist() == [[[2], [4]], [[6], [0]]]
+        assert jax.numpy.from_dlpack(data).tolist() == [[[2], [4]], [[6], [0]]]
+    assert np.asarray(C.NDArrayView.from_dense(ROW), np.float64).dtype == np.float64
+
+
+def test_views_are_copied_into_and_made_of_known_types_only():
+    view, other = C.NDArrayView.from_dense(ROW), C.NDArrayView.from_dense(ROW + 1)
+    alias = view.alias(read_only=True)
+    view.copy_from(other)
+    assert alias.to_ndarray().tolist() == (ROW + 1).tolist()
+    with pytest.raises(RuntimeError, match="read-only"):
+        alias.copy_from(other)
+    with pytest.raises(ValueError, match="not of the shape"):
+        view.copy_from(C.NDArrayView((3, 2), np.float32))
+    with pytest.raises(RuntimeError, match="not int64"):
+        C.NDArrayView.from_dense(np.ones(2, np.int64))
+    with pytest.raises(TypeError, match="not of list"):
+        C.NDArrayView.from_dense([1.0])
+
+
+def test_masks_say_how_long_sequences_are():
+    mask = C.cntk_py.NDMask((2, 3), C.cpu())
+    mask.mark_sequence_begin((0, 0))
+    mask.invalidate_section((1, 2), (1, 1))
+    value = C.Value(C.NDArrayView.from_dense(np.arange(6, dtype=np.float32).reshape(2, 3, 1)), mask)
+    assert value.mask.tolist() == [[2, 1, 1], [1, 1, 0]] and value.masked_count() == mask.masked_count() == 1
+    assert [s.ravel().tolist() for s in value.as_sequences()] == [[0, 1, 2], [3, 4]]
+    assert mask.deep_clone().to_ndarray().tolist() == mask.asarray().tolist()
+    with pytest.raises(ValueError, match="a section at"):
+        mask.invalidate_section((1, 2), (1, 2))
+    mask.clear()
+    mask.invalidate_section((0, 0), (1, 1))
+    with pytest.raises(ValueError, match="does not say how long"):
+        C.Value(np.zeros((2, 3, 1), np.float32), mask)

@@ -44,7 +44,7 @@ default_param_init_scale, default_param_init_output_rank, default_param_init_fil
 _HOMES = {  # classes whose modules need the whole package, so that they are looked up when somebody asks
     "Axis": "axis", "Constant": "variables", "Variable": "variables",
     "Function": "ops.functions", "Learner": "learners", "MinibatchSource": "io", "MinibatchSourceConfig": "io._config",
-    "to_dictionary": "io._config", "NDArrayView": "core", "Value": "core",
+    "to_dictionary": "io._config", "NDArrayView": "core", "NDMask": "core", "Value": "core",
     "Trainer": "train.trainer",
 }
 

@@ -2,150 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from .device import DeviceDescriptor, DeviceKind, cpu, use_default_device
+from ._arrays import DataMixin, NDArrayView, NDMask, device_of, of_known_type
+from .device import DeviceDescriptor, DeviceKind, use_default_device
 from .engine.feeds import as_array, sequences, to_ragged
+from .engine.interchange import device_array, padded
 from .engine.program import Result
 from .engine.ragged import Ragged, SparseRows, offsets_of, ranges
+from .graph.errors import explain
 from .graph.shape import Shape, as_shape, shape_text
 from .graph.variable import VariableKind
-from .tensor import ArrayMixin
 from .variables import Variable
 
 
-class NDArrayView(ArrayMixin):
-    """A dense array or a sparse matrix, as CNTK's values hold it. Its data are never copied, unless they have to be.
-
-    >>> NDArrayView.from_dense(np.ones((2, 3), np.float32))
-    NDArrayView([2 x 3], CPU)
-    """
-
-    def __init__(self, shape: Any, data_type: Any, device: Any = None) -> None:
-        self._hold(np.zeros(as_shape(shape), data_type), read_only=False)
-
-    def _hold(self, array: Any, read_only: bool, shape: Shape | None = None) -> None:
-        self.held = array  # the NumPy array, or a CSR matrix [shape[0], all other axes]
-        self._shape: Shape = tuple(array.shape if shape is None else shape)
-        self._read_only = read_only
-
-    @classmethod
-    def _of(cls, array: Any, read_only: bool, shape: Shape | None = None) -> NDArrayView:
-        made = object.__new__(cls)
-        made._hold(array, read_only, shape)
-        return made
-
-    @staticmethod
-    def from_dense(np_array: Any, device: Any = None, read_only: bool = False, borrow: bool = False) -> NDArrayView:
-        """From a NumPy array; with `borrow` without a copy."""
-        array = np.asarray(np_array)
-        if array.dtype.kind != "f":
-            raise TypeError(f"an NDArrayView holds floating point numbers, not {array.dtype}")
-        return NDArrayView._of(array if borrow else array.copy(), read_only)
-
-    @staticmethod
-    def from_csr(
-        csr_array: Any, device: Any = None, read_only: bool = False, borrow: bool = False, shape: Any = None
-    ) -> NDArrayView:
-        """From a SciPy matrix in CSR format, which holds an array of the given shape with its last axis in the columns.
-
-        Errors: TypeError for another format; ValueError if the shape does not fit.
-        """
-        if not hasattr(csr_array, "indptr") or csr_array.format != "csr":
-            raise TypeError("an NDArrayView takes sparse data in CSR format only: convert them with tocsr()")
-        array = csr_array if borrow else csr_array.copy()
-        if shape is None:
-            return NDArrayView._of(array, read_only)
-        shape = as_shape(shape)
-        if not shape or shape[-1] != array.shape[1] or prod(shape[:-1]) != array.shape[0]:
-            raise ValueError(f"a CSR matrix of shape {array.shape} does not hold an array of shape {shape}")
-        return NDArrayView._of(array.reshape(shape[0], -1).tocsr(), read_only, shape)
-
-    @staticmethod
-    def from_data(data: Any, device: Any = None, read_only: bool = False, borrow: bool = False) -> NDArrayView:
-        """From a NumPy array or a CSR matrix."""
-        make = NDArrayView.from_csr if hasattr(data, "tocsr") else NDArrayView.from_dense
-        return make(data, device, read_only, borrow)
-
-    @property
-    def shape(self) -> Shape:
-        """Shape of the array."""
-        return self._shape
-
-    @property
-    def dtype(self) -> type:
-        """NumPy type of the elements."""
-        return self.held.dtype.type
-
-    @property
-    def device(self) -> DeviceDescriptor:
-        """Where the data are."""
-        return cpu()
-
-    @property
-    def is_sparse(self) -> bool:
-        """True for a sparse matrix."""
-        return hasattr(self.held, "tocsr")
-
-    @property
-    def is_read_only(self) -> bool:
-        """True if the data may not be changed."""
-        return self._read_only
-
-    def _numbers(self) -> Any:
-        return self.held.toarray().reshape(self._shape) if self.is_sparse and len(self._shape) != 2 else self.held
-
-    def as_shape(self, new_shape: Any) -> NDArrayView:
-        """The same data in another shape.
-
-        Errors: ValueError if that has another size.
-        """
-        shape = as_shape(new_shape)
-        if prod(shape) != prod(self._shape):
-            raise ValueError(f"an array of shape {self._shape} cannot have shape {shape}, which is of another size")
-        held = self.held.reshape(shape[0], -1).tocsr() if self.is_sparse else self.held.reshape(shape)
-        return NDArrayView._of(held, self._read_only, shape)
-
-    def slice_view(self, start_offset: Sequence[int], extent: Sequence[int], read_only: bool = True) -> NDArrayView:
-        """A part of the array that shares its memory.
-
-        Shapes: `start_offset` has a number for each axis; `extent` may leave out leading axes: the part lacks them.
-        Errors: ValueError if the part lies outside, or is not contiguous in memory.
-        """
-        dropped = len(start_offset) - len(extent)
-        sizes = (1,) * dropped + tuple(extent)
-        if len(start_offset) != len(self.shape) or dropped < 0 or any(
-            not 0 <= o <= o + e <= d for o, e, d in zip(start_offset, sizes, self.shape, strict=True)
-        ):
-            raise ValueError(f"slice at {tuple(start_offset)} of extent {tuple(extent)} is not inside {self!r}")
-        where = [slice(o, o + e) for o, e in zip(start_offset, sizes, strict=True)]
-        if self.is_sparse:
-            part, contiguous = self.held[where[0]], not dropped and sizes[1:] == self.shape[1:]
-        else:
-            part = self.held[(*start_offset[:dropped], *where[dropped:], ...)]
-            contiguous = part.flags.c_contiguous
-        if not contiguous:
-            raise ValueError(f"slice at {tuple(start_offset)} of extent {tuple(extent)} is not contiguous in memory")
-        return NDArrayView._of(part, read_only, tuple(extent))
-
-    def deep_clone(self, device: Any = None, read_only: bool = False) -> NDArrayView:
-        """A copy."""
-        return NDArrayView._of(self.held.copy(), read_only, self._shape)
-
-    def __repr__(self) -> str:
-        return f"NDArrayView({shape_text(self.shape)}, CPU)"
-
-    __str__ = __repr__
-
-
-class Value(ArrayMixin):
+class Value(DataMixin):
     """Data of one variable for a minibatch.
 
+    What a function gives with ``as_numpy=False`` stays on the device, and can be fed to the next function from there.
+    As in CNTK it may be used until that function computes again; ``deep_clone`` keeps it. NumPy, JAX and DLPack take a
+    Value as it is.
+
     Shapes: [samples, *shape], or with sequences [sequences, longest, *shape] with a mask, padded with zeros.
+    Errors: RuntimeError if it is used later than that.
 
     >>> import cntkjax as C
     >>> x = C.sequence.input_variable(1)
@@ -157,21 +39,41 @@ class Value(ArrayMixin):
     ONE_HOT_SKIP = 2**32 - 1  # among the indices of `one_hot`: a sample of zeros only
 
     def __init__(self, batch: Any, seq_starts: Any = None, device: Any = None) -> None:
-        array = batch.asarray() if isinstance(batch, NDArrayView) else batch
-        if isinstance(array, (list, tuple)):
+        array = batch.held if isinstance(batch, NDArrayView) else batch
+        if isinstance(seq_starts, NDMask):
+            self._hold(_unmasked(array, seq_starts), array.shape[2:])
+        elif isinstance(array, (list, tuple)):
             ragged = Ragged.from_sequences([b if hasattr(b, "tocsr") else np.asarray(b) for b in array])
-            self._hold(ragged, _sample_shape(ragged))
+            self._hold(_started(ragged, seq_starts), _sample_shape(ragged))
         elif hasattr(array, "tocsr"):
-            self._hold(Ragged(SparseRows.from_csr(array), None), (array.shape[1],))
+            self._hold(_started(Ragged(SparseRows.from_csr(array), None), seq_starts), (array.shape[1],))
         else:
-            array = np.asarray(array)
-            if array.dtype.kind != "f":
-                raise TypeError(f"a Value holds floating point numbers, not {array.dtype}")
-            self._hold(Ragged(np.atleast_1d(array), None), array.shape[1:], static=array.ndim == 0)
+            array = of_known_type(array if hasattr(array, "devices") else np.asarray(array), "a Value")
+            rows = array[None] if array.ndim == 0 else array
+            self._hold(_started(Ragged(rows, None), seq_starts), array.shape[1:], static=array.ndim == 0)
             self.held = array  # fed like the array itself: which axes it has depends on the variable
 
-    def _hold(self, ragged: Ragged, shape: Shape, static: bool = False) -> None:
-        self.ragged, self._shape, self._static = ragged, tuple(shape), static
+    def _hold(self, ragged: Ragged | Result, shape: Shape, static: bool = False) -> None:
+        self._data: Ragged | Result | None = ragged
+        self._shape, self._static = tuple(shape), static
+
+    @property
+    def ragged(self) -> Ragged:
+        """The samples end to end; RuntimeError if they are gone."""
+        if self._data is None:
+            raise RuntimeError(explain(
+                "this Value is gone: the function that gave it has computed again since then",
+                fix="keep it with deep_clone() before you call the function again, or ask for arrays: as_numpy=True",
+            ))
+        if isinstance(self._data, Result):
+            made = self._data.ragged()
+            self._data = made if isinstance(made, Ragged) else Ragged(made[None], None)
+        return self._data
+
+    def erase(self) -> None:
+        """Let go of the data."""
+        self._data = None
+        self.__dict__.pop("held", None)
 
     @staticmethod
     def from_ragged(ragged: Ragged, shape: Shape, dtype: Any = None, static: bool = False) -> Value:
@@ -186,10 +88,10 @@ class Value(ArrayMixin):
     @staticmethod
     def from_result(result: Result) -> Value:
         """The value that a program gave for a variable."""
-        data = result.ragged()
-        if isinstance(data, Ragged):
-            return Value.from_ragged(data, _sample_shape(data))
-        return Value.from_ragged(Ragged(data[None], None), data.shape, static=True)
+        made = object.__new__(Value)
+        lead = 2 if result.layout is not None else 1 if result.variable.dynamic_axes else 0
+        made._hold(result, result.sample_shape(lead), static=lead == 0)
+        return made
 
     @staticmethod
     def create(var: Any, data: Any, seq_starts: Any = None, device: Any = None, read_only: bool = False) -> Value:
@@ -197,20 +99,20 @@ class Value(ArrayMixin):
 
         Shapes: a list makes sequences, of one step each if the variable has no sequence axis. An array stays as it is.
         `seq_starts`: for each sequence, whether it begins here or continues that of the minibatch before.
+        Errors: ShapeError, TypeError or ValueError for data that do not fit.
         """
         if isinstance(data, Value):
             return data
-        if isinstance(data, list) and var.dynamic_axes and var.sequence_axis is None:
+        if not var.dynamic_axes:
+            return Value(data.tocsr() if hasattr(data, "tocsr") else as_array(var, data))
+        if isinstance(data, list) and var.sequence_axis is None:
             ragged: Ragged | np.ndarray = sequences(var, data)
         else:
             ragged = to_ragged(var, data)
         if isinstance(data, np.ndarray) and seq_starts is None and not var.is_sparse:
             return Value(as_array(var, data))
-        if not isinstance(ragged, Ragged):
-            return Value.from_ragged(Ragged(ragged[None], None), ragged.shape, static=True)
-        if seq_starts is not None:
-            ragged = Ragged(ragged.data, ragged.lengths, np.asarray(seq_starts, bool))
-        return Value.from_ragged(ragged, var.shape)
+        assert isinstance(ragged, Ragged)
+        return Value.from_ragged(_started(ragged, seq_starts), var.shape)
 
     @staticmethod
     def one_hot(batch: Any, num_classes: Any, dtype: Any = None, device: Any = None) -> Value:
@@ -256,7 +158,7 @@ class Value(ArrayMixin):
     @property
     def device(self) -> DeviceDescriptor:
         """Where the data are."""
-        return cpu()
+        return device_of(self.ragged.data)
 
     @property
     def shape(self) -> Shape:
@@ -270,8 +172,8 @@ class Value(ArrayMixin):
 
     @property
     def is_valid(self) -> bool:
-        """True: the data do not lie in a buffer that the next step uses again."""
-        return True
+        """False if the function that gave it has computed again."""
+        return self._data is not None
 
     @property
     def is_read_only(self) -> bool:
@@ -292,7 +194,6 @@ class Value(ArrayMixin):
         mask[:, 0] += np.ones(len(mask), np.int8) if ragged.starts is None else ragged.starts.astype(np.int8)
         return mask
 
-    @property
     def masked_count(self) -> int:
         """Number of padded steps."""
         return int(np.prod(self.shape[:2])) - self.ragged.num_samples if self.ragged.lengths is not None else 0
@@ -301,7 +202,7 @@ class Value(ArrayMixin):
     def data(self) -> NDArrayView:
         """The padded data."""
         if not self.is_sparse:
-            return NDArrayView._of(self.asarray(), False)
+            return NDArrayView._of(self._padded(), False)
         csr, lengths = self.ragged.to_csr(), self.ragged.lengths
         if lengths is not None:
             cells = ranges(np.arange(len(lengths)) * self.shape[1], lengths)  # where the samples are in the padded grid
@@ -320,33 +221,51 @@ class Value(ArrayMixin):
         return [s.to_csr() if isinstance(s, SparseRows) else np.asarray(s).reshape(-1, *self._shape) for s in parts]
 
     def _numbers(self) -> Any:
-        data = self.ragged.data
-        if isinstance(data, SparseRows):
-            if len(self.shape) == 2:
-                return self.ragged.to_csr()
-            data = data.to_dense()
-        data = np.asarray(data).reshape(-1, *self._shape)
+        if self.is_sparse and len(self.shape) == 2:
+            return self.ragged.to_csr()
+        return np.asarray(self._padded())
+
+    def _padded(self) -> Any:
+        """The padded data, dense, where they are."""
+        ragged = self.ragged
+        data = ragged.data.to_dense() if isinstance(ragged.data, SparseRows) else ragged.data
         if self._static:
             return data[0]
-        if self.ragged.lengths is None:
-            return data
-        padded = np.zeros(self.shape, data.dtype)
-        steps = np.arange(self.shape[1])[None, :] < self.ragged.lengths[:, None]
-        padded[steps] = data
-        return padded
+        data = data.reshape(-1, *self._shape)
+        return data if ragged.lengths is None else padded(data, ragged.lengths)
+
+    def _on_device(self) -> Any:
+        return device_array(self._padded())
 
     def deep_clone(self, read_only: bool = False) -> Value:
-        """A copy."""
+        """A copy, which lives on when the function that gave this one computes again."""
         ragged = self.ragged
+        if not isinstance(ragged.data, np.ndarray):  # what is on the device does not change
+            return Value.from_ragged(ragged, self._shape, static=self._static)
         return Value.from_ragged(ragged.take(np.arange(ragged.num_sequences)), self._shape, static=self._static)
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __repr__(self) -> str:
-        return f"Value({shape_text(self.shape)}, CPU)"
+        return f"Value({shape_text(self.shape)}, {self.device!r})" if self.is_valid else "Value(###)"
 
     __str__ = __repr__
+
+
+def _started(ragged: Ragged, seq_starts: Any) -> Ragged:
+    if seq_starts is None:
+        return ragged
+    lengths = np.ones(ragged.num_samples, np.int32) if ragged.lengths is None else ragged.lengths
+    return Ragged(ragged.data, lengths, np.asarray(seq_starts, bool))
+
+
+def _unmasked(padded: Any, mask: NDMask) -> Ragged:
+    """The samples of an array [sequences, longest, *shape] that are no padding; that has to come last."""
+    kept = np.asarray(mask) != 0
+    if padded.shape[:2] != kept.shape or (np.diff(kept.astype(np.int8), axis=1) > 0).any():
+        raise ValueError(f"a mask {kept.tolist()} does not say how long sequences in an array {padded.shape} are")
+    return Ragged(padded[kept], kept.sum(1).astype(np.int32), np.asarray(mask)[:, 0] == 2)
 
 
 def _sample_shape(ragged: Ragged) -> Shape:
@@ -379,5 +298,6 @@ def like_input(variable: Any) -> Variable:
 
 
 __all__ = [
-    "DeviceDescriptor", "DeviceKind", "NDArrayView", "Value", "asarray", "asvalue", "like_input", "use_default_device",
+    "DeviceDescriptor", "DeviceKind", "NDArrayView", "NDMask", "Value", "asarray", "asvalue", "like_input",
+    "use_default_device",
 ]

@@ -1,4 +1,4 @@
-"""From what users feed (arrays, lists of sequences, sparse matrices, minibatches) to `Ragged`. NumPy only."""
+"""From what users feed (arrays, lists of sequences, sparse matrices, minibatches) to `Ragged`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+import jax
 import numpy as np
 
 from ..graph.errors import ShapeError, explain
@@ -24,7 +25,7 @@ def to_ragged(variable: Variable, data: Any) -> Ragged | np.ndarray:
     data = _bare(data)
     ragged = getattr(data, "ragged", None)
     if ragged is not None:
-        return _checked(variable, ragged)
+        return _checked(variable, ragged) if variable.dynamic_axes else _static(variable, _whole(ragged))
     if hasattr(data, "eval") and not isinstance(data, (np.ndarray, list, tuple)):
         raise TypeError(explain(f"{variable!r} is fed with {data!r}, which is no data", fix="evaluate it first"))
     if isinstance(data, tuple) and len(data) == 2 and _are_flags(data[1]):
@@ -59,7 +60,9 @@ def _started(variable: Variable, data: Any, starts: Any) -> Ragged:
 
 
 def as_array(variable: Variable, data: Any) -> np.ndarray:
-    """Numbers as an array of the variable's type."""
+    """Numbers as an array of the variable's type; one that is on the device already stays there."""
+    if isinstance(data, jax.Array) and data.dtype == variable.dtype:
+        return data  # type: ignore[return-value]
     try:
         array = np.asarray(data)
     except ValueError:
@@ -71,6 +74,11 @@ def as_array(variable: Variable, data: Any) -> np.ndarray:
             fix="feed integers, booleans or floating point numbers; sequences of different lengths as a list of arrays",
         ))
     return np.asarray(array, variable.dtype)
+
+
+def _whole(ragged: Ragged) -> Any:
+    """All samples as one array, for a variable without dynamic axes."""
+    return ragged.to_csr() if ragged.is_sparse else ragged.data
 
 
 def _static(variable: Variable, data: Any) -> np.ndarray:
@@ -122,6 +130,9 @@ def sequences(variable: Variable, data: Any) -> Ragged:
         items = [as_array(variable, d) for d in data]
     else:
         array = as_array(variable, data)
+        if array.ndim == len(shape) + 2 and array.size and matches(shape, array.shape[2:]) and not variable.is_sparse:
+            lengths = np.full(array.shape[0], array.shape[1], np.int32)
+            return Ragged(array.reshape(-1, *array.shape[2:]), lengths)
         items = [array] if array.ndim <= len(shape) + 1 else list(array)
     items = [_one_sequence(variable, item) for item in items]
     if not items:
@@ -178,13 +189,13 @@ def _checked(variable: Variable, ragged: Ragged) -> Ragged:
         if not variable.is_sparse:
             data = data.to_dense().reshape(-1, *shape)
     elif variable.is_sparse:
-        data = SparseRows.from_dense(data)
+        data = SparseRows.from_dense(np.asarray(data))
     elif not matches(variable.shape, data.shape[1:]):
         if prod(data.shape[1:]) != prod(variable.shape) or FREE in variable.shape or INFERRED in variable.shape:
             raise _mismatch(variable, data.shape, "takes samples of its shape")
         data = data.reshape(-1, *variable.shape)
-    if isinstance(data, np.ndarray) and data.dtype != variable.dtype:
-        data = data.astype(variable.dtype)
+    if not isinstance(data, SparseRows) and data.dtype != variable.dtype:
+        data = np.asarray(data).astype(variable.dtype)
     lengths = ragged.lengths
     if variable.sequence_axis is None and lengths is not None:
         if not (lengths == 1).all():

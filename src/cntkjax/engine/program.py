@@ -26,6 +26,7 @@ from ._compat import double_precision
 from .allocator import keep_freed_memory
 from .cache import persistent
 from .carry import Memory, slots_of
+from .interchange import end_to_end
 from .layout import Batch, Layout
 from .lower import execute
 from .packing import Grid, Packer, Sizes, bucket
@@ -104,11 +105,13 @@ class Result:
 
         return csr_matrix(array)
 
-    def ragged(self) -> Ragged | np.ndarray:
-        """The data as they can be fed again."""
-        if self.layout is not None:
-            return Ragged.from_sequences(self.sequences())
-        return Ragged(self.host[: self.count], None) if self.variable.dynamic_axes else self.host
+    def sample_shape(self, lead: int) -> tuple[int, ...]:
+        """Shape of one sample; `lead` dimensions before it are dynamic."""
+        return tuple(self.data.shape if isinstance(self.data, Sparse) else self.data.shape[lead:])
+
+    def ragged(self) -> Ragged | jax.Array:
+        """The data as they can be fed again; they stay on the device."""
+        return end_to_end(self.data, self.count, self.layout) if self.variable.dynamic_axes else dense(self.data)
 
 
 class Program:
@@ -259,6 +262,8 @@ def _padded(data: Any, size: int, variable: Variable) -> Any:
         return _sparse(data, np.minimum(np.arange(size), len(data) - 1), variable)
     if len(data) == size:
         return data
+    if not isinstance(data, np.ndarray):
+        return data[np.minimum(np.arange(size), len(data) - 1)]
     return np.concatenate([data, np.broadcast_to(data[:1], (size - len(data), *data.shape[1:]))])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, unique
 from typing import Any
+from weakref import WeakSet
 
 from ..engine.carry import Memory
 from ..engine.checked import check
@@ -277,12 +278,27 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         wanted = self._wanted(outputs)
         feeds = self._feeds(arguments, wanted)
         check(plan_of(wanted), feeds, False, self._memory)
-        return _single(_converted(evaluate(wanted, feeds, memory=self._memory), as_numpy))
+        return _single(self._given_out(evaluate(wanted, feeds, memory=self._memory), as_numpy))
 
     @property
     def _memory(self) -> Memory:
         """What sequences that are cut between calls left behind."""
         return self.__dict__.setdefault("_carried", Memory())
+
+    def _given_out(self, made: Any, as_numpy: bool, again: bool = True) -> dict[Variable, Any]:
+        """Results as users get them; if this is computed `again`, Values that were given out before it are gone."""
+        from ..core import Value
+
+        lent: WeakSet[Value] = self.__dict__.setdefault("_lent", WeakSet())
+        if again:
+            for value in lent:
+                value.erase()
+            lent.clear()
+        if as_numpy:
+            return {r.variable: r.numpy() for r in made}
+        given = {r.variable: Value.from_result(r) for r in made}
+        lent.update(given.values())
+        return given
 
     def _wanted(self, outputs: Any) -> list[Variable]:
         wanted = list(self.outputs) if outputs is None else [as_variable(v) for v in _listed(outputs)]
@@ -303,12 +319,12 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         wanted = self._wanted(outputs)
         feeds = self._feeds(arguments, [*wanted, *(keep_for_backward or ())])
         if not keep_for_backward:
-            return None, _converted(evaluate(wanted, feeds, memory=self._memory), as_numpy)
+            return None, self._given_out(evaluate(wanted, feeds, memory=self._memory), as_numpy)
         kept = [as_variable(v) for v in _listed(keep_for_backward)]
         random = random_numbers(plan_of([*wanted, *kept]), advance=False)
         before = self._memory.copy()
         made = evaluate(wanted, feeds, True, self._memory, assign=False)
-        return BackPropState(self, feeds, tuple(kept), random, before), _converted(made, as_numpy)
+        return BackPropState(self, feeds, tuple(kept), random, before), self._given_out(made, as_numpy)
 
     def backward(
         self, state: BackPropState, root_gradients: Any, variables: Any, as_numpy: bool = True
@@ -330,7 +346,7 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
             roots[variable] = to_ragged(like_input(variable), gradient)
         wrt = [as_variable(v) for v in _listed(variables)]
         found, _ = gradients([], roots, wrt, state.feeds, state.random, state.memory.copy(), again=True)
-        return _converted(found, as_numpy)
+        return self._given_out(found, as_numpy, again=False)
 
     def grad(
         self, at: Any, wrt: Any = None, outputs: Any = None, device: Any = None, as_numpy: bool = True,
@@ -351,8 +367,8 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         wanted = [] if outputs is None else self._wanted(outputs)
         feeds = self._feeds(at, [*wanted, root])
         found, made = gradients(wanted, {root: None}, targets, feeds, memory=self._memory)
-        result = _single(_converted(found, as_numpy))
-        return result if outputs is None else (result, _single(_converted(made, as_numpy)))
+        result = _single(self._given_out(found, as_numpy))
+        return result if outputs is None else (result, _single(self._given_out(made, as_numpy, again=False)))
 
     @property
     def value(self) -> Any:
@@ -522,12 +538,6 @@ def _listed(items: Any) -> list[Any]:
 
 def _single(values: dict[Variable, Any]) -> Any:
     return next(iter(values.values())) if len(values) == 1 else values
-
-
-def _converted(made: Any, as_numpy: bool) -> dict[Variable, Any]:
-    from ..core import Value
-
-    return {r.variable: r.numpy() if as_numpy else Value.from_result(r) for r in made}
 
 
 def _only(found: list[Any], name: str) -> Any:

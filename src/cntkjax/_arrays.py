@@ -1,0 +1,257 @@
+"""Arrays and masks as CNTK's values hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from .device import DeviceDescriptor, DeviceKind, cpu
+from .engine.interchange import device_array, platform_of
+from .graph.dtypes import NUMBERS
+from .graph.shape import Shape, as_shape, shape_text
+from .tensor import ArrayMixin
+
+
+class DataMixin(ArrayMixin):
+    """Data that NumPy, JAX and whoever speaks DLPack (PyTorch, CuPy) take without being told how."""
+
+    def _on_device(self) -> Any:
+        return device_array(self._numbers())
+
+    def __jax_array__(self) -> Any:
+        return self._on_device()
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._on_device().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self._on_device().__dlpack_device__()
+
+
+class NDArrayView(DataMixin):
+    """A dense array or a sparse matrix, as CNTK's values hold it. Its data are never copied, unless they have to be.
+
+    NumPy, JAX and DLPack take it as it is.
+
+    >>> NDArrayView.from_dense(np.ones((2, 3), np.float32))
+    NDArrayView([2 x 3], CPU)
+    """
+
+    def __init__(self, shape: Any, data_type: Any, device: Any = None) -> None:
+        self._hold(np.zeros(as_shape(shape), data_type), read_only=False)
+
+    def _hold(self, array: Any, read_only: bool, shape: Shape | None = None) -> None:
+        self.held = array  # a NumPy array, one of jax, or a CSR matrix [shape[0], all other axes]
+        self._shape: Shape = tuple(array.shape if shape is None else shape)
+        self._read_only = read_only
+
+    @classmethod
+    def _of(cls, array: Any, read_only: bool, shape: Shape | None = None) -> NDArrayView:
+        made = object.__new__(cls)
+        made._hold(array, read_only, shape)
+        return made
+
+    @staticmethod
+    def from_dense(np_array: Any, device: Any = None, read_only: bool = False, borrow: bool = False) -> NDArrayView:
+        """From a NumPy array; with `borrow` without a copy.
+
+        Errors: TypeError for what is no array; RuntimeError for one of another type than CNTK has.
+        """
+        if not hasattr(np_array, "dtype"):
+            raise TypeError(f"an NDArrayView is made of a NumPy array, not of {type(np_array).__name__}")
+        array = of_known_type(np.asarray(np_array), "an NDArrayView")
+        return NDArrayView._of(array if borrow else array.copy(), read_only)
+
+    @staticmethod
+    def from_csr(
+        csr_array: Any, device: Any = None, read_only: bool = False, borrow: bool = False, shape: Any = None
+    ) -> NDArrayView:
+        """From a SciPy matrix in CSR format, which holds an array of the given shape with its last axis in the columns.
+
+        Errors: TypeError for another format; ValueError if the shape does not fit.
+        """
+        if not hasattr(csr_array, "indptr") or csr_array.format != "csr":
+            raise TypeError("an NDArrayView takes sparse data in CSR format only: convert them with tocsr()")
+        array = csr_array if borrow else csr_array.copy()
+        if shape is None:
+            return NDArrayView._of(array, read_only)
+        shape = as_shape(shape)
+        if not shape or shape[-1] != array.shape[1] or prod(shape[:-1]) != array.shape[0]:
+            raise ValueError(f"a CSR matrix of shape {array.shape} does not hold an array of shape {shape}")
+        return NDArrayView._of(array.reshape(shape[0], -1).tocsr(), read_only, shape)
+
+    @staticmethod
+    def from_data(data: Any, device: Any = None, read_only: bool = False, borrow: bool = False) -> NDArrayView:
+        """From a NumPy array or a CSR matrix."""
+        make = NDArrayView.from_csr if hasattr(data, "tocsr") else NDArrayView.from_dense
+        return make(data, device, read_only, borrow)
+
+    @property
+    def shape(self) -> Shape:
+        """Shape of the array."""
+        return self._shape
+
+    @property
+    def dtype(self) -> type:
+        """NumPy type of the elements."""
+        return self.held.dtype.type
+
+    @property
+    def device(self) -> DeviceDescriptor:
+        """Where the data are."""
+        return device_of(self.held)
+
+    @property
+    def is_sparse(self) -> bool:
+        """True for a sparse matrix."""
+        return hasattr(self.held, "tocsr")
+
+    @property
+    def is_read_only(self) -> bool:
+        """True if the data may not be changed."""
+        return self._read_only
+
+    def _numbers(self) -> Any:
+        if self.is_sparse:
+            return self.held if len(self._shape) == 2 else self.held.toarray().reshape(self._shape)
+        return np.asarray(self.held)
+
+    def _on_device(self) -> Any:
+        return device_array(self.held.toarray().reshape(self._shape) if self.is_sparse else self.held)
+
+    to_ndarray = ArrayMixin.asarray
+
+    def copy_from(self, source: NDArrayView) -> None:
+        """Take over the data of another array of the same shape, into the same memory.
+
+        Errors: ValueError for another shape; RuntimeError if this is read-only.
+        """
+        if self._read_only:
+            raise RuntimeError(f"{self!r} is read-only: make it with read_only=False, or copy it with deep_clone()")
+        if source.shape != self.shape:
+            raise ValueError(f"copy_from: {source!r} is not of the shape of {self!r}")
+        if isinstance(self.held, np.ndarray):
+            self.held[...] = source._numbers()
+        else:
+            self.held = source.held.copy()
+
+    def as_shape(self, new_shape: Any) -> NDArrayView:
+        """The same data in another shape.
+
+        Errors: ValueError if that has another size.
+        """
+        shape = as_shape(new_shape)
+        if prod(shape) != prod(self._shape):
+            raise ValueError(f"an array of shape {self._shape} cannot have shape {shape}, which is of another size")
+        held = self.held.reshape(shape[0], -1).tocsr() if self.is_sparse else self.held.reshape(shape)
+        return NDArrayView._of(held, self._read_only, shape)
+
+    def slice_view(self, start_offset: Sequence[int], extent: Sequence[int], read_only: bool = True) -> NDArrayView:
+        """A part of the array that shares its memory.
+
+        Shapes: `start_offset` has a number for each axis; `extent` may leave out leading axes: the part lacks them.
+        Errors: ValueError if the part lies outside, or is not contiguous in memory.
+        """
+        dropped = len(start_offset) - len(extent)
+        sizes = (1,) * dropped + tuple(extent)
+        if len(start_offset) != len(self.shape) or dropped < 0 or any(
+            not 0 <= o <= o + e <= d for o, e, d in zip(start_offset, sizes, self.shape, strict=True)
+        ):
+            raise ValueError(f"slice at {tuple(start_offset)} of extent {tuple(extent)} is not inside {self!r}")
+        split = [i for i, (e, d) in enumerate(zip(sizes, self.shape, strict=True)) if e != d]
+        if (split and any(e > 1 for e in sizes[: split[-1]])) or (self.is_sparse and (dropped or split[1:])):
+            raise ValueError(f"slice at {tuple(start_offset)} of extent {tuple(extent)} is not contiguous in memory")
+        where = [slice(o, o + e) for o, e in zip(start_offset, sizes, strict=True)]
+        part = self.held[where[0]] if self.is_sparse else self.held[(*start_offset[:dropped], *where[dropped:], ...)]
+        return NDArrayView._of(part, read_only, tuple(extent))
+
+    def deep_clone(self, device: Any = None, read_only: bool = False) -> NDArrayView:
+        """A copy."""
+        return NDArrayView._of(self.held.copy(), read_only, self._shape)
+
+    def alias(self, read_only: bool = False) -> NDArrayView:
+        """Another view of the same memory."""
+        return NDArrayView._of(self.held, read_only, self._shape)
+
+    def __repr__(self) -> str:
+        return f"NDArrayView({shape_text(self.shape)}, {self.device!r})"
+
+    __str__ = __repr__
+
+
+class NDMask(ArrayMixin):
+    """Which steps of padded sequences are there: 2 where a sequence begins, 1 where it goes on, 0 in padding.
+
+    >>> mask = NDMask((2, 3))
+    >>> mask.mark_sequence_begin((0, 0))
+    >>> mask.invalidate_section((1, 1), (1, 2))
+    >>> mask.asarray().tolist(), mask.masked_count()
+    ([[2, 1, 1], [1, 0, 0]], 2)
+    """
+
+    def __init__(self, shape: Any, device: Any = None) -> None:
+        self._mask = np.ones(as_shape(shape), np.int8)
+
+    def _numbers(self) -> np.ndarray:
+        return self._mask
+
+    to_ndarray = ArrayMixin.asarray
+
+    def shape(self) -> Shape:
+        """[sequences, longest]."""
+        return self._mask.shape
+
+    def device(self) -> DeviceDescriptor:
+        """Masks are on the CPU."""
+        return cpu()
+
+    def masked_count(self) -> int:
+        """Number of steps that are padding."""
+        return int((self._mask == 0).sum())
+
+    def mark_sequence_begin(self, offset: Sequence[int], section_shape: Sequence[int] | None = None) -> None:
+        """Say that a sequence begins at a place, or at all places of a section."""
+        self._mask[self._section(offset, section_shape or (1,) * len(offset))] = 2
+
+    def invalidate_section(self, section_offset: Sequence[int], section_shape: Sequence[int]) -> None:
+        """Say that a section is padding."""
+        self._mask[self._section(section_offset, section_shape)] = 0
+
+    def __repr__(self) -> str:
+        return f"NDMask({self._mask.tolist()})"
+
+    def clear(self) -> None:
+        """Say that nothing is padding, and nothing begins."""
+        self._mask[...] = 1
+
+    def deep_clone(self, device: Any = None) -> NDMask:
+        """A copy."""
+        made = NDMask(self.shape())
+        made._mask[...] = self._mask
+        return made
+
+    def _section(self, offset: Sequence[int], extent: Sequence[int]) -> tuple[slice, ...]:
+        if len(offset) != self._mask.ndim or any(
+            not 0 <= o <= o + e <= d for o, e, d in zip(offset, extent, self._mask.shape, strict=True)
+        ):
+            raise ValueError(f"a section at {tuple(offset)} of {tuple(extent)} is not in a mask of {self._mask.shape}")
+        return tuple(slice(o, o + e) for o, e in zip(offset, extent, strict=True))
+
+
+def of_known_type(array: Any, what: str) -> Any:
+    """The array; RuntimeError if CNTK has none of its type."""
+    if array.dtype.type not in NUMBERS:
+        raise RuntimeError(f"{what} is made of an array of float16, float32, float64, int8 or int16, not {array.dtype}")
+    return array
+
+
+def device_of(data: Any) -> DeviceDescriptor:
+    """Where an array is."""
+    platform, number = platform_of(data)
+    return cpu() if platform == "cpu" else DeviceDescriptor(DeviceKind.GPU, number)
+
+
+__all__ = ["DataMixin", "NDArrayView", "NDMask", "device_of", "of_known_type"]
