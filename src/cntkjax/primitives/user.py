@@ -16,7 +16,7 @@ from ..engine.python_code import callback
 from ..engine.values import Axes, Context, Value
 from ..graph.errors import explain
 from ..graph.function import Function
-from ..graph.shape import FREE
+from ..graph.shape import FREE, matches
 from ..graph.variable import Variable
 from .base import Attrs, Primitive
 
@@ -198,13 +198,15 @@ def _fitting(given: Any, shape: tuple[int, ...], dtype: Any, variable: Variable)
 
 
 def _sample(function: Any, output: Variable, forms: Sequence[_Form], data: Sequence[Any]) -> tuple[int, ...]:
-    """The shape of a sample; a free dimension is that of the operand of the same shape."""
+    """The shape of a sample; free dimensions are those of the operand of the same shape, or else of one that fits."""
     if FREE not in output.shape:
         return tuple(output.shape)
-    for v, form, d in zip(function.node_inputs, forms, data, strict=True):
-        if v.shape == output.shape:
-            return tuple(d.shape[len(form.lead) :])
-    raise ValueError(explain(
-        f"{output!r} of a user function has a free dimension whose size no operand gives",
-        fix="let infer_outputs give the output the shape of an input",
-    ))
+    given = [tuple(d.shape[len(form.lead) :]) for form, d in zip(forms, data, strict=True)]
+    same = [shape for v, shape in zip(function.node_inputs, given, strict=True) if v.shape == output.shape]
+    found = same or [shape for shape in given if matches(output.shape, shape)]
+    if not found:
+        raise ValueError(explain(
+            f"{output!r} of a user function has a free dimension whose size no operand gives",
+            fix="let infer_outputs give the output the shape of an input",
+        ))
+    return found[0]
