@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -55,9 +55,9 @@ class Plan:
     def __init__(self, outputs: Sequence[Variable]) -> None:
         self.requested = tuple(outputs)  # kept alive, so that no other variable gets one of their ids
         self.outputs = [resolve(v) for v in outputs]
-        components = list(_components([v._owner for v in self.outputs if v._owner is not None]))
+        found_components = list(components([v._owner for v in self.outputs if v._owner is not None]))
         self.parts: list[Function | Loop] = [
-            _loop(c) if len(c) > 1 or _feeds_itself(c[0]) else c[0] for c in components
+            _loop(c) if len(c) > 1 or _feeds_itself(c[0]) else c[0] for c in found_components
         ]
         groups = [(*part.delays, *part.nodes) if isinstance(part, Loop) else (part,) for part in self.parts]
         self.nodes = [node for group in groups for node in group]
@@ -211,7 +211,9 @@ def _feeds_itself(node: Function) -> bool:
     return node in _operands(node)
 
 
-def _components(roots: Sequence[Function]) -> Iterator[list[Function]]:
+def components(
+    roots: Sequence[Function], operands_of: Callable[[Function], Iterator[Function]] = _operands
+) -> Iterator[list[Function]]:
     """Strongly connected components, operands first (Tarjan, SIAM J. Computing 1(2), 1972), without recursion."""
     index: dict[Function, int] = {}
     low: dict[Function, int] = {}
@@ -220,7 +222,7 @@ def _components(roots: Sequence[Function]) -> Iterator[list[Function]]:
     for start in roots:
         if start in index:
             continue
-        work = [(start, _operands(start))]
+        work = [(start, operands_of(start))]
         index[start] = low[start] = len(index)
         open_nodes.append(start)
         is_open.add(start)
@@ -231,7 +233,7 @@ def _components(roots: Sequence[Function]) -> Iterator[list[Function]]:
                     index[operand] = low[operand] = len(index)
                     open_nodes.append(operand)
                     is_open.add(operand)
-                    work.append((operand, _operands(operand)))
+                    work.append((operand, operands_of(operand)))
                     break
                 if operand in is_open:
                     low[node] = min(low[node], index[operand])
