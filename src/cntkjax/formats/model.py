@@ -77,10 +77,13 @@ def _paired(mine: Function, theirs: Function) -> Iterator[tuple[Any, Any]]:
             ("is the operation", a.op_name, b.op_name),
             ("is called", a._name, b._name),
             ("has this number of inputs:", len(a.node_inputs), len(b.node_inputs)),
+            ("is a block:", a.block_composite is not None, b.block_composite is not None),
         ):
             if ours != stored:
                 raise _other(a, b, f"{what} {ours}, not {stored}")
         yield a, b
+        if a.block_composite is not None and b.block_composite is not None:  # random numbers count on inside of it
+            stack.append((a.block_composite.root_function, b.block_composite.root_function))
         for v, w in zip(a.node_inputs, b.node_inputs, strict=True):
             if v._owner is not None and w._owner is not None:
                 if v._owner not in seen:
