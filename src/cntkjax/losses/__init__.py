@@ -4,6 +4,7 @@ from ..graph.axis import Axis
 from ..graph.seed import AUTO_SEED as auto_select
 from ..ops import CloneMethod, Function, parameter, softmax, times
 from ..variables import Constant, Parameter, Variable
+from ._lattice import lattice_sequence_with_softmax
 from ._losses import (
     binary_cross_entropy,
     cosine_distance,

@@ -24,6 +24,7 @@ from ._activations import (
     space_to_depth,
     sum,
 )
+from ._ctc import forward_backward, labels_to_graph
 from ._elementwise import (
     abs,
     acos,

@@ -3,9 +3,11 @@
 from . import (
     convolution,
     crop,
+    ctc,
     delay,
     elementwise,
     fill,
+    lattice,
     loss,
     native,
     normalization,
@@ -22,6 +24,7 @@ from . import (
 from .base import BY_ID, BY_NAME, Primitive
 
 __all__ = [
-    "BY_ID", "BY_NAME", "Primitive", "convolution", "crop", "delay", "elementwise", "fill", "loss", "native",
-    "normalization", "pooling", "product", "random", "reduce", "reshape", "rnnstack", "select", "sequence", "structure",
+    "BY_ID", "BY_NAME", "Primitive", "convolution", "crop", "ctc", "delay", "elementwise", "fill", "lattice",
+    "loss", "native", "normalization", "pooling", "product", "random", "reduce", "reshape", "rnnstack",
+    "select", "sequence", "structure",
 ]

@@ -1,0 +1,43 @@
+"""Connectionist temporal classification."""
+
+from __future__ import annotations
+
+from ..primitives import ctc
+from ._blocks import node
+from ._operand import Operand, as_variable, as_variables
+from .functions import Function
+
+
+def labels_to_graph(labels: Operand, name: str = "") -> Function:
+    """Labels in the form that `forward_backward` takes.
+
+    Shapes: labels [tokens], a sequence as long as the features: in the frame where a label begins, 2 at the place of
+            the label; anything else (CNTK's readers: 1) in other frames. Only the order of the labels counts, unless
+            there is a delay constraint.
+    """
+    return node(ctc.LabelsToGraph, [as_variable(labels)], name=name)
+
+
+def forward_backward(
+    graph: Operand, features: Operand, blankTokenId: int, delayConstraint: int = -1, name: str = ""
+) -> Function:
+    """The loss of connectionist temporal classification: -log of the probability of the labels in any alignment.
+
+    `blankTokenId` is the token that stands for no label. With `delayConstraint` d >= 0 a label may be recognized up to
+    d frames behind the beginning of the next one, which makes a recognizer that answers early.
+
+    Shapes: graph and features [tokens], sequences of the same lengths -> one number for the minibatch, the sum over
+            its sequences. The softmax of the features gives the probabilities.
+    Errors: ShapeError if the numbers of tokens differ, or the blank is none of them. A sequence with more labels than
+            fit into its frames has a loss of 1e11 and no gradient.
+    Source: Graves et al., "Connectionist Temporal Classification", ICML 2006; values of CNTK 2.7.
+
+    >>> from cntkjax import sequence
+    >>> labels, scores = sequence.input_variable(3), sequence.input_variable(3)
+    >>> loss = forward_backward(labels_to_graph(labels), scores, blankTokenId=2)
+    >>> one_label_in_two_frames = [[2, 0, 0], [1, 0, 0]]
+    >>> loss.eval({labels: [one_label_in_two_frames], scores: [[[0, 0, 0], [0, 0, 0]]]}) # log(9 / 3 alignments)
+    array(1.0986123, dtype=float32)
+    """
+    attributes = {"BlankTokenId": int(blankTokenId), "DelayConstraint": int(delayConstraint)}
+    return node(ctc.ForwardBackward, as_variables(graph, features), attributes, name)
