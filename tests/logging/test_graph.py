@@ -1,10 +1,13 @@
 """Walking through graphs (orders recorded from CNTK 2.7), finding nodes, and drawing."""
 import shutil
+import sys
 
 import pytest
 
 import cntkjax as C
 from cntkjax.logging import graph
+from cntkjax.logging._drawing import drawing
+from cntkjax.logging._picture import layers
 
 
 @pytest.fixture(scope="module")
@@ -94,23 +97,82 @@ def test_a_text_has_a_line_for_each_operation_operands_first():
     model = C.tanh(x * p)
     product = model.root_function.inputs[0]
     assert graph.plot(model) == (f"ElementTimes({x.uid}, {p.uid}) -> {product.uid};\n\n"
-                                 f"Tanh({product.uid}) -> {model.output.uid};\n\n")
+                                 f"Tanh({product.uid}) -> {model.output.uid};\n")
+
+
+def test_the_order_of_a_text_is_cntks():
+    x, y = C.input_variable(3), C.input_variable(3)
+    total, tanh = x + y, C.tanh(x)
+    model = C.combine([C.splice(total * tanh, C.relu(tanh), total - y), total])
+    lines = graph.plot(model).split("\n\n")
+    assert [line.split("(")[0] for line in lines] == [
+        "Minus", "ReLU", "Tanh", "Plus", "ElementTimes", "Splice", "Combine", "Combine"]
+    assert lines[-1] == f"Combine({model.outputs[0].uid}, {total.output.uid}) -> {model.outputs[0].uid};\n"
+
+
+def test_constants_in_blocks_are_not_shown():
+    x = C.sequence.input_variable(3)
+    assert graph.plot(C.sequence.last(x)).startswith(f"Sequence::Slice({x.uid}) -> Block")
 
 
 def test_a_drawing_for_graphviz(tmp_path):
-    model = C.tanh(C.input_variable(3, name='in"put') * 2)
+    x = C.input_variable(3, name='in"put')
+    model = C.tanh(x * 2, name="t")
     graph.plot(model, tmp_path / "it.dot")
-    text = (tmp_path / "it.dot").read_text()
-    assert text.startswith("digraph {")
-    assert '[shape=ellipse, label="Input in\\"put"]' in text
-    assert 'label="Tanh"]' in text
-    assert text.count(" -> ") == 3
+    lines = (tmp_path / "it.dot").read_text().splitlines()
+    assert lines[0] == "digraph network_graph {"
+    assert any(line.startswith(f'"{x.uid}" [label="Input\\nin\\"put\\n[#](3,)", shape=egg') for line in lines)
+    assert any('[label="2.0", shape=box, color=white' in line for line in lines)
+    assert any('[label="*", shape=ellipse' in line for line in lines)
+    assert f'"{x.uid}" -> "{model.root_function.inputs[0].owner.uid}" [label="in\\"put\\n[#](3,)"];' in lines
+    assert sum(" -> " in line for line in lines) == 4
 
 
-def test_other_files_need_graphviz(tmp_path, monkeypatch):
+def test_lines_and_pictures_go_to_files(tmp_path, model, monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda program: None)  # without Graphviz
+    text = graph.plot(model, tmp_path / "it.txt")
+    assert (tmp_path / "it.txt").read_text() == text == graph.plot(model)
+    for kind, begins in (("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")):
+        graph.plot(model, tmp_path / f"it.{kind}")
+        assert (tmp_path / f"it.{kind}").read_bytes().startswith(begins)
+
+
+def test_graphviz_draws_if_it_is_there(tmp_path, monkeypatch):
+    dot = tmp_path / "dot"
+    dot.write_text('#!/bin/sh\necho "$@"; cat\n')
+    dot.chmod(0o755)
+    monkeypatch.setattr(shutil, "which", lambda program: str(dot))
+    graph.plot(C.tanh(C.input_variable(3)), tmp_path / "it.svg")
+    assert (tmp_path / "it.svg").read_text().startswith("-Tsvg\ndigraph network_graph {")
+
+
+def test_files_that_cannot_be_written(tmp_path, monkeypatch):
     model = C.tanh(C.input_variable(3))
     with pytest.raises(ValueError, match="ends in none of .svg"):
         graph.plot(model, str(tmp_path / "it.jpg"))
     monkeypatch.setattr(shutil, "which", lambda program: None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match="apt-get install graphviz"):
         graph.plot(model, str(tmp_path / "it.png"))
+
+
+def test_nodes_stand_in_layers_below_their_operands():
+    x = C.sequence.input_variable(3)
+    model = C.sequence.last(C.layers.Recurrence(C.layers.RNNStep(3))(x)) + C.sequence.first(x)
+    drawn = drawing(model)
+    places, ways = layers(drawn)
+    assert len(set(places.values())) == len(places)
+    closing = [way for way in ways if way[-1][1] <= way[0][1]]
+    assert len(closing) == 1, "the loop closes once, everything else goes down"
+    for (source, target, _), way in zip(drawn.edges, ways, strict=True):
+        assert (way[0], way[-1]) == (places[source], places[target])
+        assert not set(way[1:-1]) & set(places.values()), "long edges pass beside nodes"
+
+
+def test_a_function_shows_itself_in_notebooks(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda program: None)
+    model = C.layers.Dense(2, name="a<b")(C.input_variable(3))
+    text = model._repr_html_()
+    assert text.startswith("<p><code>a&lt;b: Dense(Tensor[3])") and "<svg" in text and "<table>" in text
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert "<svg" not in model._repr_html_() and "<table>" in model._repr_html_()

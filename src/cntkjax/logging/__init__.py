@@ -1,6 +1,7 @@
 """Progress of training and testing: on the screen, in log files, in TensorBoard; and a look into graphs."""
 from . import graph
 from ._progress_writer import ProgressWriter
+from ._summary import summary
 from ._trace_level import TraceLevel, get_trace_level, set_trace_level
 from .graph import depth_first_search, find_all_with_name, find_by_name, find_by_uid, get_node_outputs, plot
 from .progress_print import (
@@ -12,4 +13,5 @@ from .progress_print import (
 
 __all__ = ["ProgressPrinter", "ProgressWriter", "TensorBoardProgressWriter", "TraceLevel",
            "TrainingSummaryProgressCallback", "depth_first_search", "find_all_with_name", "find_by_name", "find_by_uid",
-           "get_node_outputs", "get_trace_level", "graph", "log_number_of_parameters", "plot", "set_trace_level"]
+           "get_node_outputs", "get_trace_level", "graph", "log_number_of_parameters", "plot", "set_trace_level",
+           "summary"]

@@ -2,18 +2,19 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from cntkjax.graph.function import Function, nodes
+from cntkjax.graph.function import Function
 from cntkjax.graph.variable import Variable as GraphVariable
-from cntkjax.graph.walk import source_of, walk
+from cntkjax.graph.walk import walk
+
+from ._drawing import dot_text, drawing, operands
+from ._picture import picture
 
 __all__ = ["depth_first_search", "find_all_with_name", "find_by_name", "find_by_uid", "get_node_outputs", "plot"]
 
-_FORMATS = (".svg", ".pdf", ".png", ".dot")
+_FORMATS = (".svg", ".pdf", ".png", ".dot", ".txt")
 
 
 def depth_first_search(root: Function, visitor: Callable[[Any], bool], depth: int = 0) -> list[Any]:
@@ -86,9 +87,13 @@ def get_node_outputs(node: Function, depth: int = 0) -> list[GraphVariable]:
 
 
 def plot(root: Function, filename: str | os.PathLike[str] | None = None) -> str:
-    """A line of text for each operation, operands first; with ``filename`` (.svg, .pdf, .png or .dot) also a drawing.
+    """A line of text for each operation, operands first; with ``filename`` also a file.
 
-    Errors: ValueError for other endings; ImportError if a picture is wanted and Graphviz is not there.
+    The ending says which: .txt these lines, .dot a text for Graphviz, .svg, .pdf or .png a picture, drawn by Graphviz
+    if its program ``dot`` is there, else by matplotlib.
+
+    Errors: ValueError for other endings; ImportError if a picture is wanted and neither program is there.
+    Source: the lines are CNTK 2.7's, which writes no .txt.
 
     Example:
         >>> import cntkjax as C
@@ -98,44 +103,23 @@ def plot(root: Function, filename: str | os.PathLike[str] | None = None) -> str:
         Tanh(ElementTimes..._Output_0) -> Tanh..._Output_0;
         <BLANKLINE>
     """
-    graph = nodes([root.root_function])
+    lines = [
+        f"{node.op_name}({', '.join(v.uid for v in operands(node))}) -> {output.uid};\n"
+        for node in walk(root) if isinstance(node, Function) for output in node.outputs
+    ]
+    text = "\n".join(reversed(lines))
     if filename is not None:
-        _draw(graph, os.fspath(filename))
-    return "".join(f"{node.op_name}({', '.join(operand.uid for operand in node.inputs)}) -> {output.uid};\n\n"
-                   for node in graph for output in node.outputs)
+        _write(root, os.fspath(filename), text)
+    return text
 
 
-def _draw(graph: list[Function], filename: str) -> None:
+def _write(root: Function, filename: str, text: str) -> None:
     kind = os.path.splitext(filename)[1]
     if kind not in _FORMATS:
         raise ValueError(f"plot: '{filename}' ends in none of {', '.join(_FORMATS)}")
-    text = "\n".join(["digraph {", "rankdir=BT", "node [shape=box]", *_lines(graph), "}", ""])
-    if kind == ".dot":
-        with open(filename, "w") as file:
-            file.write(text)
-    elif (program := shutil.which("dot")) is None:
-        raise ImportError(f"plot: a {kind} picture needs Graphviz: apt-get install graphviz, or write a .dot file")
+    if kind not in (".txt", ".dot"):
+        content = picture(drawing(root), kind[1:])
     else:
-        subprocess.run([program, "-T" + kind[1:], "-o", filename], input=text, text=True, check=True)
-
-
-def _lines(graph: list[Function]) -> Iterator[str]:
-    """Graphviz statements: operations are boxes, leaves ellipses, and edges carry shapes."""
-    drawn: set[GraphVariable] = set()
-    for node in graph:
-        yield f"{_quoted(node.uid)} [label={_quoted(_label(node.op_name, node._name))}]"
-        for operand in node.node_inputs:
-            source = source_of(operand)
-            if isinstance(source, GraphVariable) and source not in drawn:
-                drawn.add(source)
-                yield f"{_quoted(source.uid)} [shape=ellipse, label={_quoted(_label(source.kind.name, source.name))}]"
-            yield f"{_quoted(source.uid)} -> {_quoted(node.uid)} [label={_quoted(str(operand.shape))}]"
-
-
-def _label(kind: str, name: str) -> str:
-    return f"{kind} {name}" if name else kind
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+        content = (text if kind == ".txt" else dot_text(drawing(root))).encode()
+    with open(filename, "wb") as file:
+        file.write(content)

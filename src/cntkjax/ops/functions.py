@@ -201,6 +201,11 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         types = [type_text(v.type) for v in self.outputs]  # type: ignore[attr-defined]
         return f"{name}({', '.join(given)}) -> {types[0] if len(types) == 1 else 'Tuple[%s]' % ', '.join(types)}"
 
+    def _repr_html_(self) -> str:
+        from ..logging._notebook import as_html
+
+        return as_html(self)
+
     # ---- calling and composing
     def argument_map(self, *args: Any, **kwargs: Any) -> dict[Variable, Any]:
         """Which argument gets which value in a call; TypeError if they don't fit."""

@@ -1,0 +1,199 @@
+"""What a model is made of and what it costs, layer by layer."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..graph.function import Function, nodes
+from ..graph.shape import is_known, shape_text
+from ..graph.variable import Leaf, Variable
+
+# These only move numbers, or hand on their operands.
+_MOVES = frozenset({
+    "Reshape", "Slice", "Splice", "Squeeze", "TransposeAxes", "Combine", "Pass", "NoOp", "StopGradient", "PastValue",
+    "FutureValue", "ToSequenceOp", "ToSequenceLikeOp", "UnpackSequenceOp", "ToBatchAxis", "UnpackBatchAxis", "Where",
+    "ReconcileDynamicAxis", "PackedIndex", "GatherPacked", "ScatterPacked", "Gather", "Crop", "Pad", "Assign",
+})
+_PRODUCTS = frozenset({"Times", "TransposeTimes"})
+_COLUMNS = ("Layer", "Operation", "Output", "Parameters", "FLOPs", "Memory")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A block, or an operation outside of blocks.
+
+    Units: FLOPs of one forward pass and bytes of results are those of one sample, and of one step of a sequence. None:
+           shapes are not known yet.
+    """
+
+    name: str
+    operation: str
+    output: str
+    parameters: int | None
+    flops: int | None
+    memory: int | None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Layers, operands first, and what they are together; prints itself as a table, in notebooks as one of HTML.
+
+    Units: `trained` and `constant` are numbers of elements, `parameter_memory` their bytes, the rest as in ``Layer``.
+    """
+
+    title: str
+    layers: tuple[Layer, ...]
+    trained: int | None
+    constant: int | None
+    parameter_memory: int | None
+
+    @property
+    def flops(self) -> int | None:
+        """Of one forward pass."""
+        return _sum(layer.flops for layer in self.layers)
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes of all results, which training keeps for the backward pass."""
+        return _sum(layer.memory for layer in self.layers)
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        return [
+            (r.name, r.operation, r.output, _number(r.parameters), _number(r.flops), _bytes(r.memory))
+            for r in self.layers
+        ]
+
+    def _totals(self) -> list[str]:
+        return [
+            f"Parameters: {_number(self.trained)} trained, {_number(self.constant)} constant, "
+            f"{_bytes(self.parameter_memory)}",
+            f"Forward pass of a sample: {_number(self.flops)} FLOPs, {_bytes(self.memory)} of results",
+        ]
+
+    def __str__(self) -> str:
+        rows = [_COLUMNS, *self._rows()]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]
+        lines = [
+            "  ".join(c.ljust(w) if i < 3 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
+            for row in rows
+        ]
+        rule = "-" * len(lines[0])
+        every = [self.title, rule, lines[0], rule, *lines[1:], rule, *self._totals()]
+        return "\n".join(line.rstrip() for line in every)
+
+    def _repr_html_(self) -> str:
+        def row(cells: Sequence[str], tag: str) -> str:
+            return "<tr>" + "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells) + "</tr>"
+
+        body = "".join(row(cells, "td") for cells in self._rows())
+        totals = "<br>".join(map(html.escape, self._totals()))
+        return f"<table><thead>{row(_COLUMNS, 'th')}</thead><tbody>{body}</tbody></table><p>{totals}</p>"
+
+
+def summary(model: Function) -> Summary:
+    """The layers of a model with their output shapes, numbers of parameters, FLOPs and memory. CNTK has nothing alike.
+
+    A parameter that several layers share is counted in the first. FLOPs: products and convolutions count each
+    multiplication and each addition, reductions and pooling each number they read, operations that only move numbers
+    nothing, all others one for each number they make. Where shapes are not known before the first data, a ``?`` stands.
+
+    Example:
+        >>> import cntkjax as C
+        >>> x = C.input_variable(3, name='x')
+        >>> print(summary(C.layers.Sequential([C.layers.Dense(4, activation=C.relu, name='h'), C.layers.Dense(2)])(x)))
+        Composite(x: Tensor[3]) -> Tensor[2]
+        ----------------------------------------------------
+        Layer  Operation  Output   Parameters  FLOPs  Memory
+        ----------------------------------------------------
+        h      Dense      [#] [4]          16     32    48 B
+               Dense      [#] [2]          10     18    16 B
+        ----------------------------------------------------
+        Parameters: 26 trained, 0 constant, 104 B
+        Forward pass of a sample: 50 FLOPs, 64 B of results
+    """
+    counted: set[Variable] = set()
+    layers = [_layer(node, counted) for node in nodes([model.root_function]) if not node.passes_through]
+    leaves = [*model.parameters, *model.constants]
+    return Summary(
+        str(model), tuple(layers), _sum(_size(p) for p in model.parameters), _sum(_size(c) for c in model.constants),
+        _sum(_bytes_of(v) for v in leaves),
+    )
+
+
+def _layer(node: Function, counted: set[Variable]) -> Layer:
+    inside = nodes([node.block_composite.root_function], into_blocks=True) if node.block_composite else [node]
+    computing = [n for n in inside if not n.is_block]
+    own = [v for v in node.node_inputs if isinstance(v, Leaf) and v.is_parameter and v not in counted]
+    counted.update(own)
+    shapes = ", ".join(f"{_axes(v)} {shape_text(v.shape)}".strip() for v in node.node_outputs)
+    results = [v for n in computing if n.primitive.name not in _MOVES for v in n.node_outputs]
+    return Layer(
+        node._name, node.op_name, shapes, _sum(_size(p) for p in dict.fromkeys(own)), _sum(map(_flops, computing)),
+        _sum(map(_bytes_of, results)),
+    )
+
+
+def _axes(variable: Variable) -> str:
+    signs = ["*" if axis.is_sequence_axis else "#" for axis in variable.dynamic_axes]
+    return f"[{','.join(signs)}]" if signs else ""
+
+
+def _flops(node: Function) -> int | None:
+    """FLOPs of an operation on one sample."""
+    name, operands = node.primitive.name, node.node_inputs
+    made = _sum(map(_size, node.node_outputs))
+    read = [_size(v) for v in operands]
+    if name in _MOVES:
+        return 0
+    if made is None or None in read:
+        return None
+    sizes = [n or 0 for n in read]
+    if name in _PRODUCTS:  # [l, k] and [k, r] make [l, r]
+        return 2 * made * math.isqrt(sizes[0] * sizes[1] // made) if made else 0
+    if name == "Convolution":
+        attributes = node.node_attributes
+        multiplied = sizes[1] if attributes["transpose"] else made  # each number read, or each made, by all of a kernel
+        return 2 * multiplied * math.prod(attributes["kernelShape"])
+    if name == "Pooling":
+        window = node.node_attributes["poolingWindowShape"]
+        return made * math.prod(window) if is_known(window) else sum(sizes)
+    if name == "OptimizedRNNStack":
+        return 2 * sizes[1]  # each weight multiplies once a step
+    return max(made, sum(sizes)) if name in ("ReduceElements", "ROIPooling") else made
+
+
+def _size(variable: Variable) -> int | None:
+    return math.prod(variable.shape) if is_known(variable.shape) else None
+
+
+def _bytes_of(variable: Variable) -> int | None:
+    size = _size(variable)
+    return None if size is None else size * np.dtype(variable.dtype or np.float32).itemsize
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    found = list(numbers)
+    return None if None in found else sum(n or 0 for n in found)
+
+
+def _number(n: int | None) -> str:
+    return "?" if n is None else f"{n:,}"
+
+
+def _bytes(n: int | None) -> str:
+    if n is None:
+        return "?"
+    size, unit = float(n), "B"
+    for larger in ("KB", "MB", "GB", "TB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{n} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+__all__ = ["Layer", "Summary", "summary"]

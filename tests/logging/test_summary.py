@@ -1,0 +1,71 @@
+"""Sizes and costs of layers, counted by hand."""
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax.logging import summary
+
+
+def layer(model, operation):
+    return next(found for found in summary(model).layers if found.operation == operation)
+
+
+def test_an_image_network():
+    x = C.input_variable((1, 28, 28))
+    model = C.layers.Sequential([
+        C.layers.Convolution2D((3, 3), 4, activation=C.relu, pad=True, name="c"),
+        C.layers.MaxPooling((2, 2), strides=(2, 2)), C.layers.Dense(10)])(x)
+    made = summary(model)
+    convolution, pooling, dense = made.layers
+    numbers = 4 * 28 * 28
+    assert (convolution.name, convolution.operation, convolution.output) == ("c", "Convolution", "[#] [4 x 28 x 28]")
+    assert convolution.parameters == 4 * 9 + 4
+    assert convolution.flops == 2 * 9 * numbers + numbers + numbers  # products, bias, relu
+    assert convolution.memory == 3 * 4 * numbers
+    assert (pooling.parameters, pooling.flops) == (0, 4 * 4 * 14 * 14)
+    assert dense.flops == 2 * 4 * 14 * 14 * 10 + 10
+    assert made.trained == 40 + 4 * 14 * 14 * 10 + 10 == sum(np.prod(p.shape) for p in model.parameters)
+    assert made.flops == convolution.flops + pooling.flops + dense.flops
+    assert made.parameter_memory == 4 * made.trained
+
+
+def test_a_transposed_convolution_multiplies_each_number_it_reads():
+    model = C.layers.ConvolutionTranspose2D((3, 3), 4, bias=False)(C.input_variable((2, 5, 5)))
+    assert layer(model, "ConvolutionTranspose").flops == 2 * (4 * 9) * (2 * 5 * 5)
+
+
+def test_a_recurrent_network_is_counted_for_one_step():
+    x = C.sequence.input_variable(5)
+    model = C.layers.Recurrence(C.layers.RNNStep(3, activation=C.tanh))(x)
+    step = layer(model, "RNNStep")
+    assert step.output == "[#,*] [3]"
+    assert step.flops == 2 * 5 * 3 + 2 * 3 * 3 + 3 + 3 + 3  # W x, H h, two additions, tanh
+    assert step.parameters == 5 * 3 + 3 * 3 + 3
+
+
+def test_a_shared_parameter_is_counted_once():
+    shared = C.layers.Dense(3)
+    model = shared(shared(C.input_variable(3)))
+    made = summary(model)
+    assert [found.parameters for found in made.layers] == [12, 0] and made.trained == 12
+
+
+def test_double_precision_takes_twice_the_memory():
+    x = C.input_variable(3, dtype=np.float64)
+    assert layer(C.tanh(x), "Tanh").memory == 24
+
+
+def test_what_is_not_known_yet():
+    made = summary(C.layers.Dense(3))
+    assert (made.trained, made.flops, made.memory) == (None, None, None)
+    assert "?" in str(made).splitlines()[4]
+
+
+@pytest.mark.parametrize("text", ["Parameters: 8 trained, 0 constant, 32 B", "Forward pass of a sample: 14 FLOPs"])
+def test_totals_stand_below_both_tables(text):
+    made = summary(C.layers.Dense(2)(C.input_variable(3)))
+    assert text in str(made) and text in made._repr_html_()
+
+
+def test_cells_of_html_are_escaped():
+    assert "<td>a&lt;b</td>" in summary(C.tanh(C.input_variable(1), name="a<b"))._repr_html_()
