@@ -1,0 +1,26 @@
+"""Training that is killed again and again ends as if nothing had happened."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
+def test_after_50_kills_at_random_moments_training_ends_with_the_same_parameters(tmp_path):
+    here = Path(__file__).parent
+    run = [sys.executable, here / "killed.py", tmp_path, "50"]
+    environment = {**os.environ, "PYTHONPATH": str(here.parents[1] / "src"), "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(run, capture_output=True, text=True, timeout=110, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    restored = done.stdout.count("Restoring training session")
+    killed = int(done.stdout.split()[-2])
+    assert (killed, restored >= 30) == (50, True), done.stdout[-500:]
+    straight, broken = (np.load(tmp_path / name / "trained.npz") for name in ("undisturbed", "killed"))
+    assert len(straight.files) == 9
+    for name in straight.files:
+        np.testing.assert_array_equal(straight[name], broken[name])
+    assert sorted(f.name for f in (tmp_path / "killed").iterdir()) == ["model", "model.ckp", "trained.npz"]
