@@ -54,13 +54,14 @@ class Crop(Primitive):
         """Two slices."""
         assert ctx.node is not None
         data, part, inputs = ctx.array(x), ctx.array(referent).shape, ctx.node.node_inputs
-        offset = attrs.get("offset") or self._offset(inputs)
+        offset = attrs.get("offset") or self.offset(inputs)
         self._check(data.shape, part, offset, inputs)
         for axis, first in zip((-1, -2), offset, strict=True):
             data = lax.slice_in_dim(data, first, first + part[axis], axis=data.ndim + axis)
         return Value(data, x.axes)
 
-    def _offset(self, inputs: Sequence[Variable]) -> list[int]:
+    def offset(self, inputs: Sequence[Variable]) -> list[int]:
+        """The first column and row that the other operands tell."""
         x, referent, *ancestors = (resolve(v) for v in inputs)
         mine, other = dict(_ways(x)), dict(_ways(referent))
         pairs = [ancestors] if ancestors else [[v, v] for v in mine]
