@@ -2,11 +2,14 @@
 
 import subprocess
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
 
 import cntkjax as C
+from cntkjax.formats import checkpoint
+from cntkjax.formats.dictionary import decode, encode
 
 ORACLE = Path(__file__).resolve().parents[3] / "shared" / "oracle" / "cntk27"
 X = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
@@ -94,6 +97,70 @@ def test_the_model_in_a_checkpoint_has_the_models_outputs_first(tmp_path):
     loaded = C.load_model(tmp_path / "t")
     assert loaded.outputs[0].shape == (2,)
     assert len(loaded.parameters) == 2
+
+
+def pieces(folder, stop_after=None):
+    """Trains on sequences that are cut into pieces, with dropout in a block; a checkpoint comes on the way."""
+    x = C.sequence.input_variable(2)
+    cell = C.layers.LSTM(3, init=C.glorot_uniform(seed=1))
+    h = C.layers.Sequential([C.layers.Recurrence(cell), C.layers.Dropout(0.5, seed=7)])(x)
+    loss = C.squared_error(C.layers.Dense(2, init=C.glorot_uniform(seed=2))(h), x)
+    made = C.Trainer(None, (loss, None), C.fsadagrad(loss.parameters, 0.1, 0.9))
+    rng = np.random.default_rng(0)
+    steps = [[rng.normal(size=(n, 2)).astype(np.float32) for n in (3, 2)] for _ in range(6)]
+    for i, step in enumerate(steps):
+        if i == 3 and stop_after is None:
+            made.save_checkpoint(folder / "t")
+        if i == 3 and stop_after is not None:
+            made.restore_from_checkpoint(folder / "t")
+        if stop_after is None or i < stop_after or i >= 3:
+            made.train_minibatch({x: (step, [i % 4 == 0, i % 4 == 0])})
+    return made, [p.value for p in loss.parameters]
+
+
+@pytest.mark.parametrize("stop_after", [0, 2])
+def test_cut_sequences_and_dropout_go_on_the_same(tmp_path, stop_after):
+    _, straight = pieces(tmp_path)
+    _, restored = pieces(tmp_path, stop_after)
+    for a, b in zip(straight, restored, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_what_is_carried_may_be_damaged(tmp_path):
+    made, before = pieces(tmp_path)
+    stored = decode((tmp_path / "t.ckp").read_bytes())
+    stored["cntkjax"]["slots"] = {"7": {}}
+    (tmp_path / "t.ckp").write_bytes(encode(stored))
+    with pytest.raises(RuntimeError, match=r"t.ckp: what sequences left behind is damaged"):
+        made.restore_from_checkpoint(tmp_path / "t")
+    for a, p in zip(before, made.loss_function.parameters, strict=True):
+        np.testing.assert_array_equal(a, p.value)
+
+
+def test_files_are_written_while_training_goes_on(tmp_path, monkeypatch):
+    made, other = trainer(1), trainer(2)
+    gate, write = Event(), checkpoint.write
+    monkeypatch.setattr(checkpoint, "write", lambda *arguments: gate.wait() and write(*arguments))
+    expected = run(made, range(2))
+    made[0].save_checkpoint(tmp_path / "t", {"step": 2}, wait=False)
+    run(made, range(2, 4))
+    assert not (tmp_path / "t").exists()
+    gate.set()
+    made[0].wait_for_checkpoint()
+    assert other[0].restore_from_checkpoint(tmp_path / "t") == {"step": 2}
+    for a, p in zip(expected, other[0].model.parameters, strict=True):
+        np.testing.assert_array_equal(a, p.value)
+
+
+def test_what_goes_wrong_in_the_background_is_said(tmp_path):
+    made, _ = trainer()
+    (tmp_path / "file").write_text("no folder")
+    made.save_checkpoint(tmp_path / "file" / "t", wait=False)
+    with pytest.raises(OSError, match="file"):
+        made.wait_for_checkpoint()
+    made.wait_for_checkpoint()
+    with pytest.raises(TypeError, match="complex"):
+        made.save_checkpoint(tmp_path / "t", {"when": 1j}, wait=False)
 
 
 @pytest.mark.parametrize(("spoil", "says"), [("t", "t' is not the one that"), ("t.ckp", r"t.ckp, byte \d+: ")])

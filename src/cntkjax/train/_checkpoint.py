@@ -5,9 +5,13 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..formats import checkpoint, model
+from ..formats.dictionary import FormatError
 from ..graph.axis import ALL_AXES
 from ..graph.build import apply
+from ..graph.function import nodes
 from ..learners._checkpoint import adopt, optax_state, state_of
 from ..primitives import BY_NAME
 from .trainer import Seen
@@ -30,8 +34,9 @@ class Writer:
         Returns when the state is copied, or with `wait`, when the files are there. Errors: TypeError for an external
         state that cannot be kept; what went wrong with this checkpoint, if waited for, or else with the last one.
         """
-        learners = [state_of(learner) for learner in trainer.parameter_learners]
-        files = checkpoint.encode(_everything(trainer), checkpoint.Checkpoint(learners, external_state))
+        learners, everything = [state_of(learner) for learner in trainer.parameter_learners], _everything(trainer)
+        own = _carried(trainer, everything)
+        files = checkpoint.encode(everything, checkpoint.Checkpoint(learners, external_state, own=own))
         self.wait()
         if wait:
             checkpoint.write(filename, files)
@@ -52,12 +57,47 @@ def restore(trainer: Trainer, filename: str) -> dict[str, Any]:
     if len(stored.learners) != len(learners):
         raise ValueError(f"the trainer has {len(learners)} learners, but {filename!r} is of {len(stored.learners)}")
     states = [optax_state(learner, state) for learner, state in zip(learners, stored.learners, strict=True)]
-    model.restore(_everything(trainer), filename)
+    everything = _everything(trainer)
+    carried = _carried_from(stored.own, everything, filename)
+    model.restore(everything, filename)
+    trainer.memory.values, trainer.memory.last = carried
     for learner, state, optax in zip(learners, stored.learners, states, strict=True):
         adopt(learner, state, optax)
     last = max(stored.learners, key=lambda state: state.samples)
     trainer.seen = Seen(last.samples, last.minibatches, last.sweeps)
     return stored.external
+
+
+def _carried(trainer: Trainer, everything: Function) -> dict[str, Any]:
+    """What sequences that are cut between minibatches left behind: by number of the delay, and of the sequence axis."""
+    memory, every, axes = trainer.memory, *_nodes_and_axes(everything)
+    if not memory.last:
+        return {}
+    values = {every.index(node): np.asarray(value) for node, value in memory.values.items()}
+    slots = {axes.index(axis): last for axis, last in memory.last.items()}
+    return {
+        "carried": {str(n): {"type": v.dtype.name, "value": _storable(v)} for n, v in values.items()},
+        "slots": {str(n): {str(slot): i for slot, i in last.items()} for n, last in slots.items()},
+    }
+
+
+def _carried_from(own: dict[str, Any], everything: Function, filename: str) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    every, axes = _nodes_and_axes(everything)
+    try:
+        values = {every[int(n)]: v["value"].astype(v["type"]) for n, v in own.get("carried", {}).items()}
+        slots = {axes[int(n)]: {int(k): i for k, i in last.items()} for n, last in own.get("slots", {}).items()}
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise FormatError(f"{filename}{checkpoint.SUFFIX}: what sequences left behind is damaged: {error!r}") from error
+    return values, slots
+
+
+def _nodes_and_axes(everything: Function) -> tuple[list[Any], list[Any]]:
+    axes = dict.fromkeys(a for v in everything.arguments for a in v.dynamic_axes if a.is_sequence_axis)
+    return list(nodes([everything.root_function], into_blocks=True)), list(axes)
+
+
+def _storable(array: np.ndarray) -> np.ndarray:
+    return array if array.dtype in (np.float32, np.float64, np.float16) else array.astype(np.float32)
 
 
 def _everything(trainer: Trainer) -> Function:

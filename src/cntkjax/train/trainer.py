@@ -55,7 +55,7 @@ class Trainer(Evaluator):
         for learner in self._learners:
             learner.add_progress_writers(self._writers)
         self._steps: dict[tuple[Any, ...], Step] = {}
-        self._memory = Memory()
+        self.memory = Memory()
         self._previous: Outcome | None = None
         self._checkpoints: Any = None
         self.seen = Seen()
@@ -109,7 +109,7 @@ class Trainer(Evaluator):
         key = tuple(outputs)
         if key not in self._steps:
             criteria = [self._loss] if self._metric is None else [self._loss, self._metric]
-            self._steps[key] = Step(criteria, outputs, self._learners, self._memory)
+            self._steps[key] = Step(criteria, outputs, self._learners, self.memory)
         return self._steps[key]
 
     # ---- figures
