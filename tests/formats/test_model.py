@@ -314,10 +314,6 @@ def test_damaged_records_never_do_worse_than_a_format_error(tmp_path):
             assert "bytes>" in str(error)
 
 
-def test_a_model_of_cntk_1_is_recognized():
-    with pytest.raises(FormatError, match="CNTK 1"):
-        load("BCN".encode("utf-16-le") + b"\0\0 and so on")
-
 
 def test_a_missing_file_is_a_value_error(tmp_path):
     with pytest.raises(ValueError, match="no such file"):

@@ -12,12 +12,10 @@ from typing import Any
 from ..graph.function import Function
 from ..graph.shape import matches
 from ..graph.variable import Leaf
-from . import _files
+from . import _files, v1
 from ._reading import graph_of
 from ._writing import record_of
-from .dictionary import FormatError, buffers, decode
-
-_V1 = "BCN".encode("utf-16-le")  # how the model files of CNTK 1 begin
+from .dictionary import buffers, decode
 
 
 def save(function: Function, path: str | os.PathLike[str], format: Any = None) -> None:
@@ -33,14 +31,16 @@ def save(function: Function, path: str | os.PathLike[str], format: Any = None) -
 def load(source: Any, format: Any = None) -> Function:
     """A composite from a path, from bytes, or from an open binary file. Names and uids are those of the file.
 
+    What CNTK 1 wrote (``.dnn``) is recognized and loads for evaluation.
+
     Errors: ValueError if there is no such file; FormatError, with the file, the position or node and the reason, if it
     is damaged, no model, or of a later version of CNTK. Nothing in a file is executed.
     """
     _check_format(format)
     data, name = _files.read(source, "model")
-    if bytes(data[:6]) == _V1:
-        raise FormatError(f"{name} is a model of CNTK 1 (BrainScript); CNTK 2 can convert it: C.load_model, then save")
-    return graph_of(decode(data, name), name)
+    view = memoryview(data).cast("B")
+    content = v1.record_of(view, name) if view[: len(v1.MAGIC)] == v1.MAGIC else decode(view, name)
+    return graph_of(content, name)
 
 
 def restore(function: Function, source: Any) -> None:

@@ -8,6 +8,7 @@ from . import (
     elementwise,
     fill,
     lattice,
+    legacy,
     loss,
     native,
     normalization,
@@ -25,6 +26,6 @@ from .base import BY_ID, BY_NAME, Primitive
 
 __all__ = [
     "BY_ID", "BY_NAME", "Primitive", "convolution", "crop", "ctc", "delay", "elementwise", "fill", "lattice",
-    "loss", "native", "normalization", "pooling", "product", "random", "reduce", "reshape", "rnnstack",
+    "legacy", "loss", "native", "normalization", "pooling", "product", "random", "reduce", "reshape", "rnnstack",
     "select", "sequence", "structure",
 ]

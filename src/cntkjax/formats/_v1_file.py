@@ -1,0 +1,323 @@
+"""The bytes of a model of CNTK 1 (``.dnn``) as a list of nodes.
+
+A file is a run of sections that begin with ``B<name>`` and end with ``E<name>``; texts are UTF-16 and end with a zero,
+numbers are little-endian. Nodes stand one after another: element type, operation, name, and what this operation writes,
+without its size, so that a reader has to know every operation. What they write depends on the version of the file.
+
+Source: files that CNTK 2.7 wrote (`save_as_legacy_model`), and how it reads files that were changed byte by byte.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ._wire import FormatError
+
+OLDEST, NEWEST = 10, 31  # versions of the format that CNTK 2.7 reads with these layouts
+LONGEST = 4096  # characters of a text
+MAGIC = "BCN\0".encode("utf-16-le")
+_DTYPES: dict[str, Any] = {"float": np.float32, "double": np.float64, "half": np.float16}
+
+Values = dict[str, Any]
+
+
+@dataclass
+class Node:
+    """One node: what it computes, of what, and what its operation wrote. Shapes are column-major, as in the file."""
+
+    op: str
+    name: str
+    dtype: Any
+    values: Values
+    inputs: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Network:
+    """A file's nodes by name, and those that it lists as outputs, criteria or measures."""
+
+    version: int
+    nodes: dict[str, Node]
+    roots: list[str]
+
+
+class Reader:
+    """A place in the bytes of a file, from which numbers, texts and arrays are taken; everything is checked first."""
+
+    def __init__(self, data: memoryview, name: str) -> None:
+        self.data, self.name, self.at, self.version = data, name, 0, 0
+
+    def fail(self, reason: str) -> NoReturn:
+        """Errors: always a FormatError, with the file and the position."""
+        raise FormatError(f"{self.name}, byte {self.at}: {reason}")
+
+    def bytes(self, size: int) -> memoryview:
+        """That many bytes, without a copy."""
+        if not 0 <= size <= len(self.data) - self.at:
+            self.fail(f"{size} bytes belong here, but only {len(self.data) - self.at} are left")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def number(self, kind: str) -> Any:
+        """A number of a kind that the struct module has a letter for."""
+        return struct.unpack("<" + kind, self.bytes(struct.calcsize(kind)))[0]
+
+    def flag(self) -> bool:
+        """A byte that is 0 or 1."""
+        value = self.number("B")
+        if value > 1:
+            self.fail(f"{value} where true (1) or false (0) belongs")
+        return bool(value)
+
+    def count(self, kind: str, size: int) -> int:
+        """How many things of at least that many bytes follow."""
+        value = self.number(kind)
+        if not 0 <= value * size <= len(self.data) - self.at:
+            self.fail(f"{value} items of {size} bytes belong here, but only {len(self.data) - self.at} bytes are left")
+        return value
+
+    def text(self) -> str:
+        """A text up to its zero."""
+        end = self.at
+        while bytes(self.data[end : end + 2]) != b"\0\0":
+            end += 2
+            if end - self.at > 2 * LONGEST or end >= len(self.data):
+                self.fail("a text does not end")
+        try:
+            made = str(self.data[self.at : end], "utf-16-le")
+        except UnicodeDecodeError as error:
+            self.fail(f"text is not UTF-16 ({error.reason})")
+        self.at = end + 2
+        return made
+
+    def mark(self, expected: str) -> None:
+        """The name of a section, which has to be that one."""
+        at, there = self.at, self.text()
+        if there != expected:
+            self.at = at
+            self.fail(f"{there[:40]!r} where {expected!r} belongs: the file is damaged, or an operation writes more")
+
+    def shape(self) -> tuple[int, ...]:
+        """Dimensions, column-major."""
+        rank = self.count("I", 4)
+        if rank > 32:
+            self.fail(f"a shape has {rank} dimensions")
+        return tuple(self.number("i") for _ in range(rank))
+
+    def flags(self) -> list[bool]:
+        """A list of booleans."""
+        return [self.flag() for _ in range(self.count("Q", 1))]
+
+    def matrix(self, dtype: Any) -> np.ndarray:
+        """A dense matrix, [columns, rows]: the file has it column-major."""
+        if self.number("c") != b"d":
+            self.fail("a matrix that is not dense")
+        self.mark("BMAT")
+        size = self.number("Q")
+        self.text()
+        self.number("i")
+        rows, columns = self.number("Q"), self.number("Q")
+        if size != np.dtype(dtype).itemsize:
+            self.fail(f"elements of {size} bytes in a matrix of {np.dtype(dtype)}")
+        values = np.frombuffer(self.bytes(rows * columns * size), np.dtype(dtype).newbyteorder("<"))
+        self.mark("EMAT")
+        return values.reshape(columns, rows)
+
+
+def read(data: memoryview, name: str) -> Network:
+    """The nodes of a file.
+
+    Errors: FormatError, with the file and the position, if it is damaged, or of a version or with an operation that is
+    not known here.
+    """
+    r = Reader(data, name)
+    r.mark("BCN")
+    r.mark("BVersion")
+    r.version = r.number("Q")
+    if not OLDEST <= r.version <= NEWEST:
+        r.fail(
+            f"version {r.version} of CNTK 1's format; versions {OLDEST} to {NEWEST} can be read. "
+            "CNTK 1.6 or later rewrites an older file when it is loaded and saved"
+        )
+    r.mark("EVersion")
+    number = r.count("Q", 6)
+    r.mark("BNodeList")
+    nodes: dict[str, Node] = {}
+    for _ in range(number):
+        node = _node(r)
+        if node.name in nodes:
+            r.fail(f"two nodes are called {node.name!r}")
+        nodes[node.name] = node
+    r.mark("ENodeList")
+    r.mark("BRelation")
+    for _ in range(number):
+        at = r.at
+        of, inputs = r.text(), [r.text() for _ in range(r.count("Q", 2))]
+        missing = [n for n in (of, *inputs) if n not in nodes]
+        if missing:
+            r.at = at
+            r.fail(f"the inputs of {of!r} name {missing[0]!r}, which is not in the file")
+        nodes[of].inputs = inputs
+    r.mark("ERelation")
+    return Network(r.version, nodes, _roots(r, nodes))
+
+
+def _roots(r: Reader, nodes: dict[str, Node]) -> list[str]:
+    r.mark("BRootNodes")
+    roots: list[str] = []
+    while (section := r.text()) != "ERootNodes":
+        names = [r.text() for _ in range(r.count("Q", 2))]
+        unknown = [n for n in names if n not in nodes]
+        if not section.startswith("B") or unknown:
+            r.fail(f"the list {section[:40]!r} of nodes is damaged")
+        r.mark("E" + section[1:])
+        roots += names
+    r.mark("ECN")
+    return roots
+
+
+def _node(r: Reader) -> Node:
+    precision, op, name = r.text(), r.text(), r.text()
+    if precision not in _DTYPES:
+        r.fail(f"a node of the element type {precision[:40]!r}")
+    if op not in PAYLOADS:
+        r.fail(f"node {name!r} is the operation {op[:60]!r}, which is not known to this package")
+    dtype = _DTYPES[precision]
+    read_values = PAYLOADS[op]
+    return Node(op, name, dtype, read_values(r, dtype) if read_values else {})
+
+
+# ---- what operations write down --------------------------------------------------------------------------------------
+
+
+def _parameter(r: Reader, dtype: Any) -> Values:
+    rate, shape = r.number("f"), r.shape()
+    values = r.matrix(dtype)
+    if min(shape, default=1) < 0 or math.prod(shape) != values.size:
+        r.fail(f"a parameter of shape {shape} has {values.size} values")
+    return {"trained": rate > 0, "value": values.reshape(shape[::-1])}
+
+
+def _computed_before(r: Reader, dtype: Any) -> Values:
+    r.flag()
+    return {"value": r.matrix(dtype).reshape(-1)}
+
+
+def _input(r: Reader, dtype: Any) -> Values:
+    r.bytes(16)
+    shape = r.shape()
+    axes = [r.text() for _ in range(r.count("I", 2))]
+    r.number("f")
+    if len(axes) != 1 or min(shape, default=1) < 1:
+        r.fail(f"an input of shape {shape} with {len(axes)} dynamic axes; one can be read")
+    return {"shape": shape, "axis": axes[0]}
+
+
+def _times(r: Reader, _: Any) -> Values:
+    return {"rank": r.number("Q"), "map": r.number("i") if r.version >= 12 else -1}
+
+
+def _slice(r: Reader, _: Any) -> Values:
+    count = r.count("I", 20) if r.version >= 22 else 1
+    kinds = "qQii" if r.version >= 27 else "qQi"
+    return {"axes": [[r.number(kind) for kind in kinds] for _ in range(count)]}
+
+
+def _reduce(r: Reader, _: Any) -> Values:
+    axes = [r.number("i") for _ in range(r.count("I", 4))] if r.version >= 27 else [r.number("i")]
+    op = r.text()
+    return {"axes": axes, "op": op, "keep": r.flag() if r.version >= 24 else True}
+
+
+def _delay(r: Reader, dtype: Any) -> Values:
+    step, _, initial = r.number("i"), r.shape(), r.number(np.dtype(dtype).char)
+    return {"step": step, "initial": initial}
+
+
+def _transpose(r: Reader, _: Any) -> Values:
+    pair = r.number("i"), r.number("i")
+    return {"pair": pair, "order": [] if any(pair) else [r.number("Q") for _ in range(r.count("Q", 8))]}
+
+
+def _window(r: Reader, _: Any) -> Values:
+    """Convolution and pooling. The dimensions after the kernel's are the number of outputs, which is known anyway."""
+    names = ("kernel", "", "strides")
+    made = dict(zip(names, (r.shape() for _ in names), strict=True))
+    made |= {"sharing": r.flags(), "padding": r.flags(), "lower": r.shape(), "upper": r.shape()}
+    made["pooling"] = r.number("i")  # 0: a convolution, 1: maxima, 2: means
+    r.number("i")
+    made |= {"memory": r.number("Q"), "transpose": r.flag()}
+    made["output"] = r.shape() if r.version >= 20 else (0,)
+    made["ceil"] = r.flag() if r.version >= 21 else False
+    made["padding_counts"] = r.flag() if r.version >= 23 else False
+    return made
+
+
+def _convolution(r: Reader, dtype: Any) -> Values:
+    made = _window(r, dtype)
+    r.flag()
+    return made | {"dilation": r.shape() if r.version >= 18 else (1,) * len(made["kernel"])}
+
+
+def _old_pooling(kind: int) -> Callable[[Reader, Any], Values]:
+    def values(r: Reader, _: Any) -> Values:
+        width, _layout, height, *strides = (r.number(k) for k in "IIQQQ")
+        return {
+            "kernel": (width, height, 1), "strides": (*strides, 1), "padding": [False], "lower": (0,), "upper": (0,),
+            "pooling": kind, "ceil": False, "padding_counts": False,
+        }
+
+    return values
+
+
+def _normalization(r: Reader, _: Any) -> Values:
+    if r.version == 19:
+        r.fail("batch normalization of version 19, whose layout is not known")
+    made = {"spatial": r.flag(), "time": r.number("d"), "blend": r.number("d")}
+    r.number("i")
+    return made | {"count": r.number("Q"), "epsilon": r.number("d"), "own": r.flag()}
+
+
+def _roi(r: Reader, _: Any) -> Values:
+    return {"output": r.shape(), "pooling": r.number("i"), "scale": r.number("d")}
+
+
+def _rnn_stack(r: Reader, _: Any) -> Values:
+    made = {k: r.number("Q") for k in ("both", "layers", "hidden")} | {"op": r.text()}
+    r.number("i")
+    return made
+
+
+def _sample(r: Reader, _: Any) -> Values:
+    return {"duplicates": r.flag(), "samples": r.number("Q"), "seed": r.number("Q"), "offset": r.number("Q")}
+
+
+PAYLOADS: dict[str, Callable[[Reader, Any], Values] | None] = {
+    "LearnableParameter": _parameter, "InputValue": _input, "SparseInputValue": _input, "Mean": _computed_before,
+    "InvStdDev": _computed_before, "Times": _times, "TransposeTimes": _times, "Slice": _slice, "RowSlice": _slice,
+    "ReduceElements": _reduce, "PastValue": _delay, "FutureValue": _delay, "TransposeDimensions": _transpose,
+    "Convolution": _convolution, "Pooling": _window, "MaxUnpooling": _window, "MaxPooling": _old_pooling(1),
+    "AveragePooling": _old_pooling(2), "BatchNormalization": _normalization, "ROIPooling": _roi,
+    "OptimizedRNNStack": _rnn_stack, "RandomSample": _sample, "RandomSampleInclusionFrequency": _sample,
+    "RowStack": lambda r, _: {"axis": r.number("i")},
+    "Reshape": lambda r, _: {"begin": r.number("i"), "end": r.number("i"), "shape": r.shape()},
+    "Dropout": lambda r, _: {"seed": r.number("Q"), "offset": r.number("Q")} if r.version >= 16 else {},
+    "Where": lambda r, _: {"axis": r.text()},
+    "Crop": lambda r, _: {"offset": (r.number("d"), r.number("d"))},
+    "ForwardBackward": lambda r, _: {"delay": r.number("i"), "blank": r.number("Q")},
+} | dict.fromkeys((
+    "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "ClassificationError", "Clip", "ColumnElementTimes",
+    "CosDistance", "CosDistanceWithNegativeSamples", "Cosh", "Cosine", "CrossEntropyWithSoftmax", "DynamicAxis",
+    "ElementTimes", "Equal", "ErrorPrediction", "Exp", "ExponentialLinearUnit", "Floor", "GatherPacked", "Greater",
+    "GreaterEqual", "Hardmax", "If", "LabelsToGraph", "Less", "LessEqual", "Log", "LogPlus", "LogSoftmax", "Logistic",
+    "Minus", "Negate", "NotEqual", "PackedIndex", "Pass", "PerDimMeanVarNormalization", "Plus", "Pow", "Reciprocal",
+    "ReconcileDynamicAxis", "RectifiedLinear", "RowElementTimes", "Scale", "ScatterPacked", "Sigmoid", "Sin", "Sinh",
+    "Softmax", "Sqrt", "SquareError", "StableSigmoid", "StopGradient", "SumColumnElements", "SumElements", "Tan",
+    "Tanh",
+))  # fmt: skip

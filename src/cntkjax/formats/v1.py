@@ -1,0 +1,299 @@
+"""Models of CNTK 1 (``.dnn``), for evaluation: their nodes as the records of a v2 file, which go the way of all models.
+
+What corresponds to what is as in CNTK 2.7: parameters that were not trained are constants, criteria are sums over the
+minibatch, and outputs are all nodes that nothing else uses and those that the file lists, in the order of their names.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ..graph.uid import new_uid
+from ..primitives import BY_NAME
+from ._attributes import DYNAMIC, dtype_number
+from ._v1_file import MAGIC, Network, Node, Values, read
+from ._writing import COMPOSITE, PRIMITIVE, VARIABLE
+from .dictionary import AxisRecord, FormatError, Shape, SizeT
+
+__all__ = ["MAGIC", "record_of"]
+
+Record = dict[str, Any]
+
+_RENAMED = {
+    "ColumnElementTimes": "ElementTimes", "Cosine": "Cos", "ErrorPrediction": "ClassificationError",
+    "ExponentialLinearUnit": "ELU", "If": "Select", "MaxUnpooling": "Unpooling", "RectifiedLinear": "ReLU",
+    "MaxPooling": "Pooling", "AveragePooling": "Pooling", "RowElementTimes": "ElementTimes", "RowSlice": "Slice",
+    "RowStack": "Splice", "Scale": "ElementTimes", "SquareError": "SquaredError", "SumElements": "SumAll",
+    "SumColumnElements": "ReduceElements", "TransposeDimensions": "TransposeAxes",
+}  # fmt: skip
+_ORDER = {
+    "ClassificationError": (1, 0, 2), "ErrorPrediction": (1, 0, 2), "CrossEntropyWithSoftmax": (1, 0),
+    "Clip": (2, 0, 1), "Logistic": (1, 0, 2), "GatherPacked": (1, 0), "ScatterPacked": (2, 1, 0),
+    "OptimizedRNNStack": (1, 0),
+}  # fmt: skip
+_INPUTS = "InputValue", "SparseInputValue"
+_CONSTANTS = "LearnableParameter", "Mean", "InvStdDev"
+_BATCH = AxisRecord(DYNAMIC, "defaultBatchAxis", False)
+_ALL_STATIC = AxisRecord(DYNAMIC - 1, "AllStaticAxes", False)
+_END_STATIC = AxisRecord(DYNAMIC - 3, "EndStaticAxis", False)
+_UNKNOWN = AxisRecord(DYNAMIC - 2, "UnknownAxes", False)
+_FROM_V2 = re.compile("__v2libuid__(.+)__v2libname__(.*)", re.DOTALL)  # how CNTK 2 names nodes of such files
+
+
+def record_of(data: memoryview, name: str) -> Record:
+    """The content that the v2 file of the same model would have.
+
+    Errors: FormatError for a damaged file, or one with an operation, layout or version that is not known here.
+    """
+    return _Converter(read(data, name), name).content()
+
+
+class _Converter:
+    def __init__(self, network: Network, name: str) -> None:
+        self.network, self.name = network, name
+        self.variables: list[Record] = []
+        self.functions: list[Record] = []
+        self.outputs: dict[str, str] = {}  # a node's name in the file -> the uid of the variable that it makes
+        self.ids: dict[str, tuple[str, str]] = {}
+        self.leaves: dict[str, Record] = {}
+
+    def content(self) -> Record:
+        """The record of the composite. Variables come first: functions complete some of them."""
+        nodes = self.network.nodes
+        loops = any(node.op in ("PastValue", "FutureValue") for node in nodes.values())
+        for key, node in nodes.items():
+            match = _FROM_V2.fullmatch(key)
+            self.ids[key] = match.groups() if match else (new_uid(_kind(node)), key)  # type: ignore[assignment]
+            computed = node.op not in (*_INPUTS, *_CONSTANTS)
+            self.outputs[key] = self.ids[key][0] + ("_Output_0" if computed else "")
+            if node.op in _INPUTS:
+                self._input(node, *self.ids[key])
+            elif node.op in _CONSTANTS:
+                self.leaves[key] = self._leaf(node.values["value"], node.values.get("trained", False), *self.ids[key])
+            elif loops:
+                self._placeholder(self.outputs[key], node.dtype)
+        for key, node in nodes.items():
+            if node.op not in (*_INPUTS, *_CONSTANTS, "DynamicAxis"):
+                self._function(node, *self.ids[key])
+        roots = [self.outputs[key] for key in self._roots()]
+        if not roots:
+            raise FormatError(f"{self.name} has no node that computes something and is an output")
+        combine = self._add("Combine", new_uid("Combine"), "", roots, {})
+        return {
+            "version": COMPOSITE, "type": "CompositeFunction", "uid": new_uid("CompositeFunction"), "root": combine,
+            "inputs": self.variables, "primitive_functions": self.functions,
+        }
+
+    def _roots(self) -> Iterator[str]:
+        """What nothing uses, and what the file lists; means and deviations are always outputs in CNTK 2."""
+        nodes = self.network.nodes
+        used = {name for node in nodes.values() for name in node.inputs}
+        for key in sorted(nodes):
+            ends = key not in used or key in self.network.roots or nodes[key].op in ("Mean", "InvStdDev")
+            if ends and nodes[key].op not in (*_INPUTS, "LearnableParameter", "DynamicAxis"):
+                yield key
+
+    # ---- variables
+    def _variable(self, kind: int, shape: Any, dtype: Any, uid: str, name: str = "", **more: Any) -> Record:
+        record = {
+            "version": VARIABLE, "type": "Variable", "uid": uid, "kind": SizeT(kind), "shape": Shape(shape),
+            "data_type": dtype_number(dtype), "dynamic_axis": [], "is_sparse": False, "needs_gradient": False,
+        }
+        self.variables.append(record | more | ({"name": name} if name else {}))
+        return self.variables[-1]
+
+    def _leaf(self, value: np.ndarray, trained: bool, uid: str, name: str) -> Record:
+        kind = 2 if trained else 3
+        return self._variable(kind, value.shape, value.dtype, uid, name, value=value, needs_gradient=trained)
+
+    def _input(self, node: Node, uid: str, name: str) -> None:
+        sparse = node.op == "SparseInputValue"
+        axes = _dynamic_axes(node.values["axis"])
+        shape = node.values["shape"][::-1]
+        self._variable(0, shape, node.dtype, uid, name, is_sparse=sparse, dynamic_axis=axes)
+
+    def _placeholder(self, uid: str, dtype: Any) -> None:
+        """What stands for an output that a loop uses before it is made."""
+        self._variable(4, (-2,), dtype, uid, dynamic_axis=[_UNKNOWN])
+
+    # ---- functions
+    def _add(self, op: str, uid: str, name: str, inputs: list[str], attributes: Values) -> str:
+        if op not in BY_NAME:
+            raise FormatError(f"{self.name}, node {name or uid!r}: operation {op} is not known to this package")
+        record = {
+            "version": PRIMITIVE, "type": "PrimitiveFunction", "uid": uid, "op": SizeT(BY_NAME[op].cntk_id),
+            "inputs": inputs, "attributes": attributes,
+        }
+        self.functions.append(record | ({"name": name} if name else {}))
+        return uid
+
+    def _function(self, node: Node, uid: str, name: str) -> None:
+        order = _ORDER.get(node.op, range(len(node.inputs)))[: len(node.inputs)]
+        if sorted(order) != list(range(len(node.inputs))):
+            raise FormatError(f"{self.name}, node {node.name!r} ({node.op}) has {len(node.inputs)} inputs")
+        inputs = [self.outputs[node.inputs[i]] for i in order]
+        if node.op == "PerDimMeanVarNormalization":
+            self._normalize(node, inputs, uid, name)
+            return
+        if node.op in ("PastValue", "FutureValue") and len(inputs) == 1:
+            initial = np.array(node.values["initial"], node.dtype)
+            inputs.append(self._leaf(initial, False, new_uid("Constant"), "")["uid"])
+        if node.op == "Convolution" and inputs:
+            self._shape_kernel(node)
+        if node.op == "BatchNormalization" and self.network.version <= 18 and len(inputs) == 5:
+            self._invert_deviation(node)
+            count = np.zeros(1, node.dtype)
+            inputs.append(self._leaf(count, False, new_uid("Constant"), f"{name}.run_sample_count")["uid"])
+        attributes = _ATTRIBUTES[node.op](node.values) if node.op in _ATTRIBUTES else {}
+        self._add(_kind(node), uid, name, inputs, attributes)
+
+    def _normalize(self, node: Node, inputs: list[str], uid: str, name: str) -> None:
+        """(x - mean) times 1 / standard deviation."""
+        if len(inputs) != 3:
+            raise FormatError(f"{self.name}, node {node.name!r} ({node.op}) has {len(inputs)} inputs, not 3")
+        x, mean, inverse = inputs
+        centred = self._add("Minus", new_uid("Minus"), "", [x, mean], {})
+        self._add("ElementTimes", uid, name, [f"{centred}_Output_0", inverse], {})
+
+    def _shape_kernel(self, node: Node) -> None:
+        """Kernels may stand in a matrix [outputs, elements]; its bytes are those of the kernel tensor."""
+        record, kernel = self.leaves.get(node.inputs[0]), node.values["kernel"][::-1]
+        if record is None or len(record["shape"]) != 2 or len(kernel) < 2:
+            return
+        value = record["value"]
+        if math.prod(kernel) <= 0 or value.size % math.prod(kernel):
+            raise FormatError(f"{self.name}, node {node.name!r}: {value.size} weights for kernels of shape {kernel}")
+        record["value"] = value.reshape(-1, *kernel)
+        record["shape"] = Shape(record["value"].shape)
+
+    def _invert_deviation(self, node: Node) -> None:
+        """Until version 12 the fifth operand was not the variance, but 1 / standard deviation."""
+        record = self.leaves.get(node.inputs[4])
+        if self.network.version <= 12 and record is not None:
+            with np.errstate(divide="ignore"):
+                record["value"] = (1 / np.square(record["value"]) + node.values["epsilon"]).astype(node.dtype)
+
+
+def _kind(node: Node) -> str:
+    if node.op in _INPUTS or node.op in _CONSTANTS:
+        return "Input" if node.op in _INPUTS else "Parameter" if node.values.get("trained") else "Constant"
+    return _RENAMED.get(node.op, node.op)
+
+
+def _dynamic_axes(name: str) -> list[AxisRecord]:
+    """As files list them, the batch axis last. '*' is the default; a model that never names its axes calls it ''."""
+    if name == "__noSequenceAxis":
+        return [_BATCH]
+    return [AxisRecord(DYNAMIC, "defaultDynamicAxis" if name == "*" else name, True), _BATCH]
+
+
+# ---- attributes ------------------------------------------------------------------------------------------------------
+
+
+def _static(number: int) -> AxisRecord:
+    """The axis that CNTK 1 counts from 1."""
+    return AxisRecord(number - 1, f"staticAxisIdx={number - 1}", True)
+
+
+def _size(dims: tuple[int, ...]) -> Shape:
+    return Shape(dims[::-1])
+
+
+def _slice(v: Values) -> Values:
+    """Each axis: begin, size, number, and in later versions the stride."""
+    axes = v["axes"]
+    made = {
+        "axis": [_static(a[2]) for a in axes],
+        "beginIndex": [a[0] for a in axes],
+        "endIndex": [a[0] + a[1] for a in axes],
+        "sliceStrides": [a[3] if len(a) > 3 else 1 for a in axes],
+    }
+    return {k: x[0] for k, x in made.items()} if len(axes) == 1 else {f"{k}Vec": x for k, x in made.items()}
+
+
+def _reduce(v: Values) -> Values:
+    axes = [_static(a) if a > 0 else _ALL_STATIC for a in v["axes"]]
+    return {"axisVec": axes, "reductionOpName": v["op"], "reductionKeepDimensions": v["keep"]}
+
+
+def _pooling(v: Values, window: str = "poolingWindowShape") -> Values:
+    return {
+        window: _size(v["kernel"]), "strides": _size(v["strides"]), "autoPadding": v["padding"],
+        "lowerPad": _size(v["lower"]), "upperPad": _size(v["upper"]), "poolingType": SizeT(v["pooling"] - 1),
+    }
+
+
+def _convolution(v: Values) -> Values:
+    return {
+        "kernelShape": _size(v["kernel"]), "strides": _size(v["strides"]), "sharing": v["sharing"],
+        "autoPadding": v["padding"], "lowerPad": _size(v["lower"]), "upperPad": _size(v["upper"]),
+        "transpose": v["transpose"], "outputShape": _size(v["output"]), "dilation": _size(v["dilation"]),
+        "maxTempMemSizeInSamples": SizeT(v["memory"]),
+    }
+
+
+def _transpose(v: Values) -> Values:
+    if v["order"]:
+        return {"axisVec": [_static(i + 1) for i in v["order"]]}
+    return dict(zip(("axis1", "axis2"), map(_static, v["pair"]), strict=True))
+
+
+def _crop(v: Values) -> Values:
+    if not all(0 <= x < 2**31 for x in v["offset"]):
+        return {}  # to be found from the graph
+    return {"offset": [SizeT(x) for x in v["offset"]]}
+
+
+def _random_sample(v: Values) -> Values:
+    return {
+        "allowDuplicates": v["duplicates"], "numSamples": SizeT(v["samples"]), "rngSeed": SizeT(v["seed"]),
+        "rngOffset": SizeT(v["offset"]),
+    }
+
+
+_ATTRIBUTES: dict[str, Callable[[Values], Values]] = {
+    "Times": lambda v: {"outputRank": SizeT(v["rank"]), "inferInputRankToMap": v["map"]},
+    "TransposeTimes": lambda v: {"outputRank": SizeT(v["rank"])},
+    "Slice": _slice,
+    "RowSlice": _slice,
+    "ReduceElements": _reduce,
+    "SumColumnElements": lambda v: {"axis": _static(1), "reductionOpName": "Sum"},
+    "PastValue": lambda v: {"offset": SizeT(v["step"])},
+    "FutureValue": lambda v: {"offset": SizeT(v["step"])},
+    "TransposeDimensions": _transpose,
+    "Convolution": _convolution,
+    "Pooling": lambda v: _pooling(v) | {"ceilOutDim": v["ceil"], "includePad": v["padding_counts"]},
+    "MaxPooling": _pooling,
+    "AveragePooling": _pooling,
+    "MaxUnpooling": lambda v: _pooling(v, "unpoolingWindowShape"),
+    "BatchNormalization": lambda v: {
+        "spatial": v["spatial"], "normalizationTimeConstant": v["time"], "blendTimeConstant": v["blend"],
+        "epsilon": v["epsilon"], "useCuDNNEngine": not v["own"],
+    },
+    "ROIPooling": lambda v: {
+        "poolingType": SizeT(v["pooling"] - 1), "roiOutputShape": _size(v["output"]), "spatialScale": v["scale"],
+    },
+    "OptimizedRNNStack": lambda v: {
+        "hiddenSize": SizeT(v["hidden"]), "numLayers": SizeT(v["layers"]), "bidirectional": bool(v["both"]),
+        "recurrentOp": v["op"],
+    },
+    "RandomSample": _random_sample,
+    "RandomSampleInclusionFrequency": _random_sample,
+    "RowStack": lambda v: {"axis": _static(v["axis"])},
+    "Reshape": lambda v: {
+        "newShape": Shape(d or -1 for d in v["shape"][::-1]),
+        "beginAxis": _static(v["begin"] or 1),
+        "endAxis": _static(v["end"]) if v["end"] > 0 else _END_STATIC,
+    },
+    "Dropout": lambda v: {
+        "dropoutRate": 0.0, "rngSeed": SizeT(v.get("seed", 0)), "rngOffset": SizeT(v.get("offset", 0)),
+    },
+    "Where": lambda v: {"newDynamicAxes": _dynamic_axes(v["axis"])},
+    "Crop": _crop,
+    "ForwardBackward": lambda v: {"DelayConstraint": v["delay"], "BlankTokenId": SizeT(v["blank"])},
+}  # fmt: skip

@@ -1,0 +1,90 @@
+"""Operations that CNTK 2's Python does not make, but that models of CNTK 1 (BrainScript) hold.
+
+Source: CNTK 2.7 with such models. Criteria are sums over the minibatch, not one value for each sample.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..engine.values import Context, Value
+from .base import Attrs, primitive
+from .elementwise import Elementwise
+from .loss import WholeMinibatch
+from .reduce import OverAllAxes
+
+
+@primitive("Sigmoid", 1)
+class Sigmoid(Elementwise):
+    """1 / (1 + exp(-x))."""
+
+    def lower(self, attrs: Attrs, *samples: Any) -> Any:
+        """Element by element."""
+        return jax.nn.sigmoid(*samples)
+
+
+@primitive("Pass", 56)
+class Pass(Elementwise):
+    """The operand."""
+
+    def lower(self, attrs: Attrs, *samples: Any) -> Any:
+        """As it is."""
+        return samples[0]
+
+
+@primitive("LogSoftmax", 51)
+class LogSoftmax(OverAllAxes):
+    """The logarithm of the softmax over all static axes together."""
+
+    def along(self, x: Any, axis: int) -> Any:
+        """The computation along one axis."""
+        return jax.nn.log_softmax(x, axis=axis)
+
+
+class _Sum(WholeMinibatch):
+    """The sum over all samples of a number that each has."""
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, *values: Value) -> Value:
+        """Samples only, no padding."""
+        rows, mask = self.samples(ctx, *values)
+        return Value(jnp.sum(jnp.where(mask, self.sample(*rows), 0)), ())
+
+    @staticmethod
+    def sample(*rows: Any) -> Any:
+        """The number of each sample: [cells, elements] -> [cells]."""
+        raise NotImplementedError
+
+
+@primitive("SumAll", 18)
+class SumAll(_Sum):
+    """The sum of all elements."""
+
+    @staticmethod
+    def sample(*rows: Any) -> Any:
+        """The sum of its elements."""
+        return jnp.sum(rows[0], -1)
+
+
+@primitive("SquaredError", 34)
+class SquaredError(_Sum):
+    """The sum of (x - y)²."""
+
+    @staticmethod
+    def sample(*rows: Any) -> Any:
+        """The sum over its elements."""
+        x, y = rows
+        return jnp.sum(jnp.square(x - y), -1)
+
+
+@primitive("CrossEntropyWithSoftmax", 35)
+class CrossEntropyWithSoftmax(_Sum):
+    """The sum of -label · log(softmax(output)). Operands: output, label."""
+
+    @staticmethod
+    def sample(*rows: Any) -> Any:
+        """The cross entropy."""
+        output, label = rows
+        return -jnp.sum(label * jax.nn.log_softmax(output, axis=-1), -1)

@@ -1,0 +1,207 @@
+"""Models of CNTK 1 compute what CNTK 2.7 computes from the same file. Numbers without a formula are its results."""
+
+import importlib.util
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax.formats.dictionary import FormatError
+
+_spec = importlib.util.spec_from_file_location("v1_writer", Path(__file__).with_name("v1_writer.py"))
+w = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(w)
+
+DNN = Path(__file__).resolve().parents[3] / "shared" / "data" / "legacy" / "01_OneHidden.dnn"
+X, Y = np.float32([[0.5, -1, 2]]), np.float32([[1.5, 0, 3]])
+
+
+def recurrence():
+    return w.network(
+        w.source("x", 4), w.learnable("W", (2, 4), [0.1 * i for i in range(8)]),
+        w.learnable("R", (2, 2), [0.1, 0.2, 0.3, 0.4]), w.times("a", "W", "x"),
+        w.node("PastValue", "p", "h", values=w.int32(1) + w.shape(2) + struct.pack("<f", 0.5)), w.times("b", "R", "p"),
+        w.node("Plus", "c", "a", "b"), w.node("Tanh", "h", "c"), outputs=["h"],
+    )  # fmt: skip
+
+
+def convolution(*, kernel=(4, 18), own_layout=True, version=31):
+    lists = w.shape(3, 3, 2) + w.shape(1, 1, 4) + w.shape(1, 1, 2) + w.flags(1, 1, 1) + w.flags(1, 1, 0)
+    lists += w.shape(0, 0, 0) * 2 + w.int32(0, 1) + w.uint64(0) + b"\0"
+    lists += (w.shape(0) if version >= 20 else b"") + b"\0" * ((version >= 21) + (version >= 23)) + b"\0"
+    lists += w.shape(1, 1, 1) if version >= 18 else b""
+    weights = w.learnable("w", kernel, [0.01 * i for i in range(72)])
+    return w.network(w.source("x", 6, 6, 2), weights, w.node("Convolution", "t", "w", "x", values=lists),
+                     outputs=["t"], version=version)  # fmt: skip
+
+
+def one(op, *sources, values=b"", version=31):
+    inputs = [name for _, name, _, _ in sources]
+    return w.network(*sources, w.node(op, "t", *inputs, values=values), version=version)
+
+
+def test_a_recurrence_starts_with_its_initial_value():
+    h = C.load_model(recurrence())
+    made = h.eval({h.arguments[0]: [np.ones((3, 4), np.float32)]})[0]
+    np.testing.assert_allclose(
+        made, [[0.88535166, 0.95623744], [0.9178815, 0.9737268], [0.9192097, 0.97441787]], rtol=1e-6
+    )
+    assert [(p.name, p.shape) for p in h.parameters] == [("W", (4, 2)), ("R", (2, 2))]
+
+
+@pytest.mark.parametrize("version", [10, 17, 18, 20, 21, 23, 31])
+@pytest.mark.parametrize("kernel", [(4, 18), (3, 3, 2, 4)])
+def test_kernels_may_stand_in_a_matrix(kernel, version):
+    f = C.load_model(convolution(kernel=kernel, version=version))
+    made = f.eval({f.arguments[0]: [np.arange(72, dtype=np.float32).reshape(1, 2, 6, 6)]})[0]
+    np.testing.assert_allclose(made.ravel()[:6], [24.919998, 36.74, 37.940002, 39.14, 40.34, 26.24], rtol=1e-5)
+    assert f.parameters[0].shape == (4, 2, 3, 3)
+
+
+SINGLE = {
+    "Sigmoid": 1 / (1 + np.exp(-X)), "RectifiedLinear": [[0.5, 0, 2]], "Softmax": [[0.17529039, 0.03911257, 0.7855970]],
+    "LogSoftmax": [[-1.7413113, -3.2413113, -0.2413113]], "Log": [[-0.6931472, -85.1, 0.6931472]], "Cosine": np.cos(X),
+    "SumColumnElements": [[1.5]], "Hardmax": [[0, 0, 1]], "Pass": X, "Sqrt": [[0.70710677, 0, 1.4142135]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", SINGLE)
+def test_operations_of_one_operand(op):
+    f = C.load_model(one(op, w.source("x", 3)))
+    np.testing.assert_allclose(f.eval({f.arguments[0]: [X]})[0], SINGLE[op], rtol=1e-5, atol=1e-6)
+
+
+PAIRS = {
+    "Scale": X * Y, "Minus": X - Y, "SquareError": 3.0, "CrossEntropyWithSoftmax": 3.3359010, "ErrorPrediction": 0.0,
+    "LogPlus": [[1.8132617, 0.3132616, 3.3132617]], "CosDistance": [0.8783101],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", PAIRS)
+def test_operations_of_two_operands(op):
+    f = C.load_model(one(op, w.source("x", 3), w.source("y", 3)))
+    by_name = {v.name: v for v in f.arguments}
+    x, y = (Y, X) if op == "CrossEntropyWithSoftmax" else (X, Y)  # the label comes first
+    made = f.eval({by_name["x"]: [x], by_name["y"]: [y]})
+    np.testing.assert_allclose(made[0] if isinstance(made, list) else made, PAIRS[op], rtol=1e-5)
+
+
+def test_criteria_are_sums_over_the_samples_of_all_sequences():
+    f = C.load_model(one("SquareError", w.source("x", 1), w.source("y", 1)))
+    a, b = f.arguments
+    data = [np.float32([[1], [2], [3]]), np.float32([[4]])]
+    assert f.eval({a: data, b: [d + 1 for d in data]}) == 4
+    total = C.load_model(one("SumElements", w.source("x", 1)))
+    assert total.eval({total.arguments[0]: data}) == 10
+
+
+def test_means_that_were_computed_before_training_are_constants_and_outputs():
+    values = b"\1" + w.matrix(np.float32([0.1, 0.2, 0.3]), 3)
+    f = C.load_model(w.network(
+        w.source("x", 3), w.node("Mean", "m", "x", values=values), w.node("InvStdDev", "s", "x", values=values),
+        w.node("PerDimMeanVarNormalization", "t", "x", "m", "s"),
+    ))  # fmt: skip
+    assert [v.name for v in f.outputs] == ["m", "s", "t"]
+    made = f.eval({f.arguments[0]: [X]}, outputs=[f.outputs[2]])
+    np.testing.assert_allclose(made[0], (X - [[0.1, 0.2, 0.3]]) * [[0.1, 0.2, 0.3]], rtol=1e-5)
+
+
+@pytest.mark.parametrize(("version", "variance"), [(12, [1.00001, 0.25001, 0.11112111, 0.06251]), (18, [1, 2, 3, 4])])
+def test_old_normalizations_keep_a_deviation_and_no_count(version, variance):
+    statistics = [w.learnable(n, (4, 1), [1, 2, 3, 4], rate) for n, rate in (("s", 1), ("b", 1), ("m", 0), ("v", 0))]
+    values = b"\0" + w.double(64, 0) + w.int32(1) + w.uint64(600) + w.double(1e-5) + b"\1"
+    f = C.load_model(one("BatchNormalization", w.source("x", 4), *statistics, values=values, version=version))
+    constants = {c.name: c.value.ravel() for c in f.constants}
+    np.testing.assert_allclose(constants["v"], variance, rtol=1e-5)
+    np.testing.assert_array_equal(constants["t.run_sample_count"], [0])
+
+
+SHAPES = {
+    (10, "Slice"): w.uint64(1, 2) + w.int32(1),
+    (22, "Slice"): w.int32(1) + w.uint64(1, 2) + w.int32(1),
+    (27, "Slice"): w.int32(1) + w.uint64(1, 2) + w.int32(1, 1),
+    (31, "Reshape"): w.int32(1, 2) + w.shape(2, 0),
+    (23, "ReduceElements"): w.int32(1) + w.text("Sum"),
+    (31, "ReduceElements"): w.int32(1, 1) + w.text("Sum") + b"\1",
+}
+DATA = np.float32([[1, 2, 3, 4]])
+EXPECTED = {"Slice": [[2, 3]], "Reshape": [[[1, 2], [3, 4]]], "ReduceElements": [[10]]}
+
+
+@pytest.mark.parametrize(("version", "op"), SHAPES)
+def test_each_version_of_what_operations_write(version, op):
+    f = C.load_model(one(op, w.source("x", 4), values=SHAPES[version, op], version=version))
+    np.testing.assert_array_equal(f.eval({f.arguments[0]: [DATA]})[0], EXPECTED[op])
+
+
+def test_transposed_axes_are_counted_from_1():
+    f = C.load_model(one("TransposeDimensions", w.source("x", 2, 3), values=w.int32(1, 2)))
+    x = np.arange(6, dtype=np.float32).reshape(1, 3, 2)
+    np.testing.assert_array_equal(f.eval({f.arguments[0]: [x]})[0], x.transpose(0, 2, 1))
+
+
+def test_poolings_of_old_give_width_before_height():
+    values = w.int32(2, 1) + w.uint64(3, 1, 2)
+    f = C.load_model(one("MaxPooling", w.source("x", 6, 6, 2), values=values))
+    assert f.shape == (2, 2, 5)
+
+
+def test_axes_inputs_and_types():
+    f = C.load_model(one("Tanh", w.source("x", 3, axis="*", op="SparseInputValue")))
+    assert f.arguments[0].is_sparse and f.arguments[0].dynamic_axes[1].name == "defaultDynamicAxis"
+    dynamic = w.node("DynamicAxis", "__noSequenceAxis")
+    f = C.load_model(w.network(dynamic, w.source("x", 3, axis="__noSequenceAxis"), w.node("Tanh", "t", "x")))
+    assert len(f.arguments[0].dynamic_axes) == 1
+    weights = w.learnable("w", (3, 1), [1, 2, 3], rate=0, dtype=np.float64)
+    f = C.load_model(w.network(w.source("x", 3), weights, w.node("Plus", "t", "w", "x"), precision="double"))
+    assert f.dtype == np.float64 and not f.parameters and f.constants[0].shape == (1, 3)
+
+
+def test_outputs_are_what_is_listed_or_used_by_nothing_in_the_order_of_names():
+    f = C.load_model(w.network(
+        w.source("x", 3), w.node("Tanh", "t", "x"), w.node("Tanh", "B", "x"), w.node("Tanh", "a", "t"), outputs=["t"]
+    ))  # fmt: skip
+    assert [v.name for v in f.outputs] == ["B", "a", "t"]
+
+
+def test_a_model_can_be_saved_in_the_format_of_cntk_2(tmp_path):
+    C.load_model(recurrence()).save(tmp_path / "new.model")
+    assert [p.name for p in C.load_model(tmp_path / "new.model").parameters] == ["W", "R"]
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (one("Tanh", w.source("x", 3), version=9), "version 9"),
+        (one("Tanh", w.source("x", 3), version=32), "version 32"),
+        (one("KhatriRaoProduct", w.source("x", 3)), "'KhatriRaoProduct', which is not known"),
+        (one("Tanh", w.source("x", 3), values=b"xy"), "where 'ENodeList' belongs"),
+        (one("Tanh", w.source("x", 3))[:-60], "does not end|are left"),
+        (w.network(w.source("x", 3), w.node("Tanh", "t", "nowhere")), "'nowhere', which is not in the file"),
+        (w.network(w.source("x", 3), w.source("x", 3)), "two nodes are called 'x'"),
+        (w.network(w.source("x", 3)), "no node that computes"),
+        (one("Plus", w.source("x", 3), w.source("y", 4)), "does not fit"),
+        (w.network(w.source("x", 3), w.node("Tanh", "a", "b"), w.node("Tanh", "b", "a"), outputs=["a"]), "Tanh|loop"),
+    ],
+)
+def test_each_kind_of_damage_is_named(data, reason):
+    with pytest.raises(FormatError, match=reason):
+        C.load_model(data)
+
+
+@pytest.mark.skipif(not DNN.exists(), reason="needs the model of CNTK 1 in ../shared/data/legacy")
+def test_a_network_that_cntk_1_trained():
+    f = C.load_model(DNN)
+    assert [v.name for v in f.outputs] == ["ce", "errs", "ol.z", "top5Errs"]
+    assert {v.name: v.shape for v in f.arguments} == {"features": (784,), "labels": (10,)}
+    features = np.random.RandomState(0).rand(2, 3, 784).astype(np.float32) * 255
+    labels = np.eye(10, dtype=np.float32)[np.arange(6).reshape(2, 3)]
+    by_name = {v.name: v for v in f.arguments}
+    made = f.eval({by_name["features"]: list(features), by_name["labels"]: list(labels)})
+    made = {v.name: value for v, value in made.items()}
+    assert [made["errs"], made["top5Errs"]] == [5, 2]
+    np.testing.assert_allclose(made["ce"], 49.473385, rtol=1e-5)
+    last = [-0.538815, -5.646074, 5.799423, 8.856691, -13.844092, 6.947535, -4.07155, -0.820605, 4.862513, -3.751999]
+    np.testing.assert_allclose(made["ol.z"][1][0, 0], last, rtol=1e-4, atol=1e-4)
