@@ -32,9 +32,25 @@ def execute(plan: Plan, ctx: Context, env: Environment) -> Environment:
     return env
 
 
+def execute_after(plan: Plan, ctx: Context, env: Environment, changed: frozenset[Variable]) -> None:
+    """Compute anew what depends on variables whose values in `env` were changed; these themselves stay."""
+    touched = set(changed)
+    for part in plan.parts:
+        members: Sequence[Function] = (*part.delays, *part.nodes) if isinstance(part, Loop) else (part,)
+        if touched.isdisjoint(resolve(v) for node in members for v in node.node_inputs):
+            continue
+        kept = {v: env[v] for node in members for v in node.node_outputs if v in changed}
+        if isinstance(part, Loop):
+            run_loop(ctx, part, env, run_node)
+        else:
+            run_node(ctx, part, env)
+        env.update(kept)
+        touched.update(v for node in members for v in node.node_outputs)
+
+
 def run_node(ctx: Context, node: Function, env: Environment) -> None:
     """Compute the outputs of one primitive node."""
-    ctx.node = node
+    ctx.node, ctx.env = node, env
     operands = ctx.operands.get(node) or [env[resolve(v)] for v in node.node_inputs]
     with jax.named_scope(node._name or node.primitive.name):
         try:
@@ -139,4 +155,4 @@ def _pad_rank(d: Any, lead: int, rank: int) -> Any:
     return d.reshape(*d.shape[:lead], *(1,) * missing, *d.shape[lead:]) if missing else d
 
 
-__all__ = ["Environment", "Sparse", "compute", "dense", "execute", "map_samples", "run_node"]
+__all__ = ["Environment", "Sparse", "compute", "dense", "execute", "execute_after", "map_samples", "run_node"]

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from ..graph.axis import Axis
 from ..graph.errors import AxisError
 from ..graph.function import Function
-from ..graph.variable import Leaf
+from ..graph.variable import Leaf, Variable
 from .layout import Batch, Layout
 from .sparse import Sparse, dense
 
@@ -59,7 +59,8 @@ class Context:
     layouts: dict[Axis, Layout]
     stream_of: Callable[[Function], tuple[Any, Any]]
     updates: dict[Leaf, Any] = field(default_factory=dict)
-    node: Function | None = None
+    node: Function | None = None  # what is being computed now, and all that is known so far
+    env: dict[Variable, Value] | None = None
     step: Step | None = None
     carried: dict[Function, Any] = field(default_factory=dict)  # what delays left behind in the minibatch before
     left: dict[Function, Any] = field(default_factory=dict)  # and in this one

@@ -68,6 +68,7 @@ from ._elementwise import (
     tan,
     tanh,
 )
+from ._gradient import gradient
 from ._image import (
     AVG_POOLING,
     MAX_POOLING,

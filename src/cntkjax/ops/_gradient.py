@@ -1,0 +1,59 @@
+"""Gradients as Functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..graph.build import composite, make_node
+from ..graph.errors import explain
+from ..graph.function import nodes
+from ..graph.variable import Variable
+from ..primitives.gradient import Gradient
+from ._operand import Operand, as_variable
+from .functions import Function
+
+
+def gradient(loss: Operand, wrt: Operand | Sequence[Operand], name: str = "") -> Function:
+    """The gradient of a loss as a Function of the same inputs, which may stand inside another loss. CNTK has no such.
+
+    Gradients of any order are gradients of gradients. What is differentiated is the sum of the loss over its elements
+    and over all samples of the minibatch, as in ``Function.grad``.
+
+    Args:
+        loss: any Function; to be summed if it has several elements.
+        wrt: a variable of its graph, or several: inputs, parameters, constants, or results on the way.
+
+    Shapes: an output for each of `wrt`, of the same shape and dynamic axes; a parameter's has none, being a sum.
+    Errors: ValueError if `wrt` is not in the graph of the loss, or, when it is computed, is sparse or inside a
+            recurrent loop.
+
+    >>> import cntkjax as C
+    >>> x = C.input_variable(2)
+    >>> slope = gradient(C.reduce_sum(x ** 3), x)
+    >>> slope.eval({x: [[1, 2]]}), gradient(C.reduce_sum(slope), x).eval({x: [[1, 2]]})
+    (array([[ 3., 12.]], dtype=float32), array([[ 6., 12.]], dtype=float32))
+    """
+    root = as_variable(loss)
+    targets = [as_variable(v) for v in (wrt if isinstance(wrt, (list, tuple)) else [wrt])]
+    if not targets:
+        raise ValueError("gradient: there is no variable to differentiate with respect to")
+    inside = _variables(root)
+    for v in targets:
+        if v not in inside:
+            raise ValueError(explain(
+                f"gradient: {root!r} does not depend on {v!r}, so there is no gradient", {"loss": root, "wrt": v},
+                "give variables of the loss's own graph: after a clone, those of the clone",
+            ))
+    return composite(make_node(Gradient, [root, *targets], {}, name))  # type: ignore[return-value]
+
+
+def _variables(root: Variable) -> set[Variable]:
+    """All that the graph below a variable is made of."""
+    found = {root}
+    for node in nodes([root._owner], into_blocks=True) if root._owner is not None else ():
+        found.update(node.node_inputs, node.node_outputs)
+        found.update(outer for _, outer in node.block_map)
+    return found
+
+
+__all__ = ["gradient"]
