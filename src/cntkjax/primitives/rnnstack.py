@@ -88,7 +88,7 @@ class OptimizedRNNStack(Primitive):
         """The input side of a layer for all steps at once, then a scan for each direction."""
         layout = ctx.layout(x.axes)
         data = ctx.array(x).reshape(layout.time, layout.rows, -1)
-        parts = _split(ctx.array(weights).reshape(-1), _parts(attrs, data.shape[-1]))
+        parts = layers_of(ctx.array(weights).reshape(-1), attrs, data.shape[-1])
         directions = 1 + attrs["bidirectional"]
         for layer in range(attrs["numLayers"]):
             made = []
@@ -101,6 +101,11 @@ class OptimizedRNNStack(Primitive):
         return Value(data, x.axes)
 
 
+def split_weights(weights: Any, attrs: Attrs, inputs: int) -> list[list[Any]]:
+    """W, R and the two biases of each layer and direction, layers first, of a stack for samples of that size."""
+    return _split(weights.reshape(-1), _parts(attrs, inputs))
+
+
 def _parts(attrs: Attrs, inputs: int) -> list[tuple[Shape, ...]]:
     """Shapes of W, R and the biases of each layer and direction."""
     gates, _, _ = CELLS[attrs["recurrentOp"]]
@@ -109,8 +114,9 @@ def _parts(attrs: Attrs, inputs: int) -> list[tuple[Shape, ...]]:
     return [((gates, hidden, n), (gates, hidden, hidden), (gates, hidden), (gates, hidden)) for n in widths]
 
 
-def _split(flat: Any, parts: list[tuple[Shape, ...]]) -> list[list[Any]]:
-    """The weights of each layer and direction: all matrices stand ahead of all biases."""
+def layers_of(flat: Any, attrs: Attrs, inputs: int) -> list[list[Any]]:
+    """W, R and two biases of each layer and direction: all matrices stand ahead of all biases."""
+    parts = _parts(attrs, inputs)
     made: list[list[Any]] = [[] for _ in parts]
     at = 0
     for kind in (slice(0, 2), slice(2, 4)):
@@ -161,4 +167,4 @@ def _layer_backward(cell: str, backwards: bool, saved: Any, g: Any) -> Any:
 
 _layer.defvjp(_layer_forward, _layer_backward)
 
-__all__ = ["CELLS", "OptimizedRNNStack"]
+__all__ = ["CELLS", "OptimizedRNNStack", "layers_of"]
