@@ -26,7 +26,7 @@ from . import (
 from .base import BY_ID, BY_NAME, Primitive
 
 __all__ = [
-    "BY_ID", "BY_NAME", "Primitive", "convolution", "crop", "ctc", "delay", "elementwise", "fill", "gradient", "lattice",
-    "legacy", "loss", "native", "normalization", "pooling", "product", "random", "reduce", "reshape", "rnnstack",
-    "select", "sequence", "structure",
+    "BY_ID", "BY_NAME", "Primitive", "convolution", "crop", "ctc", "delay", "elementwise", "fill", "gradient",
+    "lattice", "legacy", "loss", "native", "normalization", "pooling", "product", "random", "reduce", "reshape",
+    "rnnstack", "select", "sequence", "structure",
 ]

@@ -58,8 +58,9 @@ class Gradient(Primitive):
 def _check(ctx: Context, node: Function, plan: Plan, wrt: Sequence[Variable], env: dict[Variable, Value]) -> None:
     looped = [v for part in plan.parts if isinstance(part, Loop) for v in wrt if v in part.outputs]
     sparse = [v for v in wrt if v in env and env[v].is_sparse]
+    moving = node.node_outputs if ctx.step is not None else []
     for wrong, why, mend in (
-        (node.node_outputs if ctx.step is not None else (), "stands inside a recurrent loop", "take it out of the loop"),
+        (moving, "stands inside a recurrent loop", "take it out of the loop"),
         (looped, "is computed inside a recurrent loop", "differentiate with respect to what comes from outside it"),
         (sparse, "is sparse", "feed it dense, or differentiate with respect to what is made of it"),
     ):
