@@ -122,6 +122,8 @@ def _infer_primitive(node: Function, guess: bool) -> list[Spec]:
     known = [v for v in inputs if not is_unknown(v.shape)]
     if guess and primitive.elementwise and known and len(known) < len(inputs):
         made: Any = primitive.outputs(known, node.node_attributes)
+    elif guess and primitive.delay and known == inputs[1:] and max(inputs[1].shape, default=1) > 1:
+        made = Spec(inputs[1].shape, axes=inputs[0].dynamic_axes)  # a generator's state, as it is at first
     elif len(known) < len(inputs) and not primitive.infers_partially:
         made = [Spec(UNKNOWN_SHAPE) for _ in range(primitive.number_of_outputs)]
     else:

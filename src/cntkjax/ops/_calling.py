@@ -19,6 +19,11 @@ from ..variables import Variable
 from ._operand import as_variable
 
 
+# The arguments of the Python functions that are being run now, outermost first. A function that is made inside another
+# may use the other's arguments; they are no arguments of its own.
+ENCLOSING: list[GraphVariable] = []
+
+
 def annotated(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
     """The callable with types for its arguments."""
     names = list(inspect.signature(f).parameters)
@@ -72,10 +77,14 @@ def from_python(f: Any, make_block: bool = False, op_name: str = "", name: str =
     if not callable(f):
         raise TypeError(f"Function needs a Python function of variables, not {f!r}")
     arguments = _arguments(f, placeholder_of_type if make_block else input_of_type)
-    made = as_outputs(f(*arguments))
+    ENCLOSING.extend(arguments)
+    try:
+        made = as_outputs(f(*arguments))
+    finally:
+        del ENCLOSING[len(ENCLOSING) - len(arguments) :]
     if make_block:
         return block(made, arguments, op_name or getattr(f, "__name__", ""), name)
-    others = [v.name or v.uid for v in made.arguments if v not in arguments]
+    others = [v.name or v.uid for v in made.signature if v not in arguments]
     if others:
         raise TypeError(
             f"CNTK Function '{getattr(f, '__name__', '')}' has {len(others)} missing arguments ({', '.join(others)}), "

@@ -112,8 +112,10 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
 
     @property
     def signature(self) -> tuple[Any, ...]:
-        """The arguments that a call may pass, in order."""
-        return self.arguments
+        """The arguments that a call may pass, in order: not those of a Python function around it."""
+        from ._calling import ENCLOSING
+
+        return tuple(v for v in self.arguments if v not in ENCLOSING)
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -229,7 +231,8 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         mapped = self.argument_map(*args, **kwargs)
         symbolic = [isinstance(v, (GraphVariable, GraphFunction)) for v in mapped.values()]
         if all(symbolic):
-            return self.clone(CloneMethod.share, mapped)
+            enclosing = {v: v for v in self.arguments if v not in mapped}
+            return self.clone(CloneMethod.share, {**enclosing, **mapped})
         if any(symbolic):
             raise TypeError("a call takes either variables or data for all arguments, not both")
         return self.eval(mapped)
