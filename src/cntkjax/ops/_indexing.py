@@ -4,29 +4,40 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..default_options import get_global_option
+from ..graph.errors import AxisError
+from ..graph.shape import is_unknown
+
 
 def index(x: Any, arg: Any) -> Any:
     """Slices by ints, slices, and ``...``; lists of indices are gathered.
 
-    Errors: IndexError for too many indices; TypeError for what is no index.
+    With the global option ``align_axis`` set to 1, as Keras has it, slices count the dynamic axes too, and what falls
+    on them counts from the last axis.
+
+    Errors: AxisError for too many indices; TypeError for what is no index.
     """
     from . import slice as slice_op
     from . import splice
 
     keys = list(arg) if isinstance(arg, tuple) else [arg]
+    before = len(x.dynamic_axes) if get_global_option("align_axis", 0) == 1 else 0
     rank = len(x.shape)
     if any(k is Ellipsis for k in keys):
         at = next(i for i, k in enumerate(keys) if k is Ellipsis)
-        keys[at : at + 1] = [slice(None)] * (rank - len(keys) + 1)
-    if len(keys) > rank:
-        raise IndexError(f"too many indices for {x!r}: {len(keys)} for {rank} static axes")
+        keys[at : at + 1] = [slice(None)] * (before + rank - len(keys) + 1)
     for axis, key in enumerate(keys):
-        if isinstance(key, (list, tuple)):
+        if isinstance(key, slice) and key == slice(None):
+            continue
+        listed = isinstance(key, (list, tuple))
+        axis = axis if listed else axis - before
+        if not (-rank <= axis < rank or is_unknown(x.shape)):
+            raise AxisError(f"too many indices for {x!r}: {arg!r} for {rank} static axes")
+        if listed:
             parts = [slice_op(x, axis, k, k + 1 if k != -1 else 0) for k in key]
             x = splice(*parts, axis=axis) if len(parts) > 1 else parts[0]
         elif isinstance(key, slice):
-            if key != slice(None):
-                x = slice_op(x, axis, key.start or 0, key.stop or 0, key.step)
+            x = slice_op(x, axis, key.start or 0, key.stop or 0, key.step)
         elif isinstance(key, int):
             x = slice_op(x, axis, key, key + 1 if key != -1 else 0)
         else:

@@ -13,15 +13,19 @@ from .functions import Function
 
 
 def combine(*operands: Operand, **kw_name: str) -> Function:
-    """A function with the outputs of all operands."""
+    """A function with the outputs of all operands; of none, if there are none.
+
+    >>> import cntkjax as C
+    >>> x = C.input_variable(1)
+    >>> [v.tolist() for v in combine([x + 1, x + 2]).eval({x: [[1]]}).values()]
+    [[[2.0]], [[3.0]]]
+    """
     name = kw_name.pop("name", "")
     if kw_name:
         raise TypeError(f"combine() got an unexpected keyword argument '{next(iter(kw_name))}'")
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
     outputs = [v for o in operands for v in (o.outputs if isinstance(o, Function) else (as_variable(o),))]
-    if not outputs:
-        raise ValueError("combine() needs at least one operand")
     return apply(Combine, outputs, name=name)  # type: ignore[return-value]
 
 

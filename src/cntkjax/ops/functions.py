@@ -314,6 +314,8 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         for v in wanted:
             if v._owner is not None and v not in inside and v not in self.outputs:
                 raise ValueError(f"the requested output {v!r} is not part of the graph of {self!r}")
+        if not wanted:
+            raise ValueError(f"nothing to compute: no outputs of {self!r} are asked for")
         return wanted  # type: ignore[return-value]
 
     def forward(

@@ -1,0 +1,63 @@
+"""``x[...]`` (answers recorded from CNTK 2.7, Python 3.6)."""
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+
+ALL = slice(None)
+DATA = np.arange(15, dtype=np.float32).reshape(1, 3, 5)
+
+
+@pytest.mark.parametrize("key", [
+    (ALL, slice(None, 2)), (slice(None, 1), ALL, ALL), slice(1, 3), (..., slice(0, 2)), (slice(0, 2), slice(-2, None)),
+    slice(None, None, -1), ALL,
+])
+def test_slices_are_those_of_numpy(key):
+    x = C.input_variable((3, 5))
+    np.testing.assert_array_equal((x + 0)[key].eval({x: DATA}) if key != ALL else DATA,
+                                  DATA[0][key[:2] if isinstance(key, tuple) else key][None])
+
+
+def test_ints_keep_the_axis_and_lists_gather():
+    x = C.input_variable((3, 5))
+    assert x[1].eval({x: DATA}).tolist() == [[[5, 6, 7, 8, 9]]]
+    assert x[:, -1].eval({x: DATA}).tolist() == [[[4], [9], [14]]]
+    assert x[:, [0, 4]].eval({x: DATA}).tolist() == [[[0, 4], [5, 9], [10, 14]]]
+
+
+@pytest.mark.parametrize("key", [(ALL, ALL, slice(0, 2)), (ALL, ALL, 1), (ALL, ALL, [0])])
+def test_too_many_indices(key):
+    with pytest.raises(ValueError, match="too many indices"):
+        C.input_variable((3, 5))[key]
+    with pytest.raises(TypeError, match="is no index"):
+        C.input_variable((3, 5))["a"]
+
+
+@pytest.mark.parametrize(("shape", "key", "expected"), [
+    ((5,), (ALL, slice(None, 2)), (2,)), ((5,), (ALL, ALL, slice(None, 2)), (2,)), ((5,), (ALL, 1), (1,)),
+    ((5,), (..., slice(0, 2)), (2,)), ((5,), slice(None, 2), None), ((5,), 1, None),
+])
+def test_keras_counts_dynamic_axes_too(shape, key, expected):
+    x = C.sequence.input_variable(shape)
+    C.set_global_option("align_axis", 1)
+    try:
+        if expected is None:
+            with pytest.raises(ValueError, match="too many indices"):
+                x[key]
+            return
+        assert x[key].shape == expected
+        b = C.input_variable((3, 5))
+        assert [b[k].shape for k in ((ALL, slice(2)), (ALL, ALL, slice(2)), slice(2), 1)] == [
+            (2, 5), (3, 2), (3, 2), (3, 1)]
+        assert C.parameter((3, 5))[:, 0:2].shape == (3, 2)
+    finally:
+        C.set_global_option("align_axis", 0)
+
+
+def test_a_function_of_no_outputs():
+    nothing = C.combine([])
+    assert nothing.outputs == nothing.arguments == nothing.parameters == ()
+    assert nothing.find_all_with_name("x") == []
+    with pytest.raises(ValueError, match="nothing to compute"):
+        nothing.eval()
