@@ -61,6 +61,7 @@ def make_node(
     primitive: Any, inputs: Sequence[Variable], attributes: dict[str, Any], name: str = "", uid: str | None = None
 ) -> Function:
     """A primitive node with inferred outputs."""
+    primitive = primitive.form(attributes)
     node = classes.function(primitive=primitive, inputs=inputs, attributes=attributes, name=name, uid=uid)
     infer(node)
     return node

@@ -27,10 +27,6 @@ def times(
     array([[17.],
            [39.]], dtype=float32)
     """
-    if infer_input_rank_to_map == TIMES_REDUCE_SEQUENCE_AXIS_WITHOUT_INFERRED_INPUT_RANK:
-        from .sequence import reduce_sum
-
-        return reduce_sum(times(left, right, output_rank), name)
     attributes = {"outputRank": output_rank, "inferInputRankToMap": infer_input_rank_to_map}
     return apply(Times, as_variables(left, right), attributes, name)  # type: ignore[return-value]
 

@@ -97,6 +97,10 @@ class Primitive:
                 made[name] = value
         return made
 
+    def form(self, attrs: Attrs) -> Primitive:
+        """The primitive that computes with these attributes: itself, or a form of it that is lowered in another way."""
+        return self
+
     def traits(self, node: Function) -> Hashable:
         """What the computation depends on besides attributes and operands; a program is compiled for each."""
         return None

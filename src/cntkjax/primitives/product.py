@@ -6,13 +6,19 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from ..engine.sparse import Sparse, dense
-from ..graph.errors import ShapeError, explain
+from ..engine.values import Context, Value, merged
+from ..graph.axis import BATCH
+from ..graph.build import Spec, merged_axes
+from ..graph.errors import AxisError, ShapeError, explain
 from ..graph.shape import INFERRED, Shape, merge_dimension
 from ..graph.variable import Leaf, Variable
 from .base import Attrs, Int, Primitive, Size, primitive
+
+REDUCE_SEQUENCE = -2  # as inferInputRankToMap: the products of all steps are added up
 
 
 @primitive("Times", 31)
@@ -27,11 +33,18 @@ class Times(Primitive):
     takes_sparse = True
     weight = 1
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+    def form(self, attrs: Attrs) -> Primitive:
+        """With the attribute that says so, the products of all steps of a sequence are added up."""
+        return _over_sequence if attrs.get("inferInputRankToMap") == REDUCE_SEQUENCE else self
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
         """[*map, *out]; fills inferred dimensions of a parameter on the right."""
         left, right = inputs
         out_rank, to_map = attrs["outputRank"], attrs.get("inferInputRankToMap", -1)
         inner = list(right.shape[: len(right.shape) - out_rank])
+        if out_rank < 1:
+            raise self._error(inputs, f"the output rank is {out_rank}", "give the number of axes of the right operand "
+                              "that the product keeps, 1 or more")
         if len(right.shape) < out_rank:
             raise self._error(inputs, f"the right operand needs at least outputRank = {out_rank} axes")
         if right.is_parameter and inner[:1] == [INFERRED] and to_map >= 0:
@@ -39,9 +52,14 @@ class Times(Primitive):
             inner = [INFERRED] * (len(left.shape) - to_map - len(inner) + 1) + inner[1:]
         if len(inner) > len(left.shape):
             raise self._error(inputs, f"the left operand needs at least the {len(inner)} axes that are contracted")
+        if left.is_sparse and len(inner) > 1:
+            raise self._error(
+                inputs, f"{len(inner)} axes of a sparse left operand cannot be contracted, only its last one",
+                "give the samples one axis (cntk.reshape, or an input of that shape)",
+            )
         at = len(left.shape) - len(inner)
-        merged = [d for a, b in zip(left.shape[at:], inner, strict=True) if (d := merge_dimension(a, b)) is not None]
-        if len(merged) < len(inner):
+        common = [d for a, b in zip(left.shape[at:], inner, strict=True) if (d := merge_dimension(a, b)) is not None]
+        if len(common) < len(inner):
             raise self._error(
                 inputs,
                 f"the {len(inner)} leading dimensions of the right operand do not match "
@@ -49,13 +67,13 @@ class Times(Primitive):
             )
         out = right.shape[len(right.shape) - out_rank :] if out_rank else ()
         if isinstance(right, Leaf) and right.has_inferred:
-            right.infer_shape((*merged, *out))
+            right.infer_shape((*common, *out))
         return (*left.shape[:at], *out)
 
-    def _error(self, inputs: Sequence[Variable], what: str) -> ShapeError:
+    def _error(self, inputs: Sequence[Variable], what: str, fix: str = "") -> ShapeError:
         return ShapeError(explain(
             f"{self.name}: {what}", {"left": inputs[0], "right": inputs[1]},
-            "declare the input with the size that the weights have, or let the weights take it from the input "
+            fix or "declare the input with the size that the weights have, or let the weights take it from the input "
             "(cntk.InferredDimension, or cntk.layers.Dense)",
         ))
 
@@ -68,6 +86,47 @@ class Times(Primitive):
                 return left.dot(right.reshape(prod(right.shape[:inner]), *right.shape[inner:]))
             left = left.todense()
         return jnp.tensordot(left, right, axes=inner)
+
+
+class _TimesOverSequence(type(Times)):  # type: ignore[misc]
+    """The sum of the products over the steps of a sequence: the sequence axis is contracted too.
+
+    Shapes: left [*map, *inner], right [*inner, *out], one or both sequences -> [*map, *out] for each sequence.
+    """
+
+    packed = True
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+        """[*map, *out] with the batch axis alone."""
+        shape = super().outputs(inputs, attrs)
+        merged_axes(self.name, inputs)
+        if not any(v.sequence_axis is not None for v in inputs):
+            raise AxisError(explain(
+                f"{self.name}: there is no sequence axis to reduce", {"left": inputs[0], "right": inputs[1]},
+                "declare an operand with cntk.sequence.input_variable",
+            ))
+        return Spec(shape, axes=(BATCH,))
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, left: Value, right: Value) -> Value:
+        """One product for each sequence, over its steps and the inner axes at once."""
+        axes = merged([left, right])
+        layout = ctx.layout(axes)
+        steps = jnp.arange(layout.time)[:, None]
+        there = steps < layout.length
+        made = []
+        for v in (left, right):
+            data = ctx.array(ctx.to_axes(v, axes)) if v.axes else jnp.broadcast_to(
+                ctx.array(v), (layout.time, layout.rows, *jnp.shape(v.data))
+            )
+            data = data if layout.simple else layout.at(data, steps)
+            made.append(jnp.where(there.reshape(*there.shape, *(1,) * (data.ndim - 2)), data, 0))
+        inner = made[1].ndim - 2 - attrs["outputRank"]
+        contracted = [0, *range(made[0].ndim - 1 - inner, made[0].ndim - 1)], list(range(inner + 1))
+        product = jax.vmap(lambda a, b: jnp.tensordot(a, b, axes=contracted), in_axes=1)(*made)
+        return Value(product, (BATCH,))
+
+
+_over_sequence = _TimesOverSequence()
 
 
 @primitive("TransposeTimes", 32)

@@ -1,0 +1,73 @@
+"""Products with sparse operands, and products that are added up along a sequence."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+import cntkjax as C
+
+OVER_SEQUENCE = C.ops.TIMES_REDUCE_SEQUENCE_AXIS_WITHOUT_INFERRED_INPUT_RANK
+LENGTHS = (3, 1, 4, 2)  # so that several sequences share a row of the grid
+
+
+def arrays(*shape, seed=0):
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal((n, *shape)) for n in LENGTHS]
+
+
+@pytest.mark.parametrize("output_rank, inner", [(1, 1), (2, 0)])
+def test_products_of_all_steps_are_added_up(output_rank, inner):
+    a = C.sequence.input_variable((2, 3), np.float64, needs_gradient=True)
+    b = C.sequence.input_variable((3, 4), np.float64)
+    z = C.times(a, b, output_rank=output_rank, infer_input_rank_to_map=OVER_SEQUENCE)
+    left, right = arrays(2, 3), arrays(3, 4, seed=1)
+    wanted = [sum(np.tensordot(x, y, inner) for x, y in zip(*p, strict=True)) for p in zip(left, right, strict=True)]
+    assert z.dynamic_axes == (C.Axis.default_batch_axis(),)
+    np.testing.assert_allclose(z.eval({a: left, b: right}), wanted)
+    gradient = z.grad({a: left, b: right}, wrt=[a])
+    for found, r in zip(gradient, right, strict=True):
+        reference = r.sum(-1)[:, None] if inner else r.sum((1, 2))[:, None, None]
+        np.testing.assert_allclose(found, np.broadcast_to(reference, found.shape))
+
+
+def test_one_value_a_sequence_is_multiplied_with_each_step():
+    a, b = C.sequence.input_variable((2, 3)), C.input_variable((3, 4))
+    z = C.times(a, b, infer_input_rank_to_map=OVER_SEQUENCE)
+    left, right = arrays(2, 3), np.random.default_rng(1).standard_normal((4, 3, 4))
+    wanted = [x.sum(0) @ y for x, y in zip(left, right, strict=True)]
+    np.testing.assert_allclose(z.eval({a: left, b: right}), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_products_along_a_sequence_survive_a_file(tmp_path):
+    a, b = C.sequence.input_variable((2, 3)), C.sequence.input_variable((3, 4))
+    z = C.times(a, b, infer_input_rank_to_map=OVER_SEQUENCE)
+    z.save(str(tmp_path / "model"))
+    loaded = C.load_model(str(tmp_path / "model"))
+    assert loaded.root_function.op_name == "Times"
+    feeds = [arrays(2, 3), arrays(3, 4)]
+    again = loaded.eval(dict(zip(loaded.arguments, feeds, strict=True)))
+    np.testing.assert_allclose(again, z.eval({a: feeds[0], b: feeds[1]}))
+
+
+def test_without_a_sequence_there_is_nothing_to_add_up():
+    a, b = C.input_variable((2, 3), name="a"), C.parameter((3, 4))
+    with pytest.raises(ValueError, match=r"Times: there is no sequence axis(.*\n)+.*'a'"):
+        C.times(a, b, infer_input_rank_to_map=OVER_SEQUENCE)
+
+
+def test_only_the_last_axis_of_a_sparse_operand_is_contracted():
+    a, w = C.input_variable((2, 3), is_sparse=True, name="a"), C.parameter((2, 3, 4))
+    with pytest.raises(RuntimeError, match="Times: 2 axes of a sparse left operand cannot be contracted"):
+        C.times(a, w)
+
+
+def test_other_axes_of_a_sparse_operand_are_mapped():
+    a, w = C.input_variable((2, 3), is_sparse=True), C.parameter(init=np.arange(12, dtype=np.float32).reshape(3, 4))
+    x = np.array([[0, 2, 0, 1, 0, 0], [0, 0, 3, 0, 0, 0]], np.float32)
+    np.testing.assert_allclose(C.times(a, w).eval({a: csr_matrix(x)}), x.reshape(2, 2, 3) @ w.value)
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_the_output_rank_is_checked(rank):
+    with pytest.raises(ValueError, match="Times: .*output ?[rR]ank"):
+        C.times(C.input_variable(3), C.parameter((3, 4)), output_rank=rank)
