@@ -56,7 +56,7 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode) -> N
         def body(carry: Any, now: Any) -> tuple[Any, Any]:
             moving_now, (position, remaining, seq, mask, time), taps_now = now
             inner = Context(
-                ctx.training, ctx.batch, ctx.layouts, ctx.stream_of,
+                ctx.training, ctx.batch, ctx.layouts, ctx.stream_of, narrow=ctx.narrow,
                 step=Step(loop.axis, seq, position, remaining, mask, time),
             )
             here = still | {v: Value(d, axes) for v, d in zip(moving, moving_now, strict=True)}

@@ -25,11 +25,16 @@ Environment = dict[Variable, Value]
 def execute(plan: Plan, ctx: Context, env: Environment) -> Environment:
     """Compute all variables of a plan; `env` holds the leaves and arguments, and is filled."""
     for part in plan.parts:
-        if isinstance(part, Loop):
-            run_loop(ctx, part, env, run_node)
-        else:
-            run_node(ctx, part, env)
+        run_part(ctx, part, env)
     return env
+
+
+def run_part(ctx: Context, part: Function | Loop, env: Environment) -> None:
+    """Compute the outputs of a node or of a loop."""
+    if isinstance(part, Loop):
+        run_loop(ctx, part, env, run_node)
+    else:
+        run_node(ctx, part, env)
 
 
 def execute_after(plan: Plan, ctx: Context, env: Environment, changed: frozenset[Variable]) -> None:
@@ -68,8 +73,21 @@ def run_node(ctx: Context, node: Function, env: Environment) -> None:
 
 def compute(ctx: Context, node: Function, operands: Sequence[Value]) -> list[Value]:
     """The values of a node's outputs."""
-    primitive, attrs = node.primitive, node.node_attributes
     operands = _of_one_type(node, operands)
+    if ctx.narrow is not None and _weighs(node, operands):
+        made = _compute(ctx, node, [replace(v, data=v.data.astype(ctx.narrow)) for v in operands])
+        return [replace(v, data=v.data.astype(o.dtype)) for v, o in zip(made, node.node_outputs, strict=True)]
+    return _compute(ctx, node, operands)
+
+
+def _weighs(node: Function, operands: Sequence[Value]) -> bool:
+    """True for a product of dense data with a weight."""
+    is_product = node.primitive.name in ("Times", "TransposeTimes", "Convolution")
+    return is_product and not all(v.axes for v in operands) and not any(v.is_sparse for v in operands)
+
+
+def _compute(ctx: Context, node: Function, operands: Sequence[Value]) -> list[Value]:
+    primitive, attrs = node.primitive, node.node_attributes
     if primitive.packed:
         made = primitive.lower_packed(ctx, attrs, *operands)
         return list(made) if isinstance(made, (list, tuple)) else [made]

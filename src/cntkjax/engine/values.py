@@ -65,6 +65,7 @@ class Context:
     carried: dict[Function, Any] = field(default_factory=dict)  # what delays left behind in the minibatch before
     left: dict[Function, Any] = field(default_factory=dict)  # and in this one
     operands: dict[Function, list[Value]] = field(default_factory=dict)  # of nodes that compute with others than theirs
+    narrow: Any = None  # the type in which products with weights are computed; None: that of their operands
 
     def lead(self, axes: Axes) -> int:
         """How many leading dimensions of the data are dynamic."""
