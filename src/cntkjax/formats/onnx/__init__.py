@@ -1,0 +1,1 @@
+"""ONNX models: what CNTK has as functions, read and written."""

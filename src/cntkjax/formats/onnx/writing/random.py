@@ -1,0 +1,44 @@
+"""Random numbers: of the same distribution, not the same numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....graph.function import Function
+from .._onnx import element_type
+from .graph import ExportError, Writer
+from .table import writes
+
+
+@writes("Dropout")
+def _dropout(w: Writer, node: Function, x: str) -> str:
+    """Inactive outside of training, as ONNX Runtime runs it."""
+    rate = float(node.node_attributes["dropoutRate"])
+    if w.opset < 12:
+        return w.node("Dropout", [x], ratio=rate)
+    return w.node("Dropout", [x, w.array(np.asarray(rate, np.float32))])
+
+
+@writes("RandomDistribution")
+def _random(w: Writer, node: Function, *like: str) -> str:
+    a, out = node.node_attributes, node.node_outputs[0]
+    kind, args = a["randomDistributionType"], [float(v) for v in a["randomDistributionArgs"]]
+
+    def draw(op: str, **options: float) -> str:
+        options["seed"] = float(int(a["rngSeed"]) % 2**24)
+        if like:
+            return w.node(op + "Like", like, dtype=element_type(out.dtype), **options)
+        return w.node(op, [], dtype=element_type(out.dtype), shape=list(out.shape), **options)
+
+    if kind == "normal":
+        return draw("RandomNormal", mean=args[0], scale=args[1])
+    if kind == "uniform":
+        return draw("RandomUniform", low=args[0], high=args[1])
+    uniform = draw("RandomUniform", low=float(np.finfo(np.float32).tiny) if kind == "gumbel" else 0.0, high=1.0)
+    if kind == "bernoulli":
+        return w.truth(w.node("Less", [uniform, w.number(args[0], out)]), out)
+    if kind == "gumbel":
+        inner = w.node("Neg", [w.node("Log", [uniform])])
+        spread = w.node("Mul", [w.node("Log", [inner]), w.number(-args[1], out)])
+        return w.node("Add", [spread, w.number(args[0], out)])
+    raise ExportError(f"{node!r}: ONNX has no {kind} distribution")
