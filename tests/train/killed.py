@@ -20,20 +20,20 @@ import cntkjax as C
 SAMPLES, MINIBATCH = 4000, 10
 
 
-def train(folder: Path, ready: int | None = None) -> None:
-    """Train to the end from the last checkpoint; a byte goes to `ready` after the first minibatch."""
+def train(folder: Path, told: int) -> None:
+    """Train to the end from the last checkpoint; a byte goes to `told` after each minibatch, "r" if it was restored."""
     x, y = C.input_variable(4), C.input_variable(2)
     z = C.layers.Sequential([C.layers.Dense(8, C.tanh), C.layers.Dropout(0.3), C.layers.Dense(2)])(x)
     z = C.layers.BatchNormalization()(z)
     loss = C.cross_entropy_with_softmax(z, y)
     learner = C.adam(z.parameters, C.learning_parameter_schedule([0.01, 0.005], epoch_size=1000), 0.9)
 
-    class Ready(C.logging.ProgressWriter):
+    class Tell(C.logging.ProgressWriter):
         def on_training_update_end(self) -> None:
-            if ready is not None and self.total_training_updates() == 1:
-                os.write(ready, b".")
+            restored = trainer.total_number_of_samples_seen > self.total_training_updates() * MINIBATCH
+            os.write(told, b"r" if restored else b".")
 
-    trainer = C.Trainer(z, (loss, None), learner, Ready())
+    trainer = C.Trainer(z, (loss, None), learner, Tell())
     streams = C.io.StreamDefs(x=C.io.StreamDef("x", 4), y=C.io.StreamDef("y", 2))
     data = C.io.CTFDeserializer(str(folder.parent / "data.ctf"), streams)
     source = C.io.MinibatchSource(data, randomize=True, max_sweeps=C.io.INFINITELY_REPEAT)
@@ -44,28 +44,31 @@ def train(folder: Path, ready: int | None = None) -> None:
     np.savez(folder / "trained.npz", *[p.value for p in (*z.parameters, *z.constants)])
 
 
-def in_a_process(folder: Path, kill_after: float | None = None, once_ready: bool = True) -> bool:
-    """Train in a process; whether it was killed, so many seconds after its first minibatch or its start."""
+def in_a_process(folder: Path, minibatches: int | None = None, later: float = 0.0) -> tuple[bool, bool]:
+    """Train in a process that is killed so many seconds after a minibatch; whether it was killed, and was restored."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         status = 1
+        os.close(reader)
         try:
             train(folder, writer)
             status = 0
         finally:
             os._exit(status)
     os.close(writer)
-    if kill_after is not None:
-        if once_ready:
-            os.read(reader, 1)
-        time.sleep(kill_after)
+    told, last = b"", b"."
+    while last and (minibatches is None or len(told) < minibatches):
+        last = os.read(reader, 1)
+        told += last
+    if minibatches is not None:
+        time.sleep(later)
         os.kill(child, signal.SIGKILL)
-    os.close(reader)
     status = os.waitpid(child, 0)[1]
+    os.close(reader)
     if not os.WIFSIGNALED(status) and os.WEXITSTATUS(status):
         raise SystemExit("training failed")
-    return os.WIFSIGNALED(status)
+    return os.WIFSIGNALED(status), b"r" in told
 
 
 def main(folder: Path, kills: int) -> None:
@@ -78,11 +81,14 @@ def main(folder: Path, kills: int) -> None:
         (folder / name).mkdir()
     in_a_process(folder / "undisturbed")
     moments = random.Random(kills)
-    done = 0
+    ends = []
     for i in range(kills):
-        done += in_a_process(folder / "killed", moments.uniform(0, 0.1), once_ready=i % 5 > 0)
-    in_a_process(folder / "killed")
-    print(done, "kills")
+        # Every fifth time while the process starts; checkpoints are written after every second minibatch.
+        minibatches, soon = (0, 1.0) if i % 5 == 0 else (moments.randint(1, 8), 0.01)
+        ends.append(in_a_process(folder / "killed", minibatches, moments.uniform(0, soon)))
+    ends.append(in_a_process(folder / "killed"))
+    killed, restored = map(sum, zip(*ends, strict=True))
+    print(f"{killed} killed, {restored} restored")
 
 
 if __name__ == "__main__":

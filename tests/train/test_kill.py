@@ -1,6 +1,7 @@
 """Training that is killed again and again ends as if nothing had happened."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,9 +17,9 @@ def test_after_50_kills_at_random_moments_training_ends_with_the_same_parameters
     environment = {**os.environ, "PYTHONPATH": str(here.parents[1] / "src"), "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(run, capture_output=True, text=True, timeout=110, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
-    restored = done.stdout.count("Restoring training session")
-    killed = int(done.stdout.split()[-2])
-    assert (killed, restored >= 30) == (50, True), done.stdout[-500:]
+    killed, restored = map(int, re.findall(r"(\d+) (?:killed|restored)", done.stdout))
+    assert killed == 50
+    assert restored >= 30  # the others were killed while they started
     straight, broken = (np.load(tmp_path / name / "trained.npz") for name in ("undisturbed", "killed"))
     assert len(straight.files) == 9
     for name in straight.files:
