@@ -25,6 +25,7 @@ from . import (
     logging,
     losses,
     metrics,
+    misc,
     ops,
     random,
     tensor,

@@ -101,11 +101,6 @@ class OptimizedRNNStack(Primitive):
         return Value(data, x.axes)
 
 
-def split_weights(weights: Any, attrs: Attrs, inputs: int) -> list[list[Any]]:
-    """W, R and the two biases of each layer and direction, layers first, of a stack for samples of that size."""
-    return _split(weights.reshape(-1), _parts(attrs, inputs))
-
-
 def _parts(attrs: Attrs, inputs: int) -> list[tuple[Shape, ...]]:
     """Shapes of W, R and the biases of each layer and direction."""
     gates, _, _ = CELLS[attrs["recurrentOp"]]

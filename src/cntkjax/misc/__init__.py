@@ -1,0 +1,9 @@
+"""Converters of models."""
+
+import cntkjax as C
+
+from . import converter, optimized_rnnstack_converter
+from .converter import convert
+from .optimized_rnnstack_converter import convert_optimized_rnnstack
+
+__all__ = ["convert", "convert_optimized_rnnstack", "converter", "optimized_rnnstack_converter"]

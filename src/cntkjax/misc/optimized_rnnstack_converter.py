@@ -1,0 +1,68 @@
+"""Stacks of recurrent layers, whose weights are one parameter, as ordinary layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import cntkjax as C
+
+from ..ops import relu, tanh
+from ..primitives.rnnstack import layers_of
+from .converter import convert
+
+_LSTM_ORDER = [0, 2, 1, 3]  # cuDNN has i, f, g, o; the layer i, g, f, o
+_ACTIVATIONS = {"rnnTanh": tanh, "rnnReLU": relu}
+
+
+def convert_optimized_rnnstack(cudnn_model: C.Function) -> C.Function:
+    """The model with every `optimized_rnnstack` replaced by layers of LSTM or RNNStep that compute the same.
+
+    Errors: ValueError for a GRU: cuDNN's has two biases and another reset gate, so that no layer is the same.
+
+    >>> import cntkjax as C
+    >>> x = C.sequence.input_variable(1)
+    >>> stack = C.optimized_rnnstack(x, C.parameter((C.InferredDimension, 2), init=1), 2, 1, recurrent_op="rnnReLU")
+    >>> convert_optimized_rnnstack(stack).eval({x: [[[1], [2]]]})
+    [array([[ 3.,  3.],
+           [10., 10.]], dtype=float32)]
+    """
+    return convert(cudnn_model, lambda f: getattr(f, "op_name", "") == "OptimizedRNNStack", _layers)
+
+
+def _layers(stack: Any) -> Any:
+    """All layers of one stack."""
+    attributes = stack.node_attributes
+    x, weights = stack.node_inputs
+    cell, both = attributes["recurrentOp"], attributes["bidirectional"]
+    if cell == "gru":
+        raise ValueError(f'unsupported recurrent_op value "gru": {stack!r} has no equivalent among the layers')
+    parts = layers_of(np.asarray(weights.value).reshape(-1), attributes, int(np.prod(x.shape)))
+    made = x
+    for layer in range(attributes["numLayers"]):
+        ways = []
+        for way, direction in enumerate(("_fw", "_bw") if both else ("_",)):
+            name = f"{stack.name}{direction}{layer}"
+            ways.append(_recurrence(made, cell, parts[layer * (1 + both) + way], bool(way), name))
+        made = C.splice(*ways) if both else ways[0]
+    return made
+
+
+def _recurrence(x: Any, cell: str, part: list[Any], backwards: bool, name: str) -> Any:
+    """One layer in one direction, with its weights."""
+    W, R, b, c = part
+    if cell == "lstm":
+        W, R, b, c = (weight[_LSTM_ORDER] for weight in part)
+    hidden, dtype = R.shape[-1], W.dtype.type
+    weights = {"W": W.reshape(-1, W.shape[-1]).T, "H": R.reshape(-1, hidden).T, "b": (b + c).reshape(-1)}
+    with C.default_options(dtype=dtype):
+        if cell == "lstm":
+            step = C.layers.LSTM(hidden, name=name)
+        else:
+            step = C.layers.RNNStep(hidden, activation=_ACTIVATIONS[cell], name=name)
+        layer = C.layers.Recurrence(step, go_backwards=backwards)
+    made = layer(x)
+    for parameter in layer.parameters:
+        parameter.value = np.ascontiguousarray(weights[parameter.name])
+    return made
