@@ -74,7 +74,7 @@ def test_classes_are_those_of_their_modules():
 
 @pytest.mark.parametrize("name", sorted(cntk_py._HOMES))
 def test_classes_of_the_graph_are_found_when_asked_for(name):
-    assert getattr(cntk_py, name).__name__ == name
+    assert getattr(cntk_py, name).__name__ == ("NativeValue" if name == "Value" else name)
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error():

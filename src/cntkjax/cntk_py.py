@@ -49,9 +49,12 @@ _HOMES = {  # classes whose modules need the whole package, so that they are loo
 }
 
 
+_RENAMED = {"Value": "NativeValue"}
+
+
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(import_module("cntkjax." + _HOMES[name]), name)
+        return getattr(import_module("cntkjax." + _HOMES[name]), _RENAMED.get(name, name))
     raise AttributeError(f"module 'cntkjax.cntk_py' has no attribute '{name}'")
 
 

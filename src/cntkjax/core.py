@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABCMeta
 from math import prod
 from typing import Any
 
@@ -101,8 +102,8 @@ class Value(DataMixin):
         `seq_starts`: for each sequence, whether it begins here or continues that of the minibatch before.
         Errors: ShapeError, TypeError or ValueError for data that do not fit.
         """
-        if isinstance(data, Value):
-            return data
+        if isinstance(data, NativeValue):
+            return data  # type: ignore[return-value]
         if not var.dynamic_axes:
             return Value(data.tocsr() if hasattr(data, "tocsr") else as_array(var, data))
         if isinstance(data, list) and var.sequence_axis is None:
@@ -221,7 +222,7 @@ class Value(DataMixin):
         return [s.to_csr() if isinstance(s, SparseRows) else np.asarray(s).reshape(-1, *self._shape) for s in parts]
 
     def _numbers(self) -> Any:
-        if self.is_sparse and len(self.shape) == 2:
+        if self.is_sparse and len(self.shape) == 2 and not self._static:
             return self.ragged.to_csr()
         return np.asarray(self._padded())
 
@@ -230,7 +231,7 @@ class Value(DataMixin):
         ragged = self.ragged
         data = ragged.data.to_dense() if isinstance(ragged.data, SparseRows) else ragged.data
         if self._static:
-            return data[0]
+            return data[0].reshape(self._shape)
         data = data.reshape(-1, *self._shape)
         return data if ragged.lengths is None else padded(data, ragged.lengths)
 
@@ -251,6 +252,69 @@ class Value(DataMixin):
         return f"Value({shape_text(self.shape)}, {self.device!r})" if self.is_valid else "Value(###)"
 
     __str__ = __repr__
+
+
+class NativeValue(DataMixin, metaclass=ABCMeta):
+    """A Value as CNTK's compiled module has it: what it says of itself are methods there. ``cntk_py.Value``.
+
+    User functions with ``as_numpy=False`` get such ones. Every Value counts as an instance of this class too.
+
+    >>> value = NativeValue(NDArrayView.from_dense(np.ones((2, 3), np.float32)))
+    >>> value.shape(), value.data().as_shape((3, 2)), value.mask()
+    ((2, 3), NDArrayView([3 x 2], CPU), None)
+    """
+
+    def __init__(self, batch: Any, mask: NDMask | None = None) -> None:
+        self._value = batch if isinstance(batch, Value) else Value(batch, mask)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_value":
+            raise AttributeError(name)
+        return getattr(self._value, name)
+
+    def shape(self) -> Shape:
+        """Shape of the padded data, dynamic axes included."""
+        return self._value.shape
+
+    def data(self) -> NDArrayView:
+        """The padded data."""
+        return self._value.data
+
+    def mask(self) -> NDMask | None:
+        """What is padding; None if nothing is."""
+        if not hasattr(self._value, "mask"):
+            return None
+        made = NDMask(self._value.mask.shape)
+        made.asarray()[...] = self._value.mask
+        return made
+
+    def device(self) -> DeviceDescriptor:
+        """Where the data are."""
+        return self._value.device
+
+    def is_sparse(self) -> bool:
+        """True if the data are sparse."""
+        return self._value.is_sparse
+
+    def is_valid(self) -> bool:
+        """False if the function that gave it has computed again."""
+        return self._value.is_valid
+
+    def is_read_only(self) -> bool:
+        """False."""
+        return self._value.is_read_only
+
+    def _numbers(self) -> Any:
+        return self._value._numbers()
+
+    def _on_device(self) -> Any:
+        return self._value._on_device()
+
+    def __repr__(self) -> str:
+        return repr(self._value)
+
+
+NativeValue.register(Value)
 
 
 def _started(ragged: Ragged, seq_starts: Any) -> Ragged:
@@ -298,6 +362,6 @@ def like_input(variable: Any) -> Variable:
 
 
 __all__ = [
-    "DeviceDescriptor", "DeviceKind", "NDArrayView", "NDMask", "Value", "asarray", "asvalue", "like_input",
+    "DeviceDescriptor", "DeviceKind", "NDArrayView", "NDMask", "NativeValue", "Value", "asarray", "asvalue", "like_input",
     "use_default_device",
 ]

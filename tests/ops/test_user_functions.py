@@ -162,7 +162,9 @@ def test_values_instead_of_arrays():
     data = [np.ones((2, 1), np.float32), np.ones((1, 1), np.float32)]
     f = C.user_function(node)
     assert [v.tolist() for v in f.eval({x: data})] == [d.tolist() for d in data]
-    assert isinstance(node.seen[0], C.Value) and node.seen[0].shape == (2, 2, 1)
+    assert isinstance(node.seen[0], C.cntk_py.Value) and node.seen[0].shape() == (2, 2, 1)  # methods, as in CNTK
+    assert node.seen[0].mask().asarray().tolist() == [[2, 1], [2, 0]]
+    assert isinstance(C.Value(np.ones(2)), C.cntk_py.Value)
     assert [g.tolist() for g in f.grad({x: data})] == [d.tolist() for d in data]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from cntkjax.core import NDArrayView, Value
+from cntkjax.core import NativeValue, NDArrayView, Value
 from cntkjax.graph.axis import Axis
 from cntkjax.graph.dtypes import NUMBERS, as_dtype
 from cntkjax.graph.variable import Variable
@@ -212,13 +212,14 @@ def sanitize_batch(var: Variable, batch: Any, seq_starts: Sequence[bool] | None 
         array([[2, 1, 1],
                [1, 0, 0]], dtype=int8)
     """
-    if isinstance(batch, Value):
+    if isinstance(batch, NativeValue):
         if seq_starts is not None:
             raise ValueError("the data are a value, which knows where its sequences start: leave out seq_starts")
         return batch
     arrays = batch if isinstance(batch, list) else [batch]
     if any(isinstance(a, np.ndarray) and not a.flags.c_contiguous for a in arrays):
-        warnings.warn(f"the data for {var!r} are not contiguous in memory, which makes their copy slow", RuntimeWarning, 2)
+        what = f"the data for {var!r} are not contiguous in memory, which makes their copy slow"
+        warnings.warn(what, RuntimeWarning, stacklevel=2)
     return Value.create(var, batch, seq_starts)
 
 

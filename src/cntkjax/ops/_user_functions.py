@@ -35,7 +35,7 @@ class UserFunction(Function):
 
     Shapes: arguments and values are arrays [*shape], or [samples, *shape] with the batch axis, or lists of sequences
             [steps, *shape], and CSR matrices for sparse inputs; inside a loop sequences are of one step. They may
-            not be changed. With ``as_numpy=False`` they are Values.
+            not be changed. With ``as_numpy=False`` they are ``cntk_py.Value``s.
     Errors: what Python raises in them arrives as RuntimeError, with the original as its cause; ValueError for results
             of wrong shapes.
 
@@ -169,15 +169,16 @@ class UserFunction(Function):
 
     def _given(self, variable: Variable, data: Any) -> Any:
         """Data as the methods get them."""
-        from ..core import Value
+        from ..core import NativeValue, Value
 
         pieces = [_csr(p) if variable.is_sparse else p for p in (data if isinstance(data, list) else [data])]
         if self.as_numpy:
             return pieces if isinstance(data, list) else pieces[0]
         if isinstance(data, list):
-            return Value.from_ragged(Ragged.from_sequences(pieces), variable.shape)
+            return NativeValue(Value.from_ragged(Ragged.from_sequences(pieces), variable.shape))
         static = not variable.dynamic_axes
-        return Value.from_ragged(Ragged(data[None] if static else data, None), variable.shape, static=static)
+        ragged = Ragged(data[None] if static else data, None)
+        return NativeValue(Value.from_ragged(ragged, variable.shape, static=static))
 
     def _failure(self, method: str, error: Exception) -> RuntimeError:
         what = f"user function {self.name or self.uid!r} ({self.registered_name}): {method} raised"
