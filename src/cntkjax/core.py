@@ -362,6 +362,6 @@ def like_input(variable: Any) -> Variable:
 
 
 __all__ = [
-    "DeviceDescriptor", "DeviceKind", "NDArrayView", "NDMask", "NativeValue", "Value", "asarray", "asvalue", "like_input",
-    "use_default_device",
+    "DeviceDescriptor", "DeviceKind", "NDArrayView", "NDMask", "NativeValue", "Value", "asarray", "asvalue",
+    "like_input", "use_default_device",
 ]
