@@ -164,3 +164,11 @@ def test_loop_that_looks_both_ways_is_an_error():
     bad.replace_placeholders({h: bad})
     with pytest.raises(ValueError, match="both back and ahead"):
         bad.eval({x: sequences([2], 2)})
+
+
+def test_a_state_takes_its_free_dimension_from_any_input_of_the_loop():
+    x = C.sequence.input_variable((C.FreeDimension, 4))
+    weights = C.parameter(init=np.ones((4, 2), np.float32))
+    summed = C.sequence.last(C.layers.Recurrence(C.plus)(C.times(x, weights)))
+    data = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    np.testing.assert_allclose(summed.eval({x: [data]})[0], data.sum((0, 2))[:, None].repeat(2, 1))

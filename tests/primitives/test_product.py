@@ -71,3 +71,35 @@ def test_other_axes_of_a_sparse_operand_are_mapped():
 def test_the_output_rank_is_checked(rank):
     with pytest.raises(ValueError, match="Times: .*output ?[rR]ank"):
         C.times(C.input_variable(3), C.parameter((3, 4)), output_rank=rank)
+
+
+def test_gradients_of_what_is_only_looked_up_are_sparse_values():
+    x = C.input_variable(6, is_sparse=True)
+    embedding, bias = C.parameter((6, 2), init=1.0), C.parameter((2,))
+    loss = C.reduce_sum(C.times(x, embedding) + bias)
+    feeds = {x: csr_matrix(np.eye(6, dtype=np.float32)[[1, 3, 1]])}
+    wanted = np.repeat([[0], [2], [0], [1], [0], [0]], 2, axis=1)
+    gradients = loss.grad(feeds, wrt=[embedding, bias], as_numpy=False)
+    assert gradients[embedding].is_sparse and not gradients[bias].is_sparse
+    np.testing.assert_array_equal(gradients[embedding].asarray(), wanted)
+    fed = C.input_variable((6, 2))
+    np.testing.assert_array_equal((fed * 2).eval({fed: gradients[embedding]})[0], 2 * wanted)
+    np.testing.assert_array_equal(loss.grad(feeds, wrt=[embedding]), wanted)
+
+
+def test_gradients_of_what_is_used_elsewhere_too_are_dense():
+    x, embedding = C.input_variable(6, is_sparse=True), C.parameter((6, 2), init=1.0)
+    loss = C.reduce_sum(C.times(x, embedding)) + C.reduce_sum(embedding)
+    feeds = {x: csr_matrix(np.eye(6, dtype=np.float32)[[1, 3]])}
+    assert not loss.grad(feeds, wrt=[embedding], as_numpy=False).is_sparse
+
+
+def test_noise_contrastive_estimation_has_sparse_gradients():
+    x, label = C.input_variable(3, needs_gradient=True), C.input_variable(50, is_sparse=True)
+    weights, biases = C.parameter((50, 3), init=C.glorot_uniform(seed=1)), C.parameter((50, 1))
+    loss = C.nce_loss(weights, biases, x, label, np.arange(1.0, 51), num_samples=4, seed=2)
+    feeds = {x: np.ones((1, 3), np.float32), label: csr_matrix(np.eye(50, dtype=np.float32)[[7]])}
+    gradients = loss.grad(feeds, wrt=[weights, biases], as_numpy=False)
+    for p in (weights, biases):
+        touched = np.flatnonzero(gradients[p].asarray().any(1))
+        assert gradients[p].is_sparse and 7 in touched and len(touched) <= 5

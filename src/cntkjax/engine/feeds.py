@@ -22,7 +22,7 @@ def to_ragged(variable: Variable, data: Any) -> Ragged | np.ndarray:
             [steps, *shape], or [sequences, steps, *shape], or one sequence [steps, *shape].
     Errors: ShapeError, TypeError, or ValueError that name the variable, its shape and what was given.
     """
-    data = _bare(data)
+    data = _bare(variable, data)
     ragged = getattr(data, "ragged", None)
     if ragged is not None:
         return _checked(variable, ragged) if variable.dynamic_axes else _static(variable, _whole(ragged))
@@ -37,11 +37,14 @@ def to_ragged(variable: Variable, data: Any) -> Ragged | np.ndarray:
     return sequences(variable, data)
 
 
-def _bare(data: Any) -> Any:
-    """Array views as what they hold."""
+def _bare(variable: Variable, data: Any) -> Any:
+    """Array views as what they hold; a sparse one of several sequences has a row for each of them."""
     if isinstance(data, list) and data and hasattr(data[0], "held"):
         return [d.held for d in data]
-    return getattr(data, "held", data)
+    held = getattr(data, "held", data)
+    if _is_csr(held) and held is not data and len(data.shape) == len(variable.shape) + 2:
+        return [held[i].reshape((data.shape[1], -1)).tocsr() for i in range(data.shape[0])]
+    return held
 
 
 def _are_flags(data: Any) -> bool:

@@ -140,10 +140,16 @@ def _first(
     out, initial = delay.node_outputs[0], resolve(delay.node_inputs[1])
     sample = out.shape
     if not is_known(sample):
-        like = next((d for v, d in moving.items() if v.shape == sample), None)
+        free = [i for i, d in enumerate(sample) if d < 0]
+        like = next(
+            (
+                d.shape[2:] for v, d in moving.items()
+                if len(v.shape) == len(sample) and all(v.shape[i] == sample[i] for i in free)
+            ), None,
+        )
         if like is None:
             raise ValueError(f"the state of a loop, {out!r}, has a free dimension that no input of the loop gives")
-        sample = like.shape[2:]
+        sample = tuple(like[i] if i in free else d for i, d in enumerate(sample))
     shape = (_offset(delay), rows, *sample)
     if anew:
         return jnp.zeros(shape, out.dtype)

@@ -89,6 +89,19 @@ class Plan:
                     raise ValueError(explain(f"the shape of {v!r} is not known", {"node": v}))
 
     @cached_property
+    def looked_up(self) -> set[Leaf]:
+        """Leaves of which only rows are chosen: right operands of products with sparse data, and nothing else."""
+        inside = {n for part in self.parts if isinstance(part, Loop) for n in (*part.delays, *part.nodes)}
+        found, elsewhere = set(), {*self.outputs, *self.assigned}
+        for node in self.nodes:
+            operands = [resolve(v) for v in node.node_inputs]
+            chooses = node.op_name == "Times" and node not in inside and _is_made_sparse(operands[0])
+            for place, v in enumerate(operands):
+                if isinstance(v, Leaf):
+                    (found if chooses and place == 1 else elsewhere).add(v)
+        return found - elsewhere
+
+    @cached_property
     def delays(self) -> list[Function]:
         """Nodes that look back, into the minibatch before where a sequence is cut."""
         return [n for n in self.nodes if n.primitive.delay < 0]
@@ -293,3 +306,10 @@ def _loop(component: Sequence[Function]) -> Loop:
     assert axis is not None
     # A cycle without a delay in it would have hung above; Tarjan's components rule that out except through bad graphs.
     return Loop(delays, order, axis, backwards=directions == {1})
+
+
+def _is_made_sparse(v: Variable) -> bool:
+    """True for sparse data, and for what is drawn or made one-hot as sparse samples."""
+    if v.is_sparse or v._owner is None:
+        return v.is_sparse
+    return v._owner.op_name == "RandomSample" or bool(v._owner.node_attributes.get("oneHotOutputSparse"))

@@ -77,6 +77,7 @@ class Result:
     data: Any
     count: int
     layout: tuple[Any, Any, Any] | None
+    by_rows: bool = False  # the gradient of what is only looked up: most rows are zero
 
     @cached_property
     def host(self) -> np.ndarray:
@@ -111,6 +112,8 @@ class Result:
 
     def ragged(self) -> Ragged | jax.Array:
         """The data as they can be fed again; they stay on the device."""
+        if self.by_rows:
+            return Ragged(SparseRows.from_dense(self.host.reshape(1, -1)), None)
         return end_to_end(self.data, self.count, self.layout) if self.variable.dynamic_axes else dense(self.data)
 
 
@@ -465,7 +468,7 @@ def gradients(
                 np.shape(minibatch.arguments[plan.arguments.index(target)]) if target in plan.arguments else v.shape,
                 v.dtype,
             )
-        gradient_results.append(Result(v, d, minibatch.count, layout))
+        gradient_results.append(Result(v, d, minibatch.count, layout, target in plan.looked_up))
     return gradient_results, made
 
 
