@@ -23,3 +23,7 @@ class ShapeError(ValueError, RuntimeError):
 
 class AxisError(ValueError, RuntimeError):
     """Axes of operands that don't fit together."""
+
+
+class OutputError(ValueError, RuntimeError):
+    """A function with several outputs, or none, where one is needed."""

@@ -15,6 +15,7 @@ from ..formats.containers import bare
 from ..graph import edit
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import composite, make_node
+from ..graph.errors import OutputError, explain
 from ..graph.function import CUSTOM, leaves
 from ..graph.function import Function as GraphFunction
 from ..graph.public import classes
@@ -46,6 +47,17 @@ class ModelFormat(Enum):
 
     CNTKv2 = "CNTKv2"
     ONNX = "ONNX"
+
+
+def _of_output(name: str) -> property:
+    """A property of the only output; AttributeError if there are several, so that ``hasattr`` says so."""
+
+    def get(function: Function) -> Any:
+        if len(function.outputs) != 1:
+            raise AttributeError(name)
+        return getattr(function.outputs[0], name)
+
+    return property(get)
 
 
 class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
@@ -104,10 +116,10 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
 
     @property
     def output(self) -> Variable:
-        """The only output; ValueError if there are several."""
+        """The only output; OutputError if there are several."""
         outputs = self.outputs
         if len(outputs) != 1:
-            raise ValueError(f"{self!r} has {len(outputs)} outputs, not one: say which, as in f.outputs[0]")
+            raise OutputError(f"{self!r} has {len(outputs)} outputs, not one: say which, as in f.outputs[0]")
         return outputs[0]  # type: ignore[return-value]
 
     @property
@@ -160,12 +172,8 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         """The node whose output this is."""
         return self.output.owner
 
-    # The properties of a function with one output are those of the output.
-    shape = property(lambda self: self.output.shape)
-    dtype = property(lambda self: self.output.dtype)
-    dynamic_axes = property(lambda self: self.output.dynamic_axes)
-    is_sparse = property(lambda self: self.output.is_sparse)
-    needs_gradient = property(lambda self: self.output.needs_gradient)
+    shape, dtype, dynamic_axes = _of_output("shape"), _of_output("dtype"), _of_output("dynamic_axes")
+    is_sparse, needs_gradient = _of_output("is_sparse"), _of_output("needs_gradient")
     is_output = property(lambda self: True)
     is_input = is_parameter = is_constant = is_placeholder = property(lambda self: False)
 
@@ -182,7 +190,9 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         found = edit.find_inside(inside, name) if inside is not None else []
         found = found or edit.find_all(self, name) or edit.find_all(self, name, 1)
         if not found:
-            raise AttributeError(f"{self!r} has no attribute or member '{name}'")
+            of_outputs = isinstance(getattr(type(self), name, None), property)
+            mend = f": each of its {len(self.outputs)} outputs has its own" if of_outputs else ""
+            raise AttributeError(f"{self!r} has no attribute or member '{name}'{mend}")
         return _only(found, name)
 
     def __getitem__(self, arg: Any) -> Any:
@@ -227,10 +237,13 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         return mapped
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """With variables: a clone that has them as arguments and shares the parameters. With data: the value."""
+        """With variables: a clone that has them as arguments and shares the parameters. With data: the value.
+
+        Errors: TypeError for a wrong number of arguments, unknown names, or variables and data together.
+        """
         mapped = self.argument_map(*args, **kwargs)
         symbolic = [isinstance(v, (GraphVariable, GraphFunction)) for v in mapped.values()]
-        if all(symbolic):
+        if all(symbolic) and self.arguments:
             enclosing = {v: v for v in self.arguments if v not in mapped}
             return self.clone(CloneMethod.share, {**enclosing, **mapped})
         if any(symbolic):
@@ -258,9 +271,8 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
     def _feeds(self, arguments: Any, outputs: Iterable[Any]) -> dict[Any, Any]:
         needed = plan_of(list(outputs)).arguments
         if isinstance(arguments, Mapping):
-            by_name = {v.name: v for v in self.arguments if v.name}
             fed: dict[Any, Any] = {
-                by_name.get(k, k) if isinstance(k, str) else as_variable(k): d for k, d in arguments.items()
+                self._argument_named(k) if isinstance(k, str) else as_variable(k): d for k, d in arguments.items()
             }
         elif arguments is None:
             fed = {}
@@ -275,6 +287,24 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
                 f"function expects {len(needed)} arguments: no data for {', '.join(map(repr, missing))} of {self!r}"
             )
         return {v: to_ragged(v, fed[v]) for v in needed}
+
+    def _argument_named(self, name: str) -> Variable:
+        found = [v for v in self.arguments if v.name == name]
+        if len(found) != 1:
+            there = ", ".join(repr(v.name) for v in self.arguments if v.name) or "none"
+            raise ValueError(f"{len(found)} arguments of {self!r} are called {name!r}; the names are: {there}")
+        return found[0]  # type: ignore[return-value]
+
+    def _leaves(self, wrt: Any) -> list[Variable]:
+        """Variables to which gradients are wanted: inputs of the graph."""
+        wanted, inputs = [as_variable(v) for v in _listed(wrt)], set(self.inputs)
+        for v in wanted:
+            if v not in inputs:
+                raise ValueError(explain(
+                    f"a gradient is wanted with respect to {v!r}, which is no input, parameter or constant of {self!r}",
+                    fix="for that of an inner value clone the function with an input in its place",
+                ))
+        return wanted
 
     def eval(self, arguments: Any = None, outputs: Any = None, device: Any = None, as_numpy: bool = True) -> Any:
         """Compute the outputs.
@@ -354,7 +384,7 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         for root, gradient in root_gradients.items():
             variable = as_variable(root)
             roots[variable] = to_ragged(like_input(variable), gradient)
-        wrt = [as_variable(v) for v in _listed(variables)]
+        wrt = self._leaves(variables)
         found, _ = gradients([], roots, wrt, state.feeds, state.random, state.memory.copy(), again=True)
         return self._given_out(found, as_numpy, again=False)
 
@@ -373,7 +403,7 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
             if not wrt:
                 raise ValueError(f"grad: no argument of {self} has needs_gradient == True, and wrt is not given")
         root = self.output if grad_root is None else as_variable(grad_root)
-        targets = [as_variable(v) for v in _listed(wrt)]
+        targets = self._leaves(wrt)
         wanted = [] if outputs is None else self._wanted(outputs)
         feeds = self._feeds(at, [*wanted, root])
         found, made = gradients(wanted, {root: None}, targets, feeds, memory=self._memory)
@@ -428,9 +458,9 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         return _only(found, name) if found else None
 
     def set_attribute(self, name: str, value: Any) -> None:
-        """Change 'dropoutRate' or 'rngSeed' of the operation."""
+        """Change 'dropoutRate' or 'rngSeed' of the operation; RuntimeError for any other attribute."""
         if name not in ("dropoutRate", "rngSeed") or name not in self.root_function.node_attributes:
-            raise ValueError(f"{self!r} has no attribute '{name}' that can be set")
+            raise RuntimeError(f"{self!r} has no attribute '{name}' that can be set")
         self.root_function.node_attributes[name] = value
         edit.note_edit()
 
