@@ -131,7 +131,7 @@ def test_what_is_carried_may_be_damaged(tmp_path):
     stored = decode((tmp_path / "t.ckp").read_bytes())
     stored["cntkjax"]["slots"] = {"7": {}}
     (tmp_path / "t.ckp").write_bytes(encode(stored))
-    with pytest.raises(RuntimeError, match=r"t.ckp: what sequences left behind is damaged"):
+    with pytest.raises(RuntimeError, match=r"t.ckp: what is kept for the next step is damaged"):
         made.restore_from_checkpoint(tmp_path / "t")
     for a, p in zip(before, made.loss_function.parameters, strict=True):
         np.testing.assert_array_equal(a, p.value)

@@ -69,6 +69,24 @@ def added(array: Any, update: Any) -> Any:
     return array.at[update.indices].add(values, mode="drop", indices_are_sorted=True, unique_indices=True)
 
 
+def summed(a: Any, b: Any) -> Any:
+    """The sum of two gradients of one array, in whatever form they are."""
+    if not (isinstance(a, Rows) and isinstance(b, Rows)):
+        return dense(a) + dense(b)
+    indices, numbers = _distinct(jnp.concatenate([a.indices, b.indices]), a.height)
+    values = jnp.zeros((len(indices), *a.values.shape[1:]), a.dtype)
+    return Rows(indices, values.at[numbers].add(jnp.concatenate([a.values, b.values])), a.height)
+
+
+def _distinct(every: Any, height: int) -> tuple[Any, Any]:
+    """The indices below `height` that occur, ascending, then some that stand for nothing; and where each one is."""
+    size = min(len(every), height + 1)  # the one more is that of unused places
+    every = jnp.minimum(every, height)
+    unique, numbers = jnp.unique(every, return_inverse=True, size=size, fill_value=height)
+    # Each index stands there once, also those that stand for nothing: scatters may then write in any order.
+    return jnp.where(unique < height, unique, height + jnp.arange(size, dtype=unique.dtype)), numbers
+
+
 @dataclass(frozen=True)
 class Lookup:
     """What stands for a parameter in one step: its rows that occur, and each product's data renumbered to them."""
@@ -118,17 +136,14 @@ def _lookup(parameter: Leaf, env: dict[Variable, Value], nodes: list[Function]) 
     left = {n: env[resolve(n.node_inputs[0])] for n in nodes}
     used = {n: _used(v.data, height) for n, v in left.items()}
     every = jnp.concatenate([u.ravel() for u in used.values()])
-    size = min(len(every), height + 1)  # the one more is that of unused places
-    unique, numbers = jnp.unique(every, return_inverse=True, size=size, fill_value=height)
-    # Each index stands there once, also those that stand for nothing: scatters may then write in any order.
-    unique = jnp.where(unique < height, unique, height + jnp.arange(size, dtype=unique.dtype))
+    unique, numbers = _distinct(every, height)
     rows = Rows(unique, None, height)
     rows = replace(rows, values=rows.take(env[parameter].data))
     products, at = {}, 0
     for n, value in left.items():
         own = numbers[at : at + used[n].size].reshape(used[n].shape)
         at += used[n].size
-        products[n] = replace(value, data=replace(value.data, indices=own, shape=(size,)))
+        products[n] = replace(value, data=replace(value.data, indices=own, shape=(len(unique),)))
     return Lookup(rows, products)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from .checked import check
 from .lower import execute
 from .plan import Plan, resolve
 from .program import (
+    Changes,
     Feeds,
     Minibatch,
     Program,
@@ -31,18 +32,70 @@ from .program import (
     random_numbers,
     results,
 )
-from .rows import added, lookups
+from .remat import execute_in_segments
+from .rows import Rows, added, lookups, summed
 from .values import Context, Value
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a step or test gives: sums over the samples, still on the device, and their number on the host."""
+    """What a step or test gives: sums over the samples, still on the device, and their number on the host.
+
+    `learned`: the number of samples that the learners took their step for; 0 if they are still to take it.
+    """
 
     loss: Any
     metric: Any
     samples: int
     outputs: list[Result]
+    learned: int = 0
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a training step computes.
+
+    `accumulate`: of how many minibatches the learners get the sum of the gradients. `narrow`: the type in which
+    products with weights are computed. `rematerialize`: see remat.py.
+    """
+
+    accumulate: int = 1
+    narrow: Any = None
+    rematerialize: bool = False
+
+
+class LossScale(NamedTuple):
+    """What the loss is multiplied by, so that small gradients are not lost in float16; and steps since it changed.
+
+    Source: Micikevicius et al. 2018, "Mixed precision training": halved when a gradient overflows, and doubled after
+    2000 steps in which none did.
+    """
+
+    factor: Any
+    steps: Any
+
+    @classmethod
+    def first(cls) -> LossScale:
+        """What training begins with."""
+        return cls(jnp.float32(2**15), jnp.int32(0))
+
+    def after(self, finite: Any) -> LossScale:
+        """What comes after a step whose gradients were finite, or not."""
+        steps = jnp.where(finite, self.steps + 1, 0)
+        grows = steps == 2000
+        factor = jnp.where(finite, jnp.where(grows, self.factor * 2, self.factor), jnp.maximum(self.factor / 2, 1))
+        return LossScale(factor, jnp.where(grows, 0, steps))
+
+
+@dataclass
+class Unfinished:
+    """What one minibatch leaves for the next one: gradients that the learners are still to get, and the loss scale."""
+
+    gradients: Any = None
+    samples: int = 0
+    minibatches: int = 0
+    ends_sweep: bool = False
+    scale: LossScale | None = None
 
 
 class Step:
@@ -51,17 +104,23 @@ class Step:
     Units: loss and metric are summed over all elements of all samples of a minibatch. The number of samples is that of
            the loss, or, where that has no dynamic axes, of what it was reduced from.
 
-    `memory`: what sequences that are cut between minibatches leave behind; steps that take turns share it.
+    `memory`: what sequences that are cut between minibatches leave behind. Steps that take turns share it, and
+    `unfinished`.
     """
 
     def __init__(
         self, criteria: Sequence[Variable], outputs: Sequence[Variable], learners: Sequence[Any],
-        memory: Memory | None = None,
+        memory: Memory | None = None, options: Options = Options(), unfinished: Unfinished | None = None,
     ) -> None:
         self.criteria, self.outputs, self.learners = list(criteria), list(outputs), list(learners)
         self.memory = Memory() if memory is None else memory
+        self.options, self.unfinished = options, Unfinished() if unfinished is None else unfinished
         self.counted = resolve(_counted(self.criteria[0]))
         self.plan = Plan([*self.criteria, *self.outputs])
+        if options.narrow is not None and self.plan.is_double:
+            raise ValueError("a model in double precision is not computed in a narrower one: leave out precision=")
+        if options.rematerialize and self.plan.calls_python:
+            raise ValueError("functions of the user are not computed twice: leave out rematerialize=")
         self.trained: list[list[Leaf]] = [list(learner.parameters) for learner in self.learners]
         trained = {p for group in self.trained for p in group}
         self.others = [None if leaf in trained else leaf for leaf in self.plan.leaves]
@@ -73,22 +132,27 @@ class Step:
         plan, program = self.plan, self.program
         check(plan, feeds, bool(self.learners), self.memory)
         minibatch = program.pack(plan, arguments_in_order(plan, feeds), self.memory)
-        samples = self._samples(minibatch, feeds)
-        hypers = [learner.hyper(samples) for learner in self.learners]
-        minibatch.signature = (minibatch.signature, tuple(h is None for h in hypers))
+        samples, before = self._samples(minibatch, feeds), self.unfinished
+        learned, minibatches = before.samples + samples, before.minibatches + 1
+        learns = minibatches == self.options.accumulate
+        hypers = [learner.hyper(learned) for learner in self.learners] if learns else None
+        skipped = None if hypers is None else tuple(h is None for h in hypers)
+        pending = tuple(g.shape for g in jax.tree.leaves(before.gradients))
+        minibatch.signature = (minibatch.signature, skipped, pending)
         leaves = [None if leaf is None else device_array(leaf) for leaf in self.others]
         states = [learner.state for learner in self.learners]
-        donated = [[device_array(p) for p in group] for group in self.trained], states
-        computed = program(minibatch, leaves, random_numbers(plan), donated, hypers)
-        values, states, sums, data, layouts, changes, _ = computed
+        donated = [[device_array(p) for p in group] for group in self.trained], states, before.scale
+        computed = program(minibatch, leaves, random_numbers(plan), donated, (hypers, before.gradients))
+        values, states, (before.gradients, before.scale), sums, data, layouts, changes, _ = computed
         for group, new in zip(self.trained, values, strict=True):
             for parameter, value in zip(group, new, strict=True):
                 parameter.array = value
         for learner, state in zip(self.learners, states, strict=True):
             learner.state = state
+        before.samples, before.minibatches = (0, 0) if learns else (learned, minibatches)
         apply_changes(plan, minibatch, self.memory, changes)
         made = results([*self.criteria, *self.outputs], plan, program, minibatch, data, layouts)[len(self.criteria) :]
-        return Outcome(sums[0], sums[1] if len(sums) > 1 else None, samples, made)
+        return Outcome(sums[0], sums[1] if len(sums) > 1 else None, samples, made, learned if learns else 0)
 
     def _samples(self, minibatch: Minibatch, feeds: Feeds) -> int:
         samples = minibatch.samples(self.counted.dynamic_axes)
@@ -98,9 +162,10 @@ class Step:
             samples = int(np.asarray(result.layout[2]).sum())
         return samples
 
-    def _train(self, plan: Plan, ctx: Context, env: dict[Variable, Value], donated: Any, hypers: Any) -> Any:
-        values, states = donated
+    def _train(self, plan: Plan, ctx: Context, env: dict[Variable, Value], donated: Any, extra: Any) -> Any:
+        (values, states, scale), (hypers, pending) = donated, extra
         known = list(ctx.layouts)
+        ctx.narrow = self.options.narrow
 
         # As in CNTK the backward of users' functions is called for arguments too; what is returned is not left out.
         asking = [v for v in plan.arguments if v.needs_gradient and not env[v].is_sparse] if plan.calls_python else []
@@ -111,19 +176,33 @@ class Step:
             here |= self._valued(values)
             for p, lookup in found.items():
                 lookup.substitute(ctx, here.pop(p))
-            sums, data = self._forward(plan, ctx, here)
-            return sums[0], (sums, data, new_layouts(plan, ctx, known), changes_of(plan, ctx))
+            sums, data = self._forward(plan, ctx, here, self.options.rematerialize)
+            scaled = sums[0] if scale is None else sums[0] * scale.factor
+            return scaled, (sums, data, new_layouts(plan, ctx, known), changes_of(plan, ctx))
 
         differentiated = self._each(lambda p, a: found[p].values if p in found else a, values)
         (gradients, asked), (sums, data, layouts, changes) = jax.grad(loss, (0, 1), has_aux=True)(
             differentiated, [env[v].data for v in asking]
         )
+        if scale is not None:
+            gradients = jax.tree.map(lambda g: (g / scale.factor).astype(g.dtype), gradients)
+            changes = _finite_changes(plan, env, changes)
         gradients = self._each(lambda p, g: found[p].of(g) if p in found else g, gradients)
+        if pending is not None:
+            gradients = jax.tree.map(summed, pending, gradients, is_leaf=lambda g: isinstance(g, Rows))
+        if hypers is None:
+            return values, states, (gradients, scale), sums, data, layouts, changes, asked
         made = [
             (v, s) if h is None else learn(learner.transform, g, s, v, h)
             for learner, g, s, v, h in zip(self.learners, gradients, states, values, hypers, strict=True)
         ]
-        return [v for v, _ in made], [s for _, s in made], sums, data, layouts, changes, asked
+        if scale is not None:
+            finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(g)) for g in jax.tree.leaves(gradients)]))
+            before = list(zip(values, states, strict=True))
+            made = jax.tree.map(lambda new, old: jnp.where(finite, new, old), made, before)
+            scale = scale.after(finite)
+        learned, states = [v for v, _ in made], [s for _, s in made]
+        return learned, states, (None, scale), sums, data, layouts, changes, asked
 
     def _each(self, f: Callable[[Leaf, Any], Any], arrays: Any) -> list[list[Any]]:
         """f(parameter, array) in the place of each array."""
@@ -132,13 +211,15 @@ class Step:
     def _valued(self, arrays: Any) -> dict[Variable, Value]:
         return {p: Value(a, ()) for both in zip(self.trained, arrays, strict=True) for p, a in zip(*both, strict=True)}
 
-    def _test(self, plan: Plan, ctx: Context, env: dict[Variable, Value], donated: Any, hypers: Any) -> Any:
+    def _test(self, plan: Plan, ctx: Context, env: dict[Variable, Value], donated: Any, extra: Any) -> Any:
         known = list(ctx.layouts)
         sums, data = self._forward(plan, ctx, env)
-        return [], [], sums, data, new_layouts(plan, ctx, known), changes_of(plan, ctx), []
+        return [], [], (None, None), sums, data, new_layouts(plan, ctx, known), changes_of(plan, ctx), []
 
-    def _forward(self, plan: Plan, ctx: Context, env: dict[Variable, Value]) -> tuple[list[Any], list[Any]]:
-        execute(plan, ctx, env)
+    def _forward(
+        self, plan: Plan, ctx: Context, env: dict[Variable, Value], in_segments: bool = False
+    ) -> tuple[list[Any], list[Any]]:
+        (execute_in_segments if in_segments else execute)(plan, ctx, env)
         sums = [total(ctx, env[v]) for v in plan.outputs[: len(self.criteria)]]
         data = [None] * len(self.criteria) + [ctx.array(env[v]) for v in plan.outputs[len(self.criteria) :]]
         return sums, data
@@ -148,6 +229,16 @@ def learn(transform: Any, gradients: Any, state: Any, values: Any, hyper: Mappin
     """One step of a learner: new values and state."""
     updates, state = transform.update(gradients, state, values, hyper=hyper)
     return jax.tree.map(added, values, updates), state
+
+
+def _finite_changes(plan: Plan, env: Mapping[Variable, Value], changes: Changes) -> Changes:
+    """Assigned values and running statistics, except those that an overflow has reached."""
+    updates, left = changes
+    kept = {
+        i: jnp.where(jnp.all(jnp.isfinite(new)), new, env[plan.leaves[i]].data) if plan.leaves[i] in env else new
+        for i, new in updates.items()
+    }
+    return kept, left
 
 
 def total(ctx: Context, value: Value) -> Any:

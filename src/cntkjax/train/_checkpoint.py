@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..engine.rows import Rows
+from ..engine.training import LossScale, Unfinished
 from ..formats import checkpoint, model
 from ..formats.dictionary import FormatError
 from ..graph.axis import ALL_AXES
@@ -35,7 +38,7 @@ class Writer:
         state that cannot be kept; what went wrong with this checkpoint, if waited for, or else with the last one.
         """
         learners, everything = [state_of(learner) for learner in trainer.parameter_learners], _everything(trainer)
-        own = _carried(trainer, everything)
+        own = {"seen": asdict(trainer.seen)} | _unfinished(trainer) | _carried(trainer, everything)
         files = checkpoint.encode(everything, checkpoint.Checkpoint(learners, external_state, own=own))
         self.wait()
         if wait:
@@ -58,13 +61,20 @@ def restore(trainer: Trainer, filename: str) -> dict[str, Any]:
         raise ValueError(f"the trainer has {len(learners)} learners, but {filename!r} is of {len(stored.learners)}")
     states = [optax_state(learner, state) for learner, state in zip(learners, stored.learners, strict=True)]
     everything = _everything(trainer)
-    carried = _carried_from(stored.own, everything, filename)
+    try:
+        carried = _carried_from(stored.own, everything)
+        unfinished = _unfinished_from(stored.own, trainer)
+        last = max(stored.learners, key=lambda state: state.samples)
+        seen = Seen(**stored.own["seen"]) if stored.own else Seen(last.samples, last.minibatches, last.sweeps)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        file = f"{filename}{checkpoint.SUFFIX}"
+        raise FormatError(f"{file}: what is kept for the next step is damaged: {error!r}") from error
     model.restore(everything, filename)
     trainer.memory.values, trainer.memory.last = carried
     for learner, state, optax in zip(learners, stored.learners, states, strict=True):
         adopt(learner, state, optax)
-    last = max(stored.learners, key=lambda state: state.samples)
-    trainer.seen = Seen(last.samples, last.minibatches, last.sweeps)
+    trainer.unfinished.__dict__.update(unfinished)
+    trainer.seen = seen
     return stored.external
 
 
@@ -81,14 +91,48 @@ def _carried(trainer: Trainer, everything: Function) -> dict[str, Any]:
     }
 
 
-def _carried_from(own: dict[str, Any], everything: Function, filename: str) -> tuple[dict[Any, Any], dict[Any, Any]]:
+def _carried_from(own: dict[str, Any], everything: Function) -> tuple[dict[Any, Any], dict[Any, Any]]:
     every, axes = _nodes_and_axes(everything)
-    try:
-        values = {every[int(n)]: v["value"].astype(v["type"]) for n, v in own.get("carried", {}).items()}
-        slots = {axes[int(n)]: {int(k): i for k, i in last.items()} for n, last in own.get("slots", {}).items()}
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise FormatError(f"{filename}{checkpoint.SUFFIX}: what sequences left behind is damaged: {error!r}") from error
+    values = {every[int(n)]: v["value"].astype(v["type"]) for n, v in own.get("carried", {}).items()}
+    slots = {axes[int(n)]: {int(k): i for k, i in last.items()} for n, last in own.get("slots", {}).items()}
     return values, slots
+
+
+def _unfinished(trainer: Trainer) -> dict[str, Any]:
+    """Gradients that learners are still to get, and the scale of the loss."""
+    state, record = trainer.unfinished, {}
+    if state.scale is not None:
+        record["loss_scale"] = [float(state.scale.factor), int(state.scale.steps)]
+    if state.minibatches:
+        gradients = [[_gradient_record(g) for g in group] for group in state.gradients]
+        counts = {"samples": state.samples, "minibatches": state.minibatches, "ends_sweep": state.ends_sweep}
+        record["unfinished"] = counts | {"gradients": gradients}
+    return record
+
+
+def _unfinished_from(own: dict[str, Any], trainer: Trainer) -> dict[str, Any]:
+    """The attributes of what is unfinished. That of a trainer with other options is left out."""
+    state = vars(Unfinished(scale=trainer.unfinished.scale))
+    if trainer.unfinished.scale is not None and "loss_scale" in own:
+        factor, steps = own["loss_scale"]
+        state["scale"] = LossScale(np.float32(factor), np.int32(steps))
+    stored = own.get("unfinished", {})
+    if 0 < stored.get("minibatches", 0) < trainer.options.accumulate:
+        state.update(stored, gradients=[[_gradient_of(g) for g in group] for group in stored["gradients"]])
+    return state
+
+
+def _gradient_record(gradient: Any) -> Any:
+    if not isinstance(gradient, Rows):
+        return np.asarray(gradient)
+    indices = np.asarray(gradient.indices, np.float64)  # CNTK's format has no integers of 32 bits
+    return {"indices": indices, "values": np.asarray(gradient.values), "height": gradient.height}
+
+
+def _gradient_of(record: Any) -> Any:
+    if isinstance(record, np.ndarray):
+        return record
+    return Rows(record["indices"].astype(np.int32), record["values"], record["height"])
 
 
 def _nodes_and_axes(everything: Function) -> tuple[list[Any], list[Any]]:

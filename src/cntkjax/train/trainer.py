@@ -10,10 +10,11 @@ from typing import Any
 
 from ..device import use_default_device
 from ..engine.carry import Memory
-from ..engine.training import Outcome, Step
+from ..engine.training import LossScale, Options, Outcome, Step, Unfinished
 from ..eval.evaluator import Evaluator, as_function, by_variable, feeds
 from ..graph.errors import explain
 from ..io import MinibatchData
+from ..learners import UserLearner
 from ..ops._operand import as_list, as_variable
 from ..ops.functions import Function
 
@@ -33,8 +34,18 @@ class Trainer(Evaluator):
     `criterion`: the loss, or (loss, metric), or a function with these two outputs; the metric may be None.
     `parameter_learners`: one learner or several with disjoint parameters; what none covers stays as it is.
 
+    What CNTK never had:
+
+    `accumulate`: learners take a step for so many minibatches together, with the sum of their gradients, as if they had
+    been one minibatch. Between steps their counts stand still.
+    `precision`: 'bfloat16' or 'float16' for the type in which products with weights are computed. Parameters and all
+    else stay as they are, in single precision. With float16 the loss is scaled so that small gradients are not lost,
+    and a step whose gradients overflow is left out.
+    `rematerialize`: most values are computed again for the backward pass instead of being kept; it takes longer, in
+    less memory.
+
     Units: losses and metrics are reported as averages over samples.
-    Errors: ValueError if there is no learner, or two cover the same parameter.
+    Errors: ValueError if there is no learner, or two cover the same parameter; or for options that cannot be.
 
     >>> import cntkjax as C
     >>> x, y = C.input_variable(2), C.input_variable(1)
@@ -46,7 +57,10 @@ class Trainer(Evaluator):
     (9.0, 1)
     """
 
-    def __init__(self, model: Any, criterion: Any, parameter_learners: Any, progress_writers: Any = None) -> None:
+    def __init__(
+        self, model: Any, criterion: Any, parameter_learners: Any, progress_writers: Any = None, *,
+        accumulate: int = 1, precision: str | None = None, rematerialize: bool = False,
+    ) -> None:
         self._loss, metric = _criteria(criterion)
         self._evaluate(metric, progress_writers)
         self._model = None if model is None else as_function(model)
@@ -55,7 +69,8 @@ class Trainer(Evaluator):
         for learner in self._learners:
             learner.add_progress_writers(self._writers)
         self._steps: dict[tuple[Any, ...], Step] = {}
-        self.memory = Memory()
+        self.memory, self.options = Memory(), _options(accumulate, precision, rematerialize, self._learners)
+        self.unfinished = Unfinished(scale=LossScale.first() if precision == "float16" else None)
         self._previous: Outcome | None = None
         self._checkpoints: Any = None
         self.seen = Seen()
@@ -97,8 +112,13 @@ class Trainer(Evaluator):
             is_sweep_end = any(getattr(d, "end_of_sweep", False) for d in fed.values())
         step = self._step(wanted)
         outcome = step.run(feeds(step, fed))
-        taken = [learner.advance(outcome.samples, bool(is_sweep_end)) for learner in self._learners]
-        self._previous, trained, seen = outcome, any(taken), self.seen
+        self.unfinished.ends_sweep |= bool(is_sweep_end)
+        trained, seen = True, self.seen
+        if outcome.learned:
+            ends, self.unfinished.ends_sweep = self.unfinished.ends_sweep, False
+            taken = [learner.advance(outcome.learned, ends) for learner in self._learners]
+            trained = any(taken)
+        self._previous = outcome
         if trained:
             self.seen = Seen(seen.samples + outcome.samples, seen.minibatches + 1, seen.sweeps + bool(is_sweep_end))
         for writer in self._writers:
@@ -109,7 +129,9 @@ class Trainer(Evaluator):
         key = tuple(outputs)
         if key not in self._steps:
             criteria = [self._loss] if self._metric is None else [self._loss, self._metric]
-            self._steps[key] = Step(criteria, outputs, self._learners, self.memory)
+            self._steps[key] = Step(
+                criteria, outputs, self._learners, self.memory, self.options, self.unfinished
+            )
         return self._steps[key]
 
     # ---- figures
@@ -189,6 +211,16 @@ def _criteria(criterion: Any) -> tuple[Any, Any]:
         raise ValueError(f"criterion has to be a loss, or (loss, metric); got {len(found)} values")
     loss, metric = itertools.islice(itertools.chain(found, [None]), 2)
     return as_variable(loss), metric
+
+
+def _options(accumulate: int, precision: str | None, rematerialize: bool, learners: Sequence[Any]) -> Options:
+    if isinstance(accumulate, bool) or not isinstance(accumulate, int) or accumulate < 1:
+        raise ValueError(f"accumulate is a number of minibatches, at least 1, not {accumulate!r}")
+    if precision not in (None, "bfloat16", "float16"):
+        raise ValueError(f"precision is 'bfloat16', 'float16', or None for that of the model, not {precision!r}")
+    if precision == "float16" and any(isinstance(learner, UserLearner) for learner in learners):
+        raise ValueError("a UserLearner takes every step, also one that overflows in float16: use 'bfloat16'")
+    return Options(accumulate, precision, bool(rematerialize))
 
 
 def _check_learners(learners: Sequence[Any]) -> None:
