@@ -2,9 +2,13 @@
 
 import io
 import os
+import subprocess
+import sys
+import time
 
 import pytest
 
+import cntkjax as C
 from cntkjax.formats import _files
 
 
@@ -62,3 +66,47 @@ def test_what_cannot_be_read_is_said_in_cntks_types(tmp_path):
         _files.read(tmp_path, "model")
     with pytest.raises(TypeError, match="mode 'rb'"):
         _files.read(io.StringIO("abc"), "model")
+
+
+BIG = """
+import os, resource, signal, sys
+import numpy as np
+import cntkjax as C
+f = C.times(C.input_variable(1000), C.parameter((1000, 500), init=np.full((1000, 500), float(sys.argv[2]), np.float32)))
+"""
+
+
+def run(script, *arguments):
+    command = [sys.executable, "-W", "ignore", "-c", BIG + script, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def saved(path, value):
+    f = C.times(C.input_variable(3), C.parameter((3, 2), init=value))
+    f.save(path)
+    return path
+
+
+def test_a_full_disk_leaves_the_old_model(tmp_path):
+    path = saved(tmp_path / "model", 1)
+    full = run(
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (10**6, 10**6)); signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "f.save(sys.argv[1])",
+        path, 2,
+    )  # fmt: skip
+    _, error = full.communicate(timeout=100)
+    assert full.returncode == 1 and "OSError" in error and "File too large" in error
+    assert C.load_model(path).parameters[0].value[0, 0] == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_kill_at_any_moment_leaves_a_whole_model(tmp_path):
+    path = saved(tmp_path / "model", 1)
+    writer = run("print('begin', flush=True)\nwhile True: f.save(sys.argv[1])", path, 2)
+    assert writer.stdout.readline() == "begin\n"
+    for _ in range(5):  # seen while it writes
+        assert C.load_model(path).parameters[0].value[0, 0] in (1, 2)
+        time.sleep(0.02)
+    writer.kill()
+    writer.communicate()
+    assert C.load_model(path).parameters[0].value[0, 0] in (1, 2)

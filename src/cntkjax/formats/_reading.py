@@ -30,7 +30,8 @@ def graph_of(content: Record, name: str) -> Function:
     """
     if "Learners" in content:
         raise FormatError(f"{name} is the state of a trainer; its model is in the file without '.ckp' at the end")
-    if content.get("type") != "CompositeFunction":
+    kind = content.get("type")
+    if not isinstance(kind, str) or kind != "CompositeFunction":
         raise FormatError(f"{name} holds no function, but a dictionary with {', '.join(content) or 'nothing'}")
     return _Reader(content, name).graph(content, name)
 
@@ -166,7 +167,7 @@ class _Reader:
 
     def _make_node(self, uid: str, depth: int) -> Function:
         record, where = self.records[uid], self._where(uid)
-        if record.get("type") == "UserDefinedFunction":
+        if take(record, "type", str, where) == "UserDefinedFunction":
             return self._make_user_function(record, uid, where)
         check_version(record, PRIMITIVE, where)
         op = take(record, "op", int, where)
@@ -175,7 +176,8 @@ class _Reader:
         primitive = BY_ID[op]
         where = f"{where} ({primitive.name})"
         inputs = [self._variable(variable, where) for variable in self._inputs(uid)]
-        if record.get("block_function_op_name", primitive.name) in REVERSED:
+        called = take(record, "block_function_op_name", str, where) if "block_function_composite" in record else ""
+        if (called or primitive.name) in REVERSED:
             inputs.reverse()
         attributes = attributes_of(primitive, take(record, "attributes", dict, where), where)
         name = take(record, "name", str, where)
