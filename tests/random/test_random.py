@@ -107,3 +107,11 @@ def test_seeds_are_given_out_or_fixed():
     C.cntk_py.reset_random_seed(3)
     assert [random.uniform(2).root_function.attributes["rngSeed"] for _ in range(2)] == [3, 4]
     C.cntk_py.reset_random_seed(0)
+
+
+def test_numbers_of_a_sequence_do_not_depend_on_how_far_it_is_padded():
+    def drawn(*lengths):
+        x = C.sequence.input_variable(2)
+        return C.random.normal_like(x, seed=3).eval({x: [np.zeros((n, 2), np.float32) for n in lengths]})[0]
+
+    np.testing.assert_array_equal(drawn(3), drawn(5)[:3])

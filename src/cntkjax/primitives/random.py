@@ -63,8 +63,13 @@ class RandomDistribution(Primitive):
         """Samples for each cell, or each with the key of its place in the stream."""
         draw = partial(_DISTRIBUTIONS[attrs["randomDistributionType"]], *attrs["randomDistributionArgs"])
         if like:
-            data = ctx.array(like[0])
-            return Value(draw(ctx.key(), data.shape, data.dtype), like[0].axes)
+            data, axes = ctx.array(like[0]), like[0].axes
+            if ctx.lead(axes) < 2:
+                return Value(draw(ctx.key(), data.shape, data.dtype), axes)
+            # A key for each row: what a sequence gets does not depend on how far the grid is padded.
+            keys = jax.vmap(jax.random.fold_in, (None, 0))(ctx.key(), jnp.arange(data.shape[1]))
+            shape = data.shape[:1] + data.shape[2:]
+            return Value(jax.vmap(lambda key: draw(key, shape, data.dtype), out_axes=1)(keys), axes)
         shape, dtype = attrs["newShape"], attrs["newDataType"]
         key, offset = ctx.stream()
         places = offset + jnp.arange(size(shape), dtype=jnp.uint32)
