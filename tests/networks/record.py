@@ -1,4 +1,4 @@
-"""Writes losses.json. Run by CNTK 2.7, in the root of the repository: ``python -m tests.networks.record [NAME ...]``."""
+"""Writes losses.json. With CNTK 2.7, in the root of the repository: ``python -m tests.networks.record [NAME ...]``."""
 import json
 import os
 import sys

@@ -83,8 +83,8 @@ def words_and_states(C, size):
     L = C.layers
     now, later = (C.sequence.input_variable(size, is_sparse=True) for _ in range(2))
     states = L.Sequential([L.Embedding(10), L.Recurrence(L.GRU(12))])(now)
-    feeds = [{variable: C.Value.one_hot([t.tolist() for t in texts], size) for variable, texts in ((now, a), (later, b))}
-             for a, b in texts_of(size, 8)]
+    feeds = [{now: C.Value.one_hot([t.tolist() for t in a], size),
+              later: C.Value.one_hot([t.tolist() for t in b], size)} for a, b in texts_of(size, 8)]
     return later, states, feeds
 
 
