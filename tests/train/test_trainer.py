@@ -76,6 +76,18 @@ def test_several_learners_with_disjoint_parameters():
         C.Trainer(z, (loss, None), [])
 
 
+def test_learners_and_model_have_the_same_parameters(capsys):
+    _, _, W, b, z, loss, metric = regression()
+    other = C.parameter((3, 1), name="other")
+    with pytest.raises(ValueError, match="1 of the learners' parameters is not part of the model.*'other'"):
+        C.Trainer(z, (loss, metric), [C.sgd([W, b, other], 0.1)])
+    C.Trainer(z, (loss, metric), [C.sgd([W], 0.1)])
+    assert "1 of the model's parameters is covered by no learner and stays as it is: 'b'" in capsys.readouterr().err
+    C.Trainer(z, (loss, metric), [C.sgd([W, b], 0.1)])
+    C.Trainer(None, (loss * C.Parameter((), init=1), None), [C.sgd([W], 0.1), C.sgd([b], 0.1)])
+    assert "1 of the model's parameters is" in capsys.readouterr().err
+
+
 def test_outputs_of_the_step_are_those_before_it():
     x, y, _, _, z, loss, _ = regression()
     trainer = C.Trainer(z, (loss, None), [C.sgd(z.parameters, 0.1)])
@@ -128,6 +140,31 @@ def test_bad_input_is_an_error_and_changes_nothing(fed, message):
     np.testing.assert_array_equal(b.value, before[1])
     assert trainer.total_number_of_samples_seen == before[2]
     assert trainer.train_minibatch(good)
+
+
+def test_the_first_loss_that_is_nan_is_reported_when_it_is_read():
+    x, w = C.input_variable(1), C.parameter(init=np.ones(1, np.float32))
+    loss = C.square(x * w)
+    printer = C.logging.ProgressPrinter(freq=10)
+    trainer = C.Trainer(None, (loss, None), C.sgd([w], 0.1), printer)
+    for value in (1.0, 0.5, np.nan, 1.0):
+        trainer.train_minibatch({x: [[value]]})
+    with pytest.warns(RuntimeWarning, match="the loss of minibatch 3 is NaN; training goes on.*set_checked_mode"):
+        trainer.summarize_training_progress()
+    assert np.isnan(trainer.previous_minibatch_loss_average)  # and no second warning
+
+
+@pytest.mark.parametrize("empty", [{"x": np.zeros((0, 3)), "y": np.zeros((0, 1))}, {}])
+def test_a_minibatch_without_samples(empty):
+    x, y, _, _, z, loss, _ = regression()
+    trainer = C.Trainer(z, (loss, None), [C.sgd(z.parameters, 0.1)])
+    fed = {v: empty[v.name] for v in (x, y) if empty}
+    if empty:
+        with pytest.raises(ValueError):
+            trainer.train_minibatch(fed)
+    else:
+        assert trainer.train_minibatch(fed) is False
+    assert trainer.total_number_of_samples_seen == 0
 
 
 def test_label_out_of_range_is_an_error():

@@ -18,8 +18,11 @@ from .program import Feeds, arguments_in_order, leaf_data, masked, program_of, r
 from .values import Context, Value
 
 
-def check(plan: Plan, feeds: Feeds, training: bool, memory: Memory) -> None:
-    """In checked mode: RuntimeError that names the first operation whose result, but no operand, is not finite."""
+def check(plan: Plan, feeds: Feeds, training: bool, memory: Memory, number: int | None = None) -> None:
+    """In checked mode: RuntimeError that names the first operation whose result, but no operand, is not finite.
+
+    `number`: that of the minibatch, for the message.
+    """
     if not Settings.checked or plan.calls_python:  # users' code is not called twice
         return
     program = program_of(plan, "check", _finite, training)
@@ -30,6 +33,8 @@ def check(plan: Plan, feeds: Feeds, training: bool, memory: Memory) -> None:
         if not finite:
             owner = variable._owner
             what = "the data of" if owner is None else f"the result of {owner.op_name} {owner._name or owner.uid!r}:"
+            if number is not None:
+                what = f"minibatch {number}, in {what}"
             operands: dict[str, Any] = {"value": variable}
             if owner is not None:
                 operands |= {f"[{i}]": v for i, v in enumerate(owner.node_inputs)}

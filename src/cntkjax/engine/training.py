@@ -127,10 +127,13 @@ class Step:
         trains = bool(self.learners)
         self.program = Program(self.plan, self._train if trains else self._test, trains, donate=True)
 
-    def run(self, feeds: Feeds) -> Outcome:
-        """Take a step; parameters and learners' states are replaced, and nothing is waited for."""
+    def run(self, feeds: Feeds, number: int | None = None) -> Outcome:
+        """Take a step; parameters and learners' states are replaced, and nothing is waited for.
+
+        `number`: that of the minibatch, for what checked mode has to say.
+        """
         plan, program = self.plan, self.program
-        check(plan, feeds, bool(self.learners), self.memory)
+        check(plan, feeds, bool(self.learners), self.memory, number)
         minibatch = program.pack(plan, arguments_in_order(plan, feeds), self.memory)
         samples, before = self._samples(minibatch, feeds), self.unfinished
         learned, minibatches = before.samples + samples, before.minibatches + 1

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
+import sys
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..device import use_default_device
@@ -15,6 +18,7 @@ from ..eval.evaluator import Evaluator, as_function, by_variable, feeds
 from ..graph.errors import explain
 from ..io import MinibatchData
 from ..learners import UserLearner
+from ..logging import TraceLevel, get_trace_level
 from ..ops._operand import as_list, as_variable
 from ..ops.functions import Function
 
@@ -26,6 +30,24 @@ class Seen:
     samples: int = 0
     minibatches: int = 0
     sweeps: int = 0
+
+
+class _Loss:
+    """The loss of a minibatch, on the device until somebody reads it. The first NaN that is read gives a warning."""
+
+    def __init__(self, value: Any, minibatch: int, reported: list[int]) -> None:
+        self._value, self._minibatch, self._reported = value, minibatch, reported
+
+    def __float__(self) -> float:
+        value = float(self._value)
+        if math.isnan(value) and not self._reported:
+            self._reported.append(self._minibatch)
+            warnings.warn(
+                f"the loss of minibatch {self._minibatch} is NaN; training goes on. "
+                "debugging.set_checked_mode(True) stops it, and names the operation where it began",
+                RuntimeWarning, stacklevel=3,
+            )
+        return value
 
 
 class Trainer(Evaluator):
@@ -65,7 +87,7 @@ class Trainer(Evaluator):
         self._evaluate(metric, progress_writers)
         self._model = None if model is None else as_function(model)
         self._learners = tuple(as_list(parameter_learners))
-        _check_learners(self._learners)
+        _check_learners(self._learners, self._parameters())
         for learner in self._learners:
             learner.add_progress_writers(self._writers)
         self._steps: dict[tuple[Any, ...], Step] = {}
@@ -73,7 +95,12 @@ class Trainer(Evaluator):
         self.unfinished = Unfinished(scale=LossScale.first() if precision == "float16" else None)
         self._previous: Outcome | None = None
         self._checkpoints: Any = None
+        self._reported: list[int] = []
         self.seen = Seen()
+
+    def _parameters(self) -> list[Any]:
+        of = (self._model, as_function(self._loss), self.evaluation_function)
+        return list(dict.fromkeys(p for function in of if function is not None for p in function.parameters))
 
     # ---- what it trains
     @property
@@ -111,7 +138,9 @@ class Trainer(Evaluator):
         if is_sweep_end is None:
             is_sweep_end = any(getattr(d, "end_of_sweep", False) for d in fed.values())
         step = self._step(wanted)
-        outcome = step.run(feeds(step, fed))
+        number = self.seen.minibatches + 1
+        outcome = step.run(feeds(step, fed), number)
+        outcome = replace(outcome, loss=_Loss(outcome.loss, number, self._reported))
         self.unfinished.ends_sweep |= bool(is_sweep_end)
         trained, seen = True, self.seen
         if outcome.learned:
@@ -223,7 +252,7 @@ def _options(accumulate: int, precision: str | None, rematerialize: bool, learne
     return Options(accumulate, precision, bool(rematerialize))
 
 
-def _check_learners(learners: Sequence[Any]) -> None:
+def _check_learners(learners: Sequence[Any], parameters: Sequence[Any]) -> None:
     if not learners:
         raise ValueError("There must be at least one learner.")
     seen: dict[Any, Any] = {}
@@ -232,6 +261,17 @@ def _check_learners(learners: Sequence[Any]) -> None:
             if p in seen:
                 raise ValueError(explain(f"{p!r} is covered by 2 different learners", {"parameter": p}))
             seen[p] = learner
+    known = set(parameters)
+    if strange := [p for p in seen if p not in known]:
+        raise ValueError(f"{len(strange)} of the learners' parameters is not part of the model: {_names(strange)}")
+    if (left_out := [p for p in parameters if p not in seen]) and get_trace_level() != TraceLevel.Error:
+        said = f"{len(left_out)} of the model's parameters is covered by no learner and stays as it is"
+        print(f"Trainer: {said}: {_names(left_out)}", file=sys.stderr)
+
+
+def _names(parameters: Sequence[Any]) -> str:
+    more = ", ..." if len(parameters) > 5 else ""
+    return ", ".join(repr(p.name or p.uid) for p in parameters[:5]) + more
 
 
 __all__ = ["MinibatchData", "Trainer", "use_default_device"]
