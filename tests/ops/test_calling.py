@@ -125,3 +125,64 @@ def test_combine_keeps_outputs_that_are_given_twice():
 )
 def test_types_in_signatures(variable, text):
     assert str(C.relu(variable)) == f"ReLU({text}) -> {text}"
+
+
+class TestCorners:
+    """What CNTK 2.7 answered where one would not have guessed it."""
+
+    def test_a_function_without_arguments_is_called_for_its_value(self):
+        assert (C.parameter((2,), init=3) * 2)().tolist() == [6, 6]
+
+    def test_several_outputs_have_no_shape_of_their_own(self):
+        both = C.combine([x + 1, x * 2])
+        assert not hasattr(both, "shape") and not hasattr(both, "needs_gradient")
+        with pytest.raises(AttributeError, match="each of its 2 outputs has its own"):
+            both.shape  # noqa: B018
+        for use in (lambda: both.output, lambda: both + 1, lambda: both.grad({x: [[1, 2]]}, wrt=[x])):
+            for kind in (ValueError, RuntimeError):
+                with pytest.raises(kind, match="2 outputs, not one"):
+                    use()
+
+    def test_names_of_arguments_have_to_be_known_and_unique(self):
+        f = x + y
+        np.testing.assert_array_equal(f.eval({"x": [[1, 2]], "y": [[3, 4]]}), [[4, 6]])
+        with pytest.raises(ValueError, match="0 arguments .* are called 'z'; the names are: 'x', 'y'"):
+            f.eval({"z": [[1, 2]]})
+        with pytest.raises(ValueError, match="2 arguments .* are called 'x'"):
+            (x + C.input_variable(2, name="x")).eval({"x": [[1, 2]]})
+
+    def test_gradients_are_those_of_inputs_of_the_graph(self):
+        inner = x * x
+        f = inner + 1
+        state, _ = f.forward({x: [[1, 2]]}, [f.output], {f.output})
+        for wrt in (y, inner.output):
+            with pytest.raises(ValueError, match="no input, parameter or constant"):
+                f.grad({x: [[1, 2]]}, wrt=[wrt])
+            with pytest.raises(ValueError, match="no input, parameter or constant"):
+                f.backward(state, {f.output: np.ones((1, 2))}, {wrt})
+
+    def test_attributes_that_cannot_be_set(self):
+        with pytest.raises(RuntimeError, match="no attribute 'dropoutRate' that can be set"):
+            (x + 1).set_attribute("dropoutRate", 0.5)
+
+    def test_names_are_searched_for_as_deep_as_asked(self):
+        p = C.placeholder()
+        block = C.as_block(C.alias(p * 2, "inner"), [(p, x)], "Block", "outer")
+        f = block + 1
+        assert block.root_function.block_arguments_mapping[0][0].name == "x"  # it takes the operand's name
+        assert f.find_by_name("inner") is None and f.find_by_name("inner", 1).name == "inner"
+        assert [len(f.find_all_with_name("inner", depth)) for depth in (0, 1, -1)] == [0, 1, 1]
+        assert f.outer.inner.name == "inner"
+
+    def test_substitutions_are_a_dict_and_may_leave_nothing(self):
+        f = x * 2
+        with pytest.raises(TypeError, match="a dict of variables to variables"):
+            f.clone("share", [x])
+        rest = f.clone("share", {f.output: y})
+        assert rest.root_function.op_name == "Combine" and rest.arguments == (y,)
+
+    def test_dynamic_axes_follow_from_what_is_substituted(self):
+        s = C.sequence.input_variable(2)
+        made = (x * 2).clone("share", {x: s})
+        assert made.dynamic_axes == s.dynamic_axes
+        assert [v.tolist() for v in made.eval({s: [[[1, 2], [3, 4]]]})] == [[[2, 4], [6, 8]]]

@@ -48,5 +48,7 @@ def as_block(
     `block_arguments_map`: pairs (argument of the composite, operand that stands for it).
     """
     operands = [(as_variable(inner), as_variable(outer)) for inner, outer in block_arguments_map]
+    for inner, outer in operands:
+        inner._name = inner.name or outer.name
     made = make_block(composite, operands, block_op_name, block_instance_name)
     return as_composite(made)  # type: ignore[arg-type]

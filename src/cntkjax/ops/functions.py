@@ -423,7 +423,11 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         `substitutions`: {variable of this graph: what stands for it in the copy}.
         """
         method = CloneMethod(method) if not isinstance(method, CloneMethod) else method
+        if not isinstance(substitutions or {}, Mapping):
+            raise TypeError(f"clone: substitutions are a dict of variables to variables, not {substitutions!r}")
         mapped: dict[Any, Any] = {_of_graph(k): _of_graph(v) for k, v in (substitutions or {}).items()}
+        if self.outputs and all(v in mapped and mapped[v]._owner is None for v in self.outputs):  # nothing else is left
+            return composite(make_node(Combine, [mapped[v] for v in self.outputs], {}))  # type: ignore[return-value]
         cloner = edit.Cloner(lambda leaf: _cloned_leaf(leaf, method), mapped)
         # What is substituted is copied too where it shares a variable with this graph that is copied.
         shares = method is CloneMethod.share
@@ -454,7 +458,7 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
 
     def find_by_name(self, name: str, depth: int = 0) -> Any:
         """The function or variable of that name, or None; ValueError if there are several."""
-        found = edit.find_all(self, name, depth) or edit.find_all(self, name, max(depth, 1))
+        found = edit.find_all(self, name, depth)
         return _only(found, name) if found else None
 
     def set_attribute(self, name: str, value: Any) -> None:
@@ -488,9 +492,18 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
     # ---- files and training
     def save(
         self, filename: Any, format: ModelFormat = ModelFormat.CNTKv2,
-        use_external_files_to_store_parameters: bool = False,
+        use_external_files_to_store_parameters: bool = False, *, opset: int = 9,
     ) -> None:
-        """Write the graph and its values to a file in CNTK's format."""
+        """Write the graph and its values to a file in CNTK's format, or as an ONNX model.
+
+        For ONNX, `use_external_files_to_store_parameters` puts them into a second file, and `opset` says which version
+        of its operations: 9, as CNTK writes, with batches of one, or up to 21, with batches of any size.
+        """
+        if format is ModelFormat.ONNX:
+            from ..formats import onnx
+
+            onnx.save(self, filename, opset, use_external_files_to_store_parameters)
+            return
         from ..formats.model import save
 
         save(self, filename, format)
@@ -503,7 +516,11 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
 
     @staticmethod
     def load(model: Any, device: Any = None, format: ModelFormat = ModelFormat.CNTKv2) -> Function:
-        """Read a graph from a path, bytes or a file object."""
+        """Read a graph, in CNTK's format or an ONNX model, from a path, bytes or a file object."""
+        if format is ModelFormat.ONNX:
+            from ..formats import onnx
+
+            return onnx.load(model)
         from ..formats.model import load
 
         return load(model, format)  # type: ignore[return-value]
