@@ -5,13 +5,14 @@ from ._summary import summary
 from ._trace_level import TraceLevel, get_trace_level, set_trace_level
 from .graph import depth_first_search, find_all_with_name, find_by_name, find_by_uid, get_node_outputs, plot
 from .progress_print import (
+    ProgressBar,
     ProgressPrinter,
     TensorBoardProgressWriter,
     TrainingSummaryProgressCallback,
     log_number_of_parameters,
 )
 
-__all__ = ["ProgressPrinter", "ProgressWriter", "TensorBoardProgressWriter", "TraceLevel",
+__all__ = ["ProgressBar", "ProgressPrinter", "ProgressWriter", "TensorBoardProgressWriter", "TraceLevel",
            "TrainingSummaryProgressCallback", "depth_first_search", "find_all_with_name", "find_by_name", "find_by_uid",
            "get_node_outputs", "get_trace_level", "graph", "log_number_of_parameters", "plot", "set_trace_level",
            "summary"]

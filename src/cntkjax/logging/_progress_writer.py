@@ -158,6 +158,9 @@ class ProgressWriter:
         samples, updates, metric = _totals(self._test)
         self.on_write_test_summary(samples, updates, self._test_summaries, metric, elapsed)
 
+    def on_session_begin(self, seen: int, total: int | None) -> None:
+        """A training session begins or goes on: samples seen so far, and in all, if there is a limit. Not in CNTK."""
+
     def on_write_training_update(self, samples: Counts, updates: Counts, aggregate_loss: Span,
                                  aggregate_metric: Span) -> None:
         """Totals since the last summary, each at the previous and at this call."""

@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable
 from typing import Any, SupportsFloat
 
+from ._progress_bar import ProgressBar, make_room
 from ._progress_writer import Counts, LazySum, ProgressWriter, Span, due
 from ._tensorboard import TensorBoardProgressWriter
 
-__all__ = ["ProgressPrinter", "ProgressWriter", "TensorBoardProgressWriter", "TrainingSummaryProgressCallback",
-           "log_number_of_parameters"]
+__all__ = ["ProgressBar", "ProgressPrinter", "ProgressWriter", "TensorBoardProgressWriter",
+           "TrainingSummaryProgressCallback", "log_number_of_parameters"]
 
 _HEARTBEAT_SECONDS = 10
 _UNKNOWN_EPOCHS = 300  # what CNTK writes into its log for the cluster's progress display
@@ -201,6 +202,7 @@ class ProgressPrinter(ProgressWriter):
     def log(self, message: str) -> None:
         """Print a line, or append it to the log file."""
         if self.logfilename is None:
+            make_room()
             print(message)
         else:
             with open(self.logfilename, "a") as file:

@@ -18,7 +18,7 @@ from ..eval.evaluator import Evaluator, as_function, by_variable, feeds
 from ..graph.errors import explain
 from ..io import MinibatchData
 from ..learners import UserLearner
-from ..logging import TraceLevel, get_trace_level
+from ..logging import ProgressWriter, TraceLevel, get_trace_level
 from ..ops._operand import as_list, as_variable
 from ..ops.functions import Function
 
@@ -192,6 +192,12 @@ class Trainer(Evaluator):
         return self.seen.samples
 
     # ---- progress
+    def begin_session(self, total_samples: int | None) -> None:
+        """Let the progress writers know how many samples there will be in all, if there is a limit."""
+        for writer in self._writers:
+            if isinstance(writer, ProgressWriter):  # others need only have the methods that CNTK calls
+                writer.on_session_begin(self.seen.samples, total_samples)
+
     def summarize_training_progress(self) -> None:
         """Let the progress writers report what was trained since the last summary."""
         for writer in self._writers:

@@ -231,6 +231,8 @@ class TrainingSession:
         self._check_limits()
         self._device = device
         self._restore()
+        total = int(self._max_samples) if math.isfinite(self._max_samples) else None
+        self._trainer.begin_session(total)
         try:
             self._train()
         finally:
