@@ -75,7 +75,7 @@ def test_it_is_drawn_five_times_a_second_and_makes_room_for_lines(clock, watched
     drawn = [line.rstrip() for line in lines if line.strip()]
     assert [line.rsplit("| ", 1)[1].split()[0] for line in drawn] == ["10/1000", "30/1000", "50/1000", "60/1000"]
     assert shown.err.endswith("\n")
-    assert " " * len(drawn[0]) in lines  # taken off the screen before the printer's line
+    assert " " * len(drawn[1]) in lines  # taken off the screen before the printer's line
     assert shown.out.count("Minibatch[") == 2
 
 
