@@ -235,7 +235,10 @@ class _Reader:
             node.node_inputs = [found.get(v, v) for v in node.node_inputs]
             node.block_map = [(inner, found.get(v, v)) for inner, v in node.block_map]
         note_edit()
-        infer_all([made.root_function])
+        try:
+            infer_all([made.root_function])
+        except Exception as error:
+            raise FormatError(f"{self.name}: a loop before {made.root_function.uid!r} does not fit: {error}") from error
 
 
 def _block_of(record: Record, where: str) -> Record:

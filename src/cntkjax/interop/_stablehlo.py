@@ -1,0 +1,86 @@
+"""Functions as StableHLO files, which run wherever jax does, without this package."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax import export
+from jax.errors import InconclusiveDimensionOperation
+
+from ..engine._compat import double_precision
+from ..formats import _files
+from ..graph.errors import explain
+from ..ops.functions import Function
+from ._to_jax import JaxFunction, to_jax
+
+PLATFORMS = "cpu", "cuda", "tpu"
+LEAST_STEPS = 16  # of sequences, where a program looks some steps back or ahead
+
+
+def export_stablehlo(function: Function, path: str | os.PathLike[str]) -> None:
+    """Writes what a Function computes, with its values of now, as a file for ``jax.export.deserialize``.
+
+    The file takes any batch size and any length of sequences, on CPU, GPU and TPU. It holds StableHLO and nothing else.
+
+    Shapes: inputs in the order of ``function.arguments``: [batch, *shape]; for one with a sequence axis the pair of
+            [batch, time, *shape] and lengths, int32 [batch]; [*shape] without dynamic axes. Where a Function looks
+            some steps back or ahead, time is at least 16: pad the sequences, lengths say where they end. Outputs are
+            an array or a tuple of arrays, zero behind the end of a sequence.
+    Errors: ValueError if the Function runs Python code of a user, or if shapes inside depend on the sizes of the batch
+            or of sequences in a way that StableHLO cannot say. An old file is kept then.
+
+    Example:
+        >>> import cntkjax as C, jax, os, tempfile
+        >>> model = C.layers.Dense(2, init=1)(C.input_variable(3))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, 'model.stablehlo')
+        ...     export_stablehlo(model, path)
+        ...     with open(path, 'rb') as file:
+        ...         loaded = jax.export.deserialize(bytearray(file.read()))
+        >>> loaded.call(jax.numpy.ones((1, 3)))
+        Array([[3., 3.]], dtype=float32)
+    """
+    made, parameters = to_jax(function)
+    with double_precision(any(v.dtype == np.float64 for v in (*function.inputs, *function.outputs))):
+        try:
+            try:
+                exported = _exported(made, parameters, 1)
+            except InconclusiveDimensionOperation:
+                exported = _exported(made, parameters, LEAST_STEPS)
+        except (InconclusiveDimensionOperation, ValueError, TypeError) as error:
+            reason = str(error).splitlines()[0]
+            raise ValueError(explain(
+                f"export_stablehlo: {function!r} has no form for every size of batch and sequence ({reason})",
+                fix="give the inputs fixed sequence lengths as static axes, or save it as ONNX",
+            )) from error
+        _files.write((path, [bytes(exported.serialize())]))
+
+
+def _exported(made: JaxFunction, parameters: Mapping[str, Any], least_steps: int) -> export.Exported:
+    """With a letter for each size that may vary: b, one for each sequence axis, and one for each free static axis."""
+    axes = list(dict.fromkeys(v.sequence_axis for v in made.arguments if v.sequence_axis is not None))
+    letters = {axis: f"t{i}" for i, axis in enumerate(axes)}
+    scope = export.SymbolicScope([f"{letter} >= {least_steps}" for letter in letters.values()])
+    given: list[Any] = []
+    for i, v in enumerate(made.arguments):
+        dims = [str(d) if d >= 0 else f"d{i}_{k}" for k, d in enumerate(v.shape)]
+        if v.sequence_axis is not None:
+            dims = ["b", letters[v.sequence_axis], *dims]
+        elif v.dynamic_axes:
+            dims = ["b", *dims]
+        data = jax.ShapeDtypeStruct(_symbols(dims, scope), v.dtype)
+        lengths = jax.ShapeDtypeStruct(_symbols(["b"], scope), np.int32)
+        given.append(data if v.sequence_axis is None else (data, lengths))
+    program = jax.jit(lambda *inputs: made(parameters, *inputs))
+    return export.export(program, platforms=PLATFORMS)(*given)
+
+
+def _symbols(dims: Sequence[str], scope: export.SymbolicScope) -> Any:
+    return export.symbolic_shape(", ".join(dims), scope=scope)
+
+
+__all__ = ["export_stablehlo"]

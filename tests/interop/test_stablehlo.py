@@ -1,0 +1,94 @@
+"""Exported programs give the same numbers in a process that knows nothing of this package."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+
+SERVE = """
+import jax, numpy as np, sys
+loaded = jax.export.deserialize(bytearray(open(sys.argv[1], 'rb').read()))
+given = np.load(sys.argv[2])
+names = sorted(given.files)
+inputs = [given[n] for n in names if not n.endswith('_lengths')]
+inputs = [(x, given[n + '_lengths']) if n + '_lengths' in names else x for n, x in zip(names, inputs)]
+jax.config.update('jax_enable_x64', any(given[n].dtype == np.float64 for n in names))
+made = loaded.call(*inputs)
+np.savez(sys.argv[3], *(made if isinstance(made, (tuple, list)) else [made]))
+assert not [m for m in sys.modules if m.startswith(('cntk', 'optax'))]
+"""
+
+
+def served(function, folder, **inputs):
+    """What another process makes of the exported function."""
+    path, given, found = folder / "m.stablehlo", folder / "in.npz", folder / "out.npz"
+    function.export_stablehlo(path)
+    np.savez(given, **inputs)
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", SERVE, path, given, found], capture_output=True, text=True, cwd=folder,
+        env={"PATH": "", "JAX_PLATFORMS": "cpu"}, timeout=100,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr[-2000:]
+    arrays = np.load(found)
+    return [arrays[name] for name in arrays.files]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_any_batch_of_an_image_network(tmp_path, dtype):
+    with C.default_options(dtype=dtype):
+        x = C.input_variable((2, 8, 8), dtype=dtype)
+        f = C.layers.Sequential([
+            C.layers.Convolution2D((3, 3), 4, activation=C.relu, pad=True), C.layers.BatchNormalization(map_rank=1),
+            C.layers.MaxPooling((2, 2), strides=2), C.layers.Dense(3),
+        ])(x)  # fmt: skip
+    for n in (1, 5):
+        data = np.random.default_rng(n).normal(size=(n, 2, 8, 8)).astype(dtype)
+        (made,) = served(f, tmp_path, a=data)
+        np.testing.assert_allclose(made, f.eval({x: data}), rtol=1e-5, atol=1e-6)
+        assert made.dtype == dtype
+
+
+def test_sequences_of_any_length_and_several_outputs(tmp_path):
+    s, x = C.sequence.input_variable(3), C.input_variable(2)
+    h = C.layers.Recurrence(C.layers.LSTM(4))(s)
+    f = C.combine([h, C.splice(C.sequence.last(h), x)])
+    parts = [np.random.default_rng(n).normal(size=(n, 3)).astype(np.float32) for n in (4, 2)]
+    grid = np.zeros((2, 4, 3), np.float32)
+    for row, part in zip(grid, parts, strict=True):
+        row[: len(part)] = part
+    other = np.ones((2, 2), np.float32)
+    assert f.arguments == (s, x)
+    steps, last = served(f, tmp_path, a=grid, a_lengths=np.int32([4, 2]), b=other)
+    expected = f.eval({s: parts, x: other})
+    for got, want in zip(steps, expected[f.outputs[0]], strict=True):
+        np.testing.assert_allclose(got[: len(want)], want, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(last, expected[f.outputs[1]], rtol=1e-5, atol=1e-6)
+
+
+def test_functions_that_look_back_take_padded_sequences(tmp_path):
+    s = C.sequence.input_variable(1)
+    f = C.sequence.reduce_sum(C.sequence.past_value(s, time_step=3))
+    data = np.arange(16, dtype=np.float32).reshape(1, 16, 1)
+    (made,) = served(f, tmp_path, a=data, a_lengths=np.int32([5]))
+    np.testing.assert_allclose(made, f.eval({s: [data[0, :5]]}))
+
+
+def test_what_has_no_such_form_keeps_the_old_file(tmp_path):
+    class Twice(C.ops.functions.UserFunction):
+        def forward(self, argument, device=None, outputs_to_retain=None):
+            return None, 2 * argument
+
+        def backward(self, state, root_gradients):
+            return 2 * root_gradients
+
+        def infer_outputs(self):
+            return [C.output_variable(self.inputs[0].shape, self.inputs[0].dtype, self.inputs[0].dynamic_axes)]
+
+    path = tmp_path / "old"
+    path.write_bytes(b"old")
+    with pytest.raises(ValueError, match="Python code of the user"):
+        C.user_function(Twice([C.input_variable(1)])).export_stablehlo(path)
+    assert path.read_bytes() == b"old"
