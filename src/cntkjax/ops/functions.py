@@ -508,6 +508,13 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
 
         save(self, filename, format)
 
+    def export_stablehlo(self, path: Any) -> None:
+        """Write what this computes as a file for ``jax.export.deserialize``, for any size of batch: see
+        ``cntkjax.interop.export_stablehlo``."""
+        from ..interop._stablehlo import export_stablehlo
+
+        export_stablehlo(self, path)
+
     def restore(self, filename: Any) -> None:
         """Take the parameters' values from a file that was saved from this same graph."""
         from ..formats.model import restore
