@@ -197,7 +197,7 @@ class Broken(Scaled):
 @pytest.mark.parametrize(
     "how, kind, message",
     [
-        ("outputs", RuntimeError, r"'broken' \(.*Broken\): infer_outputs raised TypeError"),
+        ("outputs", RuntimeError, r"'broken' \(.*Broken\): infer_outputs returned 3"),
         ("forward", RuntimeError, r"user function 'broken' \(.*Broken\): forward raised KeyError: 'boom'"),
         ("shape", ValueError, r"data of shape \(7, 7\) .* has to be of shape \(1, 2\)"),
         ("backward", RuntimeError, r"backward raised NotImplementedError: no gradient"),
@@ -275,3 +275,35 @@ def test_backward_is_called_for_arguments_that_ask_for_gradients():
     f = C.user_function(node) + C.parameter((1,))
     C.Trainer(f, (C.reduce_sum(f), None), [C.sgd(f.parameters, 0.1)]).train_minibatch({x: [[1]]})
     assert len(node.seen) == len(node.states) == 1
+
+
+def test_what_it_gets_may_be_changed():
+    class AddsInPlace(Scaled):
+        def forward(self, argument, device=None, outputs_to_retain=None):
+            argument += 1
+            return None, argument
+
+    x = C.input_variable(2)
+    given = np.array([[1, 2]], np.float32)
+    assert C.user_function(AddsInPlace(x)).eval({x: given}).tolist() == [[2, 3]]
+    assert given.tolist() == [[1, 2]]
+
+
+@pytest.mark.parametrize("outputs", [lambda x: C.output_variable(x.shape, x.dtype, x.dynamic_axes), lambda x: [3]])
+def test_infer_outputs_has_to_return_a_list_of_variables(outputs):
+    class Wrong(Scaled):
+        def infer_outputs(self):
+            return outputs(self.inputs[0])
+
+    with pytest.raises(RuntimeError, match="infer_outputs returned .*\nFix: let it return a list"):
+        C.user_function(Wrong(C.input_variable(2)))
+
+
+def test_a_free_dimension_is_that_of_an_operand_that_fits():
+    class Free(Scaled):
+        def infer_outputs(self):
+            x = self.inputs[0]
+            return [C.output_variable(C.FreeDimension, x.dtype, x.dynamic_axes)]
+
+    x = C.input_variable(2)
+    assert C.user_function(Free(x)).eval({x: [[1, 2]]}).tolist() == [[2, 4]]

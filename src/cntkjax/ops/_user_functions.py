@@ -34,8 +34,8 @@ class UserFunction(Function):
     `root_gradients` is a dict. The state is any object.
 
     Shapes: arguments and values are arrays [*shape], or [samples, *shape] with the batch axis, or lists of sequences
-            [steps, *shape], and CSR matrices for sparse inputs; inside a loop sequences are of one step. They may
-            not be changed. With ``as_numpy=False`` they are ``cntk_py.Value``s.
+            [steps, *shape], and CSR matrices for sparse inputs; inside a loop sequences are of one step.
+            With ``as_numpy=False`` they are ``cntk_py.Value``s.
     Errors: what Python raises in them arrives as RuntimeError, with the original as its cause; ValueError for results
             of wrong shapes.
 
@@ -118,9 +118,14 @@ class UserFunction(Function):
     def output_specs(self) -> list[Spec]:
         """What `infer_outputs` says."""
         try:
-            outputs = list(self.infer_outputs())
+            outputs = self.infer_outputs()
         except Exception as error:
             raise self._failure("infer_outputs", error) from error
+        if not isinstance(outputs, (list, tuple)) or not all(isinstance(v, Variable) for v in outputs):
+            raise RuntimeError(explain(
+                f"user function {self.name or self.uid!r} ({self.registered_name}): infer_outputs returned {outputs!r}",
+                fix="let it return a list of variables that output_variable made, even if there is only one",
+            ))
         self._names = [v.name for v in outputs]
         self.differentiable = any(v.needs_gradient for v in outputs)
         needs = any(v.needs_gradient for v in self.node_inputs)

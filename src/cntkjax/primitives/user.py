@@ -63,7 +63,8 @@ class UserDefined(Primitive):
 
         def call_forward(keep: bool, data: Any, where: Any) -> Any:
             of_inputs, of_outputs = jax.tree.map(np.asarray, where)
-            given = [form.unpacked(np.asarray(d), w) for form, d, w in zip(forms, data, of_inputs, strict=True)]
+            # Copies: users may change what they get, and what comes from a program is read-only.
+            given = [form.unpacked(np.array(d), w) for form, d, w in zip(forms, data, of_inputs, strict=True)]
             if all(isinstance(g, list) and not g for g in given) and given:  # a step in which no sequence is left
                 state, results = None, [list[Any]() for _ in made]
             else:
@@ -79,7 +80,7 @@ class UserDefined(Primitive):
         def call_backward(number: Any, gradients: Any, where: Any) -> Any:
             of_inputs, of_outputs = jax.tree.map(np.asarray, where)
             state = self.states.pop(int(number))
-            given = [form.unpacked(np.asarray(g), w) for form, g, w in zip(made, gradients, of_outputs, strict=True)]
+            given = [form.unpacked(np.array(g), w) for form, g, w in zip(made, gradients, of_outputs, strict=True)]
             if all(isinstance(g, list) and not g for g in given):
                 found: Sequence[Any] = [None] * len(forms)
             else:
