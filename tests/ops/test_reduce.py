@@ -74,9 +74,11 @@ class TestErrors:
         with pytest.raises(ValueError, match=r"axis 2 is out of bounds for an operand with 2 static axes"):
             C.reduce_sum(C.input_variable((2, 3)), 2)
 
-    def test_a_sequence_axis(self):
-        with pytest.raises(ValueError, match="sequence.reduce_sum"):
-            C.reduce_sum(C.sequence.input_variable(2), C.Axis.default_dynamic_axis())
+    def test_a_sequence_axis_that_the_operand_does_not_have(self):
+        with pytest.raises(ValueError, match="ReduceElements: the operand has no sequence axis"):
+            C.reduce_sum(C.input_variable(2), C.Axis.default_dynamic_axis())
+        with pytest.raises(ValueError, match="ReduceElements: the operand has no sequence axis"):
+            C.reduce_sum(C.sequence.input_variable(2), C.Axis("other"))
 
     def test_the_batch_axis_of_sequences(self):
         with pytest.raises(RuntimeError, match="differ in length"):

@@ -33,12 +33,7 @@ def as_axis(axis: Any) -> Axis:
 
 
 def _as_axes(axis: Axes) -> list[Axis]:
-    axes = [as_axis(a) for a in (axis if isinstance(axis, (list, tuple)) else [axis])]
-    if any(a.is_sequence_axis for a in axes):
-        raise ValueError(
-            f"a reduction cannot be along the sequence axis {axes!r}: use cntk.sequence.reduce_sum or reduce_max"
-        )
-    return axes
+    return [as_axis(a) for a in (axis if isinstance(axis, (list, tuple)) else [axis])]
 
 
 def _node(reduction: str, x: Variable, axes: list[Axis], keep: bool, name: str = "") -> Any:
@@ -98,9 +93,9 @@ def reduce_sum(x: Operand, axis: Axes = None, keepdims: bool = True, name: str =
     """The sum over axes.
 
     Shapes: reduced static axes become 1, or vanish without `keepdims`; ``axis=None`` stands for all static axes and
-            gives a scalar. Over ``Axis.default_batch_axis()`` the result has no batch axis; ``Axis.all_axes()`` gives
-            one number.
-    Errors: AxisError for an axis that x does not have; ValueError for a sequence axis.
+            gives a scalar. Over ``Axis.default_batch_axis()`` the result has no batch axis, over the sequence axis
+            one value for each sequence (here only, not in CNTK); ``Axis.all_axes()`` gives one number.
+    Errors: AxisError for an axis that x does not have, or the batch axis of sequences.
 
     >>> reduce_sum([[1, 2], [3, 4]], axis=0).eval()
     array([[4., 6.]], dtype=float32)

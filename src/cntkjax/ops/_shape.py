@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..formats.dictionary import SizeT
-from ..graph.axis import END_STATIC, NEW_LEADING, Axis
+from ..graph.axis import BATCH, END_STATIC, NEW_LEADING, Axis
 from ..graph.dtypes import as_dtype
 from ..graph.errors import AxisError, ShapeError, explain
 from ..graph.shape import as_shape, is_unknown
@@ -21,6 +21,8 @@ from ._blocks import as_one_block, node
 from ._operand import Operand, as_variable, as_variables
 from ._structure import combine
 from .functions import Function
+from .sequence import slice as slice_of_steps
+from .sequence import unpack
 
 CONSTANT_PAD, REFLECT_PAD, SYMMETRIC_PAD = 0, 1, 2
 
@@ -159,7 +161,8 @@ def to_batch(x: Operand, name: str = "") -> Function:
 def slice(x: Operand, axis: Any, begin_index: Any, end_index: Any, strides: Any = None, name: str = "") -> Function:
     """The elements from `begin_index` up to (not with) `end_index` along one axis, or along each of a list of axes.
 
-    Indices below 0 count from the end; an end of 0 is the end itself. A stride of -1 reverses.
+    Indices below 0 count from the end; an end of 0 is the end itself. A stride of -1 reverses. Beyond CNTK, the axis
+    may be the batch axis, which gives a smaller batch, or the sequence axis: `cntk.sequence.slice`.
     Errors: ShapeError for an empty range or one beyond the axis; AxisError for an axis that x does not have.
 
     >>> slice([[1, 2, -3], [4, 5, 6]], 1, 1, 0).eval()
@@ -174,6 +177,10 @@ def slice(x: Operand, axis: Any, begin_index: Any, end_index: Any, strides: Any 
             f"slice: there are {len(axes)} axes, {len(begins)} begins, {len(ends)} ends and {len(steps)} strides: "
             "give as many of each"
         )
+    if len(axes) == 1 and axes[0].is_sequence_axis and steps == [1]:
+        return slice_of_steps(as_variable(x), begins[0], ends[0], name)
+    if axes == [BATCH]:
+        return to_batch(slice(unpack_batch(x), 0, begins[0], ends[0], steps[0]), name)
     if len(axes) == 1:
         names = ("axis", "beginIndex", "endIndex", "sliceStrides")
         attributes: dict[str, Any] = dict(zip(names, (axes[0], begins[0], ends[0], steps[0]), strict=True))
@@ -224,7 +231,10 @@ def pad(x: Operand, pattern: Any, mode: int = CONSTANT_PAD, constant_value: floa
 def gather(reference: Operand, indices: Operand, axis: Any = None, name: str = "") -> Function:
     """Slices of `reference` along its first axis (or `axis`), one for each index.
 
-    Shapes: reference [n, *rest], indices [*shape] -> [*shape, *rest].
+    Beyond CNTK, the axis may be dynamic: the batch axis, to take other samples of the minibatch, or the sequence axis,
+    to take steps of the same sequence.
+
+    Shapes: reference [n, *rest], indices [*shape] -> [*shape, *rest]; a dynamic axis counts as one in front.
 
     >>> gather([[0, 1], [2, 3], [4, 5]], [2, 0]).eval()
     array([[4., 5.],
@@ -234,6 +244,8 @@ def gather(reference: Operand, indices: Operand, axis: Any = None, name: str = "
     if axis is None or axis in (0, Axis(0)):
         return node(select.Gather, [reference, indices], None if axis is None else {"axis": Axis(0)}, name)
     at = Axis(axis)
+    if at.is_dynamic_axis:
+        return gather(unpack_batch(reference) if at.is_batch_axis else unpack(reference, 0, True), indices, name=name)
 
     def inner(r: Variable, i: Variable) -> Function:
         # In files the axis comes first in swaps; an axis of the reference may be another one of the result, as in CNTK.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import prod
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..engine.values import Context, Value
-from ..graph.axis import ALL_AXES, ALL_STATIC, BATCH, Axis
+from ..graph.axis import ALL_AXES, ALL_STATIC, BATCH, SEQUENCE, Axis
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import AxisError, explain
 from ..graph.shape import Shape
@@ -93,12 +94,13 @@ def _index(find: Callable[..., Any], x: Any, axes: tuple[int, ...]) -> Any:
 
 @primitive("ReduceElements", 39)
 class ReduceElements(Primitive):
-    """Reduction over one or several static axes, all of them, the batch axis, or everything.
+    """Reduction over one or several static axes, all of them, the batch or sequence axis, or everything.
 
     Shapes: a reduced axis becomes 1, or vanishes without `reductionKeepDimensions`; all static axes together, and
-            everything, always vanish. Over the batch axis the output has no dynamic axes.
+            everything, always vanish. Over the batch axis the output has no dynamic axes, over the sequence axis it
+            has the batch axis alone.
     Errors: AxisError for an axis that the operand does not have, and for the batch axis of sequences.
-    Source: CNTK 2.7.
+    Source: CNTK 2.7, which has no reduction along the sequence axis.
     """
 
     attributes = {
@@ -116,32 +118,35 @@ class ReduceElements(Primitive):
         else:
             attrs["axisVec"] = axes
         for axis in axes:
-            self._check(axis, x, attrs["reductionOpName"])
+            self._check(axis, x, axes, attrs["reductionOpName"])
         whole = ALL_AXES in axes or ALL_STATIC in axes
         reduced = {position(self.name, a, x) for a in axes if a.is_static_axis}
         keep = attrs["reductionKeepDimensions"]
         shape: Shape = () if whole else tuple(
             1 if i in reduced else d for i, d in enumerate(x.shape) if keep or i not in reduced
         )
-        over_samples = BATCH in axes or ALL_AXES in axes
+        dynamic = merged_axes(self.name, inputs)
+        if BATCH in axes or ALL_AXES in axes:
+            dynamic = ()
+        elif any(a.is_sequence_axis for a in axes):
+            dynamic = (BATCH,)
         index = attrs["reductionOpName"] in ("Argmax", "Argmin")
-        return Spec(
-            shape, axes=() if over_samples else merged_axes(self.name, inputs), needs_gradient=False if index else None
-        )
+        return Spec(shape, axes=dynamic, needs_gradient=False if index else None)
 
-    def _check(self, axis: Axis, x: Variable, reduction: str) -> None:
+    def _check(self, axis: Axis, x: Variable, axes: list[Axis], reduction: str) -> None:
         if reduction not in _REDUCTIONS:
             raise AxisError(explain(f"{self.name} has no reduction {reduction!r}", {"operand": x}))
-        if axis.is_sequence_axis:
+        steps = x.sequence_axis
+        if axis.is_sequence_axis and (steps is None or axis not in (steps, SEQUENCE)):
             raise AxisError(explain(
-                f"{self.name}: a sequence axis cannot be reduced like this", {"operand": x},
-                "use cntk.sequence.reduce_sum, sequence.reduce_max, or a recurrence",
+                f"{self.name}: the operand has no sequence axis {axis!r}", {"operand": x},
+                "give the axis of its input (cntk.Axis.default_dynamic_axis() stands for any)",
             ))
-        if axis == BATCH and x.sequence_axis is not None:
+        if axis == BATCH and steps is not None and not any(a.is_sequence_axis for a in axes):
             raise AxisError(explain(
                 f"{self.name}: sequences cannot be reduced along the batch axis, for they differ in length",
                 {"operand": x},
-                "reduce over all axes, or make one value of each sequence first (cntk.sequence.last or reduce_sum)",
+                "reduce over the sequence axis too, or make one value of each sequence first (cntk.sequence.last)",
             ))
         if axis == BATCH and not x.dynamic_axes:
             raise AxisError(explain(f"{self.name}: the operand has no batch axis to reduce along", {"operand": x}))
@@ -149,25 +154,38 @@ class ReduceElements(Primitive):
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
         """The reduction, padding left out."""
         axes, data, lead = _axes(attrs), ctx.array(x), ctx.lead(x.axes)
-        compute, neutral = _REDUCTIONS[attrs["reductionOpName"]]
         static = range(lead, data.ndim) if {ALL_AXES, ALL_STATIC} & set(axes) else [
             data.ndim + a.static_axis_index() for a in axes if a.is_static_axis
         ]
-        dynamic = range(lead) if {ALL_AXES, BATCH} & set(axes) else range(0)
+        dynamic, mask, count, left = self._dynamic(ctx, axes, x)
         over = (*dynamic, *sorted(static))
         if not over:
             return x
-        padded = bool(dynamic) and ctx.has_padding(x.axes)
-        if padded:
-            mask = ctx.mask(x.axes)
-            mask = mask.reshape(*mask.shape, *(1,) * (data.ndim - lead))
-            data = jnp.where(mask, data, jnp.asarray(neutral, data.dtype))
-        if padded and attrs["reductionOpName"] == "Mean":
-            made = compute(data, over) * (mask.size / ctx.count(x.axes)).astype(data.dtype)
-        else:
-            made = compute(data, over)
+        if left == (BATCH,) and dynamic and not ctx.layout(x.axes).simple:
+            layout = ctx.layout(x.axes)
+            data = layout.at(data, jnp.arange(layout.time)[:, None])
+        compute, neutral = _REDUCTIONS[attrs["reductionOpName"]]
+        if mask is not None:
+            data = jnp.where(mask.reshape(*mask.shape, *(1,) * (data.ndim - lead)), data, neutral)
+        made = compute(data, over)
+        if mask is not None and attrs["reductionOpName"] == "Mean":
+            cells = prod(data.shape[i] for i in dynamic)
+            count = count.reshape(count.shape[0], *(1,) * (data.ndim - lead)) if count.ndim else count
+            wide = jnp.promote_types(data.dtype, jnp.float32)
+            made = made * (cells / jnp.maximum(count, 1).astype(wide)).astype(data.dtype)
         keep = attrs["reductionKeepDimensions"] and not {ALL_AXES, ALL_STATIC} & set(axes)
-        return Value(jnp.squeeze(made, axis=tuple(dynamic) if keep else over), () if dynamic else x.axes)
+        return Value(jnp.squeeze(made, axis=tuple(dynamic) if keep else over), left)
+
+    @staticmethod
+    def _dynamic(ctx: Context, axes: list[Axis], x: Value) -> tuple[range, Any, Any, tuple[Axis, ...]]:
+        """The leading dimensions to reduce, where samples stand (None: everywhere), how many, and the axes left."""
+        if {ALL_AXES, BATCH} & set(axes):
+            padded = ctx.has_padding(x.axes)
+            return range(ctx.lead(x.axes)), ctx.mask(x.axes) if padded else None, ctx.count(x.axes), ()
+        if not any(a.is_sequence_axis for a in axes):
+            return range(0), None, None, x.axes
+        length = ctx.layout(x.axes).length
+        return range(1), jnp.arange(ctx.layout(x.axes).time)[:, None] < length, length, (BATCH,)
 
 
 def _axes(attrs: Attrs) -> list[Axis]:

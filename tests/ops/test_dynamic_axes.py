@@ -1,0 +1,89 @@
+"""Operations along the batch and sequence axes, for which CNTK has no meaning."""
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+import cntkjax as C
+
+STEPS, BATCH = C.Axis.default_dynamic_axis(), C.Axis.default_batch_axis()
+LENGTHS = (3, 1, 4, 2)
+
+REDUCTIONS = {
+    C.reduce_sum: np.sum, C.reduce_mean: np.mean, C.reduce_max: np.max, C.reduce_min: np.min, C.reduce_prod: np.prod,
+    C.reduce_log_sum_exp: logsumexp,
+    C.reduce_l1: lambda x, axis: np.abs(x).sum(axis), C.reduce_l2: lambda x, axis: np.sqrt((x * x).sum(axis)),
+    C.reduce_sum_square: lambda x, axis: (x * x).sum(axis),
+}
+
+
+def sequences(seed=0):
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal((n, 2, 3)) for n in LENGTHS]
+
+
+@pytest.mark.parametrize("reduce", REDUCTIONS, ids=lambda f: f.__name__)
+def test_reductions_over_the_steps_of_each_sequence(reduce):
+    x, data, reference = C.sequence.input_variable((2, 3), np.float64), sequences(), REDUCTIONS[reduce]
+    several = C.combine([reduce(x, axis=STEPS), reduce(x, axis=[STEPS, 1]), reduce(x, axis=[STEPS, BATCH])])
+    steps, steps_and_static, everything = several.eval({x: data}).values()
+    np.testing.assert_allclose(steps, [reference(s, axis=0) for s in data])
+    np.testing.assert_allclose(steps_and_static, [reference(s, axis=(0, 2))[:, None] for s in data])
+    np.testing.assert_allclose(everything, reference(np.concatenate(data), axis=0))
+
+
+@pytest.mark.parametrize("find, reference", [(C.argmax, np.argmax), (C.argmin, np.argmin)])
+def test_the_step_of_the_largest_element(find, reference):
+    x, data = C.sequence.input_variable((2, 3), np.float64), sequences()
+    np.testing.assert_array_equal(find(x, axis=STEPS).eval({x: data}), [reference(s, axis=0) for s in data])
+
+
+def test_the_mean_over_a_sequence_has_the_gradient_of_one_share_a_step():
+    x, data = C.sequence.input_variable((2, 3), np.float64, needs_gradient=True), sequences()
+    for gradient, n in zip(C.reduce_mean(x, axis=STEPS).grad({x: data}), LENGTHS, strict=True):
+        np.testing.assert_allclose(gradient, np.full((n, 2, 3), 1 / n))
+
+
+def test_slices_of_the_batch():
+    x = C.input_variable(2, needs_gradient=True)
+    data = np.arange(10, dtype=np.float32).reshape(5, 2)
+    z = C.slice(x, BATCH, 1, 4, 2)
+    assert z.dynamic_axes == (BATCH,)
+    np.testing.assert_array_equal(z.eval({x: data}), data[1:4:2])
+    np.testing.assert_array_equal(C.reduce_sum(z, axis=C.Axis.all_axes()).grad({x: data})[:, 0], [0, 1, 0, 1, 0])
+
+
+def test_slices_of_steps():
+    x, data = C.sequence.input_variable((2, 3), np.float64), sequences()
+    for value, s in zip(C.slice(x, STEPS, 0, 1).eval({x: data}), data, strict=True):
+        np.testing.assert_array_equal(value, s[0])
+
+
+def test_gathers_of_other_samples_of_the_minibatch():
+    x, i = C.input_variable(2, needs_gradient=True), C.input_variable(1)
+    data = np.arange(6, dtype=np.float32).reshape(3, 2)
+    z = C.gather(x, i, axis=BATCH)
+    np.testing.assert_array_equal(z.eval({x: data, i: [[2], [0], [2]]})[:, 0], data[[2, 0, 2]])
+    np.testing.assert_array_equal(z.grad({x: data, i: [[2], [0], [2]]}, wrt=[x])[:, 0], [1, 0, 2])
+
+
+def test_gathers_of_steps_of_each_sequence():
+    x, i = C.sequence.input_variable((2, 3), np.float64), C.input_variable(2, np.float64)
+    data, places = sequences(), np.array([[2, 0], [0, 0], [3, 1], [1, 1]])
+    found = C.gather(x, i, axis=STEPS).eval({x: data, i: places})
+    np.testing.assert_array_equal(found, [s[p] for s, p in zip(data, places, strict=True)])
+
+
+def test_products_over_the_batch():
+    x = C.input_variable(2)
+    data = np.arange(6, dtype=np.float32).reshape(3, 2)
+    samples = C.unpack_batch(x)
+    np.testing.assert_allclose(C.times(C.swapaxes(samples), samples).eval({x: data}), data.T @ data)
+
+
+def test_one_value_a_sequence_beside_its_steps():
+    # CNTK does this with x + y, but not in splice, select and losses.
+    x, y = C.sequence.input_variable(2), C.input_variable(1)
+    data, values = [s[:, 0, :2].astype(np.float32) for s in sequences()], np.arange(4, dtype=np.float32)[:, None]
+    for made, s, v in zip(C.splice(x, y).eval({x: data, y: values}), data, values, strict=True):
+        np.testing.assert_array_equal(made, np.concatenate([s, np.broadcast_to(v, (len(s), 1))], 1))
