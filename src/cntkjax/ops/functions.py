@@ -15,7 +15,7 @@ from ..formats.containers import bare
 from ..graph import edit
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import composite, make_node
-from ..graph.errors import OutputError, explain
+from ..graph.errors import AxisError, OutputError, ShapeError, explain, of_layer
 from ..graph.function import CUSTOM, leaves
 from ..graph.function import Function as GraphFunction
 from ..graph.public import classes
@@ -223,7 +223,10 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         """Which argument gets which value in a call; TypeError if they don't fit."""
         signature = self.signature
         if len(args) + len(kwargs) != len(signature) and not kwargs:
-            raise TypeError(f"CNTK Function expected {len(signature)} arguments, got {len(args)}")
+            names = ", ".join(v.name for v in signature)
+            raise TypeError(
+                f"CNTK Function expected {len(signature)} arguments, got {len(args)}: {self._name!r} takes ({names})"
+            )
         mapped = dict(zip(signature, args, strict=False))
         by_name = {v.name: v for v in signature}
         for name, value in kwargs.items():
@@ -245,7 +248,12 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         symbolic = [isinstance(v, (GraphVariable, GraphFunction)) for v in mapped.values()]
         if all(symbolic) and self.arguments:
             enclosing = {v: v for v in self.arguments if v not in mapped}
-            return self.clone(CloneMethod.share, {**enclosing, **mapped})
+            try:
+                return self.clone(CloneMethod.share, {**enclosing, **mapped})
+            except (ShapeError, AxisError) as error:
+                if self.root_function.is_block or not self._made_by:  # a block has named itself
+                    raise
+                raise of_layer(error, self._made_by, self._name, mapped.values()) from None
         if any(symbolic):
             raise TypeError("a call takes either variables or data for all arguments, not both")
         return self.eval(mapped)

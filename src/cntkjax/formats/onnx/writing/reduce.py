@@ -10,7 +10,7 @@ from ....graph.function import Function
 from ....graph.variable import Variable
 from .._onnx import INT64
 from .graph import OPEN, ExportError, Writer
-from .table import inside, operands, role, writes, writes_block
+from .table import operands, writes, writes_block
 
 _REDUCTIONS = {
     "Sum": "ReduceSum", "Mean": "ReduceMean", "Max": "ReduceMax", "Min": "ReduceMin", "Prod": "ReduceProd",
@@ -134,28 +134,3 @@ def _gather(w: Writer, node: Function, reference: str, indices: str) -> str:
         raise ExportError(f"{node!r}: gathering from each sample needs opset 12 or later, not {w.opset}")
     chosen = w.unsqueeze(chosen, [lead + len(node.node_inputs[1].shape)])
     return w.node("GatherND", [reference, chosen], batch_dims=lead)
-
-
-@writes_block("GatherOp", fits=lambda b: "axis" in b.node_attributes and not _reference(b).dynamic_axes)
-def _gather_along(w: Writer, node: Function, *x: str) -> str:
-    reference = _reference(node)
-    indices = next(v for v in operands(node) if v is not reference)
-    axis = node.node_attributes["axis"].static_axis_index() % len(reference.shape)
-    if w.resolved(indices).dynamic_axes and axis:  # the dimensions of the samples would come to stand inside
-        order = [axis, *(i for i in range(len(reference.shape)) if i != axis)]
-        turned = w.node("Transpose", [w.of(w.resolved(reference))], perm=order)
-        taken = w.node("Gather", [turned, w.cast(w.of(w.resolved(indices)), INT64)], axis=0)
-        return _moved(w, taken, w.resolved(indices), len(reference.shape), axis)
-    return w.node("Gather", [w.of(w.resolved(reference)), w.cast(w.of(w.resolved(indices)), INT64)], axis=axis)
-
-
-def _reference(block: Function) -> Variable:
-    """What is gathered from: it is the operand that the block transposes."""
-    return role(inside(block, "TransposeAxes").node_inputs[0])
-
-
-def _moved(w: Writer, taken: str, indices: Variable, rank: int, axis: int) -> str:
-    lead, own = w.lead(indices), len(indices.shape)
-    rest = list(range(lead + own, lead + own + rank - 1))
-    order = [*range(lead), *rest[:axis], *range(lead, lead + own), *rest[axis:]]
-    return w.node("Transpose", [taken], perm=order)
