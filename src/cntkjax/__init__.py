@@ -19,6 +19,7 @@ from . import (
     eval,
     initializer,
     internal,
+    interop,
     io,
     layers,
     learners,

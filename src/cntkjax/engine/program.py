@@ -359,7 +359,8 @@ def results(
         if axis is not None:
             grid = minibatch.grids.get(axis)
             layout = layouts[i] if grid is None else (grid.row, grid.start, grid.length)
-        made_here = program.plan.whole_batch and axis is None and own.dynamic_axes  # as many samples as rows, then
+        # Of a batch that is not padded all rows are samples, however many operations made of them.
+        made_here = program.plan.whole_batch and axis is None and own.dynamic_axes and d is not None
         made.append(Result(v, d, len(d) if made_here else minibatch.count, layout))
     return made
 

@@ -14,6 +14,7 @@ from cntkjax.learners._learners import (
     set_default_unit_gain_value,
     sgd,
 )
+from cntkjax.learners._optax import from_optax
 from cntkjax.learners._schedules import (
     IGNORE,
     TrainingParameterSchedule,
@@ -33,7 +34,7 @@ from cntkjax.learners._user import UserLearner, universal
 
 __all__ = [
     "IGNORE", "Learner", "UnitType", "UserLearner",
-    "adadelta", "adagrad", "adam", "fsadagrad", "momentum_sgd", "nesterov", "rmsprop", "sgd", "universal",
+    "adadelta", "adagrad", "adam", "from_optax", "fsadagrad", "momentum_sgd", "nesterov", "rmsprop", "sgd", "universal",
     "learning_parameter_schedule", "learning_parameter_schedule_per_sample", "learning_rate_schedule",
     "momentum_as_time_constant_schedule", "momentum_schedule", "momentum_schedule_per_sample",
     "training_parameter_schedule",

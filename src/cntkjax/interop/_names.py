@@ -1,0 +1,28 @@
+"""Names of parameters for dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..graph.variable import Leaf
+
+
+def leaf_names(leaves: Iterable[Leaf]) -> dict[str, Leaf]:
+    """Parameters or constants by name, in their order; a name that comes again gets a number, ``W``, ``W_1``, ...
+
+    One without a name goes by its kind. The names depend on the graph alone, not on what was made before it.
+
+    Example:
+        >>> import cntkjax as C
+        >>> list(leaf_names([C.parameter(1, name='W'), C.parameter(1), C.parameter(1, name='W')]))
+        ['W', 'Parameter', 'W_1']
+    """
+    named: dict[str, Leaf] = {}
+    for leaf in leaves:
+        base = name = leaf.name or leaf.kind.name
+        number = 0
+        while name in named:
+            number += 1
+            name = f"{base}_{number}"
+        named[name] = leaf
+    return named
