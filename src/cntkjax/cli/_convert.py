@@ -1,0 +1,56 @@
+"""``cntkjax convert``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+
+import cntkjax as C
+
+from ..formats import _files as files
+from ..interop import leaf_names
+from ._files import load
+
+_TYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "int8": "I8", "int16": "I16"}
+
+
+def run(options: argparse.Namespace) -> None:
+    """Reads one file and writes the other; what is there is kept if that fails."""
+    if options.out.suffix == ".dnn":
+        raise ValueError("models are not written in the format of CNTK 1: give OUT another ending, such as .model")
+    model = load(options.model)
+    match options.out.suffix:
+        case ".onnx":
+            model.save(str(options.out), format=C.ModelFormat.ONNX)
+        case ".stablehlo":
+            model.export_stablehlo(options.out)
+        case ".safetensors":
+            save_weights(model, options.out)
+        case _:
+            model.save(str(options.out))
+
+
+def save_weights(model: C.Function, path: Path) -> None:
+    """Parameters and constants by name, in the safetensors format; those of a name get a number.
+
+    Source: https://github.com/huggingface/safetensors, Format.
+    """
+    leaves = leaf_names([*model.parameters, *model.constants])
+    arrays = {name: np.ascontiguousarray(leaf.array) for name, leaf in leaves.items()}
+    header, at = {}, 0
+    for name, array in arrays.items():
+        header[name] = {
+            "dtype": _TYPES[array.dtype.name], "shape": array.shape, "data_offsets": [at, at + array.nbytes]
+        }  # fmt: skip
+        at += array.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    data = [array.reshape(-1).view(np.uint8).data for array in arrays.values()]
+    files.write((path, [struct.pack("<Q", len(text)), text, *data]))
+
+
+__all__ = ["run", "save_weights"]
