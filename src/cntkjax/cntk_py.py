@@ -82,6 +82,20 @@ def is_native_user_function_registered(op_id: str) -> bool:
     return op_id in NATIVE
 
 
+def are_equal(first: Any, second: Any) -> bool:
+    """Whether two array views hold the same numbers in the same shape.
+
+    Example:
+        >>> import numpy as np
+        >>> from cntkjax import NDArrayView
+        >>> are_equal(NDArrayView.from_dense(np.ones(2)), NDArrayView.from_dense(np.zeros(2)))
+        False
+    """
+    arrays = [view.asarray() for view in (first, second)]
+    dense = [a.toarray() if hasattr(a, "toarray") else a for a in arrays]
+    return first.shape == second.shape and bool((dense[0] == dense[1]).all())
+
+
 def universal_learner(parameters: Any, gradients: Any, update: Any) -> Any:
     """A learner whose step is the graph `update`, in which `gradients` stand for those of the parameters.
 
@@ -148,4 +162,5 @@ enable_forward_values_sharing = _without_effect("XLA plans the memory of each pr
 disable_cpueval_optimization = _without_effect("XLA compiles for the CPU.")
 enable_cpueval_optimization = _without_effect("XLA compiles for the CPU.")
 enable_synchronous_gpukernel_execution = _without_effect("a program is one launch; see start_profiler for timing.")
+use_sparse_gradient_aggregation_in_data_parallel_sgd = _without_effect("XLA chooses how gradients are summed up.")
 set_math_lib_trace_level = _without_effect("XLA has its own environment variable, TF_CPP_MIN_LOG_LEVEL.")

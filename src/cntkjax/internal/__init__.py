@@ -1,6 +1,7 @@
 """Helpers under the names that CNTK gives its own, as scripts import them."""
 from .sanitize import (
     _as_tuple,
+    _value_as_sequence,
     _value_as_sequence_or_array,
     data_type_to_dtype,
     is_byte_buffer,
@@ -9,15 +10,21 @@ from .sanitize import (
     sanitize_axis,
     sanitize_axis_list,
     sanitize_batch,
+    sanitize_convolution_args,
     sanitize_dtype_cntk,
     sanitize_dtype_numpy,
     sanitize_dynamic_axes,
+    sanitize_function,
     sanitize_input,
     sanitize_multi_axis_reduction_list,
     sanitize_permutation,
+    sanitize_pooling_args,
     sanitize_precision,
+    sanitize_random_args,
     sanitize_range,
     sanitize_shape,
     sanitize_value,
+    sanitize_variable_or_function,
+    sanitize_variables_or_functions,
 )
 from .swig_helper import map_if_possible, typemap

@@ -16,7 +16,9 @@ from numpy.typing import DTypeLike
 from cntkjax.core import NativeValue, NDArrayView, Value
 from cntkjax.graph.axis import Axis
 from cntkjax.graph.dtypes import NUMBERS, as_dtype
+from cntkjax.graph.function import Function
 from cntkjax.graph.variable import Variable
+from cntkjax.ops._calling import as_outputs
 from cntkjax.ops._operand import Operand, as_variable
 
 
@@ -234,3 +236,86 @@ def _value_as_sequence_or_array(val: Value, var: Any) -> Any:
                [2.]], dtype=float32)]
     """
     return val.as_sequences(var) if var.has_sequence_axis() else val.asarray()
+
+
+def _value_as_sequence(val: Value, var: Any) -> list[Any]:
+    """The sequences of a value, one array (or CSR matrix) each.
+
+    Example:
+        >>> import cntkjax as C
+        >>> x = C.sequence.input_variable(1)
+        >>> _value_as_sequence(C.asvalue(x, [[[1.], [2.]]]), x)
+        [array([[1.],
+               [2.]], dtype=float32)]
+    """
+    return val.as_sequences(var)
+
+
+def sanitize_function(arg: Any) -> Function:
+    """A function, or that of a variable alone.
+
+    Errors: TypeError for what is neither.
+
+    Example:
+        >>> import cntkjax as C
+        >>> sanitize_function(C.input_variable(2)).root_function.op_name
+        'Combine'
+    """
+    return arg if isinstance(arg, Function) else as_outputs(sanitize_variable_or_function(arg))
+
+
+def sanitize_variable_or_function(arg: Any) -> Any:
+    """What it says, as it is; TypeError for anything else.
+
+    Example:
+        >>> import cntkjax as C
+        >>> x = C.input_variable(2)
+        >>> sanitize_variable_or_function(x) is x
+        True
+    """
+    if not isinstance(arg, Variable | Function):
+        raise TypeError(f"needs a variable or a function, not {arg!r}")
+    return arg
+
+
+def sanitize_variables_or_functions(arg: Any) -> list[Any]:
+    """One or several variables and functions, as a list; TypeError for anything else.
+
+    Example:
+        >>> import cntkjax as C
+        >>> x = C.input_variable(2)
+        >>> sanitize_variables_or_functions((x, x)) == [x, x]
+        True
+    """
+    given = arg if isinstance(arg, list | tuple) else [arg]
+    return [sanitize_variable_or_function(item) for item in given]
+
+
+def sanitize_random_args(shape: Any, dtype: DTypeLike) -> tuple[tuple[int, ...], int]:
+    """A shape as a tuple, and CNTK's number of a type.
+
+    Example:
+        >>> sanitize_random_args(2, np.float64)
+        ((2,), 2)
+    """
+    return sanitize_shape(shape), sanitize_dtype_cntk(dtype)
+
+
+def sanitize_convolution_args(strides: Any, sharing: Any, auto_padding: Any) -> tuple[Any, list[bool], list[bool]]:
+    """Strides as a tuple, and the flags of axes counted from the other end.
+
+    Example:
+        >>> sanitize_convolution_args((2,), (False, True), (True,))
+        ((2,), [True, False], [True])
+    """
+    return sanitize_shape(strides), list(_as_tuple(sharing))[::-1], list(_as_tuple(auto_padding))[::-1]
+
+
+def sanitize_pooling_args(window_shape: Any, strides: Any, auto_padding: Any) -> tuple[Any, Any, list[bool]]:
+    """Window and strides as tuples, and the flags of axes counted from the other end.
+
+    Example:
+        >>> sanitize_pooling_args((2, 3), 1, (True, False))
+        ((2, 3), (1,), [False, True])
+    """
+    return sanitize_shape(window_shape), sanitize_shape(strides), list(_as_tuple(auto_padding))[::-1]

@@ -1,12 +1,15 @@
 """Helpers that scripts and tests written for CNTK import from ``cntk.internal.utils``."""
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from cntkjax.formats.containers import Dictionary
+from cntkjax.formats.containers import to_dictionary_value as _to_cntk_dict_value
 from cntkjax.graph.dtypes import as_dtype
 from cntkjax.graph.function import Function
 from cntkjax.graph.variable import Variable
@@ -30,6 +33,28 @@ def get_data_type(*args: Any) -> type[np.generic] | None:
 
 def _number_type(value: Any) -> type[np.generic]:
     return as_dtype(value.dtype) if isinstance(value, np.ndarray | np.floating) else np.float32
+
+
+def _py_dict_to_cntk_dict(py_dict: Mapping[str, Any]) -> Dictionary:
+    """A dict that can be written to a file.
+
+    Example:
+        >>> _py_dict_to_cntk_dict({"a": 1}).size()
+        1
+    """
+    return Dictionary({key: _to_cntk_dict_value(value).value for key, value in py_dict.items()})
+
+
+def get_python_function_arguments(f: Any) -> tuple[list[str], dict[str, Any]]:
+    """The names of the arguments of a Python function that have no default, and what they are annotated with.
+
+    Example:
+        >>> get_python_function_arguments(lambda x, y=3: x)
+        (['x'], {})
+    """
+    parameters = [p for p in inspect.signature(f).parameters.values() if p.default is p.empty]
+    named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    return [p.name for p in named], {p.name: p.annotation for p in named if p.annotation is not p.empty}
 
 
 def _ones_like(batch: Iterable[Any], precision: DTypeLike) -> list[np.ndarray]:
