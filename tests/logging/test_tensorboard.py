@@ -94,6 +94,35 @@ def test_images_are_blue_green_red_with_intensities_to_255(tmp_path):
     np.testing.assert_array_equal(grey if grey.ndim == 2 else grey[..., 0], image[0])
 
 
+def test_tensorboards_own_reader_finds_everything(tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    x = C.input_variable(3)
+    model = C.tanh(x * C.Parameter(3))
+    writer = TensorBoardProgressWriter(freq=1, log_dir=str(tmp_path), model=model)
+    writer.update_training(2, 3, 1)
+    writer.write_image("seen", {x: np.zeros((1, 3, 4, 5))}, 2)
+    writer.write_histogram("weights", np.linspace(-1, 2, 31).reshape(1, 31), 3)
+    writer.close()
+    found = accumulator.EventAccumulator(str(tmp_path))
+    found.Reload()
+    assert [(s.step, s.value) for s in found.Scalars("minibatch/avg_loss")] == [(1, 1.5)]
+    (image,) = found.Images("seen/image/0")
+    assert (image.step, image.width, image.height) == (2, 5, 4)
+    (histogram,) = found.Histograms("weights")
+    spread = histogram.histogram_value
+    assert (histogram.step, spread.min, spread.max, spread.num, sum(spread.bucket)) == (3, -1, 2, 31, 31)
+    assert spread.sum == pytest.approx(15.5)
+    assert {node.op for node in found.Graph().node} == {"Input", "Parameter", "ElementTimes", "Tanh"}
+
+
+@pytest.mark.parametrize("values", [[], [1, np.nan]])
+def test_a_histogram_needs_finite_elements(tmp_path, values):
+    writer = TensorBoardProgressWriter(log_dir=str(tmp_path))
+    with pytest.raises(ValueError, match=f"'it': needs finite elements, but . of {len(values)} are"):
+        writer.write_histogram("it", values, 0)
+    writer.close()
+
+
 @pytest.mark.parametrize("shape", [(4, 5), (2, 2, 4, 5), (2, 3, 4)])
 def test_images_of_other_shapes_are_refused(tmp_path, shape):
     writer = TensorBoardProgressWriter(log_dir=str(tmp_path))

@@ -15,6 +15,8 @@ from cntkjax.graph.walk import source_of
 
 from ._progress_writer import Counts, ProgressWriter, Span
 
+_BINS = 30  # of histograms, as many as TensorBoard draws
+
 
 class TensorBoardProgressWriter(ProgressWriter):
     """Writes loss and metric into an event file, for ``tensorboard --logdir <log_dir>`` to show.
@@ -59,6 +61,19 @@ class TensorBoardProgressWriter(ProgressWriter):
             if self._file is not None:
                 for i, image in enumerate(np.clip(images, 0, 255).astype(np.uint8)):
                     self._file.add_image(f"{name}/image/{i}", image[::-1], step)
+
+    def write_histogram(self, name: str, values: Any, step: int) -> None:
+        """Record how the elements of an array are spread, such as those of a parameter. CNTK has nothing like it.
+
+        Errors: ValueError for an array without elements, or with some that are not finite.
+        """
+        self._check_open()
+        elements = np.asarray(values, np.float64).reshape(-1)
+        if not len(elements) or not np.isfinite(elements).all():
+            raise ValueError(f"write_histogram '{name}': needs finite elements, but {np.isfinite(elements).sum()} of "
+                             f"{len(elements)} are")
+        if self._file is not None:
+            self._file.add_histogram(name, elements, step)
 
     def flush(self) -> None:
         """Make what was recorded so far visible in the file."""
@@ -117,6 +132,9 @@ class _EventFile:
 
     def add_image(self, tag: str, image: np.ndarray, step: int) -> None:
         self._add(self._summary.image(tag, image), step)
+
+    def add_histogram(self, tag: str, elements: np.ndarray, step: int) -> None:
+        self._add(self._summary.histogram(tag, elements, bins=_BINS), step)
 
     def add_graph(self, model: Function) -> None:
         from tensorboardX.proto.graph_pb2 import GraphDef
