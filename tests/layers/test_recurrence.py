@@ -168,7 +168,7 @@ def test_a_recurrence_is_cloned_onto_another_sequence_axis():
 
 class TestMistakes:
     def test_number_of_initial_states(self):
-        with pytest.raises(TypeError, match="expected 3 arguments, got 4"):
+        with pytest.raises(TypeError, match="initial_state has 3 states, and the step function takes 2"):
             L.Recurrence(L.LSTM(3), initial_state=(0, 0, 0))
 
     def test_number_of_states_that_a_step_returns(self):

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from .axis import BATCH, UNKNOWN_AXES, axes_text
-from .errors import AxisError, ShapeError, explain
+from .errors import AxisError, ShapeError, explain, of_layer
 from .function import Function, leaves, native_inputs, nodes
 from .public import classes
 from .shape import UNKNOWN_SHAPE, Shape, is_unknown
 from .uid import skip_uid
 from .variable import Axes, Leaf, Variable, VariableKind
+from .walk import outside
 
 _EDITS = 0
 
@@ -144,7 +145,10 @@ def _infer_block(node: Function) -> list[Spec]:
         argument.bound = operand
         # As in CNTK an argument inside needs no gradient: a block says that it needs one only for parameters inside.
         argument.become(operand.shape, operand.dtype, operand.dynamic_axes, operand.is_sparse, False)
-    infer_all([node.block_composite.root_function])
+    try:
+        infer_all([node.block_composite.root_function])
+    except (ShapeError, AxisError) as error:
+        raise of_layer(error, node.block_name, node._name, [outside(v) for _, v in node.block_map]) from None
     return [
         Spec(v.shape, v.dtype, v.dynamic_axes, v.is_sparse, v.needs_gradient)
         for v in node.block_composite.root_function.node_outputs

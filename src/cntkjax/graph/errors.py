@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 
@@ -23,6 +23,12 @@ class ShapeError(ValueError, RuntimeError):
 
 class AxisError(ValueError, RuntimeError):
     """Axes of operands that don't fit together."""
+
+
+def of_layer(error: Exception, layer: str, name: str, operands: Iterable[Any]) -> Exception:
+    """The error with the layer in front in which it was made, and what that was given."""
+    title = f"{layer} '{name}'" if name else layer
+    return type(error)(f"{title} of {', '.join(map(repr, operands))}: {error}")
 
 
 class OutputError(ValueError, RuntimeError):

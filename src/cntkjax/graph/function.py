@@ -40,6 +40,7 @@ class Function:
         self.node_attributes: Attributes = attributes or {}
         self.root = root
         self._name = name or ""
+        self._made_by = ""  # name of the Python function that composed it, for messages
         self.origin = user_line()
         self._uid = uid or new_uid("CompositeFunction" if root is not None else primitive.name)
         self.node_outputs: list[Variable] = []

@@ -10,8 +10,9 @@ import numpy as np
 
 from .axis import BATCH, UNKNOWN_AXES, Axis, axes_text
 from .dtypes import as_dtype
+from .errors import ShapeError, explain
 from .origin import user_line
-from .shape import INFERRED, UNKNOWN_SHAPE, Shape, as_shape, is_known, is_unknown, shape_text
+from .shape import FREE, INFERRED, UNKNOWN_SHAPE, Shape, as_shape, is_known, is_unknown, shape_text
 from .uid import new_uid
 
 if TYPE_CHECKING:
@@ -164,12 +165,21 @@ class Leaf(Variable):
         needs_gradient: bool = False,
     ) -> None:
         super().__init__(kind, shape, dtype, (), name=name, uid=uid, needs_gradient=needs_gradient)
+        self._no_free_dimension(self.shape)
         self._array = array
         self.initializer = initializer
 
     def infer_shape(self, shape: Shape) -> None:
-        """Fill in the inferred dimensions of the shape."""
+        """Fill in the inferred dimensions of the shape. Errors: ShapeError for sizes that only the data will tell."""
+        self._no_free_dimension(shape)
         self._shape = as_shape(shape)
+
+    def _no_free_dimension(self, shape: Shape) -> None:
+        if FREE in shape:
+            raise ShapeError(explain(
+                f"{self!r}: parameters and constants cannot have a free dimension, as in {shape_text(shape)}", {},
+                "give the input a size on the axes that meet it",
+            ))
 
     def infer_dtype(self, dtype: Any) -> None:
         """Fill in the element type."""

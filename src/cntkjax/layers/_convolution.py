@@ -125,6 +125,8 @@ def Convolution(
 
 
 def _activated(r: Any, activation: Callable[..., Any] | None) -> Any:
+    if activation is not None and not callable(activation):
+        raise TypeError(f"activation: a function is needed, such as cntk.relu, not {activation!r}")
     return r if activation is None else activation(r)
 
 
@@ -246,7 +248,10 @@ def _of_dimensions(layer: Callable[..., Function], dimensions: int, *left_out: s
     own_name = f"{layer.__name__}{dimensions}D"
 
     def of_dimensions(*args: Any, **kwargs: Any) -> Function:
-        given = signature.bind(*args, **kwargs)
+        try:
+            given = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{own_name}() {error}; its options are {', '.join(signature.parameters)}") from None
         given.apply_defaults()
         options = _defaults(of_dimensions, **given.arguments)
         options["filter_shape"] = _as_filter(dimensions, options["filter_shape"], own_name)

@@ -35,12 +35,12 @@ def _initializer_for(init: Any, rank_params: Record | None = None) -> Any:
 
 
 def _get_initial_state_or_default(initial_state: Any) -> Any:
-    """An initial state as an operand: numbers become constants, None is 0."""
+    """An initial state as an operand: numbers and arrays become constants, None is 0."""
     if initial_state is None:
         return Constant(0)
     if np.isscalar(initial_state):
         return Constant(initial_state, shape=(1,))
-    return initial_state
+    return Constant(initial_state) if isinstance(initial_state, (np.ndarray, list)) else initial_state
 
 
 def _inject_name(f: Any, name: str) -> Any:

@@ -17,6 +17,8 @@ Layer = Callable[..., Any]  # a Function, or a Python function of variables
 def Sequential(layers: Layer | Sequence[Any], name: str = "") -> Function:
     """Layers applied one after the other; a tuple of layers is applied side by side, and gives several outputs.
 
+    Errors: TypeError for an item that cannot be called.
+
     >>> import cntkjax as C
     >>> model = Sequential([C.relu, (C.negate, C.square), C.splice])
     >>> x = C.input_variable(2)
@@ -26,7 +28,9 @@ def Sequential(layers: Layer | Sequence[Any], name: str = "") -> Function:
     if not isinstance(layers, list):
         return _inject_name(layers, name)
     composed: Any = identity
-    for layer in layers:
+    for i, layer in enumerate(layers):
+        if not callable(layer) and not isinstance(layer, (list, tuple)):
+            raise TypeError(f"Sequential{name and f' {name!r}'}: item {i} is no layer, but {layer!r}")
         composed = composed >> (Sequential(layer) if isinstance(layer, list) else layer)
     return _inject_name(composed, name)
 

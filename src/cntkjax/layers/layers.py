@@ -130,7 +130,7 @@ def Activation(activation: Any = default_override_or(identity), name: str = "") 
 
     @BlockFunction("Activation", name)
     def activate(x: Variable) -> Any:
-        return activation(x)
+        return _activated(x, activation)
 
     return activate
 

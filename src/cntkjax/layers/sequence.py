@@ -160,10 +160,16 @@ def Recurrence(
     initial_state = get_default_override(Recurrence, initial_state=initial_state)
     step = _santize_step_function(step_function)
     from_states = RecurrenceFrom(step, go_backwards, return_full_state, name)
+    number = len(step.signature) - 1
     if isinstance(initial_state, tuple):
         states = [_get_initial_state_or_default(state) for state in initial_state]
     else:
-        states = [_get_initial_state_or_default(initial_state)] * (len(step.signature) - 1)
+        states = [_get_initial_state_or_default(initial_state)] * number
+    if len(states) != number:
+        raise TypeError(
+            f"Recurrence {name!r}: initial_state has {len(states)} states, and the step function takes {number}: "
+            f"({', '.join(v.name for v in step.signature[:-1])})"
+        )
 
     def recurrence(x: Variable) -> Any:
         return from_states(*states, x)

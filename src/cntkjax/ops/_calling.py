@@ -18,7 +18,6 @@ from ..graph.variable import VariableKind, default_axes
 from ..variables import Variable
 from ._operand import as_variable
 
-
 # The arguments of the Python functions that are being run now, outermost first. A function that is made inside another
 # may use the other's arguments; they are no arguments of its own.
 ENCLOSING: list[GraphVariable] = []
@@ -91,6 +90,7 @@ def from_python(f: Any, make_block: bool = False, op_name: str = "", name: str =
             "which is currently not supported: make them arguments of the Python function"
         )
     _set_order(made, arguments, getattr(f, "__name__", ""))
+    made._made_by = getattr(f, "__name__", "")
     if name and not made._name:
         made.name = name
     return made
@@ -100,7 +100,8 @@ def function_of(f: Callable[..., Any], names: Sequence[str]) -> Any:
     """The Function that a callable of any number of variables computes from arguments of these names."""
     arguments = [new_placeholder(name) for name in names]
     made = as_outputs(f(*arguments))
-    _set_order(made, arguments, getattr(f, "__name__", ""))
+    _set_order(made, arguments, f.__name__)
+    made._made_by = f.__name__
     return made
 
 

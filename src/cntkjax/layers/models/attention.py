@@ -52,7 +52,7 @@ def AttentionModel(
         of_states = sequence.broadcast_as(of_encoder(states), decoder)
         return relevance(tanh(of_decoder(decoder) + of_states))
 
-    def attend(encoder_hidden_state: Variable, decoder_hidden_state: Variable) -> Any:
+    def attention_model(encoder_hidden_state: Variable, decoder_hidden_state: Variable) -> Any:
         states, mask = sequence.unpack(encoder_hidden_state, padding_value=0).outputs
         valid = sequence.broadcast_as(reshape(mask, (1,), 1, 1), decoder_hidden_state)
         scores = element_select(valid, scored(states, decoder_hidden_state), -1e30)
@@ -60,7 +60,7 @@ def AttentionModel(
         weighted = element_times(weights, sequence.broadcast_as(states, weights))
         return _inject_name(finish(reshape(reduce_sum(weighted, axis=0), (), 0, 1)), name)
 
-    def attend_to_window(h_enc: Variable, h_dec: Variable) -> Any:
+    def attention_window(h_enc: Variable, h_dec: Variable) -> Any:
         window = PastValueWindow(attention_span, axis=attention_axis, go_backwards=go_backwards)  # type: ignore[arg-type]
         states, valid = window(h_enc).outputs
         spread = sequence.broadcast_as(states, h_dec)
@@ -68,4 +68,4 @@ def AttentionModel(
         weights = Label("attention_weights")(softmax(scores, axis=attention_axis))
         return _inject_name(finish(reduce_sum(element_times(spread, weights), axis=attention_axis)), name)
 
-    return Function(attend if attention_span is None else attend_to_window)
+    return Function(attention_model if attention_span is None else attention_window)

@@ -1,0 +1,102 @@
+"""What a layer says that is given something else than it takes: its own name, what came in, what was expected."""
+
+import re
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax import layers as L
+from cntkjax.graph.errors import AxisError, ShapeError
+
+S = C.sequence
+x, image = C.input_variable(5, name="x"), C.input_variable((3, 8, 8), name="image")
+steps = S.input_variable(5, name="s")
+state = C.input_variable(4, name="h0")
+free = C.input_variable(C.FreeDimension, name="free")
+X, IMAGE, STEPS = r"Input('x', [#], [5])", r"Input('image', [#], [3 x 8 x 8])", r"Input('s', [#, *], [5])"
+
+# What goes wrong, the error, and what it says: each of these texts, in this order.
+MISTAKES = {
+    "dense, too few axes": (
+        lambda: L.Dense(3, input_rank=3, name="fc")(x), ShapeError, [f"Dense 'fc' of {X}", "at least the 3 axes"]),
+    "dense, all axes mapped": (
+        lambda: L.Dense(3, map_rank=2, name="fc")(x), ShapeError, [f"Dense 'fc' of {X}", "2 axes of the left operand are mapped"]),
+    "dense, free dimension": (
+        lambda: L.Dense(3, name="fc")(free), ShapeError, ["Dense 'fc' of Input('free'", "'W'", "free dimension"]),
+    "dense, other size than before": (
+        lambda: [layer(v) for layer in [L.Dense(3, name="fc")] for v in (x, image)], ShapeError,
+        [f"Dense 'fc' of {IMAGE}", "[3 x 8 x 8]", "[5 x 3]"]),
+    "dense, negative size": (lambda: L.Dense(-3), ShapeError, ["'W'", "free dimension", "[? x *]"]),
+    "dense, not evaluated yet": (lambda: L.Dense(3).W.value, ValueError, ["'W'", "inferred when it is first used"]),
+    "dense, activation": (lambda: L.Dense(3, activation="relu")(x), TypeError, ["a function is needed", "'relu'"]),
+    "embedding, other vocabulary": (
+        lambda: L.Embedding(weights=np.ones((4, 3)), name="emb")(x), ShapeError,
+        [f"Embedding 'emb' of {X}", "[4 x 3]"]),
+    "convolution, rank": (
+        lambda: L.Convolution2D(3, 4, name="conv")(x), ShapeError, [f"Convolution 'conv' of {X}", "kernel is 4"]),
+    "convolution, window": (
+        lambda: L.Convolution2D(9, 4, name="conv")(image), ShapeError,
+        [f"Convolution 'conv' of {IMAGE}", "9 against 8 along axis 1"]),
+    "transposed convolution, rank": (
+        lambda: L.ConvolutionTranspose2D(3, 4, name="up")(x), ShapeError, [f"ConvolutionTranspose 'up' of {X}"]),
+    "convolution along the sequence": (
+        lambda: L.SequentialConvolution(3, 4, name="conv")(x), AxisError,
+        [f"Convolution 'conv' of {X}", "no sequence axis", "sequence.input_variable"]),
+    "pooling, rank": (
+        lambda: L.MaxPooling((2, 2), name="pool")(x), ShapeError, [f"MaxPooling 'pool' of {X}", "window has 2 axes"]),
+    "unpooling": (
+        lambda: L.MaxUnpooling((2, 2), name="un")(x, image), ShapeError, [f"MaxUnpooling 'un' of {X}, {IMAGE}"]),
+    "normalization, free dimension": (
+        lambda: L.LayerNormalization(name="ln")(free), ShapeError, ["LayerNormalization 'ln' of Input('free'"]),
+    "inside other layers": (
+        lambda: L.Sequential([L.Dense(2, name="first"), L.Convolution2D(3, 4, name="second")])(x), ShapeError,
+        ["Convolution 'second'", "kernel is 4, and that of the operand 1"]),
+    "unknown option": (lambda: L.LSTM(3, peepholes=True), TypeError, ["LSTM()", "'peepholes'"]),
+    "unknown option of a convolution": (
+        lambda: L.Convolution2D(3, 4, stride=2), TypeError, ["Convolution2D()", "'stride'", "pad, strides, bias"]),
+    "item of a Sequential": (
+        lambda: L.Sequential([L.Dense(3), 5], name="net"), TypeError, ["Sequential 'net'", "item 1", "5"]),
+    "recurrence without a sequence": (
+        lambda: L.Recurrence(L.LSTM(3), name="rec")(x), AxisError,
+        [f"recurrence 'rec' of {X}", "no sequence axis", "sequence.input_variable"]),
+    "fold without a sequence": (
+        lambda: L.Fold(L.GRU(3), name="sum")(x), AxisError, [f"fold 'sum' of {X}", "no sequence axis"]),
+    "delay without a sequence": (
+        lambda: L.Delay(name="before")(x), AxisError, [f"Delay 'before' of {X}", "no sequence axis"]),
+    "window without a sequence": (
+        lambda: L.PastValueWindow(3, axis=-2, name="w")(x), AxisError,
+        [f"PastValueWindow 'w' of {X}", "no sequence axis"]),
+    "unfolding without a sequence": (
+        lambda: L.UnfoldFrom(lambda h: h + 1, name="u")(state, x), AxisError,
+        [f"unfold_from 'u' of Input('h0', [#], [4]), {X}", "no sequence axis"]),
+    "attention without a sequence": (
+        lambda: L.AttentionModel(4, name="a")(x, steps), AxisError,
+        [f"attention_model 'a' of {X}, {STEPS}", "no sequence axis"]),
+    "number of initial states": (
+        lambda: L.Recurrence(L.LSTM(3), initial_state=(0, 0, 0), name="rec"), TypeError,
+        ["Recurrence 'rec'", "3 states", "takes 2: (dh, dc)"]),
+    "size of an initial state": (
+        lambda: L.Recurrence(L.GRU(3), initial_state=np.ones(4, np.float32), name="rec")(steps), AxisError,
+        [f"recurrence 'rec' of {STEPS}", "initial state does not broadcast", "[3]", "[4]"]),
+    "size of an initial state from data": (
+        lambda: L.RecurrenceFrom(L.GRU(3), name="rec")(state, steps), AxisError,
+        [f"recurrence_from 'rec' of Input('h0', [#], [4]), {STEPS}", "initial state does not broadcast"]),
+    "initial states left out": (
+        lambda: L.RecurrenceFrom(L.LSTM(3), name="rec")(state, steps), TypeError,
+        ["expected 3 arguments, got 2", "'rec' takes (h, c, x)"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_the_error_names_the_layer_and_what_it_was_given(name):
+    make, error, texts = MISTAKES[name]
+    with pytest.raises(error, match="(?s)" + ".*".join(map(re.escape, texts))):
+        make()
+
+
+def test_a_layer_can_be_used_again_after_an_error():
+    layer = L.Dense(3)
+    with pytest.raises(ShapeError):
+        layer(free)
+    assert layer(x).shape == (3,)
