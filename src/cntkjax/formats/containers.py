@@ -49,8 +49,8 @@ class DictionaryValue:
     """
 
     def __init__(self, value: Any) -> None:
-        encode_value(value)  # a TypeError says what the format cannot hold
-        self.value = value
+        self.value = bare(value)
+        encode_value(self.value)  # a TypeError says what the format cannot hold
 
     def save(self, filename: str | os.PathLike[str]) -> None:
         """Write it to a file."""

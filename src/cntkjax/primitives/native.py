@@ -15,7 +15,7 @@ from ..engine._compat import double_precision
 from ..graph.build import Spec, make_node
 from ..graph.errors import ShapeError, explain
 from ..graph.function import Function
-from ..graph.shape import FREE, INFERRED, shape_text
+from ..graph.shape import FREE, INFERRED, UNKNOWN_SHAPE, Shape, is_unknown, shape_text
 from ..graph.uid import new_uid
 from ..graph.variable import Variable
 from .base import Attrs, DTypeOf, Primitive, ShapeOf, String, primitive
@@ -32,6 +32,7 @@ class Native(Primitive):
     """
 
     cntk_id = -1  # files have no number for it, but its id
+    infers_partially = True
 
     def __init__(self, op_id: str, module: str, factory: str, function: Callable[..., Any]) -> None:
         self.name = op_id  # type: ignore[misc]
@@ -49,23 +50,34 @@ class Native(Primitive):
                 f"{self.name}: a native function cannot say what dimensions its operands have",
                 {f"[{i}]": v for i, v in enumerate(inputs)}, "give all operands shapes without inferred dimensions",
             ))
-        one, other = (self._shapes(inputs, attrs, size) for size in _TRIALS)
+        shapes = [v.shape for v in inputs]
+        if any(map(is_unknown, shapes)):
+            return [Spec(UNKNOWN_SHAPE)] * self._number_of_outputs(inputs, attrs)
+        one, other = (self._shapes(inputs, shapes, attrs, size) for size in _TRIALS)
         return [
             Spec(tuple(a if a == b else FREE for a, b in zip(s.shape, t.shape, strict=True)), s.dtype.type)
             for s, t in zip(one, other, strict=True)
         ]
 
-    def _shapes(self, inputs: Sequence[Variable], attrs: Attrs, size: int) -> list[Any]:
+    def _number_of_outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> int:
+        """With operands of unknown shapes, as in a loop: what it is if they are like one that is known."""
+        known = next((v.shape for v in inputs if not is_unknown(v.shape)), (1,))
+        try:
+            return len(self._shapes(inputs, [known if is_unknown(v.shape) else v.shape for v in inputs], attrs, 1))
+        except RuntimeError:
+            return 1
+
+    def _shapes(self, inputs: Sequence[Variable], shapes: Sequence[Shape], attrs: Attrs, size: int) -> list[Any]:
         samples = [
-            jax.ShapeDtypeStruct(tuple(size if d == FREE else d for d in v.shape), v.dtype or np.float32)
-            for v in inputs
+            jax.ShapeDtypeStruct(tuple(size if d == FREE else d for d in shape), v.dtype or np.float32)
+            for v, shape in zip(inputs, shapes, strict=True)
         ]
         with double_precision(any(s.dtype == np.float64 for s in samples)):
             try:
                 made = jax.eval_shape(lambda *xs: self.function(*xs, **attrs), *samples)
             except Exception as error:
-                shapes = ", ".join(shape_text(v.shape) for v in inputs)
-                what = f"native function '{self.name}' ({self.module}.{self.factory}) of operands {shapes}"
+                operands = ", ".join(map(shape_text, shapes))
+                what = f"native function '{self.name}' ({self.module}.{self.factory}) of operands {operands}"
                 raise RuntimeError(explain(f"{what} raised {type(error).__name__}: {error}")) from error
         return list(made) if isinstance(made, (list, tuple)) else [made]
 

@@ -1,0 +1,46 @@
+"""Dictionaries and values of their own (sizes of files recorded from CNTK 2.7)."""
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax.cntk_py import Dictionary, DictionaryValue
+from cntkjax.formats.containers import bare
+
+
+@pytest.mark.parametrize("value", [True, 3, 2.5, "x", [1, "a"], {"a": {"b": 1}}, None])
+def test_a_value_survives_its_file(tmp_path, value):
+    path = tmp_path / "value"
+    made = C._to_cntk_dict_value(value)
+    made.save(path)
+    assert DictionaryValue.load(path) == made and DictionaryValue.load(path).value == value
+    assert C._to_cntk_dict_value(made) is made
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16])
+def test_small_integers(tmp_path, dtype):
+    data = np.arange(64, dtype=dtype).reshape(16, 4)
+    path = tmp_path / "value"
+    C._to_cntk_dict_value(data).save(path)
+    assert path.stat().st_size == 82
+    f = C.input_variable(2) * 2
+    f.custom_attributes = {"data": C._to_cntk_dict_value(data), "list": [DictionaryValue(3)]}
+    f.save(str(tmp_path / "model"))
+    kept = C.load_model(str(tmp_path / "model")).custom_attributes
+    assert kept["data"].dtype == dtype and (kept["data"] == data).all() and kept["list"] == [3]
+
+
+def test_dictionaries(tmp_path):
+    made = Dictionary(a=1)
+    made.add({"b": [2.5, "x"]})
+    made.save(tmp_path / "dictionary")
+    loaded = Dictionary.load(tmp_path / "dictionary")
+    assert loaded == made == {"a": 1, "b": [2.5, "x"]} and loaded.size() == 2 and loaded.contains("b")
+
+
+def test_what_cannot_be_held():
+    with pytest.raises(TypeError, match="of type object"):
+        DictionaryValue(object())
+    with pytest.raises(TypeError, match="a has no type|a is of type"):
+        Dictionary(a=object()).save("never written")
+    assert bare([DictionaryValue({"a": DictionaryValue(1)})]) == [{"a": 1}]
