@@ -62,7 +62,9 @@ def array_of(tensor: Any, where: str, folder: Path | None) -> np.ndarray:
         return _external(tensor, where, folder, dtype, count).reshape(shape)
     if tensor.HasField("raw_data"):
         if len(tensor.raw_data) != count * dtype.itemsize:
-            raise FormatError(f"{where} of shape {shape} has {len(tensor.raw_data)} bytes, not {count * dtype.itemsize}")
+            raise FormatError(
+                f"{where} of shape {shape} has {len(tensor.raw_data)} bytes, not {count * dtype.itemsize}"
+            )
         return np.frombuffer(tensor.raw_data, dtype.newbyteorder("<")).astype(dtype).reshape(shape)
     values = getattr(tensor, _FIELDS.get(tensor.data_type, "int32_data"))
     if len(values) != count:
@@ -95,7 +97,7 @@ def _external(tensor: Any, where: str, folder: Path | None, dtype: np.dtype, cou
 
 
 def in_order(nodes: Iterable[Any], known: Mapping[str, Any], where: str) -> list[Any]:
-    """Nodes, operands first, as a graph has to have them; FormatError for a tensor that nothing makes before it is used.
+    """Nodes, operands first, as a graph has to have them; FormatError for a tensor that is used before it is made.
 
     What makes a tensor twice is an error too; so there are no cycles.
     """

@@ -342,7 +342,7 @@ def _depth_to_space(node: Node) -> Any:
         raise node.fail(f"blocks of {b}")
     if node.text("mode", "DCR") == "DCR":
         return batched(lambda v: ops.depth_to_space(v, b), x)
-    n, c, h, wide = x.shape
+    _, c, h, wide = x.shape
     apart = ops.reshape(x, (c // (b * b), b, b, h, wide), begin_axis=1)
     return ops.reshape(ops.transpose(apart, (0, 1, 4, 2, 5, 3)), (c // (b * b), h * b, wide * b), begin_axis=1)
 

@@ -86,15 +86,16 @@ def _einsum(node: Node) -> Any:
     terms, _, out = node.text("equation", "").replace(" ", "").partition("->")
     inputs, xs = terms.split(","), node.xs()
     letters = list(dict.fromkeys("".join(inputs)))
-    fits = len(inputs) == len(xs) <= 2 and all(len(set(t)) == len(t) == len(x.shape) for t, x in zip(inputs, xs, strict=False))
+    pairs = list(zip(inputs, xs, strict=False))
+    fits = len(inputs) == len(xs) <= 2 and all(len(set(t)) == len(t) == len(x.shape) for t, x in pairs)
     if not fits or not set(out) <= set(letters) or "." in terms or len(letters) > 12 or len(set(out)) != len(out):
         raise node.fail(f"the sum {node.text('equation', '')!r} cannot be read")
     order = [*out, *(c for c in letters if c not in out)]
     made: Any = None
-    sizes = {c: d for t, x in zip(inputs, xs, strict=True) for c, d in zip(t, x.shape, strict=True)}
+    sizes = {c: d for t, x in pairs for c, d in zip(t, x.shape, strict=True)}
     if prod(max(sizes[c], 1) for c in order) > 2**26:
         raise node.fail("it would take too much memory")
-    for term, x in zip(inputs, xs, strict=True):
+    for term, x in pairs:
         mine = [c for c in order if c in term]
         if len(mine) > 1:
             x = ops.transpose(x, [term.index(c) for c in mine])

@@ -23,7 +23,7 @@ def _scan(node: Node) -> Any:
     for name in ("scan_input_axes", "scan_output_axes"):
         if any(node.ints(name, ()) or ()):
             raise node.fail("only the first axis can be scanned")
-    if len(set([*(ways or ()), *(back or ())])) > 1:
+    if len({*(ways or ()), *(back or ())}) > 1:
         raise node.fail("scans in both directions at once cannot be read")
     delayed = ops.sequence.future_value if ways and ways[0] else ops.sequence.past_value
     like: Any = None

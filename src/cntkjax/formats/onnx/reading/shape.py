@@ -178,6 +178,8 @@ def _transpose(node: Node) -> Any:
 @reads("Slice")
 def _slice(node: Node) -> Any:
     x = node.x()
+    if node.proto.doc_string == "Crop" and len(x.shape) == 4:  # written for an operation on images: a batch of them
+        x = ops.unpack_batch(ops.to_batch(x))
     axes, begins, ends, steps = _ranges(node, len(x.shape))
     made: list[tuple[int, int, int, int]] = []
     for axis, begin, end, step in zip(axes, begins, ends, steps, strict=True):
@@ -191,7 +193,7 @@ def _slice(node: Node) -> Any:
             if not len(whole):
                 raise node.fail(f"the range from {begin} to {end} of axis {axis} ({size}) is empty")
             first, last = (whole[0], whole[-1]) if step > 0 else (whole[-1], whole[0])
-            last = last + 1 if step > 0 else last + 1
+            last += 1
             if (first, last, step) != (0, size, 1):
                 made.append((axis, first, 0 if last == size else last, step))
         elif step < 0:

@@ -32,7 +32,7 @@ class Writer:
 
     def __init__(self, opset: int, order: Order, outer: Writer | None = None) -> None:
         self.opset = opset
-        self.resolved, self.inputs = order.resolve, order.inputs
+        self.resolved, self.inputs, self.titles = order.resolve, order.inputs, order.titles
         self.outer = outer
         self.step = outer is not None
         self.nodes: list[Any] = []
@@ -104,18 +104,26 @@ class Writer:
 
     def finish(self, function: Function, tensors: Sequence[str], begun: int) -> None:
         """Give the outputs of a function their names: `tensors` were made by the nodes from number `begun` on."""
-        name = function._name
+        name, title = function._name, self.titles.get(function, "")
+        if title and name and title != name and len(tensors) == 1:  # the name of a block around it has to stay too
+            for node in self.nodes[begun:]:
+                if tensors[0] in node.output:
+                    node.name = self.unique(name)
+            tensors, name = [self.node("Identity", [tensors[0]])], title
+        name = name or title
+        done: set[str] = set()
         for i, (variable, tensor) in enumerate(zip(function.node_outputs, tensors, strict=True)):
             made = [n for n in self.nodes[begun:] if tensor in n.output]
             if not made and not name:
                 self.tensors[variable] = tensor
                 self.uids[variable.uid] = tensor
                 continue
-            if not made or tensor in self.tensors.values():
+            if not made or tensor in done:
                 tensor = self.node("Identity", [tensor])
                 made = [self.nodes[-1]]
             final = variable.uid if not name else f"{name}_Output" + (f"_{i}" if len(tensors) > 1 else "")
             final = self.unique(final)
+            done.add(final)
             for node in self.nodes[begun:]:
                 for side in (node.input, node.output):
                     for k, n in enumerate(side):

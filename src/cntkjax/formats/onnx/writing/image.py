@@ -259,8 +259,9 @@ def _local_response(w: Writer, node: Function, x: str) -> str:
 @writes_block("ImageScaler", fits=lambda b: {"Scaler", "Biases"} <= set(b.node_attributes))
 def _image_scaler(w: Writer, node: Function, x: str) -> str:
     source, a = w.resolved(operands(node)[0]), node.node_attributes
-    scaled = w.node("Mul", [x, w.number(float(a["Scaler"]), source)])
-    bias = np.asarray(a["Biases"], source.dtype).reshape(-1, 1, 1)
-    return w.node("Add", [scaled, w.array(bias)])
-
-
+    lead, n = w.lead(source), source.shape[0]
+    given = [w.array(np.asarray(v, source.dtype)) for v in (
+        np.full(n, float(a["Scaler"])), a["Biases"], np.zeros(n), np.ones(n)
+    )]  # fmt: skip
+    made = w.node("BatchNormalization", [w.flatten_lead(x, lead, source.shape), *given], epsilon=0.0)
+    return w.unflatten_lead(made, lead, x)

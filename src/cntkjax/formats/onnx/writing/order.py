@@ -37,6 +37,7 @@ class Order:
     def __init__(self, outputs: Sequence[Variable]) -> None:
         self._whole: dict[Function, bool] = {}
         self._opened: set[Function] = set()  # cells that turned out to be part of another loop
+        self.titles: dict[Function, str] = {}  # node: the name of the opened block whose output it makes
         self.parts: list[Function | Recurrence] = []
         while not self._arrange(outputs):
             pass
@@ -52,13 +53,17 @@ class Order:
 
     def resolve(self, variable: Variable) -> Variable:
         """The variable that is computed: through opened blocks inwards, through their arguments outwards."""
+        title = ""
         while True:
             owner = variable._owner
             if owner is not None and owner.block_composite is not None and not self.whole(owner):
+                title = title or owner._name
                 variable = owner.block_composite.root_function.node_outputs[owner.node_outputs.index(variable)]
             elif variable.bound is not None:
                 variable = variable.bound
             else:
+                if title and owner is not None:
+                    self.titles.setdefault(owner, title)
                 return variable
 
     def inputs(self, node: Function) -> list[Variable]:

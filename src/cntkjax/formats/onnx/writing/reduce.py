@@ -22,16 +22,17 @@ def _axes(attributes: dict[str, Any]) -> list[Axis]:
     return [attributes["axis"]] if "axis" in attributes else list(attributes["axisVec"])
 
 
-def _places(w: Writer, axes: Sequence[Axis], x: Variable) -> tuple[list[int], bool]:
-    """Dimensions to reduce, and whether they are kept as far as the attributes say so."""
+def _places(w: Writer, axes: Sequence[Axis], x: Variable) -> tuple[list[int], list[int]]:
+    """Dimensions to reduce: those of dynamic axes, which always vanish, and those of samples."""
     lead, rank = w.lead(x), len(x.shape)
-    if ALL_AXES in axes:
-        return list(range(lead + rank)), False
-    if ALL_STATIC in axes:
-        return list(range(lead, lead + rank)), False
-    if BATCH in axes:
-        return [lead - 1], False
-    return sorted(lead + a.static_axis_index() % rank for a in axes), True
+    dynamic: list[int] = []
+    if ALL_AXES in axes or BATCH in axes:
+        dynamic = list(range(lead))
+    elif any(a.is_sequence_axis for a in axes):
+        dynamic = [0]
+    if ALL_AXES in axes or ALL_STATIC in axes:
+        return dynamic, list(range(lead, lead + rank))
+    return dynamic, sorted(lead + a.static_axis_index() % rank for a in axes if a.is_static_axis)
 
 
 @writes("ReduceElements")
@@ -40,17 +41,22 @@ def _reduce(w: Writer, node: Function, x: str) -> str:
 
 
 def _reduced(w: Writer, op: str, node: Function, variable: Variable, x: str) -> str:
-    places, keeps = _places(w, _axes(node.node_attributes), variable)
-    keep = keeps and bool(node.node_attributes.get("reductionKeepDimensions", True))
+    axes = _axes(node.node_attributes)
+    dynamic, static = _places(w, axes, variable)
+    whole = bool({ALL_AXES, ALL_STATIC} & set(axes))
+    keep = bool(node.node_attributes.get("reductionKeepDimensions", True)) and not whole
+    places = dynamic + static
     if not places:
         return x
     if op not in ("ArgMax", "ArgMin"):
-        return w.reduce(op, x, places, keep)
+        made = w.reduce(op, x, places, keep)
+        return w.squeeze(made, dynamic) if keep else made
     if len(places) > 1:
-        if places != list(range(places[0], places[0] + len(variable.shape))):
+        if places != list(range(places[0], places[-1] + 1)):
             raise ExportError(f"{node!r}: ONNX finds the largest element along one axis only")
-        x, keep = w.reshape(x, *(0,) * places[0], OPEN), False
-    return w.cast(w.node(op, [x], axis=places[0], keepdims=int(keep)), node.node_outputs[0].dtype)
+        rest = variable.shape[places[-1] + 1 - w.lead(variable) :]
+        x, keep = w.reshape(x, *(0,) * places[0], OPEN, *rest), False
+    return w.cast(w.node(op, [x], axis=places[0], keepdims=int(keep and not dynamic)), node.node_outputs[0].dtype)
 
 
 def _has_axes(block: Function) -> bool:

@@ -134,7 +134,9 @@ def _crop(w: Writer, node: Function, *x: str) -> str:
         raise ExportError(f"{node!r}: a crop to free axes cannot be written")
     column, row = map(int, node.node_attributes.get("offset") or node.primitive.offset(node.node_inputs))
     begins, axis = [row, column], lead + len(shape) - 2
-    return w.slice(x[0], begins, [b + n for b, n in zip(begins, shape[-2:], strict=True)], [axis, axis + 1])
+    made = w.slice(x[0], begins, [b + n for b, n in zip(begins, shape[-2:], strict=True)], [axis, axis + 1])
+    w.nodes[-1].doc_string = "Crop"
+    return made
 
 
 @writes("ConstantOp")
