@@ -21,7 +21,8 @@ MISTAKES = {
     "dense, too few axes": (
         lambda: L.Dense(3, input_rank=3, name="fc")(x), ShapeError, [f"Dense 'fc' of {X}", "at least the 3 axes"]),
     "dense, all axes mapped": (
-        lambda: L.Dense(3, map_rank=2, name="fc")(x), ShapeError, [f"Dense 'fc' of {X}", "2 axes of the left operand are mapped"]),
+        lambda: L.Dense(3, map_rank=2, name="fc")(x), ShapeError,
+        [f"Dense 'fc' of {X}", "2 axes of the left operand are mapped"]),
     "dense, free dimension": (
         lambda: L.Dense(3, name="fc")(free), ShapeError, ["Dense 'fc' of Input('free'", "'W'", "free dimension"]),
     "dense, other size than before": (

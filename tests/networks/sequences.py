@@ -181,5 +181,26 @@ def sequence_to_sequence(C):
     return losses
 
 
+def ctc_acoustic_model(C):
+    """Frames of phones of unknown duration: the network finds out where they are by itself."""
+    L, phones, random = C.layers, 4, np.random.RandomState(1)             # the last output is the blank
+    sounds = 2 * random.standard_normal((phones, 6))
+    frames, labels = C.sequence.input_variable(6), C.sequence.input_variable(phones + 1)
+    model = set_weights(L.Sequential([
+        (L.Recurrence(L.LSTM(8)), L.Recurrence(L.LSTM(8), go_backwards=True)), C.splice, L.Dense(phones + 1)])(frames))
+    feeds = []
+    for _ in range(6):
+        heard, truth = [], []
+        for count in lengths(random, 4, 4):
+            spoken = np.cumsum(random.randint(1, phones, size=count)) % phones       # never the same twice in a row
+            now = np.repeat(spoken, 3)
+            heard.append((sounds[now] + random.standard_normal((len(now), 6))).astype(np.float32))
+            begins = 1 + (np.arange(len(now)) % 3 == 0)                   # 2 where a phone begins
+            truth.append(one_hot(now, phones + 1) * begins[:, None].astype(np.float32))
+        feeds.append({frames: heard, labels: truth})
+    loss = C.forward_backward(C.labels_to_graph(labels), model, phones, -1)
+    return train(C, model, loss, adam(C, model, 0.01), feeds, 200)
+
+
 NETWORKS = [lstm_classifier, bidirectional_gru_classifier, slot_tagging, character_model, word_model, sampled_softmax,
-            captioning, sequence_to_sequence]
+            captioning, sequence_to_sequence, ctc_acoustic_model]
