@@ -1,4 +1,4 @@
-"""Where the time goes: CNTK's profiler functions, on JAX's profiler.
+"""Where the time goes: CNTK's profiler functions, with JAX's profiler beside them.
 
 Example:
     >>> import os, tempfile
@@ -25,8 +25,10 @@ class _State:
 def start_profiler(dir: str = "profiler", sync_gpu: bool = True, reserve_mem: int = 32 * 1024 * 1024) -> None:
     """Prepare to profile into the folder ``dir``; ``enable_profiler`` then begins to record.
 
-    Each recording is a trace below ``dir``, which TensorBoard, XProf and Perfetto show. ``sync_gpu`` and
-    ``reserve_mem`` steer CNTK's own profiler; JAX's needs neither.
+    ``stop_profiler`` writes ``<time>_detail_.json`` there, which opens in chrome://tracing and https://ui.perfetto.dev,
+    and ``<time>_summary_.txt``: each program (a minibatch is one), and with ``set_node_timing(True)`` each operation,
+    forward and backward. While it records, programs are waited for. JAX's own trace of what happens inside them lies
+    below ``plugins`` for TensorBoard and XProf. ``sync_gpu`` and ``reserve_mem`` have nothing to steer here.
 
     Errors: RuntimeError if profiling has been started already.
     """
@@ -34,23 +36,28 @@ def start_profiler(dir: str = "profiler", sync_gpu: bool = True, reserve_mem: in
         raise RuntimeError(f"the profiler runs already, into '{_State.directory}'; call stop_profiler() first")
     os.makedirs(dir, exist_ok=True)
     _State.directory = dir
+    _profiler.begin()
 
 
 def enable_profiler() -> None:
     """Begin to record; without ``start_profiler`` before it, do nothing."""
     if _State.directory is not None and not _State.recording:
         _profiler.start_trace(_State.directory)
+        _profiler.resume(True)
         _State.recording = True
 
 
 def disable_profiler() -> None:
-    """Stop recording, if that was going on, and write the trace."""
+    """Stop recording, if that was going on; ``enable_profiler`` goes on with it."""
     if _State.recording:
         _State.recording = False
+        _profiler.resume(False)
         _profiler.stop_trace()
 
 
 def stop_profiler() -> None:
-    """End profiling, and write the trace if it was recording."""
+    """End profiling, and write the files."""
     disable_profiler()
+    if _State.directory is not None:
+        _profiler.finish(_State.directory)
     _State.directory = None

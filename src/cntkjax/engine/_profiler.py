@@ -1,16 +1,107 @@
-"""JAX's profiler, whose traces open in TensorBoard, XProf or Perfetto."""
+"""What a profile records: spans of time by name, in the form that chrome://tracing and Perfetto read, and JAX's own."""
 from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections import defaultdict
+from typing import Any
+
+
+class Recording:
+    """Spans since it was made. `on`: whether new ones are taken."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self._start = time.perf_counter()
+        self._spans: list[tuple[str, str, float, float]] = []  # track, name, begin, end
+
+    def add(self, track: str, name: str, begin: float, end: float) -> None:
+        """Take a span; begin and end are those of ``time.perf_counter``."""
+        self._spans.append((track, name, begin - self._start, end - self._start))
+
+    def events(self) -> list[dict[str, Any]]:
+        """Events of the trace format: a beginning and an end for each span, on a track of its own for each kind."""
+        tracks = {track: i + 1 for i, track in enumerate(dict.fromkeys(span[0] for span in self._spans))}
+        process = os.getpid()
+        made: list[dict[str, Any]] = [
+            {"pid": process, "tid": i, "name": "thread_name", "ph": "M", "args": {"name": track}}
+            for track, i in tracks.items()
+        ]
+        for track, name, begin, end in self._spans:
+            common = {"pid": process, "tid": tracks[track], "name": name, "cat": "PERF"}
+            made += [{**common, "ph": "B", "ts": begin * 1e6}, {**common, "ph": "E", "ts": end * 1e6}]
+        return made
+
+    def summary(self) -> str:
+        """A table of how long what took."""
+        found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        for track, name, begin, end in self._spans:
+            found[track][name].append(1000 * (end - begin))
+        lines = [f"{'ms':<40}{'mean':>12}{'deviation':>12}{'least':>12}{'most':>12}{'count':>8}{'total':>12}"]
+        for track, names in found.items():
+            lines += ["", track]
+            for name, times in sorted(names.items(), key=lambda item: -sum(item[1])):
+                mean = sum(times) / len(times)
+                deviation = math.sqrt(sum((t - mean) ** 2 for t in times) / len(times))
+                numbers = "".join(f"{t:12.3f}" for t in (mean, deviation, min(times), max(times)))
+                lines.append(f"  {name:<38}{numbers}{len(times):8d}{sum(times):12.3f}")
+        return "\n".join([*lines, ""])
+
+    def write(self, directory: str) -> None:
+        """Files like CNTK's: ``<time>_detail_.json`` and ``<time>_summary_.txt``; none if there are no spans."""
+        if not self._spans:
+            return
+        stamp = os.path.join(directory, time.strftime("%Y-%m-%d_%H-%M-%S"))
+        with open(f"{stamp}_detail_.json", "w") as file:
+            json.dump(self.events(), file, indent=0)
+        with open(f"{stamp}_summary_.txt", "w") as file:
+            file.write(self.summary())
+
+
+class _State:
+    recording: Recording | None = None
+
+
+def begin() -> None:
+    """A new recording, which waits for `resume`."""
+    _State.recording = Recording()
+
+
+def resume(on: bool) -> None:
+    """Whether spans are taken from now on."""
+    if _State.recording is not None:
+        _State.recording.on = on
+
+
+def finish(directory: str) -> None:
+    """End the recording and write its files."""
+    if _State.recording is not None:
+        _State.recording.write(directory)
+    _State.recording = None
+
+
+def add(track: str, name: str, begin: float, end: float) -> None:
+    """Take a span, if spans are taken now."""
+    if _State.recording is not None and _State.recording.on:
+        _State.recording.add(track, name, begin, end)
+
+
+def records() -> bool:
+    """Whether spans are taken."""
+    return _State.recording is not None and _State.recording.on
 
 
 def start_trace(directory: str) -> None:
-    """Record everything from now on; the files go below ``directory``."""
+    """Let JAX record everything from now on; the files go below ``directory``."""
     import jax
 
     jax.profiler.start_trace(directory)
 
 
 def stop_trace() -> None:
-    """Stop recording and write the files."""
+    """End JAX's recording and write the files."""
     import jax
 
     jax.profiler.stop_trace()

@@ -15,14 +15,18 @@ from .carry import Memory
 from .lower import execute
 from .plan import Loop, Plan
 from .program import Feeds, arguments_in_order, leaf_data, masked, program_of, random_numbers
+from .timing import time_nodes
 from .values import Context, Value
 
 
 def check(plan: Plan, feeds: Feeds, training: bool, memory: Memory, number: int | None = None) -> None:
     """In checked mode: RuntimeError that names the first operation whose result, but no operand, is not finite.
 
+    Operations are timed here too, if that is asked for.
     `number`: that of the minibatch, for the message.
     """
+    if Settings.timed:
+        time_nodes(plan, feeds, training, memory)
     if not Settings.checked or plan.calls_python:  # users' code is not called twice
         return
     program = program_of(plan, "check", _finite, training)

@@ -6,6 +6,7 @@ values of those that were assigned come out.
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from ..graph.errors import AxisError, ShapeError, explain
 from ..graph.function import Function
 from ..graph.shape import filled
 from ..graph.variable import Leaf, Variable
+from . import _profiler
 from ._compat import double_precision
 from .allocator import keep_freed_memory
 from .cache import persistent
@@ -156,6 +158,19 @@ class Program:
         self, minibatch: Minibatch, leaves: Sequence[Any], random: Any, donated: Any = (), extra: Any = ()
     ) -> Any:
         """Run, compiling first if the shapes are new."""
+        if not _profiler.records():
+            return self._called(minibatch, leaves, random, donated, extra)
+        begin = time.perf_counter()
+        made = jax.block_until_ready(self._called(minibatch, leaves, random, donated, extra))
+        _profiler.add("Programs", self.kind, begin, time.perf_counter())
+        return made
+
+    @property
+    def kind(self) -> str:
+        """What it does, for profiles."""
+        return getattr(self.body, "__name__", type(self.body).__name__).strip("_").lower()
+
+    def _called(self, minibatch: Minibatch, leaves: Sequence[Any], random: Any, donated: Any, extra: Any) -> Any:
         call = (donated, leaves, minibatch.arguments, minibatch.batch, minibatch.layouts, random, minibatch.past, extra)
         with double_precision(self.plan.is_double):
             if self.plan.calls_python:

@@ -7,9 +7,11 @@ class Settings:
 
     deterministic: the same program gives the same bits, whatever the device; only accelerators need to be told.
     checked: every result is searched for NaN, and an error names the operation that brought it forth.
+    timed: operations are run and timed one by one before each program.
     renaming: a name that a function has may be changed.
     """
 
     deterministic: bool = False
     checked: bool = False
+    timed: bool = False
     renaming: bool = False

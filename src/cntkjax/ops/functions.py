@@ -11,6 +11,7 @@ from ..engine.carry import Memory
 from ..engine.checked import check
 from ..engine.feeds import to_ragged
 from ..engine.program import evaluate, gradients, plan_of, random_numbers
+from ..engine.timing import table
 from ..formats.containers import bare
 from ..graph import edit
 from ..graph.axis import UNKNOWN_AXES
@@ -325,6 +326,10 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         feeds = self._feeds(arguments, wanted)
         check(plan_of(wanted), feeds, False, self._memory)
         return _single(self._given_out(evaluate(wanted, feeds, memory=self._memory), as_numpy))
+
+    def print_node_timing(self) -> None:
+        """Print how long each operation took on average, forward and backward; see ``debugging.set_node_timing``."""
+        print(table([self]))
 
     @property
     def _memory(self) -> Memory:

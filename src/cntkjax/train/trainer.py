@@ -13,6 +13,7 @@ from typing import Any
 
 from ..device import use_default_device
 from ..engine.carry import Memory
+from ..engine.timing import table
 from ..engine.training import LossScale, Options, Outcome, Step, Unfinished
 from ..eval.evaluator import Evaluator, as_function, by_variable, feeds
 from ..graph.errors import explain
@@ -197,6 +198,10 @@ class Trainer(Evaluator):
         for writer in self._writers:
             if isinstance(writer, ProgressWriter):  # others need only have the methods that CNTK calls
                 writer.on_session_begin(self.seen.samples, total_samples)
+
+    def print_node_timing(self) -> None:
+        """Print how long each operation took on average, forward and backward; see ``debugging.set_node_timing``."""
+        print(table([self.loss_function, *filter(None, [self.evaluation_function])]))
 
     def summarize_training_progress(self) -> None:
         """Let the progress writers report what was trained since the last summary."""
