@@ -17,6 +17,8 @@ import cntkjax as C
     ("variables.NDArrayView", "NDArrayView"), ("logging.Variable", "Variable"), ("logging.graph.Variable", "Variable"),
     ("ops.INFINITELY_REPEAT", "io.INFINITELY_REPEAT"), ("core.user_function", "user_function"),
     ("evaluator", "eval.evaluator"), ("ops.functions.native_user_function", "ops.native_user_function"),
+    ("typemap", "internal.swig_helper.typemap"), ("learners.typemap", "typemap"), ("np", "internal.sanitize.np"),
+    ("ops.sanitize_axis", "internal.sanitize.sanitize_axis"), ("utils", "internal.utils"), ("io.cntk_py", "cntk_py"),
 ])
 def test_incidental_names_are_those_of_their_homes(name, same):
     def found(path):
