@@ -1,1 +1,1 @@
-"""The place of CNTK's contributed packages; none is part of this one."""
+"""CNTK's contributed packages, as far as they are part of this one: netopt."""

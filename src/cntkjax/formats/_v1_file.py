@@ -248,7 +248,7 @@ def _transpose(r: Reader, _: Any) -> Values:
 def _window(r: Reader, _: Any) -> Values:
     """Convolution and pooling. The dimensions after the kernel's are the number of outputs, which is known anyway."""
     names = ("kernel", "", "strides")
-    made = dict(zip(names, (r.shape() for _ in names), strict=True))
+    made: Values = dict(zip(names, (r.shape() for _ in names), strict=True))
     made |= {"sharing": r.flags(), "padding": r.flags(), "lower": r.shape(), "upper": r.shape()}
     made["pooling"] = r.number("i")  # 0: a convolution, 1: maxima, 2: means
     r.number("i")

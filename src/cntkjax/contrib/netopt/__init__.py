@@ -1,0 +1,7 @@
+"""Smaller and faster networks: dense layers as products of two, convolutions of single bits."""
+
+native_convolve_function_registered = False
+
+
+def try_register_native_convolve_function() -> None:
+    """Nothing: binary convolutions run as they are, no native library is needed."""
