@@ -11,6 +11,7 @@ from cntkjax import device
 def _no_choice(monkeypatch):
     monkeypatch.setattr(device._Choice, "default", None)
     monkeypatch.setattr(device._Choice, "excluded", frozenset())
+    monkeypatch.setattr(device._devices, "compute_on", lambda chosen: None)
 
 
 class FakeAccelerator:
@@ -21,10 +22,35 @@ class FakeAccelerator:
 
 
 @pytest.fixture
-def two_accelerators(monkeypatch):
+def two_accelerators(monkeypatch, tmp_path):
     fakes = (FakeAccelerator(), FakeAccelerator())
     monkeypatch.setattr(device._devices, "accelerators", lambda: fakes)
-    return fakes
+    locks = [device._devices.Lock(i) for i in (0, 1)]
+    for i, lock in enumerate(locks):
+        lock._path = str(tmp_path / f"{i}.lock")
+    monkeypatch.setattr(device._devices, "lock", locks.__getitem__)
+    yield fakes
+    for lock in locks:
+        lock.release()
+
+
+@pytest.fixture
+def another_process(tmp_path):
+    """A function that lets another process hold the lock of an accelerator, until the end."""
+    script = "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, fcntl.LOCK_EX); " \
+             "print('held', flush=True); sys.stdin.read()"
+    started = []
+
+    def hold(number):
+        process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path / f"{number}.lock")],
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        assert process.stdout.readline() == "held\n"
+        return process
+
+    yield hold
+    for process in started:
+        process.communicate()
 
 
 @pytest.fixture
@@ -62,6 +88,11 @@ def test_an_accelerator_that_is_not_there_is_refused(no_accelerator):
         device.gpu(0)
 
 
+def test_the_error_shows_the_users_line(no_accelerator):
+    with pytest.raises(ValueError, match=r"\[CALL STACK\]\ntest_device.py:\d+"):
+        device.gpu(99999)
+
+
 def test_the_first_accelerator_computes_by_default(two_accelerators):
     assert device.all_devices() == (device.gpu(0), device.gpu(1), device.cpu())
     assert device.use_default_device() == device.gpu(0)
@@ -88,6 +119,47 @@ def test_the_cpu_cannot_be_locked(two_accelerators):
     assert device.use_default_device() == device.gpu(0)
 
 
+def test_a_device_that_another_process_reserved_is_not_chosen(two_accelerators, another_process):
+    holder = another_process(0)
+    assert device.gpu(0).is_locked() and not device.gpu(1).is_locked()
+    assert not device.try_set_default_device(device.gpu(0))
+    assert not device.try_set_default_device(device.gpu(0), True)
+    assert device.use_default_device() == device.gpu(1)
+    holder.communicate()
+    assert not device.gpu(0).is_locked()
+    assert device.try_set_default_device(device.gpu(0), acquire_device_lock=True)
+
+
+def test_a_reservation_ends_when_another_device_is_taken(two_accelerators, tmp_path):
+    check = "import fcntl, sys; fcntl.flock(open(sys.argv[1], 'a'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+
+    def others_can_have_it():
+        command = [sys.executable, "-c", check, str(tmp_path / "1.lock")]
+        return subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0
+
+    assert device.try_set_default_device(device.gpu(1), True)
+    assert not others_can_have_it() and not device.gpu(1).is_locked(), "it is ours, so for us it is free"
+    assert device.try_set_default_device(device.cpu())
+    assert others_can_have_it()
+
+
+def test_the_default_device_is_where_jax_computes():
+    script = """
+import jax, cntkjax as C
+from cntkjax.engine import _devices
+_devices.accelerators = lambda: tuple(jax.devices("cpu")[1:])
+C.try_set_default_device(C.gpu(1))
+x = C.input_variable(1)
+w = C.parameter((1,), init=1)
+assert (x * w).eval({x: [[2]]}) == 2
+assert w.array.devices() == {jax.devices("cpu")[2]}, w.array.devices()
+C.try_set_default_device(C.gpu(0))
+assert jax.numpy.ones(1).devices() == {jax.devices("cpu")[0]} and jax.config.jax_default_device is None
+"""
+    flags = {"PYTHONPATH": ":".join(sys.path), "XLA_FLAGS": "--xla_force_host_platform_device_count=3"}
+    subprocess.run([sys.executable, "-c", script], check=True, env=flags)
+
+
 def test_excluded_devices_are_not_chosen(two_accelerators):
     device.set_excluded_devices([device.gpu(0)])
     assert not device.try_set_default_device(device.gpu(0))
@@ -106,7 +178,30 @@ def test_with_all_devices_excluded_there_is_no_default(no_accelerator):
         device.use_default_device()
 
 
+def test_the_default_is_set_again_although_it_is_excluded(no_accelerator):
+    device.try_set_default_device(device.cpu())
+    device.set_excluded_devices(device.cpu())
+    assert device.try_set_default_device(device.cpu())
+
+
+def test_cntks_names_for_the_functions():
+    descriptor = device.DeviceDescriptor
+    assert descriptor.cpu_device() == device.cpu() and descriptor.all_devices() == device.all_devices()
+    assert device.cpu().as_string() == "CPU"
+
+
 def test_something_that_is_no_device_is_refused():
+    for wrong, error in ((None, ValueError), ([0], TypeError)):
+        with pytest.raises(error, match="needs a"):
+            device.set_excluded_devices(wrong)
+    with pytest.raises(ValueError, match="needs a device such as"):
+        device.try_set_default_device(None)
+    with pytest.raises(TypeError, match="needs a device such as"):
+        device.get_gpu_properties(0)
+    with pytest.raises(OverflowError, match="begin with 0"):
+        device.gpu(-1)
+    with pytest.raises(TypeError, match="number of a device"):
+        device.gpu("a")
     with pytest.raises(TypeError, match="needs a device such as"):
         device.try_set_default_device("gpu")
 

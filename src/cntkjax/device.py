@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from cntkjax.engine import _devices
+from cntkjax.graph.origin import user_line
 
 if TYPE_CHECKING:
     import jax
@@ -54,13 +55,17 @@ class DeviceDescriptor:
         """Its number among the devices of its kind."""
         return self._id
 
-    def type(self) -> DeviceKind:
-        """Its kind, which equals CNTK's number for it."""
-        return self._kind
+    def type(self) -> int:
+        """CNTK's number of its kind."""
+        return int(self._kind)
 
     def is_locked(self) -> bool:
-        """Whether another process reserved it: never, as JAX leaves that to the driver."""
-        return False
+        """Whether another process reserved it, see ``try_set_default_device``; the CPU never is."""
+        return self._kind is DeviceKind.GPU and _devices.lock(self._id).held_by_another()
+
+    def as_string(self) -> str:
+        """How it is printed."""
+        return repr(self)
 
     def __repr__(self) -> str:
         if self._kind is DeviceKind.CPU:
@@ -81,17 +86,24 @@ def cpu() -> DeviceDescriptor:
 def gpu(device_id: int) -> DeviceDescriptor:
     """The accelerator with this number.
 
-    Errors: ValueError if JAX sees no such device.
+    Errors: ValueError if JAX sees no such device; OverflowError for a negative number, TypeError for what is none.
 
     Example:
         >>> accelerators = all_devices()[:-1]
         >>> [gpu(i) for i in range(len(accelerators))] == list(accelerators)
         True
     """
+    if not isinstance(device_id, int):
+        raise TypeError(f"gpu() needs the number of a device, not {device_id!r}")
+    if device_id < 0:
+        raise OverflowError(f"gpu({device_id}): numbers of devices begin with 0")
     found = len(_devices.accelerators())
-    if not 0 <= device_id < found:
+    if device_id >= found:
         mend = "" if found else '; for an NVIDIA GPU: pip install "jax[cuda12]"'
-        raise ValueError(f"Specified GPU device id ({device_id}) is invalid: JAX sees {found} accelerator(s){mend}")
+        raise ValueError(
+            f"Specified GPU device id ({device_id}) is invalid: JAX sees {found} accelerator(s){mend}"
+            f"\n\n[CALL STACK]\n{user_line()}"
+        )
     return DeviceDescriptor(DeviceKind.GPU, device_id)
 
 
@@ -113,48 +125,86 @@ class _Choice:
 
 
 def try_set_default_device(new_default_device: DeviceDescriptor, acquire_device_lock: bool = False) -> bool:
-    """Make the device the one that computes from now on, unless told otherwise; False if it cannot be.
+    """Make the device the one that computes from now on, JAX's own computations included; False if it cannot be.
+
+    It cannot if it is excluded, or reserved by another process.
 
     Args:
-        acquire_device_lock: reserve the device against other processes. False is the answer for the CPU, as in CNTK;
-            for an accelerator the reservation is JAX's own (it takes most of the memory), so nothing more is done.
+        acquire_device_lock: reserve the device until another one is the default. The CPU cannot be reserved: False, as
+            in CNTK. Only processes that use this package obey.
+
+    Errors: TypeError for what is no device, ValueError for None.
 
     Example:
         >>> try_set_default_device(cpu())
         True
     """
-    if not isinstance(new_default_device, DeviceDescriptor):
-        raise TypeError(f"try_set_default_device() needs a device such as cpu() or gpu(0), not {new_default_device!r}")
-    if new_default_device in _Choice.excluded or (acquire_device_lock and new_default_device == cpu()):
+    _check(new_default_device, "try_set_default_device")
+    device = new_default_device
+    if acquire_device_lock and device == cpu():
         return False
-    _Choice.default = new_default_device
+    if device != _Choice.default and (device in _Choice.excluded or device.is_locked()):
+        return False
+    if acquire_device_lock and not _devices.lock(device.id()).acquire():
+        return False
+    if _Choice.default not in (None, cpu(), device):
+        _devices.lock(_Choice.default.id()).release()
+    _choose(device)
     return True
 
 
-def use_default_device() -> DeviceDescriptor:
-    """The device that computes: the one last set, else the first accelerator that is not excluded, else the CPU.
+def _choose(device: DeviceDescriptor) -> None:
+    _Choice.default = device
+    _devices.compute_on(jax_device(device))
 
-    Errors: RuntimeError if every device is excluded.
+
+def _check(device: object, function: str) -> None:
+    if device is None:
+        raise ValueError(f"{function}() needs a device such as cpu() or gpu(0), not None")
+    if not isinstance(device, DeviceDescriptor):
+        raise TypeError(f"{function}() needs a device such as cpu() or gpu(0), not {device!r}")
+
+
+def use_default_device() -> DeviceDescriptor:
+    """The device that computes: the one last set, else the first accelerator that is neither excluded nor reserved by
+    another process, else the CPU.
+
+    Errors: RuntimeError if there is none.
 
     Example:
         >>> use_default_device() in all_devices()
         True
     """
     if _Choice.default is None:
-        eligible = [device for device in all_devices() if device not in _Choice.excluded]
-        if not eligible:
-            raise RuntimeError("Device selection: every device is excluded; see set_excluded_devices()")
-        _Choice.default = eligible[0]
+        _choose(_first_eligible())
+    assert _Choice.default is not None
     return _Choice.default
 
 
-def set_excluded_devices(excluded_devices: Iterable[DeviceDescriptor]) -> None:
-    """Never choose these devices by default. A default that is already set stays.
+def _first_eligible() -> DeviceDescriptor:
+    for device in all_devices():
+        if device not in _Choice.excluded and not device.is_locked():
+            return device
+    raise RuntimeError("Device selection: every device is excluded or reserved; see set_excluded_devices()")
+
+
+def set_excluded_devices(excluded_devices: Iterable[DeviceDescriptor] | DeviceDescriptor) -> None:
+    """Never choose these devices by default: none of them computes, but a default that is already set stays.
+
+    Errors: TypeError for what is no device, ValueError for None.
 
     Example:
         >>> set_excluded_devices([])
     """
-    _Choice.excluded = frozenset(excluded_devices)
+    listed = [excluded_devices] if isinstance(excluded_devices, DeviceDescriptor) else excluded_devices
+    if listed is None:
+        raise ValueError("set_excluded_devices() needs a list of devices, not None")
+    excluded = frozenset(listed)
+    for device in excluded:
+        _check(device, "set_excluded_devices")
+    _Choice.excluded = excluded
+    if _Choice.default is None and not excluded.issuperset(all_devices()):
+        _devices.compute_on(jax_device(_first_eligible()))
 
 
 def get_gpu_properties(device: DeviceDescriptor) -> SimpleNamespace:
@@ -162,13 +212,14 @@ def get_gpu_properties(device: DeviceDescriptor) -> SimpleNamespace:
 
     Units: ``total_memory`` is in MB, and is what JAX may use; the version is CUDA's compute capability, 0.0 elsewhere.
 
-    Errors: ValueError for the CPU.
+    Errors: ValueError for the CPU, TypeError for what is no device.
 
     Example:
         >>> accelerators = all_devices()[:-1]
         >>> [get_gpu_properties(device).device_id for device in accelerators] == list(range(len(accelerators)))
         True
     """
+    _check(device, "get_gpu_properties")
     if device == cpu():
         raise ValueError("GPU properties cannot be obtained for a CPU device.")
     found = jax_device(device)
@@ -186,3 +237,12 @@ def jax_device(device: DeviceDescriptor | None = None) -> jax.Device:
     """
     device = device or use_default_device()
     return _devices.host() if device == cpu() else _devices.accelerators()[device.id()]
+
+
+# The same functions under CNTK's names for them in C++.
+for _name, _function in {
+    "all_devices": all_devices, "cpu_device": cpu, "gpu_device": gpu, "use_default_device": use_default_device,
+    "try_set_default_device": try_set_default_device, "set_excluded_devices": set_excluded_devices,
+    "get_gpu_properties": get_gpu_properties,
+}.items():
+    setattr(DeviceDescriptor, _name, staticmethod(_function))

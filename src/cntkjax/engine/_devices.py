@@ -1,8 +1,16 @@
 """The devices that JAX sees. JAX is imported at the first question, so that ``cntkjax.device`` loads fast."""
 from __future__ import annotations
 
-from functools import lru_cache
+import os
+import tempfile
+from contextlib import suppress
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
+
+try:
+    import fcntl
+except ImportError:  # Windows, where JAX sees no accelerators
+    fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     import jax
@@ -27,3 +35,54 @@ def host() -> jax.Device:
 def memory_bytes(device: jax.Device) -> int:
     """How many bytes JAX may use on the device; 0 where the platform does not tell."""
     return int((device.memory_stats() or {}).get("bytes_limit", 0))
+
+
+def compute_on(device: jax.Device) -> None:
+    """Let JAX compute there from now on; its own choice is left alone where it is the same."""
+    import jax
+
+    natural = next(iter(accelerators()), host())
+    jax.config.update("jax_default_device", None if device is natural else device)
+
+
+class Lock:
+    """A reservation of an accelerator against other processes of this package, until it is released or they end."""
+
+    def __init__(self, number: int) -> None:
+        self._path = os.path.join(tempfile.gettempdir(), f"cntkjax-gpu{number}.lock")
+        self._file: int | None = None  # its descriptor
+
+    def acquire(self) -> bool:
+        """Whether it is ours now."""
+        if self._file is not None or fcntl is None:
+            return True
+        file = os.open(self._path, os.O_RDWR | os.O_CREAT)
+        with suppress(PermissionError):  # then it is another user's, who has done it
+            os.chmod(self._path, 0o666)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(file)
+            return False
+        self._file = file
+        return True
+
+    def release(self) -> None:
+        """Let others have it."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def held_by_another(self) -> bool:
+        """Whether another process has it."""
+        if self._file is not None:
+            return False
+        free = self.acquire()
+        self.release()
+        return not free
+
+
+@cache
+def lock(number: int) -> Lock:
+    """The reservation of the accelerator with this number."""
+    return Lock(number)
