@@ -54,7 +54,7 @@ def _cast(node: Node) -> Any:
 
 
 def _number(value: float, like: Any) -> Any:
-    return Constant(value, dtype=like.dtype)
+    return Constant(float(value), dtype=like.dtype)
 
 
 def _truncated(x: Any) -> Any:
@@ -250,14 +250,14 @@ _ARITHMETIC: dict[str, Any] = {
 
 @folds(*_ARITHMETIC)
 def _folded(node: Node) -> Any:
-    return _plain(_ARITHMETIC[node.op](node.array(0), node.array(1)))
+    return _ARITHMETIC[node.op](node.array(0), node.array(1))
 
 
 @folds("Div")
 def _folded_div(node: Node) -> Any:
     a, b = node.array(0), node.array(1)
     if object in (a.dtype, b.dtype):
-        return _plain(a // b)
+        return a // b
     if not np.all(b):
         raise node.fail("division by zero")
     return np.trunc(a / b).astype(a.dtype)
@@ -265,17 +265,9 @@ def _folded_div(node: Node) -> Any:
 
 @folds("Where")
 def _folded_where(node: Node) -> Any:
-    return _plain(np.where(node.array(0), node.array(1), node.array(2)))
+    return np.where(node.array(0), node.array(1), node.array(2))
 
 
 @folds("Neg", "Abs", "Not")
 def _folded_unary(node: Node) -> Any:
     return {"Neg": np.negative, "Abs": np.abs, "Not": np.logical_not}[node.op](node.array(0))
-
-
-def _plain(value: Any) -> np.ndarray:
-    """An array of integers, or of objects if sizes of free axes are among them."""
-    value = np.asarray(value)
-    if value.dtype == object and all(isinstance(v, (int, np.integer)) for v in value.reshape(-1).tolist()):
-        return value.astype(np.int64)
-    return value

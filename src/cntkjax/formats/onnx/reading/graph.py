@@ -19,8 +19,9 @@ from ...dictionary import FormatError
 from .._onnx import ELEMENT, FLOATING
 from .checks import DEEPEST, array_of, in_order, limited
 from .table import FOLDED, OPERATIONS, Node
-from .values import BOOL, FLOAT, INT, Tensor, kind_of, output_of
+from .values import BOOL, FLOAT, INT, Tensor, kind_of, output_of, plain
 
+_KEEP_VALUES = ("Identity", "Slice", "Split", "Squeeze", "Unsqueeze", "Reshape", "Transpose", "Expand", "Gather")
 _DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
 
 
@@ -143,7 +144,7 @@ class Reader:
         if fold is not None and given and all(t.is_known for t in given):
             if all(t.kind != FLOAT for t in given):
                 made = fold(node)
-                return [self.constant(np.asarray(a), node.name) for a in (made if isinstance(made, list) else [made])]
+                return [self.constant(plain(a), node.name) for a in (made if isinstance(made, list) else [made])]
             return self._lazily(node, fold)
         return self._tensors(node, OPERATIONS[node.op](node))
 
@@ -174,7 +175,9 @@ class Reader:
         for i, value in enumerate(listed):
             if isinstance(value, Tensor):
                 if value.has_variable and i == 0:
-                    value = Tensor(value.kind, self._named(node, value.variable))
+                    value = Tensor(value.kind, self._named(node, value.variable), uniform=value.uniform)
+                if node.op in _KEEP_VALUES:
+                    value.uniform = node.tensor(0).uniform
                 result.append(value)
             elif isinstance(value, np.ndarray):
                 limited(value.size, node.where)

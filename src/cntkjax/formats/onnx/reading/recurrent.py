@@ -55,14 +55,20 @@ def _recurrent(node: Node) -> Any:
     for i, (w, back) in enumerate(zip(weights, backwards, strict=True)):
         states = [_initial(node, k, i, size, first) for k in ([5, 6] if node.op == "LSTM" else [5])]
         cell = _cell(node, w, names[i], size)
-        made = layers.Recurrence(cell, go_backwards=back, initial_state=tuple(states) if len(states) > 1 else states[0],
-                                 return_full_state=True)(steps)
-        outs = made.outputs
+        outs = _repeated(cell, states, steps, back)
         whole.append(_unpacked(outs[0]))
         ends = [(ops.sequence.first if back else ops.sequence.last)(o) for o in outs]
         last_h.append(ops.unpack_batch(ends[0]))
         last_c.append(ops.unpack_batch(ends[-1]))
     return _outputs(node, x, whole, last_h, last_c, first)
+
+
+def _repeated(cell: Any, states: list[Any], steps: Any, back: bool) -> Any:
+    """The states of a cell at all steps, from initial ones."""
+    delay = ops.sequence.future_value if back else ops.sequence.past_value
+    stand_ins = [ops.placeholder() for _ in states]
+    made = cell(*(delay(p, initial_state=s) for p, s in zip(stand_ins, states, strict=True)), steps)
+    return made.replace_placeholders(dict(zip(stand_ins, made.outputs, strict=True))).outputs
 
 
 def _outputs(node: Node, x: Any, whole: list[Any], last_h: list[Any], last_c: list[Any], first: bool) -> list[Any]:
@@ -130,6 +136,9 @@ def _initial(node: Node, operand: int, direction: int, size: int, first: bool) -
     """The initial state of a direction: one for all samples if they have the same, or else one for each."""
     if not node.has(operand):
         return 0
+    uniform = node.tensor(operand).uniform
+    if uniform is not None:
+        return float(uniform)
     value = node.known(operand)
     if value is not None:
         if value.ndim != 3 or value.shape[-1] != size:

@@ -85,11 +85,13 @@ def _dimension(node: Node, x: Any, i: int) -> Any:
 
 
 def _reshaped(node: Node, x: Any, wanted: list[Any]) -> Any:
-    """Leading open dimensions that stay are left alone; of the others one at most can be open."""
+    """Leading dimensions that stay are left alone; of the others one at most can be open."""
     old = list(x.shape)
     keep = 0
     while keep < min(len(old), len(wanted)) and _stays(x, keep, wanted[keep]):
         keep += 1
+    while keep and not _fits(old[keep:], wanted[keep:]):
+        keep -= 1
     new = [-1 if isinstance(d, Dim) else int(d) for d in wanted[keep:]]
     if new.count(-1) > 1:
         raise node.fail(f"the shape {wanted} has several open dimensions that are not those of its operand")
@@ -100,16 +102,25 @@ def _reshaped(node: Node, x: Any, wanted: list[Any]) -> Any:
         if not rest or prod(old[keep:]) % rest:
             raise node.fail(f"{old} cannot become {wanted}")
         new[new.index(-1)] = prod(old[keep:]) // rest
-    if keep == len(old):
-        return ops.reshape(x, tuple(new), begin_axis=keep, end_axis=keep) if keep else ops.reshape(x, tuple(new))
-    return ops.reshape(x, tuple(new), begin_axis=keep) if keep else ops.reshape(x, tuple(new))
+    if not keep:
+        return ops.reshape(x, tuple(new))
+    return ops.reshape(x, tuple(new), keep, keep) if keep == len(old) else ops.reshape(x, tuple(new), keep)
 
 
 def _stays(x: Any, i: int, wanted: Any) -> bool:
-    """True if dimension i is to have the size that it has; 1 may be what an open one is fixed to."""
+    """True if dimension i may keep the size that it has."""
     if isinstance(wanted, Dim):
-        return x.shape[i] < 0 and (wanted.variable is None or wanted.axis == i)
+        return x.shape[i] < 0 and wanted.variable is not None
     return x.shape[i] >= 0 and wanted == x.shape[i]
+
+
+def _fits(old: list[int], new: list[Any]) -> bool:
+    """True if what is known of both allows that one becomes the other."""
+    known = prod(d for d in new if not isinstance(d, Dim) and d >= 0)
+    is_open = sum(isinstance(d, Dim) or d < 0 for d in new)
+    if any(d < 0 for d in old):
+        return is_open == 1
+    return (is_open == 0 and prod(old) == known) or (is_open == 1 and known > 0 and prod(old) % known == 0)
 
 
 @reads("Flatten")
@@ -369,7 +380,7 @@ def _constant_of_shape(node: Node) -> Any:
         raise node.fail("it needs one value")
     if any(isinstance(d, Dim) for d in wanted):
         start = node.reader.constant(value.reshape(()))
-        return Tensor(start.kind, expanded(node, start.variable, wanted))
+        return Tensor(start.kind, expanded(node, start.variable, wanted), uniform=value.reshape(()))
     if any(d < 0 for d in wanted):
         raise node.fail(f"the shape {wanted}")
     limited(prod(wanted), node.where)

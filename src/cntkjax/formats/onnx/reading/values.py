@@ -32,13 +32,16 @@ class Tensor:
 
     `array`: NumPy, of dtype object where sizes of free axes (`Dim`) are among its integers; None if it is not known.
     `variable`: in CNTK, always of a floating type.
+    `uniform`: the value of all elements, where that is known although the size is not.
     """
 
     def __init__(
         self, kind: str, variable: Any = None, array: np.ndarray | None = None,
         make_variable: Callable[[], Any] | None = None, make_array: Callable[[], np.ndarray | None] | None = None,
+        uniform: np.ndarray | None = None,
     ) -> None:
         self.kind = kind
+        self.uniform = uniform
         self._variable, self._array = variable, array
         self._make_variable, self._make_array = make_variable, make_array
 
@@ -79,6 +82,14 @@ class Tensor:
 def output_of(value: Any) -> Variable:
     """The variable of a function of one output, or the variable itself."""
     return value if isinstance(value, Variable) else value.output
+
+
+def plain(value: Any) -> np.ndarray:
+    """An array; of objects only where sizes of free axes are among its elements."""
+    value = np.asarray(value)
+    if value.dtype == object and not any(isinstance(v, Dim) for v in value.reshape(-1).tolist()):
+        return value.astype(np.int64)
+    return value
 
 
 def kind_of(dtype: Any) -> str:
