@@ -16,6 +16,9 @@ class TraceLevel(IntEnum):
     Warning = 1
     Info = 2
 
+    def __str__(self) -> str:
+        return f"TraceLevel.{self.name}"
+
 
 class _State:
     level: int = TraceLevel.Warning

@@ -46,8 +46,8 @@ class CloneMethod(Enum):
 class ModelFormat(Enum):
     """File formats of models."""
 
-    CNTKv2 = "CNTKv2"
-    ONNX = "ONNX"
+    CNTKv2 = 0
+    ONNX = 1
 
 
 def _of_output(name: str) -> property:
@@ -203,8 +203,7 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
 
     def __repr__(self) -> str:
         kind = f"Composite({self.root_function.op_name})" if self.is_composite else self.op_name
-        sources = self.arguments if self.is_composite else self.node_inputs
-        return f"{kind}: {', '.join(map(repr, sources))} -> {', '.join(map(repr, self.outputs))}"
+        return f"{kind}: {', '.join(map(repr, self.arguments))} -> {', '.join(map(repr, self.outputs))}"
 
     def __str__(self) -> str:
         name = "Composite" if self.is_composite and len(edit.nodes([self])) > 1 else self.root_function.op_name

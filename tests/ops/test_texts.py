@@ -1,0 +1,37 @@
+"""How things print themselves, as recorded from CNTK 2.7."""
+
+import re
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+
+
+def text(thing, show=repr):
+    return re.sub(r"(?<=[a-u])\d+", "#", show(thing))
+
+
+X = C.input_variable((2, 3), name="x")
+DENSE = C.layers.Dense(2, name="dn")(C.input_variable(4))
+
+
+@pytest.mark.parametrize(("thing", "expected", "printed"), [
+    (X + 1, "Composite(Plus): Input('x', [#], [2 x 3]) -> Output('Plus#_Output_0', [#], [2 x 3])",
+     "Plus(x: Tensor[2,3]) -> Tensor[2,3]"),
+    ((X + 1).root_function, "Plus: Input('x', [#], [2 x 3]) -> Output('Plus#_Output_0', [#], [2 x 3])",
+     "Plus(x: Tensor[2,3]) -> Tensor[2,3]"),
+    (DENSE.root_function, "Dense: Input('Input#', [#], [4]) -> Output('dn', [#], [2])",
+     "dn: Dense(Tensor[4]) -> Tensor[2]"),
+    (C.sequence.input_variable(4, name="s"), "Input('s', [#, *], [4])", "Input('s', [#, *], [4])"),
+    (C.placeholder(name="p"), "Placeholder('p', [???], [???])", "Placeholder('p', [???], [???])"),
+    (C.parameter((-1, 3)), "Parameter('Parameter#', [], [? x 3])", "Parameter('Parameter#', [], [? x 3])"),
+    (C.constant(3), "Constant('Constant#', [], [])", "Constant('Constant#', [], [])"),
+    (C.input_variable((C.FreeDimension, 2)), "Input('Input#', [#], [* x 2])", "Input('Input#', [#], [* x 2])"),
+    (C.Axis.default_batch_axis(), "Axis('defaultBatchAxis')", "Axis('defaultBatchAxis')"),
+    (C.Value(np.ones((2, 3), np.float32)), "Value([2 x 3], CPU)", "Value([2 x 3], CPU)"),
+    (C.logging.TraceLevel.Info, "<TraceLevel.Info: 2>", "TraceLevel.Info"),
+    (C.ModelFormat.CNTKv2, "<ModelFormat.CNTKv2: 0>", "ModelFormat.CNTKv2"),
+], ids=lambda v: v if isinstance(v, str) else "")  # fmt: skip
+def test_reprs_and_texts(thing, expected, printed):
+    assert (text(thing), text(thing, str)) == (expected, printed)
