@@ -262,10 +262,10 @@ def _known_dtype(dtype: Any) -> Any:
 
 
 def _array(value: Any, dtype: Any) -> tuple[np.ndarray, Any]:
-    """Numbers as an array. Floating point arrays keep their type unless another is asked for; the rest is float32."""
+    """Numbers as an array of the type asked for. If none is, floating point arrays keep theirs; the rest is float32."""
     array = np.asarray(getattr(value, "asarray", lambda: value)())
-    own = array.dtype.type if isinstance(value, (np.ndarray, np.generic)) and array.dtype.kind == "f" else None
-    dtype = as_dtype(own or dtype or np.float32)
+    own = array.dtype.type if isinstance(value, np.ndarray) and array.dtype.kind == "f" else None
+    dtype = as_dtype(dtype or own or np.float32)
     return np.array(array, dtype), dtype
 
 

@@ -29,7 +29,7 @@ def test_values_and_gradients_of_sequences():
 
 
 def test_types_of_operands():
-    p32, p64 = (C.Parameter(init=np.asarray(2, dtype)) for dtype in (np.float32, np.float64))
+    p32, p64 = (C.Parameter(init=2, shape=(), dtype=dtype) for dtype in (np.float32, np.float64))
     unknown = C.placeholder()
     f32, f64 = np.asarray(1, np.float32), np.asarray(1, np.float64)
     rows = [((p32, f64), np.float32), ((p64, f32), np.float64), ((p32, p64), np.float64), ((p32 + 1,), np.float32),

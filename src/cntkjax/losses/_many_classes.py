@@ -82,12 +82,12 @@ def nce_loss(
         w.infer_shape((len(noise), *operands[0].shape))
     dtype = operands[0].dtype or np.float32
     noise = (noise / noise.sum()).astype(dtype)
-    expected = random_sample_inclusion_frequency(Constant(noise), num_samples, allow_duplicates).eval()
+    expected = random_sample_inclusion_frequency(Constant(noise, dtype=dtype), num_samples, allow_duplicates).eval()
     log_prior = np.log(num_samples * noise)
 
     def inner(x: Variable, label: Variable) -> Function:
-        classes = Constant(noise, name="noise")
-        prior = Constant(log_prior[:, None], name="logNoisePrior")
+        classes = Constant(noise, dtype=dtype, name="noise")
+        prior = Constant(log_prior[:, None], dtype=dtype, name="logNoisePrior")
         sampled = random_sample(classes, num_samples, allow_duplicates, seed)
         product = element_times(x, times(label, w)).output
         total = {"axis": ALL_STATIC, "reductionOpName": "Sum", "reductionKeepDimensions": False}
@@ -95,9 +95,9 @@ def nce_loss(
         hit = minus(log_add_exp(score, reshape(times(label, prior), (), 0, 1)), score)
         others = plus(times_transpose(x, times(sampled, w)), reshape(times(sampled, b), (-1,), 0, 2))
         misses = log_add_exp(others, reshape(times(sampled, prior), (-1,), 0, 2))
-        importance = times_transpose(Constant(noise / expected, name="importanceWeights"), sampled)
+        importance = times_transpose(Constant(noise / expected, dtype=dtype, name="importanceWeights"), sampled)
         missed = node(ReduceElements, [element_times(importance, misses).output], total)
-        entropy = Constant(dtype(num_samples * np.sum(noise * log_prior)), name="noisePriorEntropy")
+        entropy = Constant(num_samples * np.sum(noise * log_prior), dtype=dtype, name="noisePriorEntropy")
         return plus(hit, minus(element_times(Constant(num_samples, dtype=dtype), missed), entropy))
 
     return as_one_block("NCE", inner, operands, name)

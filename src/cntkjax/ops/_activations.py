@@ -308,7 +308,7 @@ def local_response_normalization(
 
     def inner(x: Variable) -> Function:
         squares = reshape(element_times(x, x), (1, -1), 0, 1)
-        kernel = Constant(np.full((1, window, 1, 1), alpha / full, x.dtype or np.float32))
+        kernel = Constant(np.full((1, window, 1, 1), alpha / full, x.dtype or np.float32), dtype=x.dtype)
         near = reshape(convolution(kernel, squares), (-1,), 0, 2)
         base = plus(_number(bias, x), near)
         return element_divide(x, exp(element_times(_number(beta, x), log(base))))

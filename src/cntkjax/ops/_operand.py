@@ -30,7 +30,7 @@ def as_variable(operand: Operand, dtype: Any = None) -> Variable:
         raise TypeError(f"an operand of type {array.dtype} is not supported: pass numbers in a regular array")
     if dtype is None:
         dtype = array.dtype if isinstance(operand, (np.ndarray, np.generic)) and array.dtype.kind == "f" else np.float32
-    return Constant(array.astype(dtype))  # type: ignore[return-value]
+    return Constant(array, dtype=dtype)  # type: ignore[return-value]
 
 
 def as_variables(*operands: Operand) -> list[Variable]:

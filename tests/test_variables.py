@@ -1,0 +1,32 @@
+"""The element types that parameters and constants get; recorded from CNTK 2.7."""
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+
+ARRAY = np.ones((2, 3))
+
+
+@pytest.mark.parametrize("make", [C.Constant, lambda a, **o: C.Parameter(init=a, **o)], ids=["Constant", "Parameter"])
+@pytest.mark.parametrize("given", [np.float16, np.float32, np.float64, int])
+def test_the_classes_take_the_type_asked_for_or_the_default(make, given):
+    assert make(ARRAY.astype(given)).dtype == np.float32
+    assert make(ARRAY.astype(given), dtype=np.float64).dtype == np.float64
+    with C.default_options(dtype=np.float64):
+        assert make(ARRAY.astype(given)).dtype == np.float64
+
+
+@pytest.mark.parametrize("make", [C.constant, lambda a, **o: C.parameter(init=a, **o)], ids=["constant", "parameter"])
+def test_the_functions_keep_the_type_of_an_array(make):
+    assert make(ARRAY).dtype == np.float64
+    assert make(ARRAY, dtype=np.float32).dtype == np.float32
+    assert make(ARRAY.astype(int)).dtype == np.float32
+    with C.default_options(dtype=np.float64):
+        assert make(ARRAY.astype(np.float32)).dtype == np.float32
+
+
+def test_a_wide_array_as_Constant_fits_narrow_operands():
+    x = C.input_variable(3)
+    masked = C.element_select(C.reconcile_dynamic_axes(C.Constant(np.tril(np.ones((3, 3)))), x), x, -1.0)
+    np.testing.assert_array_equal(masked.eval({x: [[1, 2, 3]]}), [[[1, -1, -1], [1, 2, -1], [1, 2, 3]]])
