@@ -97,6 +97,22 @@ def test_a_constant_of_inferred_shape():
     assert c.value.tolist() == [[2] * 4] * 3
 
 
+DOUBLE, SINGLE = np.ones(2), np.ones(2, np.float32)
+
+
+@pytest.mark.parametrize("make", [lambda v, **o: C.constant(v, **o), lambda v, **o: C.parameter(init=v, **o)])
+@pytest.mark.parametrize(("value", "options", "expected"), [
+    (DOUBLE, {}, np.float64), (DOUBLE, {"dtype": np.float32}, np.float32), (SINGLE, {"dtype": np.float64}, np.float64),
+    (np.ones(2, np.float16), {}, np.float16), (np.ones(2, int), {}, np.float32), ([1.0, 2.0], {}, np.float32),
+    ([1.0, 2.0], {"dtype": np.float64}, np.float64), (np.ones(2, int), {"dtype": np.float64}, np.float64),
+])
+def test_a_type_that_is_asked_for_wins_over_that_of_the_array(make, value, options, expected):
+    assert make(value, **options).dtype is expected
+    with C.default_options(dtype=np.float64 if expected is np.float32 else np.float32):
+        if not options and isinstance(value, np.ndarray) and value.dtype.kind == "f":
+            assert make(value).dtype is expected
+
+
 def test_an_element_type_that_is_inferred():
     p = C.parameter((C.InferredDimension, 2), init=C.glorot_uniform(), dtype=C.cntk_py.DataType_Unknown)
     assert p.dtype is None and p.get_data_type() == C.cntk_py.DataType_Unknown

@@ -96,7 +96,7 @@ def test_exactly_one_argument_is_asked_for():
 
 def test_only_functions_and_classes_have_defaults():
     with pytest.raises(ValueError, match="needs a Python function or class"):
-        get_default_override(None, activation=1)
+        get_default_override(3, activation=1)
 
 
 def test_global_options_are_apart_from_scopes():
@@ -107,3 +107,10 @@ def test_global_options_are_apart_from_scopes():
     assert pool() == 4
     assert options.get_global_option("other", 0) == 2
     assert options.get_global_option("missing", 0) == 0
+
+
+def test_none_stands_for_any_function():
+    assert get_default_override(None, init=default_override_or(3)) == 3
+    assert get_default_override(None, init=4) == 4
+    with default_options(init=7), default_options_for(dense, init=8):
+        assert get_default_override(None, init=default_override_or(3)) == 7

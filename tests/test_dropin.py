@@ -36,6 +36,11 @@ def test_submodules_are_the_same_objects(name):
     assert importlib.import_module("cntk." + name) is importlib.import_module("cntkjax." + name)
 
 
+def test_functions_keep_their_names_when_the_module_of_that_name_is_imported():
+    python("-c", "import cntk as C\nfrom cntk.default_options import default_options\nimport cntk.default_options\n"
+                 "assert C.default_options is default_options and callable(C.default_options)")
+
+
 @pytest.mark.parametrize("order", ["import cntk.device, cntkjax.device", "import cntkjax.device, cntk.device"])
 def test_the_same_object_whichever_name_comes_first(order):
     same = "assert cntk.device is cntkjax.device; from cntk.device import cpu; assert cpu is cntkjax.device.cpu"

@@ -57,3 +57,9 @@ class _AliasFinder(MetaPathFinder):
 
 sys.meta_path.insert(0, _AliasFinder())
 sys.modules[_ALIAS] = cntkjax
+for _name, _module in list(sys.modules.items()):
+    _parent, _, _child = _name.rpartition(".")
+    # A function has the name of its module (default_options): were that loaded under the alias too, Python would put
+    # the module into its package, in the place of the function.
+    if _name.startswith(_REAL + ".") and getattr(sys.modules[_parent], _child, _module) is not _module:
+        sys.modules[_ALIAS + _name.removeprefix(_REAL)] = _module

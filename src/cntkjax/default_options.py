@@ -90,8 +90,10 @@ def is_default_override(value: Any) -> bool:
     return isinstance(value, default_override_or)
 
 
-def get_default_override(function_or_class: Layer, **kwargs: Any) -> Any:
+def get_default_override(function_or_class: Layer | None, **kwargs: Any) -> Any:
     """The value of one argument: what the caller gave, else the innermost default for this function, else its own.
+
+    None instead of a function stands for any: only defaults for all functions count then.
 
     Errors: TypeError unless exactly one keyword is given and names a parameter of ``function_or_class``; ValueError if
     that is not a function or class.
@@ -105,7 +107,7 @@ def get_default_override(function_or_class: Layer, **kwargs: Any) -> Any:
     if len(kwargs) != 1:
         raise TypeError(f"get_default_override() takes 1 keyword argument but {len(kwargs)} were given")
     (key, value), = kwargs.items()
-    if key not in _parameter_names(function_or_class):
+    if function_or_class is not None and key not in _parameter_names(function_or_class):
         raise TypeError(f"{function_or_class.__name__}() has no argument named {key!r}")
     if not is_default_override(value):
         return value
