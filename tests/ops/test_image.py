@@ -169,7 +169,8 @@ class TestConvolution:
     @pytest.mark.parametrize(
         ("kernel", "options", "match"),
         [
-            ((4, 3, 3), {}, "larger than the operand"),
+            ((4, 3, 3), {}, "the kernel has 3 channels, and the operand 2"),
+            ((4, 2, 9), {}, "larger than the operand"),
             ((3, 3), {"auto_padding": [False], "strides": (1, 1, 1)}, "3 values for 2 axes"),
             ((4,), {}, "the kernel needs 2 axes"),
             ((4, 2, 1), {"groups": 3}, "3 groups do not divide 4 filters on 2 channels"),

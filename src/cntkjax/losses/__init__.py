@@ -3,6 +3,7 @@
 from ..graph.axis import Axis
 from ..graph.seed import AUTO_SEED as auto_select
 from ..ops import CloneMethod, Function, parameter, softmax, times
+from ..ops._naming import name_errors as _name_errors
 from ..variables import Constant, Parameter, Variable
 from ._lattice import lattice_sequence_with_softmax
 from ._losses import (
@@ -16,3 +17,5 @@ from ._losses import (
     weighted_binary_cross_entropy,
 )
 from ._many_classes import hierarchical_softmax_layer, nce_loss
+
+_name_errors(globals(), f"{__name__}._")

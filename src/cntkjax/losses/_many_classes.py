@@ -35,6 +35,8 @@ def hierarchical_softmax_layer(
     Source: Goodman, "Classes for fast maximum entropy training", ICASSP 2001.
     """
     x, label = as_variable(input_var), as_variable(label_index)
+    if label_dim < 1 or (label_classes is not None and not 1 <= label_classes <= label_dim):
+        raise ValueError(f"hierarchical_softmax_layer: {label_dim} labels cannot be put into {label_classes} groups")
     n = x.shape[0]
     groups = ceil(sqrt(label_dim)) if label_classes is None else int(label_classes)
     size = ceil(label_dim / groups)

@@ -31,6 +31,8 @@ def classification_error(
     """
     output_vector, target_vector = as_variables(output_vector, target_vector)
     at, one = as_axis(axis), int(topN)
+    if one < 1:
+        raise ValueError(f"classification_error: topN has to be at least 1, not {topN}")
     if at != Axis(-1):
         if topN != 1:
             raise ValueError("classification_error: topN is supported along the last axis only")
@@ -64,6 +66,8 @@ def edit_distance_error(
     that repeat count as one; `tokensToIgnore` are left out. The sum is multiplied by samples / tokens left of the
     second sequences, so a mean over samples is a mean over tokens.
     """
+    if min(subPen, delPen, insPen) < 0:
+        raise ValueError(f"edit_distance_error: penalties {subPen}, {delPen} and {insPen} must not be negative")
     attributes = {
         "SubstitutionPenalty": float(subPen), "DeletionPenalty": float(delPen), "InsertionPenalty": float(insPen),
         "SquashInputs": bool(squashInputs), "TokensToIgnore": [int(t) for t in tokensToIgnore],

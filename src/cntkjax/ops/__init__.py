@@ -82,6 +82,7 @@ from ._image import (
     roipooling,
     unpooling,
 )
+from ._naming import name_errors as _name_errors
 from ._native import custom_proxy_op, native_user_function, register_native_user_function
 from ._product import (
     TIMES_NO_INFERRED_INPUT_RANK,
@@ -139,3 +140,5 @@ from ._structure import alias, as_block, as_composite, combine
 from ._user_functions import user_function
 from ._variables import constant, input, input_variable, output_variable, parameter, placeholder
 from .functions import BlockFunction, CloneMethod, Function, ModelFormat, load_model
+
+_name_errors(globals(), f"{__name__}._", leave=("._variables", "._native"))

@@ -303,6 +303,8 @@ def local_response_normalization(
     Source: Krizhevsky et al., NIPS 2012, section 3.3.
     """
     operand = as_variable(operand)
+    if depth_radius < 0:
+        raise ValueError(f"local_response_normalization: the radius {depth_radius} must not be negative")
     full = 2 * int(depth_radius) + 1
     window = min(full, operand.shape[0]) if operand.shape[0] > 0 else full
 

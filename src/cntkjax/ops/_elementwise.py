@@ -181,6 +181,8 @@ def softplus(x: Operand, steepness: float = 1, name: str = "") -> Function:
     >>> softplus([-1, 0, 1]).eval().round(4)
     array([0.3133, 0.6931, 1.3133], dtype=float32)
     """
+    if steepness == 0:
+        raise ValueError("softplus: the steepness must not be 0")
     if steepness == 1:
         return as_one_block("Softplus", lambda x: log_add_exp(x, 0), [_variable(x)], name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
 from ..graph.axis import Axis
@@ -74,10 +75,11 @@ def to_sequence_like(x: Operand, dynamic_axes_like: Operand, name: str = "") -> 
 
 def delayed(primitive: Any, x: Operand, initial_state: Operand, time_step: int, name: str) -> Function:
     """PastValue or FutureValue."""
-    if int(time_step) < 1:
+    steps = index(time_step)
+    if steps < 1:
         raise ValueError(f"{primitive.name}: time_step has to be at least 1, not {time_step}")
     operands = as_variables(x, 0 if initial_state is None else initial_state)
-    return apply(primitive, operands, {"offset": int(time_step)}, name)  # type: ignore[return-value]
+    return apply(primitive, operands, {"offset": steps}, name)  # type: ignore[return-value]
 
 
 def within(primitive: Any, like: Variable, steps: int) -> Function:

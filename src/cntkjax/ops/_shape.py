@@ -201,6 +201,8 @@ def splice(*inputs: Operand, **kw_axis_name: Any) -> Function:
     axis, name = kw_axis_name.pop("axis", -1), kw_axis_name.pop("name", "")
     if kw_axis_name:
         raise TypeError(f"splice() got an unexpected keyword argument '{next(iter(kw_axis_name))}'")
+    if not inputs:
+        raise ValueError("splice: there is no operand")
     operands = as_variables(*inputs)
     if len(operands) == 1:
         return combine(operands, name=name)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..default_options import default_override_or, get_default_override
 from ..graph.axis import BATCH, UNKNOWN_AXES, Axis
-from ..graph.shape import UNKNOWN_SHAPE, as_shape
+from ..graph.shape import FREE, UNKNOWN_SHAPE, as_shape
 from ..graph.variable import VariableKind, default_axes
 from ..variables import Constant, Parameter, Variable
 
@@ -32,6 +32,8 @@ def input_variable(
     """
     dtype = get_default_override(input_variable, dtype=dtype)
     shape = as_shape(() if shape is None else shape)
+    if any(d == 0 or d < FREE for d in shape):
+        raise ValueError(f"input_variable {name!r}: {shape} is no shape: dimensions are positive or FreeDimension (-3)")
     return Variable._new(
         VariableKind.Input, shape, np.float32 if dtype is None else dtype, default_axes(dynamic_axes), name=name,
         needs_gradient=needs_gradient, is_sparse=is_sparse,

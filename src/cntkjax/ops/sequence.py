@@ -14,6 +14,7 @@ from ..primitives.sequence import UnpackSequenceOp
 from ..variables import Variable
 from ._blocks import as_one_block
 from ._elementwise import element_divide, exp, minus
+from ._naming import name_errors as _name_errors
 from ._operand import Operand, as_variable
 from ._sequence import (
     Typeinfo,
@@ -253,3 +254,6 @@ def unpack(x: Operand, padding_value: float, no_mask_output: bool = False, name:
         for v, own in zip(made.outputs, (name, f"{name}_UnpackSequenceMask"), strict=True):
             v._name = own
     return made  # type: ignore[return-value]
+
+
+_name_errors(globals(), __name__, "sequence.")

@@ -122,6 +122,13 @@ class Convolution(_Convolving):
         groups, filters = attrs["groups"], kernel.shape[0] if ahead else 1
         if INFERRED in kernel.shape[ahead:]:
             raise self.fail(inputs, "only the channels of a kernel can be inferred", "give the size of its window")
+        if min(attrs["strides"], default=1) < 1 or min(attrs["dilation"], default=1) < 1:
+            raise self.fail(inputs, f"strides {attrs['strides']} and dilation {attrs['dilation']} have to be positive")
+        if 0 <= x.shape[0] < kernel.shape[ahead]:
+            raise self.fail(
+                inputs, f"the kernel has {kernel.shape[ahead]} channels, and the operand {x.shape[0]}",
+                "the kernel's shape has to be [filters, channels, *window]",
+            )
         windows = self.windows(attrs, kernel.shape[ahead:], x.shape)
         padded, shared = attrs["autoPadding"][::-1], attrs["sharing"][::-1]
         for axis, (n, window) in enumerate(zip(x.shape, windows, strict=True)):

@@ -84,6 +84,8 @@ class OneHot(Primitive):
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
         """With the new axis; the attribute then counts it from the end."""
         (x,) = inputs
+        if attrs["numClass"] < 1:
+            raise ShapeError(explain(f"{self.name}: there have to be classes, not {attrs['numClass']}", {"operand": x}))
         at = position(self.name, attrs["onehotAxis"], x, extra=1)
         attrs["onehotAxis"] = Axis(at - len(x.shape) - 1)
         return (*x.shape[:at], attrs["numClass"], *x.shape[at:])

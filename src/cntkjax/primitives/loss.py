@@ -6,13 +6,14 @@ Source: CNTK 2.7; several of its values are scaled so that dividing by the numbe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..engine.values import Context, Value
+from ..engine.values import Axes, Context, Value
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import broadcast
@@ -96,6 +97,8 @@ class CosDistanceWithNegativeSamples(Primitive):
             raise ShapeError(explain(
                 f"{self.name}: the number of negative samples has to be a constant", {"n": inputs[3]}
             ))
+        if negatives < 0:
+            raise ValueError(f"{self.name}: the number of negative samples is {int(negatives)}")
         return Spec((int(negatives) + 1,), axes=merged_axes(self.name, inputs[:2]))
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, y: Value, shift: Value, n: Value) -> Value:
@@ -172,6 +175,16 @@ def _discounted(gain: Any, rank: Any) -> Any:
 
 class Ranking(WholeMinibatch):
     """A measure of ranking within groups (queries). Items of a group stand in the order of falling gain."""
+
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+        """A scalar without dynamic axes."""
+        merged_axes(self.name, inputs)
+        if any(prod(v.shape) != 1 for v in inputs):
+            names = ("score", "gain", "group")
+            raise ShapeError(explain(
+                f"{self.name}: a sample has one score, one gain and one group", dict(zip(names, inputs, strict=True))
+            ))
+        return Spec((), axes=())
 
     def lower_packed(self, ctx: Context, attrs: Attrs, output: Value, gain: Value, group: Value) -> Value:
         """100 times the mean over groups times the number of items."""
@@ -253,24 +266,31 @@ class EditDistanceError(WholeMinibatch):
         "SquashInputs": Bool(False), "TokensToIgnore": Size([]).vector,
     }
 
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+        """A scalar without dynamic axes; the sequences may be along two axes, and then differ in length."""
+        _same_shape(self.name, inputs)
+        return Spec((), axes=())
+
     def lower_packed(self, ctx: Context, attrs: Attrs, a: Value, b: Value) -> Value:
         """All sequences at once, row by row of the table."""
-        axes = max(a.axes, b.axes, key=len)
-        tokens, dtype = [], ctx.array(a).dtype
-        for v in (a, b):
-            data = ctx.array(v)
-            tokens.append(jnp.argmax(data.reshape(*data.shape[: ctx.lead(axes)], -1), -1))
-        if ctx.sequence_axis(axes) is None:
-            tokens = [t.reshape(-1, 1) for t in tokens]
-            lengths = ctx.mask(axes).reshape(-1).astype(jnp.int32)
-        else:
-            layout = ctx.layout(axes)
-            steps = jnp.arange(layout.time)[:, None]
-            tokens = [layout.at(t, steps).T for t in tokens]
-            lengths = layout.length
-        (left, m), (right, n) = (self._kept(t, lengths, attrs) for t in tokens)
-        edits = jnp.sum(jnp.where(lengths > 0, self._edits(left, m, right, n, attrs), 0))
-        return Value((edits * (jnp.sum(lengths) / jnp.sum(n))).astype(dtype), ())
+        (first, long), (second, lengths) = (self._tokens(ctx, v, max(a.axes, b.axes, key=len)) for v in (a, b))
+        (left, m), (right, n) = self._kept(first, long, attrs), self._kept(second, lengths, attrs)
+        edits = jnp.sum(jnp.where(long + lengths > 0, self._edits(left, m, right, n, attrs), 0))
+        return Value((edits * (jnp.sum(lengths) / jnp.sum(n))).astype(ctx.array(a).dtype), ())
+
+    @staticmethod
+    def _tokens(ctx: Context, value: Value, axes: Axes) -> tuple[Any, Any]:
+        """The tokens [sequences, time] and the lengths of a value; without a sequence axis it takes the given axes."""
+        if ctx.sequence_axis(value.axes) is None:
+            value = ctx.to_axes(value, axes) if value.axes else Value(
+                jnp.broadcast_to(ctx.array(value), (*ctx.mask(axes).shape, *value.data.shape)), axes
+            )
+        data, lead = ctx.array(value), ctx.lead(value.axes)
+        tokens = jnp.argmax(data.reshape(*data.shape[:lead], -1), -1)
+        if lead < 2:
+            return tokens.reshape(-1, 1), ctx.mask(value.axes).reshape(-1).astype(jnp.int32)
+        layout = ctx.layout(value.axes)
+        return layout.at(tokens, jnp.arange(layout.time)[:, None]).T, layout.length
 
     @staticmethod
     def _kept(tokens: Any, lengths: Any, attrs: Attrs) -> tuple[Any, Any]:

@@ -77,6 +77,11 @@ class Pooling(Primitive):
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
         """The positions of the window; fills in an unknown window."""
         (x,) = inputs
+        if attrs["poolingType"] not in (MAX, AVERAGE):
+            raise ShapeError(explain(
+                f"{self.name}: there is no pooling type {attrs['poolingType']}", {"operand": x},
+                "give cntk.MAX_POOLING or cntk.AVG_POOLING",
+            ))
         sizes = attrs["poolingWindowShape"]
         if is_unknown(sizes):
             if FREE in x.shape[1:]:

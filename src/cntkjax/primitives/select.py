@@ -224,6 +224,8 @@ class TopK(Primitive):
         (x,) = inputs
         attrs["axis"] = stored(self.name, attrs["axis"], x)
         k = attrs["numItems"]
+        if k < 1:
+            raise ShapeError(explain(f"{self.name}: at least one element has to be taken, not {k}", {"operand": x}))
         if 0 <= x.shape[-1] < k:
             raise ShapeError(explain(f"{self.name}: the axis has fewer than {k} elements", {"operand": x}))
         shape = (*x.shape[:-1], k)
