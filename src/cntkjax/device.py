@@ -8,11 +8,11 @@ Example:
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cntkjax.engine import _devices
 from cntkjax.graph.origin import user_line
@@ -240,9 +240,10 @@ def jax_device(device: DeviceDescriptor | None = None) -> jax.Device:
 
 
 # The same functions under CNTK's names for them in C++.
-for _name, _function in {
+_CPP: dict[str, Callable[..., Any]] = {
     "all_devices": all_devices, "cpu_device": cpu, "gpu_device": gpu, "use_default_device": use_default_device,
     "try_set_default_device": try_set_default_device, "set_excluded_devices": set_excluded_devices,
     "get_gpu_properties": get_gpu_properties,
-}.items():
+}
+for _name, _function in _CPP.items():
     setattr(DeviceDescriptor, _name, staticmethod(_function))

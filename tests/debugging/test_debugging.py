@@ -1,6 +1,8 @@
 """Switches for debugging, and profiling into a folder."""
+import numpy as np
 import pytest
 
+import cntkjax as C
 from cntkjax import debugging
 from cntkjax.debugging import profiler
 from cntkjax.graph import seed
@@ -32,6 +34,21 @@ def test_force_deterministic_fixes_the_seed_and_the_algorithms():
 def test_arguments_of_another_type_are_refused(call):
     with pytest.raises(TypeError, match="needs"):
         call()
+
+
+def test_a_program_tells_what_it_is_when_it_is_compiled(monkeypatch, capsys):
+    monkeypatch.setattr(Settings, "trace_level", 0)
+    debugging.set_computation_network_trace_level(1)
+    s = C.sequence.input_variable(3, name="s")
+    model = C.layers.Recurrence(C.layers.RNNStep(2))(s)
+    model.eval([np.ones((4, 3))])
+    model.eval([np.ones((4, 3))])
+    lines = capsys.readouterr().err.splitlines()
+    assert sum(line.startswith("Compiled in") for line in lines) == 1, "the second one is not compiled"
+    assert "'evaluate' of 6 operations" in lines[0] and lines[1] == "  s is fed as (4, 1, 3)"
+    assert "  loop forwards along defaultDynamicAxis:" in lines
+    times = next(line.strip() for line in lines if "= Times(s, W)" in line)
+    assert times.endswith(": [#, *], [3], [], [3 x 2] -> [#, *], [2]")
 
 
 @pytest.fixture

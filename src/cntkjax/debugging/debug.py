@@ -43,7 +43,10 @@ def set_checked_mode(enable: bool) -> None:
 
 
 def set_computation_network_trace_level(level: int) -> None:
-    """Accepted, and without effect: CNTK prints its network's internals from level 1 on, and here there are none.
+    """From level 1 on, tell on stderr what a program is made of and how long it took whenever one is compiled.
+
+    That is for each new graph, and again for new shapes of data: so it also tells why training waits. CNTK prints its
+    own network's internals.
 
     Errors: TypeError if ``level`` is no integer.
 
@@ -52,6 +55,7 @@ def set_computation_network_trace_level(level: int) -> None:
     """
     if not isinstance(level, int):
         raise TypeError(f"set_computation_network_trace_level() needs an int, not {level!r}")
+    Settings.trace_level = level
 
 
 def set_node_timing(enable: bool) -> None:

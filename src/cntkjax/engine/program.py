@@ -21,10 +21,12 @@ from ..graph.axis import BATCH, Axis
 from ..graph.build import edits
 from ..graph.errors import AxisError, ShapeError, explain
 from ..graph.function import Function
+from ..graph.settings import Settings
 from ..graph.shape import filled
 from ..graph.variable import Leaf, Variable
 from . import _profiler
 from ._compat import double_precision
+from ._trace import tell
 from .allocator import keep_freed_memory
 from .cache import persistent
 from .carry import Memory, slots_of
@@ -178,9 +180,12 @@ class Program:
                     return jax.block_until_ready(self._run(*call))
             if minibatch.signature in self.compiled:
                 return self._run(*call)
+            begin = time.perf_counter()
             with persistent():
                 made = self._run(*call)
             self.compiled.add(minibatch.signature)
+            if Settings.trace_level > 0:
+                tell(self.kind, self.plan, minibatch.arguments, time.perf_counter() - begin)
             return made
 
     # ---- packing

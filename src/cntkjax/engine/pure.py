@@ -44,7 +44,7 @@ def run(
         return key, numbers[node]
 
     batch = None if size is None else Batch(jnp.int32(size), size, True)
-    ctx = Context(training, batch, layouts, stream_of)  # type: ignore[arg-type]
+    ctx = Context(training, batch, layouts, stream_of)
     env = {place.variable: Value(place.grid(layouts), place.variable.dynamic_axes) for place in places}
     env |= {v: Value(jnp.asarray(leaf, v.dtype), ()) for v, leaf in zip(plan.leaves, leaves, strict=True)}
     execute(plan, ctx, env)

@@ -25,8 +25,8 @@ def picture(drawn: Drawing, kind: str) -> bytes:
     """
     program = shutil.which("dot")
     if program is not None:
-        text = dot_text(drawn).encode()
-        return subprocess.run([program, f"-T{kind}"], input=text, stdout=subprocess.PIPE, check=True).stdout
+        given = dot_text(drawn).encode()
+        return subprocess.run([program, f"-T{kind}"], input=given, stdout=subprocess.PIPE, check=True).stdout
     try:
         from matplotlib.figure import Figure
     except ImportError:
