@@ -55,5 +55,12 @@ def test_what_there_is_not():
         C.distributed.data_parallel_distributed_learner(learner, use_async_buffered_parameter_update=True)
     with pytest.raises(TypeError, match="needs a learner"):
         C.distributed.data_parallel_distributed_learner([learner])
-    with pytest.raises(NotImplementedError, match="block momentum"):
-        C.distributed.block_momentum_distributed_learner(learner, 1024)
+
+
+def test_learners_are_distributed_all_in_the_same_way():
+    w, b = C.parameter(1), C.parameter(1)
+    loss = C.square(w * C.input_variable(1) + b)
+    other = C.block_momentum_distributed_learner(C.sgd([b], 0.1), 8)
+    for second in C.sgd([b], 0.1), other:
+        with pytest.raises(ValueError, match="all in the same way"):
+            C.Trainer(None, (loss, None), [C.data_parallel_distributed_learner(C.sgd([w], 0.1)), second])

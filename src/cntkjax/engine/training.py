@@ -12,6 +12,7 @@ import numpy as np
 
 from ..graph.function import nodes
 from ..graph.variable import Leaf, Variable
+from ._compat import double_precision
 from .carry import Memory
 from .checked import check
 from .lower import execute
@@ -49,6 +50,10 @@ class Outcome:
     samples: int
     outputs: list[Result]
     learned: int = 0
+
+
+# From gradients (or None), sums of the criteria, and the number of samples: those of all workers together.
+Exchange = Callable[[Any, np.ndarray, list[list[Any]]], tuple[Any, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -126,11 +131,13 @@ class Step:
         self.others = [None if leaf in trained else leaf for leaf in self.plan.leaves]
         trains = bool(self.learners)
         self.program = Program(self.plan, self._train if trains else self._test, trains, donate=True)
+        self._learn_alone = jax.jit(self._learn, donate_argnums=0)
 
-    def run(self, feeds: Feeds, number: int | None = None) -> Outcome:
+    def run(self, feeds: Feeds, number: int | None = None, exchange: Exchange | None = None) -> Outcome:
         """Take a step; parameters and learners' states are replaced, and nothing is waited for.
 
-        `number`: that of the minibatch, for what checked mode has to say.
+        `number`: that of the minibatch, for what checked mode has to say. `exchange`: what is learned from is the sum
+        over all workers, and waited for.
         """
         plan, program = self.plan, self.program
         check(plan, feeds, bool(self.learners), self.memory, number)
@@ -138,24 +145,48 @@ class Step:
         samples, before = self._samples(minibatch, feeds), self.unfinished
         learned, minibatches = before.samples + samples, before.minibatches + 1
         learns = minibatches == self.options.accumulate
-        hypers = [learner.hyper(learned) for learner in self.learners] if learns else None
+        hypers = [learner.hyper(learned) for learner in self.learners] if learns and exchange is None else None
         skipped = None if hypers is None else tuple(h is None for h in hypers)
         pending = tuple(g.shape for g in jax.tree.leaves(before.gradients))
         minibatch.signature = (minibatch.signature, skipped, pending)
         leaves = [None if leaf is None else device_array(leaf) for leaf in self.others]
-        states = [learner.state for learner in self.learners]
-        donated = [[device_array(p) for p in group] for group in self.trained], states, before.scale
-        computed = program(minibatch, leaves, random_numbers(plan), donated, (hypers, before.gradients))
+        computed = program(minibatch, leaves, random_numbers(plan), self._donated(), (hypers, before.gradients))
         values, states, (before.gradients, before.scale), sums, data, layouts, changes, _ = computed
+        self._keep(values, states)
+        before.samples, before.minibatches = (0, 0) if learns else (learned, minibatches)
+        apply_changes(plan, minibatch, self.memory, changes)
+        made = results([*self.criteria, *self.outputs], plan, program, minibatch, data, layouts)[len(self.criteria) :]
+        if exchange is not None and learns:
+            return self.learn_together(exchange, sums, samples, made)
+        return Outcome(sums[0], sums[1] if len(sums) > 1 else None, samples, made, learned if learns else 0)
+
+    def learn_together(
+        self, exchange: Exchange, sums: Sequence[Any] = (), samples: int = 0, outputs: Sequence[Result] = ()
+    ) -> Outcome:
+        """The step of all workers, with the gradients that this one has, if it has any."""
+        numbers = np.array([*(sums or [0.0] * len(self.criteria)), samples], np.float64)
+        like = [[device_array(p) for p in group] for group in self.trained]
+        gradients, numbers = exchange(self.unfinished.gradients, numbers, like)
+        total = int(numbers[-1])
+        self.unfinished.gradients = None
+        if total:
+            hypers = [learner.hyper(total) for learner in self.learners]
+            with double_precision(self.plan.is_double):
+                values, states, self.unfinished.scale = self._learn_alone(self._donated(), gradients, hypers)
+            self._keep(values, states)
+        metric = numbers[1] if len(self.criteria) > 1 else None
+        return Outcome(numbers[0], metric, total, list(outputs), total)
+
+    def _donated(self) -> Any:
+        values = [[device_array(p) for p in group] for group in self.trained]
+        return values, [learner.state for learner in self.learners], self.unfinished.scale
+
+    def _keep(self, values: Any, states: Any) -> None:
         for group, new in zip(self.trained, values, strict=True):
             for parameter, value in zip(group, new, strict=True):
                 parameter.array = value
         for learner, state in zip(self.learners, states, strict=True):
             learner.state = state
-        before.samples, before.minibatches = (0, 0) if learns else (learned, minibatches)
-        apply_changes(plan, minibatch, self.memory, changes)
-        made = results([*self.criteria, *self.outputs], plan, program, minibatch, data, layouts)[len(self.criteria) :]
-        return Outcome(sums[0], sums[1] if len(sums) > 1 else None, samples, made, learned if learns else 0)
 
     def _samples(self, minibatch: Minibatch, feeds: Feeds) -> int:
         samples = minibatch.samples(self.counted.dynamic_axes)
@@ -195,6 +226,12 @@ class Step:
             gradients = jax.tree.map(summed, pending, gradients, is_leaf=lambda g: isinstance(g, Rows))
         if hypers is None:
             return values, states, (gradients, scale), sums, data, layouts, changes, asked
+        values, states, scale = self._learn((values, states, scale), gradients, hypers)
+        return values, states, (None, scale), sums, data, layouts, changes, asked
+
+    def _learn(self, donated: Any, gradients: Any, hypers: Any) -> Any:
+        """What the learners make of parameters and their own states; the next loss scale."""
+        values, states, scale = donated
         made = [
             (v, s) if h is None else learn(learner.transform, g, s, v, h)
             for learner, g, s, v, h in zip(self.learners, gradients, states, values, hypers, strict=True)
@@ -204,8 +241,7 @@ class Step:
             before = list(zip(values, states, strict=True))
             made = jax.tree.map(lambda new, old: jnp.where(finite, new, old), made, before)
             scale = scale.after(finite)
-        learned, states = [v for v, _ in made], [s for _, s in made]
-        return learned, states, (None, scale), sums, data, layouts, changes, asked
+        return [v for v, _ in made], [s for _, s in made], scale
 
     def _each(self, f: Callable[[Leaf, Any], Any], arrays: Any) -> list[list[Any]]:
         """f(parameter, array) in the place of each array."""

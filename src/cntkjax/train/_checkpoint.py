@@ -16,12 +16,15 @@ from ..graph.axis import ALL_AXES
 from ..graph.build import apply
 from ..graph.function import nodes
 from ..learners._checkpoint import adopt, optax_state, state_of
+from ..parallel import mpi
 from ..primitives import BY_NAME
 from .trainer import Seen
 
 if TYPE_CHECKING:
     from ..ops.functions import Function
     from .trainer import Trainer
+
+_EXTERNAL = "external_worker_state"
 
 
 class Writer:
@@ -37,11 +40,17 @@ class Writer:
         Returns when the state is copied, or with `wait`, when the files are there. Errors: TypeError for an external
         state that cannot be kept; what went wrong with this checkpoint, if waited for, or else with the last one.
         """
+        together = trainer.together
+        together.merge()
         learners, everything = [state_of(learner) for learner in trainer.parameter_learners], _everything(trainer)
         own = {"seen": asdict(trainer.seen)} | _unfinished(trainer) | _carried(trainer, everything)
-        files = checkpoint.encode(everything, checkpoint.Checkpoint(learners, external_state, own=own))
+        own |= {"blocks": blocks} if (blocks := together.record()) else {}
+        workers = _by_worker(external_state) if together.has_others else {}
+        files = checkpoint.encode(everything, checkpoint.Checkpoint(learners, external_state, workers, own))
         self.wait()
-        if wait:
+        if together.has_others:
+            _main_writes(filename, files)
+        elif wait:
             checkpoint.write(filename, files)
         else:
             self._last = self._pool.submit(checkpoint.write, filename, files.copied())
@@ -51,6 +60,23 @@ class Writer:
         last, self._last = self._last, None
         if last is not None:
             last.result()
+
+
+def _by_worker(external_state: dict[str, Any]) -> dict[str, Any]:
+    return {str(i): {_EXTERNAL: state} for i, state in enumerate(mpi.gathered(external_state))}
+
+
+def _main_writes(filename: str, files: checkpoint.Files) -> None:
+    """Worker 0 writes; the others wait for it, and learn what went wrong."""
+    problem = None
+    try:
+        if mpi.rank() == 0:
+            checkpoint.write(filename, files)
+    except OSError as error:
+        problem = error
+    said = mpi.from_main(None if problem is None else str(problem))
+    if said is not None:
+        raise problem or OSError(f"worker 0 could not write the checkpoint: {said}")
 
 
 def restore(trainer: Trainer, filename: str) -> dict[str, Any]:
@@ -64,6 +90,7 @@ def restore(trainer: Trainer, filename: str) -> dict[str, Any]:
     try:
         carried = _carried_from(stored.own, everything)
         unfinished = _unfinished_from(stored.own, trainer)
+        blocks = [{**block} for block in stored.own.get("blocks", [])]
         last = max(stored.learners, key=lambda state: state.samples)
         seen = Seen(**stored.own["seen"]) if stored.own else Seen(last.samples, last.minibatches, last.sweeps)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -74,8 +101,9 @@ def restore(trainer: Trainer, filename: str) -> dict[str, Any]:
     for learner, state, optax in zip(learners, stored.learners, states, strict=True):
         adopt(learner, state, optax)
     trainer.unfinished.__dict__.update(unfinished)
+    trainer.together.restore(blocks)
     trainer.seen = seen
-    return stored.external
+    return stored.workers.get(str(mpi.rank()), {}).get(_EXTERNAL, stored.external)
 
 
 def _carried(trainer: Trainer, everything: Function) -> dict[str, Any]:

@@ -42,13 +42,20 @@ def _arguments(criterion: Any) -> Sequence[Any]:
     return (criterion if isinstance(criterion, Function) else as_variable(criterion).owner).arguments
 
 
-def next_minibatch(source: Any, samples: int, inputs: Inputs, device: Any = None) -> dict[Any, Any]:
+def next_minibatch(
+    source: Any, samples: int, inputs: Inputs, device: Any = None, part: tuple[int, int] = (0, 1)
+) -> dict[Any, Any]:
     """{argument: data}, empty at the end of the source. Streams are found by name: `inputs` may be of another source.
 
+    `part`: the number of this worker among those that share the minibatch, and their number.
     Errors: ValueError if the source has no stream of such a name.
     """
     if isinstance(source, UserMinibatchSource):
-        minibatch = source.next_minibatch(samples, 1, 0, device)
+        minibatch = source.next_minibatch(samples, part[1], part[0], device)
+    elif part[1] > 1:
+        minibatch = source.next_minibatch(
+            samples, device=device, num_data_partitions=part[1], partition_index=part[0]
+        )
     else:
         minibatch = source.next_minibatch(samples, device=device)
     if not minibatch:

@@ -1,4 +1,4 @@
-"""Workers that train together. There is one worker so far: ranks are still to come."""
+"""Workers that train together: the processes that were started by mpiexec, or one that is alone."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import socket
 from typing import NamedTuple
 
 from ..learners import Learner
+from ..parallel import mpi
+from ..parallel.block_momentum import BlockMomentum
+from ..parallel.gradients import DataParallel
 from . import trainer
 
 
@@ -31,16 +34,17 @@ class Communicator:
     @staticmethod
     def rank() -> int:
         """Number of this worker, from 0."""
-        return 0
+        return mpi.rank()
 
     @staticmethod
     def num_workers() -> int:
         """How many workers there are."""
-        return 1
+        return mpi.size()
 
     @staticmethod
     def finalize() -> None:
-        """To be called at the end of a distributed script; with one worker there is nothing to end."""
+        """To be called at the end of a distributed script: no worker ends before the others."""
+        mpi.barrier()
 
     def current_worker(self) -> WorkerDescriptor:
         """This worker."""
@@ -48,7 +52,7 @@ class Communicator:
 
     def workers(self) -> list[WorkerDescriptor]:
         """All workers."""
-        return [self.current_worker()]
+        return [WorkerDescriptor(*worker) for worker in mpi.gathered(tuple(self.current_worker()))]
 
     def is_main(self) -> bool:
         """True for the worker with rank 0, which writes files."""
@@ -56,6 +60,7 @@ class Communicator:
 
     def barrier(self) -> None:
         """Wait for all workers."""
+        mpi.barrier()
 
 
 def mpi_communicator() -> Communicator:
@@ -68,10 +73,12 @@ def mpi_communicator() -> Communicator:
 
 
 class DistributedLearner(Learner):
-    """A learner whose gradients are summed over all workers; with one worker they are its own."""
+    """A learner that learns what all workers have seen, in the way that its `distribution` says."""
+
+    distribution: DataParallel | BlockMomentum
 
     def communicator(self) -> Communicator:
-        """What the workers exchange gradients through."""
+        """What the workers exchange gradients or models through."""
         return mpi_communicator()
 
     @property
@@ -86,10 +93,12 @@ def data_parallel_distributed_learner(
     num_quantization_bits: int = 32,
     use_async_buffered_parameter_update: bool = False,
 ) -> DistributedLearner:
-    """The learner with gradients summed over all workers.
+    """The learner with gradients summed over all workers, as if their minibatches were one.
 
-    `distributed_after`, `num_quantization_bits`: from which sample on, and how precisely, gradients are exchanged; with
-    one worker there is nothing to exchange.
+    All workers have to take the same number of steps; one without data takes part with an empty minibatch.
+
+    `distributed_after`: until this number of samples the workers train by themselves, on the same data; then they all
+    go on with the model of worker 0. Gradients are exchanged in full, whatever `num_quantization_bits` says.
 
     Errors: TypeError for what is no learner; RuntimeError for the asynchronous update, which CNTK does not have either.
 
@@ -98,14 +107,9 @@ def data_parallel_distributed_learner(
     >>> data_parallel_distributed_learner(C.sgd([w], 0.1)).learning_rate()
     0.1
     """
-    if not isinstance(learner, Learner):
-        raise TypeError(f"data_parallel_distributed_learner: needs a learner, not {learner!r}")
     if use_async_buffered_parameter_update:
         raise RuntimeError("data_parallel_distributed_learner: there is no asynchronous parameter update")
-    kind = type("DistributedLearner", (DistributedLearner, type(learner)), {})
-    made: DistributedLearner = object.__new__(kind)
-    made.__dict__ = learner.__dict__  # one state under both names: what is done to the learner is done to this
-    return made
+    return _distributed(learner, DataParallel(distributed_after), "data_parallel_distributed_learner")
 
 
 def block_momentum_distributed_learner(
@@ -117,14 +121,37 @@ def block_momentum_distributed_learner(
     block_learning_rate: float = 1.0,
     distributed_after: int = 0,
 ) -> DistributedLearner:
-    """The learner with models averaged after each block of samples, with a momentum of its own.
+    """The learner with the models of the workers averaged after each block of samples, with a momentum of its own.
 
-    Errors: NotImplementedError: blocks change the model even with one worker, and are still to come.
+    `block_size`: samples of all workers. `block_momentum_as_time_constant`: in samples; by default such that a block
+    counts as much as it would for one worker. `reset_sgd_momentum_after_aggregation`: a block begins without momentum.
+    `distributed_after`: blocks begin after this number of samples.
+
+    Errors: TypeError for what is no learner; ValueError for a block without samples.
+    Source: CNTK 2.7 (see ``parallel/block_momentum.py``).
+
+    >>> import cntkjax as C
+    >>> w = C.parameter((2, 1))
+    >>> block_momentum_distributed_learner(C.sgd([w], 0.1), block_size=1000).learning_rate()
+    0.1
     """
-    raise NotImplementedError(
-        "block_momentum_distributed_learner: block momentum is not supported yet; with one worker, train with the "
-        "learner itself, or with data_parallel_distributed_learner"
+    if block_size < 1:
+        raise ValueError(f"block_momentum_distributed_learner: a block has samples, at least 1, not {block_size}")
+    distribution = BlockMomentum(
+        block_size, block_momentum_as_time_constant, use_nestrov_momentum, reset_sgd_momentum_after_aggregation,
+        block_learning_rate, distributed_after,
     )
+    return _distributed(learner, distribution, "block_momentum_distributed_learner")
+
+
+def _distributed(learner: Learner, distribution: DataParallel | BlockMomentum, where: str) -> DistributedLearner:
+    if not isinstance(learner, Learner):
+        raise TypeError(f"{where}: needs a learner, not {learner!r}")
+    kind = type("DistributedLearner", (DistributedLearner, type(learner)), {})
+    made: DistributedLearner = object.__new__(kind)
+    made.__dict__ = learner.__dict__  # one state under both names: what is done to the learner is done to this
+    made.distribution = distribution
+    return made
 
 
 __all__ = [

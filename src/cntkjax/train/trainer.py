@@ -22,6 +22,7 @@ from ..learners import UserLearner
 from ..logging import ProgressWriter, TraceLevel, get_trace_level
 from ..ops._operand import as_list, as_variable
 from ..ops.functions import Function
+from ._together import Together
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ class Trainer(Evaluator):
         self.memory, self.options = Memory(), _options(accumulate, precision, rematerialize, self._learners)
         self.unfinished = Unfinished(scale=LossScale.first() if precision == "float16" else None)
         self._previous: Outcome | None = None
+        self.together = Together(self._learners, accumulate)
         self._checkpoints: Any = None
         self._reported: list[int] = []
         self.seen = Seen()
@@ -133,27 +135,41 @@ class Trainer(Evaluator):
         """
         fed = by_variable(arguments, self._loss)
         wanted = [] if outputs is None else [as_variable(v) for v in as_list(outputs)]
-        if not fed:
+        if not fed and not self.together.shares(self.seen.samples):
             self._previous = None
             return False if outputs is None else (False, {})
         if is_sweep_end is None:
             is_sweep_end = any(getattr(d, "end_of_sweep", False) for d in fed.values())
         step = self._step(wanted)
         number = self.seen.minibatches + 1
-        outcome = step.run(feeds(step, fed), number)
+        outcome = self._take(step, fed, number)
+        total = self.together.total(outcome.samples, self.seen.samples)
+        if not total:
+            self._previous = None
+            return False if outputs is None else (False, {})
+        is_sweep_end = self.together.any(bool(is_sweep_end), self.seen.samples)
         outcome = replace(outcome, loss=_Loss(outcome.loss, number, self._reported))
-        self.unfinished.ends_sweep |= bool(is_sweep_end)
+        self.unfinished.ends_sweep |= is_sweep_end
         trained, seen = True, self.seen
         if outcome.learned:
             ends, self.unfinished.ends_sweep = self.unfinished.ends_sweep, False
             taken = [learner.advance(outcome.learned, ends) for learner in self._learners]
             trained = any(taken)
-        self._previous = outcome
+        self._previous = outcome if outcome.samples else None
         if trained:
-            self.seen = Seen(seen.samples + outcome.samples, seen.minibatches + 1, seen.sweeps + bool(is_sweep_end))
-        for writer in self._writers:
+            self.seen = Seen(seen.samples + total, seen.minibatches + 1, seen.sweeps + is_sweep_end)
+            self.together.end_blocks(total, self.seen.samples)
+        for writer in self._writers if outcome.samples else ():
             writer.update_training(outcome.samples, outcome.loss, 0.0 if outcome.metric is None else outcome.metric)
         return trained if outputs is None else (trained, {r.variable: r.numpy() for r in outcome.outputs})
+
+    def _take(self, step: Step, fed: Mapping[Any, Any], number: int) -> Outcome:
+        """A step, of all workers together if that is how the learners learn."""
+        self.together.begin_blocks()
+        exchange = self.together.exchange(self.seen.samples)
+        if fed:
+            return step.run(feeds(step, fed), number, exchange)
+        return Outcome(0.0, 0.0, 0, []) if exchange is None else step.learn_together(exchange)
 
     def _step(self, outputs: Sequence[Any]) -> Step:
         key = tuple(outputs)

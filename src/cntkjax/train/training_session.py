@@ -15,6 +15,7 @@ from ..device import use_default_device
 from ..formats.checkpoint import SUFFIX, exists
 from ..io import FULL_DATA_SWEEP, INFINITELY_REPEAT
 from ..learners import TrainingParameterSchedule
+from ..parallel import mpi
 from ._sources import Inputs, as_source, next_minibatch
 from .trainer import Seen, Trainer
 
@@ -242,7 +243,7 @@ class TrainingSession:
 
     def _train(self) -> None:
         trainer = self._trainer
-        while minibatch := self._next_minibatch():
+        while (minibatch := self._next_minibatch()) or trainer.together.shares(trainer.seen.samples):
             trained = trainer.train_minibatch(minibatch)
             going = [action.run(trainer.seen) for action in self._actions if trained]
             if not trained or not all(going):
@@ -278,7 +279,8 @@ class TrainingSession:
         if left <= 0:
             return {}
         size = min(int(self._sizes.at(seen.samples, seen.sweeps)), left)
-        return next_minibatch(self._source, int(size), self._inputs, self._device)
+        part = (mpi.rank(), mpi.size()) if self._trainer.together.shares(seen.samples) else (0, 1)
+        return next_minibatch(self._source, int(size), self._inputs, self._device, part)
 
     def _summarize(self, number: int) -> None:
         self._trainer.summarize_training_progress()

@@ -1,0 +1,89 @@
+"""Two workers under mpiexec learn as one does that has all the data."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+HERE = Path(__file__).parent
+_spec = importlib.util.spec_from_file_location("workers", HERE / "workers.py")
+workers = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(workers)
+MPIEXEC = shutil.which("mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+
+
+def run(folder, size):
+    folder.mkdir()
+    command = [sys.executable, HERE / "workers.py", folder]
+    if size > 1:
+        command = [MPIEXEC, "-n", str(size), *command]
+    environment = {
+        **os.environ, "PYTHONPATH": str(HERE.parents[1] / "src"), "JAX_PLATFORMS": "cpu",
+        "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    }  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [np.load(folder / f"{size}_{rank}.npz") for rank in range(size)]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    pytest.importorskip("mpi4py")
+    if MPIEXEC is None:
+        pytest.skip("needs mpiexec: pip install 'cntkjax[mpi]'")
+    folder = tmp_path_factory.mktemp("workers")
+    return run(folder / "alone", 1)[0], run(folder / "together", 2)
+
+
+def test_all_workers_have_the_same_model(runs):
+    _, (first, second) = runs
+    for name in first.files:
+        if not name.endswith("losses"):
+            np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+
+
+@pytest.mark.parametrize("name", ["dense", "embedding"])
+def test_summed_gradients_are_those_of_all_the_data(runs, name):
+    alone, (first, second) = runs
+    for key in alone.files:
+        if key.startswith(f"{name}_summed"):
+            np.testing.assert_allclose(first[key], alone[key], rtol=1e-5, atol=1e-6, err_msg=key)
+    np.testing.assert_allclose(second[f"{name}_summed_losses"], alone[f"{name}_summed_losses"], rtol=1e-5)
+
+
+@pytest.mark.parametrize("way", ["summed", "later"])
+def test_a_session_reads_each_sample_once(runs, way):
+    alone, (first, _) = runs
+    assert first[f"session_{way}_samples"] == alone[f"session_{way}_samples"] == 52
+    for i in range(2):
+        np.testing.assert_allclose(first[f"session_{way}_{i}"], alone[f"session_{way}_{i}"], rtol=1e-4, atol=1e-5)
+
+
+def test_models_are_merged_after_each_block(runs):
+    """By hand: blocks of two steps of four samples, of which each worker takes two; in the last one, worker 0 all."""
+    _, (first, _) = runs
+    assert first["session_blocks_samples"] == 52
+    made = [workers.dense(lambda learner: learner) for _ in range(2)]
+    parameters = [loss.parameters for _, _, loss, _ in made]
+    begun, velocity, m = [p.value for p in parameters[0]], [0.0, 0.0], np.exp(-8 / 20)
+    for i in range(6):
+        for rank, (x, y, _, trainer) in enumerate(made):
+            index = np.arange(4 * i, 4 * i + 4)[rank::2] if i < 5 else np.arange(20, 24 - 4 * rank)
+            if len(index):
+                trainer.train_minibatch({x: workers.X[index], y: workers.Y[index]})
+        if i % 2:
+            mean = [(a.value + b.value) / 2 for a, b in zip(*parameters, strict=True)]
+            velocity = [m * v + (1 - m) * (a - b) for v, a, b in zip(velocity, mean, begun, strict=True)]
+            begun = [b + (1 + m) * v for b, v in zip(begun, velocity, strict=True)]
+            for _, _, loss, trainer in made:
+                trainer.parameter_learners[0].reset_smoothed_gradients()
+                for p, value in zip(loss.parameters, begun, strict=True):
+                    p.value = value
+    for i, value in enumerate(begun):
+        np.testing.assert_allclose(first[f"dense_blocks_{i}"], value, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,94 @@
+"""What one of several workers does: see test_workers.py.
+
+    mpiexec -n 2 python workers.py <folder>
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import cntkjax as C
+
+rng = np.random.default_rng(0)
+X, Y = rng.normal(size=(26, 3)).astype(np.float32), rng.normal(size=(26, 2)).astype(np.float32)
+WORDS = rng.integers(0, 40, 24)
+
+
+def dense(wrap):
+    x, y = C.input_variable(3), C.input_variable(2)
+    z = C.layers.Dense(2, init=C.glorot_uniform(seed=1))(x)
+    loss = C.squared_error(z, y)
+    rates = C.learning_parameter_schedule_per_sample([0.01, 0.02], epoch_size=10)
+    return x, y, loss, C.Trainer(z, (loss, loss), wrap(C.momentum_sgd(z.parameters, rates, 0.9)))
+
+
+def embedding(wrap):
+    x, y = C.input_variable(40, is_sparse=True), C.input_variable(2)
+    E = C.parameter((40, 2), init=1)
+    loss = C.squared_error(C.times(x, E), y)
+    return x, y, loss, C.Trainer(None, (loss, None), wrap(C.momentum_sgd([E], 0.1, 0.9)))
+
+
+def rows(x, index):
+    return C.Value.one_hot(WORDS[index], 40) if x.is_sparse else X[index]
+
+
+def by_hand(make, wrap, rank, size, folder=None):
+    """Six steps of four samples; each worker takes its share, of the last four worker 0 takes all."""
+    x, y, loss, trainer = make(wrap)
+    losses = []
+    for i in range(6):
+        index = np.arange(4 * i, 4 * i + 4)[rank::size]
+        if i == 5 and size > 1:
+            index = np.arange(20, 24) if rank == 0 else np.arange(0)
+        fed = {x: rows(x, index), y: Y[index]} if len(index) else {}
+        assert trainer.train_minibatch(fed)
+        if trainer.previous_minibatch_sample_count:
+            losses.append(trainer.previous_minibatch_loss_average)
+        if i == 3 and folder is not None:
+            trainer.save_checkpoint(folder / "by_hand", {"rank": rank})
+            for p in loss.parameters:
+                p.value = 0
+            assert trainer.restore_from_checkpoint(folder / "by_hand") == {"rank": rank}
+    assert (trainer.total_number_of_samples_seen, trainer.train_minibatch({})) == (24, False)
+    return [p.value for p in loss.parameters], losses
+
+
+def session(wrap, folder, name):
+    """Two sweeps over 26 samples in minibatches of 4, with checkpoints."""
+    x, y, loss, trainer = dense(wrap)
+    source = C.io.MinibatchSourceFromData({"x": X, "y": Y}, max_samples=52)
+    C.training_session(
+        trainer, source, 4, {x: source.streams.x, y: source.streams.y},
+        checkpoint_config=C.CheckpointConfig(folder / name, frequency=12),
+    ).train()  # fmt: skip
+    return [p.value for p in loss.parameters], trainer.total_number_of_samples_seen
+
+
+def main(folder):
+    communicator = C.distributed.mpi_communicator()
+    rank, size = communicator.rank(), communicator.num_workers()
+    made = {}
+    ways = {
+        "summed": C.data_parallel_distributed_learner,
+        "later": lambda learner: C.data_parallel_distributed_learner(learner, distributed_after=8),
+        "blocks": lambda learner: C.block_momentum_distributed_learner(learner, 8, 20),
+    }
+    for name, make in ("dense", dense), ("embedding", embedding):
+        for way, wrap in ways.items():
+            if way != "later":
+                values, losses = by_hand(make, wrap, rank, size, folder)
+                made |= {f"{name}_{way}_{i}": value for i, value in enumerate(values)}
+                made[f"{name}_{way}_losses"] = losses
+    for way, wrap in ways.items():
+        values, made[f"session_{way}_samples"] = session(wrap, folder, way)
+        made |= {f"session_{way}_{i}": value for i, value in enumerate(values)}
+    ranks = [worker.global_rank for worker in communicator.workers()]
+    assert ranks == list(range(size))
+    np.savez(folder / f"{size}_{rank}.npz", **made)
+    C.distributed.Communicator.finalize()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
