@@ -22,8 +22,8 @@ from cntkjax.learners._schedules import (
     IGNORE,
     Schedulable,
     TrainingParameterSchedule,
+    _infer_learning_parameter_schedule,
     _infer_learning_rate_schedule_and_ref_minibatch_size,
-    _infer_schedule,
     _verify_learning_rate_type,
     momentum_after,
 )
@@ -72,7 +72,7 @@ class Options:
 
     def schedule(self, values: Schedulable) -> TrainingParameterSchedule:
         """A momentum, for the learner's minibatch size."""
-        return _infer_schedule(values, self.minibatch_size, self.epoch_size)
+        return _infer_learning_parameter_schedule(values, self.minibatch_size, self.epoch_size)
 
     def chain(self, rule: Sequence[Link]) -> optax.GradientTransformationExtraArgs:
         """The rule with the links around it, in CNTK's order."""
@@ -140,7 +140,7 @@ class Learner:
         self._writers: list[Any] = []
         self._averages = minibatch_size == IGNORE and minibatch_size is not None
         self._minibatch_size = minibatch_size or IGNORE
-        self._noise = _infer_schedule(options.noise, None, None) if options.noise != 0 else None
+        self._noise = _infer_learning_parameter_schedule(options.noise, None, None) if options.noise != 0 else None
         self._noise_seed = next_seed() if self._noise else 0
         self._state: Any = None
         self.counters = Counters()

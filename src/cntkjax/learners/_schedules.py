@@ -275,18 +275,27 @@ def momentum_after(schedule: TrainingParameterSchedule, samples: int, sweeps: in
     return float(np.float64(value) ** (sample_count / schedule.minibatch_size))
 
 
-def _infer_schedule(
-    values: Schedulable, minibatch_size: int | None, epoch_size: int | None
+def _infer_learning_parameter_schedule(
+    number_or_schedule: Schedulable,
+    ref_minibatch_size: int | None,
+    epoch_size: int | None,
+    use_mean_gradient: bool | None = None,
 ) -> TrainingParameterSchedule:
-    """A learner's option as a schedule: bare numbers are for the learner's own minibatch size."""
-    if isinstance(values, TrainingParameterSchedule):
-        return values.for_minibatch_size(minibatch_size)
-    if not isinstance(values, numbers.Real | list):
+    """A learner's option as a schedule: bare numbers are for the learner's own minibatch size.
+
+    ``use_mean_gradient`` makes a rate per sample one per minibatch.
+    """
+    if isinstance(number_or_schedule, TrainingParameterSchedule):
+        rate = number_or_schedule.for_minibatch_size(ref_minibatch_size)
+    elif isinstance(number_or_schedule, numbers.Real | list):
+        rate = TrainingParameterSchedule(number_or_schedule, epoch_size, ref_minibatch_size)
+    else:
         raise ValueError(
-            f"a training parameter must be a number, a list or a schedule, not {values!r} of type "
-            f"{type(values).__name__}; schedules are made by learning_parameter_schedule(), momentum_schedule(), ..."
+            f"a training parameter must be a number, a list or a schedule, not {number_or_schedule!r} of type "
+            f"{type(number_or_schedule).__name__}; schedules are made by learning_parameter_schedule(), "
+            "momentum_schedule(), ..."
         )
-    return TrainingParameterSchedule(values, epoch_size, minibatch_size)
+    return rate.per(IGNORE) if use_mean_gradient and rate.minibatch_size == 1 else rate
 
 
 def _infer_learning_rate_schedule_and_ref_minibatch_size(
@@ -296,12 +305,8 @@ def _infer_learning_rate_schedule_and_ref_minibatch_size(
     epoch_size: int | None,
 ) -> tuple[TrainingParameterSchedule, int | None]:
     """The rate and minibatch size of a learner from its arguments; ``use_mean_gradient`` is the old word for IGNORE."""
-    rate = _infer_schedule(schedule, ref_minibatch_size, epoch_size)
-    if use_mean_gradient:
-        if rate.minibatch_size == 1:
-            rate = rate.per(IGNORE)
-        ref_minibatch_size = IGNORE if ref_minibatch_size is None else ref_minibatch_size
-    return rate, ref_minibatch_size
+    rate = _infer_learning_parameter_schedule(schedule, ref_minibatch_size, epoch_size, use_mean_gradient)
+    return rate, IGNORE if use_mean_gradient and ref_minibatch_size is None else ref_minibatch_size
 
 
 def _verify_learning_rate_type(learning_rate: TrainingParameterSchedule) -> None:
