@@ -33,6 +33,7 @@ from .carry import Memory, slots_of
 from .interchange import end_to_end
 from .layout import Batch, Layout
 from .lower import execute
+from .materialize import compiler_options
 from .packing import Grid, Packer, Sizes, bucket
 from .plan import Plan, resolve
 from .python_code import surfacing
@@ -138,7 +139,8 @@ class Program:
         self.sizes = Sizes(varies=bool(self.axes))
         self.compiled: set[Hashable] = set()
         keep_freed_memory()
-        self._run = jax.jit(self._trace, donate_argnums=(0,) if donate and not plan.calls_python else ())
+        donated = (0,) if donate and not plan.calls_python else ()
+        self._run = jax.jit(self._trace, donate_argnums=donated, compiler_options=compiler_options())
 
     def _trace(
         self, donated: Any, leaves: Sequence[Any], arguments: Sequence[Any], batch: Any, layouts: Any, random: Any,

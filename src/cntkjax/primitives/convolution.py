@@ -11,6 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
+from ..engine.materialize import materialized
 from ..engine.values import Context, Value
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
@@ -207,7 +208,7 @@ def _convolved(x: Any, w: Any, windows: Sequence[Window], groups: int = 1) -> An
 
 def _whole(x: Any, w: Any, windows: Sequence[Window], groups: int = 1) -> Any:
     return lax.conv_general_dilated(
-        x, w, [k.stride for k in windows], [(k.before, k.after) for k in windows],
+        materialized(x), w, [k.stride for k in windows], [(k.before, k.after) for k in windows],
         rhs_dilation=[k.dilation for k in windows], dimension_numbers=_dimensions(x.ndim), feature_group_count=groups,
     )  # fmt: skip
 
