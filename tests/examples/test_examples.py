@@ -58,6 +58,25 @@ def test_char_lm_wants_enough_text(tmp_path):
         example("char_lm").main(str(text))
 
 
+def test_wgan_gp_learns(capsys):
+    away, parts = example("wgan_gp").main(steps=250)
+    assert away < 0.75 and parts >= 2
+    assert "Step   250" in capsys.readouterr().out
+
+
+def test_jax_and_flax_learn():
+    pytest.importorskip("flax", reason="flax is an extra")
+    assert max(example("jax_and_flax").main(steps=150)) < 0.1
+
+
+def test_looking_inside_finds_the_mistake(tmp_path, capsys):
+    pytest.importorskip("matplotlib", reason="matplotlib is an extra")
+    example("looking_inside").main(str(tmp_path))
+    said = capsys.readouterr().out
+    assert "NaN or infinity in the result of Exp 'odds'" in said and "odds: Exp(" in said
+    assert (tmp_path / "network.svg").exists() and list(tmp_path.glob("*_detail_.json"))
+
+
 @pytest.mark.parametrize("path", [
     *sorted(ROOT.glob("examples/*.py")),
     *(ROOT / "benchmarks" / name for name in ("cntk_networks.py", "data.py", "worker.py")),
