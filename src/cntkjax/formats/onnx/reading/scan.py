@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .... import ops
+from ....graph.edit import replace_placeholders
 from .table import Node, reads
 from .values import Tensor
 
@@ -35,7 +36,7 @@ def _scan(node: Node) -> Any:
     stand_ins = []
     for i in range(states):
         begin = node.x(i)
-        stand_in = ops.placeholder(shape=begin.shape, name="")
+        stand_in = ops.input_variable(begin.shape, begin.dtype, dynamic_axes=like.dynamic_axes)
         stand_ins.append(stand_in)
         given[graph.input[i].name] = Tensor(node.tensor(i).kind, delayed(stand_in, initial_state=begin).output)
     inner = node.reader.body(graph, given)
@@ -43,7 +44,7 @@ def _scan(node: Node) -> Any:
     whole = ops.combine([ops.alias(v) for v in made])
     if states:
         closing = {s: whole.outputs[i] for i, s in enumerate(stand_ins)}
-        whole = whole.replace_placeholders(closing)
+        replace_placeholders(whole, closing)
     outs = whole.outputs
     end = ops.sequence.first if ways and ways[0] else ops.sequence.last
     last = [_alone(end(o)) for o in outs[:states]]

@@ -16,6 +16,7 @@ _UNARY = {
     "Abs": "Abs", "Reciprocal": "Reciprocal", "Sin": "Sin", "Cos": "Cos", "NoOp": "Identity",
     "StopGradient": "Identity", "ELU": "Elu", "StableSigmoid": "Sigmoid", "Sinh": "Sinh", "Cosh": "Cosh",
     "Asin": "Asin", "Acos": "Acos", "Atanh": "Atanh", "Asinh": "Asinh", "Tan": "Tan", "Atan": "Atan",
+    "Sigmoid": "Sigmoid", "Pass": "Identity",
 }  # fmt: skip
 _BINARY = {"Plus": "Add", "Minus": "Sub", "ElementTimes": "Mul", "Pow": "Pow"}
 

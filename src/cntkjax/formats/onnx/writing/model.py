@@ -11,7 +11,7 @@ from ....graph.function import Function
 from ....graph.variable import Variable
 from ... import _files
 from .._onnx import onnx
-from . import elementwise, image, product, random, reduce, rnnstack, sequence, shape  # noqa: F401  (fill the table)
+from . import elementwise, image, loss, product, random, reduce, rnnstack, sequence, shape  # noqa: F401  (fill the table)
 from .cells import write_cell
 from .graph import ExportError, Writer
 from .loops import write_loop

@@ -68,7 +68,7 @@ def _reduce_block(w: Writer, node: Function, x: str) -> str:
     return _reduced(w, node.op_name, node, w.resolved(operands(node)[0]), x)
 
 
-@writes("Softmax", "Hardmax")
+@writes("Softmax", "Hardmax", "LogSoftmax")
 def _softmax(w: Writer, node: Function, x: str) -> str:
     return _along(w, node.op_name, x, w.inputs(node)[0], node.node_attributes.get("axis", ALL_STATIC))
 

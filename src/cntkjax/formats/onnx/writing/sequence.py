@@ -90,7 +90,7 @@ def _where(w: Writer, node: Function, condition: str) -> str:
     else:
         place = w.cast(w.node("NonZero", [w.filled(w.node("Shape", [row]), np.float32(1))]), dtype)  # [1, T]
         later = w.node("Less", [w.node("Transpose", [place], perm=[1, 0]), place])
-        upto = w.cast(w.node("Not", [w.node("Transpose", [later], perm=[1, 0])]), dtype)  # [to, from]
+        upto = w.cast(w.node("Not", [later]), dtype)  # [to, from]
         sums = w.node("Floor", [w.node("MatMul", [upto, w.unsqueeze(row, [1])])])  # [T, 1]
         total = w.cast(w.reshape(w.slice(sums, [-1], [END], [0]), 1), INT64)
         number = w.cast(w.node("NonZero", [w.filled(total, np.float32(1))]), dtype)  # [1, count]
