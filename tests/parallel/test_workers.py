@@ -78,8 +78,8 @@ def test_models_are_merged_after_each_block(runs):
             if len(index):
                 trainer.train_minibatch({x: workers.X[index], y: workers.Y[index]})
         if i % 2:
-            mean = [(a.value + b.value) / 2 for a, b in zip(*parameters, strict=True)]
-            velocity = [m * v + (1 - m) * (a - b) for v, a, b in zip(velocity, mean, begun, strict=True)]
+            steps = [one.value + other.value - 2 * b for one, other, b in zip(*parameters, begun, strict=True)]
+            velocity = [m * v + (1 - m) * step for v, step in zip(velocity, steps, strict=True)]
             begun = [b + (1 + m) * v for b, v in zip(begun, velocity, strict=True)]
             for _, _, loss, trainer in made:
                 trainer.parameter_learners[0].reset_smoothed_gradients()

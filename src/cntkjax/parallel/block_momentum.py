@@ -19,9 +19,9 @@ from . import mpi
 class BlockMomentum:
     """How the models of the workers are merged, and what is kept from one block to the next.
 
-    With G the mean of the models minus the one the block began with: v <- m v + (1 - m) η G; the next block begins with
-    that model + v, and Nesterov's with + v + m v. m = exp(-n / τ) for a block of n samples; without τ it is 1 - 1 /
-    workers for a block of the size asked for.
+    With G the sum of what the workers have changed in the model that the block began with: v <- m v + (1 - m) η G; the
+    next block begins with that model + v, and Nesterov's with + v + m v. m = exp(-n / τ) for a block of n samples;
+    without τ it is 1 - 1 / workers for a block of the size asked for.
 
     Units: `size` and `time_constant` (τ) count samples of all workers.
     """
@@ -46,7 +46,7 @@ class BlockMomentum:
         """The model that the next block begins with, from this worker's."""
         assert self.begun_with is not None
         m = self._momentum()
-        steps = [mean - begun for mean, begun in zip(mpi.means(values), self.begun_with, strict=True)]
+        steps = [mpi.summed(value - begun) for value, begun in zip(values, self.begun_with, strict=True)]
         before = self.velocity or [np.zeros_like(step) for step in steps]
         self.velocity = [_as(m * v + (1 - m) * self.rate * step, v) for v, step in zip(before, steps, strict=True)]
         ahead = 1 + m if self.nesterov else 1

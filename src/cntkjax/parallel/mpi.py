@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -63,7 +62,3 @@ def from_main(value: Any) -> Any:
     """What worker 0 gives, on all of them."""
     return value if world() is None else world().bcast(value, root=0)
 
-
-def means(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The means of arrays over all workers."""
-    return [(summed(array) / size()).astype(array.dtype, copy=False) for array in arrays]

@@ -121,7 +121,7 @@ def block_momentum_distributed_learner(
     block_learning_rate: float = 1.0,
     distributed_after: int = 0,
 ) -> DistributedLearner:
-    """The learner with the models of the workers averaged after each block of samples, with a momentum of its own.
+    """The learner with what all workers have learned put together after each block of samples, with a momentum.
 
     `block_size`: samples of all workers. `block_momentum_as_time_constant`: in samples; by default such that a block
     counts as much as it would for one worker. `reset_sgd_momentum_after_aggregation`: a block begins without momentum.
