@@ -30,3 +30,9 @@ def test_a_wide_array_as_Constant_fits_narrow_operands():
     x = C.input_variable(3)
     masked = C.element_select(C.reconcile_dynamic_axes(C.Constant(np.tril(np.ones((3, 3)))), x), x, -1.0)
     np.testing.assert_array_equal(masked.eval({x: [[1, 2, 3]]}), [[[1, -1, -1], [1, 2, -1], [1, 2, 3]]])
+
+
+def test_initial_states_take_their_size_from_what_is_delayed():
+    h, c = (C.Parameter((-1,), init=C.glorot_normal(), name=n) for n in ("h0", "c0"))
+    states = C.layers.Recurrence(C.layers.LSTM(4), initial_state=(h, c))(C.sequence.input_variable(3))
+    assert states.h0.shape == states.c0.shape == (4,)

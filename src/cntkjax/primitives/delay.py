@@ -15,6 +15,7 @@ from ..graph.errors import AxisError, explain
 from ..graph.shape import UNKNOWN_SHAPE, broadcast, is_unknown
 from ..graph.variable import Variable
 from .base import Attrs, Primitive, Size, primitive
+from .elementwise import fill_inferred
 
 
 class Delay(Primitive):
@@ -42,6 +43,7 @@ class Delay(Primitive):
                 f"{self.name}: the initial state does not broadcast to the delayed value",
                 {"value": x, "initial": initial},
             ))
+        fill_inferred(shape, [initial])
         own = initial.sequence_axis in (None, x.sequence_axis)  # otherwise its last or first steps stand before x
         axes = merged_axes(self.name, [v for v in inputs if v.dynamic_axes]) if own else x.dynamic_axes
         if axes != UNKNOWN_AXES and not any(a.is_sequence_axis for a in axes):

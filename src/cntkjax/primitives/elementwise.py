@@ -27,11 +27,16 @@ def broadcast_shape(op: str, inputs: Sequence[Variable]) -> Shape:
             dict(zip(("left", "right", "third"), inputs, strict=False)),
             "each dimension, counted from the last, has to be equal or 1",
         ))
+    fill_inferred(shape, inputs)
+    return shape
+
+
+def fill_inferred(shape: Shape, inputs: Sequence[Variable]) -> None:
+    """Give parameters and constants among operands that broadcast to this shape the dimensions that they leave open."""
     for v in inputs:
         if isinstance(v, Leaf) and v.has_inferred:
             own = shape[len(shape) - len(v.shape) :]
             v.infer_shape(tuple(s if d < 0 else d for s, d in zip(own, v.shape, strict=True)))
-    return shape
 
 
 class Elementwise(Primitive):
