@@ -1,6 +1,6 @@
 import pytest
 
-from cntkjax.io import ImageDeserializer, MinibatchSource, StreamDef, StreamDefs, transforms
+from cntkjax.io import ImageDeserializer, StreamDef, StreamDefs, transforms
 from cntkjax.io._config import MinibatchSourceConfig, to_dictionary
 
 IMAGES = ImageDeserializer("map.txt", StreamDefs(f=StreamDef("image", transforms=[transforms.mean("m.xml")])))
@@ -40,10 +40,6 @@ def test_images_are_described():
     with pytest.raises(ValueError, match="needs a stream with the field 'image'"):
         ImageDeserializer("map.txt", StreamDefs(l=StreamDef("label", 3)))
 
-
-def test_that_images_cannot_be_read_is_said_at_once():
-    with pytest.raises(RuntimeError, match="no reader of images yet; read map.txt in a UserDeserializer"):
-        MinibatchSource(IMAGES)
 
 
 @pytest.mark.parametrize("given, text", [

@@ -53,7 +53,7 @@ class Cursor:
         left, sweep_ended, fruitless = budget, False, 0
         while left > 0 and not self.ended and fruitless < 2:
             block = self._block(share)
-            data = self._loader.get(block.own_chunks)
+            data = self._loader.get(block.own_chunks, self.sweep)
             if block is not self._ahead_of:
                 self._ahead_of = block
                 self._expect_next(share)
@@ -131,4 +131,4 @@ class Cursor:
             chunks = self._order.blocks(sweep)[0]
         else:
             return
-        self._loader.expect(Block(self._order, sweep, number, chunks, first, 0, share).own_chunks)
+        self._loader.expect(Block(self._order, sweep, number, chunks, first, 0, share).own_chunks, sweep)

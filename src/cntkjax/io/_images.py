@@ -1,4 +1,4 @@
-"""How images are to be read: descriptions only, as there is no reader of images yet, and MinibatchSource says so."""
+"""How images are to be read; _image_files.py reads them when a source is made."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ IMAGE_TYPES = ("ImageDeserializer", "Base64ImageDeserializer")
 
 
 def ImageDeserializer(filename: str, streams: Mapping[str, Record]) -> dict[str, Any]:
-    """Describes image files that are listed in a text file, with a label each.
+    """Reads image files that are listed in a text file, with a label each. It needs Pillow.
+
+    Samples are (channels, height, width), blue, green, red, from 0 to 255. All images of a stream have to be of one
+    size after its transforms. Labels are sparse, one of as many as their stream says.
 
     Args:
-        filename: the list, with rows ``path <tab> label``
+        filename: the list, with rows ``path <tab> label`` or ``number of the sequence <tab> path <tab> label``;
+            ``archive.zip@/path`` is a file in an archive
         streams: name -> ``StreamDef``, one with the field 'image' and its transforms, one with the field 'label' and
             the number of labels as shape
 

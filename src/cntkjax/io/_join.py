@@ -33,6 +33,7 @@ class Joined(Deserializer):
         ]
         self._defining = [p for p in parts if any(s.m_defines_mb_size for s in p.streams)]
         self.num_chunks = self._first.num_chunks
+        self.varies = any(part.varies for part in parts)
 
     def keys(self, chunk: int) -> np.ndarray:
         return self._first.keys(chunk)[self._in_all(chunk)]

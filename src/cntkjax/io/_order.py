@@ -126,27 +126,32 @@ class Loader:
     def __init__(self, deserializer: Deserializer, ahead: bool) -> None:
         self._deserializer = deserializer
         self._thread = ThreadPoolExecutor(1, "cntkjax-reader") if ahead and deserializer.num_chunks > 1 else None
-        self._chunks: tuple[int, ...] | None = None
+        self._known: tuple[tuple[int, ...], int] | None = None
         self._data: Data = {}
-        self._coming: tuple[tuple[int, ...], Future[Data]] | None = None
+        self._coming: tuple[tuple[tuple[int, ...], int], Future[Data]] | None = None
 
-    def get(self, chunks: tuple[int, ...]) -> Data:
+    def get(self, chunks: tuple[int, ...], sweep: int) -> Data:
         """The data of the chunks by stream."""
-        if chunks != self._chunks:
+        wanted = self._version(chunks, sweep)
+        if wanted != self._known:
             coming, self._coming = self._coming, None
-            self._chunks, self._data = None, {}
-            self._data = coming[1].result() if coming and coming[0] == chunks else self._read(chunks)
-            self._chunks = chunks
+            self._known, self._data = None, {}
+            self._data = coming[1].result() if coming and coming[0] == wanted else self._read(chunks)
+            self._known = wanted
         return self._data
 
-    def expect(self, chunks: tuple[int, ...]) -> None:
+    def expect(self, chunks: tuple[int, ...], sweep: int) -> None:
         """Says which chunks will be asked for next."""
-        if self._thread and chunks and chunks != self._chunks and self._coming is None:
-            self._coming = chunks, self._thread.submit(self._read, chunks)
+        wanted = self._version(chunks, sweep)
+        if self._thread and chunks and wanted != self._known and self._coming is None:
+            self._coming = wanted, self._thread.submit(self._read, chunks)
+
+    def _version(self, chunks: tuple[int, ...], sweep: int) -> tuple[tuple[int, ...], int]:
+        return chunks, sweep if self._deserializer.varies else 0
 
     def forget(self) -> None:
         """Frees the data, which will be read again if they are asked for."""
-        self._chunks, self._data, self._coming = None, {}, None
+        self._known, self._data, self._coming = None, {}, None
 
     def _read(self, chunks: tuple[int, ...]) -> Data:
         read = [dict(self._deserializer.read(chunk)) for chunk in chunks]

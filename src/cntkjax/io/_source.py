@@ -268,9 +268,10 @@ def _deserializer(given: Any) -> Deserializer:
     if isinstance(given, Mapping) and given.get("type") in _READERS:
         return _READERS[given["type"]](given)
     if isinstance(given, Mapping) and given.get("type") in IMAGE_TYPES:
-        raise RuntimeError(
-            f"MinibatchSource: there is no reader of images yet; read {given['file']} in a UserDeserializer"
-        )
+        from ._image_files import ImageFiles
+
+        return ImageFiles(given)
     raise TypeError(
-        f"MinibatchSource: {given!r} is no deserializer; give a CTFDeserializer, CBFDeserializer or UserDeserializer"
+        f"MinibatchSource: {given!r} is no deserializer; give what CTFDeserializer, CBFDeserializer or "
+        "ImageDeserializer makes, or a UserDeserializer"
     )

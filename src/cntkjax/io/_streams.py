@@ -160,6 +160,7 @@ class Deserializer:
 
     streams: Sequence[StreamInformation]
     num_chunks: int
+    varies = False  # a chunk is another one each time that it is read
 
     def read(self, chunk: int) -> Mapping[str, Ragged]:
         """The data of a chunk by stream, with the same number of sequences in all of them."""

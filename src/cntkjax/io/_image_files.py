@@ -1,0 +1,178 @@
+"""Images that a text file lists, as sequences of one sample."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import zipfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NoReturn
+
+import numpy as np
+
+from cntkjax.engine.ragged import Ragged, SparseRows
+
+from ._pixels import transform_of
+from ._streams import Deserializer, StreamInformation
+
+CHUNK = 2**22  # bytes of the images that are read together
+_RANDOM = "Crop", "Color"
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One row of the list: a path, or the image itself."""
+
+    line: int
+    key: int
+    image: str
+    label: int
+
+
+class ImageFiles(Deserializer):
+    """The images of a list, by the configuration that ``ImageDeserializer`` or ``Base64ImageDeserializer`` makes.
+
+    Errors: RuntimeError for a list or an image that cannot be read, with the file and the line; ImportError without
+    Pillow.
+    """
+
+    def __init__(self, configuration: Mapping[str, Any]) -> None:
+        self.path, self.embedded = configuration["file"], configuration["type"] == "Base64ImageDeserializer"
+        _pillow()
+        self._images = {n: s["transforms"] for n, s in configuration["input"].items() if "transforms" in s}
+        self._labels = {n: int(s["labelDim"]) for n, s in configuration["input"].items() if "labelDim" in s}
+        self._transforms = {n: [transform_of(t) for t in given] for n, given in self._images.items()}
+        self._channels = {
+            n: next((int(t["channels"]) for t in given if t["type"] == "Scale"), 3) for n, given in self._images.items()
+        }
+        self.varies = any(t["type"] in _RANDOM for given in self._images.values() for t in given)
+        self._rows = list(self._parsed())
+        if not self._rows:
+            raise RuntimeError(f"{self.path}: the list is empty")
+        self._read_so_often: Counter[int] = Counter()
+        self.streams = [
+            StreamInformation(name, i, "dense" if name in self._images else "sparse", np.float32, self._shape(name))
+            for i, name in enumerate(configuration["input"])
+        ]
+        sample = max(4 * int(np.prod(s.sample_shape)) for s in self.streams if s.name in self._images)
+        self._per_chunk = max(CHUNK // sample, 1)
+        self.num_chunks = -(-len(self._rows) // self._per_chunk)
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        """Of a sample: what the scaling says, or what the first image comes out as."""
+        if name in self._labels:
+            return (self._labels[name],)
+        scale = next((t for t in reversed(self._images[name]) if t["type"] == "Scale"), None)
+        if scale is not None:
+            return int(scale["channels"]), int(scale["height"]), int(scale["width"])
+        return self._sample(name, self._rows[0], np.random.default_rng(0)).shape
+
+    # ---- the list
+    def _parsed(self) -> Iterator[_Row]:
+        columns = ("number of the sequence", "label", "image") if self.embedded else ("number", "image", "label")
+        try:
+            with open(self.path, encoding="utf-8") as file:
+                for line, text in enumerate(file):
+                    parts = text.rstrip("\r\n").split("\t")
+                    if len(parts) not in (2, 3):
+                        self._fail(line, f"{len(parts)} columns with tabs between them; 2 or 3 belong there: {columns}")
+                    image, label = parts[-2:][::-1] if self.embedded else parts[-2:]
+                    key = self._number(line, parts[0], columns[0]) if len(parts) == 3 else line
+                    yield _Row(line, key, image, self._label(line, label))
+        except (OSError, UnicodeDecodeError) as error:
+            raise RuntimeError(f"Could not open {self.path} for reading: {error}") from error
+
+    def _label(self, line: int, text: str) -> int:
+        number = self._number(line, text, "label")
+        for name, dim in self._labels.items():
+            if not 0 <= number < dim:
+                self._fail(line, f"label {number} is outside of stream {name!r}, which has {dim} labels")
+        return number
+
+    def _number(self, line: int, text: str, what: str) -> int:
+        if not text.strip().isdecimal():
+            self._fail(line, f"cannot parse the {what} {text[:40]!r}: it is no number")
+        return int(text)
+
+    def _fail(self, line: int, reason: str) -> NoReturn:
+        raise RuntimeError(f"{self.path}, line {line + 1}: {reason}")
+
+    # ---- sequences
+    def keys(self, chunk: int) -> np.ndarray:
+        return np.array([row.key for row in self._of(chunk)])
+
+    def lengths(self, chunk: int) -> np.ndarray:
+        return np.ones(len(self._of(chunk)), np.int64)
+
+    def first_sequence(self, chunk: int) -> int:
+        return chunk * self._per_chunk
+
+    def _of(self, chunk: int) -> list[_Row]:
+        return self._rows[chunk * self._per_chunk : (chunk + 1) * self._per_chunk]
+
+    def read(self, chunk: int) -> Mapping[str, Ragged]:
+        rows = self._of(chunk)
+        lengths = np.ones(len(rows), np.int32)
+        made: dict[str, Ragged] = {}
+        visit = self._read_so_often[chunk]  # the random parts of an image are others in each sweep
+        self._read_so_often[chunk] += 1
+        for name in self._images:
+            seeds = [np.random.default_rng([row.line, visit]) for row in rows]
+            samples = list(self._threads.map(self._sample, [name] * len(rows), rows, seeds))
+            wanted = next(s.sample_shape for s in self.streams if s.name == name)
+            for row, sample in zip(rows, samples, strict=True):
+                if sample.shape != wanted:
+                    self._fail(row.line, f"the image is {sample.shape}, others are {wanted}: scale them to one size")
+            made[name] = Ragged(np.stack(samples), lengths)
+        for name, dim in self._labels.items():
+            indices = np.array([row.label for row in rows], np.int32)
+            values = np.ones(len(rows), np.float32)
+            made[name] = Ragged(SparseRows(np.arange(len(rows) + 1), indices, values, dim), lengths)
+        return made
+
+    @cached_property
+    def _threads(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(min(os.cpu_count() or 1, 8), "cntkjax-images")
+
+    def _sample(self, name: str, row: _Row, random: np.random.Generator) -> np.ndarray:
+        """An image after all transforms: float32 [channels, height, width]."""
+        image = self._pixels(row, self._channels[name])
+        for transform in self._transforms[name]:
+            image = transform(image, random)
+        return np.ascontiguousarray(image, np.float32)
+
+    def _pixels(self, row: _Row, channels: int) -> np.ndarray:
+        try:
+            with _pillow().open(io.BytesIO(self._bytes(row))) as image:
+                if channels == 1:
+                    return np.asarray(image.convert("L"))[:, :, None]
+                return np.asarray(image.convert("RGB"))[:, :, ::-1]
+        except (OSError, ValueError, KeyError, SyntaxError, zipfile.BadZipFile) as error:
+            what = "the image in it" if self.embedded else repr(row.image)
+            self._fail(row.line, f"Cannot open file {what}: {error}")
+
+    def _bytes(self, row: _Row) -> bytes:
+        if self.embedded:
+            return base64.b64decode(row.image, validate=True)
+        archive, inside, member = row.image.partition("@")
+        if not inside:
+            with open(row.image, "rb") as file:
+                return file.read()
+        with zipfile.ZipFile(archive) as files:
+            return files.read(member.lstrip("/\\"))
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image
+    except ImportError as missing:
+        raise ImportError("reading images needs Pillow: pip install 'cntkjax[images]'") from missing
+    return Image
+
+
+__all__ = ["ImageFiles"]

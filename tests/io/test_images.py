@@ -1,0 +1,205 @@
+"""Images are read as CNTK 2.7 reads them, within a grey level; images.json has what it made of the image here."""
+
+import base64
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cntkjax.io import (
+    Base64ImageDeserializer,
+    ImageDeserializer,
+    MinibatchSource,
+    StreamDef,
+    StreamDefs,
+    transforms,
+)
+
+Image = pytest.importorskip("PIL.Image", reason="reading images needs Pillow")
+
+RECORDED = json.loads(Path(__file__).with_name("images.json").read_text())
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+PIXELS = np.random.RandomState(0).randint(0, 256, (9, 13, 3)).astype("uint8")  # red, green, blue
+
+
+@pytest.fixture
+def listed(tmp_path, monkeypatch):
+    """A folder with the image, lists of it, and a mean image; paths in lists are relative to where the script runs."""
+    monkeypatch.chdir(tmp_path)
+    Image.fromarray(PIXELS).save("a.png")
+    Image.fromarray(PIXELS[::-1]).save("b.png")
+    (tmp_path / "map.txt").write_text("a.png\t1\nb.png\t0\n")
+    values = " ".join(map(str, range(9 * 13 * 3)))
+    (tmp_path / "mean.xml").write_text(
+        '<?xml version="1.0" ?><opencv_storage><Channel>3</Channel><Row>9</Row><Col>13</Col>'
+        f'<MeanImg type_id="opencv-matrix"><rows>1</rows><cols>351</cols><dt>f</dt><data>{values}</data></MeanImg>'
+        "</opencv_storage>"
+    )
+    return tmp_path
+
+
+def source(steps, path="map.txt", kind=ImageDeserializer, labels=3, **options):
+    streams = StreamDefs(x=StreamDef("image", transforms=steps), y=StreamDef("label", labels))
+    return MinibatchSource(kind(path, streams), **({"randomize": False, "max_sweeps": 1} | options))
+
+
+def images(made, size=100):
+    """All that a source has: [images, channels, height, width]."""
+    parts = []
+    while minibatch := made.next_minibatch(size):
+        parts.append(minibatch[made.streams.x].asarray()[:, 0])
+    return np.concatenate(parts)
+
+
+def scale(width, height, **options):
+    return transforms.scale(width, height, 3, **options)
+
+
+STEPS = {f"down_{kind}": [scale(5, 4, interpolations=kind)] for kind in ("nearest", "linear", "cubic", "lanczos")} | {
+    "crop_center_size": [transforms.crop("center", crop_size=(4, 6)), scale(4, 6)],
+    "crop_center_side": [transforms.crop("center", side_ratio=0.5), scale(8, 8)],
+    "mode_crop_-1": [scale(10, 10, scale_mode="crop")],
+    "mode_pad_114": [scale(10, 10, scale_mode="pad", pad_value=114)],
+    "mode_pad_-1": [scale(10, 10, scale_mode="pad")],
+    "multi": [transforms.crop("multiview10", side_ratio=0.5), scale(4, 4)],
+    "mean": [scale(13, 9), transforms.mean("mean.xml")],
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_transforms_are_cntks(listed, name):
+    made = source(STEPS[name])
+    expected = np.array(RECORDED[name]["values"]).reshape(RECORDED[name]["shape"])
+    assert made.streams.x.sample_shape == expected.shape
+    np.testing.assert_allclose(images(made)[0], expected, atol=1)
+
+
+def test_pixels_are_blue_green_red_and_labels_sparse(listed):
+    made = source([scale(13, 9)])
+    minibatch = made.next_minibatch(2)
+    expected = np.stack([PIXELS, PIXELS[::-1]])[..., ::-1].transpose(0, 3, 1, 2)
+    np.testing.assert_array_equal(minibatch[made.streams.x].asarray()[:, 0], expected)
+    assert made.streams.y.is_sparse
+    np.testing.assert_array_equal(minibatch[made.streams.y].asarray()[:, 0], [[0, 1, 0], [1, 0, 0]])
+
+
+def test_without_scaling_the_shape_is_that_of_the_images(listed):
+    assert source([transforms.crop("center", crop_size=4)]).streams.x.sample_shape == (3, 4, 4)
+    Image.fromarray(PIXELS[:5]).save("b.png")
+    with pytest.raises(RuntimeError, match=r"line 2: the image is \(3, 5, 13\), others are \(3, 9, 13\)"):
+        images(source([]))
+
+
+def test_random_parts_are_others_in_each_sweep_and_inside_of_the_image(listed):
+    (listed / "map.txt").write_text("a.png\t1\n" * 20)
+    steps = [transforms.crop("randomside", side_ratio=(0.4, 0.9), jitter_type="uniratio")]
+    made = images(source([*steps, scale(6, 6, interpolations="nearest")], max_sweeps=2))
+    assert made.shape == (40, 3, 6, 6)
+    assert len({part.tobytes() for part in made}) > 30
+    known = {tuple(p) for p in PIXELS.reshape(-1, 3)[:, ::-1]}
+    assert {tuple(p) for p in made.transpose(0, 2, 3, 1).reshape(-1, 3).astype(int)} <= known
+    again = images(source([*steps, scale(6, 6, interpolations="nearest")], max_sweeps=2))
+    np.testing.assert_array_equal(made, again)
+
+
+def test_colours_vary_by_one_factor_for_an_image(listed):
+    (listed / "map.txt").write_text("a.png\t1\n" * 5)
+    plain = images(source([scale(13, 9)]))[0]
+    for made in images(source([scale(13, 9), transforms.color(contrast_radius=0.5)])):
+        inside = (plain > 0) & (made < 255)
+        factors = (made / np.maximum(plain, 1))[inside]
+        np.testing.assert_allclose(factors, factors[0], rtol=1e-5)
+        assert 0.5 <= factors[0] <= 1.5
+    for made in images(source([scale(13, 9), transforms.color(brightness_radius=0.3)])):
+        added = (made - plain)[(made > 0) & (made < 255)]
+        np.testing.assert_allclose(added, added[0], atol=1e-3)
+    for made in images(source([scale(13, 9), transforms.color(saturation_radius=0.5)])):
+        np.testing.assert_array_equal(made.max(0), plain.max(0))  # the brightest colour stays
+    np.testing.assert_array_equal(images(source([scale(13, 9), transforms.color()]))[0], plain)
+
+
+def test_archives_base64_and_numbers_of_sequences(listed):
+    with zipfile.ZipFile("z.zip", "w") as archive:
+        archive.write("a.png", "in/a.png")
+    (listed / "map.txt").write_text("7\tz.zip@/in/a.png\t1\n")
+    expected = PIXELS[..., ::-1].transpose(2, 0, 1)
+    np.testing.assert_array_equal(images(source([scale(13, 9)]))[0], expected)
+    encoded = io.BytesIO()
+    Image.fromarray(PIXELS).save(encoded, "PNG")
+    (listed / "b64.txt").write_text(f"7\t1\t{base64.b64encode(encoded.getvalue()).decode()}\n")
+    made = source([scale(13, 9)], "b64.txt", Base64ImageDeserializer)
+    np.testing.assert_array_equal(images(made)[0], expected)
+
+
+def test_grey_images_have_one_channel_if_it_is_asked_for(listed):
+    Image.fromarray(PIXELS[..., 0]).save("a.png")
+    (listed / "map.txt").write_text("a.png\t1\n")
+    np.testing.assert_array_equal(images(source([scale(13, 9)]))[0], np.stack([PIXELS[..., 0]] * 3))
+    np.testing.assert_array_equal(images(source([transforms.scale(13, 9, 1)]))[0, 0], PIXELS[..., 0])
+
+
+def test_a_mean_of_another_size_is_left_out_with_a_warning(listed):
+    with pytest.warns(UserWarning, match="mean image 'mean.xml' is left out"):
+        made = images(source([scale(5, 4), transforms.mean("mean.xml")], multithreaded_deserializer=False))
+    np.testing.assert_allclose(made[0].ravel(), RECORDED["down_linear"]["values"], atol=1)
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("nope.png\t1", "line 1: Cannot open file 'nope.png'"),
+        ("map.txt\t1", "line 1: Cannot open file 'map.txt'"),
+        ("a.png 1", "line 1: 1 columns"),
+        ("a.png\t7", "label 7 is outside of stream 'y'"),
+        ("a.png\tx", "cannot parse the label 'x'"),
+        ("none.zip@/a.png\t1", "Cannot open file 'none.zip@/a.png'"),
+        ("", "1 columns"),
+    ],
+)
+def test_mistakes_in_lists_name_the_line(listed, row, reason):
+    (listed / "map.txt").write_text(row + "\n")
+    with pytest.raises(RuntimeError, match=reason):
+        images(source([scale(4, 4)]))
+
+
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        (scale(4, 4, interpolations="foo"), "Invalid interpolations value"),
+        (scale(4, 4, scale_mode="foo"), "Invalid scaleMode value"),
+        (transforms.crop("foo"), "Invalid crop type: foo"),
+        (transforms.crop("center", side_ratio=0.5, area_ratio=0.5), "cannot be specified simultaneously"),
+        (transforms.mean("nowhere.xml"), "Could not open file: nowhere.xml"),
+    ],
+)
+def test_mistakes_in_transforms_are_told_when_the_source_is_made(listed, step, reason):
+    with pytest.raises(RuntimeError, match=reason):
+        source([step])
+    with pytest.raises(RuntimeError, match="Could not open nowhere"):
+        source([], "nowhere")
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="needs the images in ../shared/data")
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("ImageReaderZip", ImageDeserializer), ("Base64ImageReaderSimple", Base64ImageDeserializer)],
+)
+def test_jpegs_of_cntks_own_tests(monkeypatch, name, kind):
+    monkeypatch.chdir(DATA)
+    made = images(source([scale(4, 8)], f"images/{name}_map.txt", kind, labels=4))
+    pure = 255 * np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])  # black, blue, green, red
+    np.testing.assert_allclose(made, np.broadcast_to(pure[:, :, None, None], (4, 3, 8, 4)), atol=2)
+
+
+def test_sources_of_images_and_text_are_joined_by_number(listed):
+    from cntkjax.io import CTFDeserializer
+
+    (listed / "map.txt").write_text("5\ta.png\t1\n7\tb.png\t2\n")
+    (listed / "more.ctf").write_text("7 |v 70\n5 |v 50\n")
+    streams = StreamDefs(x=StreamDef("image", transforms=[scale(13, 9)]))
+    more = CTFDeserializer("more.ctf", StreamDefs(v=StreamDef("v", 1)))
+    made = MinibatchSource([ImageDeserializer("map.txt", streams), more], randomize=False, max_sweeps=1)
+    np.testing.assert_array_equal(made.next_minibatch(9)[made.streams.v].asarray().ravel(), [50, 70])
