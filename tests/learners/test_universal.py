@@ -1,5 +1,7 @@
 """Learners given as graphs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -43,3 +45,23 @@ def test_a_missing_gradient_is_named_and_changes_nothing():
     with pytest.raises(RuntimeError, match="no gradient of parameter 'w'"):
         learner.update({}, 4)
     assert w.value.tolist() == [1, 1]
+
+
+def test_a_graph_keeps_its_own_variables():
+    def momentum(parameters, gradients):
+        steps = [(C.parameter(p.shape, init=0), p, g) for p, g in zip(parameters, gradients, strict=True)]
+        return C.combine([C.assign(p, p - 0.1 * C.assign(v, 0.9 * v + g)) for v, p, g in steps])
+
+    first, second = C.parameter((2,), init=1), C.parameter((2,), init=1)
+    learner, other = C.universal(momentum, [first]), C.universal(momentum, [second])
+    gradient = np.float32([1, 2])
+    learner.update({first: gradient}, 1)
+    other.restore_from_checkpoint(learner.create_checkpoint())
+    second.value = first.value
+    for p, made in (first, learner), (second, other):
+        made.update({p: gradient}, 1)
+    np.testing.assert_array_equal(first.value, second.value)
+    np.testing.assert_allclose(first.value, [0.71, 0.42], rtol=1e-6)
+    with pytest.raises(ValueError, match="keeps other variables"):
+        state = replace(learner.create_checkpoint(), other_state=[np.zeros((3,), np.float32)])
+        other.restore_from_checkpoint(state)

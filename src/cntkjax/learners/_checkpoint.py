@@ -34,7 +34,7 @@ def state_of(learner: Learner) -> LearnerState:
         smoothed_gradients=[joined(arrays, p.dtype) for arrays, p in zip(fields, parameters, strict=True)],
         smoothed_count=seen.smoothed,
         noise_seed=learner._noise_seed,
-        other_state=[] if is_cntks else [leaf.astype(np.float64) for leaf in leaves],
+        other_state=[np.asarray(v.value) for v in learner.kept] if is_cntks else [a.astype(np.float64) for a in leaves],
     )
 
 
@@ -63,6 +63,8 @@ def optax_state(learner: Learner, state: LearnerState) -> Any:
             for stored, mine, p in zip(state.smoothed_gradients, fields, parameters, strict=True)
         ]
         arrays = [parts[i % len(parts)][i // len(parts)] for i in range(len(leaves))]
+        if state.other_state and [a.shape for a in state.other_state] != [tuple(v.shape) for v in learner.kept]:
+            raise ValueError(f"{learner!r}: the checkpoint has the state of a learner that keeps other variables")
     elif [np.shape(a) for a in state.other_state] == [np.shape(leaf) for leaf in leaves]:
         arrays = state.other_state
     else:
@@ -77,6 +79,8 @@ def adopt(learner: Learner, state: LearnerState, transform_state: Any) -> None:
     """The second half of `restore`, which cannot fail."""
     rates = state.rates
     learner.state = transform_state
+    for variable, value in zip(learner.kept, state.other_state, strict=False):  # CNTK's checkpoints have no such values
+        variable.value = value
     learner._learning_rate_schedule = TrainingParameterSchedule(
         list(rates.entries), rates.epoch_size or None, rates.minibatch_size
     )

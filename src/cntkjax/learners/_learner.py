@@ -115,6 +115,8 @@ class Learner:
     """
 
     ignored_minibatch_size = IGNORE
+    _MINIBATCH_SIZE = "MinibatchSize"  # its key in AdditionalLearningOptions.dict_options
+    kept: Sequence[Any] = ()  # variables that change while it learns, besides its parameters and state
 
     def __init__(
         self,

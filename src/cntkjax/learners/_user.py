@@ -75,6 +75,9 @@ class _Universal(UserLearner):
                 "update_func must return a function that updates the parameters, such as "
                 f"combine([assign(p, ...), ...]), not {type(self._assignments).__name__}"
             )
+        known = {*self.parameters, *self._gradients}
+        inside = (*self._assignments.parameters, *self._assignments.constants)
+        self.kept = [v for v in inside if v not in known]
 
     def update(self, gradient_values: Mapping[Any, Any], training_sample_count: int, sweep_end: bool = False) -> bool:
         gradients = [gradient_of(p, gradient_values) for p in self.parameters]
