@@ -41,12 +41,17 @@ sentinel_value_for_auto_select_random_seed = AUTO_SEED
 sentinel_value_for_infer_param_init_rank = 2**31 - 1
 default_param_init_scale, default_param_init_output_rank, default_param_init_filter_rank = 1, 1, 0
 
-_HOMES = {  # classes whose modules need the whole package, so that they are looked up when somebody asks
+_HOMES = {  # what lies in modules that need the whole package, so that they are looked up when somebody asks
     "Axis": "axis", "Constant": "variables", "Variable": "variables",
     "Function": "ops.functions", "Learner": "learners", "MinibatchSource": "io", "MinibatchSourceConfig": "io._config",
     "to_dictionary": "io._config", "NDArrayView": "core", "NDMask": "core", "Value": "core",
     "Trainer": "train.trainer",
-}
+} | dict.fromkeys(
+    ["AdditionalLearningOptions", *(f"{rule}_learner" for rule in (
+        "sgd", "momentum_sgd", "nesterov", "ada_grad", "ada_delta", "fsada_grad", "adam", "rmsprop",
+    ))],
+    "learners._native",
+)
 
 
 _RENAMED = {"Value": "NativeValue"}
