@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from cntkjax.engine import _devices
-from cntkjax.graph.origin import user_line
+from cntkjax.graph.origin import call_stack
 
 if TYPE_CHECKING:
     import jax
@@ -101,8 +101,7 @@ def gpu(device_id: int) -> DeviceDescriptor:
     if device_id >= found:
         mend = "" if found else '; for an NVIDIA GPU: pip install "jax[cuda12]"'
         raise ValueError(
-            f"Specified GPU device id ({device_id}) is invalid: JAX sees {found} accelerator(s){mend}"
-            f"\n\n[CALL STACK]\n{user_line()}"
+            f"Specified GPU device id ({device_id}) is invalid: JAX sees {found} accelerator(s){mend}{call_stack()}"
         )
     return DeviceDescriptor(DeviceKind.GPU, device_id)
 

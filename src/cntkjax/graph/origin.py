@@ -16,3 +16,8 @@ def user_line() -> str:
     if frame is None:
         return ""
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+
+
+def call_stack() -> str:
+    """The end of a message: the user's line under the title that CNTK gives its call stacks, for which scripts look."""
+    return f"\n\n[CALL STACK]\n{user_line()}"

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from cntkjax.engine.ragged import Ragged, SparseRows, concatenate_rows, offsets_of, ranges
+from cntkjax.graph.origin import call_stack
 
 from ._ctf_index import build_index
 from ._numbers import parse_integers, parse_numbers
@@ -61,7 +62,8 @@ class CTFFile(Deserializer):
     def __init__(self, configuration: Mapping[str, Any]) -> None:
         self.path = configuration["file"]
         if not configuration["input"]:
-            raise RuntimeError(f"CTF file '{self.path}': no stream is asked for; the deserializer needs at least one")
+            what = f"CTF file '{self.path}': no stream is asked for; the deserializer needs at least one"
+            raise RuntimeError(what + call_stack())
         self.streams = [stream_information(n, i, s) for i, (n, s) in enumerate(configuration["input"].items())]
         aliases = [s["alias"] for s in configuration["input"].values()]
         for alias in {a for a in aliases if aliases.count(a) > 1}:
