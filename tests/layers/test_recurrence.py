@@ -210,3 +210,11 @@ def test_attention_inside_a_recurrence_gives_the_values_of_cntk():
     of = {p.name: g for p, g in C.square(f).grad({encoder: encoded, decoder: decoded}, wrt=f.parameters).items()}
     np.testing.assert_allclose(np.abs(of["b"]).sum(), 1.8554527, rtol=1e-5)
     np.testing.assert_allclose(np.abs(of["H1"]).sum(), 0.025983112, rtol=1e-5)
+
+
+def test_a_step_of_blocks_in_which_nothing_but_weights_is_known():
+    """The state goes through a layer before it meets the input: only biases say what shape it has (CNTK: (4,))."""
+    x, dense, lstm = C.sequence.input_variable(5), C.layers.Dense(4), C.layers.LSTM(4)
+    made = C.layers.Recurrence(lambda h, c, v: lstm(h, c, C.splice(dense(h), v)))(x)
+    assert made.shape == (4,) and dense.W.shape == (4, 4)
+    assert made.eval({x: [np.ones((2, 5))]})[0].shape == (2, 4)

@@ -100,7 +100,7 @@ def infer(node: Function, guess: bool = False) -> bool:
         differs = node.node_outputs != node.node_inputs
         node.node_outputs = list(node.node_inputs)
         return differs
-    specs = _infer_block(node) if node.block_composite is not None else _infer_primitive(node, guess)
+    specs = _infer_block(node, guess) if node.block_composite is not None else _infer_primitive(node, guess)
     if not node.node_outputs:
         for i, spec in enumerate(specs):
             name = node._name if len(specs) == 1 else ""
@@ -139,14 +139,14 @@ def _infer_primitive(node: Function, guess: bool) -> list[Spec]:
     return specs
 
 
-def _infer_block(node: Function) -> list[Spec]:
+def _infer_block(node: Function, guess: bool) -> list[Spec]:
     assert node.block_composite is not None
     for argument, operand in node.block_map:
         argument.bound = operand
         # As in CNTK an argument inside needs no gradient: a block says that it needs one only for parameters inside.
         argument.become(operand.shape, operand.dtype, operand.dynamic_axes, operand.is_sparse, False)
     try:
-        infer_all([node.block_composite.root_function])
+        infer_all([node.block_composite.root_function], guess)
     except (ShapeError, AxisError) as error:
         raise of_layer(error, node.block_name, node._name, [outside(v) for _, v in node.block_map]) from None
     return [
@@ -155,16 +155,18 @@ def _infer_block(node: Function) -> list[Spec]:
     ]
 
 
-def infer_all(roots: Iterable[Function]) -> None:
+def infer_all(roots: Iterable[Function], guess: bool = False) -> None:
     """Infer everything that leads to the roots, again and again where there are cycles, until nothing changes.
 
     A loop may be all unknown although its operands are known: x + past_value(h), where a size of 1 says nothing, as it
-    might be broadcast. It then is what its known operands make it.
+    might be broadcast. It then is what its known operands make it. With `guess` this is inside a block in such a loop.
     """
     order = nodes(list(roots))
     _settle(order)
     waits = any(v.is_placeholder and v.is_unknown for n in order for v in n.node_inputs)
-    if not waits and any(is_unknown(v.shape) for n in order for v in n.node_outputs) and _infer_each(order, guess=True):
+    if (waits and not guess) or not any(is_unknown(v.shape) for n in order for v in n.node_outputs):
+        return
+    if _infer_each(order, guess=True) and not guess:
         _settle(order)
 
 
