@@ -16,7 +16,7 @@ from ....graph.function import Function as GraphFunction
 from ....graph.shape import FREE
 from ....variables import Constant, Parameter
 from ...dictionary import FormatError
-from .._onnx import ELEMENT, FLOATING
+from .._onnx import ELEMENT, FLOATING, onnx
 from .checks import DEEPEST, array_of, in_order, limited
 from .table import FOLDED, OPERATIONS, Node
 from .values import BOOL, FLOAT, INT, Tensor, kind_of, output_of, plain
@@ -122,6 +122,7 @@ class Reader:
                 raise FormatError(f"{where}: operations of the domain {proto.domain!r} are not known")
             if proto.op_type not in OPERATIONS:
                 raise FormatError(f"{where}: this operation cannot be read")
+            self._check_operands(proto, where)
             node = Node(self, proto, where)
             try:
                 made = self._made(node)
@@ -137,6 +138,18 @@ class Reader:
                 if name:
                     self.tensors[name] = value
                     self.makers[name] = node
+
+    def _check_operands(self, proto: Any, where: str) -> None:
+        """As many operands as the operation has in the standard."""
+        defs = onnx().defs
+        domain = "" if proto.domain == "ai.onnx" else proto.domain
+        if not defs.has(proto.op_type, self.opset if not domain else 1, domain):
+            return  # no longer part of the standard, or of another one
+        schema = defs.get_schema(proto.op_type, self.opset if not domain else 1, domain)
+        if not schema.min_input <= len(proto.input) <= schema.max_input:
+            least, most = schema.min_input, schema.max_input
+            wanted = f"{least}" if least == most else f"{least} to {most if most < 2**30 else 'many'}"
+            raise FormatError(f"{where}: it has {len(proto.input)} operands; the operation takes {wanted}")
 
     def _made(self, node: Node) -> list[Tensor]:
         given = [node.tensor(i) for i in range(len(node)) if node.has(i)]

@@ -316,6 +316,8 @@ def _gather_nd(node: Node) -> Any:
 @reads("Concat")
 def _concat(node: Node) -> Any:
     xs = node.xs()
+    if len(xs) < len(node):
+        raise node.fail("an operand is missing")
     axis = node.axis(node.int("axis", 1), len(xs[0].shape))
     return node.of_kind(ops.splice(*xs, axis=axis) if len(xs) > 1 else ops.alias(xs[0]))
 
@@ -528,6 +530,8 @@ def _folded_gather(node: Node) -> Any:
         raise node.fail("it gathers by the size of a free axis")
     axis = node.axis(node.int("axis", 0), value.ndim)
     limited(value.size // max(value.shape[axis], 1) * indices.size, node.where)
+    if indices.size and not -value.shape[axis] <= indices.min() <= indices.max() < value.shape[axis]:
+        raise node.fail(f"an index outside of an axis of {value.shape[axis]}")
     return np.take(value, indices.astype(np.int64), axis)
 
 
