@@ -293,6 +293,8 @@ class TestMinibatchSource:
             MinibatchSource([])
         with pytest.raises(TypeError, match="5 is no deserializer"):
             MinibatchSource([5])
+        with pytest.raises(ValueError, match=r"no file is given\n\n\[CALL STACK\]\ntest_source.py"):
+            MinibatchSource(CTFDeserializer("", streams={}))
         with pytest.raises(RuntimeError, match="no stream is asked for"):
             MinibatchSource(ctf("|x 1\n"))
         with pytest.raises(RuntimeError, match="Only one stream can define the minibatch size, but several do: a, b"):

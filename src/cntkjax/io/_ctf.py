@@ -55,15 +55,17 @@ class _Unexpected(Exception):
 class CTFFile(Deserializer):
     """A CTF file, by the configuration that ``CTFDeserializer`` makes.
 
-    Errors: RuntimeError for a file that cannot be read, is empty, or has more bad rows than the configuration allows
-            (key ``maxErrors``; up to that number they are left out with a warning). It says file, line and stream.
+    Errors: ValueError if no file is given; RuntimeError for one that cannot be read, is empty, or has more bad rows than
+            the configuration allows (key ``maxErrors``; up to that number they are left out with a warning). It says
+            file, line and stream.
     """
 
     def __init__(self, configuration: Mapping[str, Any]) -> None:
         self.path = configuration["file"]
+        if not self.path:
+            raise ValueError(f"CTFDeserializer: no file is given{call_stack()}")
         if not configuration["input"]:
-            what = f"CTF file '{self.path}': no stream is asked for; the deserializer needs at least one"
-            raise RuntimeError(what + call_stack())
+            raise RuntimeError(f"CTF file '{self.path}': no stream is asked for; the deserializer needs at least one")
         self.streams = [stream_information(n, i, s) for i, (n, s) in enumerate(configuration["input"].items())]
         aliases = [s["alias"] for s in configuration["input"].values()]
         for alias in {a for a in aliases if aliases.count(a) > 1}:
