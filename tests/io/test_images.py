@@ -105,6 +105,28 @@ def test_random_parts_are_others_in_each_sweep_and_inside_of_the_image(listed):
     np.testing.assert_array_equal(made, again)
 
 
+def test_two_lists_of_the_same_images_are_cut_in_the_same_places(listed):
+    (listed / "map.txt").write_text("".join(f"a.png\t{i}\n" for i in range(10)))
+    (listed / "deep").mkdir()
+    (listed / "deep" / "more.txt").write_text("".join(f".../../a.png\t{i}\n" for i in range(10)))
+    steps = [transforms.crop("randomside", side_ratio=(0.4, 0.9), jitter_type="uniratio"), scale(6, 6)]
+    parts = [
+        ImageDeserializer(path, StreamDefs(**{name: StreamDef("image", transforms=steps)}))
+        for path, name in (("map.txt", "x"), ("deep/more.txt", "y"))
+    ]
+    made = MinibatchSource(parts, max_sweeps=4)
+    seen = set()
+    while minibatch := made.next_minibatch(3):
+        x, y = (minibatch[made.streams[name]].asarray() for name in "xy")
+        np.testing.assert_array_equal(x, y)
+        seen |= {part.tobytes() for part in x}
+    assert len(seen) > 30
+
+
+def test_a_cut_after_the_scaling_gives_the_shape(listed):
+    assert source([scale(8, 8), transforms.crop("center", crop_size=(4, 6))]).streams.x.sample_shape == (3, 6, 4)
+
+
 def test_colours_vary_by_one_factor_for_an_image(listed):
     (listed / "map.txt").write_text("a.png\t1\n" * 5)
     plain = images(source([scale(13, 9)]))[0]
@@ -197,8 +219,9 @@ def test_jpegs_of_cntks_own_tests(monkeypatch, name, kind):
 def test_sources_of_images_and_text_are_joined_by_number(listed):
     from cntkjax.io import CTFDeserializer
 
-    (listed / "map.txt").write_text("5\ta.png\t1\n7\tb.png\t2\n")
-    (listed / "more.ctf").write_text("7 |v 70\n5 |v 50\n")
+    large = 2**64 - 7
+    (listed / "map.txt").write_text(f"5\ta.png\t1\n{large}\tb.png\t2\n")
+    (listed / "more.ctf").write_text(f"{large} |v 70\n5 |v 50\n")
     streams = StreamDefs(x=StreamDef("image", transforms=[scale(13, 9)]))
     more = CTFDeserializer("more.ctf", StreamDefs(v=StreamDef("v", 1)))
     made = MinibatchSource([ImageDeserializer("map.txt", streams), more], randomize=False, max_sweeps=1)

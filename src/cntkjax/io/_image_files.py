@@ -6,7 +6,6 @@ import base64
 import io
 import os
 import zipfile
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from ._streams import Deserializer, StreamInformation
 
 CHUNK = 2**22  # bytes of the images that are read together
 _RANDOM = "Crop", "Color"
+_HERE = ".../"  # the folder of the list
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,6 @@ class ImageFiles(Deserializer):
         self._rows = list(self._parsed())
         if not self._rows:
             raise RuntimeError(f"{self.path}: the list is empty")
-        self._read_so_often: Counter[int] = Counter()
         self.streams = [
             StreamInformation(name, i, "dense" if name in self._images else "sparse", np.float32, self._shape(name))
             for i, name in enumerate(configuration["input"])
@@ -67,8 +66,8 @@ class ImageFiles(Deserializer):
         """Of a sample: what the scaling says, or what the first image comes out as."""
         if name in self._labels:
             return (self._labels[name],)
-        scale = next((t for t in reversed(self._images[name]) if t["type"] == "Scale"), None)
-        if scale is not None:
+        scale = next((t for t in reversed(self._images[name]) if t["type"] in ("Crop", "Scale")), None)
+        if scale is not None and scale["type"] == "Scale":
             return int(scale["channels"]), int(scale["height"]), int(scale["width"])
         return self._sample(name, self._rows[0], np.random.default_rng(0)).shape
 
@@ -83,6 +82,8 @@ class ImageFiles(Deserializer):
                         self._fail(line, f"{len(parts)} columns with tabs between them; 2 or 3 belong there: {columns}")
                     image, label = parts[-2:][::-1] if self.embedded else parts[-2:]
                     key = self._number(line, parts[0], columns[0]) if len(parts) == 3 else line
+                    if image.startswith(_HERE):
+                        image = os.path.join(os.path.dirname(self.path), image[len(_HERE) :])
                     yield _Row(line, key, image, self._label(line, label))
         except (OSError, UnicodeDecodeError) as error:
             raise RuntimeError(f"Could not open {self.path} for reading: {error}") from error
@@ -104,7 +105,8 @@ class ImageFiles(Deserializer):
 
     # ---- sequences
     def keys(self, chunk: int) -> np.ndarray:
-        return np.array([row.key for row in self._of(chunk)])
+        wrapped = [row.key % 2**64 for row in self._of(chunk)]  # as of text files, whose numbers may be as large
+        return np.array(wrapped, np.uint64).view(np.int64)
 
     def lengths(self, chunk: int) -> np.ndarray:
         return np.ones(len(self._of(chunk)), np.int64)
@@ -116,13 +118,15 @@ class ImageFiles(Deserializer):
         return self._rows[chunk * self._per_chunk : (chunk + 1) * self._per_chunk]
 
     def read(self, chunk: int) -> Mapping[str, Ragged]:
+        return self.read_in(chunk, 0)
+
+    def read_in(self, chunk: int, sweep: int) -> Mapping[str, Ragged]:
         rows = self._of(chunk)
         lengths = np.ones(len(rows), np.int32)
         made: dict[str, Ragged] = {}
-        visit = self._read_so_often[chunk]  # the random parts of an image are others in each sweep
-        self._read_so_often[chunk] += 1
         for name in self._images:
-            seeds = [np.random.default_rng([row.line, visit]) for row in rows]
+            # Two lists of the same sequences, as of images and masks, are cut in the same places.
+            seeds = [np.random.default_rng([row.key, sweep]) for row in rows]
             samples = list(self._threads.map(self._sample, [name] * len(rows), rows, seeds))
             wanted = next(s.sample_shape for s in self.streams if s.name == name)
             for row, sample in zip(rows, samples, strict=True):

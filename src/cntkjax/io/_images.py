@@ -18,7 +18,7 @@ def ImageDeserializer(filename: str, streams: Mapping[str, Record]) -> dict[str,
 
     Args:
         filename: the list, with rows ``path <tab> label`` or ``number of the sequence <tab> path <tab> label``;
-            ``archive.zip@/path`` is a file in an archive
+            ``archive.zip@/path`` is a file in an archive, ``.../path`` one beside the list
         streams: name -> ``StreamDef``, one with the field 'image' and its transforms, one with the field 'label' and
             the number of labels as shape
 

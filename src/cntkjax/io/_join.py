@@ -46,12 +46,13 @@ class Joined(Deserializer):
         return np.max(lengths, axis=0)
 
     def read(self, chunk: int) -> Mapping[str, Ragged]:
-        keys = self.keys(chunk)
-        read = {
-            name: ragged.take(np.flatnonzero(self._in_all(chunk))) for name, ragged in self._first.read(chunk).items()
-        }
+        return self.read_in(chunk, 0)
+
+    def read_in(self, chunk: int, sweep: int) -> Mapping[str, Ragged]:
+        keys, wanted = self.keys(chunk), np.flatnonzero(self._in_all(chunk))
+        read = {name: ragged.take(wanted) for name, ragged in self._first.read_in(chunk, sweep).items()}
         for other in self._others:
-            read.update(other.read(keys))
+            read.update(other.read(keys, sweep))
         return read
 
     def _in_all(self, chunk: int) -> np.ndarray:
@@ -64,7 +65,7 @@ class _ByKey:
 
     def __init__(self, part: Deserializer) -> None:
         self.part = part
-        self._chunks: OrderedDict[int, Mapping[str, Ragged]] = OrderedDict()
+        self._chunks: OrderedDict[tuple[int, int], Mapping[str, Ragged]] = OrderedDict()
 
     @cached_property
     def _sorted(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -87,7 +88,7 @@ class _ByKey:
     def lengths(self, keys: np.ndarray) -> np.ndarray:
         return self._sorted[3][self._find(keys)]
 
-    def read(self, keys: np.ndarray) -> Mapping[str, Ragged]:
+    def read(self, keys: np.ndarray, sweep: int) -> Mapping[str, Ragged]:
         at = self._find(keys)
         chunk, place = self._sorted[1][at], self._sorted[2][at]
         by_chunk = np.argsort(chunk, kind="stable")
@@ -96,16 +97,17 @@ class _ByKey:
         )
         back = np.argsort(by_chunk, kind="stable")
         parts = [
-            (self._chunk(int(c)), place[which]) for c, which in zip(needed, np.split(by_chunk, firsts[1:]), strict=True)
+            (self._chunk(int(c), sweep if self.part.varies else 0), place[which])
+            for c, which in zip(needed, np.split(by_chunk, firsts[1:]), strict=True)
         ]
         return {
             s.name: Ragged.concatenate([data[s.name].take(places) for data, places in parts]).take(back)
             for s in self.part.streams
         }
 
-    def _chunk(self, chunk: int) -> Mapping[str, Ragged]:
-        if chunk not in self._chunks:
-            self._chunks[chunk] = self.part.read(chunk)
+    def _chunk(self, chunk: int, sweep: int) -> Mapping[str, Ragged]:
+        if (chunk, sweep) not in self._chunks:
+            self._chunks[chunk, sweep] = self.part.read_in(chunk, sweep)
             if len(self._chunks) > _KEPT:
                 self._chunks.popitem(last=False)
-        return self._chunks[chunk]
+        return self._chunks[chunk, sweep]

@@ -136,7 +136,7 @@ class Loader:
         if wanted != self._known:
             coming, self._coming = self._coming, None
             self._known, self._data = None, {}
-            self._data = coming[1].result() if coming and coming[0] == wanted else self._read(chunks)
+            self._data = coming[1].result() if coming and coming[0] == wanted else self._read(*wanted)
             self._known = wanted
         return self._data
 
@@ -144,7 +144,7 @@ class Loader:
         """Says which chunks will be asked for next."""
         wanted = self._version(chunks, sweep)
         if self._thread and chunks and wanted != self._known and self._coming is None:
-            self._coming = wanted, self._thread.submit(self._read, chunks)
+            self._coming = wanted, self._thread.submit(self._read, *wanted)
 
     def _version(self, chunks: tuple[int, ...], sweep: int) -> tuple[tuple[int, ...], int]:
         return chunks, sweep if self._deserializer.varies else 0
@@ -153,8 +153,8 @@ class Loader:
         """Frees the data, which will be read again if they are asked for."""
         self._known, self._data, self._coming = None, {}, None
 
-    def _read(self, chunks: tuple[int, ...]) -> Data:
-        read = [dict(self._deserializer.read(chunk)) for chunk in chunks]
+    def _read(self, chunks: tuple[int, ...], sweep: int) -> Data:
+        read = [dict(self._deserializer.read_in(chunk, sweep)) for chunk in chunks]
         return (
             {s.name: Ragged.concatenate([data.pop(s.name) for data in read]) for s in self._deserializer.streams}
             if read

@@ -160,11 +160,15 @@ class Deserializer:
 
     streams: Sequence[StreamInformation]
     num_chunks: int
-    varies = False  # a chunk is another one each time that it is read
+    varies = False  # a chunk is another one in each sweep
 
     def read(self, chunk: int) -> Mapping[str, Ragged]:
         """The data of a chunk by stream, with the same number of sequences in all of them."""
         raise NotImplementedError
+
+    def read_in(self, chunk: int, sweep: int) -> Mapping[str, Ragged]:
+        """The data of a chunk in a sweep, if it ``varies``."""
+        return self.read(chunk)
 
     def lengths(self, chunk: int) -> np.ndarray:
         """How many samples each sequence of a chunk counts for in a minibatch. May have to read the chunk."""
