@@ -55,8 +55,8 @@ class _Unexpected(Exception):
 class CTFFile(Deserializer):
     """A CTF file, by the configuration that ``CTFDeserializer`` makes.
 
-    Errors: ValueError if no file is given; RuntimeError for one that cannot be read, is empty, or has more bad rows than
-            the configuration allows (key ``maxErrors``; up to that number they are left out with a warning). It says
+    Errors: ValueError if no file is given; RuntimeError for one that cannot be read, is empty, or has more bad rows
+            than the configuration allows (key ``maxErrors``; up to that number they are left out with a warning). It says
             file, line and stream.
     """
 
