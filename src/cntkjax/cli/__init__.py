@@ -1,4 +1,4 @@
-"""The command ``cntkjax``: what is in a model file, the same model in another format, and its outputs for data."""
+"""The command ``cntkjax``: what is in a model file, the same model in another format, its outputs for data; doctor."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ def parser() -> argparse.ArgumentParser:
         "--field", action="append", default=[], metavar="INPUT=FIELD", help="an input's field, if its name is another"
     )
     evaluate.add_argument("--output", action="append", default=[], metavar="NAME", help="only this output; repeatable")
+    commands.add_parser("doctor", help="where this computes, with which versions, and what is not installed")
     return made
 
 
@@ -46,9 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     1
     """
     options = parser().parse_args(arguments)
-    from . import _convert, _eval, _info  # these import jax, which --help need not wait for
+    from . import _convert, _doctor, _eval, _info  # these import jax, which --help need not wait for
 
-    run = {"info": _info.run, "convert": _convert.run, "eval": _eval.run}[options.command]
+    run = {"info": _info.run, "convert": _convert.run, "eval": _eval.run, "doctor": _doctor.run}[options.command]
     try:
         run(options)
         sys.stdout.flush()

@@ -1,0 +1,96 @@
+"""``cntkjax doctor``: where this computes, with which versions, and what is not installed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from .. import device, layers, ops
+from ..engine import cache
+
+NEEDED = ("jax", "jaxlib", "numpy", "optax")
+OPTIONAL = (  # distribution, module, what it is for, the extra that brings it
+    ("onnx", "onnx", "ONNX models", "onnx"),
+    ("pillow", "PIL", "images", "images"),
+    ("mpi4py", "mpi4py", "training over several processes", "mpi"),
+    ("tensorboardX", "tensorboardX", "TensorBoardProgressWriter", "tensorboard"),
+    ("matplotlib", "matplotlib", "pictures of graphs", "plot"),
+)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Prints what it finds."""
+    for line in lines():
+        print(line, flush=True)
+
+
+def lines() -> Iterator[str]:
+    """The findings, line by line.
+
+    Errors: whatever the small network raises that is computed at the end.
+    """
+    yield f"cntkjax {_version('cntkjax')}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    yield "  " + ", ".join(f"{name} {_version(name)}" for name in NEEDED)
+    yield "devices"
+    chosen = device.use_default_device()
+    for found in device.all_devices():
+        yield f"  {found!r}{' (the default)' if found == chosen else ''}"
+    yield from (f"  {line}" for line in _accelerator_advice())
+    yield "optional packages"
+    for distribution, module, purpose, extra in OPTIONAL:
+        if find_spec(module):
+            yield f"  {distribution} {_version(distribution)}: {purpose}"
+        else:
+            yield f'  {distribution} is missing; for {purpose}: pip install "cntkjax[{extra}]"'
+    yield "compiled programs"
+    yield f"  {_cache()}"
+    started = time.perf_counter()
+    network = layers.Dense(2)(ops.input_variable(3))
+    network.eval(np.ones((4, 3), np.float32))
+    yield f"  a small network compiles and runs, in {time.perf_counter() - started:.2f} s"
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "of unknown version"
+
+
+def _accelerator_advice() -> Iterator[str]:
+    """The driver of NVIDIA's GPUs; what to do if JAX does not see them."""
+    program = shutil.which("nvidia-smi")
+    question = ["--query-gpu=name,driver_version", "--format=csv,noheader"]
+    answer = subprocess.run([program, *question], capture_output=True, text=True, check=False) if program else None
+    cards = answer.stdout.split("\n") if answer and answer.returncode == 0 else []
+    cards = [card.strip() for card in cards if card.strip()]
+    yield from (f"NVIDIA: {name}, driver {driver}" for name, driver in (card.rsplit(", ", 1) for card in cards))
+    if cards and len(device.all_devices()) == 1:
+        if sys.platform == "win32":
+            yield "JAX has no GPU on native Windows: run this under WSL2"
+        elif os.environ.get("JAX_PLATFORMS"):
+            yield f"JAX_PLATFORMS={os.environ['JAX_PLATFORMS']} hides the GPU from JAX"
+        else:
+            yield 'JAX does not see the GPU: pip install "jax[cuda12]"'
+
+
+def _cache() -> str:
+    directory = cache.directory()
+    if not directory:
+        return "not kept: CNTKJAX_CACHE_DIR is empty"
+    files = [f for f in Path(directory).glob("*") if f.is_file()]
+    return f"{len(files)} files, {sum(f.stat().st_size for f in files) / 1e6:.0f} MB in {directory}"
+
+
+__all__ = ["lines", "run"]
