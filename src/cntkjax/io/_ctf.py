@@ -56,8 +56,8 @@ class CTFFile(Deserializer):
     """A CTF file, by the configuration that ``CTFDeserializer`` makes.
 
     Errors: ValueError if no file is given; RuntimeError for one that cannot be read, is empty, or has more bad rows
-            than the configuration allows (key ``maxErrors``; up to that number they are left out with a warning). It says
-            file, line and stream.
+            than the configuration allows (key ``maxErrors``; up to that number they are left out with a warning). It
+            says file, line and stream.
     """
 
     def __init__(self, configuration: Mapping[str, Any]) -> None:
