@@ -20,7 +20,6 @@ from cntkjax.learners._schedules import (
     TrainingParameterSchedule,
     UnitType,
     _infer_learning_parameter_schedule,
-    _infer_learning_parameter_schedule,
     _infer_learning_rate_schedule_and_ref_minibatch_size,
     _verify_learning_rate_type,
     _verify_momentum_type,
