@@ -163,3 +163,35 @@ def test_what_cannot_be_computed():
     inside = state.root_function.inputs[0]
     with pytest.raises(ValueError, match="inside a recurrent loop"):
         C.gradient(C.reduce_sum(C.sequence.last(state)), inside).eval({s: [sample(3, 2)]})
+
+
+def _recurrent():
+    s = C.sequence.input_variable(3, dtype=np.float64)
+    last = C.sequence.last(C.layers.Recurrence(C.layers.LSTM(4))(s))
+    slope = C.gradient(C.reduce_sum(C.square(last)), s)
+    return C.sequence.reduce_sum(C.reduce_sum(C.square(slope))), {s: [sample(n, 3, seed=n) for n in (3, 1, 5)]}
+
+
+def _convolutional():
+    x = C.input_variable((2, 6, 6), dtype=np.float64)
+    model = C.layers.Sequential([
+        C.layers.Convolution2D((3, 3), 4, activation=C.softplus, pad=True), C.layers.MaxPooling((2, 2), strides=2),
+        C.layers.Convolution2D((3, 3), 3, activation=C.tanh), C.layers.Dense(1)])(x)
+    return C.reduce_sum(C.square(C.gradient(model, x))), {x: sample(3, 2, 6, 6)}
+
+
+@pytest.mark.parametrize("make", [_recurrent, _convolutional])
+def test_of_parameters_through_a_gradient_of_inputs_in_loops_and_images(make):
+    """Against the slope of the loss along a direction, by two evaluations."""
+    with C.default_options(dtype=np.float64):
+        loss, feeds = make()
+    found = loss.grad(feeds, wrt=list(loss.parameters))
+    for parameter in loss.parameters:
+        value = parameter.value
+        direction, step = sample(*value.shape, seed=7).astype(np.float64), 1e-4
+        sums = []
+        for sign in (1, -1):
+            parameter.value = value + sign * step * direction
+            sums.append(np.sum(loss.eval(feeds)))
+        parameter.value = value
+        assert np.isclose((sums[0] - sums[1]) / (2 * step), np.sum(found[parameter] * direction), rtol=1e-4, atol=1e-7)
