@@ -76,6 +76,20 @@ def test_convert_to_weights(model, tmp_path):
     np.testing.assert_array_equal(np.frombuffer(data[8 + size :][begin:end], np.float32), 2 * np.eye(3).ravel())
 
 
+def test_convert_to_onnx_and_back(model, tmp_path, capsys):
+    onnx, back = tmp_path / "m.onnx", tmp_path / "back.model"
+    pytest.importorskip("onnx")
+    assert main(["convert", str(model), str(onnx)]) == 0
+    assert main(["info", str(onnx)]) == 0
+    assert "a model of ONNX" in capsys.readouterr().out
+    assert main(["convert", str(onnx), str(back)]) == 0
+    f = C.load_model(back)
+    made = f.eval({f.arguments[0]: np.float32([[1, 2, 3], [0, 0, 0]])}, outputs=[f.outputs[0]])
+    np.testing.assert_array_equal(made, [[3, 5, 7], [1, 1, 1]])
+    assert main(["convert", str(model), str(onnx), "--opset", "3"]) == 1
+    assert "opset 3 is not supported" in capsys.readouterr().err
+
+
 def test_convert_to_stablehlo(model, tmp_path):
     import jax
 

@@ -251,6 +251,11 @@ def test_a_file_runs_no_code_of_modules_that_are_not_imported(tmp_path, monkeypa
     (tmp_path / "elsewhere.py").write_text("raise SystemExit")
     with pytest.raises(ValueError, match="'elsewhere.Scaled', which is not known"):
         Function.load(str(tmp_path / "f"))
+    callbacks = {"elsewhere.Scaled": lambda inputs, name, state: Scaled(*inputs, 5)}  # for this file alone
+    loaded = Function.load(str(tmp_path / "f"), udf_factory_callback_map=callbacks)
+    assert loaded.eval([[1, 2]]).tolist() == [[5, 10]]
+    with pytest.raises(ValueError, match="'elsewhere.Scaled', which is not known"):
+        Function.load(str(tmp_path / "f"))
     Function.register_udf_deserialize_callback("elsewhere.Scaled", lambda inputs, name, state: Scaled(*inputs, **state))
     assert Function.load(str(tmp_path / "f")).eval([[1, 2]]).tolist() == [[2, 4]]
     with pytest.raises(ValueError, match="there is a callback for"):

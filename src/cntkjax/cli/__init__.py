@@ -24,6 +24,9 @@ def parser() -> argparse.ArgumentParser:
         "(parameters and constants by name); any other is a model of CNTK 2.",
     )  # fmt: skip
     convert.add_argument("model", type=Path, metavar="IN", help="a .model, .dnn or .onnx file")
+    convert.add_argument(
+        "--opset", type=int, default=17, metavar="N", help="version of ONNX operations, 9 (as CNTK) to 21; default 17"
+    )
     convert.add_argument("out", type=Path, metavar="OUT", help="the file to write; one that is there is replaced")
 
     evaluate = commands.add_parser(

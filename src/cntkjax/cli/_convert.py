@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> None:
     model = load(options.model)
     match options.out.suffix:
         case ".onnx":
-            model.save(str(options.out), format=C.ModelFormat.ONNX)
+            model.save(str(options.out), format=C.ModelFormat.ONNX, opset=options.opset)
         case ".stablehlo":
             model.export_stablehlo(options.out)
         case ".safetensors":

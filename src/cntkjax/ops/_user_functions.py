@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -233,6 +234,18 @@ def register_udf_deserialize_callback(op_name: str, callback: Deserializer) -> N
     if op_name in _DESERIALIZERS:
         raise ValueError(f"there is a callback for '{op_name}' already")
     _DESERIALIZERS[op_name] = callback
+
+
+@contextmanager
+def udf_callbacks(given: Mapping[str, Deserializer]) -> Iterator[None]:
+    """While a file is loaded, these callbacks come before those that are registered."""
+    before = dict(_DESERIALIZERS)
+    _DESERIALIZERS.update(given)
+    try:
+        yield
+    finally:
+        _DESERIALIZERS.clear()
+        _DESERIALIZERS.update(before)
 
 
 def from_file(record: dict[str, Any], inputs: list[Variable], name: str) -> GraphFunction:

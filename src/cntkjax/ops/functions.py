@@ -534,15 +534,24 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         restore(self, filename)
 
     @staticmethod
-    def load(model: Any, device: Any = None, format: ModelFormat = ModelFormat.CNTKv2) -> Function:
-        """Read a graph, in CNTK's format or an ONNX model, from a path, bytes or a file object."""
+    def load(
+        model: Any, device: Any = None, format: ModelFormat = ModelFormat.CNTKv2, *,
+        udf_factory_callback_map: Mapping[str, Callable[..., Any]] | None = None,
+    ) -> Function:
+        """Read a graph, in CNTK's format or an ONNX model, from a path, bytes or a file object.
+
+        `udf_factory_callback_map`: ``f(inputs, name, state)`` for user functions of a class, 'module.Class', in this
+        file; `register_udf_deserialize_callback` is for all files.
+        """
         if format is ModelFormat.ONNX:
             from ..formats import onnx
 
             return onnx.load(model)
         from ..formats.model import load
+        from ._user_functions import udf_callbacks
 
-        return load(model, format)  # type: ignore[return-value]
+        with udf_callbacks(udf_factory_callback_map or {}):
+            return load(model, format)  # type: ignore[return-value]
 
     def train(
         self, minibatch_source: Any, minibatch_size: Any = 32, streams: Any = None, model_inputs_to_streams: Any = None,
