@@ -12,10 +12,12 @@ from cntkjax.graph.settings import Settings
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize("page", ["debugging", "interop"])
+@pytest.mark.parametrize("page", ["axes", "debugging", "interop", "learning_rates", "own_code"])
 def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
     if page == "interop":
         pytest.importorskip("flax", reason="flax is an extra")
+    if page == "onnx":
+        pytest.importorskip("onnxruntime", reason="onnxruntime is a package of the tests")
     monkeypatch.chdir(tmp_path)
     for place, name in ((_Choice, "default"), (Settings, "checked"), (Settings, "timed")):
         monkeypatch.setattr(place, name, getattr(place, name))
