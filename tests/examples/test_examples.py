@@ -7,10 +7,14 @@ Source: CNTK 2.7 with seed 1 and the same reduced settings: digits after 4 epoch
 import ast
 import importlib.util
 import math
+import sys
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
+
+import cntkjax as C
 
 ROOT = Path(__file__).parents[2]
 ATIS = ROOT.parent / "shared" / "data" / "atis"
@@ -83,3 +87,15 @@ def test_looking_inside_finds_the_mistake(tmp_path, capsys):
 ], ids=lambda path: path.stem)  # fmt: skip
 def test_what_runs_on_cntk_is_python_3_6(path):
     ast.parse(path.read_text(), feature_version=(3, 6))
+
+
+def test_an_operation_in_numpy_and_in_jax_learn_alike(tmp_path, monkeypatch):
+    own = example("own_operations")
+    monkeypatch.setitem(sys.modules, own.__name__, own)  # as a script's module is; model files name it
+    in_numpy, in_jax, model = own.main(steps=150)
+    assert in_numpy < 0.02
+    assert abs(in_numpy - in_jax) < 1e-4
+    model.save(str(tmp_path / "model"))
+    again = C.load_model(str(tmp_path / "model"))
+    data = np.array([[0.5]], np.float32)
+    np.testing.assert_array_equal(again.eval({again.arguments[0]: data}), model.eval({model.arguments[0]: data}))
