@@ -251,7 +251,7 @@ def test_a_file_runs_no_code_of_modules_that_are_not_imported(tmp_path, monkeypa
     (tmp_path / "elsewhere.py").write_text("raise SystemExit")
     with pytest.raises(ValueError, match="'elsewhere.Scaled', which is not known"):
         Function.load(str(tmp_path / "f"))
-    callbacks = {"elsewhere.Scaled": lambda inputs, name, state: Scaled(*inputs, 5)}  # for this file alone
+    callbacks = {"elsewhere.Scaled": lambda inputs, name, state: Scaled(*inputs, scale=5)}  # for this file alone
     loaded = Function.load(str(tmp_path / "f"), udf_factory_callback_map=callbacks)
     assert loaded.eval([[1, 2]]).tolist() == [[5, 10]]
     with pytest.raises(ValueError, match="'elsewhere.Scaled', which is not known"):
