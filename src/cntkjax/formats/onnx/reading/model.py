@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from ...dictionary import FormatError
-from . import elementwise, image, learn, product, recurrent, reduce, scan, shape  # noqa: F401  (fill the table)
+from . import (  # noqa: F401  (they fill the table)
+    elementwise,
+    image,
+    joined,
+    known,
+    learn,
+    parts,
+    product,
+    recurrent,
+    reduce,
+    scan,
+    shape,
+)
 from .checks import opset_of, parsed
 from .graph import Reader
 

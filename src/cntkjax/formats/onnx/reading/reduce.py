@@ -12,7 +12,6 @@ from ....graph.axis import Axis
 from ....graph.build import apply
 from ....primitives.base import BY_NAME
 from ....variables import Constant
-from .shape import _axes
 from .table import Node, reads
 from .values import INT, output_of
 
@@ -26,7 +25,7 @@ _REDUCTIONS: dict[str, Any] = {
 
 @reads(*_REDUCTIONS)
 def _reduce(node: Node) -> Any:
-    x, keep, axes = node.x(), bool(node.int("keepdims", 1)), _axes(node, 1)
+    x, keep, axes = node.x(), bool(node.int("keepdims", 1)), node.axes(1)
     if not axes and node.int("noop_with_empty_axes", 0):
         return node.of_kind(ops.alias(x), node.tensor(0).kind)
     rank = len(x.shape)

@@ -149,6 +149,10 @@ class Node:
             raise self.fail(f"attribute {name} has to be a list of whole numbers")
         return [int(v) for v in value]
 
+    def axes(self, operand: int) -> list[int] | None:
+        """Axes from the attribute, or from an operand, as they are since opset 13 or 18; None if they are not given."""
+        return self.integers(operand, "axes") if self.has(operand) else self.ints("axes")
+
     def axis(self, axis: int, rank: int) -> int:
         """An axis counted from the front."""
         if not -rank <= axis < rank:
