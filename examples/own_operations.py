@@ -1,4 +1,4 @@
-"""One operation written twice: in NumPy as a UserFunction, and in JAX as a native function. Both train the same network.
+"""One operation written twice, in NumPy as a UserFunction and in JAX as a native function; both train the same network.
 
     python own_operations.py [--steps N]
 """
