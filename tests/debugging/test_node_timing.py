@@ -83,6 +83,15 @@ def test_gradients_go_through_loops():
     assert found["PastValue"] == (1, 1) and found["Times"] == (1, 1)
 
 
+def test_gradients_in_graphs_are_timed():
+    x = C.input_variable(3)
+    model = C.layers.Dense(2, activation=C.tanh)(x)
+    loss = C.reduce_sum(C.square(C.gradient(C.reduce_sum(model), x)))
+    C.Trainer(model, (loss,), [C.sgd(model.parameters, 0.1)]).train_minibatch({x: sample(4, 3)})
+    found = counts(loss)
+    assert found["Gradient"] == (1, 1) and found["ReduceElements"] == (1, 1)
+
+
 def test_switched_off_nothing_is_timed():
     debugging.set_node_timing(False)
     x = C.input_variable(2)

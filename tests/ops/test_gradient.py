@@ -101,6 +101,24 @@ def test_it_trains_inside_a_loss():
     assert abs(np.linalg.norm(critic.W.value) - 1) < 1e-3
 
 
+@pytest.mark.parametrize("options", [{"rematerialize": True}, {"accumulate": 2}], ids=str)
+def test_in_training_with_options(options):
+    x, y = C.input_variable(2), C.input_variable(3)
+    hidden = C.tanh(C.times(x, C.parameter(init=sample(2, 3, seed=5))))
+    other = C.exp(C.times(y, C.parameter(init=sample(3, 3, seed=6))))  # does not depend on what is differentiated
+    for _ in range(6):
+        other = C.tanh(other)
+    slope = C.gradient(C.reduce_sum(C.square(hidden) * other), hidden)
+    loss = C.reduce_sum(C.square(slope))
+    feeds = {x: sample(4, 2), y: sample(4, 3)}
+    losses = []
+    for keywords in ({}, options):
+        trainer = C.Trainer(loss, (loss,), [C.sgd(loss.parameters, C.learning_parameter_schedule(0.0001))], **keywords)
+        trainer.train_minibatch(feeds)
+        losses.append(trainer.previous_minibatch_loss_average)
+    assert np.isclose(*losses, rtol=0.05) and losses[0] > 0
+
+
 def test_random_numbers_are_those_of_the_loss():
     x = C.input_variable(100, needs_gradient=True)
     dropped = C.dropout(x, 0.5)

@@ -38,19 +38,21 @@ def run_part(ctx: Context, part: Function | Loop, env: Environment) -> None:
 
 
 def execute_after(plan: Plan, ctx: Context, env: Environment, changed: frozenset[Variable]) -> None:
-    """Compute anew what depends on variables whose values in `env` were changed; these themselves stay."""
+    """Compute anew what depends on variables whose values in `env` were changed, which stay themselves.
+
+    What is not in `env` is computed too.
+    """
     touched = set(changed)
     for part in plan.parts:
         members: Sequence[Function] = (*part.delays, *part.nodes) if isinstance(part, Loop) else (part,)
-        if touched.isdisjoint(resolve(v) for node in members for v in node.node_inputs):
+        made = part.wanted if isinstance(part, Loop) else part.node_outputs
+        reads = (resolve(v) for node in members for v in node.node_inputs)
+        if touched.isdisjoint(reads) and all(v in env for v in made):
             continue
-        kept = {v: env[v] for node in members for v in node.node_outputs if v in changed}
-        if isinstance(part, Loop):
-            run_loop(ctx, part, env, run_node)
-        else:
-            run_node(ctx, part, env)
+        kept = {v: env[v] for v in made if v in changed}
+        run_part(ctx, part, env)
         env.update(kept)
-        touched.update(v for node in members for v in node.node_outputs)
+        touched.update(made)
 
 
 def run_node(ctx: Context, node: Function, env: Environment) -> None:

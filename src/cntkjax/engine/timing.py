@@ -134,7 +134,11 @@ class _Part:
         self.part, self.training = part, training
         members = (*part.delays, *part.nodes) if isinstance(part, Loop) else (part,)
         inside = {v for n in members for v in n.node_outputs}
-        self.operands = list(dict.fromkeys(v for n in members for v in map(resolve, n.node_inputs) if v not in inside))
+        read = [v for n in members for v in map(resolve, n.node_inputs) if v not in inside]
+        if any(n.primitive.looks_back for n in members):
+            below = Plan(read)
+            read += [*below.leaves, *below.arguments]
+        self.operands = list(dict.fromkeys(read))
         self.results: list[Variable] = part.wanted if isinstance(part, Loop) else list(part.node_outputs)
         self._compiled: dict[Hashable, tuple[Any, Any]] = {}
         self._made_axes: list[Axis] = []

@@ -80,6 +80,7 @@ class Primitive:
     passes_through: ClassVar[bool] = False  # its outputs are its operands themselves; it is never computed
     whole_batch: ClassVar[bool] = False  # it makes a static axis of the batch axis, which then may not be padded
     delay: ClassVar[int] = 0  # -1 looks back, +1 ahead: what closes a recurrent loop
+    looks_back: ClassVar[bool] = False  # it computes anew what its operands come from
     calls_python: ClassVar[bool] = False  # it runs code of the user, which may fail
     weight: ClassVar[int | None] = None  # the operand in which it is linear and that gathers its gradient after a loop
 
