@@ -10,7 +10,7 @@ import numpy as np
 
 from .device import DeviceDescriptor, DeviceKind, cpu
 from .engine.interchange import device_array, platform_of
-from .graph.dtypes import NUMBERS
+from .graph.dtypes import NUMBERS, as_dtype
 from .graph.shape import Shape, as_shape, shape_text
 from .tensor import ArrayMixin
 
@@ -41,7 +41,7 @@ class NDArrayView(DataMixin):
     """
 
     def __init__(self, shape: Any, data_type: Any, device: Any = None) -> None:
-        self._hold(np.zeros(as_shape(shape), data_type), read_only=False)
+        self._hold(np.zeros(as_shape(shape), as_dtype(data_type)), read_only=False)
 
     def _hold(self, array: Any, read_only: bool, shape: Shape | None = None) -> None:
         self.held = array  # a NumPy array, one of jax, or a CSR matrix [shape[0], all other axes]

@@ -68,7 +68,7 @@ class Value(DataMixin):
             ))
         if isinstance(self._data, Result):
             made = self._data.ragged()
-            self._data = made if isinstance(made, Ragged) else Ragged(made[None], None)
+            self._data = made if isinstance(made, Ragged) else Ragged(made[None], None)  # type: ignore[arg-type]
         return self._data
 
     def erase(self) -> None:
@@ -126,9 +126,11 @@ class Value(DataMixin):
         >>> Value.one_hot([[0, 1], [2]], 3).shape
         (2, 2, 3)
         """
+        if not len(batch):
+            raise ValueError("one_hot: the batch is empty: give at least one index")
         shape = as_shape(num_classes)
         width, per_sample = shape[-1], prod(shape[:-1])
-        nested = len(batch) > 0 and not np.isscalar(batch[0])
+        nested = not np.isscalar(batch[0])
         sequences = [np.asarray(s) for s in batch] if nested else [np.asarray(batch)]
         indices = np.concatenate([s.reshape(-1) for s in sequences])
         if indices.dtype.kind not in "iu":
