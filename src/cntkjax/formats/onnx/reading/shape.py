@@ -72,6 +72,8 @@ def _dimension(node: Node, x: Any, i: int) -> Any:
 def _reshaped(node: Node, x: Any, wanted: list[Any]) -> Any:
     """Leading dimensions that stay are left alone; of the others one at most can be open."""
     old = list(x.shape)
+    if sum(isinstance(d, Dim) for d in wanted) > sum(d < 0 for d in old):
+        raise node.fail(f"the shape {wanted} has more open dimensions than {old}")
     keep = 0
     while keep < min(len(old), len(wanted)) and _stays(x, keep, wanted[keep]):
         keep += 1

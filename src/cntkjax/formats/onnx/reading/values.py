@@ -20,6 +20,9 @@ class Dim:
     variable: Any = None
     axis: int = 0
 
+    def __repr__(self) -> str:
+        return "?"
+
     def _unknown(self, *others: Any) -> Dim:
         return Dim()
 

@@ -39,6 +39,7 @@ class Writer:
         self.tensors: dict[Variable, str] = {}
         self.initializers: dict[str, Any] = outer.initializers if outer else {}
         self.taken: set[str] = outer.taken if outer else set()
+        self.results: set[str] = set()  # tensors that are outputs of the graph
         self.label = ""
         self.dimensions_named: dict[Any, str] = {}
         self.uids: dict[str, str] = outer.uids if outer else {}  # of CNTK: the name here

@@ -97,11 +97,12 @@ def _dimensions(w: Writer, v: Variable, opset: int, name: str) -> list[Any]:
 
 def _output(w: Writer, v: Variable, resolved: Variable) -> Any:
     name = w.known(resolved)
-    if name is None or resolved._owner is None or name in w.initializers:
+    if name is None or resolved._owner is None or name in w.initializers or name in w.results:
         w.label = v.name or v.uid
         given = w.of(resolved)
         name = w.node("Identity", [given])
         w.tensors[resolved] = given
+    w.results.add(name)
     w.uids[v.uid] = name
     return w.info(name, v, _dimensions(w, v, w.opset, name))
 

@@ -12,6 +12,8 @@ from .table import writes
 
 
 def _size(shape: Shape) -> int:
+    if len(shape) == 1:
+        return shape[0]
     return prod(shape) if all(d >= 0 for d in shape) else OPEN
 
 
