@@ -101,8 +101,6 @@ class Variable(VariableMixin, TensorOpsMixin, GraphVariable):
         def __str__(self) -> str:
             return type_text(self)
 
-        __repr__ = __str__
-
     def __init__(
         self,
         shape: Any = None,

@@ -1,13 +1,16 @@
 """Types of arguments: ``Tensor[3]``, ``Sequence[Tensor[3]]``, for annotations and ``Function.update_signature``.
 
->>> Sequence[Tensor[2, 3]]
-Sequence[Tensor[2,3]]
+>>> import numpy as np
+>>> print(Sequence[Tensor[2, 3]], Tensor[np.float64, 3])
+Sequence[Tensor[2,3]] Tensor[np.float64,3]
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from ..axis import Axis
 from ..graph.axis import BATCH
@@ -18,17 +21,23 @@ Type = Any  # Variable._Type: what is known of a variable
 
 
 class _TensorMeta(type):
-    """Classes whose ``[shape]`` is a type."""
+    """Classes whose ``[shape]``, or ``[element type, *shape]``, is a type."""
 
     is_sparse = False
     dynamic_axes: tuple[Axis, ...] = (BATCH,)
 
     def __getitem__(cls, shape: Any) -> Type:
-        return Variable._Type(shape=as_shape(shape), is_sparse=cls.is_sparse, dynamic_axes=list(cls.dynamic_axes))
+        first, *rest = shape if isinstance(shape, tuple) and shape else (shape,)
+        known = {}
+        if isinstance(first, type) and issubclass(first, np.floating):
+            known, shape = {"dtype": first}, tuple(rest)
+        return Variable._Type(
+            shape=as_shape(shape), **known, is_sparse=cls.is_sparse, dynamic_axes=list(cls.dynamic_axes)
+        )
 
 
 class Tensor(metaclass=_TensorMeta):
-    """``Tensor[3]``, ``Tensor[2,3]``: dense samples of this shape with the batch axis."""
+    """``Tensor[3]``, ``Tensor[np.float64,2,3]``: dense samples of this shape with the batch axis."""
 
 
 class SparseTensor(metaclass=_TensorMeta):
@@ -68,7 +77,7 @@ class SequenceOverMeta(type):
 class SequenceOver(metaclass=SequenceOverMeta):
     """``SequenceOver[axis][Tensor[3]]``: sequences along an axis of one's own.
 
-    >>> SequenceOver[Axis('words')][Tensor[3]]
+    >>> print(SequenceOver[Axis('words')][Tensor[3]])
     SequenceOver[words][Tensor[3]]
     """
 
