@@ -91,10 +91,11 @@ def make_block(
 
 
 # ---- inference
-def infer(node: Function, guess: bool = False) -> bool:
+def infer(node: Function, guess: int = 0) -> bool:
     """Infer a node's outputs from its inputs; True if anything changed.
 
-    With `guess`, an operation of which some operands are unknown goes by the others, if it can.
+    With `guess`, an operation of which some operands are unknown goes by the others, if it can: with 1 only if they
+    have a dimension above 1, with 2 in any case.
     """
     if node.passes_through:
         differs = node.node_outputs != node.node_inputs
@@ -119,10 +120,11 @@ def infer(node: Function, guess: bool = False) -> bool:
     return any(changed)
 
 
-def _infer_primitive(node: Function, guess: bool) -> list[Spec]:
+def _infer_primitive(node: Function, guess: int) -> list[Spec]:
     primitive, inputs = node.primitive, node.node_inputs
     known = [v for v in inputs if not is_unknown(v.shape)]
-    if guess and primitive.elementwise and known and len(known) < len(inputs):
+    telling = guess > 1 or any(max(v.shape, default=1) > 1 for v in known)
+    if guess and primitive.elementwise and known and len(known) < len(inputs) and telling:
         made: Any = primitive.outputs(known, node.node_attributes)
     elif guess and primitive.delay and known == inputs[1:] and max(inputs[1].shape, default=1) > 1:
         made = Spec(inputs[1].shape, axes=inputs[0].dynamic_axes)  # a generator's state, as it is at first
@@ -139,7 +141,7 @@ def _infer_primitive(node: Function, guess: bool) -> list[Spec]:
     return specs
 
 
-def _infer_block(node: Function, guess: bool) -> list[Spec]:
+def _infer_block(node: Function, guess: int) -> list[Spec]:
     assert node.block_composite is not None
     for argument, operand in node.block_map:
         argument.bound = operand
@@ -155,7 +157,7 @@ def _infer_block(node: Function, guess: bool) -> list[Spec]:
     ]
 
 
-def infer_all(roots: Iterable[Function], guess: bool = False) -> None:
+def infer_all(roots: Iterable[Function], guess: int = 0) -> None:
     """Infer everything that leads to the roots, again and again where there are cycles, until nothing changes.
 
     A loop may be all unknown although its operands are known: x + past_value(h), where a size of 1 says nothing, as it
@@ -164,13 +166,16 @@ def infer_all(roots: Iterable[Function], guess: bool = False) -> None:
     order = nodes(list(roots))
     _settle(order)
     waits = any(v.is_placeholder and v.is_unknown for n in order for v in n.node_inputs)
-    if (waits and not guess) or not any(is_unknown(v.shape) for n in order for v in n.node_outputs):
+    if waits and not guess:
         return
-    if _infer_each(order, guess=True) and not guess:
-        _settle(order)
+    for strength in (guess,) if guess else (1, 2):
+        if not any(is_unknown(v.shape) for n in order for v in n.node_outputs):
+            return
+        if _infer_each(order, strength) and not guess:
+            _settle(order)
 
 
-def _infer_each(order: Sequence[Function], guess: bool = False) -> bool:
+def _infer_each(order: Sequence[Function], guess: int = 0) -> bool:
     """Infer every node once; True if anything changed."""
     changed = [infer(node, guess) for node in order]
     return any(changed)
