@@ -111,5 +111,75 @@ def atis(folder):
     return runner(network(words), slots, minibatches())
 
 
-NETWORKS = {'fcn5': fcn5, 'alexnet': alexnet, 'resnet56': resnet56, 'lstm64': functools.partial(lstm, 64),
+def bidirectional(cell):
+    """Three layers in both directions, then a class for the whole clip."""
+    def both():
+        return L.Sequential([(L.Recurrence(cell(data.FRAME_STATES)),
+                              L.Recurrence(cell(data.FRAME_STATES), go_backwards=True)), C.splice])
+
+    frames, labels = C.sequence.input_variable(data.FRAME_WIDTH), C.input_variable(data.CLASSES)
+    network = L.Sequential([both(), both(), both(), C.sequence.last, L.Dense(data.CLASSES)])
+    eye = np.eye(data.CLASSES, dtype=np.float32)
+    batches = [({frames: x, labels: eye[y]}, sum(map(len, x))) for x, y in data.clips()]
+    return runner(network(frames), labels, itertools.cycle(batches))
+
+
+def speller():
+    """A function (letters, symbols before) -> scores, and one that decodes: letters -> one-hot symbols."""
+    embed, states = L.Embedding(data.WORD_EMBEDDING), data.WORD_STATES
+    read = L.Sequential([embed, (L.Recurrence(L.GRU(states)), L.Recurrence(L.GRU(states), go_backwards=True)),
+                         C.splice])
+    attend, cell, score = L.AttentionModel(states), L.GRU(states), L.Dense(data.SYMBOLS)
+    start = C.Constant(np.eye(data.SYMBOLS, dtype=np.float32)[data.WORD_START])
+
+    @C.Function
+    def decode(before, letters):
+        encoded = read(letters)
+
+        @C.Function
+        def step(state, symbol):
+            return cell(state, C.splice(symbol, attend(encoded, state)))
+
+        return score(L.Recurrence(step)(embed(before)))
+
+    @C.Function
+    def speak(letters: L.SequenceOver[C.Axis('letters')][L.Tensor[data.SYMBOLS]]):
+        unfold = L.UnfoldFrom(lambda before: decode(before, letters) >> C.hardmax)
+        return unfold(initial_state=start, dynamic_axes_like=letters)
+
+    return decode, speak, start
+
+
+def spelled(texts):
+    eye = np.eye(data.SYMBOLS, dtype=np.float32)
+    return [eye[text] for text in texts]
+
+
+def attention():
+    letters = C.sequence.input_variable(data.SYMBOLS, sequence_axis=C.Axis('letters'))
+    symbols = C.sequence.input_variable(data.SYMBOLS, sequence_axis=C.Axis('symbols'))
+    decode, _, start = speller()
+    scores = decode(L.Delay(initial_state=start)(symbols), letters)
+    batches = [({letters: spelled(x), symbols: spelled(y)}, sum(map(len, y))) for x, y in data.spellings()]
+    return runner(scores, symbols, itertools.cycle(batches))
+
+
+def decoding():
+    _, speak, _ = speller()
+    batches = itertools.cycle([(spelled(x), sum(map(len, x))) for x, _ in data.spellings()])
+
+    def run(count):
+        samples = 0
+        for texts, size in itertools.islice(batches, count):
+            made = speak.eval({speak.arguments[0]: texts})
+            assert sum(map(len, made)) == size
+            samples += size
+        return samples
+
+    return run
+
+
+NETWORKS = {'bilstm': functools.partial(bidirectional, L.LSTM), 'bigru': functools.partial(bidirectional, L.GRU),
+            'attention': attention, 'decoding': decoding,
+            'fcn5': fcn5, 'alexnet': alexnet, 'resnet56': resnet56, 'lstm64': functools.partial(lstm, 64),
             'lstm256': functools.partial(lstm, 256), 'atis': atis, 'tiny': tiny}

@@ -15,6 +15,10 @@ TINY_WIDTH, TINY_BATCH = 8, 8
 ATIS_WORDS, ATIS_LABELS, ATIS_MINIBATCH = 943, 129, 500
 ATIS_PASS = 133                     # minibatches that hold about all 66,547 words of the training file
 
+FRAMES, FRAME_WIDTH, FRAME_BATCH, FRAME_STATES = (10, 60), 40, 32, 128      # frames: from, to
+SYMBOLS, WORD_LETTERS, WORD_BATCH, WORD_STATES, WORD_EMBEDDING = 69, (4, 20), 64, 128, 64
+WORD_START = 0
+
 DIFFERENT = 4                       # random minibatches before they repeat
 
 
@@ -39,6 +43,27 @@ def texts(batch):
     random = np.random.RandomState(3)
     drawn = [random.randint(VOCABULARY, size=(batch, STEPS + 1)).astype(np.int32) for _ in range(DIFFERENT)]
     return [(words[:, :-1], words[:, 1:]) for words in drawn]
+
+
+def clips():
+    """Minibatches (clips, labels int32 [FRAME_BATCH]); a clip is float32 [frames, FRAME_WIDTH], of varying length."""
+    random = np.random.RandomState(5)
+    made = []
+    for _ in range(DIFFERENT):
+        lengths = random.randint(FRAMES[0], FRAMES[1] + 1, FRAME_BATCH)
+        made.append(([random.rand(n, FRAME_WIDTH).astype(np.float32) for n in lengths], labels(random, FRAME_BATCH)))
+    return made
+
+
+def spellings():
+    """Minibatches (words, pronunciations): lists of int32 arrays of varying lengths, from 1 to SYMBOLS - 1."""
+    random = np.random.RandomState(6)
+
+    def drawn():
+        lengths = random.randint(WORD_LETTERS[0], WORD_LETTERS[1] + 1, WORD_BATCH)
+        return [random.randint(1, SYMBOLS, n).astype(np.int32) for n in lengths]
+
+    return [(drawn(), drawn()) for _ in range(DIFFERENT)]
 
 
 def queries(path):

@@ -20,6 +20,10 @@ TITLES = {
     "lstm64": "LSTM, batch 64",
     "lstm256": "LSTM, batch 256",
     "atis": "ATIS tagging",
+    "bilstm": "Bi-directional LSTM, 3 layers",
+    "bigru": "Bi-directional GRU, 3 layers",
+    "attention": "Attention, teacher forcing",
+    "decoding": "Attention, greedy decoding",
     "tiny": "Ten small parameters, batch 8",
 }
 COLOURS = {"cntkjax": "#1b6ca8", "cntk27": "#8a8a8a", "torch": "#e07b39", "torch.compile": "#b5482a", "jax": "#7fb069"}
@@ -27,8 +31,9 @@ COLOURS = {"cntkjax": "#1b6ca8", "cntk27": "#8a8a8a", "torch": "#e07b39", "torch
 
 def speed(network: str, result: dict[str, Any]) -> str:
     """Words per second where minibatches differ in size, otherwise milliseconds a minibatch."""
-    if network == "atis":
-        return f"{median(result['samples_per_second']):,.0f} words/s"
+    unit = {"atis": "words/s", "attention": "symbols/s", "decoding": "symbols/s"}.get(network)
+    if unit:
+        return f"{median(result['samples_per_second']):,.0f} {unit}"
     return f"{median(result['milliseconds']):.1f} ms"
 
 

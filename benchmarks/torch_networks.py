@@ -15,7 +15,7 @@ import data
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
 Run = Callable[[int], int]
 
@@ -145,7 +145,112 @@ def atis(folder: str, compiled: bool = False) -> Run:
     return runner(network, loss_of, minibatches(), compiled)
 
 
+class Bidirectional(nn.Module):
+    """Three recurrent layers in both directions over packed sequences, then a class from the last frame."""
+
+    def __init__(self, cell: type[nn.RNNBase]) -> None:
+        super().__init__()
+        self.memory = cell(data.FRAME_WIDTH, data.FRAME_STATES, 3, batch_first=True, bidirectional=True)
+        self.scores = nn.Linear(2 * data.FRAME_STATES, data.CLASSES)
+
+    def forward(self, frames: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        packed = pack_padded_sequence(frames, lengths, batch_first=True, enforce_sorted=False)
+        states, _ = pad_packed_sequence(self.memory(packed)[0], batch_first=True)
+        return self.scores(states[torch.arange(len(lengths)), lengths - 1])
+
+
+def bidirectional(cell: type[nn.RNNBase], compiled: bool = False) -> Run:
+    def loss_of(network: nn.Module, x: torch.Tensor, lengths: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(network(x, lengths), y)
+
+    batches = [
+        ((*padded([torch.from_numpy(clip) for clip in clips]), torch.from_numpy(labels).long()), sum(map(len, clips)))
+        for clips, labels in data.clips()
+    ]
+    return runner(Bidirectional(cell), loss_of, itertools.cycle(batches), compiled)
+
+
+def padded(texts: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Sequences side by side, and their lengths."""
+    return pad_sequence(texts, batch_first=True), torch.tensor([len(text) for text in texts])
+
+
+class Speller(nn.Module):
+    """A bi-directional GRU reads letters; a GRU with additive attention says symbols."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        states = data.WORD_STATES
+        self.embedding = nn.Embedding(data.SYMBOLS, data.WORD_EMBEDDING)
+        self.reader = nn.GRU(data.WORD_EMBEDDING, states, batch_first=True, bidirectional=True)
+        self.of_read, self.of_said = nn.Linear(2 * states, states, bias=False), nn.Linear(states, states, bias=False)
+        self.relevance = nn.Linear(states, 1, bias=False)
+        self.cell = nn.GRUCell(data.WORD_EMBEDDING + 2 * states, states)
+        self.scores = nn.Linear(states, data.SYMBOLS)
+
+    def read(self, letters: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """States of the letters, what attention makes of them, and where there are none."""
+        packed = pack_padded_sequence(self.embedding(letters), lengths, batch_first=True, enforce_sorted=False)
+        states, _ = pad_packed_sequence(self.reader(packed)[0], batch_first=True)
+        return states, self.of_read(states), torch.arange(letters.shape[1])[None, :] >= lengths[:, None]
+
+    def say(self, read: tuple[torch.Tensor, ...], state: torch.Tensor, symbol: torch.Tensor) -> torch.Tensor:
+        """The next state of the decoder, of its state and the embedded symbol before."""
+        states, keys, nothing = read
+        relevance = self.relevance(torch.tanh(keys + self.of_said(state)[:, None]))[..., 0]
+        weights = relevance.masked_fill(nothing, -1e30).softmax(1)
+        seen = torch.bmm(weights[:, None], states)[:, 0]
+        return self.cell(torch.cat([symbol, seen], 1), state)
+
+
+def attention(compiled: bool = False) -> Run:
+    def loss_of(network: Speller, x: torch.Tensor, long: torch.Tensor, y: torch.Tensor, said: torch.Tensor):
+        read, before = network.read(x, long), network.embedding(F.pad(y, (1, -1), value=data.WORD_START))
+        state, states = torch.zeros(len(x), data.WORD_STATES), []
+        for t in range(y.shape[1]):
+            state = network.say(read, state, before[:, t])
+            states.append(state)
+        there = torch.arange(y.shape[1])[None, :] < said[:, None]
+        return F.cross_entropy(network.scores(torch.stack(states, 1)[there]), y[there])
+
+    batches = [
+        ((*words(x), *words(y)), sum(map(len, y))) for x, y in data.spellings()
+    ]
+    return runner(Speller(), loss_of, itertools.cycle(batches), compiled)
+
+
+def words(texts: list) -> tuple[torch.Tensor, torch.Tensor]:
+    return padded([torch.from_numpy(text).long() for text in texts])
+
+
+def decoding(compiled: bool = False) -> Run:
+    network = Speller()
+    batches = itertools.cycle([words(x) for x, _ in data.spellings()])
+
+    @torch.no_grad()
+    def run(count: int) -> int:
+        samples = 0
+        for letters, lengths in itertools.islice(batches, count):
+            read = network.read(letters, lengths)
+            state = torch.zeros(len(letters), data.WORD_STATES)
+            symbol = torch.full((len(letters),), data.WORD_START)
+            said = []
+            for _ in range(int(lengths.max())):
+                state = network.say(read, state, network.embedding(symbol))
+                symbol = network.scores(state).argmax(1)
+                said.append(symbol)
+            assert len(torch.stack(said, 1)) == len(letters)
+            samples += int(lengths.sum())
+        return samples
+
+    return run
+
+
 NETWORKS = {
+    "bilstm": functools.partial(bidirectional, nn.LSTM),
+    "bigru": functools.partial(bidirectional, nn.GRU),
+    "attention": attention,
+    "decoding": decoding,
     "fcn5": fcn5,
     "alexnet": alexnet,
     "resnet56": resnet56,
