@@ -312,3 +312,11 @@ def test_a_free_dimension_is_that_of_an_operand_that_fits():
 
     x = C.input_variable(2)
     assert C.user_function(Free(x)).eval({x: [[1, 2]]}).tolist() == [[2, 4]]
+
+
+def test_what_it_serializes_is_found_in_a_graph_as_in_a_record():
+    x = C.input_variable(2)
+    found = (C.user_function(Scaled(x, name="mine", scale=3.0)) + 1).find_by_name("mine")
+    assert found.serialize() == found.serialize()["state"] == {"scale": 3.0}
+    with pytest.raises(KeyError, match="other"):
+        found.serialize()["other"]

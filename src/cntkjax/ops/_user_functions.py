@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import wraps
+from inspect import isfunction
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,15 @@ from .functions import Function
 
 Deserializer = Callable[[list[Variable], str, dict[str, Any]], GraphFunction]
 _DESERIALIZERS: dict[str, Deserializer] = {}
+
+
+class _State(dict):
+    """What `serialize` said. CNTK finds a user function in a graph as a record that has it under 'state'."""
+
+    def __missing__(self, key: str) -> Any:
+        if key != "state":
+            raise KeyError(key)
+        return dict(self)
 
 
 class UserFunction(Function):
@@ -67,6 +78,12 @@ class UserFunction(Function):
             self, primitive=UserDefined(self), inputs=[as_variable(v) for v in inputs],
             attributes=dict(attributes or {}), name=name, uid=new_uid("UserDefinedFunction"),
         )
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        said = cls.__dict__.get("serialize")
+        if isfunction(said):
+            setattr(cls, "serialize", wraps(said)(lambda self: _State(said(self) or {})))  # noqa: B010 - of a type
 
     # ---- what subclasses define
     def infer_outputs(self) -> list[Variable]:
