@@ -13,6 +13,7 @@ import pytest
 import cntkjax as C
 from cntkjax.formats.dictionary import FormatError, Shape, SizeT, decode, encode
 from cntkjax.formats.model import load
+from cntkjax.graph.function import nodes
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 ORACLE = SHARED / "oracle" / "cntk27"
@@ -225,6 +226,19 @@ def test_restoring_takes_values_into_the_same_function_of_another_process(tmp_pa
     function.parameters[0].value = 0
     function.restore(tmp_path / "m")
     assert_same(evaluate(function, data), evaluate(saved, data))
+
+
+def test_what_is_inside_of_a_block_may_be_written_otherwise(tmp_path):
+    def block(name):
+        p, x = C.placeholder(name=name), C.input_variable(3, name="x")
+        return C.as_block(C.dropout(p, 0.5, seed=3) if name else C.dropout(p, 0.5), [(p, x)], "Block")
+
+    saved, restored = block("p"), block("")
+    saved.forward({saved.arguments[0]: np.ones((1, 3))}, [saved.output])
+    saved.save(tmp_path / "m")
+    restored.restore(tmp_path / "m")
+    (node,) = [n for n in nodes([restored.root_function], into_blocks=True) if "rngSeed" in n.node_attributes]
+    assert (node.node_attributes["rngSeed"], node.node_attributes["rngOffset"] > 0) == (3, True)
 
 
 @pytest.mark.parametrize(
