@@ -27,7 +27,7 @@ def run(folder, size):
         "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     }  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     return [np.load(folder / f"{size}_{rank}.npz") for rank in range(size)]
 
