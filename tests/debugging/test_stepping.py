@@ -82,3 +82,14 @@ def test_a_legacy_model_is_saved_in_the_present_format(model, tmp_path):
     with pytest.warns(UserWarning, match="in the format of CNTK 2"):
         save_as_legacy_model(model, str(tmp_path / "model"))
     assert C.load_model(str(tmp_path / "model")).eval([[1, 2]]) == [9]
+
+
+def test_nodes_say_what_cntks_say():
+    """Recorded from CNTK 2.7: the operands of a watched node have no names, the node and the leaves have theirs."""
+    x, p = C.input_variable(2, name="x"), C.parameter((2, 2), init=1, name="p")
+    lines, _ = went(C.relu(C.times(x, p, name="t"), name="r"), ["c"])
+    said = {line.split(" with uid")[0].removeprefix("> ") for line in lines[1:]}
+    assert said == {
+        "Parameter('p', [], [2 x 2])", "Input('x', [#], [2])", "r: ReLU(Tensor[2]) -> Tensor[2]",
+        "t: Times(Tensor[2], ParameterTensor[2,2]) -> Tensor[2]",
+    }

@@ -120,7 +120,7 @@ class _DebugNode(UserFunction):
 
     def infer_outputs(self) -> list[Variable]:
         x = self.inputs[0]
-        return [output_variable(x.shape, x.dtype, x.dynamic_axes, name=x.name)]
+        return [output_variable(x.shape, x.dtype, x.dynamic_axes)]
 
     def forward(  # type: ignore[override]
         self, argument: Any, device: Any = None, outputs_to_retain: Any = None
