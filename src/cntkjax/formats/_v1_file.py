@@ -142,8 +142,8 @@ def read(data: memoryview, name: str) -> Network:
     r.version = r.number("Q")
     if not OLDEST <= r.version <= NEWEST:
         r.fail(
-            f"version {r.version} of CNTK 1's format; versions {OLDEST} to {NEWEST} can be read. "
-            "CNTK 1.6 or later rewrites an older file when it is loaded and saved"
+            f"version {r.version} of CNTK 1's format; versions {OLDEST} to {NEWEST} can be read: "
+            "load and save an older model with a later release of CNTK 1"
         )
     r.mark("EVersion")
     number = r.count("Q", 6)

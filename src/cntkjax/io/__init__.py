@@ -10,6 +10,12 @@ from . import transforms
 from ._images import Base64ImageDeserializer, ImageDeserializer
 from ._minibatch import MinibatchData
 from ._source import CBFDeserializer, CTFDeserializer, MinibatchSource
+from ._speech import (
+    HTKFeatureDeserializer,
+    HTKMLFBinaryDeserializer,
+    HTKMLFDeserializer,
+    LatticeDeserializer,
+)
 from ._streams import (
     DEFAULT_RANDOMIZATION_WINDOW_IN_CHUNKS,
     FULL_DATA_SWEEP,
@@ -29,7 +35,11 @@ __all__ = [
     "Base64ImageDeserializer",
     "CBFDeserializer",
     "CTFDeserializer",
+    "HTKFeatureDeserializer",
+    "HTKMLFBinaryDeserializer",
+    "HTKMLFDeserializer",
     "ImageDeserializer",
+    "LatticeDeserializer",
     "MinibatchData",
     "MinibatchSource",
     "MinibatchSourceFromData",

@@ -48,7 +48,11 @@ class MinibatchSourceConfig:
     """
 
     def __init__(self, deserializers: Sequence[Any], randomize: bool = True) -> None:
-        self.deserializers = list(deserializers)
+        self.deserializers = [
+            part
+            for given in deserializers
+            for part in (given.get("_deserializers", [given]) if isinstance(given, Mapping) else [given])
+        ]
         self.max_samples = self.max_sweeps = INFINITELY_REPEAT
         self.randomization_window_in_chunks = DEFAULT_RANDOMIZATION_WINDOW_IN_CHUNKS if randomize else 0
         self.randomization_window_in_samples = self.randomization_seed = 0

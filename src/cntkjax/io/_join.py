@@ -51,13 +51,22 @@ class Joined(Deserializer):
     def read_in(self, chunk: int, sweep: int) -> Mapping[str, Ragged]:
         keys, wanted = self.keys(chunk), np.flatnonzero(self._in_all(chunk))
         read = {name: ragged.take(wanted) for name, ragged in self._first.read_in(chunk, sweep).items()}
+        lengths = next(iter(read.values())).lengths
         for other in self._others:
-            read.update(other.read(keys, sweep))
+            found = other.read(keys, sweep)
+            read.update({n: _expanded(r, lengths) for n, r in found.items()} if other.part.expands else found)
         return read
 
     def _in_all(self, chunk: int) -> np.ndarray:
         keys = self._first.keys(chunk)
         return np.all([other.has(keys) for other in self._others], axis=0)
+
+
+def _expanded(ragged: Ragged, lengths: np.ndarray | None) -> Ragged:
+    """One sample of each sequence, as often as another stream has samples."""
+    if lengths is None:
+        return ragged
+    return Ragged(ragged.data[np.repeat(ragged.offsets[:-1], lengths)], lengths)
 
 
 class _ByKey:

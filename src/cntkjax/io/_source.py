@@ -11,6 +11,7 @@ from cntkjax.engine.ragged import Ragged
 from cntkjax.logging import TraceLevel, get_trace_level
 from cntkjax.variables import Record
 
+from . import _speech
 from ._cbf import CBFFile
 from ._config import MinibatchSourceConfig
 from ._ctf import CTFFile
@@ -143,7 +144,7 @@ class MinibatchSource:
         config.randomization_window_in_samples = randomization_window_in_samples if randomize else 0
         config.is_frame_mode_enabled, config.truncation_length = frame_mode, truncation_length
         config.validate()
-        parts = [_deserializer(given) for given in config.deserializers]
+        parts = [_deserializer(given, frame_mode) for given in config.deserializers]
         if not parts:
             raise ValueError("MinibatchSource: needs at least one deserializer")
         joined = parts[0] if len(parts) == 1 else Joined(parts)
@@ -262,9 +263,13 @@ class MinibatchSource:
         self._slots = self._new_slots()
 
 
-def _deserializer(given: Any) -> Deserializer:
+def _deserializer(given: Any, frame_mode: bool) -> Deserializer:
     if isinstance(given, UserDeserializer):
         return UserChunks(given)
+    if isinstance(given, Mapping) and given.get("type") in _speech.READERS:
+        return _speech.READERS[given["type"]](given, frame_mode)
+    if isinstance(given, Mapping) and given.get("type") in _speech.DESCRIBED:
+        raise RuntimeError(f"MinibatchSource: there is no reader for what {given['type']} describes")
     if isinstance(given, Mapping) and given.get("type") in _READERS:
         return _READERS[given["type"]](given)
     if isinstance(given, Mapping) and given.get("type") in IMAGE_TYPES:

@@ -161,6 +161,7 @@ class Deserializer:
     streams: Sequence[StreamInformation]
     num_chunks: int
     varies = False  # a chunk is another one in each sweep
+    expands = False  # its sequences of one sample stand for all samples of those that they are joined with
 
     def read(self, chunk: int) -> Mapping[str, Ragged]:
         """The data of a chunk by stream, with the same number of sequences in all of them."""

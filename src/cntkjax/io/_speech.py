@@ -1,0 +1,289 @@
+"""Speech data: features and labels in the formats of the Hidden Markov Model Toolkit (HTK).
+
+A feature file has a big-endian header, int32 frames, int32 period in 100 ns, int16 bytes of a frame, int16 kind, and
+float32 frames. A script file lists utterances, ``name=file[first,last]`` with numbers of frames. A master label file
+has for each utterance its name in quotes, lines ``begin end label`` with times in 100 ns, of which a frame has 100,000,
+and a dot.
+Source: The HTK Book, sections 5.10 and 6.3; CNTK 2.7 for what it makes of such files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NoReturn
+
+import numpy as np
+
+from cntkjax.engine.ragged import Ragged, SparseRows, offsets_of
+from cntkjax.variables import Record
+
+from ._streams import Deserializer, StreamInformation
+
+CHUNK = 2**24  # bytes of features that are read together
+FRAME = 100_000  # of the unit of time in label files
+LONGEST = 10**7  # frames of an utterance: more than a day
+_SCRIPT = re.compile(r"(?:(?P<name>[^=]+)=)?(?P<file>.+)\[(?P<first>\d+),(?P<last>\d+)\]")
+
+
+def HTKFeatureDeserializer(streams: Mapping[str, Record]) -> dict[str, Any]:
+    """Reads features of speech, each stream from the files that its script file lists.
+
+    Args:
+        streams: name -> ``StreamDef`` with the script file as `scp`; with `context` so many frames to the left and
+            right are joined to each; with `broadcast` the one frame of an utterance stands for all of other streams
+
+    Shapes: a sample is [shape * (left + 1 + right)].
+    Errors: ValueError for a stream without a script file.
+
+    Example:
+        >>> from cntkjax.io import StreamDef, StreamDefs
+        >>> made = HTKFeatureDeserializer(StreamDefs(x=StreamDef(shape=33, context=(2, 2), scp="train.scp")))
+        >>> made["_deserializers"][0]["input"]["x"]["contextWindow"]
+        [2, 2]
+    """
+    made = []
+    for name, stream in streams.items():
+        if not stream.get("scp"):
+            raise ValueError(f"No scp files specified for HTKFeatureDeserializer: stream '{name}'")
+        definition = {
+            "dim": stream.dim,
+            "scpFile": stream.scp[0] if isinstance(stream.scp, list) else stream.scp,
+            "contextWindow": list(stream.get("context", (0, 0))),
+            "expandToUtterance": stream.get("broadcast", False),
+            "definesMBSize": stream.defines_mb_size,
+            "maxSequenceLength": stream.max_sequence_length,
+        }
+        made.append({"type": "HTKFeatureDeserializer", "input": {name: definition}})
+    return {"_deserializers": made}
+
+
+def HTKMLFDeserializer(
+    label_mapping_file: str, streams: Mapping[str, Record], phoneBoundaries: bool = False
+) -> dict[str, Any]:
+    """Reads labels of frames from master label files: sparse, one of as many as the list of their names has.
+
+    Args:
+        label_mapping_file: the names of labels, one in a row
+        streams: one stream, name -> ``StreamDef`` with the label file or files as `mlf`
+        phoneBoundaries: marks where a label ends; not read
+
+    Errors: ValueError for several streams.
+
+    Example:
+        >>> from cntkjax.io import StreamDef, StreamDefs
+        >>> made = HTKMLFDeserializer("states.list", StreamDefs(y=StreamDef(shape=132, mlf="train.mlf")))
+        >>> made["input"]["y"]["mlfFile"]
+        'train.mlf'
+    """
+    name, definition = _labels("HTKMLFDeserializer", streams)
+    definition |= {"labelMappingFile": label_mapping_file, "phoneBoundaries": str(phoneBoundaries).lower()}
+    return {"type": "HTKMLFDeserializer", "input": {name: definition}}
+
+
+def HTKMLFBinaryDeserializer(streams: Mapping[str, Record]) -> dict[str, Any]:
+    """Describes labels in CNTK's binary form, which cannot be read here: MinibatchSource says so."""
+    name, definition = _labels("HTKMLFBinaryDeserializer", streams)
+    return {"type": "HTKMLFBinaryDeserializer", "input": {name: definition}}
+
+
+def LatticeDeserializer(lattice_index_file: str, streams: Mapping[str, Record]) -> dict[str, Any]:
+    """Describes lattices, which cannot be read here: MinibatchSource says so."""
+    (name,) = streams
+    return {"type": "LatticeDeserializer", "input": {name: {"latticeIndexFile": lattice_index_file}}}
+
+
+def _labels(kind: str, streams: Mapping[str, Record]) -> tuple[str, dict[str, Any]]:
+    if len(streams) != 1:
+        raise ValueError(f"{kind} only accepts a single stream, not {', '.join(streams)}")
+    ((name, stream),) = streams.items()
+    files = stream.mlf
+    key = {"mlfFileList": files} if isinstance(files, list) and len(files) > 1 else {
+        "mlfFile": files[0] if isinstance(files, list) else files
+    }  # fmt: skip
+    return name, {"dim": stream.dim, **key}
+
+
+class _Speech(Deserializer):
+    """Utterances by name; in frame mode each of their frames is a sequence by itself."""
+
+    path: str
+    names: list[str]
+    frames: np.ndarray  # of each utterance
+    frame_mode: bool
+
+    @cached_property
+    def _chunks(self) -> list[slice]:
+        """Which utterances are read together."""
+        bytes_before = offsets_of(self.frames) * self._bytes
+        cuts = [0]
+        while cuts[-1] < len(self.names):
+            fitting = int(np.searchsorted(bytes_before, bytes_before[cuts[-1]] + CHUNK, "right")) - 1
+            cuts.append(max(fitting, cuts[-1] + 1))
+        return [slice(*pair) for pair in pairwise(cuts)]
+
+    @property
+    def _bytes(self) -> int:
+        return 4 * int(np.prod(self.streams[0].sample_shape))
+
+    def keys(self, chunk: int) -> np.ndarray:
+        own = self._chunks[chunk]
+        if not self.frame_mode:
+            return np.array(self.names[own])
+        return np.array([
+            f"{name}\0{i}" for name, n in zip(self.names[own], self.frames[own], strict=True) for i in range(n)
+        ])  # fmt: skip
+
+    def lengths(self, chunk: int) -> np.ndarray:
+        frames = self.frames[self._chunks[chunk]]
+        return np.ones(int(frames.sum()), np.int64) if self.frame_mode else frames
+
+    def _ragged(self, chunk: int, data: Any) -> Mapping[str, Ragged]:
+        return {self.streams[0].name: Ragged(data, self.lengths(chunk).astype(np.int32))}
+
+    def _fail(self, reason: str, line: int | None = None) -> NoReturn:
+        raise RuntimeError(f"{self.path}{'' if line is None else f', line {line}'}: {reason}")
+
+    def _lines(self, path: str) -> Iterator[tuple[int, str]]:
+        """Rows that are not empty, with their numbers."""
+        self.path = path
+        try:
+            with open(path, encoding="utf-8") as file:
+                for number, text in enumerate(file, 1):
+                    if text.strip():
+                        yield number, text.strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise RuntimeError(f"Failed to open input file: {path}: {error}") from error
+
+
+class HTKFeatures(_Speech):
+    """Features of one stream, by the configuration that ``HTKFeatureDeserializer`` makes.
+
+    Errors: RuntimeError for files that cannot be read or are damaged, with file and line.
+    """
+
+    def __init__(self, configuration: Mapping[str, Any], frame_mode: bool = False) -> None:
+        ((name, definition),) = configuration["input"].items()
+        self.frame_mode, self.expands = frame_mode, bool(definition["expandToUtterance"])
+        self._left, self._right = definition["contextWindow"]
+        self._dim = int(definition["dim"])
+        self._files = list(self._script(definition["scpFile"]))
+        self.names = [utterance for utterance, *_ in self._files]
+        self.frames = np.array([last - first + 1 for _, _, first, last in self._files], np.int64)
+        width = self._dim * (self._left + 1 + self._right)
+        defines = bool(definition["definesMBSize"])
+        self.streams = [StreamInformation(name, 0, "dense", np.float32, (width,), defines)]
+        self.num_chunks = len(self._chunks)
+
+    def _script(self, path: str) -> Iterator[tuple[str, str, int, int]]:
+        for number, text in self._lines(path):
+            match = _SCRIPT.fullmatch(text)
+            if match is None:
+                self._fail(f"{text[:60]!r} has no numbers of frames: name=file[first,last]", number)
+            first, last = int(match["first"]), int(match["last"])
+            if last < first:
+                self._fail(f"the last frame, {last}, comes before the first one, {first}", number)
+            file = match["file"]
+            if file.startswith(".../"):
+                file = os.path.join(os.path.dirname(path), file[4:])
+            yield _utterance(match["name"] or file), file, first, last
+
+    def read(self, chunk: int) -> Mapping[str, Ragged]:
+        parts = [self._utterance(*row[1:]) for row in self._files[self._chunks[chunk]]]
+        return self._ragged(chunk, np.concatenate(parts))
+
+    def _utterance(self, file: str, first: int, last: int) -> np.ndarray:
+        """The frames of an utterance with their neighbours; the first and last one stand for those outside."""
+        try:
+            with open(file, "rb") as opened:
+                header = opened.read(12)
+                if len(header) < 12:
+                    self._fail(f"{file!r} is no HTK file: it has {len(header)} bytes")
+                frames, size = (int(np.frombuffer(header, kind, 1, at)[0]) for kind, at in ((">i4", 0), (">i2", 8)))
+                if size != 4 * self._dim:
+                    self._fail(f"a frame of {file!r} has {size} bytes; {self._dim} numbers have {4 * self._dim}")
+                if last >= frames:
+                    self._fail(f"frames {first} to {last} of {file!r}: end frame exceeds its {frames} frames")
+                opened.seek(12 + first * size)
+                data = opened.read((last - first + 1) * size)
+        except OSError as error:
+            raise RuntimeError(f"{self.path}: error opening file {file!r}: {error.strerror}") from error
+        if len(data) != (last - first + 1) * size:
+            self._fail(f"{file!r} is cut off")
+        own = np.frombuffer(data, ">f4").astype(np.float32).reshape(-1, self._dim)
+        around = np.arange(-self._left, self._right + 1)
+        place = np.clip(np.arange(len(own))[:, None] + around, 0, len(own) - 1)
+        return own[place].reshape(len(own), -1)
+
+
+class MasterLabels(_Speech):
+    """Labels of one stream, by the configuration that ``HTKMLFDeserializer`` makes; likewise."""
+
+    def __init__(self, configuration: Mapping[str, Any], frame_mode: bool = False) -> None:
+        ((name, definition),) = configuration["input"].items()
+        if definition["phoneBoundaries"] == "true":
+            raise RuntimeError("HTKMLFDeserializer: phoneBoundaries cannot be read here; leave it out")
+        self.frame_mode = frame_mode
+        labels = [text.split()[0] for _, text in self._lines(definition["labelMappingFile"])]
+        self._numbers = {label: i for i, label in enumerate(labels)}
+        self._width = int(definition["dim"])
+        found: dict[str, np.ndarray] = {}
+        for path in definition.get("mlfFileList") or [definition["mlfFile"]]:
+            found.update(self._master(path))
+        self.names, self._labels = list(found), list(found.values())
+        self.frames = np.array([len(own) for own in self._labels], np.int64)
+        self.streams = [StreamInformation(name, 0, "sparse", np.float32, (self._width,))]
+        self.num_chunks = len(self._chunks)
+
+    @property
+    def _bytes(self) -> int:
+        return 4
+
+    def _master(self, path: str) -> Iterator[tuple[str, np.ndarray]]:
+        name = ""
+        parts: list[np.ndarray] = []
+        lines = self._lines(path)
+        if next(lines, (0, ""))[1] != "#!MLF!#":
+            self._fail("a master label file begins with #!MLF!#", 1)
+        for number, text in lines:
+            if text.startswith('"'):
+                name, parts = _utterance(text.strip('"')), []
+            elif text == ".":
+                yield name, np.concatenate([np.zeros(0, np.int32), *parts])
+            else:
+                parts.append(self._segment(number, text, sum(len(part) for part in parts)))
+
+    def _segment(self, number: int, text: str, frames_before: int) -> np.ndarray:
+        """The number of the label, for each of its frames."""
+        columns = text.split()
+        if len(columns) < 3 or not (columns[0].isdecimal() and columns[1].isdecimal()):
+            self._fail(f"{text[:60]!r} is no 'begin end label'", number)
+        first, end = (round(int(time) / FRAME) for time in columns[:2])
+        label = self._numbers.get(columns[2])
+        if label is None or label >= self._width:
+            self._fail(f"label {columns[2]!r} is not among the {min(len(self._numbers), self._width)} labels", number)
+        if first != frames_before or not first <= end <= LONGEST:
+            self._fail(f"frames {first} to {end} do not go on from frame {frames_before}", number)
+        return np.full(end - first, label, np.int32)
+
+    def read(self, chunk: int) -> Mapping[str, Ragged]:
+        indices = np.concatenate(self._labels[self._chunks[chunk]])
+        rows = SparseRows(np.arange(len(indices) + 1), indices, np.ones(len(indices), np.float32), self._width)
+        return self._ragged(chunk, rows)
+
+
+def _utterance(name: str) -> str:
+    """The name of an utterance: without an ending, and without HTK's '*/' for any folder."""
+    return os.path.splitext(name.removeprefix("*/"))[0]
+
+
+READERS = {"HTKFeatureDeserializer": HTKFeatures, "HTKMLFDeserializer": MasterLabels}
+DESCRIBED: Sequence[str] = ("HTKMLFBinaryDeserializer", "LatticeDeserializer")
+
+__all__ = [
+    "HTKFeatureDeserializer", "HTKFeatures", "HTKMLFBinaryDeserializer", "HTKMLFDeserializer", "LatticeDeserializer",
+    "MasterLabels",
+]

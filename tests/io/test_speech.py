@@ -1,0 +1,157 @@
+"""Features and labels of speech are read as CNTK 2.7 reads the same files."""
+
+import struct
+
+import numpy as np
+import pytest
+
+from cntkjax.io import (
+    CTFDeserializer,
+    HTKFeatureDeserializer,
+    HTKMLFBinaryDeserializer,
+    HTKMLFDeserializer,
+    LatticeDeserializer,
+    MinibatchSource,
+    StreamDef,
+    StreamDefs,
+)
+
+A, B = (np.random.default_rng(i).normal(size=(n, 3)).astype(np.float32) for i, n in enumerate((7, 4)))
+LABELS = {"utt1": [0, 0, 1, 1, 1], "utt2": [2, 1, 1, 1], "utt3": [2, 2, 2, 2, 2]}
+UTTERANCES = {"utt1": A[:5], "utt2": B, "utt3": A[2:]}
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, frames in (("a", A), ("b", B)):
+        header = struct.pack(">iihh", len(frames), 100000, 12, 6)
+        (tmp_path / f"{name}.mfc").write_bytes(header + frames.astype(">f4").tobytes())
+    (tmp_path / "f.scp").write_text("utt1.mfc=a.mfc[0,4]\nutt2.mfc=.../b.mfc[0,3]\nutt3.mfc=a.mfc[2,6]\n")
+    (tmp_path / "l.list").write_text("s0\ns1\ns2\n")
+    (tmp_path / "l.mlf").write_text(
+        '#!MLF!#\n"utt3.lab"\n0 500000 s2\n.\n"utt1.lab"\n0 200000 s0\n200000 500000 s1\n.\n'
+        '"*/utt2.lab"\n0 100000 s2\n100000 400000 s1\n.\n'
+    )
+    return tmp_path
+
+
+def features(name="x", scp="f.scp", shape=3, **options):
+    return HTKFeatureDeserializer(StreamDefs(**{name: StreamDef(shape=shape, scp=scp, **options)}))
+
+
+def labels(mlf="l.mlf", **options):
+    return HTKMLFDeserializer("l.list", StreamDefs(y=StreamDef(shape=3, mlf=mlf)), **options)
+
+
+def read(*deserializers, size=100, **options):
+    """For each stream its sequences."""
+    source = MinibatchSource(list(deserializers), **({"randomize": False, "max_sweeps": 1} | options))
+    found = {name: [] for name in source.streams}
+    while minibatch := source.next_minibatch(size):
+        for name, info in source.streams.items():
+            data = minibatch[info].asarray()
+            padded = minibatch[info].num_samples < data.shape[0] * data.shape[1]
+            lengths = minibatch[info].mask.sum(1) if padded else [data.shape[1]] * len(data)
+            found[name] += [row[: int(n)] for row, n in zip(data, lengths, strict=True)]
+    return found
+
+
+def test_utterances_are_parts_of_files():
+    for got, want in zip(read(features())["x"], UTTERANCES.values(), strict=True):
+        np.testing.assert_array_equal(got[: len(want)], want)
+
+
+def test_neighbours_are_joined_and_the_ends_repeated():
+    made = read(features(context=(1, 2)))["x"]
+    for got, own in zip(made, UTTERANCES.values(), strict=True):
+        padded = np.concatenate([own[:1], own, own[-1:], own[-1:]])
+        want = np.concatenate([padded[i : i + len(own)] for i in range(4)], axis=1)
+        np.testing.assert_array_equal(got[: len(own)], want)
+
+
+def test_labels_are_matched_by_name():
+    made = read(features(), labels())
+    for x, y, own, numbers in zip(made["x"], made["y"], UTTERANCES.values(), LABELS.values(), strict=True):
+        np.testing.assert_array_equal(x[: len(own)], own)
+        np.testing.assert_array_equal(y[: len(own)].argmax(-1), numbers)
+
+
+def test_in_frame_mode_each_frame_is_a_sequence():
+    made = read(features(), labels(), frame_mode=True, size=4)
+    np.testing.assert_array_equal(np.concatenate(made["x"]), np.concatenate(list(UTTERANCES.values())))
+    np.testing.assert_array_equal(np.concatenate(made["y"]).argmax(-1), np.concatenate(list(LABELS.values())))
+    assert len(made["x"]) == 14
+
+
+def test_one_frame_may_stand_for_all_of_an_utterance(files):
+    (files / "g.scp").write_text("utt1.mfc=b.mfc[0,0]\nutt2.mfc=b.mfc[1,1]\nutt3.mfc=b.mfc[2,2]\n")
+    made = read(features(), features("g", "g.scp", broadcast=True))["g"]
+    for i, (got, own) in enumerate(zip(made, UTTERANCES.values(), strict=True)):
+        np.testing.assert_array_equal(got[: len(own)], np.repeat(B[i : i + 1], len(own), 0))
+
+
+def test_several_streams_of_features_and_files_of_labels(files):
+    (files / "more.mlf").write_text('#!MLF!#\n"utt9.lab"\n0 100000 s1\n.\n')
+    both = HTKFeatureDeserializer(StreamDefs(
+        x=StreamDef(shape=3, scp="f.scp"), wide=StreamDef(shape=3, scp="f.scp", context=(1, 1))
+    ))  # fmt: skip
+    made = read(both, labels(["l.mlf", "more.mlf"]))
+    assert {name: len(made[name]) for name in made} == {"x": 3, "wide": 3, "y": 3}
+    np.testing.assert_array_equal(made["wide"][1][:4, 3:6], B)
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("a.mfc", "line 1: 'a.mfc' has no numbers of frames"),
+        ("u=a.mfc[0,9]", "end frame exceeds its 7 frames"),
+        ("u=a.mfc[3,2]", "comes before the first one"),
+        ("u=zz.mfc[0,3]", "error opening file 'zz.mfc'"),
+        ("u=l.list[0,3]", "is no HTK file"),
+    ],
+)
+def test_mistakes_of_scripts_name_the_place(files, script, reason):
+    (files / "l.list").write_text("s0")
+    (files / "f.scp").write_text(script + "\n")
+    with pytest.raises(RuntimeError, match=reason):
+        read(features())
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("no header", "begins with #!MLF!#"),
+        ('#!MLF!#\n"u.lab"\n0 100000 s9\n.\n', "label 's9' is not among the 3 labels"),
+        ('#!MLF!#\n"u.lab"\n0 x s1\n.\n', "line 3: '0 x s1' is no"),
+        ('#!MLF!#\n"u.lab"\n100000 200000 s1\n.\n', "do not go on from frame 0"),
+        (f'#!MLF!#\n"u.lab"\n0 {10**18} s1\n.\n', "do not go on"),
+    ],
+)
+def test_mistakes_of_labels_name_the_line(files, text, reason):
+    (files / "l.mlf").write_text(text)
+    with pytest.raises(RuntimeError, match=reason):
+        read(labels())
+
+
+def test_mistakes_of_descriptions():
+    with pytest.raises(RuntimeError, match="a frame of 'a.mfc' has 12 bytes; 4 numbers have 16"):
+        read(features(shape=4))
+    with pytest.raises(ValueError, match="No scp files"):
+        HTKFeatureDeserializer(StreamDefs(x=StreamDef(shape=3)))
+    with pytest.raises(ValueError, match="single stream"):
+        HTKMLFDeserializer("l.list", StreamDefs(a=StreamDef(shape=3, mlf="a"), b=StreamDef(shape=3, mlf="b")))
+    with pytest.raises(RuntimeError, match="phoneBoundaries"):
+        read(labels(phoneBoundaries=True))
+    binary = HTKMLFBinaryDeserializer(StreamDefs(y=StreamDef(shape=3, mlf="a")))
+    for described in (binary, LatticeDeserializer("a", StreamDefs(y=StreamDef()))):
+        with pytest.raises(RuntimeError, match="there is no reader"):
+            read(described)
+
+
+def test_names_of_utterances_match_no_numbers(files):
+    (files / "n.ctf").write_text("1 |v 1\n2 |v 2\n")
+    source = MinibatchSource(
+        [CTFDeserializer("n.ctf", StreamDefs(v=StreamDef("v", 1))), labels()], randomize=False, max_sweeps=1
+    )
+    assert not source.next_minibatch(5)
