@@ -1,1 +1,1 @@
-"""CNTK's contributed packages, as far as they are part of this one: netopt."""
+"""CNTK's contributed packages, as far as they are part of this one: deeprl and netopt."""

@@ -1,0 +1,1 @@
+"""Agents that learn by reinforcement: tables or networks of Q values, and policy gradients with a critic."""

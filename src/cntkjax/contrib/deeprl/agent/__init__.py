@@ -1,0 +1,1 @@
+"""The agents, and `agent_factory`, which makes one from a configuration file."""

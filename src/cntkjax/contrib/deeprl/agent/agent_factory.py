@@ -1,0 +1,29 @@
+"""Agents from configuration files."""
+
+from __future__ import annotations
+
+from configparser import ConfigParser
+from typing import Any
+
+from .agent import AgentBaseClass
+from .policy_gradient import ActorCritic
+from .qlearning import QLearning
+from .random_agent import RandomAgent
+from .tabular_qlearning import TabularQLearning
+
+_AGENTS = {"qlearning": QLearning, "tabular_qlearning": TabularQLearning, "actor_critic": ActorCritic}
+
+
+def make_agent(agent_config: str, o_space: Any, a_space: Any) -> AgentBaseClass:
+    """The agent that a file names as Agent in General: qlearning, tabular_qlearning, actor_critic or random.
+
+    Errors: ValueError for another name.
+    """
+    config = ConfigParser()
+    config.read(agent_config)
+    name = config.get("General", "Agent", fallback="random")
+    if name == "random":
+        return RandomAgent(o_space, a_space)
+    if name not in _AGENTS:
+        raise ValueError(f"{agent_config}: Agent is {', '.join(_AGENTS)} or random, not {name!r}")
+    return _AGENTS[name](agent_config, o_space, a_space)

@@ -1,0 +1,1 @@
+"""What agents share: settings, networks, memories, views of observations."""

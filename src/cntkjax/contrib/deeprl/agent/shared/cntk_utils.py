@@ -1,0 +1,33 @@
+"""Losses of agents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..... import ops
+from .....ops.functions import Function
+
+
+def huber_loss(output: Any, target: Any) -> Function:
+    """Half the squared error where it is below 1, the absolute error minus a half elsewhere; summed over a sample.
+
+    Example:
+        >>> import cntkjax as C
+        >>> x, y = C.input_variable(2), C.input_variable(2)
+        >>> huber_loss(x, y).eval({x: [[2, 1]], y: [[4, 1.5]]})
+        array([1.625], dtype=float32)
+    """
+    error = ops.abs(target - output)
+    return ops.reduce_sum(ops.element_select(ops.less(error, 1), 0.5 * error * error, error - 0.5))
+
+
+def negative_of_entropy_with_softmax(p: Any) -> Function:
+    """The sum of q log q of q = softmax(p), as a regularizer that keeps a policy from settling too early.
+
+    Example:
+        >>> import cntkjax as C
+        >>> p = C.input_variable(2)
+        >>> negative_of_entropy_with_softmax(p).eval({p: [[0.5, 0.5]]})
+        array([-0.6931472], dtype=float32)
+    """
+    return ops.reduce_sum(ops.softmax(p) * p) - ops.reduce_log_sum_exp(p)

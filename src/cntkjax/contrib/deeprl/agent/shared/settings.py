@@ -1,0 +1,43 @@
+"""Settings of agents in configuration files."""
+
+from __future__ import annotations
+
+from configparser import ConfigParser
+from typing import Any, ClassVar
+
+GENERAL = {
+    "gamma": ("General", "Gamma", 0.95),
+    "preprocessing": ("General", "PreProcessing", ""),
+    "preprocessing_args": ("General", "PreProcessingArgs", "()"),
+}
+OPTIMIZATION = {
+    "initial_eta": ("Optimization", "InitialEta", 0.001),
+    "eta_decay_step_count": ("Optimization", "EtaDecayStepCount", 100000),
+    "eta_minimum": ("Optimization", "EtaMinimum", 0.001),
+    "momentum": ("Optimization", "Momentum", 0.95),
+}
+
+
+class Settings:
+    """Attributes read from the sections of a file; those that it lacks have defaults. '' reads nothing.
+
+    Errors: ValueError for what is no number where one is needed.
+    """
+
+    table: ClassVar[dict[str, tuple[str, str, Any]]]  # attribute: section, option, default, whose type is the option's
+
+    def __init__(self, config_file: str) -> None:
+        self.config = ConfigParser()
+        self.config.read(config_file)
+        for attribute, (section, option, default) in self.table.items():
+            setattr(self, attribute, self._value(section, option, default))
+
+    def _value(self, section: str, option: str, default: Any) -> Any:
+        if isinstance(default, bool):
+            return self.config.getboolean(section, option, fallback=default)
+        return type(default)(self.config.get(section, option, fallback=default))
+
+    def save(self, config_file: str) -> None:
+        """Write what was read; defaults are not written."""
+        with open(config_file, "w") as file:
+            self.config.write(file)

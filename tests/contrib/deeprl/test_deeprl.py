@@ -1,0 +1,159 @@
+"""Agents learn; their parts do what they say."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax.contrib.deeprl.agent.agent_factory import make_agent
+from cntkjax.contrib.deeprl.agent.shared.models import Models
+from cntkjax.contrib.deeprl.agent.shared.preprocessing import AtariPreprocessing, SlidingWindow
+from cntkjax.contrib.deeprl.agent.shared.qlearning_parameters import QLearningParameters
+from cntkjax.contrib.deeprl.agent.shared.replay_memory import ReplayMemory
+
+
+@dataclass
+class Discrete:
+    n: int
+
+
+@dataclass
+class Box:
+    low: np.ndarray
+    high: np.ndarray
+
+    @property
+    def shape(self):
+        return self.low.shape
+
+
+PLACES = Box(np.zeros(1), np.ones(1))
+
+
+def corridor(agent, episodes, most=40):
+    """Five places in a row; action 1 goes right, 0 left; the right end pays 1. Returns the last episodes' lengths."""
+    lengths = []
+    for _ in range(episodes):
+        place = 0
+        action, _ = agent.start(np.float32([place / 4]))
+        lengths.append(0)
+        for _ in range(most):
+            lengths[-1] += 1
+            place = min(4, max(0, place + (1 if action == 1 else -1)))
+            observation = np.float32([place / 4])
+            if place == 4:
+                agent.end(1, observation)
+                break
+            action, told = agent.step(0, observation)
+            assert told["action_behavior"] in ("GREEDY", "RANDOM")
+    return lengths[-5:]
+
+
+def make(tmp_path, text):
+    (tmp_path / "agent.cfg").write_text(text)
+    np.random.seed(1)
+    C.cntk_py.set_fixed_random_seed(1)
+    return make_agent(str(tmp_path / "agent.cfg"), PLACES, Discrete(2))
+
+
+TABLE = """[General]
+Agent = tabular_qlearning
+[QLearningAlgo]
+DiscretizationResolution = 5
+EpsilonDecayStepCount = 200
+EpsilonMinimum = 0
+InitialEpsilon = 1
+[Optimization]
+InitialEta = 0.5
+"""
+NETWORK = """[General]
+Agent = qlearning
+Gamma = 0.8
+[QLearningAlgo]
+QRepresentation = {representation}
+EpsilonDecayStepCount = 150
+EpsilonMinimum = 0
+InitialEpsilon = 1
+QUpdateFrequency = 1
+MinibatchSize = 8
+TargetQUpdateFrequency = 50
+DoubleQLearning = True
+[ExperienceReplay]
+StartSize = 20
+Capacity = 300
+Prioritized = {prioritized}
+[NetworkModel]
+HiddenLayerNodes = {hidden}
+[Optimization]
+InitialEta = 0.2
+EtaMinimum = 0.2
+"""
+
+
+def test_a_table_learns_the_way(tmp_path):
+    agent = make(tmp_path, TABLE)
+    corridor(agent, 60)
+    agent.set_as_best_model()
+    agent.enter_evaluation()
+    assert [agent.evaluate([place / 4]) for place in range(4)] == [1, 1, 1, 1]
+    agent.save(tmp_path / "table.txt")
+    assert np.loadtxt(tmp_path / "table.txt").shape == (5, 2)
+
+
+@pytest.mark.parametrize("representation, hidden, prioritized", [
+    ("dqn", "[12]", False), ("dueling-dqn", "[12, [None], [None]]", True),
+])
+def test_a_network_learns_the_way(tmp_path, representation, hidden, prioritized):
+    settings = NETWORK.format(representation=representation, hidden=hidden, prioritized=prioritized)
+    agent = make(tmp_path, settings)
+    corridor(agent, 50)
+    agent.set_as_best_model()
+    agent.enter_evaluation()
+    assert [agent.evaluate(np.float32([place / 4])) for place in range(4)] == [1, 1, 1, 1]
+    agent.save(str(tmp_path / "q.model"))
+    assert C.load_model(str(tmp_path / "q.model")).shape == (2,)
+    agent.save_parameter_settings(str(tmp_path / "saved.cfg"))
+    assert QLearningParameters(str(tmp_path / "saved.cfg")).gamma == 0.8
+
+
+def test_a_policy_learns_the_way(tmp_path):
+    agent = make(tmp_path, "[General]\nAgent = actor_critic\nGamma = 0.8\n[PolicyGradient]\nUpdateFrequency = 20\n"
+                           "[Optimization]\nInitialEta = 0.5\nEtaMinimum = 0.5\n")
+    before = np.mean(corridor(agent, 5))
+    after = np.mean(corridor(agent, 150))
+    assert after < min(before, 8)
+    agent.set_as_best_model()
+    agent.save(str(tmp_path / "policy.model"))
+    again = make(tmp_path, "[General]\nAgent = actor_critic\n[PolicyGradient]\n"
+                           f"InitialPolicy = {tmp_path / 'policy.model'}\n")
+    np.testing.assert_array_equal(again._policy_network.parameters[0].value, agent._policy_network.parameters[0].value)
+
+
+def test_an_agent_that_nobody_knows_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match=r"agent.cfg: Agent is qlearning, .* or random, not 'clever'"):
+        make(tmp_path, "[General]\nAgent = clever\n")
+    with pytest.raises(ValueError, match="'undefined.thing' is no path"):
+        make(tmp_path, "[General]\nAgent = qlearning\nPreProcessing = undefined.thing\n")
+
+
+def test_priorities_say_how_often_transitions_are_drawn():
+    memory = ReplayMemory(5, prioritized=True)
+    for state, priority in enumerate([1, 0.5, 4, 2, 0.25, 3, 1]):
+        memory.store(state, 0, 0, None, priority)
+    drawn = [t.state for _ in range(400) for _, t in memory.sample_minibatch(10)]
+    chances = np.bincount(drawn, minlength=7) / len(drawn)
+    np.testing.assert_allclose(chances, np.array([0, 0, 4, 2, 0.25, 3, 1]) / 10.25, atol=0.02)
+
+
+def test_dueling_networks_add_advantages_over_their_mean():
+    network = Models.dueling_network((3,), 2, "[4, [3], [None]]")
+    assert sorted(p.shape for p in network["f"].parameters) == [(1,), (2,), (3,), (3, 1), (3, 4), (4,), (4, 2), (4, 3)]
+
+
+def test_frames_are_grey_and_small():
+    frames = AtariPreprocessing((210, 160, 3), 2)
+    image = np.zeros((210, 160, 3), np.uint8)
+    image[:] = np.arange(210)[:, None, None]
+    assert frames.preprocess(image)[1, [0, 1, 40, 83], 0].tolist() == [1, 3, 101, 208]  # as on CNTK 2.7
+    assert SlidingWindow((2,), 3, "float32").output_shape() == (3, 2)
