@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, unique
 from typing import Any
-from weakref import WeakSet
 
-from ..engine.carry import Memory
-from ..engine.checked import check
-from ..engine.feeds import to_ragged
-from ..engine.program import evaluate, gradients, plan_of, random_numbers
-from ..engine.timing import table
 from ..formats.containers import bare
 from ..graph import edit
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import composite, make_node
-from ..graph.errors import AxisError, OutputError, ShapeError, explain, of_layer
+from ..graph.errors import AxisError, OutputError, ShapeError, of_layer
 from ..graph.function import CUSTOM, leaves
 from ..graph.function import Function as GraphFunction
 from ..graph.public import classes
@@ -29,6 +23,7 @@ from ..primitives.structure import Combine
 from ..tensor import ArrayMixin, TensorOpsMixin
 from ..variables import Constant, Parameter, Record, Variable, VariableMixin, type_text
 from ._attributes import shown
+from ._computing import Computing
 from ._native import native_user_function, register_native_user_function
 from ._operand import as_variable
 
@@ -61,7 +56,7 @@ def _of_output(name: str) -> property:
     return property(get)
 
 
-class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
+class Function(Computing, VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
     """A graph with arguments and outputs.
 
     ``Function(f)``, also as a decorator, builds one from a Python function of variables. Called with variables it is
@@ -275,158 +270,6 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         """``f << g`` is ``f(g(x))``."""
         return self(other)
 
-    # ---- computing
-    def _feeds(self, arguments: Any, outputs: Iterable[Any]) -> dict[Any, Any]:
-        needed = plan_of(list(outputs)).arguments
-        if isinstance(arguments, Mapping):
-            fed: dict[Any, Any] = {
-                self._argument_named(k) if isinstance(k, str) else as_variable(k): d for k, d in arguments.items()
-            }
-        elif arguments is None:
-            fed = {}
-        else:
-            own = self.arguments
-            if len(own) != 1:
-                raise ValueError(f"{self!r} has {len(own)} arguments: say whose data it is, {{argument: array, ...}}")
-            fed = {own[0]: arguments}
-        missing = [v for v in needed if v not in fed]
-        if missing:
-            raise ValueError(
-                f"function expects {len(needed)} arguments: no data for {', '.join(map(repr, missing))} of {self!r}"
-            )
-        return {v: to_ragged(v, fed[v]) for v in needed}
-
-    def _argument_named(self, name: str) -> Variable:
-        found = [v for v in self.arguments if v.name == name]
-        if len(found) != 1:
-            there = ", ".join(repr(v.name) for v in self.arguments if v.name) or "none"
-            raise ValueError(f"{len(found)} arguments of {self!r} are called {name!r}; the names are: {there}")
-        return found[0]  # type: ignore[return-value]
-
-    def _leaves(self, wrt: Any) -> list[Variable]:
-        """Variables to which gradients are wanted: inputs of the graph."""
-        wanted, inputs = [as_variable(v) for v in _listed(wrt)], set(self.inputs)
-        for v in wanted:
-            if v not in inputs:
-                raise ValueError(explain(
-                    f"a gradient is wanted with respect to {v!r}, which is no input, parameter or constant of {self!r}",
-                    fix="for that of an inner value clone the function with an input in its place",
-                ))
-        return wanted
-
-    def eval(self, arguments: Any = None, outputs: Any = None, device: Any = None, as_numpy: bool = True) -> Any:
-        """Compute the outputs.
-
-        Shapes: an array [batch, *shape]; a list of arrays [time, *shape] for outputs with a sequence axis; several
-                outputs as a dict. `arguments`: {argument: data}, or data alone if there is one argument, or a list.
-        Errors: ValueError for missing data; ShapeError if data don't fit the argument.
-        """
-        wanted = self._wanted(outputs)
-        feeds = self._feeds(arguments, wanted)
-        check(plan_of(wanted), feeds, False, self._memory)
-        return _single(self._given_out(evaluate(wanted, feeds, memory=self._memory), as_numpy))
-
-    def print_node_timing(self) -> None:
-        """Print how long each operation took on average, forward and backward; see ``debugging.set_node_timing``."""
-        print(table([self]))
-
-    @property
-    def _memory(self) -> Memory:
-        """What sequences that are cut between calls left behind."""
-        return self.__dict__.setdefault("_carried", Memory())
-
-    def _given_out(self, made: Any, as_numpy: bool, again: bool = True) -> dict[Variable, Any]:
-        """Results as users get them; if this is computed `again`, Values that were given out before it are gone."""
-        from ..core import Value
-
-        lent: WeakSet[Value] = self.__dict__.setdefault("_lent", WeakSet())
-        if again:
-            for value in lent:
-                value.erase()
-            lent.clear()
-        if as_numpy:
-            return {r.variable: r.numpy() for r in made}
-        given = {r.variable: Value.from_result(r) for r in made}
-        lent.update(given.values())
-        return given
-
-    def _wanted(self, outputs: Any) -> list[Variable]:
-        wanted = list(self.outputs) if outputs is None else [as_variable(v) for v in _listed(outputs)]
-        inside = {v for node in edit.nodes([self.root_function], into_blocks=True) for v in node.node_outputs}
-        for v in wanted:
-            if v._owner is not None and v not in inside and v not in self.outputs:
-                raise ValueError(f"the requested output {v!r} is not part of the graph of {self!r}")
-        if not wanted:
-            raise ValueError(f"nothing to compute: no outputs of {self!r} are asked for")
-        return wanted  # type: ignore[return-value]
-
-    def forward(
-        self, arguments: Any, outputs: Any = None, keep_for_backward: Any = None, device: Any = None,
-        as_numpy: bool = True,
-    ) -> tuple[Any, dict[Variable, Any]]:
-        """Compute outputs; with `keep_for_backward` also a state for `backward`, and in training mode.
-
-        Returns: (state or None, {output: value}).
-        """
-        wanted = self._wanted(outputs)
-        feeds = self._feeds(arguments, [*wanted, *(keep_for_backward or ())])
-        if not keep_for_backward:
-            return None, self._given_out(evaluate(wanted, feeds, memory=self._memory), as_numpy)
-        kept = [as_variable(v) for v in _listed(keep_for_backward)]
-        random = random_numbers(plan_of([*wanted, *kept]), advance=False)
-        before = self._memory.copy()
-        made = evaluate(wanted, feeds, True, self._memory, assign=False)
-        return BackPropState(self, feeds, tuple(kept), random, before), self._given_out(made, as_numpy)
-
-    def backward(
-        self, state: BackPropState, root_gradients: Any, variables: Any, as_numpy: bool = True
-    ) -> dict[Variable, Any]:
-        """Gradients of variables from those that arrive at the outputs.
-
-        Shapes: `root_gradients` {output: array like its value}, or one array; gradients of parameters are summed over
-                samples.
-        """
-        if state is None:
-            raise ValueError("backward needs the state of a forward with keep_for_backward")
-        if not isinstance(root_gradients, Mapping):
-            root_gradients = {self.output: root_gradients}
-        from ..core import like_input
-
-        roots: dict[Any, Any] = {}
-        for root, gradient in root_gradients.items():
-            variable = as_variable(root)
-            roots[variable] = to_ragged(like_input(variable), gradient)
-        wrt = self._leaves(variables)
-        found, _ = gradients([], roots, wrt, state.feeds, state.random, state.memory.copy(), again=True)
-        return self._given_out(found, as_numpy, again=False)
-
-    def grad(
-        self, at: Any, wrt: Any = None, outputs: Any = None, device: Any = None, as_numpy: bool = True,
-        grad_root: Any = None,
-    ) -> Any:
-        """Gradient of the output (or of `grad_root`), summed over all its elements, at the given arguments.
-
-        Shapes: like the variables; parameters' gradients are summed over samples. Several variables give a dict; with
-                `outputs`, a pair (gradients, values of the outputs).
-        Errors: ValueError if `wrt` is not given and no argument needs a gradient.
-        """
-        if wrt is None:
-            wrt = [v for v in self.arguments if v.needs_gradient]
-            if not wrt:
-                raise ValueError(f"grad: no argument of {self} has needs_gradient == True, and wrt is not given")
-        root = self.output if grad_root is None else as_variable(grad_root)
-        targets = self._leaves(wrt)
-        wanted = [] if outputs is None else self._wanted(outputs)
-        feeds = self._feeds(at, [*wanted, root])
-        found, made = gradients(wanted, {root: None}, targets, feeds, memory=self._memory)
-        result = _single(self._given_out(found, as_numpy))
-        return result if outputs is None else (result, _single(self._given_out(made, as_numpy, again=False)))
-
-    @property
-    def value(self) -> Any:
-        """The value of a function without arguments."""
-        return self.eval()
-
     # ---- editing
     def clone(self, method: Any, substitutions: Any = None) -> Function:
         """A copy of the graph, with variables replaced.
@@ -593,16 +436,6 @@ class Function(VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
         return test(self, minibatch_source, minibatch_size, streams, model_inputs_to_streams, callbacks)
 
 
-class BackPropState:
-    """What `Function.backward` needs from `Function.forward`: the arguments, the random numbers that were drawn, and
-    what the minibatch before had left behind."""
-
-    def __init__(
-        self, function: Function, feeds: dict[Any, Any], kept: tuple[Any, ...], random: Any, memory: Memory
-    ) -> None:
-        self.function, self.feeds, self.kept, self.random, self.memory = function, feeds, kept, random, memory
-
-
 def BlockFunction(op_name: str, name: str) -> Callable[[Callable[..., Any]], Function]:
     """Decorator like `Function` that makes a block: it shows in the graph, and in files, as one operation."""
     from ._calling import from_python
@@ -613,16 +446,6 @@ def BlockFunction(op_name: str, name: str) -> Callable[[Callable[..., Any]], Fun
 def load_model(model: Any, device: Any = None, format: ModelFormat = ModelFormat.CNTKv2) -> Function:
     """Read a graph from a path, bytes or a file object."""
     return Function.load(model, device, format)
-
-
-def _listed(items: Any) -> list[Any]:
-    if isinstance(items, (GraphVariable, GraphFunction)):
-        return [items]
-    return list(items)
-
-
-def _single(values: dict[Variable, Any]) -> Any:
-    return next(iter(values.values())) if len(values) == 1 else values
 
 
 def _only(found: list[Any], name: str) -> Any:
