@@ -7,6 +7,7 @@ import pytest
 
 import cntkjax as C
 from cntkjax import layers as L
+from cntkjax.engine import program
 from cntkjax.engine.plan import Loop, Plan
 
 S = C.sequence
@@ -218,3 +219,60 @@ def test_a_step_of_blocks_in_which_nothing_but_weights_is_known():
     made = C.layers.Recurrence(lambda h, c, v: lstm(h, c, C.splice(dense(h), v)))(x)
     assert made.shape == (4,) and dense.W.shape == (4, 4)
     assert made.eval({x: [np.ones((2, 5))]})[0].shape == (2, 4)
+
+
+class TestDecoding:
+    """A decoder with attention, fed with its own outputs; it was not trained, so no weight has a size yet."""
+
+    SIZE, END = 6, 1
+
+    def decoder(self, **options):
+        embed, encode = L.Embedding(5), L.Recurrence(L.GRU(4))
+        attend, cell, project = L.AttentionModel(3), L.LSTM(7), L.Dense(self.SIZE)
+        start = C.constant(np.eye(self.SIZE, dtype=np.float32)[0])
+
+        @C.Function
+        def decode(history, source):
+            encoded = encode(embed(source))
+
+            @C.Function
+            def step(h, c, word):
+                return cell(h, c, C.splice(word, attend(encoded, h)))
+
+            return project(L.Recurrence(step)(embed(history)))
+
+        @C.Function
+        def greedy(source: L.SequenceOver[C.Axis("source")][L.Tensor[self.SIZE]]):
+            return L.UnfoldFrom(lambda history: decode(history, source) >> C.hardmax, **options)(start, source)
+
+        return greedy, decode, start
+
+    def words(self, *lengths):
+        rng = np.random.default_rng(0)
+        return [np.eye(self.SIZE, dtype=np.float32)[rng.integers(self.SIZE, size=n)] for n in lengths]
+
+    def test_each_word_is_the_best_after_those_before(self):
+        greedy, decode, start = self.decoder()
+        source, history = greedy.arguments[0], S.input_variable(self.SIZE, sequence_axis=C.Axis("history"))
+        scores = decode(history, source)
+        texts = self.words(4, 2, 5)
+        made = greedy.eval({source: texts})
+        assert [len(m) for m in made] == [4, 2, 5]
+        before = [np.vstack([start.value, m[:-1]]) for m in made]
+        for m, best in zip(made, scores.eval({source: texts, history: before}), strict=True):
+            np.testing.assert_array_equal(m.argmax(1), best.argmax(1))
+
+    def test_many_lengths_share_few_programs(self):
+        start, like = C.input_variable(2), S.input_variable(2)
+        step, rng = L.RNNStep(2), np.random.default_rng(0)
+        f = L.UnfoldFrom(lambda h: step(h, h), until_predicate=lambda h: C.greater(h[0], 0.9), length_increase=1.5)
+        f = f(start, like)
+        before = sum(len(p.compiled) for p in program._PROGRAMS.values())
+        for lengths in rng.integers(5, 11, size=(15, 3)):
+            made = f.eval({start: np.zeros((3, 2), np.float32), like: [np.zeros((n, 2), np.float32) for n in lengths]})
+            assert all(len(m) <= 1.5 * n + 1 for m, n in zip(made, lengths, strict=True))
+        assert sum(len(p.compiled) for p in program._PROGRAMS.values()) - before <= 4
+
+    def test_a_function_inside_another_uses_its_arguments(self):
+        _, decode, _ = self.decoder()
+        assert [v.name for v in decode.signature] == ["history", "source"]

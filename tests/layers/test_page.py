@@ -1,0 +1,28 @@
+"""docs/layers.md: what it shows is what happens."""
+
+import doctest
+import warnings
+from pathlib import Path
+
+from cntkjax import layers
+
+PAGE = Path(__file__).parents[2] / "docs" / "layers.md"
+
+
+def test_the_examples_of_the_page_run():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        failed, tried = doctest.testfile(
+            str(PAGE), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+        )
+    assert tried > 50 and not failed
+
+
+def test_every_layer_is_on_the_page():
+    text = PAGE.read_text()
+    modules = (layers.layers, layers.sequence, layers.blocks, layers.higher_order_layers, layers.models)
+    found = {n: f for module in modules for n, f in vars(module).items() if n[0].isupper()}
+    own = {n for n, f in found.items() if getattr(f, "__module__", "").startswith("cntkjax.layers")}
+    assert {"Dense", "LSTM", "UnfoldFrom", "For", "AttentionModel"} < own
+    missing = {n for n in own if n not in text}
+    assert missing <= {"UntestedBranchError"}
