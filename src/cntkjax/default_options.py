@@ -50,7 +50,7 @@ class _OptionsContextManager:
     def __exit__(self, *exception: object) -> None:
         _scopes.pop()
 
-    def applies(self, function: Layer, key: str) -> bool:
+    def applies(self, function: Layer | None, key: str) -> bool:
         return key in self.options and (self.scope is None or function in self.scope)
 
 

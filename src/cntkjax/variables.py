@@ -58,7 +58,7 @@ class VariableMixin:
     name = GraphVariable.name
     needs_gradient = GraphVariable.needs_gradient
     shape = GraphVariable.shape
-    uid = GraphVariable.uid
+    uid: Any = GraphVariable.uid
 
     @property
     def owner(self: Any) -> Any:

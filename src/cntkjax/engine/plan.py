@@ -92,13 +92,16 @@ class Plan:
     def looked_up(self) -> set[Leaf]:
         """Leaves of which only rows are chosen: right operands of products with sparse data, and nothing else."""
         inside = {n for part in self.parts if isinstance(part, Loop) for n in (*part.delays, *part.nodes)}
-        found, elsewhere = set(), {*self.outputs, *self.assigned}
+        found: set[Leaf] = set()
+        elsewhere: set[Variable] = {*self.outputs, *self.assigned}
         for node in self.nodes:
             operands = [resolve(v) for v in node.node_inputs]
             chooses = node.op_name == "Times" and node not in inside and _is_made_sparse(operands[0])
             for place, v in enumerate(operands):
-                if isinstance(v, Leaf):
-                    (found if chooses and place == 1 else elsewhere).add(v)
+                if isinstance(v, Leaf) and chooses and place == 1:
+                    found.add(v)
+                else:
+                    elsewhere.add(v)
         return found - elsewhere
 
     @cached_property

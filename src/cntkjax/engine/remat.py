@@ -61,7 +61,8 @@ def _segments(plan: Plan) -> list[tuple[Sequence[Part], list[Variable]]]:
     """Runs of parts, each with the variables that it computes and something behind it needs."""
     size = max(math.isqrt(len(plan.parts)), 1)
     runs = [plan.parts[i : i + size] for i in range(0, len(plan.parts), size)]
-    needed, segments = set(plan.outputs), []
+    needed = set(plan.outputs)
+    segments: list[tuple[Sequence[Part], list[Variable]]] = []
     for parts in reversed(runs):
         segments.append((parts, [v for part in parts for v in _made(part) if v in needed]))
         needed |= {v for part in parts for v in _read(part)}

@@ -199,7 +199,7 @@ def sanitize_value(shape: Any, value: Any, dtype: DTypeLike, device: Any) -> NDA
     return NDArrayView.from_dense(array, borrow=True)
 
 
-def sanitize_batch(var: Variable, batch: Any, seq_starts: Sequence[bool] | None = None, device: Any = None) -> Value:
+def sanitize_batch(var: Variable, batch: Any, seq_starts: Sequence[bool] | None = None, device: Any = None) -> Any:
     """Data for a variable as a value.
 
     Args:

@@ -124,7 +124,7 @@ def _set_order(made: Any, arguments: Sequence[Variable], name: str) -> None:
 
 
 def _arguments(f: Callable[..., Any], of_type: Callable[[Any, str], Variable]) -> list[Variable]:
-    f = f.__wrapped__ if hasattr(f, "names_errors") else f
+    f = inspect.unwrap(f, stop=lambda g: not hasattr(g, "names_errors"))
     parameters = list(inspect.signature(f, follow_wrapped=False).parameters.values())
     if parameters and parameters[0].kind is inspect.Parameter.VAR_POSITIONAL and hasattr(f, "__wrapped__"):
         return [new_placeholder("arg1"), new_placeholder("arg2")]  # an operation that takes two operands or more

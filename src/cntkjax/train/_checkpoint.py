@@ -128,7 +128,8 @@ def _carried_from(own: dict[str, Any], everything: Function) -> tuple[dict[Any, 
 
 def _unfinished(trainer: Trainer) -> dict[str, Any]:
     """Gradients that learners are still to get, and the scale of the loss."""
-    state, record = trainer.unfinished, {}
+    state = trainer.unfinished
+    record: dict[str, Any] = {}
     if state.scale is not None:
         record["loss_scale"] = [float(state.scale.factor), int(state.scale.steps)]
     if state.minibatches:

@@ -29,7 +29,7 @@ class Together:
 
     def shares(self, seen: int) -> bool:
         """Whether each worker trains on data of its own, after so many samples."""
-        return self.has_others and all(seen >= way.after for way in self.ways)
+        return self.has_others and all(way is not None and seen >= way.after for way in self.ways)
 
     def exchange(self, seen: int) -> Any:
         """What sums gradients over the workers in the next step; None if nothing does."""

@@ -38,7 +38,7 @@ def _cast(node: Node) -> Any:
         kind = node.tensor(1).kind
         dtype = node.x(1).dtype if kind == FLOAT else None
     else:
-        to = node.int("to", 1)
+        to = node.whole("to", 1)
         kind = FLOAT if to in (1, 10, 11) else BOOL if to == 9 else INT if to in (2, 3, 4, 5, 6, 7, 12, 13) else ""
         if not kind:
             raise node.fail(f"a cast to element type {to} cannot be read")
@@ -85,7 +85,7 @@ def _div(node: Node) -> Any:
 def _mod(node: Node) -> Any:
     a, b = _alike(node)
     quotient = ops.element_divide(a, b)
-    whole = _truncated(quotient) if node.int("fmod", 0) else ops.floor(quotient)
+    whole = _truncated(quotient) if node.whole("fmod", 0) else ops.floor(quotient)
     return node.of_kind(ops.minus(a, ops.element_times(b, whole)))
 
 
@@ -98,7 +98,7 @@ def _compare(node: Node) -> Any:
 
 @reads("And", "Or", "Xor", "Not")
 def _logic(node: Node) -> Any:
-    make = {"And": ops.element_and, "Or": ops.element_or, "Xor": ops.element_xor, "Not": ops.element_not}[node.op]
+    make: Any = {"And": ops.element_and, "Or": ops.element_or, "Xor": ops.element_xor, "Not": ops.element_not}[node.op]
     return node.of_kind(make(*node.xs()), BOOL)
 
 

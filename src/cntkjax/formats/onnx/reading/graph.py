@@ -32,7 +32,7 @@ class Reader:
         self, opset: int, name: str, folder: Path | None, from_cntk: bool = False, outer: Reader | None = None
     ) -> None:
         self.opset, self.name, self.folder, self.from_cntk = opset, name, folder, from_cntk
-        self.depth = 0 if outer is None else outer.depth + 1
+        self.depth: int = 0 if outer is None else outer.depth + 1
         if self.depth > DEEPEST:
             raise FormatError(f"{name}: graphs are nested deeper than {DEEPEST} levels")
         self.tensors: dict[str, Tensor] = dict(outer.tensors) if outer else {}
@@ -201,7 +201,7 @@ class Reader:
 
     def _named(self, node: Node, value: Any) -> Any:
         """The variable; what made it gets the name of the node."""
-        variable = output_of(value)
+        variable: Any = output_of(value)
         if not node.name:
             return variable
         owner = variable.owner
@@ -210,7 +210,7 @@ class Reader:
             self.named.add(variable)
             return variable
         self.named.add(variable)
-        made = value if isinstance(value, GraphFunction) and value.is_composite else ops.as_composite(owner)
+        made: Any = value if isinstance(value, GraphFunction) and value.is_composite else ops.as_composite(owner)
         made.name = node.name
         return variable
 

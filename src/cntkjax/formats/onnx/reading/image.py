@@ -74,7 +74,7 @@ def _conv(node: Node) -> Any:
     window = _listed(node, "kernel_shape", kernel.shape[2:])
     strides, dilations = (_listed(node, k, [1] * n) for k in ("strides", "dilations"))
     low, high = _borders(node, x.shape[2:], window, strides, dilations)
-    made = batched(lambda v: _convolved(node, kernel, v, strides, dilations, low, high, node.int("group", 1)), x)
+    made = batched(lambda v: _convolved(node, kernel, v, strides, dilations, low, high, node.whole("group", 1)), x)
     return _biased(node, made, 2, n)
 
 
@@ -100,7 +100,7 @@ def _biased(node: Node, made: Any, operand: int, n: int) -> Any:
 @reads("ConvTranspose")
 def _conv_transpose(node: Node) -> Any:
     x, kernel = _image(node), node.x(1)
-    n, groups = len(x.shape) - 2, node.int("group", 1)
+    n, groups = len(x.shape) - 2, node.whole("group", 1)
     if len(kernel.shape) != n + 2 or any(d < 0 for d in x.shape[1:]) or kernel.shape[0] != x.shape[1]:
         raise node.fail(f"a kernel of shape {kernel.shape} for an operand of shape {x.shape}")
     window = _listed(node, "kernel_shape", kernel.shape[2:])
@@ -156,8 +156,8 @@ def _pooling(node: Node, x: Any) -> dict[str, Any]:
     if any(d != 1 for d in dilations):
         raise node.fail("pooling with dilations cannot be read")
     low, high = _borders(node, x.shape[2:], window, strides, dilations)
-    include = bool(node.int("count_include_pad", 0)) and node.op == "AveragePool"
-    if node.int("ceil_mode", 0):
+    include = bool(node.whole("count_include_pad", 0)) and node.op == "AveragePool"
+    if node.whole("ceil_mode", 0):
         more = [_missing(size, k, s, a, b) for size, k, s, a, b in
                 zip(x.shape[2:], window, strides, low, high, strict=True)]
         if include and any(more):
@@ -207,10 +207,10 @@ def _unpool(node: Node) -> Any:
 @reads("BatchNormalization")
 def _batch_normalization(node: Node) -> Any:
     x = _image(node, 2)
-    if node.int("training_mode", 0):
+    if node.whole("training_mode", 0):
         raise node.fail("training mode cannot be read")
     dtype = np.float32 if x.dtype is np.float16 else x.dtype
-    spatial = bool(node.int("spatial", 1)) if node.opset < 9 else True
+    spatial = bool(node.whole("spatial", 1)) if node.opset < 9 else True
     scale, bias, mean, variance = (_statistics(node, i, dtype, fixed=i > 2) for i in range(1, 5))
 
     def normalized(v: Any) -> Any:
@@ -234,7 +234,7 @@ def _statistics(node: Node, i: int, dtype: Any, fixed: bool) -> Any:
 
 @reads("LRN")
 def _lrn(node: Node) -> Any:
-    x, size = _image(node), node.int("size", 0)
+    x, size = _image(node), node.whole("size", 0)
     if not 1 <= size <= 4096 or size % 2 == 0:
         raise node.fail(f"a window of {size} channels; it has to be odd")
     options = node.number("bias", 1.0), node.number("alpha", 1e-4), node.number("beta", 0.75)
@@ -263,7 +263,7 @@ def _mean_variance(node: Node) -> Any:
 @reads("LayerNormalization")
 def _layer_normalization(node: Node) -> Any:
     x = node.x()
-    axis = node.axis(node.int("axis", -1), len(x.shape))
+    axis = node.axis(node.whole("axis", -1), len(x.shape))
     made = _standardized(x, list(range(axis, len(x.shape))), node.number("epsilon", 1e-5))
     made = ops.element_times(made, node.x(1))
     return ops.plus(made, node.x(2)) if node.has(2) else made
@@ -272,7 +272,7 @@ def _layer_normalization(node: Node) -> Any:
 @reads("RMSNormalization")
 def _rms(node: Node) -> Any:
     x = node.x()
-    axes = list(range(node.axis(node.int("axis", -1), len(x.shape)), len(x.shape)))
+    axes = list(range(node.axis(node.whole("axis", -1), len(x.shape)), len(x.shape)))
     mean = ops.reduce_mean(ops.square(x), axes)
     root = ops.sqrt(ops.plus(mean, Constant(node.number("epsilon", 1e-5), dtype=x.dtype)))
     return ops.element_times(ops.element_divide(x, root), node.x(1))
@@ -287,7 +287,7 @@ def _instance_normalization(node: Node) -> Any:
 
 @reads("GroupNormalization")
 def _group_normalization(node: Node) -> Any:
-    x, groups = _image(node), node.int("num_groups", 1)
+    x, groups = _image(node), node.whole("num_groups", 1)
     if groups < 1 or any(d < 0 for d in x.shape[1:]) or x.shape[1] % groups:
         raise node.fail(f"{groups} groups of an operand of shape {x.shape}")
     apart = ops.reshape(x, (groups, x.shape[1] // groups, *x.shape[2:]), begin_axis=1)
@@ -314,8 +314,8 @@ def _scaled(x: Any, made: Any, scale: Any, bias: Any) -> Any:
 @reads("LpNormalization")
 def _lp_normalization(node: Node) -> Any:
     x = node.x()
-    axis = node.axis(node.int("axis", -1), len(x.shape))
-    norm = (ops.reduce_l1 if node.int("p", 2) == 1 else ops.reduce_l2)(x, axis)
+    axis = node.axis(node.whole("axis", -1), len(x.shape))
+    norm = (ops.reduce_l1 if node.whole("p", 2) == 1 else ops.reduce_l2)(x, axis)
     return ops.element_divide(x, norm)
 
 
@@ -337,7 +337,7 @@ def _image_scaler(node: Node) -> Any:
 
 @reads("DepthToSpace")
 def _depth_to_space(node: Node) -> Any:
-    x, b = _image(node, 4), node.int("blocksize", 0)
+    x, b = _image(node, 4), node.whole("blocksize", 0)
     if not 1 <= b <= 1024:
         raise node.fail(f"blocks of {b}")
     if node.text("mode", "DCR") == "DCR":
@@ -349,7 +349,7 @@ def _depth_to_space(node: Node) -> Any:
 
 @reads("SpaceToDepth")
 def _space_to_depth(node: Node) -> Any:
-    b = node.int("blocksize", 0)
+    b = node.whole("blocksize", 0)
     if not 1 <= b <= 1024:
         raise node.fail(f"blocks of {b}")
     return batched(lambda v: ops.space_to_depth(v, b), _image(node, 4))

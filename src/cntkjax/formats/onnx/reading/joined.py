@@ -21,7 +21,7 @@ def _concat(node: Node) -> Any:
     xs = node.xs()
     if len(xs) < len(node):
         raise node.fail("an operand is missing")
-    axis = node.axis(node.int("axis", 1), len(xs[0].shape))
+    axis = node.axis(node.whole("axis", 1), len(xs[0].shape))
     return node.of_kind(ops.splice(*xs, axis=axis) if len(xs) > 1 else ops.alias(xs[0]))
 
 
@@ -143,7 +143,7 @@ def _edges(x: Any, pattern: list[tuple[int, int]]) -> Any:
 @reads("EyeLike")
 def _eye(node: Node) -> Any:
     x = node.x()
-    if node.int("k", 0):
+    if node.whole("k", 0):
         raise node.fail("only the main diagonal can be read")
     return node.of_kind(ops.eye_like(x, sparse_output=False))
 
@@ -153,7 +153,7 @@ def _one_hot(node: Node) -> Any:
     x, depth = node.x(0), node.integers(1, "depth")
     low, high = node.array(2, "values").reshape(-1)[:2].tolist()
     limited(depth[0], node.where)
-    axis = node.int("axis", -1)
+    axis = node.whole("axis", -1)
     made = ops.one_hot(x, depth[0], False, axis=axis if axis < 0 else node.axis(axis, len(x.shape) + 1))
     if node.tensor(2).kind == "float" and made.dtype is not node.reader.constant(node.array(2)).variable.dtype:
         made = ops.cast(made, node.array(2).dtype.type)
@@ -171,7 +171,7 @@ def _trilu(node: Node) -> Any:
     k = int(node.array(1).reshape(())) if node.has(1) else 0
     limited(prod(x.shape[-2:]), node.where)
     ones = np.ones(x.shape[-2:], x.dtype)
-    mask = np.triu(ones, k) if node.int("upper", 1) else np.tril(ones, k)
+    mask = np.triu(ones, k) if node.whole("upper", 1) else np.tril(ones, k)
     return node.of_kind(ops.element_select(Constant(mask, dtype=x.dtype), x, Constant(0, dtype=x.dtype)),
                         node.tensor(0).kind)
 

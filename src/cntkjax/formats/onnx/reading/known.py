@@ -18,15 +18,15 @@ def _folded_cast(node: Node) -> Any:
     if node.op == "Identity" or value.dtype == object:
         return value
     to = {1: np.float32, 6: np.int32, 7: np.int64, 9: np.bool_, 10: np.float16, 11: np.float64}
-    if node.int("to", 0) not in to:
-        raise node.fail(f"a cast to element type {node.int('to', 0)} cannot be read")
-    return value.astype(to[node.int("to", 0)])
+    if node.whole("to", 0) not in to:
+        raise node.fail(f"a cast to element type {node.whole('to', 0)} cannot be read")
+    return value.astype(to[node.whole("to", 0)])
 
 
 @folds("Reshape")
 def _folded_reshape(node: Node) -> Any:
     value, shape = node.array(0), node.integers(1)
-    shape = [value.shape[i] if d == 0 and not node.int("allowzero", 0) else d for i, d in enumerate(shape)]
+    shape = [value.shape[i] if d == 0 and not node.whole("allowzero", 0) else d for i, d in enumerate(shape)]
     return value.reshape(shape)
 
 
@@ -53,7 +53,7 @@ def _folded_unsqueeze(node: Node) -> Any:
 def _folded_concat(node: Node) -> Any:
     values = [node.array(i) for i in range(len(node))]
     limited(sum(v.size for v in values), node.where)
-    return np.concatenate(values, node.int("axis", 1))
+    return np.concatenate(values, node.whole("axis", 1))
 
 
 @folds("Slice")
@@ -67,7 +67,7 @@ def _folded_slice(node: Node) -> Any:
 
 @folds("Split")
 def _folded_split(node: Node) -> Any:
-    value, axis = node.array(0), node.int("axis", 0)
+    value, axis = node.array(0), node.whole("axis", 0)
     sizes = split_sizes(node, value.shape[axis], len(node.proto.output))
     return np.split(value, np.cumsum(sizes)[:-1], axis)
 
@@ -77,7 +77,7 @@ def _folded_gather(node: Node) -> Any:
     value, indices = node.array(0), node.array(1)
     if indices.dtype == object:
         raise node.fail("it gathers by the size of a free axis")
-    axis = node.axis(node.int("axis", 0), value.ndim)
+    axis = node.axis(node.whole("axis", 0), value.ndim)
     limited(value.size // max(value.shape[axis], 1) * indices.size, node.where)
     if indices.size and not -value.shape[axis] <= indices.min() <= indices.max() < value.shape[axis]:
         raise node.fail(f"an index outside of an axis of {value.shape[axis]}")
@@ -87,7 +87,7 @@ def _folded_gather(node: Node) -> Any:
 @folds("ReduceProd")
 def _folded_product(node: Node) -> Any:
     value = node.array(0)
-    keep = bool(node.int("keepdims", 1))
+    keep = bool(node.whole("keepdims", 1))
     axes = node.axes(1)
     return np.prod(value, axis=None if axes is None else tuple(axes), keepdims=keep)
 

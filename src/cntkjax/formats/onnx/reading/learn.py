@@ -52,7 +52,7 @@ def _linear(node: Node) -> Any:
     """Scores x W' + b; a classifier gives the number or label of the class first, then probabilities or scores."""
     x = node.x()
     coefficients = np.asarray(node.attribute("coefficients", []), x.dtype)
-    targets = node.int("targets", 1)
+    targets = node.whole("targets", 1)
     bias = np.asarray(node.attribute("intercepts", []), x.dtype)
     rows = targets if node.op == "LinearRegressor" else max(len(bias), 1)
     if not rows or coefficients.size != rows * x.shape[-1] or bias.size not in (0, rows):

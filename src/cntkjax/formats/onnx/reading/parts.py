@@ -45,11 +45,11 @@ def _slice(node: Node) -> Any:
     if not made:
         return node.of_kind(ops.alias(x), node.tensor(0).kind)
     columns = [list(c) for c in zip(*made, strict=True)]
-    steps = columns[3] if any(s != 1 for s in columns[3]) else None
-    first = [c[0] for c in columns]
+    steps_of = columns[3] if any(s != 1 for s in columns[3]) else None
+    starts = [c[0] for c in columns]
     if len(made) == 1:
-        return node.of_kind(ops.slice(x, first[0], first[1], first[2], steps), node.tensor(0).kind)
-    return node.of_kind(ops.slice(x, columns[0], columns[1], columns[2], steps), node.tensor(0).kind)
+        return node.of_kind(ops.slice(x, starts[0], starts[1], starts[2], steps_of), node.tensor(0).kind)
+    return node.of_kind(ops.slice(x, columns[0], columns[1], columns[2], steps_of), node.tensor(0).kind)
 
 
 def ranges_of(node: Node, rank: int) -> tuple[list[int], list[int], list[int], list[int]]:
@@ -71,7 +71,7 @@ def ranges_of(node: Node, rank: int) -> tuple[list[int], list[int], list[int], l
 @reads("Split")
 def _split(node: Node) -> Any:
     x, count = node.x(), len(node.proto.output)
-    axis = node.axis(node.int("axis", 0), len(x.shape))
+    axis = node.axis(node.whole("axis", 0), len(x.shape))
     sizes = split_sizes(node, x.shape[axis], count)
     made, at = [], 0
     for size in sizes:
@@ -96,7 +96,7 @@ def split_sizes(node: Node, whole: int, count: int) -> list[int]:
 @reads("Gather")
 def _gather(node: Node) -> Any:
     x, indices = node.tensor(0), node.tensor(1)
-    axis = node.axis(node.int("axis", 0), len(x.shape))
+    axis = node.axis(node.whole("axis", 0), len(x.shape))
     known = indices.array
     if known is not None and known.dtype != object and known.size == 1 and x.shape[axis] >= 0:
         i = int(known.reshape(-1)[0])
@@ -128,7 +128,7 @@ def _gather(node: Node) -> Any:
 def _gather_nd(node: Node) -> Any:
     """Whole slices by one index each, from every sample of the leading axes."""
     x, indices = node.x(0), node.x(1)
-    batch = node.int("batch_dims", 0)
+    batch = node.whole("batch_dims", 0)
     if indices.shape[-1:] != (1,) or batch not in (0, 1):
         raise node.fail("only gathers by one index each, of all samples or within each of one axis, can be read")
     chosen = ops.squeeze(indices, [len(indices.shape) - 1])

@@ -68,9 +68,9 @@ def _gemm(node: Node) -> Any:
     a, b = node.x(0), node.x(1)
     if len(a.shape) != 2 or len(b.shape) != 2:
         raise node.fail("both operands have to be matrices")
-    if node.int("transA", 0):
+    if node.whole("transA", 0):
         a = ops.transpose(a, (1, 0))
-    made = ops.times_transpose(a, b) if node.int("transB", 0) else ops.times(a, b)
+    made = ops.times_transpose(a, b) if node.whole("transB", 0) else ops.times(a, b)
     alpha, beta = node.number("alpha", 1.0), node.number("beta", 1.0)
     if alpha != 1:
         made = ops.element_times(made, Constant(alpha, dtype=made.dtype))

@@ -36,14 +36,14 @@ class Weights:
 
 @reads("LSTM", "GRU", "RNN")
 def _recurrent(node: Node) -> Any:
-    x, size, way = node.x(0), node.int("hidden_size", 0), node.text("direction", "forward")
+    x, size, way = node.x(0), node.whole("hidden_size", 0), node.text("direction", "forward")
     if way not in ("forward", "reverse", "bidirectional"):
         raise node.fail(f"the direction {way!r} is not known")
-    if node.attribute("clip") is not None or node.int("input_forget", 0):
+    if node.attribute("clip") is not None or node.whole("input_forget", 0):
         raise node.fail("clipped states and coupled gates cannot be read")
     backwards = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[way]
     weights = _weights(node, len(backwards), size, x.shape[-1])
-    first = bool(node.int("layout", 0))  # samples first
+    first = bool(node.whole("layout", 0))  # samples first
     if first:
         x = ops.transpose(x, (1, 0, 2))
     if len(x.shape) != 3:
@@ -162,7 +162,7 @@ def _cell(node: Node, w: Weights, names: list[str], size: int) -> Any:
     Wb, Rb = w.b[: gates * d], w.b[gates * d :]
     rest, gate = names[-1], names[0]
     plain = len(set(names[1:])) <= 1 and (len(names) == 1 or gate == "sigmoid")
-    if node.op == "GRU" and node.int("linear_before_reset", 0):
+    if node.op == "GRU" and node.whole("linear_before_reset", 0):
         return _gru_after(w, names, d)
     if not plain:
         raise node.fail(f"the activations {names} cannot be read")
@@ -172,7 +172,7 @@ def _cell(node: Node, w: Weights, names: list[str], size: int) -> Any:
         return np.concatenate([parts[g] for g in order], axis=0)
 
     with default_options(dtype=dtype):
-        kind = {"LSTM": layers.LSTM, "GRU": layers.GRU, "RNN": layers.RNNStep}[node.op]
+        kind: Any = {"LSTM": layers.LSTM, "GRU": layers.GRU, "RNN": layers.RNNStep}[node.op]
         options = {"use_peepholes": w.peepholes is not None} if node.op == "LSTM" else {}
         cell = kind(d, activation=_ACTIVATIONS[rest], enable_self_stabilization=False, **options)
     order = ("igfo", "iofg") if node.op == "LSTM" else ("zrh", "zrh") if node.op == "GRU" else ("h", "h")

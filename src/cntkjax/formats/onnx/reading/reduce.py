@@ -25,8 +25,8 @@ _REDUCTIONS: dict[str, Any] = {
 
 @reads(*_REDUCTIONS)
 def _reduce(node: Node) -> Any:
-    x, keep, axes = node.x(), bool(node.int("keepdims", 1)), node.axes(1)
-    if not axes and node.int("noop_with_empty_axes", 0):
+    x, keep, axes = node.x(), bool(node.whole("keepdims", 1)), node.axes(1)
+    if not axes and node.whole("noop_with_empty_axes", 0):
         return node.of_kind(ops.alias(x), node.tensor(0).kind)
     rank = len(x.shape)
     places = sorted({node.axis(a, rank) for a in axes}) if axes else list(range(rank))
@@ -42,11 +42,11 @@ def _reduce(node: Node) -> Any:
 @reads("ArgMax", "ArgMin")
 def _position(node: Node) -> Any:
     x = node.x()
-    axis = node.axis(node.int("axis", 0), len(x.shape))
-    if node.int("select_last_index", 0):
+    axis = node.axis(node.whole("axis", 0), len(x.shape))
+    if node.whole("select_last_index", 0):
         raise node.fail("the last of equal elements cannot be chosen")
     made = (ops.argmax if node.op == "ArgMax" else ops.argmin)(x, axis)
-    return node.of_kind(made if node.int("keepdims", 1) else ops.squeeze(made, [axis]), INT)
+    return node.of_kind(made if node.whole("keepdims", 1) else ops.squeeze(made, [axis]), INT)
 
 
 @reads("Softmax", "LogSoftmax", "Hardmax")
@@ -54,7 +54,7 @@ def _softmax(node: Node) -> Any:
     """Along one axis; before opset 13 over this one and all behind it together."""
     x = node.x()
     rank = len(x.shape)
-    axis = node.axis(node.int("axis", -1 if node.opset >= 13 else 1), rank) if rank > 1 else 0
+    axis = node.axis(node.whole("axis", -1 if node.opset >= 13 else 1), rank) if rank > 1 else 0
     make = {"Softmax": ops.softmax, "LogSoftmax": ops.log_softmax, "Hardmax": _hardmax}[node.op]
     if node.opset >= 13 or axis == rank - 1:
         return make(x, axis=axis) if rank > 1 else make(x, axis=0)
@@ -72,9 +72,9 @@ def _hardmax(x: Any, axis: int) -> Any:
 @reads("TopK")
 def _top_k(node: Node) -> Any:
     x = node.x()
-    axis = node.axis(node.int("axis", -1), len(x.shape))
-    k = node.int("k", 0) if node.opset < 10 else node.integers(1, "k")[0]
-    if not node.int("largest", 1):
+    axis = node.axis(node.whole("axis", -1), len(x.shape))
+    k = node.whole("k", 0) if node.opset < 10 else node.integers(1, "k")[0]
+    if not node.whole("largest", 1):
         values, indices = ops.top_k(ops.negate(x), k, axis - len(x.shape)).outputs
         return [node.of_kind(ops.negate(values), node.tensor(0).kind), node.of_kind(indices, INT)]
     values, indices = ops.top_k(x, k, axis - len(x.shape)).outputs
@@ -89,8 +89,8 @@ def _cumulative(node: Node) -> Any:
     n = x.shape[axis]
     if not 0 <= n <= 4096:
         raise node.fail(f"sums along an axis of size {n} cannot be read")
-    triangle = np.triu(np.ones((n, n), x.dtype), 1 if node.int("exclusive", 0) else 0)
-    triangle = triangle.T if node.int("reverse", 0) else triangle
+    triangle = np.triu(np.ones((n, n), x.dtype), 1 if node.whole("exclusive", 0) else 0)
+    triangle = triangle.T if node.whole("reverse", 0) else triangle
     order = [i for i in range(len(x.shape)) if i != axis] + [axis]
     summed = ops.times(ops.transpose(x, order) if len(order) > 1 else x, Constant(triangle, dtype=x.dtype))
     return node.of_kind(ops.transpose(summed, np.argsort(order).tolist()) if len(order) > 1 else summed,

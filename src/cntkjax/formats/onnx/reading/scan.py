@@ -14,7 +14,7 @@ from .values import Tensor
 def _scan(node: Node) -> Any:
     """The scanned axis becomes a sequence axis, of a batch of one; states are delayed values."""
     graph = node.attribute("body")
-    count = node.int("num_scan_inputs", 0)
+    count = node.whole("num_scan_inputs", 0)
     states = len(node) - count
     results = len(graph.output) - states if graph is not None else -1
     if graph is None or count < 1 or states < 0 or results < 0 or len(graph.input) != len(node):
@@ -43,7 +43,7 @@ def _scan(node: Node) -> Any:
     made = [inner.result(o.name) for o in graph.output]
     whole = ops.combine([ops.alias(v) for v in made])
     if states:
-        closing = {s: whole.outputs[i] for i, s in enumerate(stand_ins)}
+        closing: dict[Any, Any] = {s: whole.outputs[i] for i, s in enumerate(stand_ins)}
         replace_placeholders(whole, closing)
     outs = whole.outputs
     end = ops.sequence.first if ways and ways[0] else ops.sequence.last

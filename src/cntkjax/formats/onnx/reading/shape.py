@@ -31,7 +31,7 @@ def _constant(node: Node) -> Any:
 def _shape(node: Node) -> Any:
     source = node.tensor(0)
     sizes = [Dim(source.variable, i) if d < 0 else int(d) for i, d in enumerate(source.shape)]
-    return _sizes(sizes[node.int("start", 0) : node.attribute("end", None)])
+    return _sizes(sizes[node.whole("start", 0) : node.attribute("end", None)])
 
 
 def _sizes(values: list[Any]) -> np.ndarray:
@@ -58,7 +58,7 @@ def _reshape(node: Node) -> Any:
     if len(wanted) > 32:
         raise node.fail(f"a shape of {len(wanted)} dimensions")
     old = list(x.shape)
-    if not node.int("allowzero", 0):
+    if not node.whole("allowzero", 0):
         if any(d == 0 and i >= len(old) for i, d in enumerate(wanted)):
             raise node.fail("it keeps a dimension that its operand does not have")
         wanted = [_dimension(node, x, i) if d == 0 else d for i, d in enumerate(wanted)]
@@ -112,7 +112,7 @@ def _fits(old: list[int], new: list[Any]) -> bool:
 
 @reads("Flatten")
 def _flatten(node: Node) -> Any:
-    x, axis = node.x(), node.int("axis", 1)
+    x, axis = node.x(), node.whole("axis", 1)
     rank = len(x.shape)
     axis = axis + rank if axis < 0 else axis
     if not 0 <= axis <= rank:

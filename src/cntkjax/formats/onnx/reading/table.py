@@ -124,7 +124,7 @@ class Node:
             raise self.fail(f"attribute {name} has to be a number")
         return float(value)
 
-    def int(self, name: str, default: int) -> int:
+    def whole(self, name: str, default: int) -> int:
         """A whole number."""
         value = self.attribute(name, None)
         if value is None:

@@ -62,7 +62,7 @@ def _clip(w: Writer, node: Function, x: str, low: str, high: str) -> str:
     _, *bounds = w.inputs(node)
     if all(isinstance(b, Leaf) and np.size(b.array) == 1 for b in bounds):
         if w.opset < 11:
-            least, most = (float(np.asarray(b.array).reshape(())) for b in bounds)
+            least, most = (float(np.asarray(b.array).reshape(())) for b in bounds if isinstance(b, Leaf))
             return w.node("Clip", [x], min=least, max=most)
         if all(b.shape == () for b in bounds):
             return w.node("Clip", [x, low, high])
@@ -91,7 +91,7 @@ def _cast(w: Writer, node: Function, x: str) -> str:
 
 
 # ---- blocks
-def _attribute(node: Function, *names: str) -> dict[str, float]:
+def _attribute(node: Function, *names: str) -> dict[str, Any]:
     return {name: float(node.node_attributes[name]) for name in names}
 
 

@@ -50,7 +50,7 @@ def _convolution(w: Writer, node: Function, kernel: str, x: str) -> str:
         per_sample, windows_used, autos = (1, *per_sample), windows, auto
     else:
         windows_used, autos = windows[1:], auto[1:]
-    spatial = {
+    spatial: dict[str, Any] = {
         "kernel_shape": [v.size for v in windows_used], "strides": [v.stride for v in windows_used],
         "dilations": [v.dilation for v in windows_used],
     }  # fmt: skip
@@ -252,7 +252,8 @@ def _local_response(w: Writer, node: Function, x: str) -> str:
     source, a = w.resolved(operands(node)[0]), node.node_attributes
     lead, window = w.lead(source), 2 * int(a["depthRadius"]) + 1
     samples = w.flatten_lead(x, lead, source.shape)
-    made = w.node("LRN", [samples], size=window, **{k: float(a[k]) for k in ("alpha", "beta", "bias")})
+    alpha, beta, bias = (float(a[k]) for k in ("alpha", "beta", "bias"))
+    made = w.node("LRN", [samples], size=window, alpha=alpha, beta=beta, bias=bias)
     return w.unflatten_lead(made, lead, x)
 
 

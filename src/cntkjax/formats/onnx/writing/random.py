@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ....graph.function import Function
@@ -24,7 +26,7 @@ def _random(w: Writer, node: Function, *like: str) -> str:
     a, out = node.node_attributes, node.node_outputs[0]
     kind, args = a["randomDistributionType"], [float(v) for v in a["randomDistributionArgs"]]
 
-    def draw(op: str, **options: float) -> str:
+    def draw(op: str, **options: Any) -> str:
         options["seed"] = float(int(a["rngSeed"]) % 2**24)
         if like:
             return w.node(op + "Like", like, dtype=element_type(out.dtype), **options)

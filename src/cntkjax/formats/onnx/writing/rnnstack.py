@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ....graph.function import Function
@@ -38,7 +40,7 @@ def _stack(w: Writer, node: Function, x: str, weights: str) -> str:
         B = np.stack([np.concatenate([p[i][order].reshape(-1) for i in (2, 3)]) for p in own])
         name = parameter.name or parameter.uid
         given = [x, *(w.array(v, f"{name}_{k}_{layer}") for k, v in (("W", W), ("R", R), ("B", B)))]
-        options = {"linear_before_reset": 1} if op == "GRU" else {}
+        options: dict[str, Any] = {"linear_before_reset": 1} if op == "GRU" else {}
         y = w.node(op, given, hidden_size=hidden, direction="bidirectional" if both else "forward",
                    activations=activations * directions, **options)
         x = w.reshape(w.node("Transpose", [y], perm=[0, 2, 1, 3]), 0, 0, -1) if both else w.squeeze(y, [1])
