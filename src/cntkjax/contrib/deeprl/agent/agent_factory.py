@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from configparser import ConfigParser
 from typing import Any
 
@@ -11,7 +12,9 @@ from .qlearning import QLearning
 from .random_agent import RandomAgent
 from .tabular_qlearning import TabularQLearning
 
-_AGENTS = {"qlearning": QLearning, "tabular_qlearning": TabularQLearning, "actor_critic": ActorCritic}
+_AGENTS: dict[str, Callable[[str, Any, Any], AgentBaseClass]] = {
+    "qlearning": QLearning, "tabular_qlearning": TabularQLearning, "actor_critic": ActorCritic,
+}
 
 
 def make_agent(agent_config: str, o_space: Any, a_space: Any) -> AgentBaseClass:

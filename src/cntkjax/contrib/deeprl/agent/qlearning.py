@@ -30,7 +30,7 @@ class QLearning(AgentBaseClass):
         self._parameters = settings = QLearningParameters(config_filename)
         self._set_up_preprocessing(settings.preprocessing, settings.preprocessing_args)
         kind = settings.q_representation
-        own = {"dqn": Models.feedforward_network, "dueling-dqn": Models.dueling_network}.get(kind)
+        own: Any = {"dqn": Models.feedforward_network, "dueling-dqn": Models.dueling_network}.get(kind)
         if own is None and "." not in kind:
             raise ValueError(f"QLearning's QRepresentation is 'dqn', 'dueling-dqn' or a path, not {kind!r}")
         structure = (settings.hidden_layers,) if own else ()

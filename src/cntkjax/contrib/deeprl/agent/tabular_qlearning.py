@@ -25,7 +25,7 @@ class TabularQLearning(AgentBaseClass):
         self._discretize_observation_space(o_space, settings.discretization_resolution)
         if not self._discrete_observation_space:
             raise ValueError(f"a table needs discrete observations or a box, not {self._classname(o_space)}")
-        self._q = self._best_model = np.full((self._num_states, self._num_actions), float(settings.initial_q))
+        self._q = self._best_model = np.full((self._shape_of_inputs[0], self._num_actions), float(settings.initial_q))
 
     def start(self, state: Any) -> Choice:
         """Begin an episode."""

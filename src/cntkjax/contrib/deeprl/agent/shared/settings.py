@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from configparser import ConfigParser
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 GENERAL = {
     "gamma": ("General", "Gamma", 0.95),
@@ -36,6 +36,10 @@ class Settings:
         if isinstance(default, bool):
             return self.config.getboolean(section, option, fallback=default)
         return type(default)(self.config.get(section, option, fallback=default))
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, attribute: str) -> Any: ...  # the attributes of the table
 
     def save(self, config_file: str) -> None:
         """Write what was read; defaults are not written."""
