@@ -69,6 +69,11 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> None:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["ops"]:
+        from benchmarks import ops  # imports jax and PyTorch, which the networks leave to their own processes
+
+        return ops.main(arguments[1:])
     options = parse(arguments)
     sides = interpreters(options.sides, options.cntk27)
     rounds, seconds = (1, 0.0) if options.quick else (7, 1.5)

@@ -88,6 +88,8 @@ def _plain(ctx: Context, value: Value) -> Any:
     if ctx.sequence_axis(value.axes) is None:
         return data
     layout = ctx.layout(value.axes)
+    if layout.simple and layout.full:
+        return jnp.moveaxis(data, 0, 1)
     time = jnp.arange(layout.time)
     inside = time < layout.length[:, None]
     picked = data[jnp.where(inside, layout.start[:, None] + time, 0), layout.row[:, None]]

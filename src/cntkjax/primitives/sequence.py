@@ -314,8 +314,10 @@ class UnpackSequenceOp(Primitive):
         else:
             data = _flat(data)[_cells(layout, jnp.arange(layout.size)[:, None], steps[None, :])]
         mask = steps[None, :] < layout.length[:, None]
-        padding = jnp.asarray(attrs["sequenceUnpackPaddingValue"], data.dtype)
-        made = [jnp.where(mask.reshape(*mask.shape, *(1,) * (data.ndim - 2)), data, padding), mask.astype(data.dtype)]
+        if not layout.full:
+            padding = jnp.asarray(attrs["sequenceUnpackPaddingValue"], data.dtype)
+            data = jnp.where(mask.reshape(*mask.shape, *(1,) * (data.ndim - 2)), data, padding)
+        made = [data, mask.astype(data.dtype)]
         return [Value(d, (BATCH,)) for d in made[: 1 if attrs["sequenceUnpackSuppressMaskOutput"] else 2]]
 
 

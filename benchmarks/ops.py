@@ -1,0 +1,173 @@
+"""python -m benchmarks ops: single operations against plain JAX and PyTorch, forward, and forward with backward.
+
+The gradient is that of the sum of products with random weights. All sides get arrays on the device and run in one
+process, by turns: the time of a cell is the median over the rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.op_cases import CASES, Case, torch
+from cntkjax.interop import to_jax
+
+SIDES = ("cntkjax", "jax", "torch")
+Run = Callable[[], Any]
+Pass = tuple[Any, list[Any]]  # a jitted function and what it is called with
+
+
+def our_side(case: Case) -> Callable[..., Any]:
+    """The operation in this package as a pure function of the arrays."""
+    variables = case.variables()
+    function, _ = to_jax(case.ours(*variables))
+    places = [variables.index(v) for v in function.arguments]
+
+    def ours(*data: Any) -> Any:
+        # Sequences are inside as they come from a reader, time first; XLA drops what is swapped twice.
+        given = [swapped(data[i], function.arguments[k]) for k, i in enumerate(places)]
+        return swapped(function({}, *given, training=case.training), function.function.output)
+
+    return ours
+
+
+def swapped(array: Any, variable: Any) -> Any:
+    """Batch and time swapped, for sequences."""
+    return array.swapaxes(0, 1) if len(variable.dynamic_axes) == 2 else array
+
+
+def passes(f: Callable[..., Any], case: Case) -> list[Pass]:
+    """The forward pass, and, if anything is differentiated, forward with backward."""
+    data = [jnp.asarray(a) for a in case.arrays()]
+    forward = jax.jit(f)
+    weights = jax.random.normal(jax.random.key(0), jax.eval_shape(forward, *data).shape)
+
+    def loss(weights: Any, *data: Any) -> Any:  # with constant weights XLA would compute some gradients beforehand
+        made = f(*data)
+        return jnp.sum(made * weights), made
+
+    backward = jax.jit(jax.grad(loss, argnums=tuple(range(1, case.wrt + 1)), has_aux=True))
+    return [(forward, data), (backward, [weights, *data])][: 2 if case.wrt else 1]
+
+
+def runs(case: Case) -> dict[str, list[Run]]:
+    """For each side: the forward pass, and forward with backward."""
+    made = {
+        side: [partial(lambda f, data: jax.block_until_ready(f(*data)), *p) for p in passes(f, case)]
+        for side, f in (("cntkjax", our_side(case)), ("jax", case.jax))
+    }
+    if torch is not None and case.torch is not None:
+        made["torch"] = of_torch(case.torch, case.arrays(), case.wrt)
+    return made
+
+
+def of_torch(f: Callable[..., Any], arrays: list[np.ndarray], wrt: int) -> list[Run]:
+    data = [torch.from_numpy(a).requires_grad_(i < wrt) for i, a in enumerate(arrays)]
+    with torch.no_grad():
+        weights = torch.randn_like(f(*data))
+
+    def forward() -> Any:
+        with torch.no_grad():
+            return f(*data)
+
+    def backward() -> Any:
+        return torch.autograd.grad((f(*data) * weights).sum(), data[:wrt], allow_unused=True)
+
+    return [forward, backward][: 2 if wrt else 1]
+
+
+def megabytes(case: Case) -> dict[str, list[float]]:
+    """What the compiled passes of both of jax's sides read and write, by XLA's own count: no other load disturbs it."""
+    return {
+        side: [f.lower(*data).compile().cost_analysis()["bytes accessed"] / 1e6 for f, data in passes(g, case)]
+        for side, g in (("cntkjax", our_side(case)), ("jax", case.jax))
+    }
+
+
+def check(case: Case, sides: dict[str, list[Run]]) -> None:
+    """All sides compute the same; AssertionError otherwise."""
+    results = {side: np.asarray(run[0]()) for side, run in sides.items()}
+    for side, result in results.items():
+        wanted = results["jax"]
+        assert result.size == wanted.size, f"{case.name}: {side} gives {result.shape}, JAX {wanted.shape}"
+        np.testing.assert_allclose(result.reshape(wanted.shape), wanted, rtol=1e-3, atol=1e-3, err_msg=case.name)
+
+
+def measure(case: Case, rounds: int, seconds: float) -> dict[str, list[float]]:
+    """Milliseconds of each side: forward, and forward with backward."""
+    sides = runs(case)
+    check(case, sides)
+    parts = [
+        by_turns({side: run[part] for side, run in sides.items()}, rounds, seconds)
+        for part in range(len(sides["cntkjax"]))
+    ]
+    return {side: [median(times[side]) for times in parts] for side in sides}
+
+
+def by_turns(jobs: dict[str, Run], rounds: int, seconds: float) -> dict[str, list[float]]:
+    """Milliseconds of one run, in each round; a turn takes about `seconds`."""
+    counts: dict[str, int] = {}
+    times: dict[str, list[float]] = {side: [] for side in jobs}
+    for side, run in jobs.items():
+        run()
+        begin = time.perf_counter()
+        run()
+        counts[side] = max(1, round(seconds / (time.perf_counter() - begin)))
+    for _ in range(rounds):
+        for side, run in jobs.items():
+            begin = time.perf_counter()
+            for _ in range(counts[side]):
+                run()
+            times[side].append(1000 * (time.perf_counter() - begin) / counts[side])
+    return times
+
+
+def table(results: dict[str, dict[str, list[float]]], unit: str) -> str:
+    """What this package takes, and how many times that the others take."""
+    lines = [
+        "| operation | forward | plain JAX | PyTorch | with backward | plain JAX | PyTorch |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, sides in results.items():
+        cells = []
+        for part in range(2):
+            mine = sides["cntkjax"][part : part + 1]
+            cells += [f"{m:.3g} {unit}" for m in mine] or [""]
+            for side in SIDES[1:]:
+                others = sides.get(side, [])[part : part + 1]
+                cells += [f"{o / m:.2f}x" for m, o in zip(mine, others, strict=False) if m] or [""]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks ops", description=__doc__)
+    parser.add_argument("--only", nargs="+", default=[""], help="parts of the names of operations")
+    parser.add_argument("--json", type=Path, help="file for all numbers")
+    parser.add_argument("--bytes", action="store_true", help="what is read and written instead of times")
+    parser.add_argument("--quick", action="store_true", help="one short round: shows that everything runs")
+    options = parser.parse_args(arguments)
+    rounds, seconds = (1, 0.0) if options.quick else (9, 0.05)
+    results, unit = {}, "MB" if options.bytes else "ms"
+    for case in CASES:
+        if any(part in case.name for part in options.only):
+            results[case.name] = megabytes(case) if options.bytes else measure(case, rounds, seconds)
+            print(table({case.name: results[case.name]}, unit).splitlines()[-1], file=sys.stderr, flush=True)
+    print(table(results, unit))
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""The benchmark of single operations: all sides compute the same, and this package moves no more than plain JAX."""
+
+import json
+
+import pytest
+
+from benchmarks import ops
+from benchmarks.__main__ import main
+from benchmarks.op_cases import CASES
+
+LEAN = ["softmax", "reduce_max", "times", "splice and slice", "transpose", "past_value", "sequence.reduce_sum"]
+
+
+@pytest.mark.parametrize("name", LEAN)
+def test_what_is_read_and_written_is_what_plain_jax_does(name):
+    case = next(case for case in CASES if case.name == name)
+    moved = ops.megabytes(case)
+    for ours, plain in zip(moved["cntkjax"], moved["jax"], strict=True):
+        assert ours <= 1.1 * plain
+
+
+def test_one_command_measures_and_compares_the_results(tmp_path, capsys):
+    pytest.importorskip("torch", reason="PyTorch is one of the sides")
+    main(["ops", "--quick", "--only", "reduce_max", "sequence.last", "--json", str(tmp_path / "ops.json")])
+    assert "| reduce_max | " in capsys.readouterr().out
+    results = json.loads((tmp_path / "ops.json").read_text())
+    assert {side: len(times) for side, times in results["sequence.last"].items()} == dict.fromkeys(ops.SIDES, 2)
+
+
+def test_a_side_that_computes_something_else_is_found():
+    case = next(case for case in CASES if case.name == "softmax")
+    with pytest.raises(AssertionError, match="softmax"):
+        ops.check(case, {"jax": [lambda: [1.0, 2.0]], "cntkjax": [lambda: [1.0, 3.0]]})
