@@ -104,13 +104,14 @@ def _compute(ctx: Context, node: Function, operands: Sequence[Value]) -> list[Va
 def _of_one_type(node: Function, operands: Sequence[Value]) -> Sequence[Value]:
     """Constants take the type of the other operands."""
     own = [resolve(v) for v in node.node_inputs]
-    types = {v.dtype for v in own}
+    sharing = set(own[node.primitive.typed_by])
+    types = {v.dtype for v in sharing}
     if len(types) == 1:
         return operands
     dtype = next((v.dtype for v in own if not v.is_constant), None)
     made = []
     for v, x in zip(own, operands, strict=True):
-        if v.is_constant and dtype is not None and v.dtype != dtype:
+        if v in sharing and v.is_constant and dtype is not None and v.dtype != dtype:
             if np.dtype(v.dtype).itemsize > np.dtype(dtype).itemsize:
                 raise ShapeError(explain(
                     f"{node.op_name}: a constant has a wider type than the other operands",

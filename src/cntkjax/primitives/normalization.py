@@ -45,6 +45,7 @@ class BatchNormalization(Primitive):
         "epsilon": Double(1e-5), "useCuDNNEngine": Bool(False), "disableRegularization": Bool(False),
     }  # fmt: skip
     packed = True
+    typed_by = slice(0, 1)  # half precision comes with float32 parameters
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
         """The shape of the operand; infers that of the parameters."""
