@@ -3,7 +3,6 @@
 import os
 import tempfile
 
-import cntk as C
 import numpy as np
 from cntk.io import (
     INFINITELY_REPEAT,
@@ -16,6 +15,7 @@ from cntk.io import (
 from cntk.io import transforms as xforms
 from PIL import Image
 
+import cntk as C
 from tests.programs.common import fix, numbers, one_hot, program, train
 
 
