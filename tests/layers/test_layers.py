@@ -222,3 +222,14 @@ class TestComposition:
 def test_mistakes(make, error, match):
     with pytest.raises(error, match=match):
         make()
+
+
+@pytest.mark.parametrize("make", [
+    lambda: L.Dense(2, activation=C.relu), lambda: L.LayerNormalization(), lambda: L.BatchNormalization(), L.Dropout,
+    lambda: L.Embedding(2), lambda: L.Sequential([L.Dense(3), C.tanh, L.Dense(2)]),
+])  # fmt: skip
+def test_layers_are_double_by_default_option(make):
+    with C.default_options(dtype=np.float64):
+        layer = make()(C.input_variable(5))
+    assert {v.dtype for v in (*layer.parameters, *layer.outputs)} == {np.float64}
+    assert layer.eval({layer.arguments[0]: np.ones((2, 5))}).dtype == np.float64

@@ -270,7 +270,7 @@ def LayerNormalization(
     Shapes: x [*shape] -> [*shape]; scale, bias [*shape].
     Source: Ba, Kiros and Hinton, arXiv:1607.06450; as in CNTK 2.7, epsilon is added to the standard deviation.
     """
-    epsilon = get_default_override(LayerNormalization, epsilon=epsilon)
+    epsilon = Constant(get_default_override(LayerNormalization, epsilon=epsilon))
     scale = Parameter(_INFERRED, init=initial_scale, name="scale")
     bias = Parameter(_INFERRED, init=initial_bias, name="bias")
 
