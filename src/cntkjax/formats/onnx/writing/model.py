@@ -102,9 +102,15 @@ def _output(w: Writer, v: Variable, resolved: Variable) -> Any:
         given = w.of(resolved)
         name = w.node("Identity", [given])
         w.tensors[resolved] = given
+    dimensions = _dimensions(w, v, w.opset, name)
+    if resolved._owner is not None and resolved._owner.op_name == "ImageScaler" and not v.dynamic_axes:
+        # As in CNTK, a scaled image without batch axis is written as a batch of one: without the Squeeze at the end.
+        last = next(n for n in w.nodes if name in n.output)
+        image = next(n for n in w.nodes if last.input[0] in n.output)
+        image.name, name, dimensions = last.name, image.output[0], [1, *dimensions]
     w.results.add(name)
     w.uids[v.uid] = name
-    return w.info(name, v, _dimensions(w, v, w.opset, name))
+    return w.info(name, v, dimensions)
 
 
 # ---- nodes
