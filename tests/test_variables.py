@@ -36,3 +36,13 @@ def test_initial_states_take_their_size_from_what_is_delayed():
     h, c = (C.Parameter((-1,), init=C.glorot_normal(), name=n) for n in ("h0", "c0"))
     states = C.layers.Recurrence(C.layers.LSTM(4), initial_state=(h, c))(C.sequence.input_variable(3))
     assert states.h0.shape == states.c0.shape == (4,)
+
+
+def test_what_inputs_show_can_be_asked_for_as_parameter_or_constant():
+    x, p, c = C.input_variable(2), C.parameter(2), C.constant([1, 2])
+    by_kind = {v.is_parameter: v for v in ((x + p) * c).root_function.inputs if v.is_constant} | {
+        v.is_parameter: v for v in (x + p).inputs if v.is_parameter}  # fmt: skip
+    assert by_kind[True].as_parameter() is p and by_kind[False].as_constant() is c
+    for variable, conversion in ((x, "as_parameter"), (p, "as_constant"), (c, "as_parameter")):
+        with pytest.raises(TypeError, match="cannot be converted"):
+            getattr(variable, conversion)()

@@ -85,6 +85,18 @@ class VariableMixin:
             dynamic_axes=self.dynamic_axes,
         )
 
+    def as_parameter(self: Any) -> Any:
+        """This variable as a Parameter; TypeError if it is none."""
+        if not isinstance(self, Parameter):
+            raise TypeError(f"{self!r} cannot be converted to Parameter")
+        return self
+
+    def as_constant(self: Any) -> Any:
+        """This variable as a Constant; TypeError if it is none."""
+        if not isinstance(self, Constant):
+            raise TypeError(f"{self!r} cannot be converted to Constant")
+        return self
+
 
 class Variable(VariableMixin, TensorOpsMixin, GraphVariable):
     """An edge of a graph: an input, a placeholder, or the output of a function.
@@ -121,18 +133,6 @@ class Variable(VariableMixin, TensorOpsMixin, GraphVariable):
         made = object.__new__(cls)
         GraphVariable.__init__(made, *args, **kwargs)
         return made
-
-    def as_parameter(self) -> Any:
-        """This variable as a Parameter; TypeError if it is none."""
-        if not isinstance(self, Parameter):
-            raise TypeError(f"{self!r} cannot be converted to Parameter")
-        return self
-
-    def as_constant(self) -> Any:
-        """This variable as a Constant; TypeError if it is none."""
-        if not isinstance(self, Constant):
-            raise TypeError(f"{self!r} cannot be converted to Constant")
-        return self
 
 
 class _LeafMixin(VariableMixin, TensorOpsMixin, ArrayMixin, Leaf):
