@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cntkjax.formats import dictionary
 from cntkjax.formats.dictionary import AxisRecord, FormatError, Shape, SizeT, decode, encode
 
 GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden"
@@ -174,3 +175,34 @@ def test_unknown_fields_are_skipped():
 def test_a_large_array_is_read_without_copying_it():
     data = encode({"a": np.zeros(1000, np.float32)})
     assert not decode(data)["a"].flags.owndata
+
+
+# ---- files of more than 2 GB
+BEHIND = {"a": np.float32([[1, 2], [3, 4]]), "n": 7, "b": [np.array(5.0), np.float16([6, 7])]}
+
+
+def test_values_of_a_large_file_stand_behind_the_message(monkeypatch):
+    monkeypatch.setattr(dictionary, "LARGEST", 10)
+    data = encode(BEHIND)
+    size = int.from_bytes(data[4:8], "little")
+    assert data[:4] == b"ktnc"
+    values = np.float32([1, 2, 3, 4]), np.float64(5), np.float16([6, 7])
+    assert data[8 + size :] == b"".join(v.tobytes() for v in values)
+    made = decode(data)
+    np.testing.assert_array_equal(made["a"], BEHIND["a"])
+    np.testing.assert_array_equal(made["b"][0], 5)
+    assert (made["n"], made["b"][1].dtype, made["b"][1].tolist()) == (7, np.float16, [6, 7])
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda data: data[:-1], "4 bytes of values belong behind the message, but only 3 are left"),
+        (lambda data: data + b"x", "1 bytes that belong to no array"),
+        (lambda data: data[:4] + b"\xff\xff\xff\x7f" + data[8:], "the message says it has 2147483647 bytes"),
+    ],
+)
+def test_damage_of_large_files_is_named(monkeypatch, damage, reason):
+    monkeypatch.setattr(dictionary, "LARGEST", 10)
+    with pytest.raises(FormatError, match=reason):
+        decode(damage(encode(BEHIND)))

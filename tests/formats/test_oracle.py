@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import cntkjax as C
+from cntkjax.formats import dictionary
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 ORACLE = SHARED / "oracle" / "cntk27"
@@ -40,7 +41,11 @@ def user_functions():
     sys.path.pop(0)
 
 
-def test_every_golden_model_saved_here_is_the_same_in_cntk(tmp_path, user_functions):
+@pytest.mark.parametrize("largest", [None, 1000], ids=["as one message", "values behind it"])
+def test_every_golden_model_saved_here_is_the_same_in_cntk(tmp_path, user_functions, monkeypatch, largest):
+    """Once more in the form that files of more than 2 GB have."""
+    if largest:
+        monkeypatch.setattr(dictionary, "LARGEST", largest)
     shutil.copytree(GOLDEN / "models", tmp_path / "models", copy_function=shutil.copyfile)
     (tmp_path / "models").chmod(0o755)
     entries = json.loads((GOLDEN / "models" / "index.json").read_text())["models"]

@@ -26,12 +26,15 @@ class FormatError(ValueError, RuntimeError):
 
 
 class Wire:
-    """One message, or one run of packed values: the bytes ``start`` to ``end`` of a file that is called ``name``."""
+    """One message, or one run of packed values: the bytes ``start`` to ``end`` of a file that is called ``name``.
 
-    __slots__ = ("data", "end", "name", "start")
+    ``rest`` is there if values stand behind the message: where the next ones begin.
+    """
 
-    def __init__(self, data: memoryview, start: int, end: int, name: str) -> None:
-        self.data, self.start, self.end, self.name = data, start, end, name
+    __slots__ = ("data", "end", "name", "rest", "start")
+
+    def __init__(self, data: memoryview, start: int, end: int, name: str, rest: list[int] | None = None) -> None:
+        self.data, self.start, self.end, self.name, self.rest = data, start, end, name, rest
 
     def fail(self, reason: str, at: int | None = None) -> NoReturn:
         """Errors: always a FormatError, with the file and the position."""
@@ -61,7 +64,16 @@ class Wire:
             if size > self.end - begin:
                 self.fail(f"field {number} says it has {size} bytes, but only {self.end - begin} are left", at)
             at = begin + size
-            yield number, kind, Wire(self.data, begin, at, self.name)
+            yield number, kind, Wire(self.data, begin, at, self.name, self.rest)
+
+    def behind(self, size: int) -> memoryview:
+        """The next bytes behind the message."""
+        assert self.rest is not None
+        begin = self.rest[0]
+        if size > len(self.data) - begin:
+            self.fail(f"{size} bytes of values belong behind the message, but only {len(self.data) - begin} are left")
+        self.rest[0] = begin + size
+        return self.data[begin : begin + size]
 
     def text(self) -> str:
         try:

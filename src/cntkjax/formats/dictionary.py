@@ -37,6 +37,7 @@ from ._wire import (
     FIXED32,
     FIXED64,
     VARINT,
+    Buffer,
     Buffers,
     FormatError,
     Wire,
@@ -50,6 +51,8 @@ from ._wire import (
 
 __all__ = ["AxisRecord", "FormatError", "Shape", "SizeT", "buffers", "decode", "decode_value", "encode", "encode_value"]
 
+LARGEST = 2**31 - 1  # bytes of a protocol-buffer message; a larger file has the values of arrays behind it
+MAGIC = b"ktnc"  # and begins with this, and the size of the message
 VERSION = 2  # of DictionaryValue and Dictionary, in field 1 of each
 DEEPEST = 64  # levels of dictionaries and lists; CNTK's own files have less than ten
 
@@ -82,7 +85,16 @@ def decode(data: bytes | memoryview, name: str = "<bytes>") -> dict[str, Any]:
     view = memoryview(data).cast("B")
     if not len(view):
         raise FormatError(f"{name} is empty")
-    return _dictionary(Wire(view, 0, len(view), name), 0)
+    if view[:4] != MAGIC:
+        return _dictionary(Wire(view, 0, len(view), name), 0)
+    size = int.from_bytes(view[4:8], "little")
+    if len(view) < 8 + size:
+        raise FormatError(f"{name}, byte 4: the message says it has {size} bytes, but only {len(view) - 8} are left")
+    rest = [8 + size]
+    content = _dictionary(Wire(view, 8, 8 + size, name, rest), 0)
+    if rest[0] != len(view):
+        raise FormatError(f"{name}, byte {rest[0]}: {len(view) - rest[0]} bytes that belong to no array")
+    return content
 
 
 def encode(content: Mapping[str, Any]) -> bytes:
@@ -97,8 +109,11 @@ def buffers(content: Mapping[str, Any]) -> Buffers:
     cycle) deeper than 64 levels; both say where.
     """
     out: Buffers = []
-    _put_dictionary(out, content, "")
-    return out
+    if _put_dictionary(out, content, "") <= LARGEST:
+        return out
+    split = _Split()
+    size = _put_dictionary(split, content, "")
+    return [MAGIC, size.to_bytes(4, "little"), *split, *split.values] if split.values else out
 
 
 def encode_value(value: Any) -> bytes:
@@ -195,13 +210,17 @@ def _array(wire: Wire) -> np.ndarray:
         wire.fail("an array is stored as a sparse matrix, which CNTK 2.7 never writes: the file is damaged")
     dtype, number, stored = _ARRAYS[kind]
     shape = _shape(fields[3]) if 3 in fields else Shape()
+    count = math.prod(shape)
+    if wire.rest is not None and number not in fields and min(shape, default=0) >= 0:
+        values = np.frombuffer(wire.behind(count * np.dtype(dtype).itemsize), dtype)
+        return values.reshape(shape)
     runs = [run for _, run in _known(fields[number], {1: BYTES})] if number in fields else []
     try:
         parts = [_zigzag(run.varints()) if stored == "zigzag" else np.frombuffer(run.bytes(), stored) for run in runs]
     except ValueError as error:
         wire.fail(f"the values of an array are cut off ({error})")
     flat = parts[0] if len(parts) == 1 else np.concatenate([*parts, np.empty(0, dtype)])
-    if min(shape, default=0) < 0 or math.prod(shape) != flat.size:
+    if min(shape, default=0) < 0 or count != flat.size:
         wire.fail(f"an array of shape {tuple(shape)} has {flat.size} values")
     return flat.reshape(shape).astype(dtype, copy=False)
 
@@ -246,6 +265,14 @@ _READ: dict[int, Callable[[Any, int], Any]] = {
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
+
+
+class _Split(list[Buffer]):
+    """Buffers of a message, and apart from them those of the arrays' values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: Buffers = []
 
 
 def _put_dictionary(out: Buffers, content: Mapping[str, Any], path: str, depth: int = 0) -> int:
@@ -330,15 +357,21 @@ def _put_axis(out: Buffers, axis: AxisRecord) -> int:
 
 def _put_array(out: Buffers, array: np.ndarray) -> int:
     kind = _DTYPES[array.dtype]
-    _, number, stored = _ARRAYS[kind]
+    own, number, stored = _ARRAYS[kind]
+    size = put_varint(out, 1, kind) + put_message(out, 3, partial(_put_shape, shape=array.shape))
+    if isinstance(out, _Split):
+        out.values.append(_octets(array, own))
+        return size
     if stored == "zigzag":
         wide = array.astype(np.int64).ravel()
         values = memoryview(_varints(((wide << 1) ^ (wide >> 63)).view(np.uint64)))
     else:
-        values = np.ascontiguousarray(array, stored).reshape(-1).view(np.uint8).data
-    size = put_varint(out, 1, kind)
-    size += put_message(out, 3, lambda out: _put_shape(out, array.shape))
+        values = _octets(array, stored)
     return size + put_message(out, number, lambda out: put_bytes(out, 1, values) if len(values) else 0)
+
+
+def _octets(array: np.ndarray, dtype: str) -> memoryview:
+    return np.ascontiguousarray(array, dtype).reshape(-1).view(np.uint8).data
 
 
 def _varints(values: np.ndarray) -> bytes:
