@@ -1,1 +1,2 @@
-"""CNTK's contributed packages, as far as they are part of this one: deeprl and netopt."""
+"""CNTK's contributed packages, as far as they are part of this one: crosstalkcaffe's
+blocks, deeprl and netopt."""
