@@ -23,6 +23,7 @@ class Together:
         if len({type(way) for way in ways}) > 1:
             raise ValueError("the learners of a trainer have to be distributed all in the same way, or none of them")
         self.learners, self.ways = learners, ways
+        self.blocks = [(a, way) for a, way in zip(learners, ways, strict=True) if isinstance(way, BlockMomentum)]
         self.has_others = ways[0] is not None and mpi.size() > 1
         if accumulate > 1 and self.has_others:
             raise ValueError("several workers do not accumulate gradients: give each of them larger minibatches")
@@ -33,9 +34,9 @@ class Together:
 
     def exchange(self, seen: int) -> Any:
         """What sums gradients over the workers in the next step; None if nothing does."""
-        ways = [way for way in self.ways if isinstance(way, DataParallel)]
-        if not ways or not self.shares(seen):
+        if not self.shares(seen) or self.blocks:
             return None
+        ways: list[DataParallel] = self.ways
         if not all(way.began for way in ways):
             self._go_on_from_worker_0()
             for way in ways:
@@ -44,25 +45,25 @@ class Together:
 
     def begin_blocks(self) -> None:
         """To be called before a step."""
-        for learner, block in self._blocks():
+        for learner, block in self.blocks:
             if block.begun_with is None:
                 block.begun_with = [p.value for p in learner.parameters]
 
     def end_blocks(self, samples: int, seen: int) -> None:
         """To be called after a step with the samples of all workers, the last ones of `seen`."""
-        for learner, block in self._blocks():
+        for learner, block in self.blocks:
             if block.ends(samples, seen):
                 _merge(learner, block)
 
     def merge(self) -> None:
         """End the blocks now, so that there is one model."""
-        for learner, block in self._blocks():
+        for learner, block in self.blocks:
             if block.count:
                 _merge(learner, block)
 
     def total(self, samples: int, seen: int) -> int:
         """Samples of all workers in a step; with summed gradients they are known already."""
-        return int(mpi.summed(np.array(samples))) if self.shares(seen) and self._blocks() else samples
+        return int(mpi.summed(np.array(samples))) if self.shares(seen) and self.blocks else samples
 
     def any(self, flag: bool, seen: int) -> bool:
         """Whether it is so on any worker."""
@@ -72,19 +73,14 @@ class Together:
         """What is kept from block to block, for a checkpoint."""
         return [
             {"begun_with": block.begun_with, "velocity": block.velocity or []}
-            for _, block in self._blocks() if block.begun_with is not None
+            for _, block in self.blocks if block.begun_with is not None
         ]  # fmt: skip
 
     def restore(self, record: Sequence[Any]) -> None:
         """Go on from what a checkpoint has kept."""
-        blocks = self._blocks()
-        for i, (_, block) in enumerate(blocks):
-            kept = record[i] if len(record) == len(blocks) else {"begun_with": None, "velocity": None}
+        for i, (_, block) in enumerate(self.blocks):
+            kept = record[i] if len(record) == len(self.blocks) else {"begun_with": None, "velocity": None}
             block.begun_with, block.velocity, block.count = kept["begun_with"], kept["velocity"] or None, 0
-
-    def _blocks(self) -> list[tuple[Any, BlockMomentum]]:
-        both = zip(self.learners, self.ways, strict=True)
-        return [(learner, way) for learner, way in both if isinstance(way, BlockMomentum)]
 
     def _go_on_from_worker_0(self) -> None:
         for learner in self.learners:
