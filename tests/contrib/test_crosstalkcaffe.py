@@ -30,3 +30,9 @@ def test_convolution_in_groups():
     halves = IMAGE[0].reshape(2, 8, 3, 3)
     expected = [np.sum(kernel[i] * halves[i // 2]) + i for i in range(4)]
     np.testing.assert_allclose(y.eval({x: IMAGE}).ravel(), expected, rtol=1e-4)
+
+
+def test_dilation_may_count_the_filters_in():
+    kernel, x = C.constant(np.ones((4, 16, 3, 3), np.float32)), C.input_variable((16, 3, 3))
+    y = C.convolution(kernel, x, dilation=(1, 1, 1, 1), auto_padding=[False, True, True])
+    np.testing.assert_allclose(y.eval({x: IMAGE})[0, 0, 1, 1], IMAGE.sum(), rtol=1e-4)

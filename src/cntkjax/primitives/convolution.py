@@ -63,6 +63,8 @@ class _Convolving(Primitive):
                 kernel.infer_shape((*kernel.shape[:at], mine, *kernel.shape[at + 1 :]))
         special = (channel, False, 1) if aligned else (None, None, None)
         attrs["kernelShape"] = kernel.shape[ahead:]
+        while len(attrs["dilation"]) > rank and attrs["dilation"][0] == 1:  # MMdnn counts the filters in; CNTK takes it
+            attrs["dilation"] = attrs["dilation"][1:]
         try:
             attrs["strides"] = per_axis(attrs["strides"], rank, special[0])
             attrs["autoPadding"] = list(per_axis(attrs["autoPadding"][::-1], rank, special[1]))[::-1]
