@@ -15,6 +15,7 @@ from ..graph.errors import AxisError, explain
 from ..graph.function import CUSTOM, Function
 from ..graph.shape import INFERRED, is_unknown
 from ..graph.variable import Leaf, Variable
+from .padding import padding_shows
 
 
 def resolve(variable: Variable) -> Variable:
@@ -144,16 +145,7 @@ class Plan:
     @cached_property
     def shows_longest(self) -> bool:
         """True if it can be seen how long these arrays are: not if they are only reduced, with neutral padding."""
-        unpacked = {n.node_outputs[0]: n for n in self.nodes if n.primitive.name == "UnpackSequenceOp"}
-        if any(v in self.outputs for n in unpacked.values() for v in n.node_outputs):
-            return True
-        for node in self.nodes:
-            for v in map(resolve, node.node_inputs):
-                if v in unpacked and not _is_neutral(node, unpacked[v].node_attributes["sequenceUnpackPaddingValue"]):
-                    return True
-                if v._owner in unpacked.values() and v not in unpacked:
-                    return True
-        return False
+        return padding_shows(((n, [resolve(v) for v in n.node_inputs]) for n in self.nodes), self.outputs)
 
     @cached_property
     def is_double(self) -> bool:
@@ -189,21 +181,12 @@ class Plan:
                 for n in self.nodes
             ),
             tuple(number[v] for v in self.outputs),
+            self.shows_longest,  # for which the values of constants count
         )
 
 
 # Random numbers are given to a program afresh, and axes are told apart by their place in the graph, not by name.
 _NOT_STRUCTURE = ("rngSeed", "rngOffset", "newDynamicAxes", CUSTOM)
-_NEUTRAL = {"Sum": 0.0, "Max": -np.inf, "Min": np.inf, "LogSum": -np.inf}
-
-
-def _is_neutral(node: Function, padding: float) -> bool:
-    """True for a reduction of the first axis that does not see this padding."""
-    attributes = node.node_attributes
-    return (
-        _NEUTRAL.get(attributes.get("reductionOpName", "")) == padding
-        and attributes.get("axis") == Axis(-len(node.node_inputs[0].shape))
-    )
 
 
 def _frozen(value: Any) -> Hashable:

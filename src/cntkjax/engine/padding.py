@@ -1,0 +1,83 @@
+"""Whether it can be seen how far sequences are padded that became arrays: if not, their lengths may be rounded up.
+
+A step behind the end of its sequence holds some value; what operations make of it is followed through the graph. In
+attention, the relevance there is -1e30, its exponential 0, and so is what it adds to a sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from ..graph.axis import Axis
+from ..graph.function import Function
+from ..graph.shape import FREE
+from ..graph.variable import Leaf, Variable
+
+FAR = 1e30  # beyond all numbers that are meant: the exponential of its negative is 0
+ANYTHING = np.nan
+
+Padding = Mapping[Variable, float]  # what stands behind the ends of values that have an axis of unpacked steps
+
+
+def padding_shows(nodes: Iterable[tuple[Function, Sequence[Variable]]], outputs: Sequence[Variable]) -> bool:
+    """True if an output may depend on the number of steps to which sequences are padded.
+
+    `nodes` are those of a plan with their operands, in the order of computation.
+    """
+    padding: dict[Variable, float] = {}
+    for node, operands in nodes:
+        if node.primitive.name == "UnpackSequenceOp":
+            behind_values = (node.node_attributes["sequenceUnpackPaddingValue"], 0.0)
+            padding.update(zip(node.node_outputs, behind_values, strict=False))  # the second says which steps there are
+        elif any(FREE in v.shape for v in operands):
+            if not all(v in padding for v in operands if FREE in v.shape):
+                return True
+            if FREE in node.node_outputs[0].shape:
+                behind = _behind(node, operands, padding)
+                if behind is None:
+                    return True
+                padding[node.node_outputs[0]] = behind
+            elif not _is_neutral(node, operands, padding):
+                return True
+    return any(v in padding for v in outputs)
+
+
+def _behind(node: Function, operands: Sequence[Variable], padding: Padding) -> float | None:
+    """What a node with the axis of steps has behind their ends; None if it might mix the steps."""
+    name, behind = node.primitive.name, [padding.get(v) for v in operands]
+    if name in ("Reshape", "ReconcileDynamicAxis", "NoOp"):
+        return behind[0]
+    if name == "Times":
+        return ANYTHING if behind[1] is None else None
+    if not node.primitive.elementwise:
+        return None
+    if name == "ElementTimes" and 0 in behind:
+        return 0.0
+    if name == "Exp" and behind[0] <= -FAR:  # type: ignore[operator]
+        return 0.0
+    if name == "Minus" and behind[1] is None and abs(behind[0]) >= FAR:  # type: ignore[arg-type]
+        return behind[0]
+    if name == "Select" and behind[0] == 0:
+        return _number(operands[2]) if behind[2] is None else behind[2]
+    return ANYTHING
+
+
+def _number(v: Variable) -> float:
+    return float(v.array) if isinstance(v, Leaf) and v.is_constant and v.shape == () else ANYTHING
+
+
+def _is_neutral(node: Function, operands: Sequence[Variable], padding: Padding) -> bool:
+    """True for a reduction over the steps that does not see what is behind them."""
+    attributes, behind = node.node_attributes, padding[operands[0]]
+    axes = attributes.get("axisVec") or [attributes.get("axis")]
+    shape = operands[0].shape
+    if len(operands) > 1 or axes != [Axis(shape.index(FREE) - len(shape))]:
+        return False
+    operation = attributes.get("reductionOpName", "")
+    return (
+        (operation == "Sum" and behind == 0)
+        or (operation in ("Max", "LogSum") and behind <= -FAR)
+        or (operation == "Min" and behind >= FAR)
+    )
