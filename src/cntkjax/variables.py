@@ -200,7 +200,7 @@ class Parameter(_LeafMixin):
         initializer: Callable[[Shape, Any], np.ndarray] | None = None
         if isinstance(init, Initializer):
             initializer = init.seeded().sample
-        elif np.ndim(init) or shape is None:
+        elif shape is None or not (isinstance(init, (int, float)) or getattr(init, "ndim", None) == 0):
             array, dtype = _array(init, dtype)
             shape = array.shape  # whatever shape is asked for beside it, as in CNTK
         else:
@@ -260,8 +260,16 @@ def _known_dtype(dtype: Any) -> Any:
 
 
 def _array(value: Any, dtype: Any) -> tuple[np.ndarray, Any]:
-    """Numbers as an array of the type asked for. If none is, floating point arrays keep theirs; the rest is float32."""
-    array = np.asarray(getattr(value, "asarray", lambda: value)())
+    """Numbers as an array of the type asked for. If none is, floating point arrays keep theirs; the rest is float32.
+
+    Errors: ValueError for what is no regular array of numbers.
+    """
+    try:
+        array = np.asarray(getattr(value, "asarray", lambda: value)())
+    except ValueError:  # lists of different lengths
+        array = np.empty(0, object)
+    if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
+        raise ValueError(f"{value!r} is no number or regular array of numbers: parameters and constants need one")
     own = array.dtype.type if isinstance(value, np.ndarray) and array.dtype.kind == "f" else None
     dtype = as_dtype(dtype or own or np.float32)
     return np.array(array, dtype), dtype
