@@ -225,8 +225,8 @@ def test_mistakes(make, error, match):
 
 
 @pytest.mark.parametrize("make", [
-    lambda: L.Dense(2, activation=C.relu), lambda: L.LayerNormalization(), lambda: L.BatchNormalization(), lambda: L.Dropout(0.5),
-    lambda: L.Embedding(2), lambda: L.Sequential([L.Dense(3), C.tanh, L.Dense(2)]),
+    lambda: L.Dense(2, activation=C.relu), lambda: L.LayerNormalization(), lambda: L.BatchNormalization(),
+    lambda: L.Dropout(0.5), lambda: L.Embedding(2), lambda: L.Sequential([L.Dense(3), C.tanh, L.Dense(2)]),
 ])  # fmt: skip
 def test_layers_are_double_by_default_option(make):
     with C.default_options(dtype=np.float64):
