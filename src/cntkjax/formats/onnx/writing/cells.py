@@ -18,7 +18,7 @@ from ....graph.public import classes
 from ....graph.shape import is_known
 from ....graph.variable import Leaf, Variable, VariableKind
 from ....graph.walk import outside
-from .graph import Writer
+from .graph import OPEN, Writer
 from .sequence import initial_states
 
 ACTIVATIONS = {"tanh": "Tanh", "sigmoid": "Sigmoid", "relu": "Relu", "softsign": "Softsign", "softplus": "Softplus"}
@@ -143,4 +143,4 @@ def write_cell(w: Writer, cell: Cell, resolve: Callable[[Variable], Variable]) -
     op = "RNN" if cell.kind == "RNNStep" else cell.kind
     y = w.node(op, given, hidden_size=d, direction="reverse" if backwards else "forward", activations=activations,
                **options)
-    return w.squeeze(y, [1])
+    return w.reshape(y, 0, OPEN, d)  # without directions; CNTK 2.7 reads no Squeeze here

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ....graph.function import Function
+from ....graph.shape import is_known
 from ....graph.variable import Variable
 from ....graph.walk import outside
 from .._onnx import BOOL, INT64
-from .graph import END, ExportError, Writer
+from .graph import END, OPEN, ExportError, Writer
 from .table import inner_nodes, operands, writes, writes_block
 
 
@@ -134,7 +135,12 @@ def _slice(w: Writer, node: Function, x: str) -> str:
     """A range of steps; a single step without the axis (first, last)."""
     begin, end = _range(node) or (0, 0)
     made = w.slice(x, [begin], [end or END], [0])
-    return made if node.node_outputs[0].sequence_axis is not None else w.squeeze(made, [0])
+    out = node.node_outputs[0]
+    if out.sequence_axis is not None:
+        return made
+    if not is_known(out.shape):
+        return w.squeeze(made, [0])
+    return w.reshape(made, OPEN, *out.shape)  # CNTK 2.7 reads no Squeeze of a step
 
 
 def _range(block: Function) -> tuple[int, int] | None:
