@@ -3,7 +3,13 @@ from __future__ import annotations
 
 import os
 
+import numpy as np
+
 from cntkjax import device
+
+AA = np.asarray
+PRECISION_TO_TYPE = {"float": np.float32, "double": np.float64}
+TOLERANCE_ABSOLUTE = 1e-6
 
 
 def set_device_from_pytest_env() -> None:
