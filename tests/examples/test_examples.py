@@ -18,6 +18,7 @@ import cntkjax as C
 
 ROOT = Path(__file__).parents[2]
 ATIS = ROOT.parent / "shared" / "data" / "atis"
+CMUDICT = ATIS.parent / "cmudict"
 
 
 def example(name: str) -> ModuleType:
@@ -46,6 +47,14 @@ def test_atis_tagging_learns(capsys):
 def test_atis_tagging_names_the_file_it_misses(tmp_path):
     with pytest.raises(SystemExit, match=r"atis\.train\.ctf does not exist: give the folder"):
         example("atis_tagging").main(str(tmp_path))
+
+
+@pytest.mark.skipif(not CMUDICT.exists(), reason="the pronouncing dictionary of ../shared is not here")
+def test_cmudict_g2p_learns_and_speaks(capsys):
+    g2p = example("cmudict_g2p")
+    assert g2p.errors([1, 2, 3], [2, 3, 4]) == 2
+    g2p.main(str(CMUDICT), limit=4000, tested=100)
+    assert "sounds/s in decoding" in capsys.readouterr().out
 
 
 def test_char_lm_learns(tmp_path, capsys):
