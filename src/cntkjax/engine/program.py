@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..graph.axis import BATCH, Axis
+from ..graph.axis import Axis
 from ..graph.build import edits
 from ..graph.errors import AxisError, ShapeError, explain
 from ..graph.function import Function
@@ -210,7 +210,7 @@ class Program:
             assert batch is not None and isinstance(feed, Ragged)
             axis = own.sequence_axis
             if axis is None:
-                packed.append(_padded(feed.data, batch.size, own))
+                packed.append(padded(feed.data, batch.size, own))
                 continue
             assert feed.lengths is not None
             if axis not in grids:
@@ -221,7 +221,7 @@ class Program:
                     f"sequence axis: {_some(feed.lengths)} against {_some(grids[axis].length[:count])}",
                     fix="feed sequences of the same lengths, or declare the arguments with different sequence axes",
                 ))
-            packed.append(_taken(feed.data, grids[axis].index, own))
+            packed.append(taken(feed.data, grids[axis].index, own))
         self._check_lengths(grids)
         slots = self._continue(grids, plan, feeds, memory)
         past = [memory.values.get(n) for n in plan.delays] if slots else []
@@ -281,7 +281,7 @@ def _form(data: Any) -> Hashable:
     return data.shape
 
 
-def _padded(data: Any, size: int, variable: Variable) -> Any:
+def padded(data: Any, size: int, variable: Variable) -> Any:
     """[count, *shape] -> [size, *shape], with the first sample in the padding."""
     if isinstance(data, SparseRows):
         return _sparse(data, np.minimum(np.arange(size), len(data) - 1), variable)
@@ -292,7 +292,7 @@ def _padded(data: Any, size: int, variable: Variable) -> Any:
     return np.concatenate([data, np.broadcast_to(data[:1], (size - len(data), *data.shape[1:]))])
 
 
-def _taken(data: Any, index: np.ndarray, variable: Variable) -> Any:
+def taken(data: Any, index: np.ndarray, variable: Variable) -> Any:
     if isinstance(data, SparseRows):
         return _sparse(data, index, variable)
     return data.take(index, axis=0) if isinstance(data, np.ndarray) else data[index]
@@ -451,110 +451,9 @@ def _evaluate(plan: Plan, ctx: Context, env: dict[Variable, Value], donated: Any
     return made, new_layouts(plan, ctx, known), changes_of(plan, ctx)
 
 
-def gradients(
-    outputs: Sequence[Variable], roots: Mapping[Variable, Feed | None], wrt: Sequence[Variable], feeds: Feeds,
-    random: Any = None, memory: Memory | None = None, again: bool = False,
-) -> tuple[list[Result], list[Result]]:
-    """Gradients of roots with respect to leaves and arguments, summed over samples for leaves; and outputs.
-
-    `roots` maps each root to the gradient that arrives there; None means ones. `again`: a forward pass with these feeds
-    came before, so that only assignments are still to take effect.
-    """
-    memory = Memory() if memory is None else memory
-    every = [*outputs, *roots]
-    plan = plan_of(every)
-    targets = [resolve(v) for v in wrt]
-    places = tuple(
-        ("leaf", plan.leaves.index(v)) if isinstance(v, Leaf) and v in plan.leaves
-        else ("argument", plan.arguments.index(v)) if v in plan.arguments else None
-        for v in targets
-    )
-    given = tuple(g is not None for g in roots.values())
-    kind, body = ("gradients", len(outputs), places, given), _Gradients(len(outputs), places, given)
-    program = program_of(plan, kind, body, True)
-    minibatch = program.pack(plan, arguments_in_order(plan, feeds), memory)
-    extra = [
-        _root_gradient(program, resolve(v), g, minibatch) for v, g in roots.items() if g is not None
-    ]
-    numbers = random_numbers(plan) if random is None else random
-    data, found, layouts, (updates, left) = program(minibatch, leaf_data(plan), numbers, extra=extra)
-    if again:
-        updates = {i: value for i, value in updates.items() if plan.leaves[i] in plan.assigned}
-    apply_changes(plan, minibatch, memory, (updates, left))
-    made = results(every, plan, program, minibatch, data, layouts)[: len(outputs)]
-    gradient_results = []
-    for v, target, d in zip(wrt, targets, found, strict=True):
-        grid = minibatch.grids.get(target.sequence_axis) if target.sequence_axis is not None else None
-        layout = None if grid is None else (grid.row, grid.start, grid.length)
-        if d is None:  # nothing flows there
-            d = np.zeros(v.shape, v.dtype) if isinstance(v, Leaf) else np.zeros(
-                np.shape(minibatch.arguments[plan.arguments.index(target)]) if target in plan.arguments else v.shape,
-                v.dtype,
-            )
-        gradient_results.append(Result(v, d, minibatch.count, layout, target in plan.looked_up))
-    return gradient_results, made
-
-
-def _root_gradient(program: Program, root: Variable, feed: Feed, minibatch: Minibatch) -> Any:
-    if not isinstance(feed, Ragged):
-        return feed
-    axis = root.sequence_axis
-    if axis is None:
-        return _padded(feed.data, minibatch.batch.size, root)  # type: ignore[union-attr]
-    if axis not in minibatch.grids:  # only the program knows where its samples stand
-        assert minibatch.batch is not None and feed.lengths is not None
-        begins = np.zeros(minibatch.batch.size, np.int32)
-        begins[: len(feed.lengths)] = feed.offsets[:-1]
-        return feed.data, begins
-    return _taken(feed.data, minibatch.grids[axis].index, root)
-
-
-def _placed(ctx: Context, variable: Variable, feed: Any) -> Any:
-    """What is fed end to end, with where each sequence begins, put into the grid of an axis made in the program."""
-    if not isinstance(feed, tuple):
-        return feed
-    (samples, begins), layout = feed, ctx.layout(variable.dynamic_axes)
-    return samples[jnp.minimum(begins[layout.seq] + layout.position, len(samples) - 1)]
-
-
-class _Gradients:
-    """The body of a gradient program."""
-
-    def __init__(self, n_outputs: int, places: Sequence[Any], given: Sequence[bool]) -> None:
-        self.n_outputs, self.places, self.given = n_outputs, places, given
-
-    def __call__(self, plan: Plan, ctx: Context, env: dict[Variable, Value], donated: Any, extra: Any) -> Any:
-        known = list(ctx.layouts)
-        own = [
-            None if p is None else plan.leaves[p[1]] if p[0] == "leaf" else plan.arguments[p[1]] for p in self.places
-        ]
-        differentiated = list(dict.fromkeys(v for v in own if v is not None and not env[v].is_sparse))
-        roots = plan.outputs[self.n_outputs :]
-
-        def forward(data: list[Any]) -> Any:
-            here = env | {v: Value(d, v.dynamic_axes) for v, d in zip(differentiated, data, strict=True)}
-            execute(plan, ctx, here)
-            every = [ctx.array(here[v]) for v in plan.outputs]
-            return every[self.n_outputs :], (every, new_layouts(plan, ctx, known), changes_of(plan, ctx))
-
-        made, back, (data, layouts, changes) = jax.vjp(forward, [env[v].data for v in differentiated], has_aux=True)
-        arriving = iter(extra)
-        incoming = [
-            masked(
-                ctx, root.dynamic_axes, _placed(ctx, root, next(arriving)) if g else jnp.ones_like(d)
-            ).astype(d.dtype)
-            for root, d, g in zip(roots, made, self.given, strict=True)
-        ]
-        found = dict(zip(differentiated, back(incoming)[0], strict=True))
-        return data, [None if v is None else found.get(v) for v in own], layouts, changes
-
-
 def masked(ctx: Context, axes: Sequence[Axis], data: Any) -> Any:
     """The data with zeros in the padding."""
     if not ctx.has_padding(tuple(axes)):
         return data
     mask = ctx.mask(tuple(axes))
     return jnp.where(mask.reshape(*mask.shape, *(1,) * (data.ndim - mask.ndim)), data, jnp.zeros((), data.dtype))
-
-
-__all__ = ["BATCH", "Feed", "Minibatch", "Program", "Result", "evaluate", "gradients", "plan_of", "program_of"]

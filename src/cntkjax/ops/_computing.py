@@ -9,7 +9,8 @@ from weakref import WeakSet
 from ..engine.carry import Memory
 from ..engine.checked import check
 from ..engine.feeds import to_ragged
-from ..engine.program import evaluate, gradients, plan_of, random_numbers
+from ..engine.gradients import gradients
+from ..engine.program import evaluate, plan_of, random_numbers
 from ..engine.timing import table
 from ..graph import edit
 from ..graph.errors import explain

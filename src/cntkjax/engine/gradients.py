@@ -1,0 +1,134 @@
+"""Gradients outside of training: a program that computes some outputs, and what flows back from roots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..graph.variable import Leaf, Variable
+from .carry import Memory
+from .lower import execute
+from .plan import Plan, resolve
+from .program import (
+    Feed,
+    Feeds,
+    Minibatch,
+    Program,
+    Result,
+    apply_changes,
+    arguments_in_order,
+    changes_of,
+    leaf_data,
+    masked,
+    new_layouts,
+    padded,
+    plan_of,
+    program_of,
+    random_numbers,
+    results,
+    taken,
+)
+from .ragged import Ragged
+from .values import Context, Value
+
+
+def gradients(
+    outputs: Sequence[Variable], roots: Mapping[Variable, Feed | None], wrt: Sequence[Variable], feeds: Feeds,
+    random: Any = None, memory: Memory | None = None, again: bool = False,
+) -> tuple[list[Result], list[Result]]:
+    """Gradients of roots with respect to leaves and arguments, summed over samples for leaves; and outputs.
+
+    `roots` maps each root to the gradient that arrives there; None means ones. `again`: a forward pass with these feeds
+    came before, so that only assignments are still to take effect.
+    """
+    memory = Memory() if memory is None else memory
+    every = [*outputs, *roots]
+    plan = plan_of(every)
+    targets = [resolve(v) for v in wrt]
+    places = tuple(
+        ("leaf", plan.leaves.index(v)) if isinstance(v, Leaf) and v in plan.leaves
+        else ("argument", plan.arguments.index(v)) if v in plan.arguments else None
+        for v in targets
+    )
+    given = tuple(g is not None for g in roots.values())
+    kind, body = ("gradients", len(outputs), places, given), _Gradients(len(outputs), places, given)
+    program = program_of(plan, kind, body, True)
+    minibatch = program.pack(plan, arguments_in_order(plan, feeds), memory)
+    extra = [
+        _root_gradient(program, resolve(v), g, minibatch) for v, g in roots.items() if g is not None
+    ]
+    numbers = random_numbers(plan) if random is None else random
+    data, found, layouts, (updates, left) = program(minibatch, leaf_data(plan), numbers, extra=extra)
+    if again:
+        updates = {i: value for i, value in updates.items() if plan.leaves[i] in plan.assigned}
+    apply_changes(plan, minibatch, memory, (updates, left))
+    made = results(every, plan, program, minibatch, data, layouts)[: len(outputs)]
+    gradient_results = []
+    for v, target, d in zip(wrt, targets, found, strict=True):
+        grid = minibatch.grids.get(target.sequence_axis) if target.sequence_axis is not None else None
+        layout = None if grid is None else (grid.row, grid.start, grid.length)
+        if d is None:  # nothing flows there
+            d = np.zeros(v.shape, v.dtype) if isinstance(v, Leaf) else np.zeros(
+                np.shape(minibatch.arguments[plan.arguments.index(target)]) if target in plan.arguments else v.shape,
+                v.dtype,
+            )
+        gradient_results.append(Result(v, d, minibatch.count, layout, target in plan.looked_up))
+    return gradient_results, made
+
+
+def _root_gradient(program: Program, root: Variable, feed: Feed, minibatch: Minibatch) -> Any:
+    if not isinstance(feed, Ragged):
+        return feed
+    axis = root.sequence_axis
+    if axis is None:
+        return padded(feed.data, minibatch.batch.size, root)  # type: ignore[union-attr]
+    if axis not in minibatch.grids:  # only the program knows where its samples stand
+        assert minibatch.batch is not None and feed.lengths is not None
+        begins = np.zeros(minibatch.batch.size, np.int32)
+        begins[: len(feed.lengths)] = feed.offsets[:-1]
+        return feed.data, begins
+    return taken(feed.data, minibatch.grids[axis].index, root)
+
+
+def _placed(ctx: Context, variable: Variable, feed: Any) -> Any:
+    """What is fed end to end, with where each sequence begins, put into the grid of an axis made in the program."""
+    if not isinstance(feed, tuple):
+        return feed
+    (samples, begins), layout = feed, ctx.layout(variable.dynamic_axes)
+    return samples[jnp.minimum(begins[layout.seq] + layout.position, len(samples) - 1)]
+
+
+class _Gradients:
+    """The body of a gradient program."""
+
+    def __init__(self, n_outputs: int, places: Sequence[Any], given: Sequence[bool]) -> None:
+        self.n_outputs, self.places, self.given = n_outputs, places, given
+
+    def __call__(self, plan: Plan, ctx: Context, env: dict[Variable, Value], donated: Any, extra: Any) -> Any:
+        known = list(ctx.layouts)
+        own = [
+            None if p is None else plan.leaves[p[1]] if p[0] == "leaf" else plan.arguments[p[1]] for p in self.places
+        ]
+        differentiated = list(dict.fromkeys(v for v in own if v is not None and not env[v].is_sparse))
+        roots = plan.outputs[self.n_outputs :]
+
+        def forward(data: list[Any]) -> Any:
+            here = env | {v: Value(d, v.dynamic_axes) for v, d in zip(differentiated, data, strict=True)}
+            execute(plan, ctx, here)
+            every = [ctx.array(here[v]) for v in plan.outputs]
+            return every[self.n_outputs :], (every, new_layouts(plan, ctx, known), changes_of(plan, ctx))
+
+        made, back, (data, layouts, changes) = jax.vjp(forward, [env[v].data for v in differentiated], has_aux=True)
+        arriving = iter(extra)
+        incoming = [
+            masked(
+                ctx, root.dynamic_axes, _placed(ctx, root, next(arriving)) if g else jnp.ones_like(d)
+            ).astype(d.dtype)
+            for root, d, g in zip(roots, made, self.given, strict=True)
+        ]
+        found = dict(zip(differentiated, back(incoming)[0], strict=True))
+        return data, [None if v is None else found.get(v) for v in own], layouts, changes
