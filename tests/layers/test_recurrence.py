@@ -93,6 +93,18 @@ def test_only_the_recurrent_product_of_an_lstm_is_inside_the_loop():
     assert product.node_inputs[1].name == "H"
 
 
+@pytest.mark.parametrize(("cell", "recurrent"), [(L.LSTM, {"H"}), (L.GRU, {"H", "H1"}), (L.RNNStep, {"H"})])
+def test_stacked_and_bidirectional_recurrences_have_only_products_of_states_inside_their_loops(cell, recurrent):
+    def both():
+        return L.Sequential([(L.Recurrence(cell(3)), L.Recurrence(cell(3), go_backwards=True)), C.splice])
+
+    f = L.Sequential([both(), both()])(S.input_variable(WIDTH))
+    loops = [part for part in Plan(f.outputs).parts if isinstance(part, Loop)]
+    assert len(loops) == 4
+    for loop in loops:
+        assert {n.node_inputs[1].name for n in loop.nodes if n.op_name == "Times"} == recurrent
+
+
 def test_fold_is_the_last_state_and_backwards_the_first(grid):
     x = S.input_variable(WIDTH)
     sums = [s.sum(0) + 2 for s in XS]
