@@ -1,10 +1,41 @@
-"""What is done to images between the file and the network, to be listed in ``StreamDef(transforms=[...])``."""
+"""What is done to images between file and network: in ``StreamDef(transforms=[...])``, or called on an array."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 Range = float | tuple[float, float]
+
+
+class ImageTransform(dict[str, Any]):
+    """A transform as readers are told of it; calling it does to an array what a reader does to an image.
+
+    Example:
+        >>> scale(4, 2, 3)(np.full((8, 8, 3), 7, np.uint8)).shape
+        (2, 4, 3)
+    """
+
+    def __call__(self, image: np.ndarray, seed: int | None = None) -> np.ndarray:
+        """The image after it.
+
+        Args:
+            image: uint8 or float32 [height, width, channels], colours in the order blue, green, red, as readers have it
+            seed: of what is drawn at random; None: another one each time
+
+        Shapes: [height, width, channels] -> likewise; a network takes `image.transpose(2, 0, 1)`.
+        Errors: ValueError for an array that is no such image; RuntimeError for options without meaning.
+        """
+        from ._pixels import transform_of
+
+        image = np.asarray(image)
+        if image.ndim != 3 or image.dtype not in (np.uint8, np.float32):
+            raise ValueError(
+                f"{self['type']}: an image is uint8 or float32 [height, width, channels], not {image.dtype} "
+                f"{list(image.shape)}"
+            )
+        return transform_of(self)(image, np.random.default_rng(seed))
 
 
 def crop(
@@ -14,7 +45,7 @@ def crop(
     area_ratio: Range = 0.0,
     aspect_ratio: Range = 1.0,
     jitter_type: str = "none",
-) -> dict[str, Any]:
+) -> ImageTransform:
     """Cuts out a part.
 
     Args:
@@ -31,7 +62,7 @@ def crop(
         >>> crop("randomside", side_ratio=(0.5, 1))["sideRatio"]
         '0.5:1'
     """
-    return {
+    return ImageTransform({
         "type": "Crop",
         "cropType": crop_type,
         "cropSize": _pair(crop_size) if not isinstance(crop_size, tuple) else ":".join(map(str, crop_size)),
@@ -39,7 +70,7 @@ def crop(
         "areaRatio": _pair(area_ratio),
         "aspectRatio": _pair(aspect_ratio),
         "jitterType": jitter_type,
-    }
+    })
 
 
 def scale(
@@ -49,7 +80,7 @@ def scale(
     interpolations: str = "linear",
     scale_mode: str = "fill",
     pad_value: int = -1,
-) -> dict[str, Any]:
+) -> ImageTransform:
     """Brings images to one size.
 
     Args:
@@ -64,7 +95,7 @@ def scale(
         >>> scale(32, 24, 3)["height"]
         24
     """
-    return {
+    return ImageTransform({
         "type": "Scale",
         "width": width,
         "height": height,
@@ -72,10 +103,10 @@ def scale(
         "interpolations": interpolations,
         "scaleMode": scale_mode,
         "padValue": pad_value,
-    }
+    })
 
 
-def mean(filename: str) -> dict[str, Any]:
+def mean(filename: str) -> ImageTransform:
     """Subtracts a mean image.
 
     Args:
@@ -85,24 +116,24 @@ def mean(filename: str) -> dict[str, Any]:
         >>> mean("mean.xml")
         {'type': 'Mean', 'meanFile': 'mean.xml'}
     """
-    return {"type": "Mean", "meanFile": filename}
+    return ImageTransform({"type": "Mean", "meanFile": filename})
 
 
 def color(
     brightness_radius: float = 0.0, contrast_radius: float = 0.0, saturation_radius: float = 0.0
-) -> dict[str, Any]:
+) -> ImageTransform:
     """Varies colours at random, by factors from ``1 - radius`` to ``1 + radius``.
 
     Example:
         >>> color(contrast_radius=0.5)["contrastRadius"]
         0.5
     """
-    return {
+    return ImageTransform({
         "type": "Color",
         "brightnessRadius": brightness_radius,
         "contrastRadius": contrast_radius,
         "saturationRadius": saturation_radius,
-    }
+    })
 
 
 def _pair(value: Range) -> str:
