@@ -1,0 +1,27 @@
+"""Every layer gives the outputs and gradients that it gave in CNTK 2.7 with the same weights; recorded by cases.py."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+from tests.layers.cases import CASES, digest, numbers
+
+RECORDED = json.loads((Path(__file__).parent / "numbers.json").read_text())
+
+
+@pytest.mark.parametrize("call", CASES)
+def test_outputs_and_gradients_are_those_of_cntk(call):
+    made, recorded = numbers(C, call), RECORDED[call]
+    assert len(made) == len(recorded)
+    for values, (size, total, squares, waves) in zip(made, recorded, strict=True):
+        size_now, *now = digest(values)
+        assert size_now == size
+        scale = np.sqrt(squares * size)  # sums cancel: their error is that of the terms
+        np.testing.assert_allclose(now, [total, squares, waves], rtol=2e-5, atol=1e-5 * scale)
+
+
+def test_every_case_is_recorded():
+    assert list(RECORDED) == list(CASES)
