@@ -25,7 +25,7 @@ def by_optax(transformation, value, gradients):
 @pytest.mark.parametrize("make", [
     lambda: optax.adamw(0.1), lambda: optax.lion(0.1),
     lambda: optax.chain(optax.clip_by_global_norm(1), optax.sgd(0.1)),
-    lambda: optax.adam(optax.linear_schedule(0.1, 0.0, 10)), lambda: optax.adafactor(0.1)], ids=str)
+    lambda: optax.adam(optax.linear_schedule(0.1, 0.0, 10)), lambda: optax.adafactor(0.1)], ids=["adamw", "lion", "chain", "schedule", "adafactor"])
 def test_it_does_what_optax_does(make):
     gradients = [sample(3, 2, seed=s) for s in range(5)]
     w = C.parameter(init=sample(3, 2, seed=9))
