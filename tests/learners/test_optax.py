@@ -22,10 +22,16 @@ def by_optax(transformation, value, gradients):
     return np.asarray(value)
 
 
-@pytest.mark.parametrize("make", [
-    lambda: optax.adamw(0.1), lambda: optax.lion(0.1),
-    lambda: optax.chain(optax.clip_by_global_norm(1), optax.sgd(0.1)),
-    lambda: optax.adam(optax.linear_schedule(0.1, 0.0, 10)), lambda: optax.adafactor(0.1)], ids=["adamw", "lion", "chain", "schedule", "adafactor"])
+MAKERS = {
+    "adamw": lambda: optax.adamw(0.1),
+    "lion": lambda: optax.lion(0.1),
+    "chain": lambda: optax.chain(optax.clip_by_global_norm(1), optax.sgd(0.1)),
+    "schedule": lambda: optax.adam(optax.linear_schedule(0.1, 0.0, 10)),
+    "adafactor": lambda: optax.adafactor(0.1),
+}
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 def test_it_does_what_optax_does(make):
     gradients = [sample(3, 2, seed=s) for s in range(5)]
     w = C.parameter(init=sample(3, 2, seed=9))
