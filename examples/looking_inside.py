@@ -14,36 +14,37 @@ import cntk as C
 
 
 def network():
-    """A small network with a mistake: the exponentials of its scores overflow."""
+    """A small network with a mistake: exponentials of scores overflow, and infinity minus infinity is no number."""
     pixels = C.input_variable((1, 8, 8), name='pixels')
     features = C.layers.Sequential([
         C.layers.Convolution2D((3, 3), 8, activation=C.relu, name='convolution'),
         C.layers.MaxPooling((2, 2), strides=2, name='pooling'),
         C.layers.Dense(4, name='scores')])(pixels)
-    return C.exp(features * 1000, name='odds')
+    odds = C.exp(features * 1000, name='odds')
+    return C.minus(odds, C.reduce_max(odds), name='margins')
 
 
 def main(folder=None):
     folder = folder or tempfile.mkdtemp()
-    odds = network()
+    margins = network()
     data = np.random.RandomState(1).random_sample((16, 1, 8, 8)).astype(np.float32)
 
-    print(C.logging.summary(odds))
+    print(C.logging.summary(margins))
     picture = os.path.join(folder, 'network.svg')
-    C.logging.graph.plot(odds, picture)
+    C.logging.graph.plot(margins, picture)
     print('\nA picture is in', picture)
 
-    print('\nWhere infinity begins, found by checked mode:')
+    print('\nWhere NaN begins, found by checked mode:')
     C.debugging.set_checked_mode(True)
     try:
-        odds.eval(data)
+        margins.eval(data)
     except RuntimeError as error:
         print(error)
     C.debugging.set_checked_mode(False)
 
     print('\nThe same, found by the debugger with the commands "u nan", "n" and "c":')
     said = io.StringIO()
-    watched = C.debugging.debug_model(odds, io.StringIO('u nan\nn\nc\n'), said)
+    watched = C.debugging.debug_model(margins, io.StringIO('u nan\nn\nc\n'), said)
     watched.eval(data)
     stops = [line for line in said.getvalue().splitlines() if 'with uid' in line]
     print('\n'.join(stops[-2:]))
@@ -52,7 +53,7 @@ def main(folder=None):
     C.debugging.start_profiler(folder)
     C.debugging.enable_profiler()
     C.debugging.set_node_timing(True)
-    scores = C.as_composite(odds.root_function.inputs[0].owner)
+    scores = C.as_composite(margins.root_function.inputs[0].owner)
     for _ in range(3):
         scores.eval(data)
     C.debugging.set_node_timing(False)

@@ -86,7 +86,7 @@ def test_looking_inside_finds_the_mistake(tmp_path, capsys):
     pytest.importorskip("matplotlib", reason="matplotlib is an extra")
     example("looking_inside").main(str(tmp_path))
     said = capsys.readouterr().out
-    assert "NaN or infinity in the result of Exp 'odds'" in said and "odds: Exp(" in said
+    assert "NaN in the result of Minus 'margins'" in said and "margins: Minus(" in said
     assert (tmp_path / "network.svg").exists() and list(tmp_path.glob("*_detail_.json"))
 
 

@@ -32,8 +32,8 @@ def served(function, folder, **inputs):
         env={"PATH": "", "JAX_PLATFORMS": "cpu"}, timeout=100,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr[-2000:]
-    arrays = np.load(found)
-    return [arrays[name] for name in arrays.files]
+    with np.load(found) as arrays:
+        return [arrays[name] for name in arrays.files]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -17,7 +17,7 @@ import numpy as np
 
 import cntkjax as C
 
-SAMPLES, MINIBATCH = 4000, 10
+SAMPLES, MINIBATCH = 8000, 10
 
 
 def train(folder: Path, told: int) -> None:
@@ -44,8 +44,14 @@ def train(folder: Path, told: int) -> None:
     np.savez(folder / "trained.npz", *[p.value for p in (*z.parameters, *z.constants)])
 
 
-def in_a_process(folder: Path, minibatches: int | None = None, later: float = 0.0) -> tuple[bool, bool]:
-    """Train in a process that is killed so many seconds after a minibatch; whether it was killed, and was restored."""
+def in_a_process(
+    folder: Path, minibatches: int | None = None, later: float = 0.0
+) -> tuple[bool, bool, float]:
+    """Train in a process that is killed so many seconds after a minibatch.
+
+    Whether it was killed, whether it was restored, and after how many seconds it had trained on its minibatches.
+    """
+    begin = time.perf_counter()
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -61,6 +67,7 @@ def in_a_process(folder: Path, minibatches: int | None = None, later: float = 0.
     while last and (minibatches is None or len(told) < minibatches):
         last = os.read(reader, 1)
         told += last
+    taken = time.perf_counter() - begin
     if minibatches is not None:
         time.sleep(later)
         os.kill(child, signal.SIGKILL)
@@ -68,7 +75,7 @@ def in_a_process(folder: Path, minibatches: int | None = None, later: float = 0.
     os.close(reader)
     if not os.WIFSIGNALED(status) and os.WEXITSTATUS(status):
         raise SystemExit("training failed")
-    return os.WIFSIGNALED(status), b"r" in told
+    return os.WIFSIGNALED(status), b"r" in told, taken
 
 
 def main(folder: Path, kills: int) -> None:
@@ -81,13 +88,14 @@ def main(folder: Path, kills: int) -> None:
         (folder / name).mkdir()
     in_a_process(folder / "undisturbed")
     moments = random.Random(kills)
-    ends = []
+    ends: list[tuple[bool, bool, float]] = []
     for i in range(kills):
         # Every fifth time while the process starts; checkpoints are written after every second minibatch.
-        minibatches, soon = (0, 1.0) if i % 5 == 0 else (moments.randint(1, 8), 0.01)
+        starts = i % 5 == 4
+        minibatches, soon = (0, ends[-1][2]) if starts else (moments.randint(1, 8), 0.005)
         ends.append(in_a_process(folder / "killed", minibatches, moments.uniform(0, soon)))
     ends.append(in_a_process(folder / "killed"))
-    killed, restored = map(sum, zip(*ends, strict=True))
+    killed, restored = (sum(end[i] for end in ends) for i in range(2))
     print(f"{killed} killed, {restored} restored")
 
 

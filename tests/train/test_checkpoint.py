@@ -86,7 +86,8 @@ def test_cntk_goes_on_from_our_checkpoints(tmp_path):
     done = subprocess.run([ORACLE, "go_on.py"], cwd=tmp_path, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr[-2000:]
     for name, values in expected.items():
-        found = np.load(tmp_path / f"{name}.npz")
+        with np.load(tmp_path / f"{name}.npz") as npz:
+            found = dict(npz)
         for value, theirs in zip(values, found.values(), strict=True):
             np.testing.assert_allclose(value, theirs, rtol=1e-5, atol=1e-6)
 
