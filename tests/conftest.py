@@ -3,6 +3,13 @@
 import pytest
 
 from cntkjax.engine import packing, program
+from cntkjax.graph.seed import reset_random_seed
+
+
+@pytest.fixture(autouse=True)
+def same_random_numbers():
+    """A test draws the same numbers whatever ran before it."""
+    reset_random_seed()
 
 
 @pytest.fixture(params=["one sequence a row", "several sequences a row"])

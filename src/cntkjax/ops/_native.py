@@ -25,9 +25,9 @@ def register_native_user_function(op_id: str, module_name: str, factory_method_n
         >>> import cntkjax as C, numpy as np, sys, types
         >>> mine = sys.modules["my_operations"] = types.ModuleType("my_operations")  # a file my_operations.py would do
         >>> mine.scaled_times = lambda w, x, *, scale=1.0: scale * (x @ w)
-        >>> C.ops.register_native_user_function("ScaledTimes", "my_operations", "scaled_times")
+        >>> C.ops.register_native_user_function("TimesScale", "my_operations", "scaled_times")
         >>> x = C.input_variable(2)
-        >>> C.ops.native_user_function("ScaledTimes", [np.eye(2), x], {"scale": 3.0}).eval({x: [[1, 2]]})
+        >>> C.ops.native_user_function("TimesScale", [np.eye(2), x], {"scale": 3.0}).eval({x: [[1, 2]]})
         array([[3., 6.]], dtype=float32)
     """
     native.register(op_id, module_name, factory_method_name)
