@@ -3,7 +3,7 @@
 XLA on the CPU computes cheap values again in every fusion that reads them: the weight gradient of a convolution, which
 reads its operand transposed, thus repeats all normalizations, activations and shortcuts below it, cell by cell. A
 barrier would prevent that if XLA did not take barriers out before it fuses; it is told to leave them in. A ResNet-56
-trains 1.8 times as fast.
+takes 379 instead of 489 ms a minibatch of 32 (two cores), and half the processor time.
 """
 
 from __future__ import annotations
