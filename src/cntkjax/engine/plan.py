@@ -90,20 +90,24 @@ class Plan:
                     raise ValueError(explain(f"the shape of {v!r} is not known", {"node": v}))
 
     @cached_property
-    def looked_up(self) -> set[Leaf]:
+    def looked_up(self) -> frozenset[Leaf]:
         """Leaves of which only rows are chosen: right operands of products with sparse data, and nothing else."""
-        inside = {n for part in self.parts if isinstance(part, Loop) for n in (*part.delays, *part.nodes)}
-        found: set[Leaf] = set()
+        return frozenset(self.weights_of(
+            lambda node: node.op_name == "Times" and _is_made_sparse(resolve(node.node_inputs[0]))
+        ))
+
+    def weights_of(self, fits: Callable[[Function], bool]) -> dict[Leaf, list[Function]]:
+        """Leaves that are second operands of such nodes outside of loops, and nothing else; with these nodes."""
+        found: dict[Leaf, list[Function]] = {}
         elsewhere: set[Variable] = {*self.outputs, *self.assigned}
+        inside = {n for part in self.parts if isinstance(part, Loop) for n in (*part.delays, *part.nodes)}
         for node in self.nodes:
-            operands = [resolve(v) for v in node.node_inputs]
-            chooses = node.op_name == "Times" and node not in inside and _is_made_sparse(operands[0])
-            for place, v in enumerate(operands):
-                if isinstance(v, Leaf) and chooses and place == 1:
-                    found.add(v)
+            for place, v in enumerate(map(resolve, node.node_inputs)):
+                if isinstance(v, Leaf) and place == 1 and node not in inside and fits(node):
+                    found.setdefault(v, []).append(node)
                 else:
                     elsewhere.add(v)
-        return found - elsewhere
+        return {v: nodes for v, nodes in found.items() if v not in elsewhere}
 
     @cached_property
     def delays(self) -> list[Function]:

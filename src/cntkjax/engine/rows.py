@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from ..graph.function import Function
 from ..graph.variable import Leaf, Variable
-from .plan import Loop, Plan, resolve
+from .plan import Plan, resolve
 from .sparse import Sparse
 from .values import Context, Value
 
@@ -110,18 +110,8 @@ class Lookup:
 
 def lookups(plan: Plan, env: dict[Variable, Value], parameters: Iterable[Leaf]) -> dict[Leaf, Lookup]:
     """The parameters among these that are only looked up."""
-    uses: dict[Variable, list[Function]] = {p: [] for p in parameters}
-    elsewhere = {*plan.outputs, *plan.assigned}
-    for part in plan.parts:
-        for node in (*part.delays, *part.nodes) if isinstance(part, Loop) else (part,):
-            operands = [resolve(v) for v in node.node_inputs]
-            for place, v in enumerate(operands):
-                if v in uses:
-                    if place == 1 and isinstance(part, Function) and _looks_up(node, env.get(operands[0])):
-                        uses[v].append(node)
-                    else:
-                        elsewhere.add(v)
-    return {p: _lookup(p, env, nodes) for p, nodes in uses.items() if nodes and p not in elsewhere}  # type: ignore
+    found = plan.weights_of(lambda node: _looks_up(node, env.get(resolve(node.node_inputs[0]))))
+    return {p: _lookup(p, env, found[p]) for p in parameters if p in found}
 
 
 def _looks_up(node: Function, data: Value | None) -> bool:
