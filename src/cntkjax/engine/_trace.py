@@ -9,7 +9,7 @@ import jax
 
 from ..graph.function import Function
 from ..graph.variable import Variable
-from .plan import Loop, Plan, resolve
+from .plan import Loop, Plan, members, resolve
 
 
 def tell(kind: str, plan: Plan, arguments: list[Any], seconds: float) -> None:
@@ -27,7 +27,7 @@ def text(kind: str, plan: Plan, arguments: list[Any], seconds: float) -> str:
         if isinstance(part, Loop):
             way = "backwards" if part.backwards else "forwards"
             lines.append(f"  loop {way} along {part.axis.name}:")
-            lines += [f"    {_line(node)}" for node in (*part.delays, *part.nodes)]
+            lines += [f"    {_line(node)}" for node in members(part)]
         else:
             lines.append(f"  {_line(part)}")
     return "\n".join(lines)

@@ -15,7 +15,7 @@ from ..graph.settings import Settings
 from ..graph.variable import Variable
 from .carry import Memory
 from .lower import execute
-from .plan import Loop, Plan
+from .plan import Plan, makes
 from .program import Feeds, arguments_in_order, leaf_data, masked, program_of, random_numbers
 from .timing import time_nodes
 from .values import Context, Value
@@ -53,7 +53,7 @@ def check(plan: Plan, feeds: Feeds, training: bool, memory: Memory, number: int 
 
 def _computed(plan: Plan) -> list[Variable]:
     """Variables that can be looked at: those in a loop only as far as they leave it."""
-    return [v for part in plan.parts for v in (part.wanted if isinstance(part, Loop) else part.node_outputs)]
+    return [v for part in plan.parts for v in makes(part)]
 
 
 def _sound(plan: Plan, ctx: Context, env: dict[Variable, Value], donated: Any, extra: Any) -> Any:

@@ -15,7 +15,7 @@ from ..graph.function import Function
 from ..graph.shape import is_known
 from ..graph.variable import Variable
 from .loops import run_loop
-from .plan import Loop, Plan, resolve
+from .plan import Loop, Part, Plan, makes, reads, resolve
 from .sparse import Sparse, dense
 from .values import Axes, Context, Value, merged
 
@@ -29,7 +29,7 @@ def execute(plan: Plan, ctx: Context, env: Environment) -> Environment:
     return env
 
 
-def run_part(ctx: Context, part: Function | Loop, env: Environment) -> None:
+def run_part(ctx: Context, part: Part, env: Environment) -> None:
     """Compute the outputs of a node or of a loop."""
     if isinstance(part, Loop):
         run_loop(ctx, part, env, run_node)
@@ -44,10 +44,8 @@ def execute_after(plan: Plan, ctx: Context, env: Environment, changed: frozenset
     """
     touched = set(changed)
     for part in plan.parts:
-        members: Sequence[Function] = (*part.delays, *part.nodes) if isinstance(part, Loop) else (part,)
-        made = part.wanted if isinstance(part, Loop) else part.node_outputs
-        reads = (resolve(v) for node in members for v in node.node_inputs)
-        if touched.isdisjoint(reads) and all(v in env for v in made):
+        made = makes(part)
+        if touched.isdisjoint(reads(part)) and all(v in env for v in made):
             continue
         kept = {v: env[v] for v in made if v in changed}
         run_part(ctx, part, env)

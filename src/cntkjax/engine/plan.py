@@ -46,6 +46,24 @@ class Loop:
         return {v for node in (*self.delays, *self.nodes) for v in node.node_outputs}
 
 
+Part = Function | Loop
+
+
+def members(part: Part) -> Sequence[Function]:
+    """The nodes of a part."""
+    return (*part.delays, *part.nodes) if isinstance(part, Loop) else (part,)
+
+
+def reads(part: Part) -> list[Variable]:
+    """What the nodes of a part compute from, those of a loop that they make themselves included."""
+    return [resolve(v) for node in members(part) for v in node.node_inputs]
+
+
+def makes(part: Part) -> list[Variable]:
+    """What a part computes; of a loop only what is used outside of it."""
+    return part.wanted if isinstance(part, Loop) else list(part.node_outputs)
+
+
 class Plan:
     """What is computed for some outputs, in order.
 
@@ -57,11 +75,10 @@ class Plan:
         self.requested = tuple(outputs)  # kept alive, so that no other variable gets one of their ids
         self.outputs = [resolve(v) for v in outputs]
         found_components = list(components([v._owner for v in self.outputs if v._owner is not None]))
-        self.parts: list[Function | Loop] = [
+        self.parts: list[Part] = [
             _loop(c) if len(c) > 1 or _feeds_itself(c[0]) else c[0] for c in found_components
         ]
-        groups = [(*part.delays, *part.nodes) if isinstance(part, Loop) else (part,) for part in self.parts]
-        self.nodes = [node for group in groups for node in group]
+        self.nodes = [node for part in self.parts for node in members(part)]
         found = dict.fromkeys(
             v for v in [*(resolve(i) for n in self.nodes for i in n.node_inputs), *self.outputs] if v._owner is None
         )
@@ -72,9 +89,9 @@ class Plan:
         self._check()
         for part in self.parts:
             if isinstance(part, Loop):
-                inside = {*part.delays, *part.nodes}
+                inside = set(members(part))
                 used = {resolve(v) for n in self.nodes if n not in inside for v in n.node_inputs} | set(self.outputs)
-                part.wanted = [v for n in (*part.delays, *part.nodes) for v in n.node_outputs if v in used]
+                part.wanted = [v for n in members(part) for v in n.node_outputs if v in used]
 
     def _check(self) -> None:
         for v in self.arguments:
@@ -100,7 +117,7 @@ class Plan:
         """Leaves that are second operands of such nodes outside of loops, and nothing else; with these nodes."""
         found: dict[Leaf, list[Function]] = {}
         elsewhere: set[Variable] = {*self.outputs, *self.assigned}
-        inside = {n for part in self.parts if isinstance(part, Loop) for n in (*part.delays, *part.nodes)}
+        inside = {n for part in self.parts if isinstance(part, Loop) for n in members(part)}
         for node in self.nodes:
             for place, v in enumerate(map(resolve, node.node_inputs)):
                 if isinstance(v, Leaf) and place == 1 and node not in inside and fits(node):

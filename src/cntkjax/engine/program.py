@@ -122,6 +122,21 @@ class Result:
         return end_to_end(self.data, self.count, self.layout) if self.variable.dynamic_axes else dense(self.data)
 
 
+def context_of(
+    plan: Plan, training: bool, batch: Any, layouts: dict[Axis, Layout], random: Any, past: Sequence[Any]
+) -> Context:
+    """What the operations of a plan may ask, from the arrays that a program takes."""
+    numbers = {n: i for i, n in enumerate(plan.random)}
+
+    def stream_of(node: Function) -> tuple[Any, Any]:
+        seed, offset = random[numbers[node]]
+        return jax.random.key(seed), offset
+
+    ctx = Context(training, batch, layouts, stream_of)
+    ctx.carried = {n: v for n, v in zip(plan.delays, past, strict=False) if v is not None}
+    return ctx
+
+
 class Program:
     """One function of a plan, compiled for each set of shapes it meets.
 
@@ -146,14 +161,8 @@ class Program:
         self, donated: Any, leaves: Sequence[Any], arguments: Sequence[Any], batch: Any, layouts: Any, random: Any,
         past: Any, extra: Any,
     ) -> Any:
-        keys = {n: random[i] for i, n in enumerate(self.plan.random)}
-
-        def stream_of(node: Function) -> tuple[Any, Any]:
-            seed, offset = keys[node]
-            return jax.random.key(seed), offset
-
-        ctx = Context(self.training, batch, dict(zip(self.axes, layouts, strict=True)), stream_of)
-        ctx.carried = {n: v for n, v in zip(self.plan.delays, past, strict=False) if v is not None}
+        by_axis = dict(zip(self.axes, layouts, strict=True))
+        ctx = context_of(self.plan, self.training, batch, by_axis, random, past)
         env = {v: Value(d, v.dynamic_axes) for v, d in zip(self.plan.arguments, arguments, strict=True)}
         env |= {v: Value(d, ()) for v, d in zip(self.plan.leaves, leaves, strict=True) if d is not None}
         return self.body(self.plan, ctx, env, donated, extra)

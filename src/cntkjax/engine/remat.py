@@ -14,13 +14,10 @@ from typing import Any
 
 import jax
 
-from ..graph.function import Function
 from ..graph.variable import Variable
 from .lower import Environment, run_part
-from .plan import Loop, Plan, resolve
+from .plan import Part, Plan, makes, reads
 from .values import Context
-
-Part = Function | Loop
 
 
 def execute_in_segments(plan: Plan, ctx: Context, env: Environment) -> None:
@@ -30,7 +27,7 @@ def execute_in_segments(plan: Plan, ctx: Context, env: Environment) -> None:
 
 
 def _run(ctx: Context, parts: Sequence[Part], leaving: Sequence[Variable], env: Environment) -> None:
-    entering = [v for v in dict.fromkeys(u for part in parts for u in _read(part)) if v in env]
+    entering = [v for v in dict.fromkeys(u for part in parts for u in reads(part)) if v in env]
     axes, made, inner = list(ctx.layouts), {}, ctx
 
     def compute(data: Any, layouts: Any, batch: Any) -> Any:
@@ -64,18 +61,6 @@ def _segments(plan: Plan) -> list[tuple[Sequence[Part], list[Variable]]]:
     needed = set(plan.outputs)
     segments: list[tuple[Sequence[Part], list[Variable]]] = []
     for parts in reversed(runs):
-        segments.append((parts, [v for part in parts for v in _made(part) if v in needed]))
-        needed |= {v for part in parts for v in _read(part)}
+        segments.append((parts, [v for part in parts for v in makes(part) if v in needed]))
+        needed |= {v for part in parts for v in reads(part)}
     return segments[::-1]
-
-
-def _nodes(part: Part) -> Sequence[Function]:
-    return (*part.delays, *part.nodes) if isinstance(part, Loop) else (part,)
-
-
-def _read(part: Part) -> list[Variable]:
-    return [resolve(v) for node in _nodes(part) for v in node.node_inputs]
-
-
-def _made(part: Part) -> list[Variable]:
-    return part.wanted if isinstance(part, Loop) else list(part.node_outputs)

@@ -21,10 +21,9 @@ from ..graph.variable import Variable
 from . import _profiler
 from ._compat import double_precision
 from .carry import Memory
-from .loops import run_loop
-from .lower import run_node
-from .plan import Loop, Plan, resolve
-from .program import Feeds, arguments_in_order, leaf_data, masked, program_of, random_numbers
+from .lower import run_part
+from .plan import Loop, Part, Plan, makes, members, reads
+from .program import Feeds, arguments_in_order, context_of, leaf_data, masked, program_of, random_numbers
 from .values import Context, Value
 
 
@@ -89,7 +88,7 @@ def _not_run(*_: Any) -> Any:
     raise AssertionError("this program only packs minibatches")
 
 
-def _timing(part: Function | Loop) -> tuple[str, Timing]:
+def _timing(part: Part) -> tuple[str, Timing]:
     """The record of an operation, or of a loop under its first delay."""
     node = part.delays[0] if isinstance(part, Loop) else part
     operations = len(part.delays) + len(part.nodes) if isinstance(part, Loop) else 1
@@ -111,15 +110,7 @@ class _Place:
 
     def context(self, axes: Sequence[Axis], arrays: Any, training: bool) -> Context:
         batch, layouts, random, past = arrays
-        numbers = {n: i for i, n in enumerate(self.plan.random)}
-
-        def stream_of(node: Function) -> tuple[Any, Any]:
-            seed, offset = random[numbers[node]]
-            return jax.random.key(seed), offset
-
-        ctx = Context(training, batch, dict(zip(axes, layouts, strict=True)), stream_of)
-        ctx.carried = {n: v for n, v in zip(self.plan.delays, past, strict=False) if v is not None}
-        return ctx
+        return context_of(self.plan, training, batch, dict(zip(axes, layouts, strict=True)), random, past)
 
     def ones(self, variable: Variable, data: Any) -> Any:
         """The gradient that arrives at the loss."""
@@ -130,16 +121,15 @@ class _Place:
 class _Part:
     """An operation or a loop, compiled alone."""
 
-    def __init__(self, part: Function | Loop, training: bool) -> None:
+    def __init__(self, part: Part, training: bool) -> None:
         self.part, self.training = part, training
-        members = (*part.delays, *part.nodes) if isinstance(part, Loop) else (part,)
-        inside = {v for n in members for v in n.node_outputs}
-        read = [v for n in members for v in map(resolve, n.node_inputs) if v not in inside]
-        if any(n.primitive.looks_back for n in members):
+        inside = {v for n in members(part) for v in n.node_outputs}
+        read = [v for v in reads(part) if v not in inside]
+        if any(n.primitive.looks_back for n in members(part)):
             below = Plan(read)
             read += [*below.leaves, *below.arguments]
         self.operands = list(dict.fromkeys(read))
-        self.results: list[Variable] = part.wanted if isinstance(part, Loop) else list(part.node_outputs)
+        self.results = makes(part)
         self._compiled: dict[Hashable, tuple[Any, Any]] = {}
         self._made_axes: list[Axis] = []
 
@@ -173,10 +163,7 @@ class _Part:
         known = set(ctx.layouts)
         others = [v for v in self.operands if v not in wrt]
         env = {v: Value(d, v.dynamic_axes) for v, d in zip([*wrt, *others], [*moving, *fixed], strict=True)}
-        if isinstance(self.part, Loop):
-            run_loop(ctx, self.part, env, run_node)
-        else:
-            run_node(ctx, self.part, env)
+        run_part(ctx, self.part, env)
         self._made_axes = [a for a in ctx.layouts if a not in known]
         return [ctx.array(env[v]) for v in self.results], [ctx.layouts[a] for a in self._made_axes]
 

@@ -8,9 +8,9 @@ from typing import Any
 import jax
 import optax
 
-from cntkjax.engine.rows import Rows, dense
 from cntkjax.learners._learner import Learner, Options
 from cntkjax.learners._schedules import IGNORE, Schedulable, learning_parameter_schedule
+from cntkjax.learners._transforms import densified
 
 
 def from_optax(
@@ -44,8 +44,7 @@ def _decrease(transformation: optax.GradientTransformation) -> optax.GradientTra
     inner = optax.with_extra_args_support(transformation)
 
     def update(gradients: Any, state: Any, values: Any = None, *, hyper: Any, **_: Any) -> tuple[Any, Any]:
-        whole = jax.tree.map(dense, gradients, is_leaf=lambda g: isinstance(g, Rows))
-        updates, state = inner.update(whole, state, values)
+        updates, state = inner.update(densified(gradients), state, values)
         return jax.tree.map(lambda u: (-hyper["rate"] * u).astype(u.dtype), updates), state
 
     return optax.GradientTransformationExtraArgs(inner.init, update)

@@ -95,7 +95,7 @@ def per_parameter(
         return state_type(*(optax.tree.zeros_like(params) for _ in state_type._fields))
 
     def update(updates: Any, state: Any, params: Any = None, *, hyper: Hyper, **_: Any) -> tuple[Any, Any]:
-        gradients, structure = jax.tree.flatten(_dense(updates) if every_row else updates, is_leaf=_is_rows)
+        gradients, structure = jax.tree.flatten(densified(updates) if every_row else updates, is_leaf=_is_rows)
         columns = [gradients, *(jax.tree.leaves(column) for column in (params, *state))]
         scalars = {dtype: _scalars(hyper, dtype) for dtype in {g.dtype for g in gradients}}
         results = [
@@ -118,7 +118,8 @@ def _is_rows(x: Any) -> bool:
     return isinstance(x, Rows)
 
 
-def _dense(updates: Any) -> Any:
+def densified(updates: Any) -> Any:
+    """Gradients as arrays, whatever their form."""
     return jax.tree.map(dense, updates, is_leaf=_is_rows)
 
 
@@ -319,7 +320,7 @@ def keep_gradients() -> optax.GradientTransformation:
         return optax.tree.zeros_like(params)
 
     def update(updates: Any, state: Any, params: Any = None, **_: Any) -> tuple[Any, Any]:
-        gradients = _dense(updates)
+        gradients = densified(updates)
         return optax.tree.zeros_like(gradients), gradients
 
     return optax.GradientTransformationExtraArgs(init, update)
@@ -332,7 +333,7 @@ def add_noise() -> optax.GradientTransformationExtraArgs:
     """Gaussian noise on the parameter, whatever the rate; each parameter draws its own."""
 
     def update(updates: Any, state: Any, params: Any = None, *, hyper: Hyper, **_: Any) -> tuple[Any, Any]:
-        grads, tree = jax.tree.flatten(_dense(updates))
+        grads, tree = jax.tree.flatten(densified(updates))
         key = jax.random.wrap_key_data(jnp.asarray(hyper["seed"]), impl="threefry2x32")
         noisy = [
             g + jnp.asarray(hyper["noise"], g.dtype) * jax.random.normal(jax.random.fold_in(key, i), g.shape, g.dtype)
@@ -377,7 +378,7 @@ def with_master_weights(inner: optax.GradientTransformationExtraArgs) -> optax.G
 
     def update(updates: Any, state: MasterWeights, params: Any = None, **extra: Any) -> tuple[Any, MasterWeights]:
         masters = jax.tree.map(current, params, state.weights)
-        updates, inner_state = inner.update(widened(_dense(updates)), state.inner, masters, **extra)
+        updates, inner_state = inner.update(widened(densified(updates)), state.inner, masters, **extra)
         moved = optax.apply_updates(masters, updates)
         updates = jax.tree.map(lambda w, u, new: u if w.dtype == new.dtype else new - w, params, updates, moved)
         kept = jax.tree.map(lambda w, new: None if w.dtype == new.dtype else new, params, moved)
