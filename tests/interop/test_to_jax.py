@@ -162,3 +162,10 @@ def test_python_code_is_refused():
 
     with pytest.raises(ValueError, match="runs Python code"):
         to_jax(C.user_function(Same([C.input_variable(1)])))
+
+
+def test_a_function_without_arguments():
+    weights = C.parameter((2,), init=3, name="W")
+    f, parameters = to_jax(weights * 2)
+    assert np.array_equal(f(parameters), [6, 6])
+    assert np.array_equal(jax.grad(lambda p: f(p).sum())(parameters)["W"], [2, 2])

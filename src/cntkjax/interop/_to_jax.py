@@ -65,9 +65,9 @@ class JaxFunction:
             raise TypeError(f"{self!r} takes {len(self.arguments)} inputs after the parameters, not {len(inputs)}")
         given = dict(zip(self.arguments, map(_pair, inputs), strict=True))
         single = [_lacks_batch(v, data) for v, (data, _) in given.items() if v.dynamic_axes]
-        if any(single) != all(single):
+        if any(single) and not all(single):
             raise ShapeError(explain(f"{self!r}: some inputs have a batch axis and others have none"))
-        alone = bool(single) and single[0]
+        alone = any(single)
         by_plan = {resolve(v): (_batched(v, d) if alone else d, lengths) for v, (d, lengths) in given.items()}
         values = self._values | {p: _fitting(name, parameters, p) for name, p in self._parameters.items()}
         if state is not None:

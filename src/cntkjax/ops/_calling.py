@@ -86,8 +86,8 @@ def from_python(f: Any, make_block: bool = False, op_name: str = "", name: str =
     others = [v.name or v.uid for v in made.signature if v not in arguments]
     if others:
         raise TypeError(
-            f"CNTK Function '{getattr(f, '__name__', '')}' has {len(others)} missing arguments ({', '.join(others)}), "
-            "which is currently not supported: make them arguments of the Python function"
+            f"CNTK Function '{getattr(f, '__name__', '')}' has {len(others)} missing arguments ({', '.join(others)}): "
+            "make them arguments of the Python function"
         )
     _set_order(made, arguments, getattr(f, "__name__", ""))
     made._made_by = getattr(f, "__name__", "")
@@ -111,8 +111,8 @@ def _set_order(made: Any, arguments: Sequence[Variable], name: str) -> None:
     unused = [v.name for v in arguments if v not in found]
     if unused:
         raise TypeError(
-            f"CNTK Function '{name}' has {len(unused)} unused arguments ({', '.join(unused)}), "
-            "which is currently not supported"
+            f"CNTK Function '{name}' has {len(unused)} unused arguments ({', '.join(unused)}): "
+            "compute with them, or leave them out"
         )
     if found == list(arguments):
         return
