@@ -233,3 +233,21 @@ def test_layers_are_double_by_default_option(make):
         layer = make()(C.input_variable(5))
     assert {v.dtype for v in (*layer.parameters, *layer.outputs)} == {np.float64}
     assert layer.eval({layer.arguments[0]: np.ones((2, 5))}).dtype == np.float64
+
+
+def test_every_output_of_a_block_has_its_name():
+    states = L.Recurrence(L.LSTM(3, name="cell"), return_full_state=True)(s)
+    assert [v.name for v in states.outputs] == ["cell", "cell"]
+    assert [v.name for v in L.Recurrence(L.LSTM(3, name="cell"))(s).outputs] == ["cell"]
+    assert [v.name for v in L.LSTM(3).outputs] == ["", ""]
+
+
+@pytest.mark.parametrize("layer", [L.Convolution2D, L.SequentialConvolution])
+def test_no_axes_for_filters_are_one_filter(layer):
+    of, shape = (image, (6, 6)) if layer is L.Convolution2D else (S.input_variable((2, 8)), (6,))
+    assert layer((3, 3), ())(of).shape == shape
+
+
+@pytest.mark.parametrize("layer", [L.Convolution, L.SequentialConvolution])
+def test_convolutions_have_one_name_for_their_operation(layer):
+    assert layer(3, 2, op_name="Other").root_function.op_name == "Convolution"

@@ -13,6 +13,7 @@ S = C.sequence
 x, image = C.input_variable(5, name="x"), C.input_variable((3, 8, 8), name="image")
 steps = S.input_variable(5, name="s")
 state = C.input_variable(4, name="h0")
+scalar = C.input_variable((), name="scalar")
 free = C.input_variable(C.FreeDimension, name="free")
 X, IMAGE, STEPS = r"Input('x', [#], [5])", r"Input('image', [#], [3 x 8 x 8])", r"Input('s', [#, *], [5])"
 
@@ -50,6 +51,9 @@ MISTAKES = {
         lambda: L.MaxUnpooling((2, 2), name="un")(x, image), ShapeError, [f"MaxUnpooling 'un' of {X}, {IMAGE}"]),
     "normalization, free dimension": (
         lambda: L.LayerNormalization(name="ln")(free), ShapeError, ["LayerNormalization 'ln' of Input('free'"]),
+    "normalization, channels of a scalar": (
+        lambda: L.BatchNormalization(map_rank=1, name="bn")(scalar), ShapeError,
+        ["BatchNormalization 'bn' of Input('scalar', [#], [])", "no channels"]),
     "inside other layers": (
         lambda: L.Sequential([L.Dense(2, name="first"), L.Convolution2D(3, 4, name="second")])(x), ShapeError,
         ["Convolution 'second'", "kernel is 4, and that of the operand 1"]),
@@ -61,6 +65,22 @@ MISTAKES = {
     "recurrence without a sequence": (
         lambda: L.Recurrence(L.LSTM(3), name="rec")(x), AxisError,
         [f"recurrence 'rec' of {X}", "no sequence axis", "sequence.input_variable"]),
+    "recurrence without a sequence, inside other layers": (
+        lambda: L.Sequential([L.Dense(2), L.Recurrence(L.LSTM(3), name="rec")])(x), AxisError,
+        ["recurrence 'rec': PastValue", "no sequence axis"]),
+    "recurrence of all states, without a name": (
+        lambda: L.Recurrence(L.LSTM(3), return_full_state=True)(x), AxisError,
+        [f"recurrence of {X}: PastValue", "no sequence axis"]),
+    "recurrences side by side": (
+        lambda: L.Sequential([(L.Recurrence(L.GRU(3)), L.Recurrence(L.GRU(3), name="back")), C.splice])(scalar),
+        ShapeError, ["recurrence: GRU", "Input('scalar', [#], [])"]),
+    "cell of another size than its output": (
+        lambda: L.Recurrence(L.GRU(3, cell_shape=4))(steps), ShapeError, [f"recurrence of {STEPS}: GRU", "[3 x 4]"]),
+    "data for a layer without inputs": (
+        lambda: L.Dense(3, name="fc")(np.ones((2, 5))), ValueError,
+        ["Dense 'fc'", "takes variables and no data", "x = ndarray", "input_variable"]),
+    "data for layers without inputs": (
+        lambda: L.Sequential([L.Dense(3)], name="net")(None), ValueError, ["'net'", "NoneType"]),
     "fold without a sequence": (
         lambda: L.Fold(L.GRU(3), name="sum")(x), AxisError, [f"fold 'sum' of {X}", "no sequence axis"]),
     "delay without a sequence": (

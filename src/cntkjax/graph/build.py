@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .axis import BATCH, UNKNOWN_AXES, axes_text
-from .errors import AxisError, ShapeError, explain, of_layer
+from .errors import AxisError, ShapeError, explain, in_layer, layer_title, of_layer
 from .function import Function, leaves, native_inputs, nodes
 from .public import classes
 from .shape import UNKNOWN_SHAPE, Shape, is_unknown
@@ -104,7 +104,7 @@ def infer(node: Function, guess: int = 0) -> bool:
     specs = _infer_block(node, guess) if node.block_composite is not None else _infer_primitive(node, guess)
     if not node.node_outputs:
         for i, spec in enumerate(specs):
-            name = node._name if len(specs) == 1 else ""
+            name = node._name if len(specs) == 1 or node.block_composite is not None else ""
             node.node_outputs.append(
                 classes.variable(
                     VariableKind.Output, spec.shape, spec.dtype, spec.axes or (), name=name,
@@ -150,7 +150,8 @@ def _infer_block(node: Function, guess: int) -> list[Spec]:
     try:
         infer_all([node.block_composite.root_function], guess)
     except (ShapeError, AxisError) as error:
-        raise of_layer(error, node.block_name, node._name, [outside(v) for _, v in node.block_map]) from None
+        title = layer_title(node.block_name, node._name)
+        raise of_layer(error, title, [outside(v) for _, v in node.block_map]) from None
     return [
         Spec(v.shape, v.dtype, v.dynamic_axes, v.is_sparse, v.needs_gradient)
         for v in node.block_composite.root_function.node_outputs
@@ -177,8 +178,13 @@ def infer_all(roots: Iterable[Function], guess: int = 0) -> None:
 
 def _infer_each(order: Sequence[Function], guess: int = 0) -> bool:
     """Infer every node once; True if anything changed."""
-    changed = [infer(node, guess) for node in order]
-    return any(changed)
+    changed = False
+    for node in order:
+        try:
+            changed |= infer(node, guess)
+        except (ShapeError, AxisError) as error:
+            raise in_layer(error, node.layer) from None
+    return changed
 
 
 def _settle(order: Sequence[Function]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from .build import composite, infer_all, make_block, note_edit
+from .errors import AxisError, ShapeError, in_layer
 from .function import Function, nodes
 from .public import classes
 from .variable import Leaf, Variable, VariableKind, unknown
@@ -70,23 +71,29 @@ class Cloner:
     def _node(self, node: Function) -> None:
         if not node.passes_through and all(v in self.made for v in node.node_outputs):
             return
-        if node.block_composite is None:
-            inputs = [self._variable(v) for v in node.node_inputs]
-            copy = node.primitive.copy(node, inputs)
-        else:
-            # A block's own arguments are copied anew for this copy; leaves inside are shared with the graph around it.
-            operands = [(inner, self._variable(outer)) for inner, outer in node.block_map]
-            inside = Cloner(self._leaf, {v: self._variable(v) for v in node.node_inputs if isinstance(v, Leaf)})
-            body = inside.graph(node.block_composite)
-            copy = make_block(
-                body, [(inside._variable(inner), outer) for inner, outer in operands], node.block_name, node._name,
-                node.copied_attributes(),
-            )
+        try:
+            copy = self._copied(node)
+        except (ShapeError, AxisError) as error:
+            raise in_layer(error, node.layer) from None
+        copy.layer = node.layer
         self._nodes[node] = copy
         if not node.passes_through:
             for old, new in zip(node.node_outputs, copy.node_outputs, strict=True):
                 new._name = old._name
                 self.made[old] = new
+
+    def _copied(self, node: Function) -> Function:
+        if node.block_composite is None:
+            inputs = [self._variable(v) for v in node.node_inputs]
+            return node.primitive.copy(node, inputs)
+        # A block's own arguments are copied anew for this copy; leaves inside are shared with the graph around it.
+        operands = [(inner, self._variable(outer)) for inner, outer in node.block_map]
+        inside = Cloner(self._leaf, {v: self._variable(v) for v in node.node_inputs if isinstance(v, Leaf)})
+        body = inside.graph(node.block_composite)
+        return make_block(
+            body, [(inside._variable(inner), outer) for inner, outer in operands], node.block_name, node._name,
+            node.copied_attributes(),
+        )
 
 
 def find_inside(block: Function, name: str) -> list[Function | Variable]:

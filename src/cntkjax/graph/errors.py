@@ -25,10 +25,20 @@ class AxisError(ValueError, RuntimeError):
     """Axes of operands that don't fit together."""
 
 
-def of_layer(error: Exception, layer: str, name: str, operands: Iterable[Any]) -> Exception:
+def layer_title(layer: str, name: str) -> str:
+    """A layer as messages call it."""
+    return f"{layer} '{name}'" if name else layer
+
+
+def of_layer(error: Exception, title: str, operands: Iterable[Any]) -> Exception:
     """The error with the layer in front in which it was made, and what that was given."""
-    title = f"{layer} '{name}'" if name else layer
-    return type(error)(f"{title} of {', '.join(map(repr, operands))}: {error}")
+    what = str(error).removeprefix(f"{title}: ")
+    return type(error)(f"{title} of {', '.join(map(repr, operands))}: {what}")
+
+
+def in_layer(error: Exception, title: str) -> Exception:
+    """The error of a node with the layer in front that it is part of."""
+    return type(error)(f"{title}: {error}") if title else error
 
 
 class OutputError(ValueError, RuntimeError):

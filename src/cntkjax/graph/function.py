@@ -41,12 +41,14 @@ class Function:
         self.root = root
         self._name = name or ""
         self._made_by = ""  # name of the Python function that composed it, for messages
+        self.layer = ""  # of a node that no block wraps: the layer it is part of, for messages
         self.origin = user_line()
         self._uid = uid or new_uid("CompositeFunction" if root is not None else primitive.name)
         self.node_outputs: list[Variable] = []
         self.block_composite: Function | None = None
         self.block_map: list[tuple[Variable, Variable]] = []
         self.block_name = ""
+        self.whole: tuple[int, Function | None] | None = None  # of a block: what `engine.whole` knows of it
 
     @property
     def uid(self) -> str:

@@ -88,6 +88,8 @@ def Convolution(
 ) -> Function:
     """``activation(filters convolved with x + b)``; with `sequential`, the filter's first axis lies along the sequence.
 
+    CNTK takes `op_name` and calls the block 'Convolution' whatever it is; so does this.
+
     Shapes: x [channels, *in] -> [num_filters, *out]; without num_filters there is one filter and no axis for it, with
             reduction_rank 0 x has no channels. W [num_filters, channels, *filter_shape], b [num_filters, 1, ..].
     Errors: NotImplementedError for a reduction_rank above 1, transpose_weight, and strides along the sequence;
@@ -99,12 +101,13 @@ def Convolution(
         raise ValueError(f"Convolution: the layer has no groups > 1, but got {groups}: cntk.convolution has them")
     window = _as_tuple(filter_shape)
     per_axis = _per_axis(window, strides=strides, sharing=sharing, pad=options["pad"], dilation=dilation)
-    W, b = _filters(window, num_filters, options["init"], options["bias"], options["init_bias"], transposed=False)
+    filters = () if num_filters is None else _as_tuple(num_filters)
+    W, b = _filters(window, filters, options["init"], options["bias"], options["init_bias"], transposed=False)
     # Along the sequence, a window of steps is spliced for every step, and the filter applied to it without padding.
     padded = (False, *per_axis["pad"][1:]) if sequential else per_axis["pad"]
     before = (window[0] - 1) // 2
 
-    @BlockFunction(op_name, name)
+    @BlockFunction("Convolution", name)
     def convolve(x):
         if reduction_rank == 0:
             x = reshape(x, (1, 1) if sequential and len(window) == 1 else (1,), 0, 0)
@@ -118,7 +121,7 @@ def Convolution(
         )
         if sequential and not per_axis["pad"][0]:
             r = sequence.slice(r, before, before + 1 - window[0])
-        r = _without_axes(r if b is None else r + b, num_filters is None, sequential)
+        r = _without_axes(r if b is None else r + b, not filters, sequential)
         return _activated(r, options["activation"])
 
     return convolve
@@ -131,10 +134,11 @@ def _activated(r: Any, activation: Callable[..., Any] | None) -> Any:
 
 
 def _filters(
-    window: tuple[int, ...], num_filters: Any, init: Any, bias: Any, init_bias: Any, transposed: bool, steps: int = 0
+    window: tuple[int, ...], filters: tuple[int, ...], init: Any, bias: Any, init_bias: Any, transposed: bool,
+    steps: int = 0,
 ) -> tuple[Parameter, Parameter | None]:
     """W and b of convolutions; of the window's axes, the first `steps` are not in the output."""
-    filters = (1,) if num_filters is None else _as_tuple(num_filters)
+    filters = filters or (1,)
     init = _initializer_for(init, Record(filter_rank=len(window), output_rank=-len(filters)))
     if isinstance(init, (np.ndarray, list, tuple)):
         init = np.asarray(init)
@@ -180,9 +184,10 @@ def SequentialConvolution(
     _check("Convolution", reduction_rank, transpose_weight)
     window = _as_tuple(filter_shape)
     per_axis = _per_axis(window, strides=strides, sharing=sharing, pad=options["pad"], dilation=dilation)
-    W, b = _filters(window, num_filters, options["init"], options["bias"], options["init_bias"], False, steps=1)
+    filters = () if num_filters is None else _as_tuple(num_filters)
+    W, b = _filters(window, filters, options["init"], options["bias"], options["init_bias"], False, steps=1)
 
-    @BlockFunction(op_name, name)
+    @BlockFunction("Convolution", name)
     def convolve(x):
         if reduction_rank == 0:
             x = reshape(x, (1,), 0, 0)
@@ -191,7 +196,7 @@ def SequentialConvolution(
             auto_padding=[False, *per_axis["pad"]], sequential=True, dilation=per_axis["dilation"], groups=groups,
             max_temp_mem_size_in_samples=max_temp_mem_size_in_samples,
         )
-        r = _without_axes(r if b is None else r + b, num_filters is None, False)
+        r = _without_axes(r if b is None else r + b, not filters, False)
         return _activated(r, options["activation"])
 
     return convolve

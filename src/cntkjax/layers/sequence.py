@@ -111,13 +111,17 @@ def RecurrenceFrom(
     Errors: TypeError if the step returns another number of states than it takes; ValueError for more than ten.
     """
     go_backwards = get_default_override(RecurrenceFrom, go_backwards=go_backwards)
-    step = _santize_step_function(step_function)
+    return _from_states("recurrence_from", _santize_step_function(step_function), go_backwards, return_full_state, name)
+
+
+def _from_states(kind: str, step: Any, go_backwards: bool, return_full_state: bool, name: str) -> Any:
+    """A recurrence whose initial states are arguments; messages call it `kind`."""
     number = len(step.signature) - 1
     if number > 10:
         raise ValueError("RecurrenceFrom() currently supports recurrence with up to 10 state variables")
     delay = sequence.future_value if go_backwards else sequence.past_value
 
-    def recurrence_from(*arguments: Variable) -> Any:
+    def from_states(*arguments: Variable) -> Any:
         *initial, x = arguments
         states = [ForwardDeclaration("state_fwd") for _ in initial]
         new = step(*(delay(state, start) for state, start in zip(states, initial, strict=True)), x)
@@ -130,7 +134,7 @@ def RecurrenceFrom(
         return _inject_name(new if return_full_state else combine([new.outputs[0]]), name)
 
     names = [_STATES[i] if i < len(_STATES) else f"state{i}" for i in range(number)]
-    return function_of(recurrence_from, [*names, "x"])
+    return function_of(from_states, kind, [*names, "x"])
 
 
 def Recurrence(
@@ -159,7 +163,7 @@ def Recurrence(
     go_backwards = get_default_override(Recurrence, go_backwards=go_backwards)
     initial_state = get_default_override(Recurrence, initial_state=initial_state)
     step = _santize_step_function(step_function)
-    from_states = RecurrenceFrom(step, go_backwards, return_full_state, name)
+    from_states = _from_states("recurrence", step, go_backwards, return_full_state, name)
     number = len(step.signature) - 1
     if isinstance(initial_state, tuple):
         states = [_get_initial_state_or_default(state) for state in initial_state]

@@ -11,7 +11,9 @@ import numpy as np
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import composite, make_block
 from ..graph.edit import replace_placeholders
+from ..graph.errors import layer_title
 from ..graph.function import Function as GraphFunction
+from ..graph.function import nodes
 from ..graph.shape import UNKNOWN_SHAPE, as_shape
 from ..graph.variable import Variable as GraphVariable
 from ..graph.variable import VariableKind, default_axes
@@ -90,19 +92,26 @@ def from_python(f: Any, make_block: bool = False, op_name: str = "", name: str =
             "make them arguments of the Python function"
         )
     _set_order(made, arguments, getattr(f, "__name__", ""))
-    made._made_by = getattr(f, "__name__", "")
     if name and not made._name:
         made.name = name
+    _set_layer(made, getattr(f, "__name__", ""))
     return made
 
 
-def function_of(f: Callable[..., Any], names: Sequence[str]) -> Any:
+def function_of(f: Callable[..., Any], kind: str, names: Sequence[str]) -> Any:
     """The Function that a callable of any number of variables computes from arguments of these names."""
     arguments = [new_placeholder(name) for name in names]
     made = as_outputs(f(*arguments))
-    _set_order(made, arguments, f.__name__)
-    made._made_by = f.__name__
+    _set_order(made, arguments, kind)
+    _set_layer(made, kind)
     return made
+
+
+def _set_layer(made: Any, made_by: str) -> None:
+    """Note down for messages which layer this is, also on those nodes that are part of no layer inside it."""
+    made._made_by = made_by
+    for node in nodes([made.root_function]):
+        node.layer = node.layer or layer_title(made_by, made._name)
 
 
 def _set_order(made: Any, arguments: Sequence[Variable], name: str) -> None:

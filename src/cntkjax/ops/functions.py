@@ -10,7 +10,7 @@ from ..formats.containers import bare
 from ..graph import edit
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import composite, make_node
-from ..graph.errors import AxisError, OutputError, ShapeError, of_layer
+from ..graph.errors import AxisError, OutputError, ShapeError, layer_title, of_layer
 from ..graph.function import CUSTOM, leaves
 from ..graph.function import Function as GraphFunction
 from ..graph.public import classes
@@ -246,12 +246,24 @@ class Function(Computing, VariableMixin, TensorOpsMixin, ArrayMixin, GraphFuncti
             try:
                 return self.clone(CloneMethod.share, {**enclosing, **mapped})
             except (ShapeError, AxisError) as error:
-                if self.root_function.is_block or not self._made_by:  # a block has named itself
+                if not self._made_by:  # a block has named itself
                     raise
-                raise of_layer(error, self._made_by, self._name, mapped.values()) from None
+                raise of_layer(error, self._title, mapped.values()) from None
         if any(symbolic):
             raise TypeError("a call takes either variables or data for all arguments, not both")
+        if self.placeholders:
+            given = ", ".join(f"{v.name or v.uid} = {type(value).__name__}" for v, value in mapped.items())
+            raise ValueError(
+                f"{self._title or 'a function'} has no inputs yet, so it takes variables and no data, but got {given}: "
+                "apply it to cntk.input_variable(...), and evaluate what that gives"
+            )
         return self.eval(mapped)
+
+    @property
+    def _title(self) -> str:
+        """What messages call this as a layer; empty for what is none."""
+        root = self.root_function
+        return layer_title(self._made_by or (root.block_name if root.is_block else ""), self._name)
 
     def __rshift__(self, other: Any) -> Any:
         """``f >> g`` is ``g(f(x))``; ``f >> (g, h)`` has the outputs of both, given that of f or each one of its own.

@@ -52,7 +52,12 @@ class BatchNormalization(Primitive):
         x, *parameters = inputs[:5]
         if attrs["blendTimeConstant"] < 0:
             raise ValueError(f"{self.name}: blend_time_constant has to be at least 0, not {attrs['blendTimeConstant']}")
-        elements = x.shape[0] if attrs["spatial"] and x.shape else size(x.shape) if is_known(x.shape) else INFERRED
+        if attrs["spatial"] and x.shape == ():
+            raise ShapeError(explain(
+                f"{self.name}: a scalar has no channels to normalize", {"operand": x},
+                "leave out spatial=True (of the layer: map_rank=1)",
+            ))
+        elements = x.shape[0] if attrs["spatial"] else size(x.shape) if is_known(x.shape) else INFERRED
         for label, p in zip(("scale", "bias", "running mean", "running variance"), parameters, strict=True):
             if isinstance(p, Leaf) and p.has_inferred and elements >= 0:
                 p.infer_shape(tuple(elements if d == INFERRED else d for d in p.shape))
