@@ -263,3 +263,17 @@ def test_training_counts_the_steps_of_a_slice():
         assert trainer.previous_minibatch_sample_count == 10
         np.testing.assert_allclose(trainer.previous_minibatch_loss_average, loss, rtol=1e-5)
         np.testing.assert_allclose(trainer.previous_minibatch_evaluation_average, error, rtol=1e-6)
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_each_step_that_is_scattered_needs_a_place(train):
+    """Two steps for two places; with another number of either CNTK 2.7 raises a ValueError too."""
+    few = S.input_variable(1, sequence_axis=C.Axis("few"), needs_gradient=True)
+    places = S.input_variable(1, sequence_axis=C.Axis("places"))
+    f = S.scatter(few, places)
+    feed = {few: [np.float32([[1], [2]])], places: [np.float32([[1], [0], [1]])]}
+    np.testing.assert_array_equal(f.eval(feed)[0].ravel(), [1, 0, 2])
+    for steps in ([[1]], [[1], [2], [3]]):
+        wrong = {**feed, few: [np.float32(steps)]}
+        with pytest.raises(ValueError, match=rf"differ in length: \[{len(steps)}\] against \[2\]"):
+            f.grad(wrong, [few]) if train else f.eval(wrong)

@@ -62,10 +62,10 @@ def gradients(
         _root_gradient(program, resolve(v), g, minibatch) for v, g in roots.items() if g is not None
     ]
     numbers = random_numbers(plan) if random is None else random
-    data, found, layouts, (updates, left) = program(minibatch, leaf_data(plan), numbers, extra=extra)
+    data, found, layouts, (updates, *others) = program(minibatch, leaf_data(plan), numbers, extra=extra)
     if again:
         updates = {i: value for i, value in updates.items() if plan.leaves[i] in plan.assigned}
-    apply_changes(plan, minibatch, memory, (updates, left))
+    apply_changes(plan, minibatch, memory, (updates, *others))
     made = results(every, plan, program, minibatch, data, layouts)[: len(outputs)]
     gradient_results = []
     for v, target, d in zip(wrt, targets, found, strict=True):

@@ -262,11 +262,7 @@ class Program:
         for a, b in self.plan.equal_lengths:
             one, other = grids.get(a.sequence_axis), grids.get(b.sequence_axis)  # type: ignore[arg-type]
             if one is not None and other is not None and not np.array_equal(one.length, other.length):
-                raise AxisError(explain(
-                    "sequences whose axes are reconciled differ in length: "
-                    f"{_some(one.length)} against {_some(other.length)}",
-                    {"operand": a, "like": b}, "feed sequences of the same lengths",
-                ))
+                raise _other_lengths(a, b, one.length, other.length)
 
     def _count(self, arguments: Sequence[Variable], feeds: Sequence[Feed]) -> int:
         counts = {v: f.num_sequences for v, f in zip(arguments, feeds, strict=True) if isinstance(f, Ragged)}
@@ -406,21 +402,43 @@ def new_layouts(plan: Plan, ctx: Context, known: Sequence[Axis]) -> dict[int, An
     }
 
 
-Changes = tuple[dict[int, Any], list[Any]]
+Changes = tuple[dict[int, Any], list[Any], list[Any]]
 
 
 def apply_changes(plan: Plan, minibatch: Minibatch, memory: Memory, changes: Changes) -> None:
-    """Give assigned leaves the values that a program computed for them, and keep what its delays left behind."""
-    updates, left = changes
+    """Give assigned leaves the values that a program computed for them, and keep what its delays left behind.
+
+    Errors: AxisError if sequences that meet in it have other lengths.
+    """
+    updates, left, misfits = changes
+    for (a, b), (one, other) in zip(_lengths_made(plan), jax.device_get(misfits), strict=True):
+        one, other = one[: minibatch.count], other[: minibatch.count]
+        if not np.array_equal(one, other):
+            raise _other_lengths(a, b, one, other)
     for i, value in updates.items():
         plan.leaves[i].array = value
     memory.keep(plan.delays, left, minibatch.slots)
 
 
 def changes_of(plan: Plan, ctx: Context) -> Changes:
-    """Assigned values by the leaf's place in the plan, and what the delays leave behind."""
+    """Assigned values by the leaf's place in the plan, what the delays leave behind, and lengths that have to agree."""
     updates = {plan.leaves.index(leaf): value for leaf, value in ctx.updates.items()}
-    return updates, [ctx.left.get(n) for n in plan.delays]
+    lengths = [tuple(ctx.layouts[v.sequence_axis].length for v in pair) for pair in _lengths_made(plan)]
+    return updates, [ctx.left.get(n) for n in plan.delays], lengths
+
+
+def _lengths_made(plan: Plan) -> list[tuple[Variable, Variable]]:
+    """Pairs of variables whose sequences have to be of equal lengths, which only the program knows."""
+    scattered = [tuple(map(resolve, n.node_inputs[:2])) for n in plan.nodes if n.primitive.name == "ScatterPacked"]
+    pairs = [(a, b) for a, b in scattered if a.sequence_axis and b.sequence_axis]
+    return [(a, b) for a, b in pairs if a.sequence_axis != b.sequence_axis]
+
+
+def _other_lengths(a: Variable, b: Variable, one: np.ndarray, other: np.ndarray) -> AxisError:
+    return AxisError(explain(
+        f"sequences whose steps are put together differ in length: {_some(one)} against {_some(other)}",
+        {"operand": a, "like": b}, "feed sequences of the same lengths, or conditions that hold as often",
+    ))
 
 
 def arguments_in_order(plan: Plan, feeds: Feeds) -> list[Feed]:
@@ -446,10 +464,10 @@ def evaluate(
     plan = plan_of(outputs)
     program = program_of(plan, "evaluate", _evaluate, training)
     minibatch = program.pack(plan, arguments_in_order(plan, feeds), memory)
-    data, layouts, (updates, left) = program(minibatch, leaf_data(plan), random_numbers(plan))
+    data, layouts, (updates, *others) = program(minibatch, leaf_data(plan), random_numbers(plan))
     if not assign:
         updates = {i: value for i, value in updates.items() if plan.leaves[i] not in plan.assigned}
-    apply_changes(plan, minibatch, memory, (updates, left))
+    apply_changes(plan, minibatch, memory, (updates, *others))
     return results(outputs, plan, program, minibatch, data, layouts)
 
 
