@@ -423,7 +423,7 @@ def apply_changes(plan: Plan, minibatch: Minibatch, memory: Memory, changes: Cha
 def changes_of(plan: Plan, ctx: Context) -> Changes:
     """Assigned values by the leaf's place in the plan, what the delays leave behind, and lengths that have to agree."""
     updates = {plan.leaves.index(leaf): value for leaf, value in ctx.updates.items()}
-    lengths = [tuple(ctx.layouts[v.sequence_axis].length for v in pair) for pair in _lengths_made(plan)]
+    lengths = [tuple(ctx.layout(v.dynamic_axes).length for v in pair) for pair in _lengths_made(plan)]
     return updates, [ctx.left.get(n) for n in plan.delays], lengths
 
 

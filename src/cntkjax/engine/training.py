@@ -272,12 +272,12 @@ def learn(transform: Any, gradients: Any, state: Any, values: Any, hyper: Mappin
 
 def _finite_changes(plan: Plan, env: Mapping[Variable, Value], changes: Changes) -> Changes:
     """Assigned values and running statistics, except those that an overflow has reached."""
-    updates, *others = changes
+    updates, left, lengths = changes
     kept = {
         i: jnp.where(jnp.all(jnp.isfinite(new)), new, env[plan.leaves[i]].data) if plan.leaves[i] in env else new
         for i, new in updates.items()
     }
-    return kept, *others
+    return kept, left, lengths
 
 
 def total(ctx: Context, value: Value) -> Any:
