@@ -1,7 +1,7 @@
 """The operations that are measured: each in this package, as a user of JAX writes it, and in PyTorch.
 
-Arrays are as in this package: images [batch, channels, height, width], sequences [time, batch, size]. A side's function
-takes the arrays and gives one; `wrt` of them, from the first on, are differentiated.
+Arrays are as in this package: images [batch, channels, height, width]. A side's function takes the arrays and gives
+one; `wrt` of them, from the first on, are differentiated. Sequences are in sequence_cases.py.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ except ImportError:  # then its column stays empty
 
 @dataclass
 class Case:
-    """One operation. `ours` makes a Function of input variables; `sequences` tells which arrays have a time axis."""
+    """One operation. `ours` makes a Function of input variables.
+
+    With `sequences` arrays are [time, batch, size]; with `lengths` (from, to) their lengths vary, and the other sides
+    get them as a last argument, int32 [batch].
+    """
 
     name: str
     shapes: list[tuple[int, ...]]
@@ -35,7 +39,9 @@ class Case:
     torch: Callable[..., Any] | None
     wrt: int = 1
     sequences: bool = False
+    lengths: tuple[int, int] | None = None
     training: bool = False
+    random: bool = False  # no two sides give the same
     static: tuple[int, ...] = ()  # places of arrays without a batch axis: weights
     made: dict[int, Callable[[np.random.Generator], np.ndarray]] = field(default_factory=dict)  # other than normal
 
@@ -46,6 +52,13 @@ class Case:
             (self.made[i](rng) if i in self.made else 0.3 * rng.standard_normal(shape)).astype(np.float32)
             for i, shape in enumerate(self.shapes)
         ]
+
+    @property
+    def steps(self) -> np.ndarray | None:
+        """How long the sequences are; None: as long as the arrays."""
+        if self.lengths is None:
+            return None
+        return np.random.default_rng(1).integers(self.lengths[0], self.lengths[1] + 1, self.shapes[0][1], np.int32)
 
     def variables(self) -> list[Any]:
         """The operands of this package's graph."""
@@ -60,6 +73,30 @@ class Case:
 def indices(high: int, *shape: int) -> Callable[[np.random.Generator], np.ndarray]:
     """Whole numbers."""
     return lambda rng: rng.integers(0, high, shape)
+
+
+def chances(*shape: int) -> Callable[[np.random.Generator], np.ndarray]:
+    """Numbers between 0 and 1."""
+    return lambda rng: rng.uniform(0.01, 0.99, shape)
+
+
+def shares(*shape: int) -> Callable[[np.random.Generator], np.ndarray]:
+    """Numbers that add up to 1 along the last axis."""
+    return lambda rng: rng.dirichlet(np.ones(shape[-1]), shape[:-1])
+
+
+def one_hot(n: int, size: int) -> Callable[[np.random.Generator], np.ndarray]:
+    """One 1 in each vector."""
+    return lambda rng: np.eye(size)[rng.integers(0, size, n)]
+
+
+def regions(n: int, number: int, size: int) -> Callable[[np.random.Generator], np.ndarray]:
+    """Rectangles (x1, y1, x2, y2) in an image of this size, [n, number, 4]."""
+    def make(rng: np.random.Generator) -> np.ndarray:
+        first = rng.integers(0, size // 2, (n, number, 2))
+        return np.concatenate([first, first + rng.integers(7, size // 2, (n, number, 2))], -1)
+
+    return make
 
 
 # ---- as a user of JAX writes it: channels last, where XLA:CPU is fast
@@ -90,30 +127,56 @@ def normalized(x: Any, scale: Any, bias: Any) -> Any:
     return (x - mean) * lax.rsqrt(var + 1e-5) * scale[:, None, None] + bias[:, None, None]
 
 
-def lstm(x: Any, w: Any, r: Any, b: Any) -> Any:
-    size = r.shape[0]
+def centred(x: Any, scale: Any, bias: Any) -> Any:
+    mean, var = jnp.mean(x, -1, keepdims=True), jnp.var(x, -1, keepdims=True)
+    return (x - mean) * lax.rsqrt(var + 1e-5) * scale + bias
 
-    def step(state: Any, now: Any) -> Any:
-        h, c = state
-        i, g, f, o = jnp.split(now + h @ r, 4, -1)
-        c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
-        h = jax.nn.sigmoid(o) * jnp.tanh(c)
-        return (h, c), h
 
-    zero = jnp.zeros((x.shape[1], size), x.dtype)
-    return lax.scan(step, (zero, zero), x @ w + b)[1]
+def cosine(x: Any, y: Any) -> Any:
+    return jnp.sum(x * y, -1) / (jnp.linalg.norm(x, axis=-1) * jnp.linalg.norm(y, axis=-1))
+
+
+def unpooled(y: Any, x: Any) -> Any:
+    n, c, h, w = x.shape
+    cells = x.reshape(n, c, h // 2, 2, w // 2, 2).transpose(0, 1, 2, 4, 3, 5).reshape(*y.shape, 4)
+    made = jax.nn.one_hot(jnp.argmax(cells, -1), 4) * y[..., None]
+    return made.reshape(n, c, h // 2, w // 2, 2, 2).transpose(0, 1, 2, 4, 3, 5).reshape(x.shape)
+
+
+def torch_unpooled(y: Any, x: Any) -> Any:
+    return F.max_unpool2d(y, F.max_pool2d(x, 2, return_indices=True)[1], 2)
+
+
+def region_maxima(x: Any, rois: Any, cells: int = 7) -> Any:
+    places, cell = jnp.arange(x.shape[-1]), jnp.arange(cells)[:, None]
+
+    def inside(begin: Any, end: Any) -> Any:  # [cells, size]
+        extent = jnp.maximum(end - begin + 1, 1)
+        return (places >= begin + cell * extent // cells) & (places < begin - (-(cell + 1) * extent // cells))
+
+    def one(x: Any, roi: Any) -> Any:
+        columns, rows = inside(roi[0], roi[2]), inside(roi[1], roi[3])
+        narrow = jnp.max(jnp.where(columns[:, None, None], x, -jnp.inf), -1)  # [cells, channels, height]
+        made = jnp.max(jnp.where(rows[:, None, None], narrow, -jnp.inf), -1)
+        return made.transpose(2, 0, 1)
+
+    return jax.vmap(lambda x, rois: lax.map(lambda roi: one(x, roi), rois))(x, rois.astype(int))
+
+
+def to_space(x: Any) -> Any:
+    n, c, h, w = x.shape
+    return x.reshape(n, 2, 2, c // 4, h, w).transpose(0, 3, 4, 1, 5, 2).reshape(n, c // 4, 2 * h, 2 * w)
+
+
+def neighbours(x: Any) -> Any:
+    squares = lax.reduce_window(x * x, 0.0, lax.add, (1, 5, 1, 1), (1, 1, 1, 1), "SAME")
+    return x / (1 + 1e-4 * squares) ** 0.75
 
 
 # ---- in this package
-def our_lstm(x: Any, w: Any, r: Any, b: Any) -> Any:
-    size = r.shape[0]
-    projected = C.times(x, w) + b
-    h, c = C.placeholder(size), C.placeholder(size)
-    gates = projected + C.times(C.sequence.past_value(h), r)
-    i, g, f, o = (C.slice(gates, 0, k * size, (k + 1) * size) for k in range(4))
-    cell = C.sigmoid(f) * C.sequence.past_value(c) + C.sigmoid(i) * C.tanh(g)
-    out = C.sigmoid(o) * C.tanh(cell)
-    return out.replace_placeholders({h: out, c: cell})
+def layer_normalization(x: Any, scale: Any, bias: Any) -> Any:
+    centre = x - C.reduce_mean(x, 0)
+    return centre / C.sqrt(C.reduce_mean(C.square(centre), 0) + 1e-5) * scale + bias
 
 
 def batch_normalization(x: Any, scale: Any, bias: Any) -> Any:
@@ -122,31 +185,73 @@ def batch_normalization(x: Any, scale: Any, bias: Any) -> Any:
 
 
 IMAGES = (32, 64, 28, 28)
-SEQUENCES = (32, 64, 512)
+VECTORS = (256, 4096)
 CASES = [
     Case("sigmoid(x) * tanh(y)", [(256, 4096)] * 2, lambda x, y: C.sigmoid(x) * C.tanh(y),
          lambda x, y: jax.nn.sigmoid(x) * jnp.tanh(y), lambda x, y: torch.sigmoid(x) * torch.tanh(y), 2),
     Case("element_select", [(256, 4096)] * 3, lambda c, x, y: C.element_select(C.greater(c, 0), x, y),
          lambda c, x, y: jnp.where(c > 0, x, y), lambda c, x, y: torch.where(c > 0, x, y), 3),
+    Case("relu", [VECTORS], C.relu, jax.nn.relu, lambda x: torch.relu(x)),
+    Case("elu", [VECTORS], C.elu, jax.nn.elu, lambda x: F.elu(x)),
+    Case("softplus", [VECTORS], C.softplus, jax.nn.softplus, lambda x: F.softplus(x)),
+    Case("tanh", [VECTORS], C.tanh, jnp.tanh, lambda x: torch.tanh(x)),
+    Case("exp", [VECTORS], C.exp, jnp.exp, lambda x: torch.exp(x)),
+    Case("log", [VECTORS], C.log, jnp.log, lambda x: torch.log(x), made={0: chances(*VECTORS)}),
+    Case("pow", [VECTORS] * 2, C.pow, jnp.power, lambda x, y: torch.pow(x, y), 2, made={0: chances(*VECTORS)}),
+    Case("element_divide", [VECTORS] * 2, C.element_divide, jnp.divide, lambda x, y: x / y, 2,
+         made={1: chances(*VECTORS)}),
+    Case("log_add_exp", [VECTORS] * 2, C.log_add_exp, jnp.logaddexp, lambda x, y: torch.logaddexp(x, y), 2),
+    Case("clip", [VECTORS], lambda x: C.clip(x, -0.3, 0.3), lambda x: jnp.clip(x, -0.3, 0.3),
+         lambda x: torch.clamp(x, -0.3, 0.3)),
+    Case("element_max", [VECTORS] * 2, C.element_max, jnp.maximum, lambda x, y: torch.maximum(x, y), 2),
+    Case("plus of a bias", [(1024, 2048), (2048,)], C.plus, jnp.add, lambda x, b: x + b, 2, static=(1,)),
     Case("reduce_log_sum_exp", [(256, 4096)], lambda x: C.reduce_log_sum_exp(x, 0), lambda x: jax.nn.logsumexp(x, 1),
          lambda x: torch.logsumexp(x, 1)),
     Case("reduce_max", [(256, 4096)], lambda x: C.reduce_max(x, 0), lambda x: jnp.max(x, 1),
          lambda x: torch.amax(x, 1)),
+    Case("reduce_sum over two axes", [IMAGES], lambda x: C.reduce_sum(x, (1, 2)), lambda x: jnp.sum(x, (2, 3)),
+         lambda x: torch.sum(x, (2, 3))),
+    Case("reduce_sum over the first axis", [(4, 128, 4096)], lambda x: C.reduce_sum(x, 0), lambda x: jnp.sum(x, 1),
+         lambda x: torch.sum(x, 1)),
     Case("reduce_mean over the batch", [(4096, 256)], lambda x: C.reduce_mean(x, C.Axis.default_batch_axis()),
          lambda x: jnp.mean(x, 0), lambda x: torch.mean(x, 0)),
     Case("argmax", [(256, 4096)], lambda x: C.argmax(x, 0), lambda x: jnp.argmax(x, 1).astype(x.dtype),
          lambda x: torch.argmax(x, 1).float(), 0),
     Case("softmax", [(256, 4096)], C.softmax, jax.nn.softmax, lambda x: F.softmax(x, -1)),
+    Case("log_softmax", [VECTORS], C.log_softmax, jax.nn.log_softmax, lambda x: F.log_softmax(x, -1)),
+    Case("hardmax", [VECTORS], C.hardmax, lambda x: jax.nn.one_hot(jnp.argmax(x, -1), 4096),
+         lambda x: F.one_hot(torch.argmax(x, -1), 4096).float(), 0),
+    Case("layer normalization", [VECTORS, VECTORS[1:], VECTORS[1:]], layer_normalization, centred,
+         lambda x, s, b: F.layer_norm(x, x.shape[1:], s, b), 3, static=(1, 2)),
     Case("cross entropy, sparse labels", [(256, 4096), (256,)],
          lambda x, i: C.cross_entropy_with_softmax(x, C.one_hot(i, 4096, True)),
          lambda x, i: -jnp.take_along_axis(jax.nn.log_softmax(x), i.astype(int)[:, None], 1),
          lambda x, i: F.cross_entropy(x, i.long(), reduction="none"), made={1: indices(4096, 256)}),
+    Case("cross entropy, dense labels", [VECTORS] * 2, lambda x, y: C.cross_entropy_with_softmax(x, y),
+         lambda x, y: -jnp.sum(y * jax.nn.log_softmax(x), -1), lambda x, y: F.cross_entropy(x, y, reduction="none"),
+         made={1: shares(*VECTORS)}),
+    Case("binary_cross_entropy", [VECTORS] * 2, C.binary_cross_entropy,
+         lambda p, y: -(y * jnp.log(p + 1e-6) + (1 - y) * jnp.log(1 + 1e-6 - p)),
+         lambda p, y: F.binary_cross_entropy(p, y, reduction="none"),
+         made={0: chances(*VECTORS), 1: chances(*VECTORS)}),
+    Case("squared_error", [VECTORS] * 2, C.squared_error, lambda x, y: jnp.sum((x - y) ** 2, -1),
+         lambda x, y: torch.sum((x - y) ** 2, -1), 2),
+    Case("cosine_distance", [VECTORS] * 2, C.cosine_distance, cosine, lambda x, y: F.cosine_similarity(x, y), 2),
+    Case("classification_error", [(4096, 256)] * 2, C.classification_error,
+         lambda x, y: (jnp.argmax(x, -1) != jnp.argmax(y, -1)).astype(x.dtype),
+         lambda x, y: (torch.argmax(x, -1) != torch.argmax(y, -1)).float(), 0, made={1: one_hot(4096, 256)}),
     Case("times", [(512, 1024), (1024, 1024)], C.times, jnp.matmul, lambda x, w: x @ w, 2, static=(1,)),
+    Case("times_transpose", [(512, 1024), (1024, 1024)], C.times_transpose, lambda x, w: x @ w.T, lambda x, w: x @ w.T,
+         2, static=(1,)),
+    Case("one_hot", [(256,)], lambda i: C.one_hot(i, 4096), lambda i: jax.nn.one_hot(i, 4096),
+         lambda i: F.one_hot(i.long(), 4096).float(), 0, made={0: indices(4096, 256)}),
     Case("times of sparse rows (embedding)", [(30000, 128), (512,)],
          lambda w, i: C.times(C.one_hot(i, 30000, True), w), lambda w, i: w[i.astype(int)],
          lambda w, i: F.embedding(i.long(), w), static=(0,), made={1: indices(30000, 512)}),
     Case("gather along an axis", [(4096, 256), (64, 128)], lambda w, i: C.gather(w, i), lambda w, i: w[i.astype(int)],
          lambda w, i: w[i.long()], static=(0,), made={1: indices(4096, 64, 128)}),
+    Case("gather of sorted indices", [(4096, 256), (8192,)], lambda w, i: C.gather(w, i), lambda w, i: w[i.astype(int)],
+         lambda w, i: w[i.long()], static=(0,), made={1: lambda rng: np.sort(rng.integers(0, 4096, 8192))}),
     Case("splice and slice", [(256, 2048)] * 2, lambda x, y: C.slice(C.splice(x, y), 0, 100, -100),
          lambda x, y: jnp.concatenate([x, y], 1)[:, 100:-100], lambda x, y: torch.cat([x, y], 1)[:, 100:-100], 2),
     Case("transpose", [IMAGES], lambda x: C.transpose(x, (2, 0, 1)), lambda x: jnp.transpose(x, (0, 3, 1, 2)),
@@ -181,15 +286,23 @@ CASES = [
          lambda x: window(x, -jnp.inf, lax.max, 2, 2), lambda x: F.max_pool2d(x, 2)),
     Case("average pooling 3x3, stride 2", [IMAGES], lambda x: C.pooling(x, C.AVG_POOLING, (3, 3), (2, 2)),
          lambda x: window(x, 0.0, lax.add, 3, 2) / 9, lambda x: F.avg_pool2d(x, 3, 2)),
+    Case("global average pooling", [IMAGES], lambda x: C.layers.GlobalAveragePooling()(x),
+         lambda x: jnp.mean(x, (2, 3), keepdims=True), lambda x: F.adaptive_avg_pool2d(x, 1)),
+    Case("unpooling 2x2", [(32, 64, 14, 14), IMAGES],
+         lambda y, x: C.unpooling(y, x, C.MAX_UNPOOLING, (2, 2), (2, 2)), unpooled, torch_unpooled),
+    Case("roipooling 7x7 of 16 regions", [(2, 64, 32, 32), (2, 16, 4)],
+         lambda x, r: C.roipooling(x, r, C.MAX_POOLING, (7, 7), 1.0), region_maxima, None,
+         made={1: regions(2, 16, 32)}),
+    Case("depth_to_space", [(32, 64, 28, 28)], lambda x: C.depth_to_space(x, 2), to_space, None),
+    Case("local_response_normalization", [IMAGES], lambda x: C.local_response_normalization(x, 2, 1.0, 1e-4, 0.75),
+         neighbours, lambda x: F.local_response_norm(x, 5, 5e-4, 0.75, 1.0)),
     Case("batch normalization", [IMAGES, (64,), (64,)], batch_normalization, normalized,
          lambda x, s, b: F.batch_norm(x, None, None, s, b, True), 3, training=True, static=(1, 2)),
-    Case("past_value", [SEQUENCES], C.sequence.past_value, lambda x: jnp.pad(x, ((1, 0), (0, 0), (0, 0)))[:-1],
-         lambda x: F.pad(x, (0, 0, 0, 0, 1, 0))[:-1], sequences=True),
-    Case("sequence.last", [SEQUENCES], C.sequence.last, lambda x: x[-1], lambda x: x[-1].clone(), sequences=True),
-    Case("sequence.reduce_sum", [SEQUENCES], C.sequence.reduce_sum, lambda x: x.sum(0), lambda x: x.sum(0),
-         sequences=True),
-    Case("sequence.softmax", [SEQUENCES], C.sequence.softmax, lambda x: jax.nn.softmax(x, 0),
-         lambda x: F.softmax(x, 0), sequences=True),
-    Case("LSTM 256, 32 steps", [(32, 64, 256), (256, 1024), (256, 1024), (1024,)], our_lstm, lstm, None, 4,
-         sequences=True, static=(1, 2, 3)),
+    Case("dropout", [VECTORS], lambda x: C.dropout(x, 0.5, seed=1),
+         lambda x: jnp.where(jax.random.bernoulli(jax.random.key(1), 0.5, x.shape), 2 * x, 0),
+         lambda x: F.dropout(x, 0.5), training=True, random=True),
+    Case("random_sample", [(4096,)], lambda w: C.random_sample(w, 256, True, seed=1),
+         lambda w: jax.nn.one_hot(jax.random.categorical(jax.random.key(1), jnp.log(w), shape=(256,)), 4096),
+         lambda w: F.one_hot(torch.multinomial(w, 256, True), 4096).float(), 0, static=(0,), random=True,
+         made={0: chances(4096)}),
 ]  # fmt: skip

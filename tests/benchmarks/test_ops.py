@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import ops
 from benchmarks.__main__ import main
-from benchmarks.op_cases import CASES
+from benchmarks.ops import CASES
 
 LEAN = ["softmax", "reduce_max", "times", "splice and slice", "transpose", "past_value", "sequence.reduce_sum"]
 

@@ -65,7 +65,7 @@ def test_timing_changes_nothing():
 
 def test_a_loop_counts_as_one_operation(capsys):
     s = C.sequence.input_variable(3)
-    model = C.sequence.last(C.layers.Recurrence(C.layers.RNNStep(2))(s))
+    model = C.sequence.first(C.layers.Recurrence(C.layers.RNNStep(2))(s))
     model.eval([sample(3, 3), sample(1, 3)])
     model.print_node_timing()
     loops = [line for line in capsys.readouterr().out.splitlines() if "loop of" in line]

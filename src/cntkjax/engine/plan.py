@@ -16,14 +16,18 @@ from ..graph.function import CUSTOM, Function
 from ..graph.shape import INFERRED, is_unknown
 from ..graph.variable import Leaf, Variable
 from .padding import padding_shows
+from .whole import computed_as
 
 
 def resolve(variable: Variable) -> Variable:
-    """The variable that really holds the data: through blocks inwards, through their arguments outwards."""
+    """The variable that really holds the data: through blocks inwards, through their arguments outwards.
+
+    Of a block that is computed as a whole that is the output of the node that does it.
+    """
     while True:
         owner = variable._owner
         if owner is not None and owner.block_composite is not None:
-            variable = owner.block_composite.root_function.node_outputs[owner.node_outputs.index(variable)]
+            variable = computed_as(owner).node_outputs[owner.node_outputs.index(variable)]
         elif variable.bound is not None:
             variable = variable.bound
         else:

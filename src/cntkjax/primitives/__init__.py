@@ -22,11 +22,12 @@ from . import (
     select,
     sequence,
     structure,
+    whole,
 )
 from .base import BY_ID, BY_NAME, Primitive
 
 __all__ = [
     "BY_ID", "BY_NAME", "Primitive", "convolution", "crop", "ctc", "delay", "elementwise", "fill", "gradient",
     "lattice", "legacy", "loss", "native", "normalization", "pooling", "product", "random", "reduce", "reshape",
-    "rnnstack", "select", "sequence", "structure",
+    "rnnstack", "select", "sequence", "structure", "whole",
 ]

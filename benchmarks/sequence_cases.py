@@ -1,0 +1,157 @@
+"""The operations on sequences that are measured; see op_cases.py.
+
+Arrays are [time, batch, size]. Where lengths vary, this package gets several sequences in a row of its grid as its
+reader packs them, the others padded arrays and the lengths, as their users have them; all give one value a sequence.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import lax
+
+import cntkjax as C
+from benchmarks.op_cases import Case, F, torch
+
+Sequence = C.sequence
+
+
+# ---- as a user of JAX writes it
+def lstm(x: Any, w: Any, r: Any, b: Any) -> Any:
+    size = r.shape[0]
+
+    def step(state: Any, now: Any) -> Any:
+        h, c = state
+        i, g, f, o = jnp.split(now + h @ r, 4, -1)
+        c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+        h = jax.nn.sigmoid(o) * jnp.tanh(c)
+        return (h, c), h
+
+    zero = jnp.zeros((x.shape[1], size), x.dtype)
+    return lax.scan(step, (zero, zero), x @ w + b)[1]
+
+
+def mask(x: Any, lengths: Any) -> Any:
+    """1 where there are steps, [time, batch, 1]."""
+    return jnp.arange(len(x))[:, None, None] < lengths[:, None]
+
+
+def pooled(x: Any, lengths: Any) -> Any:
+    inside = mask(x, lengths)
+    return jnp.sum(jax.nn.softmax(jnp.where(inside, x, -jnp.inf), 0) * jnp.where(inside, x, 0), 0)
+
+
+def ctc(x: Any, labels: Any) -> Any:
+    """The labels of each sequence stand in its first steps; the blank is the last token."""
+    one_each = jnp.argmax(labels[::4], -1).T
+    none = jnp.zeros(one_each.shape)
+    scores = x.swapaxes(0, 1)
+    return jnp.sum(optax.ctc_loss(scores, jnp.zeros(scores.shape[:2]), one_each, none, blank_id=x.shape[-1] - 1))
+
+
+def edits(x: Any, y: Any) -> Any:
+    """The number of substitutions, insertions and deletions, row by row of the table."""
+    a, b = jnp.argmax(x, -1), jnp.argmax(y, -1).T
+    columns = jnp.arange(b.shape[1] + 1)
+
+    def row(above: Any, now: Any) -> Any:
+        token, i = now
+        best = jnp.minimum(above[:, 1:] + 1, above[:, :-1] + (token[:, None] != b))
+        best = jnp.concatenate([jnp.full((len(b), 1), i), best], 1)
+        return lax.cummin(best - columns, axis=1) + columns, None
+
+    start = jnp.broadcast_to(columns, (len(b), len(columns)))
+    return jnp.sum(lax.scan(row, start, (a, jnp.arange(1, len(a) + 1)))[0][:, -1]).astype(x.dtype)
+
+
+# ---- in PyTorch
+def torch_ctc(x: Any, labels: Any) -> Any:
+    one_each, lengths = torch.argmax(labels[::4], -1).T, [len(x)] * x.shape[1]
+    return F.ctc_loss(
+        torch.log_softmax(x, -1), one_each, lengths, [one_each.shape[1]] * x.shape[1], x.shape[-1] - 1, "sum"
+    )
+
+
+def torch_mask(x: Any, lengths: Any) -> Any:
+    return torch.arange(len(x))[:, None, None] < lengths[:, None]
+
+
+def torch_pooled(x: Any, lengths: Any) -> Any:
+    inside = torch_mask(x, lengths)
+    return (torch.softmax(x.masked_fill(~inside, -torch.inf), 0) * x.masked_fill(~inside, 0)).sum(0)
+
+
+# ---- in this package
+def our_lstm(x: Any, w: Any, r: Any, b: Any) -> Any:
+    size = r.shape[0]
+    projected = C.times(x, w) + b
+    h, c = C.placeholder(size), C.placeholder(size)
+    gates = projected + C.times(C.sequence.past_value(h), r)
+    i, g, f, o = (C.slice(gates, 0, k * size, (k + 1) * size) for k in range(4))
+    cell = C.sigmoid(f) * C.sequence.past_value(c) + C.sigmoid(i) * C.tanh(g)
+    out = C.sigmoid(o) * C.tanh(cell)
+    return out.replace_placeholders({h: out, c: cell})
+
+
+def labels(steps: int, n: int, tokens: int) -> Any:
+    """A label every fourth step, none of them the last token."""
+    def make(rng: np.random.Generator) -> np.ndarray:
+        made = np.zeros((steps, n, tokens))
+        chosen = rng.integers(0, tokens - 1, (steps // 4, n))
+        np.put_along_axis(made[::4], chosen[..., None], 2, -1)
+        return made
+
+    return make
+
+
+SEQUENCES = (32, 64, 512)
+FLAGS = {1: lambda rng: rng.integers(0, 2, (32, 64))}
+TOKENS = (64, 32, 64)
+whole = partial(Case, sequences=True)
+varying = partial(Case, sequences=True, lengths=(1, 32))
+CASES = [
+    whole("past_value", [SEQUENCES], Sequence.past_value, lambda x: jnp.pad(x, ((1, 0), (0, 0), (0, 0)))[:-1],
+         lambda x: F.pad(x, (0, 0, 0, 0, 1, 0))[:-1]),
+    whole("sequence.last", [SEQUENCES], Sequence.last, lambda x: x[-1], lambda x: x[-1].clone()),
+    whole("sequence.reduce_sum", [SEQUENCES], Sequence.reduce_sum, lambda x: x.sum(0), lambda x: x.sum(0)),
+    whole("sequence.softmax", [SEQUENCES], Sequence.softmax, lambda x: jax.nn.softmax(x, 0),
+         lambda x: F.softmax(x, 0)),
+    whole("LSTM 256, 32 steps", [(32, 64, 256), (256, 1024), (256, 1024), (1024,)], our_lstm, lstm, None, 4,
+          static=(1, 2, 3)),
+    whole("sequence.first", [SEQUENCES], Sequence.first, lambda x: x[0], lambda x: x[0].clone()),
+    whole("sequence.slice", [SEQUENCES], lambda x: Sequence.slice(x, 1, 0), lambda x: x[1:], lambda x: x[1:].clone()),
+    whole("sequence.reduce_max", [SEQUENCES], Sequence.reduce_max, lambda x: x.max(0), lambda x: x.amax(0)),
+    whole("sequence.broadcast_as", [SEQUENCES], lambda x: x * Sequence.broadcast_as(Sequence.last(x), x),
+          lambda x: x * x[-1], lambda x: x * x[-1]),
+    whole("sequence.unpack", [SEQUENCES], lambda x: Sequence.unpack(x, 0, True), lambda x: jnp.swapaxes(x, 0, 1),
+          lambda x: x.swapaxes(0, 1).contiguous()),
+    whole("sequence.gather, summed", [SEQUENCES, SEQUENCES[:2]],
+          lambda x, c: Sequence.reduce_sum(Sequence.gather(x, c)), lambda x, c: jnp.sum(x * c[..., None], 0),
+          lambda x, c: torch.sum(x * c[..., None], 0), made=FLAGS),
+    whole("sequence.scatter", [SEQUENCES, SEQUENCES[:2]], lambda x, c: Sequence.scatter(Sequence.gather(x, c), c),
+          lambda x, c: x * c[..., None], lambda x, c: x * c[..., None], made=FLAGS),
+    whole("forward_backward (CTC)", [TOKENS] * 2, lambda x, y: C.forward_backward(C.labels_to_graph(y), x, 63), ctc,
+          torch_ctc, made={1: labels(*TOKENS)}),
+    whole("edit_distance_error", [TOKENS] * 2, C.edit_distance_error, edits, None, 0),
+    varying("sequence.last, lengths 1 to 32", [SEQUENCES], Sequence.last,
+            lambda x, n: jnp.take_along_axis(x, n[None, :, None] - 1, 0)[0],
+            lambda x, n: x[n - 1, torch.arange(len(n))]),
+    varying("sequence.first, lengths 1 to 32", [SEQUENCES], Sequence.first, lambda x, n: x[0],
+            lambda x, n: x[0].clone()),
+    varying("sequence.reduce_sum, lengths 1 to 32", [SEQUENCES], Sequence.reduce_sum,
+            lambda x, n: jnp.sum(jnp.where(mask(x, n), x, 0), 0),
+            lambda x, n: x.masked_fill(~torch_mask(x, n), 0).sum(0)),
+    varying("sequence.reduce_max, lengths 1 to 32", [SEQUENCES], Sequence.reduce_max,
+            lambda x, n: jnp.max(jnp.where(mask(x, n), x, -jnp.inf), 0),
+            lambda x, n: x.masked_fill(~torch_mask(x, n), -torch.inf).amax(0)),
+    varying("sequence.softmax, pooled, lengths 1 to 32", [SEQUENCES],
+            lambda x: Sequence.reduce_sum(Sequence.softmax(x) * x), pooled, torch_pooled),
+    varying("past_value, summed, lengths 1 to 32", [SEQUENCES], lambda x: Sequence.reduce_sum(Sequence.past_value(x)),
+            lambda x, n: jnp.sum(jnp.where(mask(x, n - 1), x, 0), 0),
+            lambda x, n: x.masked_fill(~torch_mask(x, n - 1), 0).sum(0)),
+]  # fmt: skip
