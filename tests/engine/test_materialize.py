@@ -5,7 +5,8 @@ import re
 import jax
 import jax.numpy as jnp
 
-from cntkjax.engine.materialize import compiler_options, materialized
+from cntkjax.engine.compiler import compiler_options
+from cntkjax.engine.materialize import materialized
 
 
 def readers_that_add(keep):

@@ -30,10 +30,10 @@ from ._trace import tell
 from .allocator import keep_freed_memory
 from .cache import persistent
 from .carry import Memory, slots_of
+from .compiler import compiler_options
 from .interchange import end_to_end
 from .layout import Batch, Layout
 from .lower import execute
-from .materialize import compiler_options
 from .packing import Grid, Packer, Sizes, bucket
 from .plan import Plan, resolve
 from .python_code import surfacing
