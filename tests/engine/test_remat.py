@@ -36,3 +36,16 @@ def test_memory_grows_with_the_root_of_the_depth():
     weights = 36 * 8 * 8 * 4
     assert some - weights < (all_of_it - weights) / 3
     np.testing.assert_allclose(same, gradient, rtol=1e-5)
+
+
+def test_recurrences_over_rows_of_several_sequences(grid):
+    def trained(**options):
+        x = C.sequence.input_variable(2)
+        f = C.layers.Recurrence(C.layers.GRU(3, init=C.glorot_uniform(seed=1)))(x)
+        loss = C.sequence.reduce_sum(C.reduce_sum(f))
+        trainer = C.Trainer(None, loss, C.sgd(f.parameters, C.learning_parameter_schedule(0.1)), **options)
+        trainer.train_minibatch({x: [np.ones((n, 2), np.float32) for n in (5, 2, 3)]})
+        return [p.value for p in f.parameters]
+
+    for again, exact in zip(trained(rematerialize=True), trained(), strict=True):
+        np.testing.assert_allclose(again, exact, rtol=1e-5)

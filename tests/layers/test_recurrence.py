@@ -166,6 +166,12 @@ class TestUnfolding:
         f = L.UnfoldFrom(lambda state: state + 1, length_increase=1.5)(self.start, self.like)
         assert_equal([s[:, 0] for s in f.eval(self.feeds)], [[1, 2, 3, 4, 5], [3, 4, 5, 6, 7, 8]])
 
+    def test_a_state_of_one_number_may_go_through_a_product(self):
+        start, like, double = C.input_variable(1), S.input_variable(1), C.parameter(init=np.array([[2]], np.float32))
+        f = L.UnfoldFrom(lambda state: C.times(state, double))(start, like)
+        assert f.shape == (1,)
+        assert_equal(f.eval({start: [[1]], like: [np.ones((3, 1))]}), [[[2], [4], [8]]])
+
     def test_until_a_predicate_holds(self):
         f = L.UnfoldFrom(
             lambda state: (state * 1, state + 1), until_predicate=lambda p: C.greater(p[0], 3), length_increase=3

@@ -26,7 +26,8 @@ def text(kind: str, plan: Plan, arguments: list[Any], seconds: float) -> str:
     for part in plan.parts:
         if isinstance(part, Loop):
             way = "backwards" if part.backwards else "forwards"
-            lines.append(f"  loop {way} along {part.axis.name}:")
+            until = " until all sequences have ended" if part.apart else ""
+            lines.append(f"  loop {way} along {part.axis.name}{until}:")
             lines += [f"    {_line(node)}" for node in members(part)]
         else:
             lines.append(f"  {_line(part)}")

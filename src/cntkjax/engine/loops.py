@@ -8,6 +8,7 @@ inside the loop is one large product after the backward loop, not an accumulatio
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,15 +21,64 @@ from ..graph.shape import is_known
 from ..graph.variable import Variable
 from .carry import entering, leave
 from .layout import Layout
-from .plan import Loop, resolve
+from .plan import Loop, Part, reads, resolve
 from .values import Axes, Context, Step, Value
 
 Environment = dict[Variable, Value]
 RunNode = Callable[[Context, Function, Environment], None]
+RunPart = Callable[[Context, Part, Environment], None]
 
 
-def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode) -> None:
-    """Compute all that is in a loop, for all steps."""
+def run_ending(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, run_part: RunPart) -> None:
+    """Compute a merged loop, which stops early where no gradient is taken; where one is, its parts one by one."""
+
+    def apart(ctx: Context, env: Environment) -> None:
+        for part in loop.apart:
+            run_part(ctx, part, env)
+
+    if ctx.layouts[loop.axis].origin is not None:  # the next minibatch goes on with what the last steps made
+        return apart(ctx, env)
+    given = {v: env[v] for v in reads(loop) if v not in loop.outputs}
+    placed, where = _places(ctx)
+
+    def made(run: Callable[[Context, Environment], None], where: Any, data: Any) -> Any:
+        inner = placed(where)
+        here = {v: replace(x, data=d) for (v, x), d in zip(given.items(), data, strict=True)}
+        run(inner, here)
+        return [inner.array(here[v]) for v in loop.wanted]
+
+    @jax.custom_vjp
+    def run(where: Any, data: Any) -> Any:
+        return made(lambda ctx, env: run_loop(ctx, loop, env, run_node, until_ended=True), where, data)
+
+    def forward(where: Any, data: Any) -> Any:
+        return jax.vjp(lambda data: made(apart, where, data), data)
+
+    def backward(back: Any, gradient: Any) -> Any:
+        return None, *back(gradient)
+
+    run.defvjp(forward, backward)
+    axes = loop.delays[0].node_outputs[0].dynamic_axes
+    found = run(where, [x.data for x in given.values()])
+    env.update({v: Value(d, axes) for v, d in zip(loop.wanted, found, strict=True)})
+
+
+def _places(ctx: Context) -> tuple[Callable[[Any], Context], Any]:
+    """Where samples stand, as arguments for functions with a gradient of their own, and a context made of these again.
+
+    Such a function is traced later once more, and must not hold on to arrays of the trace in which it was made.
+    """
+    known = list(ctx.layouts)
+
+    def placed(where: Any) -> Context:
+        layouts, batch = where
+        return replace(ctx, layouts=dict(zip(known, layouts, strict=True)), batch=batch)
+
+    return placed, (list(ctx.layouts.values()), ctx.batch)
+
+
+def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, until_ended: bool = False) -> None:
+    """Compute all that is in a loop, for all steps; or `until_ended`, without gradients, for as long as one goes on."""
     layout = ctx.layouts[loop.axis]
     axes = loop.delays[0].node_outputs[0].dynamic_axes
     outside = dict.fromkeys(
@@ -42,14 +92,18 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode) -> N
         initial = resolve(delay.node_inputs[1])
         if initial in moving and ctx.sequence_axis(env[initial].axes) not in (None, loop.axis):
             moving[initial] = initial_states(ctx, ctx.canonical(env[initial]), axes, _offset(delay), loop.backwards)
-    products = {n: resolve(n.node_inputs[n.primitive.weight]) for n in loop.nodes if _is_product(n, fixed)}
+    multiplying = [] if until_ended else [n for n in loop.nodes if _is_product(n, fixed)]
+    products = {n: resolve(n.node_inputs[n.primitive.weight]) for n in multiplying}
     weights = {v: env[v].data for v in products.values()}
     others = {v: ctx.array(x) for v, x in fixed.items() if v not in weights}
     anew = layout.origin is not None or not (layout.simple and (layout.full or not loop.backwards))
     wanted = loop.wanted if layout.origin is None else [*loop.wanted, *(resolve(d.node_inputs[0]) for d in loop.delays)]
-    cells = (layout.position, layout.remaining, layout.seq, layout.mask, jnp.arange(layout.time))
+    placed, where = _places(ctx)
 
-    def scan(weight_data: Any, other_data: Any, moving_data: Any, taps: Any) -> tuple[Any, Any]:
+    def scan(where: Any, weight_data: Any, other_data: Any, moving_data: Any, taps: Any) -> tuple[Any, Any]:
+        ctx = placed(where)
+        layout = ctx.layouts[loop.axis]
+        cells = (layout.position, layout.remaining, layout.seq, layout.mask, jnp.arange(layout.time))
         known = zip((*weights, *others), (*weight_data, *other_data), strict=True)
         still: Environment = {v: Value(d, fixed[v].axes) for v, d in known}
 
@@ -90,19 +144,46 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode) -> N
             _first(delay, layout.rows, still, dict(zip(moving, moving_data, strict=True)), loop.backwards, anew)
             for delay in loop.delays
         )
+        if until_ended:
+            return _until_ended(body, first, (moving_data, cells, taps), layout)
         return lax.scan(body, first, (moving_data, cells, taps), reverse=loop.backwards)[1]
 
     moving_data = [v.data for v in moving.values()]
     if products:
         run = _with_weight_gradients(scan, products, list(weights), ctx, layout)
-        made = run(list(weights.values()), list(others.values()), moving_data)
+        made = run(where, list(weights.values()), list(others.values()), moving_data)
     else:
-        made, _ = scan([], list(others.values()), moving_data, None)
+        made, _ = scan(where, [], list(others.values()), moving_data, None)
     for v, d in zip(wanted, made, strict=True):
         env[v] = Value(d, axes)
     for delay in loop.delays if layout.origin is not None else ():
         initial = resolve(delay.node_inputs[1])
         leave(ctx, delay, env[resolve(delay.node_inputs[0])].data, moving.get(initial) or fixed[initial])
+
+
+def _until_ended(body: Any, first: Any, steps: Any, layout: Layout) -> Any:
+    """What a scan makes, up to the step from which on no sequence begins or goes on; behind it zeros.
+
+    A sequence goes on while the value that the last delay holds is not 0.
+    """
+    last_begin = jnp.max(jnp.where(layout.mask & (layout.position == 0), jnp.arange(layout.time)[:, None], 0))
+
+    def at(t: Any, data: Any) -> Any:
+        return jax.tree.map(lambda d: lax.dynamic_index_in_dim(d, t, keepdims=False), data)
+
+    def goes_on(state: Any) -> Any:
+        t, (*_, (gate,)), _ = state
+        here = at(t, layout.mask).reshape(-1, *(1,) * (gate.ndim - 1))
+        return (t < layout.time) & ((t <= last_begin) | jnp.any(here & (gate != 0)))
+
+    def step(state: Any) -> Any:
+        t, carry, made = state
+        carry, now = body(carry, at(t, steps))
+        return t + 1, carry, jax.tree.map(lambda d, n: lax.dynamic_update_index_in_dim(d, n, t, 0), made, now)
+
+    _, shapes = jax.eval_shape(body, first, at(0, steps))
+    made = jax.tree.map(lambda s: jnp.zeros((layout.time, *s.shape), s.dtype), shapes)
+    return lax.while_loop(goes_on, step, (0, first, made))[2]
 
 
 def initial_states(ctx: Context, initial: Value, axes: Axes, offset: int, ahead: bool) -> Value:
@@ -204,13 +285,13 @@ def _with_weight_gradients(
     """The scan as a function of weights and the rest, with the gradients of the weights taken after the loop."""
 
     @jax.custom_vjp
-    def run(weight_data: Any, others: Any, moving: Any) -> Any:
-        return scan(weight_data, others, moving, None)[0]
+    def run(where: Any, weight_data: Any, others: Any, moving: Any) -> Any:
+        return scan(where, weight_data, others, moving, None)[0]
 
-    def forward(weight_data: Any, others: Any, moving: Any) -> Any:
+    def forward(where: Any, weight_data: Any, others: Any, moving: Any) -> Any:
         outputs = [n.node_outputs[0] for n in products]
         taps = [jnp.zeros((layout.time, layout.rows, *v.shape), v.dtype) for v in outputs]
-        made, back, met = jax.vjp(lambda *rest: scan(weight_data, *rest), others, moving, taps, has_aux=True)
+        made, back, met = jax.vjp(lambda *rest: scan(where, weight_data, *rest), others, moving, taps, has_aux=True)
         return made, (back, met, weight_data)
 
     def backward(kept: Any, gradient: Any) -> Any:
@@ -221,7 +302,7 @@ def _with_weight_gradients(
             at = weights.index(weight)
             whole = partial(_weigh, ctx, node, weight, Value(x, node.node_outputs[0].dynamic_axes))
             d_weights[at] += jax.vjp(whole, weight_data[at])[1](dz)[0]
-        return d_weights, d_others, d_moving
+        return None, d_weights, d_others, d_moving
 
     run.defvjp(forward, backward)
     return run

@@ -14,7 +14,7 @@ from ..graph.errors import ShapeError, explain
 from ..graph.function import Function
 from ..graph.shape import is_known
 from ..graph.variable import Variable
-from .loops import run_loop
+from .loops import run_ending, run_loop
 from .plan import Loop, Part, Plan, makes, reads, resolve
 from .sparse import Sparse, dense
 from .values import Axes, Context, Value, merged
@@ -31,10 +31,12 @@ def execute(plan: Plan, ctx: Context, env: Environment) -> Environment:
 
 def run_part(ctx: Context, part: Part, env: Environment) -> None:
     """Compute the outputs of a node or of a loop."""
-    if isinstance(part, Loop):
-        run_loop(ctx, part, env, run_node)
-    else:
+    if not isinstance(part, Loop):
         run_node(ctx, part, env)
+    elif part.apart:
+        run_ending(ctx, part, env, run_node, run_part)
+    else:
+        run_loop(ctx, part, env, run_node)
 
 
 def execute_after(plan: Plan, ctx: Context, env: Environment, changed: frozenset[Variable]) -> None:

@@ -34,15 +34,20 @@ def resolve(variable: Variable) -> Variable:
             return variable
 
 
-@dataclass
+@dataclass(eq=False)
 class Loop:
-    """A strongly connected component: nodes in the order of one step, delays first."""
+    """A strongly connected component: nodes in the order of one step, delays first.
+
+    Or several that lead to one another, with what lies between them, which may stop once what the last delay gives is 0
+    in all sequences: `apart` has what it is made of, in order (`ending.with_endings`).
+    """
 
     delays: list[Function]
     nodes: list[Function]
     axis: Axis
     backwards: bool
     wanted: list[Variable] = field(default_factory=list)  # what is used outside the loop
+    apart: list[Function | Loop] = field(default_factory=list)
 
     @cached_property
     def outputs(self) -> set[Variable]:
@@ -76,6 +81,8 @@ class Plan:
     """
 
     def __init__(self, outputs: Sequence[Variable]) -> None:
+        from .ending import with_endings  # it is about parts, which are defined here
+
         self.requested = tuple(outputs)  # kept alive, so that no other variable gets one of their ids
         self.outputs = [resolve(v) for v in outputs]
         found_components = list(components([v._owner for v in self.outputs if v._owner is not None]))
@@ -91,7 +98,8 @@ class Plan:
         self.random = [n for n in self.nodes if "rngSeed" in n.node_attributes]
         self.edits = edits()
         self._check()
-        for part in self.parts:
+        whole, self.parts = self.parts, with_endings(self.parts, self.outputs)
+        for part in dict.fromkeys([*whole, *self.parts]):
             if isinstance(part, Loop):
                 inside = set(members(part))
                 used = {resolve(v) for n in self.nodes if n not in inside for v in n.node_inputs} | set(self.outputs)

@@ -126,7 +126,7 @@ def _infer_primitive(node: Function, guess: int) -> list[Spec]:
     telling = guess > 1 or any(max(v.shape, default=1) > 1 for v in known)
     if guess and primitive.elementwise and known and len(known) < len(inputs) and telling:
         made: Any = primitive.outputs(known, node.node_attributes)
-    elif guess and primitive.delay and known == inputs[1:] and max(inputs[1].shape, default=1) > 1:
+    elif guess and primitive.delay and known == inputs[1:] and max(inputs[1].shape, default=0) > (guess < 3):
         made = Spec(inputs[1].shape, axes=inputs[0].dynamic_axes)  # a generator's state, as it is at first
     elif len(known) < len(inputs) and not primitive.infers_partially:
         made = [Spec(UNKNOWN_SHAPE) for _ in range(primitive.number_of_outputs)]
@@ -169,7 +169,7 @@ def infer_all(roots: Iterable[Function], guess: int = 0) -> None:
     waits = any(v.is_placeholder and v.is_unknown for n in order for v in n.node_inputs)
     if waits and not guess:
         return
-    for strength in (guess,) if guess else (1, 2):
+    for strength in (guess,) if guess else (1, 2, 3):
         if not any(is_unknown(v.shape) for n in order for v in n.node_outputs):
             return
         if _infer_each(order, strength) and not guess:
