@@ -11,7 +11,7 @@ DATA = np.arange(15, dtype=np.float32).reshape(1, 3, 5)
 
 @pytest.mark.parametrize("key", [
     (ALL, slice(None, 2)), (slice(None, 1), ALL, ALL), slice(1, 3), (..., slice(0, 2)), (slice(0, 2), slice(-2, None)),
-    slice(None, None, -1), ALL,
+    ALL,
 ])
 def test_slices_are_those_of_numpy(key):
     x = C.input_variable((3, 5))
@@ -30,7 +30,7 @@ def test_ints_keep_the_axis_and_lists_gather():
 def test_too_many_indices(key):
     with pytest.raises(ValueError, match="too many indices"):
         C.input_variable((3, 5))[key]
-    with pytest.raises(TypeError, match="is no index"):
+    with pytest.raises(IndexError, match="is no index"):
         C.input_variable((3, 5))["a"]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
+from .errors import AxisError
+
 _UNIQUE = itertools.count()
 
 
@@ -72,10 +74,10 @@ class Axis:
         return self.is_dynamic_axis and not self._ordered
 
     def static_axis_index(self, checked: bool = True) -> int:
-        """The index of a static axis; for others ValueError, or the largest 32-bit integer if not `checked`."""
+        """The index of a static axis; for others AxisError, or the largest 32-bit integer if not `checked`."""
         if self._index is None:
             if checked:
-                raise ValueError(f"{self!r} is no static axis: it has no index")
+                raise AxisError(f"{self!r} is no static axis: it has no index")
             return 2**31 - 1
         return self._index
 

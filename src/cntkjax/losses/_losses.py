@@ -111,13 +111,15 @@ def lambda_rank(output: Operand, gain: Operand, group: Operand, name: str = "") 
 
 
 def fmeasure(output: Operand, target: Operand, beta: float = 1) -> Function:
-    """1 - F-measure of 0/1 outputs over all static axes; `beta` weighs recall against precision.
+    """1 - F-measure of 0/1 outputs; `beta` weighs recall against precision.
+
+    Shapes: [C, H, W] -> [C, 1, 1], one for each channel; others -> [], over all static axes.
 
     >>> fmeasure([0, 1, 0, 1], [1, 1, 0, 0]).eval()
     array(0.5, dtype=float32)
     """
     output, target = as_variables(output, target)
-    every = Axis.all_static_axes()
+    every: Any = (1, 2) if len(output.shape) == 3 else Axis.all_static_axes()
     correct = reduce_sum(element_times(output, target), every)
     precision = element_divide(correct, reduce_sum(output, every))
     recall = element_divide(correct, reduce_sum(target, every))

@@ -337,7 +337,7 @@ def image_scaler(x: Operand, scalar: float, biases: Sequence[float], name: str =
     def inner(v: Variable) -> Function:
         scaled = element_times(v, _number(scalar, v))
         bias = splice(*[_number(b, v) for b in biases])
-        return plus(scaled, reshape(bias, (len(biases), 1, 1), 0, 1))
+        return plus(scaled, reshape(bias, (len(biases), 1, 1)))
 
     attributes = {"Scaler": np.float32(scalar), "Biases": [np.float32(b) for b in biases]}
     return as_one_block("ImageScaler", inner, [x], name, attributes)

@@ -27,7 +27,7 @@ def associative_multi_arg(f: Callable[..., Function]) -> Callable[..., Function]
         if kwargs:
             raise TypeError(f"{f.__name__}() got an unexpected keyword argument '{next(iter(kwargs))}'")
         if len(operands) < 2:
-            raise ValueError(f"{f.__name__}() needs at least two operands, got {len(operands)}")
+            raise TypeError(f"{f.__name__}() needs at least two operands, got {len(operands)}")
         return halves(operands, name)
 
     def halves(operands: list[Any], name: str = "") -> Any:

@@ -15,7 +15,7 @@ def index(x: Any, arg: Any) -> Any:
     With the global option ``align_axis`` set to 1, as Keras has it, slices count the dynamic axes too, and what falls
     on them counts from the last axis.
 
-    Errors: AxisError for too many indices; TypeError for what is no index.
+    Errors: AxisError for too many indices; IndexError for what is no index.
     """
     from . import slice as slice_op
     from . import splice
@@ -27,8 +27,8 @@ def index(x: Any, arg: Any) -> Any:
         at = next(i for i, k in enumerate(keys) if k is Ellipsis)
         keys[at : at + 1] = [slice(None)] * (before + rank - len(keys) + 1)
     for axis, key in enumerate(keys):
-        if isinstance(key, slice) and key == slice(None):
-            continue
+        if key is Ellipsis or (isinstance(key, slice) and not (key.start or key.stop)):
+            continue  # as in CNTK: without a beginning or an end the axis stays whole, whatever the stride
         listed = isinstance(key, (list, tuple))
         axis = axis if listed else axis - before
         if not (-rank <= axis < rank or is_unknown(x.shape)):
@@ -41,5 +41,5 @@ def index(x: Any, arg: Any) -> Any:
         elif isinstance(key, int):
             x = slice_op(x, axis, key, key + 1 if key != -1 else 0)
         else:
-            raise TypeError(f"{key!r} is no index: use ints, slices, lists of ints, or ...")
+            raise IndexError(f"{key!r} is no index: use ints, slices, lists of ints, or ...")
     return x

@@ -215,11 +215,11 @@ def along(reduction: str, x: Operand, axis: Axis) -> Function:
 
 
 def softmax(x: Operand, axis: Any = None, name: str = "") -> Function:
-    """exp(x) / sum(exp(x)) along a static axis, or over all static axes together.
+    """exp(x) / sum(exp(x)) along a static axis; by default over all static axes of a sample together, or along the
+    last axis of what has no samples.
 
-    >>> softmax([[1, 1], [1, 1]]).eval()
-    array([[0.25, 0.25],
-           [0.25, 0.25]], dtype=float32)
+    >>> softmax([0, 0]).eval()
+    array([0.5, 0.5], dtype=float32)
     >>> softmax([[1, 1], [1, 1]], axis=0).eval()
     array([[0.5, 0.5],
            [0.5, 0.5]], dtype=float32)
@@ -255,7 +255,8 @@ def log_softmax(x: Operand, axis: Any = None, name: str = "") -> Function:
 
 
 def hardmax(x: Operand, name: str = "") -> Function:
-    """1 at the largest element (the first of several) of all static axes together, otherwise 0.
+    """1 at the largest element (the first of several) of all static axes together, otherwise 0; of what has
+    no samples, those along the last axis.
 
     >>> hardmax([1, 3, 3, 2]).eval()
     array([0., 1., 0., 0.], dtype=float32)

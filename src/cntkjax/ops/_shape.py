@@ -98,7 +98,8 @@ def flatten(x: Operand, axis: Any = None, name: str = "") -> Function:
     """
     x = as_variable(x)
     rank = len(x.shape)
-    index = 0 if axis is None else Axis(axis).static_axis_index()
+    at = Axis(0 if axis is None else axis)
+    index = rank if at.is_batch_axis else at.static_axis_index()  # one column before the batch axis
     behind = -index - 1 if index < 0 else rank - index
     if not 0 <= behind <= rank:
         raise ShapeError(explain(

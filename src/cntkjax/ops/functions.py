@@ -201,7 +201,9 @@ class Function(Computing, VariableMixin, TensorOpsMixin, ArrayMixin, GraphFuncti
         return f"{kind}: {', '.join(map(repr, self.arguments))} -> {', '.join(map(repr, self.outputs))}"
 
     def __str__(self) -> str:
-        name = "Composite" if self.is_composite and len(edit.nodes([self])) > 1 else self.root_function.op_name
+        root = self.root_function
+        inner = any(v != w for v, w in zip(self.inputs, root.inputs, strict=False))  # CNTK's rule, as far as both go
+        name = "Composite" if self.is_composite and inner else root.op_name
         name = f"{self._name}: {name}" if self._name else name
         fed: list[Any] = [outside(v) for v in self.signature]
         given = [f"{v.name}: {type_text(v.type)}" if v.name else type_text(v.type) for v in fed]

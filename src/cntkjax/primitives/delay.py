@@ -51,7 +51,7 @@ class Delay(Primitive):
                 f"{self.name}: the operand has no sequence axis, so it has no steps to look at", {"value": x},
                 "declare the input with cntk.sequence.input_variable",
             ))
-        return Spec(shape, axes=axes, is_sparse=x.is_sparse)
+        return Spec(shape, axes=axes)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, initial: Value) -> Value:
         """A shift along time, and a choice at the ends of sequences. (In loops the scan does it.)"""

@@ -106,6 +106,10 @@ def _(primals: Any, tangents: Any) -> Any:
     return made, d_base * exponent * _power(base, exponent - 1) + d_exponent * made * log
 
 
+def _clip(x: Any, low: Any, high: Any) -> Any:
+    return jnp.where(x < low, low, jnp.where(x > high, high, x))
+
+
 def _same_type(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return lambda a, b: compare(a, b).astype(jnp.result_type(a))
 
@@ -164,8 +168,8 @@ _OPERATIONS: list[tuple[str, int, Callable[..., Any]]] = [
     ("LessEqual", 25, _same_type(jnp.less_equal)),
     ("Greater", 26, _same_type(jnp.greater)),
     ("GreaterEqual", 27, _same_type(jnp.greater_equal)),
-    # The gradient of Clip is 1 at the bounds.
-    ("Clip", 41, lambda x, low, high: jnp.where(x < low, low, jnp.where(x > high, high, x))),
+    # The gradient of Clip is 1 at the bounds, which get none themselves.
+    ("Clip", 41, lambda x, *bounds: _clip(x, *map(lax.stop_gradient, bounds))),
     ("Select", 42, lambda flag, a, b: jnp.where(flag != 0, a, b)),
     ("LogPlus", 52, jnp.logaddexp),
     ("Sin", 54, jnp.sin),

@@ -220,7 +220,8 @@ def _(primals: Any, tangents: Any) -> Any:
     discount = _discounted(jnp.ones_like(gain), rank)
     change = jnp.abs((gain[:, None] - gain[None, :]) * (discount[:, None] - discount[None, :]))
     change = change / jnp.where(ideal > 0, ideal, 1)[:, None]
-    better = same & (gain[:, None] > gain[None, :])
+    # Items of a group are given from the best to the worst: CNTK looks at no pair that stands the other way round.
+    better = same & (given[:, None] < given[None, :]) & (gain[:, None] > gain[None, :])
     pull = jnp.where(better, change * jax.nn.sigmoid(score[None, :] - score[:, None]), 0)
     force = jnp.sum(pull, 0) - jnp.sum(pull, 1)
     return _lambda_rank(*primals), jnp.sum(force * tangents[0])

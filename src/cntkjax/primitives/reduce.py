@@ -17,6 +17,7 @@ from ..engine.values import Context, Value
 from ..graph.axis import ALL_AXES, ALL_STATIC, BATCH, SEQUENCE, Axis
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import AxisError, explain
+from ..graph.function import Function
 from ..graph.shape import Shape
 from ..graph.variable import Variable
 from ._axes import position, stored
@@ -207,8 +208,7 @@ class ReduceElements(Primitive):
             dynamic = ()
         elif any(a.is_sequence_axis for a in axes):
             dynamic = (BATCH,)
-        index = attrs["reductionOpName"] in ("Argmax", "Argmin")
-        return Spec(shape, axes=dynamic, needs_gradient=False if index else None)
+        return Spec(shape, axes=dynamic)
 
     def _check(self, axis: Axis, x: Variable, axes: list[Axis], reduction: str) -> None:
         if reduction not in _REDUCTIONS:
@@ -282,6 +282,11 @@ class OverAllAxes(Primitive):
     """An operation on the static axes flattened, or on one of them."""
 
     attributes = {"axis": AxisOf(None)}
+    packed = True
+
+    def traits(self, node: Function) -> bool:
+        """Whether there are samples."""
+        return bool(node.node_outputs[0].dynamic_axes)
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
         """The shape of the operand."""
@@ -290,12 +295,15 @@ class OverAllAxes(Primitive):
             attrs["axis"] = stored(self.name, attrs["axis"], x)
         return x.shape
 
-    def lower(self, attrs: Attrs, x: Any) -> Any:
-        """Along the axis, or flattened."""
-        axis = attrs.get("axis", ALL_STATIC)
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
+        """Along the axis, or samples flattened; what is no sample goes along its last axis, as in CNTK."""
+        axis, data = attrs.get("axis", ALL_STATIC), ctx.array(x)
         if axis.is_static_axis:
-            return self.along(x, axis.static_axis_index())
-        return self.along(x.reshape(-1), -1).reshape(x.shape)
+            return Value(self.along(data, axis.static_axis_index()), x.axes)
+        assert ctx.node is not None
+        last = data.ndim if not self.traits(ctx.node) else ctx.lead(x.axes) + 1
+        flat = data.reshape(*data.shape[: last - 1], -1)
+        return Value(self.along(flat, -1).reshape(data.shape), x.axes)
 
     def along(self, x: Any, axis: int) -> Any:
         """The computation along one axis."""

@@ -202,7 +202,7 @@ class Gather(Primitive):
         reference, indices = inputs
         if not reference.shape:
             raise ShapeError(explain(f"{self.name}: a scalar has nothing to gather from", {"reference": reference}))
-        return Spec((*indices.shape, *reference.shape[1:]), reference.dtype, needs_gradient=reference.needs_gradient)
+        return Spec((*indices.shape, *reference.shape[1:]), reference.dtype)
 
     def lower(self, attrs: Attrs, reference: Any, indices: Any) -> Any:
         """A gather of rows."""

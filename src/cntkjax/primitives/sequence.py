@@ -236,7 +236,7 @@ class ScatterPacked(Primitive):
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
         """The shape of the source, the axes of the condition."""
         source, _, condition = inputs
-        return Spec(source.shape, axes=condition.dynamic_axes, dtype=source.dtype, needs_gradient=source.needs_gradient)
+        return Spec(source.shape, axes=condition.dynamic_axes, dtype=source.dtype)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, source: Value, index: Value, condition: Value) -> Value:
         """A scatter of cells."""
@@ -268,7 +268,7 @@ class ReconcileDynamicAxis(Primitive):
             raise AxisError(explain(
                 f"{self.name}: the operand whose axes are taken has no dynamic axes", {"operand": x, "like": like}
             ))
-        return Spec(x.shape, axes=like.dynamic_axes, dtype=x.dtype, needs_gradient=x.needs_gradient)
+        return Spec(x.shape, axes=like.dynamic_axes, dtype=x.dtype)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, like: Value) -> Value:
         """A broadcast, or a gather of cells."""
@@ -351,7 +351,7 @@ class ToSequenceOp(Primitive):
         if len(inputs) == 2:
             axis = axis.with_lengths(resolve(inputs[1]).uid)
         attrs["newDynamicAxes"] = [axis, BATCH]
-        return Spec(shape, axes=(BATCH, axis), dtype=x.dtype, needs_gradient=x.needs_gradient)
+        return Spec(shape, axes=(BATCH, axis), dtype=x.dtype)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, *lengths: Value) -> Value:
         """One sequence in each row of the grid."""
@@ -385,7 +385,7 @@ class ToSequenceLikeOp(Primitive):
             return Spec(UNKNOWN_SHAPE, axes=like.dynamic_axes)
         _needs_sequence(self.name, "operand whose axes are taken", like)
         shape = _without_steps(self.name, x)
-        return Spec(shape, axes=like.dynamic_axes, dtype=x.dtype, needs_gradient=x.needs_gradient)
+        return Spec(shape, axes=like.dynamic_axes, dtype=x.dtype)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, like: Value) -> Value:
         """The steps put into the cells of the grid."""
