@@ -37,7 +37,7 @@ def test_a_trainer_counts_what_was_trained():
     assert not trainer.train_minibatch({x: X, y: Y})  # the rate is 0 in the second sweep
     assert (trainer.total_number_of_samples_seen, trainer.previous_minibatch_sample_count) == (2, 2)
     trained, values = trainer.train_minibatch({x: X, y: Y}, outputs=[z])
-    assert not trained and values[z.output].shape == (2, 2)
+    assert not trained and values[z].shape == (2, 2)
     assert not trainer.train_minibatch({})
     assert trainer.previous_minibatch_sample_count == 0
     with pytest.raises(RuntimeError, match="no preceding call"):

@@ -73,6 +73,7 @@ def test_equal_schedules_are_equal():
         (([],), RuntimeError, "empty list"),
         (([(1, 0.1, 2)],), ValueError, "pair"),
         ((["x"],), ValueError, "pair"),
+        (([(0, 0.1), (1, 0.2)],), RuntimeError, "only the last value may be for 0 epochs"),
         (([(-1, 0.1)],), ValueError, "number of epochs must not be negative"),
         (([(1.5, 0.1)],), TypeError, "whole number"),
         ((0.1, -1), ValueError, "minibatch_size must not be negative, but is -1"),

@@ -186,3 +186,17 @@ class TestCorners:
         made = (x * 2).clone("share", {x: s})
         assert made.dynamic_axes == s.dynamic_axes
         assert [v.tolist() for v in made.eval({s: [[[1, 2], [3, 4]]]})] == [[[2, 4], [6, 8]]]
+
+
+def test_values_stand_under_the_functions_or_variables_that_were_asked_for():
+    x = C.input_variable(2, needs_gradient=True)
+    f, g = C.square(x), C.exp(x)
+    both, feed = C.combine([f, g]), {x: [[1, 2]]}
+    assert list(both.eval(feed, outputs=[f, g])) == [f, g]
+    assert list(both.eval(feed)) == list(both.outputs)
+    assert list(both.forward(feed, [f])[1]) == [f]
+    state, values = both.forward(feed, [f.output], [f, g.output])
+    assert list(values) == [f.output]
+    np.testing.assert_allclose(both.backward(state, {f: np.ones((1, 2))}, [x])[x], [[2, 4]])
+    assert list(both.grad(feed, grad_root=f, outputs=[f, g])[1]) == [f, g]
+    np.testing.assert_allclose(f.grad(feed, outputs=[]), [[2, 4]])

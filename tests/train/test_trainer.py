@@ -96,6 +96,30 @@ def test_outputs_of_the_step_are_those_before_it():
     np.testing.assert_allclose(values[z.output], [[1.5], [1.5]])
 
 
+def test_values_stand_under_what_was_asked_for():
+    x, y, _, _, z, loss, _ = regression()
+    trainer = C.Trainer(z, (loss, None), [C.sgd(z.parameters, 0.1)])
+    minibatch = {x: np.ones((2, 3)), y: np.zeros((2, 1))}
+    assert list(trainer.train_minibatch(minibatch, outputs=[z])[1]) == [z]
+    assert list(trainer.train_minibatch(minibatch, outputs=[z.output])[1]) == [z.output]
+    assert trainer.train_minibatch(minibatch, outputs=[]) is True
+
+
+def test_a_trainer_gives_back_the_functions_that_it_was_made_of():
+    _, _, _, _, z, loss, metric = regression()
+    trainer = C.Trainer(z, (loss, metric), [C.sgd(z.parameters, 0.1)])
+    assert (trainer.loss_function, trainer.evaluation_function, trainer.model) == (loss, metric, z)
+    both = C.Trainer(z, C.combine([loss, z]), [C.sgd(z.parameters, 0.1)])
+    assert (both.loss_function.root_function, both.evaluation_function.name) == (loss.root_function, "z")
+
+
+@pytest.mark.parametrize("criterion", [None, (None, None)])
+def test_a_trainer_needs_a_loss(criterion):
+    z = regression()[4]
+    with pytest.raises(TypeError, match="there is no loss"):
+        C.Trainer(z, criterion, [C.sgd(z.parameters, 0.1)])
+
+
 def test_empty_minibatch_trains_nothing():
     _, _, _, _, z, loss, _ = regression()
     assert C.Trainer(z, (loss, None), [C.sgd(z.parameters, 0.1)]).train_minibatch({}) is False

@@ -11,6 +11,7 @@ from ..engine.training import Step
 from ..graph.errors import explain
 from ..io import MinibatchData
 from ..ops import combine
+from ..ops._calling import as_outputs
 from ..ops._operand import as_list, as_variable
 from ..ops.functions import Function
 
@@ -34,13 +35,14 @@ class Evaluator:
 
     def _evaluate(self, function: Any, progress_writers: Any) -> None:
         self._metric = None if function is None else as_variable(function)
+        self._evaluation_function = None if function is None else as_function(function)
         self._writers = [] if progress_writers is None else as_list(progress_writers)
         self._test_step: Step | None = None
 
     @property
     def evaluation_function(self) -> Function | None:
         """What is evaluated; None for a trainer without a metric."""
-        return None if self._metric is None else as_function(self._metric)
+        return self._evaluation_function
 
     def test_minibatch(self, arguments: Any, device: Any = None, distributed: bool = False) -> float:
         """The average over the samples of a minibatch. `arguments`: {variable: data}.
@@ -77,7 +79,7 @@ def as_function(of: Any) -> Function:
     """A function of a variable, of several, or itself."""
     if isinstance(of, Function):
         return of
-    return combine(*of) if isinstance(of, (tuple, list)) else combine(of)
+    return combine(*of) if isinstance(of, (tuple, list)) else as_outputs(of)
 
 
 def by_variable(arguments: Any, criterion: Any) -> dict[Any, Any]:

@@ -37,7 +37,8 @@ class TrainingParameterSchedule:
     Units: ``epoch_size`` is in samples (0: one sweep of the data). ``minibatch_size`` is the number of samples that a
            value is meant for (``IGNORE``: a minibatch, whatever its size).
     Errors: ValueError for what is neither a number nor a list of numbers or (epochs, value) pairs, and for negative
-            sizes; RuntimeError for an empty list; TypeError for counts and sizes that are not whole numbers.
+            sizes; RuntimeError for an empty list, and for 0 epochs before the last value; TypeError for counts and
+            sizes that are not whole numbers.
 
     >>> rate = TrainingParameterSchedule([(2, 0.1), 0.05], epoch_size=100)
     >>> rate[199], rate[200], rate[10**6]
@@ -64,6 +65,8 @@ class TrainingParameterSchedule:
         if not schedule:
             raise RuntimeError(f"{what} is an empty list: give at least one value")
         self.entries = tuple(_entry(item, what) for item in schedule)
+        if not all(epochs for epochs, _ in self.entries[:-1]):
+            raise RuntimeError(f"{what}: only the last value may be for 0 epochs, which is all that are left: {schedule}")
         self.epoch_size = _size(epoch_size or FULL_DATA_SWEEP, "epoch_size")
         self.minibatch_size = _size(minibatch_size or IGNORE, "minibatch_size")
         self.is_minibatch_size_explicitly_specified = minibatch_size is not None

@@ -71,7 +71,7 @@ class Computing(GraphFunction):
         wanted = self._wanted(outputs)
         feeds = self._feeds(arguments, wanted)
         check(plan_of(wanted), feeds, False, self._memory)
-        return _single(self._given_out(evaluate(wanted, feeds, memory=self._memory), as_numpy))
+        return _single(self._given_out(evaluate(wanted, feeds, memory=self._memory), as_numpy, outputs))
 
     def print_node_timing(self) -> None:
         """Print how long each operation took on average, forward and backward; see ``debugging.set_node_timing``."""
@@ -82,8 +82,11 @@ class Computing(GraphFunction):
         """What sequences that are cut between calls left behind."""
         return self.__dict__.setdefault("_carried", Memory())
 
-    def _given_out(self, made: Any, as_numpy: bool, again: bool = True) -> dict[Variable, Any]:
-        """Results as users get them; if this is computed `again`, Values that were given out before it are gone."""
+    def _given_out(self, made: Any, as_numpy: bool, asked: Any = None, again: bool = True) -> dict[Any, Any]:
+        """Results as users get them, under the variables and functions that they `asked` for.
+
+        If this is computed `again`, Values that were given out before it are gone.
+        """
         from ..core import Value
 
         lent: WeakSet[Value] = self.__dict__.setdefault("_lent", WeakSet())
@@ -91,9 +94,10 @@ class Computing(GraphFunction):
             for value in lent:
                 value.erase()
             lent.clear()
+        keys = [r.variable for r in made] if asked is None else _listed(asked)
         if as_numpy:
-            return {r.variable: r.numpy() for r in made}
-        given = {r.variable: Value.from_result(r) for r in made}
+            return {key: r.numpy() for key, r in zip(keys, made, strict=True)}
+        given = {key: Value.from_result(r) for key, r in zip(keys, made, strict=True)}
         lent.update(given.values())
         return given
 
@@ -112,20 +116,20 @@ class Computing(GraphFunction):
     def forward(
         self, arguments: Any, outputs: Any = None, keep_for_backward: Any = None, device: Any = None,
         as_numpy: bool = True,
-    ) -> tuple[Any, dict[Variable, Any]]:
+    ) -> tuple[Any, dict[Any, Any]]:
         """Compute outputs; with `keep_for_backward` also a state for `backward`, and in training mode.
 
         Returns: (state or None, {output: value}).
         """
         wanted = self._wanted(outputs)
-        feeds = self._feeds(arguments, [*wanted, *(keep_for_backward or ())])
-        if not keep_for_backward:
-            return None, self._given_out(evaluate(wanted, feeds, memory=self._memory), as_numpy)
-        kept = [as_variable(v) for v in _listed(keep_for_backward)]
+        kept = [as_variable(v) for v in _listed(keep_for_backward or [])]
+        feeds = self._feeds(arguments, [*wanted, *kept])
+        if not kept:
+            return None, self._given_out(evaluate(wanted, feeds, memory=self._memory), as_numpy, outputs)
         random = random_numbers(plan_of([*wanted, *kept]), advance=False)
         before = self._memory.copy()
         made = evaluate(wanted, feeds, True, self._memory, assign=False)
-        return BackPropState(self, feeds, tuple(kept), random, before), self._given_out(made, as_numpy)
+        return BackPropState(self, feeds, tuple(kept), random, before), self._given_out(made, as_numpy, outputs)
 
     def backward(
         self, state: BackPropState, root_gradients: Any, variables: Any, as_numpy: bool = True
@@ -165,11 +169,11 @@ class Computing(GraphFunction):
                 raise ValueError(f"grad: no argument of {self} has needs_gradient == True, and wrt is not given")
         root = self.output if grad_root is None else as_variable(grad_root)  # type: ignore[attr-defined]
         targets = self._leaves(wrt)
-        wanted = [] if outputs is None else self._wanted(outputs)
+        wanted = self._wanted(outputs) if outputs else []
         feeds = self._feeds(at, [*wanted, root])
         found, made = gradients(wanted, {root: None}, targets, feeds, memory=self._memory)
         result = _single(self._given_out(found, as_numpy))
-        return result if outputs is None else (result, _single(self._given_out(made, as_numpy, again=False)))
+        return (result, _single(self._given_out(made, as_numpy, outputs, again=False))) if outputs else result
 
     @property
     def value(self) -> Any:

@@ -85,7 +85,8 @@ class Trainer(Evaluator):
         self, model: Any, criterion: Any, parameter_learners: Any, progress_writers: Any = None, *,
         accumulate: int = 1, precision: str | None = None, rematerialize: bool = False,
     ) -> None:
-        self._loss, metric = _criteria(criterion)
+        loss, metric = _criteria(criterion)
+        self._loss, self._loss_function = as_variable(loss), as_function(loss)
         self._evaluate(metric, progress_writers)
         self._model = None if model is None else as_function(model)
         self._learners = tuple(as_list(parameter_learners))
@@ -102,7 +103,7 @@ class Trainer(Evaluator):
         self.seen = Seen()
 
     def _parameters(self) -> list[Any]:
-        of = (self._model, as_function(self._loss), self.evaluation_function)
+        of = (self._model, self.loss_function, self.evaluation_function)
         return list(dict.fromkeys(p for function in of if function is not None for p in function.parameters))
 
     # ---- what it trains
@@ -114,7 +115,7 @@ class Trainer(Evaluator):
     @property
     def loss_function(self) -> Function:
         """The loss."""
-        return as_function(self._loss)
+        return self._loss_function
 
     @property
     def parameter_learners(self) -> tuple[Any, ...]:
@@ -128,25 +129,25 @@ class Trainer(Evaluator):
         """Take one step; True if anything was trained (False for an empty minibatch, or if all learning rates are 0).
 
         `arguments`: {variable: array, list of sequences, sparse matrix, or minibatch of a reader}.
-        `outputs`: variables whose values are wanted: then the result is a pair (trained, {output: value}).
+        `outputs`: what values are wanted of: then the result is a pair (trained, {output: value}).
         `is_sweep_end`: overrides what a reader's minibatch says.
 
         The step is not waited for: losses are fetched when they are read.
         """
         fed = by_variable(arguments, self._loss)
-        wanted = [] if outputs is None else [as_variable(v) for v in as_list(outputs)]
+        wanted = as_list(outputs) if outputs else []
         if not fed and not self.together.shares(self.seen.samples):
             self._previous = None
-            return False if outputs is None else (False, {})
+            return (False, {}) if wanted else False
         if is_sweep_end is None:
             is_sweep_end = any(getattr(d, "end_of_sweep", False) for d in fed.values())
-        step = self._step(wanted)
+        step = self._step([as_variable(v) for v in wanted])
         number = self.seen.minibatches + 1
         outcome = self._take(step, fed, number)
         total = self.together.total(outcome.samples, self.seen.samples)
         if not total:
             self._previous = None
-            return False if outputs is None else (False, {})
+            return (False, {}) if wanted else False
         is_sweep_end = self.together.any(bool(is_sweep_end), self.seen.samples)
         outcome = replace(outcome, loss=_Loss(outcome.loss, number, self._reported))
         self.unfinished.ends_sweep |= is_sweep_end
@@ -161,7 +162,8 @@ class Trainer(Evaluator):
             self.together.end_blocks(total, self.seen.samples)
         for writer in self._writers if outcome.samples else ():
             writer.update_training(outcome.samples, outcome.loss, 0.0 if outcome.metric is None else outcome.metric)
-        return trained if outputs is None else (trained, {r.variable: r.numpy() for r in outcome.outputs})
+        values = {key: r.numpy() for key, r in zip(wanted, outcome.outputs, strict=True)}
+        return (trained, values) if wanted else trained
 
     def _take(self, step: Step, fed: Mapping[Any, Any], number: int) -> Outcome:
         """A step, of all workers together if that is how the learners learn."""
@@ -263,10 +265,12 @@ def _criteria(criterion: Any) -> tuple[Any, Any]:
         found = list(criterion)
     else:
         found = list(criterion.outputs) if isinstance(criterion, Function) else [criterion]
-    if not 1 <= len(found) <= 2 or found[0] is None:
+    if found[:1] == [None]:
+        raise TypeError("criterion has to be a loss, or (loss, metric); there is no loss")
+    if not 1 <= len(found) <= 2:
         raise ValueError(f"criterion has to be a loss, or (loss, metric); got {len(found)} values")
     loss, metric = itertools.islice(itertools.chain(found, [None]), 2)
-    return as_variable(loss), metric
+    return loss, metric
 
 
 def _options(accumulate: int, precision: str | None, rematerialize: bool, learners: Sequence[Any]) -> Options:
