@@ -66,7 +66,7 @@ class TrainingParameterSchedule:
             raise RuntimeError(f"{what} is an empty list: give at least one value")
         self.entries = tuple(_entry(item, what) for item in schedule)
         if not all(epochs for epochs, _ in self.entries[:-1]):
-            raise RuntimeError(f"{what}: only the last value may be for 0 epochs, which is all that are left: {schedule}")
+            raise RuntimeError(f"{what}: only the last value may be for 0 epochs, then all that follow: {schedule}")
         self.epoch_size = _size(epoch_size or FULL_DATA_SWEEP, "epoch_size")
         self.minibatch_size = _size(minibatch_size or IGNORE, "minibatch_size")
         self.is_minibatch_size_explicitly_specified = minibatch_size is not None
