@@ -440,3 +440,13 @@ def test_a_chain_of_image_operations_keeps_channels_last():
     moved = [line for line in text.splitlines() if "stablehlo.transpose" in line and "tensor<" in line]
     of_images = [line for line in moved if re.search(r"-> tensor<\d+x\d+x\d+x\d+xf32>", line)]
     assert len(of_images) == 2, of_images  # the input to channels last, and the pooled image back
+
+
+@pytest.mark.parametrize("size", [11, 12, 13, 14, 15])
+def test_a_region_ends_where_it_ends_whatever_its_cells_come_out_to(size):
+    image, regions = C.input_variable((1, 16, 16)), C.input_variable((1, 4))
+    outside = np.ones((1, 1, 16, 16), np.float32)
+    outside[..., :size, :size] = 0
+    made = C.roipooling(image, regions, C.MAX_POOLING, (7, 7), 1.0)
+    corners = np.array([[[0, 0, size - 1, size - 1]]], np.float32)
+    assert not made.eval({image: outside, regions: corners}).any()

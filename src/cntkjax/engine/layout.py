@@ -107,9 +107,7 @@ class Layout:
 
     def spread(self, data: Any) -> Any:
         """One value a sequence to all of its steps: [size, *shape] -> [time, rows, *shape]."""
-        if self.simple:
-            return jnp.broadcast_to(data[None], (self.time, *data.shape))
-        return data[self.seq]
+        return _repeated(data, self.time) if self.simple else data[self.seq]
 
     def segment_ids(self) -> Any:
         """Flat sequence numbers, [time * rows]; `size` for padding."""
@@ -118,3 +116,14 @@ class Layout:
     def shortened(self, start: Any, length: Any) -> Layout:
         """The layout of subsequences that stay where they are."""
         return replace(self, start=self.start + start, length=length, simple=False, full=False, origin=None)
+
+
+def _repeated(data: Any, time: int) -> Any:
+    """[rows, *shape] -> [time, rows, *shape].
+
+    XLA:CPU makes the same of a product with ones as of a broadcast, but of its gradient a matrix product, where a sum
+    of long rows goes down one column after the other: 1.1 ms instead of 5.8 for [32, 64, 512].
+    """
+    if data.size < 4096 or data.dtype not in (jnp.float32, jnp.float64) or jax.default_backend() != "cpu":
+        return jnp.broadcast_to(data[None], (time, *data.shape))
+    return (jnp.ones((time, 1), data.dtype) @ data.reshape(1, -1)).reshape(time, *data.shape)

@@ -18,7 +18,7 @@ from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import FREE, Shape, is_unknown
 from ..graph.variable import Variable
-from ._maxima import maximum, padded, total
+from ._maxima import maximum, padded, total, untap
 from ._window import Window, channels_last, per_axis, place, value_of
 from .base import Attrs, Bool, Double, Primitive, ShapeOf, Size, primitive
 
@@ -172,7 +172,10 @@ class Unpooling(Primitive):
         for at, w in places:
             seen = padded(seen, at, w, -np.inf)
         cells = tuple(product(*(range(w.size) for w in windows)))
-        which = jnp.argmax(jnp.stack([_look(lax.stop_gradient(seen), places, cell) for cell in cells]), axis=0)
+        looks = [_look(lax.stop_gradient(seen), places, cell) for cell in cells]
+        largest, which = reduce(jnp.maximum, looks), jnp.full(looks[0].shape, len(cells) - 1, jnp.int32)
+        for i in reversed(range(len(cells) - 1)):
+            which = jnp.where(looks[i] == largest, i, which)
         whole = _unpooled(values, which, places, cells, seen.shape)
         for at, w in places:
             n = shape[0] if at == seen.ndim - 1 else shape[at]
@@ -185,12 +188,22 @@ Places = tuple[tuple[int, Window], ...]
 
 @partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
 def _unpooled(values: Any, which: Any, places: Places, cells: tuple[tuple[int, ...], ...], shape: Shape) -> Any:
+    if all(w.stride == w.size and w.count * w.size == shape[at] for at, w in places):  # side by side
+        return _side_by_side([jnp.where(which == i, values, 0) for i in range(len(cells))], places)
     whole = jnp.zeros(shape, values.dtype)
     for i, cell in reversed(list(enumerate(cells))):
         hit = which == i
         put, there = (_put(d, places, cell, shape) for d in (jnp.where(hit, values, 0), hit.astype(values.dtype)))
         whole = jnp.where(there > 0, put, whole)
     return whole
+
+
+def _side_by_side(parts: list[Any], places: Places) -> Any:
+    """The cells of windows that neither overlap nor leave gaps, those along the last axis next to each other first."""
+    for at, w in reversed(places):
+        groups = [parts[i : i + w.size] for i in range(0, len(parts), w.size)]
+        parts = [untap(group, at, w, w.count * w.size) if w.size > 1 else group[0] for group in groups]
+    return parts[0]
 
 
 def _unpooled_forward(values: Any, which: Any, *options: Any) -> Any:
@@ -253,7 +266,7 @@ class ROIPooling(Primitive):
     def lower(self, attrs: Attrs, x: Any, rois: Any) -> Any:
         """For each column of cells the maxima over its columns of x, then the same for the rows."""
         high, wide = attrs["roiOutputShape"]
-        corners = jnp.floor(lax.stop_gradient(rois) * attrs["spatialScale"] + 0.5)
+        corners = jnp.floor(lax.stop_gradient(rois) * attrs["spatialScale"] + 0.5).astype(jnp.int32)
 
         def one(corner: Any) -> Any:
             columns = _inside(corner[0], corner[2], wide, x.shape[2])
@@ -271,16 +284,29 @@ def _inside(first: Any, last: Any, cells: int, length: int) -> list[Any]:
     extent = jnp.maximum(last - first + 1, 1)
     place = jnp.arange(length)
     return [
-        (place >= first + jnp.floor(i * extent / cells)) & (place < first + jnp.ceil((i + 1) * extent / cells))
+        (place >= first + i * extent // cells) & (place < first - -(i + 1) * extent // cells)
         for i in range(cells)
     ]
 
 
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
 def _masked_maximum(x: Any, mask: Any, axis: int) -> Any:
     """The maximum of the places of an axis that a mask lets through; the gradient goes to the first of equal ones."""
-    seen = jnp.where(mask, x, jnp.asarray(-jnp.inf, x.dtype))
-    first = lax.stop_gradient(jnp.argmax(seen, axis, keepdims=True))
-    return jnp.take_along_axis(seen, first, axis).squeeze(axis)
+    return jnp.max(jnp.where(mask, x, jnp.asarray(-jnp.inf, x.dtype)), axis)
+
+
+def _masked_maximum_forward(x: Any, mask: Any, axis: int) -> Any:
+    return _masked_maximum(x, mask, axis), (x, mask)
+
+
+def _masked_maximum_backward(axis: int, kept: Any, g: Any) -> Any:
+    x, mask = kept
+    first = jnp.argmax(jnp.where(mask, x, jnp.asarray(-jnp.inf, x.dtype)), axis)
+    here = jax.nn.one_hot(first, x.shape[axis], dtype=bool, axis=axis)
+    return jnp.where(here, jnp.expand_dims(g, axis), 0), None
+
+
+_masked_maximum.defvjp(_masked_maximum_forward, _masked_maximum_backward)
 
 
 __all__ = ["AVERAGE", "MAX", "Pooling", "ROIPooling", "Unpooling"]

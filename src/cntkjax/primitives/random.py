@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from math import ceil, sqrt
 from typing import Any
 
 import jax
@@ -145,15 +146,37 @@ class RandomSample(Sampling):
         """Categorical samples; without duplicates those of the largest logarithms with Gumbel noise."""
         data, k = ctx.array(weights), attrs["numSamples"]
         lead = data.shape[: ctx.lead(weights.axes)]
-        logits = jnp.log(data.reshape(*lead, -1))
+        data = data.reshape(*lead, -1)
+        n = data.shape[-1]
         if attrs["allowDuplicates"]:
-            classes = jax.random.categorical(ctx.key(), logits[..., None, :], shape=(*lead, k))
+            classes = _classes(ctx.key(), data, k)
         else:
-            noisy = logits + jax.random.gumbel(ctx.key(), logits.shape, logits.dtype)
+            noisy = jnp.log(data) + jax.random.gumbel(ctx.key(), data.shape, data.dtype)
             classes = jax.lax.top_k(noisy, k)[1]
-        n = logits.shape[-1]
         indices = classes.astype(jnp.int32) + n * jnp.arange(k, dtype=jnp.int32)
         return Value(Sparse(indices, jnp.ones(indices.shape, data.dtype), (k, n), data.dtype), weights.axes)
+
+
+def _classes(key: Any, weights: Any, k: int) -> Any:
+    """Classes drawn by their weights, [*lead, n] -> [*lead, k].
+
+    First one of about sqrt(n) groups, then a class in it: two short sums of weights are searched for each draw, where
+    noise on all weights would take n random numbers (25 ms instead of 1 for 256 of 4,096 classes).
+    """
+    *lead, n = weights.shape
+    side = ceil(sqrt(n))
+    wide = weights.astype(jnp.promote_types(weights.dtype, jnp.float32))
+    groups = jnp.pad(wide, [(0, 0)] * len(lead) + [(0, side * side - n)]).reshape(*lead, side, side)
+    first, second = jax.random.uniform(key, (2, *lead, k), wide.dtype)
+    group = _place(jnp.sum(groups, -1)[..., None, :], first)
+    return side * group + _place(jnp.take_along_axis(groups, group[..., None], -2), second)
+
+
+def _place(weights: Any, share: Any) -> Any:
+    """The place where the sum of weights [..., n] gets beyond a share of all [...]; one with a weight."""
+    sums = jnp.cumsum(weights, -1)
+    place = jnp.sum(sums <= share[..., None] * sums[..., -1:], -1)
+    return jnp.minimum(place, jnp.sum(sums < sums[..., -1:], -1))
 
 
 @primitive("RandomSampleInclusionFrequency", 46)

@@ -137,7 +137,7 @@ class Where(Primitive):
         counts = jnp.where(layout.mask, counts.reshape(layout.time, layout.rows), jnp.zeros((), dtype))
         time = lax.broadcasted_iota(jnp.int32, counts.shape, 0)
         if len(axes) == 1:
-            return Value((_first(layout, counts > 0, time) - layout.start).astype(dtype), axes)
+            return Value(first_step(layout, counts > 0).astype(dtype), axes)
         before, after = _counted(layout, counts)
         growth = self.growth(ctx.node)
         length = jnp.where(layout.length > 0, after.reshape(-1)[layout.cell(layout.length - 1)], 0)
@@ -154,12 +154,13 @@ class Where(Primitive):
         return Value(found.astype(dtype), axes)
 
 
-def _first(layout: Layout, holds: Any, time: Any) -> Any:
-    """The time of the first step of each sequence at which something holds, [size]."""
+def first_step(layout: Layout, holds: Any) -> Any:
+    """The first step of each sequence at which something holds, [size]; behind its end if it never does."""
+    time = lax.broadcasted_iota(jnp.int32, holds.shape, 0)
     times = jnp.where(holds, time, layout.time)
     if layout.simple:
         return jnp.min(times, axis=0)
-    return lax.cummin(times, axis=0, reverse=True).reshape(-1)[layout.cell(0)]
+    return lax.cummin(times, axis=0, reverse=True).reshape(-1)[layout.cell(0)] - layout.start
 
 
 def _counted(layout: Layout, counts: Any) -> tuple[Any, Any]:

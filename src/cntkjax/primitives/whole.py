@@ -1,7 +1,8 @@
-"""What CNTK composes of other operations and is computed as one here: softmax and reductions of sequences, last steps.
+"""What CNTK composes of other operations and is computed as one here: see the primitives and reductions below.
 
 A rule compares the graph inside a block with a pattern: (name of the operation, attributes that it has, operands...). A
-string in it stands for a variable, the same wherever it stands; a number for a constant of that value.
+string in it is a name for a variable, the same wherever it stands; a number is a constant of that value; ("=name",
+pattern) names what the pattern fits.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..engine.layout import Layout
 from ..engine.plan import resolve
@@ -19,29 +21,37 @@ from ..graph.axis import BATCH, SEQUENCE, Axis
 from ..graph.errors import AxisError, explain
 from ..graph.function import Function
 from ..graph.variable import Leaf, Variable
+from ._maxima import padded, total
+from ._window import place
 from .base import Attrs, Primitive
+from .elementwise import ELEMENTWISE
 from .reduce import ReduceElements, over_steps
+from .sequence import first_step
 
 Pattern = str | float | tuple[Any, ...]
 Found = tuple[Any, list[Variable], Attrs]
 
 
-def _argument(block: Function, pattern: Pattern) -> Variable | None:
-    """The argument of a block that is nothing but this pattern of x; None for other blocks."""
+def _found(block: Function, pattern: Pattern) -> dict[str, Variable] | None:
+    """What the names in a pattern stand for, if a block of one argument x is nothing else; None for other blocks."""
     assert block.block_composite is not None
     found: dict[str, Variable] = {}
     arguments = [inner for inner, _ in block.block_map]
     is_it = len(arguments) == 1 and _fits(block.block_composite.root_function.node_outputs[0], pattern, found)
-    return arguments[0] if is_it and found["x"] is resolve(arguments[0]) else None
+    if not is_it or found["x"] is not resolve(arguments[0]):
+        return None
+    return found | {"x": arguments[0]}
 
 
 def _fits(variable: Variable, pattern: Pattern, found: dict[str, Variable]) -> bool:
-    """Whether a variable is computed like that; `found` takes up what strings stand for."""
+    """Whether a variable is computed like that; `found` takes up what names stand for."""
     variable = resolve(variable)
     if isinstance(pattern, str):
         return found.setdefault(pattern, variable) is variable
     if not isinstance(pattern, tuple):
         return isinstance(variable, Leaf) and variable.is_constant and bool((variable.array == pattern).all())
+    if pattern[0][0] == "=":
+        return _fits(variable, pattern[0][1:], found) and _fits(variable, pattern[1], found)
     name, attributes, *operands = pattern
     node = variable._owner
     return (
@@ -64,9 +74,9 @@ def _reduced(block: Function) -> Found | None:
     for name, padding in (("Sum", 0.0), ("Max", float("-inf"))):
         steps = {"axis": Axis(-1 - len(block.node_outputs[0].shape))}
         unpacked = ("UnpackSequenceOp", {"sequenceUnpackPaddingValue": padding}, "x")
-        x = _argument(block, ("ReduceElements", _reduction(name) | steps, unpacked))
-        if x is not None:
-            return ReduceElements, [x], _reduction(name)
+        found = _found(block, ("ReduceElements", _reduction(name) | steps, unpacked))
+        if found is not None:
+            return ReduceElements, [found["x"]], _reduction(name)
     return None
 
 
@@ -125,40 +135,114 @@ _SOFTMAX: Pattern = (
 
 
 def _softmaxed(block: Function) -> Found | None:
-    x = _argument(block, _SOFTMAX)
-    return None if x is None else (SEQUENCE_SOFTMAX, [x], {})
+    found = _found(block, _SOFTMAX)
+    return None if found is None else (SEQUENCE_SOFTMAX, [found["x"]], {})
 
 
-# ---- last steps
-class SequenceLast(Primitive):
-    """The last step of each sequence.
+# ---- first and last steps
+class SequenceFirst(Primitive):
+    """The first step of each sequence.
 
+    Operands: the sequence, and what marks its first step: where pieces of sequences go on, none is marked.
     Shapes: x [*shape] with a sequence axis -> [*shape] with the batch axis alone.
     """
+
+    name = "Sequence::First"
+    packed = True
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, marked: Value) -> Value:
+        """A slice of the grid if each row begins with a sequence, otherwise a gather of cells; sparse data stay so."""
+        layout = ctx.layout(x.axes)
+        step = 0 if layout.origin is None else first_step(layout, (ctx.array(marked) > 0) & layout.mask)
+        return _at(ctx, x, step)
+
+
+class SequenceLast(Primitive):
+    """The last step of each sequence; see `SequenceFirst`."""
 
     name = "Sequence::Last"
     packed = True
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
-        """A slice of the grid where all sequences end together, otherwise a gather of cells; sparse data stay so."""
-        layout, data = ctx.layout(x.axes), x.data if x.is_sparse else ctx.array(x)
-        together = layout.simple and layout.full
-        return Value(
-            jax.tree.map(lambda d: d[-1] if together else layout.at(d, layout.length - 1), data), (BATCH,)
-        )
+        """A slice of the grid where all sequences end together, otherwise a gather of cells."""
+        layout = ctx.layout(x.axes)
+        return _at(ctx, x, -1 if layout.simple and layout.full else layout.length - 1)
 
 
-_AT_LAST: Pattern = ("FutureValue", {"offset": 1}, ("ReconcileDynamicAxis", {}, 0, "x"), 1)
+def _at(ctx: Context, x: Value, step: Any) -> Value:
+    layout = ctx.layout(x.axes)
+    given = x.data if x.is_sparse else ctx.array(x)
+    return Value(jax.tree.map(lambda d: d[-1] if isinstance(step, int) and step < 0 else layout.at(d, step), given),
+                 (BATCH,))  # fmt: skip
+
+
 _ONE_STEP = {"newSequenceAxisLengthScalingFactor": 0, "newSequenceAxisLengthAdditiveFactor": 1}
-_LAST: Pattern = ("GatherPacked", {}, "x", ("PackedIndex", {}, "x", ("Where", _ONE_STEP, _AT_LAST)))
+_ZEROS: Pattern = ("ReconcileDynamicAxis", {}, 0, "x")
+
+
+def _step_at(delay: str) -> Pattern:
+    mark = ("=marked", (delay, {"offset": 1}, _ZEROS, 1))
+    return ("GatherPacked", {}, "x", ("PackedIndex", {}, "x", ("Where", _ONE_STEP, mark)))
 
 
 def _sliced(block: Function) -> Found | None:
-    x = _argument(block, _LAST)
-    return None if x is None else (SEQUENCE_LAST, [x], {})
+    """The last step of all, or the first; for other slices nothing is known that is better."""
+    if (found := _found(block, _step_at("FutureValue"))) is not None:
+        return SEQUENCE_LAST, [found["x"]], {}
+    if (found := _found(block, _step_at("PastValue"))) is not None:
+        return SEQUENCE_FIRST, [found["x"], found["marked"]], {}
+    return None
 
 
-SEQUENCE_SOFTMAX, SEQUENCE_LAST = SequenceSoftmax(), SequenceLast()
+# ---- normalization over neighbouring channels
+class ChannelNormalization(Primitive):
+    """x / (bias + a sum(x**2 over neighbouring channels))**beta: a few sums, where a convolution would be slow.
+
+    Operands: x, the kernel that has `a` in all places, bias, beta.
+    Shapes: x [C, H, W], kernel [1, channels in the window, 1, 1], scalars -> as x.
+    """
+
+    name = "LocalResponseNormalization"
+    packed = True
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, kernel: Value, bias: Value, beta: Value) -> Value:
+        """In the order of axes in which the data come."""
+        data = x.data if x.channels_last else ctx.array(x)
+        axis = data.ndim - 1 if x.channels_last else ctx.lead(x.axes)
+        window = place(data.shape[axis], kernel.data.size, auto=True)
+        squares = padded(data * data, axis, window, 0)
+        base = bias.data + kernel.data.reshape(-1)[0] * total(squares, axis, window, squares.shape[axis])
+        power = jnp.exp(-beta.data * ELEMENTWISE["Log"].lower({}, base))
+        return Value(data * power, x.axes, channels_last=x.channels_last)
+
+
+_ALONG = {
+    "strides": (1,) * 4, "autoPadding": [True] * 4, "dilation": (1,) * 4, "transpose": False, "groups": 1,
+}  # fmt: skip
+_SQUARES: Pattern = ("Reshape", {"newShape": (1, -1)}, ("ElementTimes", {}, "x", "x"))
+_NEAR: Pattern = ("Reshape", {"newShape": (-1,)}, ("Convolution", _ALONG, "kernel", _SQUARES))
+_NORMALIZED: Pattern = ("ElementTimes", {}, "x", ("Reciprocal", {}, (
+    "Exp", {}, ("ElementTimes", {}, "beta", ("Log", {}, ("Plus", {}, "bias", _NEAR)))
+)))
+
+
+def _normalized(block: Function) -> Found | None:
+    """Images only, by a kernel with the same number everywhere."""
+    found = _found(block, _NORMALIZED)
+    if found is None or len(found["x"].shape) != 3:
+        return None
+    named = [found[name] for name in ("kernel", "bias", "beta")]
+    constants = [v for v in named if isinstance(v, Leaf) and v.is_constant]
+    if constants != named:
+        return None
+    kernel = np.asarray(constants[0].array)
+    fits = kernel.ndim == 4 and kernel.shape[1] == kernel.size and (kernel == kernel.flat[0]).all()
+    return (CHANNEL_NORMALIZATION, [found["x"], *constants], {}) if fits else None
+
+
+SEQUENCE_SOFTMAX, SEQUENCE_FIRST, SEQUENCE_LAST = SequenceSoftmax(), SequenceFirst(), SequenceLast()
+CHANNEL_NORMALIZATION = ChannelNormalization()
 RULES.update({
+    "LocalResponseNormalization": _normalized,
     "Sequence::ReduceElements": _reduced, "Sequence::Softmax": _softmaxed, "Sequence::Slice": _sliced,
 })
