@@ -239,7 +239,9 @@ class Constant(_LeafMixin):
             super().__init__(VariableKind.Constant, shape, dtype or np.float32, initializer=sample, name=name)
             return
         array, dtype = _array(value, dtype)
-        shape = array.shape if shape is None else as_shape(shape)
+        if shape is None or array.ndim:
+            shape = array.shape  # as in CNTK, where a shape is for numbers
+        shape = as_shape(shape)
 
         def spread(shape: Shape, dtype: Any) -> np.ndarray:
             return np.array(np.broadcast_to(array, shape))

@@ -122,3 +122,24 @@ def test_operations_of_two_operands_are_type_errors_with_one():
 def test_axes_that_are_not_static_are_runtime_errors(f):
     with pytest.raises(RuntimeError, match="is no static axis"):
         f(x(2, 3), 1, C.Axis.all_static_axes()) if f is not C.expand_dims else f(x(2, 3), C.Axis.default_batch_axis())
+
+
+@pytest.mark.parametrize("error", [ValueError, TypeError])
+@pytest.mark.parametrize("operand", [None, "a", {}, [None]])
+def test_what_is_no_operand_is_a_value_error_and_a_type_error(operand, error):
+    with pytest.raises(error, match="operand"):
+        x(2) * operand
+
+
+def test_the_shape_of_a_constant_is_for_numbers_alone():
+    assert C.constant([1, 2], shape=(2, 2)).value.tolist() == [1, 2]
+    assert C.constant(np.ones(2), (3,)).value.tolist() == [1, 1]
+    assert C.constant(1, shape=(2, 2)).shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "name, options", [("uniform", {"low": 2, "high": 1}), ("bernoulli", {"mean": 2}), ("normal", {"scale": -1})]
+)
+def test_distributions_that_do_not_exist_are_runtime_errors(name, options):
+    with pytest.raises(RuntimeError, match=name):
+        getattr(C.random, name)(2, **options)

@@ -25,6 +25,10 @@ class AxisError(ValueError, RuntimeError):
     """Axes of operands that don't fit together."""
 
 
+class OperandError(ValueError, TypeError):
+    """What is no operand. CNTK raises ValueError or TypeError, which depends on the operation."""
+
+
 def layer_title(layer: str, name: str) -> str:
     """A layer as messages call it."""
     return f"{layer} '{name}'" if name else layer

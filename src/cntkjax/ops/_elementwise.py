@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..graph.build import apply
+from ..graph.errors import OperandError
 from ..primitives.elementwise import ELEMENTWISE
 from ..variables import Variable
 from ._blocks import as_one_block
@@ -27,7 +28,7 @@ def associative_multi_arg(f: Callable[..., Function]) -> Callable[..., Function]
         if kwargs:
             raise TypeError(f"{f.__name__}() got an unexpected keyword argument '{next(iter(kwargs))}'")
         if len(operands) < 2:
-            raise TypeError(f"{f.__name__}() needs at least two operands, got {len(operands)}")
+            raise OperandError(f"{f.__name__}() needs at least two operands, got {len(operands)}")
         return halves(operands, name)
 
     def halves(operands: list[Any], name: str = "") -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..graph.errors import OperandError
 from ..graph.function import Function as GraphFunction
 from ..graph.variable import Variable as GraphVariable
 from ..variables import Constant, Variable
@@ -17,17 +18,17 @@ Operand = Any  # Variable, Function with one output, NumPy array, list of number
 def as_variable(operand: Operand, dtype: Any = None) -> Variable:
     """A variable: that of a function's only output, or a constant made of numbers.
 
-    Errors: TypeError for what is neither; ValueError for a function with several outputs.
+    Errors: OperandError for what is neither; ValueError for a function with several outputs.
     """
     if isinstance(operand, GraphVariable):
         return operand  # type: ignore[return-value]
     if isinstance(operand, GraphFunction):
         return operand.output  # type: ignore[attr-defined]
     if isinstance(operand, (str, bytes, dict)) or operand is None or callable(operand):
-        raise TypeError(f"{operand!r} is no operand: pass a variable, a function's output, or numbers")
+        raise OperandError(f"{operand!r} is no operand: pass a variable, a function's output, or numbers")
     array = np.asarray(operand)
     if array.dtype.kind not in "biuf":
-        raise TypeError(f"an operand of type {array.dtype} is not supported: pass numbers in a regular array")
+        raise OperandError(f"an operand of type {array.dtype} is not supported: pass numbers in a regular array")
     if dtype is None:
         dtype = array.dtype if isinstance(operand, (np.ndarray, np.generic)) and array.dtype.kind == "f" else np.float32
     return Constant(array, dtype=dtype)  # type: ignore[return-value]

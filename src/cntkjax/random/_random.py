@@ -32,11 +32,11 @@ def _like(kind: str, x: Operand, numbers: tuple[float, ...], seed: int, name: st
 def _attributes(kind: str, numbers: tuple[float, ...], seed: int) -> dict[str, Any]:
     first, last = numbers[0], numbers[-1]
     if kind == "uniform" and first >= last:
-        raise ValueError(f"uniform: the low end of the range ({first}) has to be below the high end ({last})")
+        raise RuntimeError(f"uniform: the low end of the range ({first}) has to be below the high end ({last})")
     if kind in ("normal", "gumbel") and last < 0:
-        raise ValueError(f"{kind}: the scale ({last}) must not be negative")
+        raise RuntimeError(f"{kind}: the scale ({last}) must not be negative")
     if kind == "bernoulli" and not 0 <= first <= 1:
-        raise ValueError(f"bernoulli: the mean ({first}) has to be between 0 and 1")
+        raise RuntimeError(f"bernoulli: the mean ({first}) has to be between 0 and 1")
     return {
         "randomDistributionType": kind, "randomDistributionArgs": [float(n) for n in numbers],
         "rngSeed": resolve_seed(seed), "rngOffset": 0,
@@ -49,7 +49,7 @@ def uniform(
 ) -> Function:
     """Random numbers between `low` and `high`, all equally likely.
 
-    Errors: ValueError unless low < high.
+    Errors: RuntimeError unless low < high.
 
     >>> x = uniform((2, 3), low=1, high=2, seed=5).eval()
     >>> x.shape, bool((x >= 1).all() and (x < 2).all())
