@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import cntkjax as C
+from cntkjax.engine.loops import _tilings
+from cntkjax.engine.plan import Loop, Plan
 
 LENGTHS = [[4], [5, 2, 3], [1, 1, 7, 2, 2, 3]]
 
@@ -172,3 +174,27 @@ def test_a_state_takes_its_free_dimension_from_any_input_of_the_loop():
     summed = C.sequence.last(C.layers.Recurrence(C.plus)(C.times(x, weights)))
     data = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     np.testing.assert_allclose(summed.eval({x: [data]})[0], data.sum((0, 2))[:, None].repeat(2, 1))
+
+
+@pytest.mark.parametrize(
+    ("cuts", "at_once"), [([(0, 1), (3, 4), (1, 3)], 3), ([(0, 2), (1, 4)], 0), ([(0, 2), (2, 3)], 0)], ids=str
+)
+def test_slices_that_are_all_of_a_state_are_cut_at_once(grid, cuts, at_once):
+    x, state = C.sequence.input_variable(4, needs_gradient=True), C.placeholder()
+    h = x + C.sequence.past_value(state)
+    out = C.tanh(h) + C.tanh(sum((i + 1) * C.reduce_sum(C.slice(h, 0, *cut)) for i, cut in enumerate(cuts)))
+    out.replace_placeholders({state: out.output})
+    (loop,) = [part for part in Plan(out.outputs).parts if isinstance(part, Loop)]
+    assert len(_tilings(loop.nodes)) == at_once
+    data = sequences([3, 2], 4)
+
+    def reference(d):
+        before, made = jnp.zeros(4), []
+        for now in d:
+            h = now + before
+            before = jnp.tanh(h) + jnp.tanh(sum((i + 1) * h[a:b].sum() for i, (a, b) in enumerate(cuts)))
+            made.append(before)
+        return jnp.stack(made)
+
+    for found, d in zip(out.grad({x: data}, wrt=[x]), data, strict=True):
+        np.testing.assert_allclose(found, jax.grad(lambda d: reference(d).sum())(d), rtol=1e-4, atol=1e-5)

@@ -7,7 +7,7 @@ inside the loop is one large product after the backward loop, not an accumulatio
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -94,6 +94,7 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, unti
             moving[initial] = initial_states(ctx, ctx.canonical(env[initial]), axes, _offset(delay), loop.backwards)
     multiplying = [] if until_ended else [n for n in loop.nodes if _is_product(n, fixed)]
     products = {n: resolve(n.node_inputs[n.primitive.weight]) for n in multiplying}
+    tilings = _tilings(loop.nodes)
     weights = {v: env[v].data for v in products.values()}
     others = {v: ctx.array(x) for v, x in fixed.items() if v not in weights}
     anew = layout.origin is not None or not (layout.simple and (layout.full or not loop.backwards))
@@ -129,6 +130,9 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, unti
                     tap = None if taps_now is None else taps_now[len(met)]
                     x, here[node.node_outputs[0]] = _product(inner, node, here, products[node], tap)
                     met.append(x)
+                elif node in tilings:
+                    if node.node_outputs[0] not in here:
+                        here.update(_cut(inner, here, *tilings[node]))
                 else:
                     run_node(inner, node, here)
             if inner.updates:
@@ -239,6 +243,38 @@ def _first(
     ends = moving[initial][-1 if backwards else 0]
     ends = ends.reshape(rows, *(1,) * (len(sample) + 1 - ends.ndim), *ends.shape[1:])
     return jnp.broadcast_to(ends, shape).astype(out.dtype)
+
+
+def _tilings(nodes: Sequence[Function]) -> dict[Function, tuple[int, list[Function]]]:
+    """Slices that together are all of their operand, as the gates of an LSTM, with their axis and each other, in order.
+
+    They are cut at once: the gradient then is one concatenation, not a sum of arrays filled up with zeros.
+    """
+    groups: dict[tuple[Variable, int], list[Function]] = {}
+    for node in nodes:
+        if node.op_name == "Slice" and "axis" in node.node_attributes:
+            axis = node.node_attributes["axis"].static_axis_index()
+            groups.setdefault((resolve(node.node_inputs[0]), axis), []).append(node)
+    found = {}
+    for (operand, axis), slices in groups.items():
+        size = operand.shape[axis]
+        if size <= 0:
+            continue
+        slices.sort(key=lambda n: n.node_attributes["beginIndex"] % size)
+        sizes = [n.node_outputs[0].shape[axis] for n in slices]
+        begins = [n.node_attributes["beginIndex"] % size for n in slices]
+        plain = all(n.node_attributes.get("sliceStrides", 1) == 1 for n in slices)
+        if plain and sum(sizes) == size and begins == [sum(sizes[:i]) for i in range(len(sizes))]:
+            found.update(dict.fromkeys(slices, (axis, slices)))
+    return found
+
+
+def _cut(ctx: Context, here: Environment, axis: int, slices: Sequence[Function]) -> Environment:
+    """All slices of a tiling."""
+    operand = resolve(slices[0].node_inputs[0])
+    x, sizes = ctx.array(here[operand]), [n.node_outputs[0].shape[axis] for n in slices]
+    pieces = lax.split(x, sizes, axis=x.ndim + axis)
+    return {n.node_outputs[0]: Value(d, here[operand].axes) for n, d in zip(slices, pieces, strict=True)}
 
 
 def _product(ctx: Context, node: Function, here: Environment, weight: Variable, tap: Any) -> tuple[Any, Value]:
