@@ -143,3 +143,18 @@ def test_the_shape_of_a_constant_is_for_numbers_alone():
 def test_distributions_that_do_not_exist_are_runtime_errors(name, options):
     with pytest.raises(RuntimeError, match=name):
         getattr(C.random, name)(2, **options)
+
+
+@pytest.mark.parametrize(
+    "penalties, squash, one, other, expected",
+    [
+        ((0, 2, 2), True, [2, 2, 1, 0], [2, 2, 2, 1], 6),
+        ((1, 1, 2), False, [2, 3, 2, 3], [3, 0, 3, 1], 4),
+        ((2, 0, 0), True, [2, 0, 3], [0, 1, 1], 7.5),
+    ],
+)
+def test_edits_that_cost_the_same_substitute_first_and_delete_last(penalties, squash, one, other, expected):
+    a, b = C.sequence.input_variable(4), C.sequence.input_variable(4)
+    one_hot = np.eye(4, dtype=F)
+    f = C.edit_distance_error(a, b, *penalties, squashInputs=squash)
+    assert np.isclose(f.eval({a: [one_hot[one]], b: [one_hot[other]]}), expected)

@@ -314,15 +314,14 @@ class EditDistanceError(WholeMinibatch):
         def row(above: Any, now: Any) -> Any:
             token, i = now
             differs = token[:, None] != right
-            ways = [
-                (above[0][:, 1:] + delete, above[1][:, 1:] + 1),
-                (above[0][:, :-1] + jnp.where(differs, substitute, 0.0), above[1][:, :-1] + differs),
-            ]
-            best: Any = _cheaper(*ways)
-            first = (jnp.full((len(left), 1), i * delete), jnp.full((len(left), 1), i))
+            deleted = above[0][:, 1:] + delete, above[1][:, 1:] + 1
+            changed = above[0][:, :-1] + jnp.where(differs, substitute, 0.0), above[1][:, :-1] + differs
+            kept = changed[0] <= deleted[0]
+            best: Any = *(jnp.where(kept, c, d) for c, d in zip(changed, deleted, strict=True)), kept
+            first = [jnp.full((len(left), 1), c) for c in (i * delete, i, False)]
             best = tuple(jnp.concatenate(pair, 1) for pair in zip(first, best, strict=True))
             # An insertion comes from the left: the least of what any column to the left costs, and the way from there.
-            level = (best[0] - columns * insert, best[1] - columns)
+            level = (best[0] - columns * insert, best[1] - columns, best[2])
             least = lax.associative_scan(_cheaper, level, axis=1)
             made = (least[0] + columns * insert, least[1] + columns)
             return made, made[1]
@@ -333,7 +332,7 @@ class EditDistanceError(WholeMinibatch):
         return table[m, jnp.arange(len(left)), n]
 
 
-def _cheaper(a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[Any, Any]:
-    """The pair with the smaller cost, then with the smaller number."""
-    first = (a[0] < b[0]) | ((a[0] == b[0]) & (a[1] <= b[1]))
-    return jnp.where(first, a[0], b[0]), jnp.where(first, a[1], b[1])
+def _cheaper(left: tuple[Any, Any, Any], here: tuple[Any, Any, Any]) -> tuple[Any, ...]:
+    """The cheaper way. Where both cost the same, CNTK prefers to substitute, then to insert, then to delete."""
+    first = (left[0] < here[0]) | ((left[0] == here[0]) & ~here[2])
+    return tuple(jnp.where(first, a, b) for a, b in zip(left, here, strict=True))
