@@ -23,6 +23,7 @@ import numpy as np
 from benchmarks import op_cases, sequence_cases
 from benchmarks.op_cases import Case, torch
 from cntkjax.engine.allocator import keep_freed_memory
+from cntkjax.engine.compiler import compiler_options
 from cntkjax.engine.layout import Batch
 from cntkjax.engine.lower import execute
 from cntkjax.engine.packing import Packer
@@ -34,12 +35,13 @@ from cntkjax.interop import to_jax
 CASES = [*op_cases.CASES, *sequence_cases.CASES]
 SIDES = ("cntkjax", "jax", "torch")
 Run = Callable[[], Any]
-Side = tuple[Callable[..., Any], list[Any]]  # a function, and the arrays that it takes
+# A function, the arrays that it takes, and with what options it is compiled.
+Side = tuple[Callable[..., Any], list[Any], dict[str, str]]
 Pass = tuple[Any, list[Any]]  # a jitted function and what it is called with
 
 
 def our_side(case: Case) -> Side:
-    """The operation in this package as a pure function of arrays, and these."""
+    """The operation in this package, compiled as its programs are."""
     variables = case.variables()
     if case.steps is not None:
         return packed(case, case.ours(*variables))
@@ -51,7 +53,7 @@ def our_side(case: Case) -> Side:
         given = [swapped(data[i], function.arguments[k]) for k, i in enumerate(places)]
         return swapped(function({}, *given, training=case.training), function.function.output)
 
-    return ours, device(case.arrays())
+    return ours, device(case.arrays()), compiler_options()
 
 
 def packed(case: Case, function: Any) -> Side:
@@ -67,12 +69,12 @@ def packed(case: Case, function: Any) -> Side:
         env |= {v: Value(jnp.asarray(v.array), ()) for v in plan.leaves}
         return execute(plan, ctx, env)[plan.outputs[0]].data
 
-    return ours, device([samples[grid.index], grid.layout])
+    return ours, device([samples[grid.index], grid.layout]), compiler_options()
 
 
 def jax_side(case: Case) -> Side:
     """The operation as a user of JAX writes it."""
-    return case.jax, device([*case.arrays(), *([] if case.steps is None else [case.steps])])
+    return case.jax, device([*case.arrays(), *([] if case.steps is None else [case.steps])]), {}
 
 
 def device(arrays: Sequence[Any]) -> list[Any]:
@@ -85,16 +87,17 @@ def swapped(array: Any, variable: Any) -> Any:
     return array.swapaxes(0, 1) if len(variable.dynamic_axes) == 2 else array
 
 
-def passes(f: Callable[..., Any], data: list[Any], wrt: int) -> list[Pass]:
+def passes(f: Callable[..., Any], data: list[Any], options: dict[str, str], wrt: int) -> list[Pass]:
     """The forward pass, and, if anything is differentiated, forward with backward."""
-    forward = jax.jit(f)
+    forward = jax.jit(f, compiler_options=options)
     weights = jax.random.normal(jax.random.key(0), jax.eval_shape(forward, *data).shape)
 
     def loss(weights: Any, *data: Any) -> Any:  # with constant weights XLA would compute some gradients beforehand
         made = f(*data)
         return jnp.sum(made * weights), made
 
-    backward = jax.jit(jax.grad(loss, argnums=tuple(range(1, wrt + 1)), has_aux=True))
+    gradient = jax.grad(loss, argnums=tuple(range(1, wrt + 1)), has_aux=True)
+    backward = jax.jit(gradient, compiler_options=options)
     return [(forward, data), (backward, [weights, *data])][: 2 if wrt else 1]
 
 

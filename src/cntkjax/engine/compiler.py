@@ -9,6 +9,8 @@ from functools import cache
 
 import jax
 
+from .cache import persistent
+
 OPTIONS = {
     # Barriers stay in until after fusion: without this, `materialize.materialized` does nothing.
     "xla_disable_hlo_passes": "cse_barrier_expander",
@@ -29,7 +31,8 @@ def compiler_options() -> dict[str, str]:
 
 def _is_known(name: str, value: str) -> bool:
     try:
-        jax.jit(lambda: 0, compiler_options={name: value}).lower().compile()
+        with persistent():
+            jax.jit(lambda: 0, compiler_options={name: value}).lower().compile()
     except jax.errors.JaxRuntimeError:
         return False
     return True

@@ -124,6 +124,8 @@ def _repeated(data: Any, time: int) -> Any:
     XLA:CPU makes the same of a product with ones as of a broadcast, but of its gradient a matrix product, where a sum
     of long rows goes down one column after the other: 1.1 ms instead of 5.8 for [32, 64, 512].
     """
-    if data.size < 4096 or data.dtype not in (jnp.float32, jnp.float64) or jax.default_backend() != "cpu":
+    long = isinstance(data.size, int) and data.size >= 4096  # programs that are exported may not know
+    if not long or data.dtype not in (jnp.float32, jnp.float64) or jax.default_backend() != "cpu":
         return jnp.broadcast_to(data[None], (time, *data.shape))
-    return (jnp.ones((time, 1), data.dtype) @ data.reshape(1, -1)).reshape(time, *data.shape)
+    made = jnp.matmul(jnp.ones((time, 1), data.dtype), data.reshape(1, -1), precision="highest")
+    return made.reshape(time, *data.shape)

@@ -25,6 +25,7 @@ from .lower import run_part
 from .plan import Loop, Part, Plan, makes, members, reads
 from .program import Feeds, arguments_in_order, context_of, leaf_data, masked, program_of, random_numbers
 from .values import Context, Value
+from .whole import computed_as
 
 
 @dataclass
@@ -41,6 +42,7 @@ class Timing:
 def timing_of(roots: Iterable[Function]) -> dict[Function, Timing]:
     """What was measured of operations below these, in the order of their uids."""
     found = nodes([root.root_function for root in roots], into_blocks=True)
+    found = list(dict.fromkeys([*found, *(computed_as(n) for n in found if n.is_block)]))
     return {n: n.__dict__["_timing"] for n in sorted(found, key=lambda n: n.uid) if "_timing" in n.__dict__}
 
 

@@ -30,7 +30,9 @@ def _are_columns(x: Any, axes: tuple[int, ...]) -> bool:
     [32, 32768] takes 4.5 ms so, and 0.16 as a product with ones.
     """
     over = range(len(axes))
-    return axes == tuple(over) and prod(x.shape[len(axes):]) >= 4096 and jax.default_backend() == "cpu"
+    length = prod(x.shape[len(axes):])
+    long = isinstance(length, int) and length >= 4096  # programs that are exported may not know
+    return axes == tuple(over) and long and jax.default_backend() == "cpu"
 
 
 def _sum(x: Any, axes: tuple[int, ...]) -> Any:
@@ -38,7 +40,8 @@ def _sum(x: Any, axes: tuple[int, ...]) -> Any:
         return jnp.sum(x, axis=axes, keepdims=True)
     kept, wide = x.shape[len(axes):], jnp.promote_types(x.dtype, jnp.float32)
     rows = x.reshape(-1, prod(kept)).astype(wide)
-    return (jnp.ones(len(rows), wide) @ rows).astype(x.dtype).reshape(*(1,) * len(axes), *kept)
+    total = jnp.matmul(jnp.ones(len(rows), wide), rows, precision="highest")
+    return total.astype(x.dtype).reshape(*(1,) * len(axes), *kept)
 
 
 def _mean(x: Any, axes: tuple[int, ...]) -> Any:
