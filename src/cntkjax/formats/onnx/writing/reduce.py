@@ -83,10 +83,8 @@ def _along(w: Writer, op: str, x: str, variable: Variable, axis: Axis) -> str:
     lead, rank = w.lead(variable), len(variable.shape)
     if axis.is_static_axis:
         at = axis.static_axis_index() % rank
-    elif rank <= 1 or (not w.lead(variable) and w.opset < 13):
-        at = 0 if w.opset < 13 and not lead else rank - 1
-        if rank > 1:
-            return w.node(op, [x], axis=0)
+    elif rank <= 1 or not lead:  # what is no sample goes along its last axis
+        at = rank - 1
     else:
         if w.opset < 13:
             return w.node(op, [x], axis=lead)
