@@ -36,6 +36,12 @@ def test_submodules_are_the_same_objects(name):
     assert importlib.import_module("cntk." + name) is importlib.import_module("cntkjax." + name)
 
 
+def test_the_compiled_part_is_found_by_its_own_name():
+    """Faster R-CNN of CNTK's examples takes force_deterministic_algorithms from there."""
+    python("-c", "import cntk\nfrom _cntk_py import force_deterministic_algorithms as f\n"
+           "assert f is cntk.cntk_py.force_deterministic_algorithms")
+
+
 def test_functions_keep_their_names_when_the_module_of_that_name_is_imported():
     python("-c", "import cntk as C\nfrom cntk.default_options import default_options\nimport cntk.default_options\n"
                  "assert C.default_options is default_options and callable(C.default_options)")

@@ -148,6 +148,13 @@ class TestUnpacking:
     def test_names_its_outputs(self):
         assert [v.name for v in S.unpack(self.x, 0, name="steps").outputs] == ["steps", "steps_UnpackSequenceMask"]
 
+    def test_of_a_placeholder_has_a_shape_from_which_others_are_inferred(self):
+        """An attention layer of CNTK's Polymath: without it, the product took the shape of its other operand."""
+        steps, mask = S.unpack(C.placeholder(shape=(3,)), 0).outputs
+        assert (steps.shape, mask.shape) == ((C.FreeDimension, 3), (C.FreeDimension,))
+        assert C.reduce_sum(C.placeholder(shape=(3,)) * steps, axis=1).shape == (C.FreeDimension, 1)
+        assert C.to_sequence(C.placeholder(shape=(4, 3))).shape == (3,)
+
     def test_a_reduction_compiles_once_for_lengths_that_are_near(self):
         from cntkjax.engine import program
 

@@ -100,7 +100,18 @@ STEPWISE = ("Sum", "Mean", "Max", "Min", "LogSum")  # what `over_steps` computes
 
 
 def over_steps(reduction: str, x: Any, layout: Layout) -> Any:
-    """A reduction over the steps of each sequence, padding left out: [time, rows, *shape] -> [size, *shape]."""
+    """A reduction over the steps of each sequence, padding left out: [time, rows, *shape] -> [size, *shape].
+
+    Of a sequence without steps, which may be one that fills up the batch, it is 0: where infinity stood, weights behind
+    it would learn NaN.
+    """
+    made = _over_steps(reduction, x, layout)
+    if layout.full or reduction in ("Sum", "Mean"):
+        return made
+    return jnp.where((layout.length > 0).reshape(-1, *(1,) * (made.ndim - 1)), made, jnp.zeros((), made.dtype))
+
+
+def _over_steps(reduction: str, x: Any, layout: Layout) -> Any:
     if reduction == "Mean":
         length = jnp.maximum(layout.length, 1).astype(jnp.promote_types(x.dtype, jnp.float32))
         made = over_steps("Sum", x, layout)

@@ -300,11 +300,12 @@ class UnpackSequenceOp(Primitive):
         """A free axis in front of the shape."""
         (x,) = inputs
         n = 1 if attrs["sequenceUnpackSuppressMaskOutput"] else 2
-        if _axes_unknown(x) or is_unknown(x.shape):
-            return [Spec(UNKNOWN_SHAPE, axes=UNKNOWN_AXES) for _ in range(n)]
-        _needs_sequence(self.name, "operand", x)
-        specs = [Spec((FREE, *x.shape), axes=(BATCH,)), Spec((FREE,), axes=(BATCH,), needs_gradient=False)]
-        return specs[:n]
+        unknown = _axes_unknown(x)
+        if not unknown:
+            _needs_sequence(self.name, "operand", x)
+        axes = UNKNOWN_AXES if unknown else (BATCH,)
+        steps = UNKNOWN_SHAPE if is_unknown(x.shape) else (FREE, *x.shape)
+        return [Spec(steps, axes=axes), Spec((FREE,), axes=axes, needs_gradient=False)][:n]
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> list[Value]:
         """The grid transposed where each row holds one sequence, otherwise a gather of cells."""
@@ -346,7 +347,7 @@ class ToSequenceOp(Primitive):
         """The shape without its first axis, along an axis named after the operand."""
         x = inputs[0]
         if is_unknown(x.shape) or _axes_unknown(x):
-            return Spec(UNKNOWN_SHAPE, axes=UNKNOWN_AXES)
+            return Spec(UNKNOWN_SHAPE if is_unknown(x.shape) else x.shape[1:], axes=UNKNOWN_AXES)
         shape = _without_steps(self.name, x)
         axis = Axis(attrs["sequenceAxis"] + resolve(x).uid)
         if len(inputs) == 2:

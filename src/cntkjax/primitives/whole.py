@@ -106,7 +106,8 @@ def _softmax(x: Any, layout: Layout) -> Any:
     """[time, rows, *shape]. Where padding stands, something finite."""
     above = x - layout.spread(over_steps("Max", x, layout))
     powers = jnp.exp(above if layout.full else jnp.minimum(above, 0))  # padding may hold more than the maximum
-    return powers * layout.spread(1 / over_steps("Sum", powers, layout))
+    # A sum is below 1 only of no steps at all: a sequence that fills up the batch
+    return powers * layout.spread(1 / jnp.maximum(over_steps("Sum", powers, layout), 1))
 
 
 def _softmax_forward(x: Any, layout: Layout) -> Any:
