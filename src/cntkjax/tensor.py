@@ -90,6 +90,10 @@ class TensorOpsMixin:
 
         return index(self, arg)
 
+    def __iter__(self) -> Any:
+        # Without this Python would ask for elements without end, where the number of them is not known.
+        raise TypeError(f"{self!r} cannot be iterated: take elements of its first axis one by one, v[0], v[1], ...")
+
 
 class ArrayMixin:
     """Conversion to NumPy of what holds data."""

@@ -158,3 +158,112 @@ def test_edits_that_cost_the_same_substitute_first_and_delete_last(penalties, sq
     one_hot = np.eye(4, dtype=F)
     f = C.edit_distance_error(a, b, *penalties, squashInputs=squash)
     assert np.isclose(f.eval({a: [one_hot[one]], b: [one_hot[other]]}), expected)
+
+
+class TestPromisedLengths:
+    VALUES, HOLDS = np.array([[[1, 2], [3, 4], [5, 6], [7, 8]]], F), np.array([[[1], [0], [0], [1]]], F)
+
+    @pytest.mark.parametrize("promise", [(1, 0), [1, 0], (2, 0), (0, 2), (1, -2)])
+    def test_gather_takes_the_steps_whatever_is_promised(self, promise):
+        s, c = C.sequence.input_variable(2), C.sequence.input_variable(1)
+        f = C.sequence.gather(s, c, promise)
+        assert f.eval({s: self.VALUES, c: self.HOLDS})[0].tolist() == [[1, 2], [7, 8]]
+
+    @pytest.mark.parametrize("promise", [(1, 0), (2, 0), (0, 2)])
+    def test_scatter_puts_them_back(self, promise):
+        s, c = C.sequence.input_variable(2), C.sequence.input_variable(1)
+        f = C.sequence.scatter(C.sequence.gather(s, c), c, promise)
+        assert f.eval({s: self.VALUES, c: self.HOLDS})[0].tolist() == [[1, 2], [0, 0], [0, 0], [7, 8]]
+
+    @pytest.mark.parametrize("promise", [1, (1,), (1, 0, 1), (-1, 0), (1.5, 0)])
+    @pytest.mark.parametrize("f", [C.sequence.gather, C.sequence.scatter])
+    def test_what_is_no_promise_is_an_error(self, f, promise):
+        s = C.sequence.input_variable(1)
+        with pytest.raises(TypeError, match="a factor, not negative, and a summand"):
+            f(s, s, promise)
+
+    def test_constants_are_gathered_and_scattered_at_every_step(self):
+        c = C.sequence.input_variable(1)
+        assert C.sequence.gather(C.constant([1, 2]), c).eval(self.HOLDS)[0].tolist() == [[1, 2], [1, 2]]
+        assert C.sequence.scatter(C.constant([1]), c).eval(self.HOLDS)[0].tolist() == [[1], [0], [0], [1]]
+
+    def test_one_value_a_sequence_at_its_only_step(self):
+        a, c = x(2), C.sequence.input_variable(1)
+        assert C.sequence.gather(a, c, (0, 1)).eval({a: [[3, 4]], c: self.HOLDS[:, :2]}).tolist() == [[3, 4]]
+
+    def test_sequences_have_no_place_where_one_step_is_promised(self):
+        s = C.sequence.input_variable(1)
+        with pytest.raises(ValueError, match="promised to hold once"):
+            C.sequence.scatter(s, s, (0, 1))
+
+
+@pytest.mark.parametrize("delay", [C.sequence.past_value, C.sequence.future_value])
+@pytest.mark.parametrize("state", [[5], [5, 6], [[5]], [[5], [6]], [[[5]]]])
+def test_delayed_numbers_have_the_axes_of_their_initial_state(delay, state):
+    s, state = C.sequence.input_variable(()), np.array(state, F)
+    (found,) = delay(s, state).eval([[1, 2, 3]])
+    expected = [state, 1 + 0 * state, 2 + 0 * state] if delay is C.sequence.past_value else [2, 3, state]
+    assert np.array_equal(found, [np.broadcast_to(e, state.shape) for e in expected])
+
+
+def test_delayed_numbers_begin_with_the_state_of_their_own_sequence():
+    s, a = C.sequence.input_variable(()), x(2)
+    f = C.sequence.past_value(s, a)
+    found = f.eval({s: [np.array([1, 2], F), np.array([3], F)], a: [[5, 6], [7, 8]]})
+    assert [v.tolist() for v in found] == [[[5, 6], [1, 1]], [[7, 8]]]
+
+
+def test_one_spliced_operand_is_itself_without_a_name():
+    f = C.splice(x(2, 3), axis=0, name="n")
+    assert (f.name, f.root_function.op_name, f.output.name) == ("", "Combine", "x")
+
+
+def test_a_number_spread_over_sequences_has_their_type():
+    s = C.sequence.input_variable(1, np.float64)
+    assert C.sequence.broadcast_as(1, s).dtype is np.float64
+
+
+def test_sequences_of_another_type_lend_no_axes():
+    s, a = C.sequence.input_variable(1, np.float64), x(1)
+    with pytest.raises(ValueError, match="float32 and float64"):
+        C.sequence.broadcast_as(a, s)
+
+
+def test_what_is_generated_has_the_type_of_its_first_state():
+    with C.default_options(dtype=np.float64):
+        start, like = x(1, dtype=np.float64), C.sequence.input_variable(1, np.float64)
+        f = C.layers.UnfoldFrom(lambda h: h * 2)(start, like)
+    assert f.dtype is np.float64
+    (found,) = f.eval({start: np.array([[1 + 2**-40]]), like: [np.zeros((2, 1))]})
+    assert found.tolist() == [[2 + 2**-39], [4 + 2**-38]]
+
+
+class TestEquality:
+    def test_a_function_equals_its_only_output(self):
+        z = C.relu(x(2))
+        assert z == z.output and z.output == z and (z != z.output) is False
+        assert z in [z.output] and z.output in [z] and z in C.abs(z).root_function.inputs
+        assert [C.abs(x(2)), z].index(z.output) == 1
+
+    def test_but_not_another_function_and_has_another_hash(self):
+        z = C.relu(x(2))
+        assert z != z.root_function and z != C.combine(z) and z != x(2) and z != 1 and z is not None
+        assert len({z, z.output}) == 2 and z not in {z.output: 1}
+
+    def test_a_function_of_several_outputs_equals_none(self):
+        z = C.relu(x(2))
+        assert C.combine(z, C.abs(x(2))) != z.output
+
+
+class TestIteration:
+    @pytest.mark.parametrize(
+        "make", [lambda: x(2), lambda: x(), lambda: x(C.FreeDimension), lambda: C.relu(x(2)), lambda: C.parameter(())]
+    )
+    @pytest.mark.parametrize("use", [list, lambda v: 1 in v, lambda v: dict([v])])
+    def test_nothing_is_iterated(self, make, use):
+        with pytest.raises(TypeError):
+            use(make())
+
+    def test_outputs_are(self):
+        one, other = C.combine(C.relu(x(2)), C.abs(x(2)))
+        assert [one.owner.op_name, other.owner.op_name] == ["ReLU", "Abs"]

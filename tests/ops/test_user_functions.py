@@ -320,3 +320,9 @@ def test_what_it_serializes_is_found_in_a_graph_as_in_a_record():
     assert found.serialize() == found.serialize()["state"] == {"scale": 3.0}
     with pytest.raises(KeyError, match="other"):
         found.serialize()["other"]
+
+
+@pytest.mark.parametrize("inputs", [C.input_variable(2), C.input_variable(C.FreeDimension), C.constant(1), None, 3])
+def test_inputs_are_a_list(inputs):
+    with pytest.raises(TypeError, match="inputs have to be a list"):
+        UserFunction(inputs)

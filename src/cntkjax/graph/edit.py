@@ -59,8 +59,8 @@ class Cloner:
             made = self.made[variable] = self._leaf(variable)
             return made
         if variable._owner is not None:  # met before it was made: a loop closes here
-            shape, _, axes = unknown()  # its axes may be others in the copy
-            stand_in = classes.variable(VariableKind.Placeholder, shape, variable.dtype, axes, name=variable.name)
+            # Its axes and type may be others in the copy.
+            stand_in = classes.variable(VariableKind.Placeholder, *unknown(), name=variable.name)
             return self._loops.setdefault(variable, stand_in)
         made = self.made[variable] = classes.variable(
             variable.kind, variable.shape, variable.dtype, variable.dynamic_axes, name=variable.name,

@@ -92,9 +92,17 @@ def within(primitive: Any, like: Variable, steps: int) -> Function:
 
 def where_steps(condition: Variable, typeinfo: Typeinfo, name: str = "") -> Function:
     """The numbers of the steps at which a condition holds."""
-    attributes = {} if typeinfo is None else {
-        "newSequenceAxisLengthScalingFactor": int(typeinfo[0]), "newSequenceAxisLengthAdditiveFactor": int(typeinfo[1]),
-    }
+    attributes = {}
+    if typeinfo is not None:
+        try:
+            factor, summand = map(index, typeinfo)
+        except (TypeError, ValueError):
+            factor = summand = -1
+        if factor < 0:
+            raise TypeError(f"new_sequence_axis_typeinfo is a factor, not negative, and a summand, not {typeinfo!r}")
+        attributes = {
+            "newSequenceAxisLengthScalingFactor": factor, "newSequenceAxisLengthAdditiveFactor": summand,
+        }
     return apply(Where, [condition], attributes, name)  # type: ignore[return-value]
 
 

@@ -206,7 +206,7 @@ def splice(*inputs: Operand, **kw_axis_name: Any) -> Function:
         raise ValueError("splice: there is no operand")
     operands = as_variables(*inputs)
     if len(operands) == 1:
-        return combine(operands, name=name)
+        return combine(operands)  # without the name, as in CNTK
     return node(select.Splice, operands, {"axis": Axis(axis)}, name)
 
 

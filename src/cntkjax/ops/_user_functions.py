@@ -73,6 +73,8 @@ class UserFunction(Function):
     def __init__(
         self, inputs: Sequence[Any], as_numpy: bool = True, attributes: Mapping[str, Any] | None = None, name: str = ""
     ) -> None:
+        if not isinstance(inputs, Sequence):
+            raise TypeError(f"user function {name!r}: inputs have to be a list of operands, not {inputs!r}")
         self.as_numpy = as_numpy
         GraphFunction.__init__(
             self, primitive=UserDefined(self), inputs=[as_variable(v) for v in inputs],

@@ -196,6 +196,17 @@ class Function(Computing, VariableMixin, TensorOpsMixin, ArrayMixin, GraphFuncti
             return self.outputs[arg]
         return super().__getitem__(arg)
 
+    def __iter__(self) -> Any:
+        return iter(self.outputs) if len(self.outputs) > 1 else super().__iter__()
+
+    def __eq__(self, other: object) -> bool:
+        """True for this very function, and for its only output; that has another hash, as in CNTK."""
+        if not isinstance(other, GraphVariable):
+            return NotImplemented
+        return len(self.outputs) == 1 and self.outputs[0] is other
+
+    __hash__ = GraphFunction.__hash__
+
     def __repr__(self) -> str:
         kind = f"Composite({self.root_function.op_name})" if self.is_composite else self.op_name
         return f"{kind}: {', '.join(map(repr, self.arguments))} -> {', '.join(map(repr, self.outputs))}"

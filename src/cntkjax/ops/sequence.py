@@ -15,7 +15,7 @@ from ..variables import Variable
 from ._blocks import as_one_block
 from ._elementwise import element_divide, exp, minus
 from ._naming import name_errors as _name_errors
-from ._operand import Operand, as_variable
+from ._operand import Operand, as_variable, as_variables
 from ._sequence import (
     Typeinfo,
     delayed,
@@ -199,7 +199,7 @@ def broadcast_as(operand: Operand, broadcast_as_operand: Operand, name: str = ""
     Shapes: operand [*shape] -> [*shape] with the dynamic axes of broadcast_as_operand.
     Errors: AxisError if that has no dynamic axes.
     """
-    operands = [as_variable(operand), as_variable(broadcast_as_operand)]
+    operands = as_variables(operand, broadcast_as_operand)
     return as_one_block("Sequence::BroadcastAs", reconcile_dynamic_axes, operands, name)
 
 

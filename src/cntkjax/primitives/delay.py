@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import jax.numpy as jnp
+import numpy as np
 
 from ..engine.carry import entering, leave
 from ..engine.loops import initial_states
@@ -34,9 +35,11 @@ class Delay(Primitive):
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
         """The shape of the operand, or of the initial state if that is larger."""
         x, initial = inputs
+        # A generator has the type of its first state, unless that may be a number, which has none of its own.
+        dtype = x.dtype or (None if initial.dtype is np.float32 else initial.dtype)
         if is_unknown(x.shape):
             axes = x.dynamic_axes if x.dynamic_axes != UNKNOWN_AXES else UNKNOWN_AXES
-            return Spec(UNKNOWN_SHAPE, axes=axes)
+            return Spec(UNKNOWN_SHAPE, dtype, axes)
         shape = broadcast([x.shape, initial.shape])
         if shape is None:
             raise AxisError(explain(
@@ -51,17 +54,19 @@ class Delay(Primitive):
                 f"{self.name}: the operand has no sequence axis, so it has no steps to look at", {"value": x},
                 "declare the input with cntk.sequence.input_variable",
             ))
-        return Spec(shape, axes=axes)
+        return Spec(shape, dtype, axes)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, initial: Value) -> Value:
         """A shift along time, and a choice at the ends of sequences. (In loops the scan does it.)"""
         k = attrs["offset"]
         layout = ctx.layout(x.axes)
         data = ctx.array(x)
+        initial = ctx.canonical(initial_states(ctx, initial, x.axes, k, ahead=self.delay > 0))
+        missing = max(initial.data.ndim - (2 if initial.axes else 0) - (data.ndim - 2), 0)
+        data = data.reshape(*data.shape[:2], *(1,) * missing, *data.shape[2:])
         far = layout.position if self.delay < 0 else layout.remaining
         pad = jnp.zeros((min(k, layout.time), *data.shape[1:]), data.dtype)
         shifted = jnp.concatenate([pad, data[:-k]] if self.delay < 0 else [data[k:], pad])
-        initial = ctx.canonical(initial_states(ctx, initial, x.axes, k, ahead=self.delay > 0))
         start = initial.data.astype(data.dtype)
         if initial.axes:
             start = start.reshape(*start.shape[:2], *(1,) * (data.ndim - start.ndim), *start.shape[2:])

@@ -107,8 +107,8 @@ class Where(Primitive):
             if add <= 0:
                 raise AxisError(f"{self.name}: sequences of {add} steps are not possible")
             return Axis(f"{old.name}_fixedSliceOf_{add}")
-        if (scale, add) == (1, 0):
-            return old
+        if (scale, add) == (1, 0):  # promised to keep all steps, which a condition need not do
+            return old.with_lengths(resolve(condition).uid)
         return Axis(f"{old.name}_times_{scale}_{'plus' if add > 0 else 'minus'}_{abs(add)}")
 
     def growth(self, node: Function) -> int:
@@ -193,8 +193,10 @@ class PackedIndex(Primitive):
 
     def lower_packed(self, ctx: Context, attrs: Attrs, source: Value, steps: Value) -> Value:
         """Flat indices of cells."""
-        if len(source.axes) == 1:
-            return Value(ctx.layout(steps.axes).seq, steps.axes)
+        if len(source.axes) < 2:
+            assert ctx.batch is not None
+            own = jnp.arange(ctx.batch.size) if len(steps.axes) == 1 else ctx.layout(steps.axes).seq
+            return Value(own, steps.axes)
         layout, step = ctx.layout(source.axes), ctx.array(steps).astype(jnp.int32)
         if len(steps.axes) == 1:
             return Value(layout.cell(step), steps.axes)
@@ -205,8 +207,8 @@ class PackedIndex(Primitive):
 class GatherPacked(Primitive):
     """The steps of a sequence that an index names.
 
-    Shapes: source [*shape] with a sequence axis (or one value for all its steps), index [] -> [*shape] with the axes of
-            the index.
+    Shapes: source [*shape] with a sequence axis (or one value for all its steps, or for all sequences), index [] ->
+            [*shape] with the axes of the index.
     """
 
     packed = True
@@ -220,6 +222,8 @@ class GatherPacked(Primitive):
     def lower_packed(self, ctx: Context, attrs: Attrs, source: Value, index: Value) -> Value:
         """A gather of cells; sparse samples stay sparse."""
         data = source.data if source.is_sparse else ctx.array(source)
+        if not source.axes:
+            return Value(jnp.broadcast_to(data, (*index.data.shape, *data.shape)), index.axes)
         cells = _flat(data) if len(source.axes) > 1 else data
         return Value(jax.tree.map(lambda d: d[index.data], cells), index.axes)
 
@@ -236,15 +240,23 @@ class ScatterPacked(Primitive):
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
         """The shape of the source, the axes of the condition."""
-        source, _, condition = inputs
+        source, index, condition = inputs
+        if source.sequence_axis is not None and index.dynamic_axes == (BATCH,):
+            raise AxisError(explain(
+                f"{self.name}: the condition is promised to hold once, so there is no place for sequences",
+                {"source": source, "condition": condition}, "scatter one value a sequence, or promise nothing",
+            ))
         return Spec(source.shape, axes=condition.dynamic_axes, dtype=source.dtype)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, source: Value, index: Value, condition: Value) -> Value:
         """A scatter of cells."""
         layout = ctx.layout(condition.axes)
-        if len(index.axes) == 2:
-            source = _moved(ctx, ctx.canonical(source), index.axes)
-        data, cells = ctx.array(source), jnp.where(ctx.mask(index.axes), index.data, layout.time * layout.rows)
+        data = ctx.array(source)
+        if not source.axes:
+            data = jnp.broadcast_to(data, (*index.data.shape, *data.shape))
+        elif len(index.axes) == 2:
+            data = _moved(ctx, ctx.canonical(source), index.axes).data
+        cells = jnp.where(ctx.mask(index.axes), index.data, layout.time * layout.rows)
         shape = data.shape[cells.ndim :]
         empty = jnp.zeros((layout.time * layout.rows, *shape), data.dtype)
         made = empty.at[cells.reshape(-1)].add(data.reshape(-1, *shape), mode="drop")
@@ -256,7 +268,7 @@ class ReconcileDynamicAxis(Primitive):
     """A value with the dynamic axes of another: one value a sequence, or one for all, is spread over the steps.
 
     Shapes: x [*shape] without dynamic axes, with the batch axis, or with a sequence axis of equal lengths -> [*shape].
-    Errors: AxisError if the other operand has no dynamic axes.
+    Errors: AxisError if the other operand has no dynamic axes, ShapeError if it has another element type.
     """
 
     packed = True
@@ -269,7 +281,7 @@ class ReconcileDynamicAxis(Primitive):
             raise AxisError(explain(
                 f"{self.name}: the operand whose axes are taken has no dynamic axes", {"operand": x, "like": like}
             ))
-        return Spec(x.shape, axes=like.dynamic_axes, dtype=x.dtype)
+        return Spec(x.shape, axes=like.dynamic_axes)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, like: Value) -> Value:
         """A broadcast, or a gather of cells."""
