@@ -81,6 +81,42 @@ def test_products_over_the_batch():
     np.testing.assert_allclose(C.times(C.swapaxes(samples), samples).eval({x: data}), data.T @ data)
 
 
+class TestBatchesOfAnotherSize:
+    """Rows of each sample as a batch of samples, and back; numbers are CNTK's."""
+
+    DATA = np.arange(24, dtype=np.float32).reshape(2, 2, 3, 2)
+
+    @staticmethod
+    def folded(x, shape):
+        return C.to_batch(C.reshape(C.unpack_batch(x), shape))
+
+    def test_their_rows_become_sequences_and_go_through_a_recurrence(self):
+        x = C.input_variable((2, 3, 2), needs_gradient=True)
+        steps = C.to_sequence(self.folded(x, (-1, 3, 2)))
+        before = C.placeholder(dynamic_axes=steps.dynamic_axes)
+        sums = steps + 0.5 * C.sequence.past_value(before)
+        sums = sums.replace_placeholders({before: sums.output})
+        made = sums.eval({x: self.DATA})
+        assert len(made) == 4 and made[3].tolist() == [[18, 19], [29, 30.5], [36.5, 38.25]]
+        back = self.folded(C.sequence.last(sums), (-1, 2, 2))
+        assert back.eval({x: self.DATA}).tolist() == [[[5, 6.75], [15.5, 17.25]], [[26, 27.75], [36.5, 38.25]]]
+        np.testing.assert_array_equal(back.grad({x: self.DATA}), np.broadcast_to([[0.25], [0.5], [1]], (2, 2, 3, 2)))
+
+    def test_all_their_samples_count(self):
+        x, of = C.input_variable((2, 3, 2)), C.parameter(2)
+        mean, variance, count = C.constant(0, 2), C.constant(0, 2), C.constant(0, ())
+        normal = C.batch_normalization(
+            self.folded(x, (-1, 2)), np.ones(2, "f"), np.zeros(2, "f"), mean, variance, False, 10, running_count=count
+        )
+        loss = C.reduce_sum(C.square(normal - of))
+        trainer = C.Trainer(loss, (loss, None), [C.sgd([of], C.learning_parameter_schedule_per_sample(0.01))])
+        for _ in range(2):
+            trainer.train_minibatch({x: self.DATA})
+            assert trainer.previous_minibatch_sample_count == 12
+        assert count.value == 24 and mean.value.tolist() == [11, 12]
+        assert trainer.previous_minibatch_loss_average == pytest.approx(2)
+
+
 def test_one_value_a_sequence_beside_its_steps():
     # CNTK does this with x + y, but not in splice, select and losses.
     x, y = C.sequence.input_variable(2), C.input_variable(1)

@@ -209,7 +209,8 @@ class Program:
         grids: dict[Axis, Grid] = {}
         count = self._count(arguments, feeds) if self.has_batch else 0
         size = 0 if not self.has_batch else count if self.plan.whole_batch else self.sizes.choose(count)
-        full = count == size and not self.axes  # a variant without masks: for sequences, one more that hardly helps
+        # A variant without masks: for sequences one more that hardly helps; where batches change their size it must be.
+        full = self.plan.whole_batch or (count == size and not self.axes)
         batch = Batch(np.int32(count), size, full) if self.has_batch else None
         packed = []
         for own, named, feed in zip(self.plan.arguments, arguments, feeds, strict=True):
@@ -386,9 +387,10 @@ def results(
         if axis is not None:
             grid = minibatch.grids.get(axis)
             layout = layouts[i] if grid is None else (grid.row, grid.start, grid.length)
-        # Of a batch that is not padded all rows are samples, however many operations made of them.
-        made_here = program.plan.whole_batch and axis is None and own.dynamic_axes and d is not None
-        made.append(Result(v, d, len(d) if made_here else minibatch.count, layout))
+        count = minibatch.count
+        if program.plan.whole_batch and own.dynamic_axes and d is not None:  # no padding, whatever its size
+            count = len(d) if layout is None else len(layout[2])
+        made.append(Result(v, d, count, layout))
     return made
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -122,6 +122,8 @@ class Step:
         self.options, self.unfinished = options, Unfinished() if unfinished is None else unfinished
         self.counted = resolve(_counted(self.criteria[0]))
         self.plan = Plan([*self.criteria, *self.outputs])
+        self.changes_batch = any(n.primitive.name == "ToBatchAxis" for n in self.plan.nodes)
+        self.counts: dict[Hashable, int] = {}
         if options.narrow is not None and self.plan.is_double:
             raise ValueError("a model in double precision is not computed in a narrower one: leave out precision=")
         if options.rematerialize and self.plan.calls_python:
@@ -190,10 +192,14 @@ class Step:
 
     def _samples(self, minibatch: Minibatch, feeds: Feeds) -> int:
         samples = minibatch.samples(self.counted.dynamic_axes)
-        if samples is None:  # sequences whose lengths only the program knows
+        if self.changes_batch and self.counted.dynamic_axes:
+            samples = self.counts.get(minibatch.signature)  # which has all shapes, and these decide
+        if samples is None:  # sequences whose lengths only the program knows, or a batch that it makes of another
             (result,) = evaluate([self.counted], {v: feeds[v] for v in self.plan.arguments}, memory=self.memory.copy())
-            assert result.layout is not None
-            samples = int(np.asarray(result.layout[2]).sum())
+            if result.layout is None:
+                samples = self.counts[minibatch.signature] = result.count
+            else:
+                samples = int(np.asarray(result.layout[2]).sum())
         return samples
 
     def _train(self, plan: Plan, ctx: Context, env: dict[Variable, Value], donated: Any, extra: Any) -> Any:

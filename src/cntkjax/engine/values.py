@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 import jax
@@ -101,11 +102,12 @@ class Context:
             return not self.layout(axes).full
         return self.batch is not None and not self.batch.full
 
-    def count(self, axes: Axes) -> Any:
-        """Number of samples of data with these axes, int32 scalar (1 without dynamic axes)."""
-        if not axes:
-            return jnp.asarray(1, jnp.int32)
-        return jnp.sum(self.mask(axes), dtype=jnp.int32)
+    def count(self, value: Value) -> Any:
+        """Number of samples of a value, int32 scalar (1 without dynamic axes)."""
+        if not self.has_padding(value.axes):
+            cells = jax.tree.leaves(value.data)[0].shape[: self.lead(value.axes)]
+            return jnp.asarray(prod(cells), jnp.int32)
+        return jnp.sum(self.mask(value.axes), dtype=jnp.int32)
 
     def key(self) -> Any:
         """A fresh random key for the node being computed (for each step of a loop another)."""

@@ -106,7 +106,7 @@ def _update_running(
         return
     # A node that shares its statistics with an earlier one goes on from what that one left.
     mean_before, variance_before, seen = (ctx.updates.get(k, v.data) for k, v in zip(leaves, running, strict=True))
-    samples = ctx.count(x.axes).astype(mean.dtype)
+    samples = ctx.count(x).astype(mean.dtype)
     values, constant = samples * cells, attrs["normalizationTimeConstant"]
     if constant > 0:
         factor = 1 - jnp.exp(-samples / constant)

@@ -281,7 +281,7 @@ class ReduceElements(Primitive):
         """The leading dimensions to reduce, where samples stand (None: everywhere), how many, and the axes left."""
         if {ALL_AXES, BATCH} & set(axes):
             padded = ctx.has_padding(x.axes)
-            return range(ctx.lead(x.axes)), ctx.mask(x.axes) if padded else None, ctx.count(x.axes), ()
+            return range(ctx.lead(x.axes)), ctx.mask(x.axes) if padded else None, ctx.count(x), ()
         if not any(a.is_sequence_axis for a in axes):
             return range(0), None, None, x.axes
         length = ctx.layout(x.axes).length

@@ -376,7 +376,8 @@ class ToSequenceOp(Primitive):
         if lengths:
             length = jnp.clip(ctx.array(lengths[0]).reshape(rows).astype(jnp.int32), 0, time)
         row = jnp.arange(rows, dtype=jnp.int32)
-        length = jnp.where(ctx.batch.mask, length, 0)
+        if not ctx.batch.full:  # a full one may have another size than that which is fed
+            length = jnp.where(ctx.batch.mask, length, 0)
         full = ctx.batch.full and not lengths
         ctx.layouts[axes[1]] = Layout(row, jnp.zeros_like(row), length, time, rows, simple=True, full=full)
         return Value(data, axes)
