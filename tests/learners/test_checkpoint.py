@@ -103,7 +103,8 @@ def test_any_optax_chain_is_kept():
     first, second = Learner(weights(), schedule, rule), Learner(weights(), schedule, rule)
     run(first, range(3))
     restore(second, state_of(first))
-    same = jax.tree.map(lambda a, b: bool((np.asarray(a) == np.asarray(b)).all()), first.state, second.state)
+    states = first.optax_state, second.optax_state
+    same = jax.tree.map(lambda a, b: bool((np.asarray(a) == np.asarray(b)).all()), *states)
     assert all(jax.tree.leaves(same))
 
 

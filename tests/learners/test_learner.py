@@ -295,7 +295,7 @@ def test_one_program_serves_all_steps_and_equals_update(make):
     values = [jax.numpy.asarray(twin.value)]
     for n in (4, 1, 7):
         learner.update({w: np.full((1, 2), n, np.float32)}, n)
-        values, pieces.state = step([np.full((1, 2), n, np.float32)], pieces.state, values, pieces.hyper(n))
+        values, pieces.optax_state = step([np.full((1, 2), n, np.float32)], pieces.optax_state, values, pieces.hyper(n))
         pieces.advance(n)
         for each in (learner, pieces):
             each.reset_learning_rate(L.learning_parameter_schedule_per_sample(0.1 / n))
@@ -306,9 +306,9 @@ def test_one_program_serves_all_steps_and_equals_update(make):
 
 def test_state_has_the_names_of_the_links():
     learner = L.adam([Weights([1.0, 2.0]), Weights([[3.0]], name="v")], 0.1, 0.9, l2_regularization_weight=0.1)
-    assert list(learner.state) == ["mean", "l2", "adam", "rate", "descend"]
-    assert learner.state["adam"]._fields == ("squares", "trace")
-    assert [s.shape for s in learner.state["adam"].squares] == [(2,), (1, 1)]
+    assert list(learner.optax_state) == ["mean", "l2", "adam", "rate", "descend"]
+    assert learner.optax_state["adam"]._fields == ("squares", "trace")
+    assert [s.shape for s in learner.optax_state["adam"].squares] == [(2,), (1, 1)]
 
 
 def test_any_optax_transformation_is_a_rule():
@@ -448,6 +448,29 @@ def test_a_compiled_step_hands_its_gradients_to_a_user_learner(as_numpy):
     assert isinstance(gradient, np.ndarray if as_numpy else C.NDArrayView)
     np.testing.assert_array_equal(gradient if as_numpy else gradient.asarray(), [[4], [7]])
     assert w.value.tolist() == [[1], [1]]
+
+
+def test_a_user_learner_keeps_its_state_under_names_of_its_own():
+    import cntkjax as C
+
+    class Momentum(L.UserLearner):
+        def __init__(self, parameters, schedule):
+            super().__init__(parameters, schedule)
+            self.state, self._state, self.precision, self._step = {}, [], "full", 0
+
+        def update(self, gradient_values, training_sample_count, sweep_end):
+            self._step += 1
+            for p, g in gradient_values.items():
+                self.state[p] = 0.5 * self.state.get(p, 0) + g
+                p.value = p.value - 0.1 * self.state[p]
+            return self._state == [] and self.precision == "full"
+
+    x, w = C.input_variable(1), C.parameter((1, 1), init=1)
+    z = C.times(x, w)
+    learner = Momentum([w], L.learning_parameter_schedule(0.1))
+    trainer = C.Trainer(z, C.reduce_sum(z), [learner])
+    assert [trainer.train_minibatch({x: [[1]]}) for _ in range(2)] == [True, True]
+    assert learner._step == 2 and w.value.tolist() == [[pytest.approx(0.75)]]
 
 
 def test_a_user_learner_without_update_says_so():

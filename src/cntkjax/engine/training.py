@@ -181,14 +181,14 @@ class Step:
 
     def _donated(self) -> Any:
         values = [[device_array(p) for p in group] for group in self.trained]
-        return values, [learner.state for learner in self.learners], self.unfinished.scale
+        return values, [learner.optax_state for learner in self.learners], self.unfinished.scale
 
     def _keep(self, values: Any, states: Any) -> None:
         for group, new in zip(self.trained, values, strict=True):
             for parameter, value in zip(group, new, strict=True):
                 parameter.array = value
         for learner, state in zip(self.learners, states, strict=True):
-            learner.state = state
+            learner.optax_state = state
 
     def _samples(self, minibatch: Minibatch, feeds: Feeds) -> int:
         samples = minibatch.samples(self.counted.dynamic_axes)

@@ -19,7 +19,7 @@ from cntkjax.learners._schedules import TrainingParameterSchedule
 def state_of(learner: Learner) -> LearnerState:
     """What a checkpoint keeps of a learner: everything that changes while it learns."""
     seen, schedule, parameters = learner.counters, learner._learning_rate_schedule, learner.parameters
-    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(learner.state)]
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(learner.optax_state)]
     fields, is_cntks = _fields(learner, leaves)
     return LearnerState(
         samples=seen.samples,
@@ -55,7 +55,7 @@ def optax_state(learner: Learner, state: LearnerState) -> Any:
             f"{learner!r} has {len(parameters)} parameters, but in the checkpoint the learner has "
             f"{len(state.smoothed_gradients)}"
         )
-    leaves, tree = jax.tree.flatten(learner.state)
+    leaves, tree = jax.tree.flatten(learner.optax_state)
     fields, is_cntks = _fields(learner, leaves)
     if is_cntks:
         parts = [
@@ -69,7 +69,7 @@ def optax_state(learner: Learner, state: LearnerState) -> Any:
         arrays = state.other_state
     else:
         raise ValueError(f"{learner!r}: the checkpoint has the state of another kind of learner")
-    with learner.precision():
+    with learner._precision():
         return jax.tree.unflatten(
             tree, [jax.numpy.array(a, leaf.dtype) for a, leaf in zip(arrays, leaves, strict=True)]
         )
@@ -78,7 +78,7 @@ def optax_state(learner: Learner, state: LearnerState) -> Any:
 def adopt(learner: Learner, state: LearnerState, transform_state: Any) -> None:
     """The second half of `restore`, which cannot fail."""
     rates = state.rates
-    learner.state = transform_state
+    learner.optax_state = transform_state
     for variable, value in zip(learner.kept, state.other_state, strict=False):  # CNTK's checkpoints have no such values
         variable.value = value
     learner._learning_rate_schedule = TrainingParameterSchedule(

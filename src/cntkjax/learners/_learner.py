@@ -98,7 +98,7 @@ class Learner:
     ``hyper`` and ``advance`` are the same step in pieces, for a training step compiled as a whole:
 
         hyper = learner.hyper(n)                     # host scalars; None: this step is skipped (the rate is 0)
-        updates, state = learner.transform.update(gradients, learner.state, values, hyper=hyper)     # inside jit
+        updates, state = learner.transform.update(gradients, learner.optax_state, values, hyper=hyper)     # inside jit
         values = optax.apply_updates(values, updates)
         learner.advance(n, is_sweep_end)
 
@@ -144,12 +144,12 @@ class Learner:
         self._minibatch_size = minibatch_size or IGNORE
         self._noise = _infer_learning_parameter_schedule(options.noise, None, None) if options.noise != 0 else None
         self._noise_seed = next_seed() if self._noise else 0
-        self._state: Any = None
+        self._optax_state: Any = None
         self.counters = Counters()
         self.transform = options.chain(rule)
         if any(p.dtype == np.float16 for p in self._parameters):
             self.transform = transforms.with_master_weights(self.transform)
-        self._step = jax.jit(partial(_step, self.transform), donate_argnums=1)
+        self._optax_step = jax.jit(partial(_step, self.transform), donate_argnums=1)
 
     # ------------------------------------------------------------ what CNTK's learners show
 
@@ -203,7 +203,7 @@ class Learner:
 
     def reset_smoothed_gradients(self) -> None:
         """Forget momentum and statistics, as if no step had been taken; the counters of samples stay."""
-        self._state = None
+        self._optax_state = None
         self.counters = replace(self.counters, smoothed=0.0)
 
     def create_checkpoint(self) -> Any:
@@ -240,8 +240,9 @@ class Learner:
         gradients = [gradient_of(p, gradient_values) for p in self._parameters]
         hyper = self.hyper(sample_count)
         if hyper is not None:
-            with self.precision():
-                values, self.state = self._step(gradients, self.state, [p.value for p in self._parameters], hyper)
+            with self._precision():
+                before = [p.value for p in self._parameters]
+                values, self.optax_state = self._optax_step(gradients, self.optax_state, before, hyper)
             for p, value in zip(self._parameters, values, strict=True):
                 p.value = np.asarray(value)
         return self.advance(sample_count, is_sweep_end)
@@ -249,18 +250,18 @@ class Learner:
     # ------------------------------------------------------------ the same step in pieces
 
     @property
-    def state(self) -> Any:
+    def optax_state(self) -> Any:
         """The state of ``transform``, made when it is first asked for."""
-        if self._state is None:
-            with self.precision(), persistent():  # one program: each array of zeros would be one of its own
-                self._state = jax.jit(self.transform.init)([p.value for p in self._parameters])
-        return self._state
+        if self._optax_state is None:
+            with self._precision(), persistent():  # one program: each array of zeros would be one of its own
+                self._optax_state = jax.jit(self.transform.init)([p.value for p in self._parameters])
+        return self._optax_state
 
-    @state.setter
-    def state(self, state: Any) -> None:
-        self._state = state
+    @optax_state.setter
+    def optax_state(self, state: Any) -> None:
+        self._optax_state = state
 
-    def precision(self) -> AbstractContextManager[Any]:
+    def _precision(self) -> AbstractContextManager[Any]:
         """The scope that ``transform`` has to run in: double precision if a parameter has it."""
         return jax.enable_x64(True) if any(p.dtype == np.float64 for p in self._parameters) else nullcontext()
 

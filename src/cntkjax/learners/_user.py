@@ -55,7 +55,7 @@ class UserLearner(Learner):
         """Take the step whose gradients were kept."""
         from cntkjax.core import NDArrayView
 
-        gradients = [np.array(gradient) for gradient in self.state]  # copies: the next step takes the buffers
+        gradients = [np.array(gradient) for gradient in self.optax_state]  # copies: the next step takes the buffers
         views = gradients if self.as_numpy else [NDArrayView.from_dense(gradient) for gradient in gradients]
         return bool(self.update(dict(zip(self.parameters, views, strict=True)), sample_count, is_sweep_end))
 
