@@ -326,3 +326,28 @@ def test_what_it_serializes_is_found_in_a_graph_as_in_a_record():
 def test_inputs_are_a_list(inputs):
     with pytest.raises(TypeError, match="inputs have to be a list"):
         UserFunction(inputs)
+
+
+@pytest.mark.parametrize("name", ["shape", "dtype", "dynamic_axes", "owner", "value", "is_input", "root", "layer"])
+def test_it_keeps_what_it_likes_under_names_of_its_output(name):
+    class Keeping(Scaled):
+        def __init__(self, x, name="keeping"):
+            super().__init__(x, name=name)
+            setattr(self, kept, "mine")
+
+        def forward(self, arguments, device=None, outputs_to_retain=None):
+            assert getattr(self, kept) == "mine"
+            return super().forward(arguments, device, outputs_to_retain)
+
+    kept, x, y = name, C.input_variable(2, needs_gradient=True), C.input_variable(2)
+    f = C.user_function(Keeping(x)) + 1
+    assert f.eval({x: [[1, 2]]}).tolist() == [[3, 5]] and f.grad({x: [[1, 2]]}).tolist() == [[2, 2]]
+    assert f.clone("share", {x: y}).eval({y: [[1, 2]]}).tolist() == [[3, 5]]
+
+
+def test_functions_have_the_attributes_of_their_only_output_and_no_value():
+    x = C.input_variable(2)
+    one, two = C.relu(x), C.combine(C.relu(x), x + 1)
+    assert one.owner is one.output.owner and (one.is_output, one.is_input, one.is_constant) == (True, False, False)
+    assert not any(hasattr(two, name) for name in ("shape", "owner", "is_output", "is_input", "is_parameter"))
+    assert not hasattr(C.constant(1) + 1, "value")

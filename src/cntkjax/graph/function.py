@@ -38,7 +38,7 @@ class Function:
         self.primitive = primitive
         self.node_inputs: list[Variable] = list(inputs)
         self.node_attributes: Attributes = attributes or {}
-        self.root = root
+        self._root = root
         self._name = name or ""
         self._made_by = ""  # name of the Python function that composed it, for messages
         self.layer = ""  # of a node that no block wraps: the layer it is part of, for messages
@@ -63,7 +63,7 @@ class Function:
     @property
     def is_composite(self) -> bool:
         """True if this stands for a whole graph."""
-        return self.root is not None
+        return self._root is not None
 
     @property
     def is_block(self) -> bool:
@@ -73,7 +73,7 @@ class Function:
     @property
     def is_primitive(self) -> bool:
         """True for a node, of a primitive operation or a block; False for composites."""
-        return self.root is None
+        return self._root is None
 
     @property
     def passes_through(self) -> bool:
@@ -83,7 +83,7 @@ class Function:
     @property
     def root_function(self) -> Function:
         """The primitive or block at the root; of these themselves the node itself."""
-        return self.root if self.root is not None else self
+        return self._root if self._root is not None else self
 
     @property
     def op_name(self) -> str:
@@ -101,9 +101,9 @@ class Function:
     @property
     def inputs(self) -> tuple[Variable, ...]:
         """Of a composite: the leaves in the order in which they are met; of a node: its operands."""
-        if self.root is None:
+        if self._root is None:
             return tuple(self.node_inputs)
-        return tuple(dict.fromkeys(leaves(self.root)))
+        return tuple(dict.fromkeys(leaves(self._root)))
 
     def _of_kind(self, *kinds: str) -> tuple[Any, ...]:
         return tuple(v for v in self.inputs if v.kind.name in kinds)
@@ -111,7 +111,7 @@ class Function:
     @property
     def arguments(self) -> tuple[Variable, ...]:
         """Inputs and placeholders, in order of appearance."""
-        return self._of_kind("Input", "Placeholder") if self.root is not None else tuple(
+        return self._of_kind("Input", "Placeholder") if self._root is not None else tuple(
             v for v in self.inputs if v.kind.name in ("Input", "Placeholder", "Output")
         )
 
@@ -131,7 +131,7 @@ class Function:
         return self._met("Constant")
 
     def _met(self, kind: str) -> tuple[Any, ...]:
-        found = leaves(self.root, native_inputs) if self.root is not None else native_inputs(self)
+        found = leaves(self._root, native_inputs) if self._root is not None else native_inputs(self)
         return tuple(v for v in dict.fromkeys(found) if v.kind.name == kind)
 
 

@@ -175,11 +175,6 @@ class Computing(GraphFunction):
         result = _single(self._given_out(found, as_numpy))
         return (result, _single(self._given_out(made, as_numpy, outputs, again=False))) if outputs else result
 
-    @property
-    def value(self) -> Any:
-        """The value of a function without arguments."""
-        return self.eval()
-
 
 class BackPropState:
     """What `Function.backward` needs from `Function.forward`: the arguments, the random numbers that were drawn, and

@@ -45,15 +45,21 @@ class ModelFormat(Enum):
     ONNX = 1
 
 
-def _of_output(name: str) -> property:
-    """A property of the only output; AttributeError if there are several, so that ``hasattr`` says so."""
+class _OfOutput:
+    """An attribute of the only output; AttributeError if there are several, so that ``hasattr`` says so.
 
-    def get(function: Function) -> Any:
+    It is no property, so that a user function can keep something of its own under that name, as in CNTK.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, function: Function | None, owner: type | None = None) -> Any:
+        if function is None:
+            return self
         if len(function.outputs) != 1:
-            raise AttributeError(name)
-        return getattr(function.outputs[0], name)
-
-    return property(get)
+            raise AttributeError(self.name)
+        return getattr(function.outputs[0], self.name)
 
 
 class Function(Computing, VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
@@ -163,15 +169,8 @@ class Function(Computing, VariableMixin, TensorOpsMixin, ArrayMixin, GraphFuncti
             raise ValueError(f"{self!r} is no block")
         return tuple(self.root_function.block_map)  # type: ignore[arg-type]
 
-    @property
-    def owner(self) -> Any:
-        """The node whose output this is."""
-        return self.output.owner
-
-    shape, dtype, dynamic_axes = _of_output("shape"), _of_output("dtype"), _of_output("dynamic_axes")
-    is_sparse, needs_gradient = _of_output("is_sparse"), _of_output("needs_gradient")
-    is_output = property(lambda self: True)
-    is_input = is_parameter = is_constant = is_placeholder = property(lambda self: False)
+    shape, dtype, dynamic_axes, is_sparse, needs_gradient = (_OfOutput() for _ in range(5))
+    owner, is_output, is_input, is_parameter, is_constant, is_placeholder = (_OfOutput() for _ in range(6))
 
     @property
     def type(self) -> Any:
@@ -180,13 +179,13 @@ class Function(Computing, VariableMixin, TensorOpsMixin, ArrayMixin, GraphFuncti
         return types[0] if len(types) == 1 else types
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or "root" not in self.__dict__:
+        if name.startswith("_") or "_root" not in self.__dict__:
             raise AttributeError(name)
         inside = self.root_function.block_composite
         found = edit.find_inside(inside, name) if inside is not None else []
         found = found or edit.find_all(self, name) or edit.find_all(self, name, 1)
         if not found:
-            of_outputs = isinstance(getattr(type(self), name, None), property)
+            of_outputs = isinstance(getattr(type(self), name, None), _OfOutput)
             mend = f": each of its {len(self.outputs)} outputs has its own" if of_outputs else ""
             raise AttributeError(f"{self!r} has no attribute or member '{name}'{mend}")
         return _only(found, name)
