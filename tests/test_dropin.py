@@ -36,6 +36,12 @@ def test_submodules_are_the_same_objects(name):
     assert importlib.import_module("cntk." + name) is importlib.import_module("cntkjax." + name)
 
 
+def test_layers_show_the_operations_on_sequences_and_hide_the_layers_of_that_name():
+    """LightRNN of CNTK's examples declares its inputs so."""
+    python("-c", "from cntk.layers.sequence import Recurrence\nimport cntk\nfrom cntk.layers import sequence\n"
+           "assert sequence is cntk.ops.sequence\nsequence.input_variable(2)")
+
+
 def test_the_compiled_part_is_found_by_its_own_name():
     """Faster R-CNN of CNTK's examples takes force_deterministic_algorithms from there."""
     python("-c", "import cntk\nfrom _cntk_py import force_deterministic_algorithms as f\n"

@@ -17,6 +17,7 @@ _SHOWN_IN = {
     "device:cpu": {"cpu": "core logging logging.progress_print ops.functions"},
     "device:use_default_device": {"use_default_device": "ops variables"},
     "io:INFINITELY_REPEAT": {"INFINITELY_REPEAT": "ops"},
+    "ops.sequence": {"sequence": "layers"},  # not layers.sequence, which is found by its full name only
     "ops:user_function": {"user_function": "core"},
     "variables:Variable": {"Variable": "logging logging.graph"},
     "cntk_py": {

@@ -314,6 +314,54 @@ def test_a_free_dimension_is_that_of_an_operand_that_fits():
     assert C.user_function(Free(x)).eval({x: [[1, 2]]}).tolist() == [[2, 4]]
 
 
+@pytest.mark.parametrize("made", [(2, 3), (1, 2, 3), (1, 1, 2, 3)])
+def test_a_single_sample_may_come_without_its_batch_axis_or_as_a_sequence(made):
+    """Labels of anchors in CNTK's Faster R-CNN."""
+
+    class Makes(Scaled):
+        def infer_outputs(self):
+            x = self.inputs[0]
+            return [C.output_variable((2, 3), x.dtype, x.dynamic_axes)]
+
+        def forward(self, x, device=None, outputs_to_retain=None):
+            return None, np.arange(6).reshape(made)
+
+    x = C.input_variable(2)
+    assert C.user_function(Makes(x)).eval({x: [[1, 2]]}).tolist() == [[[0, 1, 2], [3, 4, 5]]]
+    with pytest.raises(ValueError, match="made data of shape"):
+        C.user_function(Makes(x)).eval({x: [[1, 2], [3, 4]]})
+
+
+def test_a_free_dimension_is_what_forward_makes_of_it_and_forward_is_called_once():
+    """Proposals of CNTK's Faster R-CNN: how many there are, only forward knows. Numbers: CNTK 2.7."""
+
+    class Picks(UserFunction):
+        calls = 0
+
+        def __init__(self, x):
+            super().__init__([x])
+
+        def infer_outputs(self):
+            x = self.inputs[0]
+            return [C.output_variable((C.FreeDimension, 2), x.dtype, x.dynamic_axes, needs_gradient=False)]
+
+        def forward(self, x, device=None, outputs_to_retain=None):
+            Picks.calls += 1
+            return None, np.full((len(x), int(x[0, 0]), 2), x[0, 0])
+
+        def backward(self, state, root_gradients):
+            return None
+
+    x, w = C.input_variable(3), C.parameter(3, init=1)
+    picked = C.user_function(Picks(x))
+    total = C.reduce_sum(C.times(picked, C.parameter((2, 1), init=1)))
+    for n, expected in (4, 32), (2, 8), (4, 32), (7, 98):
+        assert picked.eval({x: [[n, 0, 0]]}).shape == (1, n, 2)
+        assert total.eval({x: [[n, 0, 0]]}) == expected
+    np.testing.assert_array_equal((total * C.reduce_sum(x * w)).grad({x: [[3, 1, 1]]}, wrt=[w]), [54, 18, 18])
+    assert Picks.calls == 9
+
+
 def test_what_it_serializes_is_found_in_a_graph_as_in_a_record():
     x = C.input_variable(2)
     found = (C.user_function(Scaled(x, name="mine", scale=3.0)) + 1).find_by_name("mine")

@@ -64,3 +64,9 @@ def test_learners_are_distributed_all_in_the_same_way():
     for second in C.sgd([b], 0.1), other:
         with pytest.raises(ValueError, match="all in the same way"):
             C.Trainer(None, (loss, None), [C.data_parallel_distributed_learner(C.sgd([w], 0.1)), second])
+
+
+def test_one_of_several_learners_may_be_named_to_exchange_the_metric():
+    first, second = (C.data_parallel_distributed_learner(C.sgd([C.parameter(1)], 0.1)) for _ in range(2))
+    first.set_as_metric_aggregator()
+    assert first.is_metric_aggregator() and not second.is_metric_aggregator()

@@ -163,6 +163,11 @@ class Plan:
         """True if the batch axis may not be padded."""
         return any(n.primitive.whole_batch for n in self.nodes)
 
+    @property
+    def sizes_made(self) -> Hashable:
+        """Sizes of free dimensions that users' functions have made last; another one is another program."""
+        return tuple(n.primitive.sizes_made() for n in self.nodes if n.primitive.calls_python)
+
     @cached_property
     def equal_lengths(self) -> list[tuple[Variable, Variable]]:
         """Pairs of variables whose sequences have to be of equal lengths although their axes differ."""

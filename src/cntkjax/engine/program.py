@@ -36,7 +36,7 @@ from .layout import Batch, Layout
 from .lower import execute
 from .packing import Grid, Packer, Sizes, bucket
 from .plan import Plan, resolve
-from .python_code import surfacing
+from .python_code import run_to_the_end
 from .ragged import Ragged, SparseRows
 from .sparse import Sparse, dense
 from .values import Context, Value
@@ -155,11 +155,13 @@ class Program:
         self.compiled: set[Hashable] = set()
         keep_freed_memory()
         donated = (0,) if donate and not plan.calls_python else ()
-        self._run = jax.jit(self._trace, donate_argnums=donated, compiler_options=compiler_options())
+        self._run = jax.jit(
+            self._trace, donate_argnums=donated, static_argnames="sizes", compiler_options=compiler_options()
+        )
 
     def _trace(
         self, donated: Any, leaves: Sequence[Any], arguments: Sequence[Any], batch: Any, layouts: Any, random: Any,
-        past: Any, extra: Any,
+        past: Any, extra: Any, sizes: Any = (),
     ) -> Any:
         by_axis = dict(zip(self.axes, layouts, strict=True))
         ctx = context_of(self.plan, self.training, batch, by_axis, random, past)
@@ -187,8 +189,7 @@ class Program:
         call = (donated, leaves, minibatch.arguments, minibatch.batch, minibatch.layouts, random, minibatch.past, extra)
         with double_precision(self.plan.is_double):
             if self.plan.calls_python:
-                with surfacing():
-                    return jax.block_until_ready(self._run(*call))
+                return run_to_the_end(lambda: self._run(*call, sizes=self.plan.sizes_made))
             if minibatch.signature in self.compiled:
                 return self._run(*call)
             begin = time.perf_counter()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,8 +58,24 @@ def UntestedBranchError(name: str) -> None:
 
 
 def ForwardDeclaration(name: str = "forward_declaration") -> Variable:
-    """A placeholder for what is defined later: ``replace_placeholders`` closes the loop."""
-    return placeholder(name=name)
+    """A placeholder for what is defined later: its ``resolve_to(function)`` closes the loop.
+
+    Errors of `resolve_to`: ValueError if the function does not depend on the placeholder.
+
+        >>> from cntkjax import sequence
+        >>> x, total = sequence.input_variable(1), ForwardDeclaration("total")
+        >>> running = x + sequence.past_value(total)
+        >>> total.resolve_to(running)
+        >>> running.eval({x: [[1], [2], [3]]})[0].ravel().tolist()
+        [1.0, 3.0, 6.0]
+    """
+    declared = placeholder(name=name)
+    declared.resolve_to = partial(_resolve, declared)  # type: ignore[attr-defined]
+    return declared
+
+
+def _resolve(declared: Variable, value: Any) -> None:
+    combine([value]).replace_placeholders({declared: value})
 
 
 def Stabilizer(

@@ -320,8 +320,14 @@ class Function(Computing, VariableMixin, TensorOpsMixin, ArrayMixin, GraphFuncti
         return cloner.graph(self if self.is_composite else composite(self))  # type: ignore[return-value]
 
     def replace_placeholders(self, substitutions: Mapping[Any, Any]) -> Function:
-        """Put variables in the place of placeholders, in this graph itself; returns it."""
-        edit.replace_placeholders(self, {as_variable(k): as_variable(v) for k, v in substitutions.items()})
+        """Put variables in the place of placeholders, in this graph itself; returns it.
+
+        Errors: ValueError for one that is not among its `placeholders`.
+        """
+        given: dict[Any, Any] = {as_variable(k): as_variable(v) for k, v in substitutions.items()}
+        for missing in given.keys() - set(self.placeholders):
+            raise ValueError(f"{missing!r} cannot be replaced: it is no placeholder of {self!r}")
+        edit.replace_placeholders(self, given)
         return self
 
     def replace_placeholder(self, substitution: Any) -> Function:

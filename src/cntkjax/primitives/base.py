@@ -84,6 +84,10 @@ class Primitive:
     calls_python: ClassVar[bool] = False  # it runs code of the user, which may fail
     weight: ClassVar[int | None] = None  # the operand in which it is linear and that gathers its gradient after a loop
 
+    def sizes_made(self) -> Hashable:
+        """Sizes that no shapes of operands tell, but only what it made last: another one is another program."""
+        return ()
+
     def complete(self, given: Attrs) -> Attrs:
         """Attributes with defaults filled in; TypeError for one that the operation does not have."""
         unknown = set(given) - set(self.attributes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..engine.plan import resolve
-from ..engine.python_code import callback
+from ..engine.python_code import Resized, callback, once
 from ..engine.values import Axes, Context, Value
 from ..graph.errors import explain
 from ..graph.function import Function
@@ -37,12 +37,16 @@ class UserDefined(Primitive):
     def __init__(self, function: Any) -> None:
         self.function = function
         self.states: dict[int, Any] = {}  # what forward keeps for backward, by the number of the call
+        self.samples: dict[int, tuple[int, ...]] = {}  # shapes made last, by the number of an output with free axes
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
         return self.function.output_specs()
 
     def traits(self, node: Function) -> Any:
         return self
+
+    def sizes_made(self) -> Hashable:
+        return tuple(self.samples.items())
 
     def copy(self, node: Function, inputs: Sequence[Variable]) -> Function:
         return self.function.clone(list(inputs)).root_function
@@ -54,8 +58,8 @@ class UserDefined(Primitive):
         forms = [_Form(ctx, v.axes) for v in values]
         made = [_Form(ctx, v.dynamic_axes) for v in function.node_outputs]
         shapes = [
-            jax.ShapeDtypeStruct((*form.lead, *_sample(function, v, forms, data)), v.dtype)
-            for form, v in zip(made, function.node_outputs, strict=True)
+            jax.ShapeDtypeStruct((*form.lead, *(self.samples.get(i) or _sample(function, v, forms, data))), v.dtype)
+            for i, (form, v) in enumerate(zip(made, function.node_outputs, strict=True))
         ]
         arriving = [jax.ShapeDtypeStruct(d.shape, d.dtype) for d in data]
         where = [form.where for form in forms], [form.where for form in made]
@@ -68,7 +72,8 @@ class UserDefined(Primitive):
             if all(isinstance(g, list) and not g for g in given) and given:  # a step in which no sequence is left
                 state, results = None, [list[Any]() for _ in made]
             else:
-                state, results = function.run_forward(given, keep)
+                state, results = once(self, lambda: function.run_forward(given, keep))
+                self._check_sizes(made, shapes, results)
             number = np.int32(next(_NUMBERS) % 2**31)
             if keep:
                 self.states[int(number)] = state
@@ -107,6 +112,17 @@ class UserDefined(Primitive):
         run.defvjp(forward, backward)
         results = run(data if function.differentiable else jax.lax.stop_gradient(data), where)
         return [Value(d, v.dynamic_axes) for d, v in zip(results, function.node_outputs, strict=True)]
+
+    def _check_sizes(self, forms: Sequence[_Form], shapes: Sequence[Any], results: Sequence[Any]) -> None:
+        """Note which sizes free axes have. Errors: Resized if the program has them otherwise."""
+        before = self.sizes_made()
+        outputs = self.function.node_outputs
+        for i, (form, shape, made, v) in enumerate(zip(forms, shapes, results, outputs, strict=True)):
+            sample = form.sample(made, len(v.shape)) if FREE in v.shape else None
+            if sample is not None and matches(v.shape, sample) and sample != shape.shape[len(form.lead) :]:
+                self.samples[i] = sample
+        if self.sizes_made() != before:
+            raise Resized
 
 
 def _needs_gradient(variable: Variable) -> bool:
@@ -161,6 +177,12 @@ class _Form:
             return data
         return data[: int(where[0])] if self.kind == "batch" else [data[p] for p in self._places(where)]
 
+    def sample(self, given: Any, rank: int) -> tuple[int, ...] | None:
+        """The shape of a sample in what a user made; None if there are no samples."""
+        if self.kind == "static":
+            return np.shape(given)
+        return _batch(given, rank).shape[1:] if self.kind == "batch" else np.shape(given[0])[1:] if given else None
+
     def packed(self, given: Any, where: Any, like: Any, variable: Variable, fill: bool = True) -> np.ndarray:
         """From what a user made to the form of a program; padding is zero, or with `fill` the first sample.
 
@@ -172,7 +194,7 @@ class _Form:
         data = np.zeros(like.shape, like.dtype)
         if self.kind == "batch":
             count = int(where[0])
-            data[:count] = _fitting(given, (count, *sample), like.dtype, variable)
+            data[:count] = _fitting(_batch(given, len(sample)), (count, *sample), like.dtype, variable)
             data[count:] = data[:1] if fill else 0
             return data
         places = self._places(where)
@@ -188,6 +210,14 @@ class _Form:
         return data
 
 
+def _batch(given: Any, rank: int) -> np.ndarray:
+    """Samples with the batch axis: users may leave it out of a single one, or make sequences of one step."""
+    array = np.asarray(given)
+    if array.ndim == rank:
+        return array[None]
+    return array[:, 0] if array.ndim == rank + 2 and array.shape[1] == 1 else array
+
+
 def _fitting(given: Any, shape: tuple[int, ...], dtype: Any, variable: Variable) -> np.ndarray:
     array = np.asarray(given, dtype)
     if array.shape != shape:
@@ -199,15 +229,10 @@ def _fitting(given: Any, shape: tuple[int, ...], dtype: Any, variable: Variable)
 
 
 def _sample(function: Any, output: Variable, forms: Sequence[_Form], data: Sequence[Any]) -> tuple[int, ...]:
-    """The shape of a sample; free dimensions are those of the operand of the same shape, or else of one that fits."""
+    """The shape of a sample; free dimensions as in an operand of the same shape, or one that fits: a guess."""
     if FREE not in output.shape:
         return tuple(output.shape)
     given = [tuple(d.shape[len(form.lead) :]) for form, d in zip(forms, data, strict=True)]
     same = [shape for v, shape in zip(function.node_inputs, given, strict=True) if v.shape == output.shape]
     found = same or [shape for shape in given if matches(output.shape, shape)]
-    if not found:
-        raise ValueError(explain(
-            f"{output!r} of a user function has a free dimension whose size no operand gives",
-            fix="let infer_outputs give the output the shape of an input",
-        ))
-    return found[0]
+    return found[0] if found else tuple(1 if n == FREE else n for n in output.shape)

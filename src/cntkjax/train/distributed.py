@@ -77,9 +77,19 @@ class DistributedLearner(Learner):
 
     distribution: DataParallel | BlockMomentum
 
+    _aggregates_metrics = False
+
     def communicator(self) -> Communicator:
         """What the workers exchange gradients or models through."""
         return mpi_communicator()
+
+    def set_as_metric_aggregator(self) -> None:
+        """Say that this one of several learners exchanges the metric; a trainer does so once whoever is named."""
+        self._aggregates_metrics = True
+
+    def is_metric_aggregator(self) -> bool:
+        """Whether ``set_as_metric_aggregator`` was called."""
+        return self._aggregates_metrics
 
     @property
     def total_number_of_samples_seen(self) -> int:  # type: ignore[override]
