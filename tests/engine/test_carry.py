@@ -96,3 +96,18 @@ def test_a_piece_that_continues_nothing_is_an_error():
     with pytest.raises(RuntimeError, match="sequence 1 of the minibatch"):
         model.eval({x: ([UP, UP], [False, False])})
     np.testing.assert_allclose((x + 1).eval({x: ([UP], [False])})[0], UP + 1)  # nothing looks back
+
+
+def test_start_flags_may_be_given_once_for_all_data():
+    """CNTK's character language model. Numbers: CNTK 2.7."""
+    x, w = C.sequence.input_variable(2), C.parameter(2, init=1)
+    total = C.reduce_sum(C.layers.Recurrence(C.plus)(x) * w)
+    trainer = C.Trainer(total, (total, total), C.sgd([w], C.learning_parameter_schedule(0.0)))
+    piece = {x: [np.ones((2, 2), np.float32)]}
+    for starts, expected in (True, [2, 4]), (False, [6, 8]), (True, [2, 4]):
+        np.testing.assert_array_equal(total.eval((piece, [starts]))[0], expected)
+    assert trainer.test_minibatch((piece, [True])) == 3
+    trainer.train_minibatch((piece, [True]))
+    assert trainer.previous_minibatch_loss_average == 3
+    trainer.train_minibatch((piece, [False]))
+    assert trainer.previous_minibatch_loss_average == 7

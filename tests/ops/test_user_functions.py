@@ -314,6 +314,30 @@ def test_a_free_dimension_is_that_of_an_operand_that_fits():
     assert C.user_function(Free(x)).eval({x: [[1, 2]]}).tolist() == [[2, 4]]
 
 
+def test_outputs_are_retained_where_a_backward_pass_follows_even_if_no_gradient_flows_through():
+    """Proposals of CNTK's Faster R-CNN are others in training, which they know by this. Source: CNTK 2.7."""
+    retained = []
+
+    class Asks(Scaled):
+        def infer_outputs(self):
+            x = self.inputs[0]
+            return [C.output_variable(x.shape, x.dtype, x.dynamic_axes, needs_gradient=False)]
+
+        def forward(self, x, device=None, outputs_to_retain=None):
+            retained.append(len(outputs_to_retain))
+            return None, x
+
+    x, w = C.input_variable(2), C.parameter(2)
+    loss = C.reduce_sum(C.user_function(Asks(x)) * w)
+    trainer, feeds = C.Trainer(loss, (loss, loss), C.sgd([w], C.learning_parameter_schedule(0.1))), {x: [[1, 2]]}
+    loss.eval(feeds)
+    loss.grad(feeds, wrt=[w])
+    loss.forward(feeds, [loss.output], {loss.output})
+    trainer.train_minibatch(feeds)
+    trainer.test_minibatch(feeds)
+    assert retained == [0, 1, 1, 1, 0]
+
+
 @pytest.mark.parametrize("made", [(2, 3), (1, 2, 3), (1, 1, 2, 3)])
 def test_a_single_sample_may_come_without_its_batch_axis_or_as_a_sequence(made):
     """Labels of anchors in CNTK's Faster R-CNN."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -35,6 +35,14 @@ def to_ragged(variable: Variable, data: Any) -> Ragged | np.ndarray:
     if variable.sequence_axis is None:
         return _batch(variable, data)
     return sequences(variable, data)
+
+
+def with_starts(arguments: Any) -> Any:
+    """What is fed; start flags that are given once, ({variable: data}, flags), put beside the data of each variable."""
+    if not (isinstance(arguments, tuple) and len(arguments) == 2 and isinstance(arguments[0], Mapping)):
+        return arguments
+    data, starts = arguments
+    return {v: d if starts is None or hasattr(d, "ragged") else (d, starts) for v, d in data.items()}
 
 
 def _bare(variable: Variable, data: Any) -> Any:

@@ -109,6 +109,7 @@ class _Gradients:
         self.n_outputs, self.places, self.given = n_outputs, places, given
 
     def __call__(self, plan: Plan, ctx: Context, env: dict[Variable, Value], donated: Any, extra: Any) -> Any:
+        ctx.differentiates = True
         known = list(ctx.layouts)
         own = [
             None if p is None else plan.leaves[p[1]] if p[0] == "leaf" else plan.arguments[p[1]] for p in self.places

@@ -59,6 +59,7 @@ class Context:
     batch: Batch | None
     layouts: dict[Axis, Layout]
     stream_of: Callable[[Function], tuple[Any, Any]]
+    differentiates: bool = False  # a backward pass follows, which a training step has always
     updates: dict[Leaf, Any] = field(default_factory=dict)
     node: Function | None = None  # what is being computed now, and all that is known so far
     env: dict[Variable, Value] | None = None

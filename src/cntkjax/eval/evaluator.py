@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..device import use_default_device
-from ..engine.feeds import to_ragged
+from ..engine.feeds import to_ragged, with_starts
 from ..engine.training import Step
 from ..graph.errors import explain
 from ..io import MinibatchData
@@ -84,6 +84,7 @@ def as_function(of: Any) -> Function:
 
 def by_variable(arguments: Any, criterion: Any) -> dict[Any, Any]:
     """{variable: data} of what may also be data alone, in the order of the criterion's arguments."""
+    arguments = with_starts(arguments)
     if isinstance(arguments, Mapping):
         return dict(arguments)
     return dict(zip(as_function(criterion).arguments, as_list(arguments), strict=True))

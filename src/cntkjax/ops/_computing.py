@@ -8,7 +8,7 @@ from weakref import WeakSet
 
 from ..engine.carry import Memory
 from ..engine.checked import check
-from ..engine.feeds import to_ragged
+from ..engine.feeds import to_ragged, with_starts
 from ..engine.gradients import gradients
 from ..engine.program import evaluate, plan_of, random_numbers
 from ..engine.timing import table
@@ -25,6 +25,7 @@ class Computing(GraphFunction):
 
     def _feeds(self, arguments: Any, outputs: Iterable[Any]) -> dict[Any, Any]:
         needed = plan_of(list(outputs)).arguments
+        arguments = with_starts(arguments)
         if isinstance(arguments, Mapping):
             fed: dict[Any, Any] = {
                 self._argument_named(k) if isinstance(k, str) else as_variable(k): d for k, d in arguments.items()

@@ -153,7 +153,7 @@ class UserFunction(Function):
 
     # ---- computing
     def run_forward(self, arguments: list[Any], keep: bool) -> tuple[Any, list[Any]]:
-        """State and values of the outputs. `keep`: a call of `run_backward` follows."""
+        """State and values of the outputs. `keep`: a backward pass follows, though maybe not through this function."""
         outputs = self.outputs
         given = tuple(self._given(v, a) for v, a in zip(self.node_inputs, arguments, strict=True))
         first = given[0] if len(given) == 1 else given

@@ -64,6 +64,7 @@ class UserDefined(Primitive):
         arriving = [jax.ShapeDtypeStruct(d.shape, d.dtype) for d in data]
         where = [form.where for form in forms], [form.where for form in made]
         needed = [_needs_gradient(v) for v in function.node_inputs]
+        backward_follows = ctx.training or ctx.differentiates  # though no gradient may flow through the function
 
         def call_forward(keep: bool, data: Any, where: Any) -> Any:
             of_inputs, of_outputs = jax.tree.map(np.asarray, where)
@@ -72,7 +73,7 @@ class UserDefined(Primitive):
             if all(isinstance(g, list) and not g for g in given) and given:  # a step in which no sequence is left
                 state, results = None, [list[Any]() for _ in made]
             else:
-                state, results = once(self, lambda: function.run_forward(given, keep))
+                state, results = once(self, lambda: function.run_forward(given, backward_follows))
                 self._check_sizes(made, shapes, results)
             number = np.int32(next(_NUMBERS) % 2**31)
             if keep:
