@@ -71,6 +71,31 @@ def test_initial_state_from_a_batch_variable(grid):
     np.testing.assert_allclose(model.grad(fed, wrt=[start]), wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_recurrence_begins_with_the_steps_of_a_sequence_that_end_where_it_begins(grid, backwards, step):
+    """The states of an encoder with the same axis. Numbers: CNTK 2.7."""
+    t, h = C.sequence.input_variable(1), C.sequence.input_variable(1, needs_gradient=True)
+    state = C.placeholder()
+    delay = C.sequence.future_value if backwards else C.sequence.past_value
+    total = t + delay(state, h, step)
+    total = total.replace_placeholders({state: total})
+    data = [np.arange(first, first + n, dtype=np.float32)[:, None] for n in (3, 2) for first in (1, 10)]
+    fed = {t: data[::2], h: data[1::2]}
+    values, gradients = {
+        (False, 1): ([[13, 15, 18], [12, 14]], [[0, 0, 3], [0, 2]]),
+        (True, 1): ([[16, 15, 13], [13, 12]], [[3, 0, 0], [2, 0]]),
+        (False, 2): ([[12, 14, 15], [11, 13]], [[0, 2, 1], [1, 1]]),
+        (True, 2): ([[15, 12, 14], [11, 13]], [[1, 2, 0], [1, 1]]),
+    }[backwards, step]
+    assert [v.ravel().tolist() for v in total.eval(fed)] == values
+    assert [v.ravel().tolist() for v in total.grad(fed, wrt=[h])] == gradients
+    inside = t + h + delay(state, h, step)  # the sequence is used at each step, too
+    inside = inside.replace_placeholders({state: inside})
+    steps = {t: [a + b for a, b in zip(fed[t], fed[h], strict=True)], h: fed[h]}
+    assert [v.tolist() for v in inside.eval(fed)] == [v.tolist() for v in total.eval(steps)]
+
+
 def test_mutual_recurrence(grid):
     """a[t] = tanh(x[t] + b[t-1]), b[t] = tanh(2 a[t] + a[t-1])."""
     x = C.sequence.input_variable(2)

@@ -221,11 +221,12 @@ def test_first_of_sparse_sequences_stays_sparse_until_it_is_multiplied():
 
 @pytest.mark.parametrize("time_step", [1, 2, 3])
 @pytest.mark.parametrize("ahead", [False, True])
-def test_initial_states_along_a_sequence_of_their_own(time_step, ahead, grid):
+@pytest.mark.parametrize("own", [False, True])
+def test_initial_states_that_are_a_sequence(time_step, ahead, own, grid):
     """Source: CNTK 2.7: the last states stand before a sequence, the first ones behind it."""
-    x, i = S.input_variable(1), S.input_variable(1, sequence_axis=C.Axis("states"))
+    x, i = S.input_variable(1), S.input_variable(1, **({"sequence_axis": C.Axis("states")} if own else {}))
     xs = [np.arange(1, 5, dtype=np.float32)[:, None], np.arange(5, 9, dtype=np.float32)[:, None]]
-    states = [-np.arange(1, 4, dtype=np.float32)[:, None], -np.arange(4, 7, dtype=np.float32)[:, None]]
+    states = [-np.arange(1, 5 - own, dtype=np.float32)[:, None], -np.arange(4, 8 - own, dtype=np.float32)[:, None]]
     f = (S.future_value if ahead else S.past_value)(x, i, time_step)
     expected = [
         np.concatenate([s[time_step:], t[:time_step]] if ahead else [t[-time_step:], s[:-time_step]])

@@ -81,23 +81,26 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, unti
     """Compute all that is in a loop, for all steps; or `until_ended`, without gradients, for as long as one goes on."""
     layout = ctx.layouts[loop.axis]
     axes = loop.delays[0].node_outputs[0].dynamic_axes
-    outside = dict.fromkeys(
-        v for n in (*loop.delays, *loop.nodes) for v in map(resolve, n.node_inputs) if v not in loop.outputs
-    )
-    states = {resolve(delay.node_inputs[1]) for delay in loop.delays}
+    starts = {delay: resolve(delay.node_inputs[1]) for delay in loop.delays}
+    # Initial states that are a sequence stand under the name of the delayed value until that is known.
+    sequences = {d: v for d, v in starts.items() if v in env and ctx.sequence_axis(env[v].axes) is not None}
+    starts |= {delay: delay.node_outputs[0] for delay in sequences}
+    used = [resolve(v) for n in (*loop.delays, *loop.nodes) for v in n.node_inputs[: 1 if n in sequences else None]]
+    outside = dict.fromkeys(v for v in used if v not in loop.outputs)
     # One value a sequence is not spread over the steps: it may be all that an attention looks at. Initial states are.
+    states = set(starts.values())
     fixed = {v: env[v] for v in outside if len(env[v].axes) < (1 if v in states else 2)}
-    moving = {v: ctx.to_axes(ctx.canonical(env[v]), axes) for v in outside if v not in fixed}
-    for delay in loop.delays:
-        initial = resolve(delay.node_inputs[1])
-        if initial in moving and ctx.sequence_axis(env[initial].axes) not in (None, loop.axis):
-            moving[initial] = initial_states(ctx, ctx.canonical(env[initial]), axes, _offset(delay), loop.backwards)
+    moving = {v: ctx.to_axes(ctx.canonical(env[v]), axes) for v in outside if v not in fixed} | {
+        starts[d]: initial_states(ctx, ctx.canonical(env[v]), axes, _offset(d), loop.backwards)
+        for d, v in sequences.items()
+    }
     multiplying = [] if until_ended else [n for n in loop.nodes if _is_product(n, fixed)]
     products = {n: resolve(n.node_inputs[n.primitive.weight]) for n in multiplying}
     tilings = _tilings(loop.nodes)
     weights = {v: env[v].data for v in products.values()}
     others = {v: ctx.array(x) for v, x in fixed.items() if v not in weights}
     anew = layout.origin is not None or not (layout.simple and (layout.full or not loop.backwards))
+    anew = anew or any(_offset(d) > 1 for d in sequences)  # each of the first steps begins with another state
     wanted = loop.wanted if layout.origin is None else [*loop.wanted, *(resolve(d.node_inputs[0]) for d in loop.delays)]
     placed, where = _places(ctx)
 
@@ -119,7 +122,7 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, unti
             for delay, buffer in zip(loop.delays, carry, strict=True):
                 old = buffer[0]
                 if anew:
-                    initial = here[resolve(delay.node_inputs[1])].data.astype(old.dtype)
+                    initial = here[starts[delay]].data.astype(old.dtype)
                     initial = entering(layout, ctx.carried.get(delay), _offset(delay), seq, position, initial)
                     begins = (far < _offset(delay)).reshape(-1, *(1,) * (old.ndim - 1))
                     old = jnp.where(begins, initial, old)
@@ -145,8 +148,8 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, unti
             return carry, ([inner.array(here[v]) for v in wanted], met)
 
         first = tuple(
-            _first(delay, layout.rows, still, dict(zip(moving, moving_data, strict=True)), loop.backwards, anew)
-            for delay in loop.delays
+            _first(delay, start, layout.rows, still, dict(zip(moving, moving_data, strict=True)), loop.backwards, anew)
+            for delay, start in starts.items()
         )
         if until_ended:
             return _until_ended(body, first, (moving_data, cells, taps), layout)
@@ -161,8 +164,8 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, unti
     for v, d in zip(wanted, made, strict=True):
         env[v] = Value(d, axes)
     for delay in loop.delays if layout.origin is not None else ():
-        initial = resolve(delay.node_inputs[1])
-        leave(ctx, delay, env[resolve(delay.node_inputs[0])].data, moving.get(initial) or fixed[initial])
+        start = starts[delay]
+        leave(ctx, delay, env[resolve(delay.node_inputs[0])].data, moving.get(start) or fixed[start])
 
 
 def _until_ended(body: Any, first: Any, steps: Any, layout: Layout) -> Any:
@@ -191,9 +194,8 @@ def _until_ended(body: Any, first: Any, steps: Any, layout: Layout) -> Any:
 
 
 def initial_states(ctx: Context, initial: Value, axes: Axes, offset: int, ahead: bool) -> Value:
-    """Initial states at the steps where they are looked at; those along a sequence axis of their own take turns."""
-    own = ctx.sequence_axis(initial.axes)
-    if own is None or own == ctx.sequence_axis(axes):
+    """Initial states at the steps where they are looked at: the last (looking ahead: first) `offset` of a sequence."""
+    if ctx.sequence_axis(initial.axes) is None:
         return ctx.to_axes(initial, axes)
     given, layout = ctx.layout(initial.axes), ctx.layout(axes)
     length = given.length[layout.seq]
@@ -219,10 +221,11 @@ def _offset(delay: Function) -> int:
 
 
 def _first(
-    delay: Function, rows: int, still: Environment, moving: dict[Variable, Any], backwards: bool, anew: bool
+    delay: Function, initial: Variable, rows: int, still: Environment, moving: dict[Variable, Any],
+    backwards: bool, anew: bool,
 ) -> Any:
     """The buffer before the first step: the initial state, or zeros where every sequence selects its own."""
-    out, initial = delay.node_outputs[0], resolve(delay.node_inputs[1])
+    out = delay.node_outputs[0]
     sample = out.shape
     if not is_known(sample):
         free = [i for i, d in enumerate(sample) if d < 0]

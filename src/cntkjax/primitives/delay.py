@@ -22,8 +22,8 @@ from .elementwise import fill_inferred
 class Delay(Primitive):
     """The value of `offset` steps ago (or ahead); the initial state where the sequence does not reach so far.
 
-    Shapes: x [*shape] with a sequence axis, initial state broadcastable to it: one for all, one a sequence, or with a
-            sequence axis of its own the `offset` last (looking ahead: first) of which stand where x does not reach.
+    Shapes: x [*shape] with a sequence axis, initial state broadcastable to it: one for all, one a sequence, or a
+            sequence, the `offset` last (looking ahead: first) steps of which stand where x does not reach.
     Source: CNTK 2.7.
     """
 
