@@ -340,3 +340,19 @@ class TestSeveralDeserializers:
     def test_streams_of_the_same_name_are_refused(self, ctf):
         with pytest.raises(RuntimeError, match="Two streams with the same name 'x' have been found"):
             MinibatchSource([ctf("|x 1\n", x=1), ctf("|x 1\n", x=1)])
+
+
+def test_streams_are_numbered_by_name_and_listed_backwards(tmp_path):
+    """Programs unpack ``features, labels = minibatch.items()``, however they declare them."""
+
+    def file(*names):
+        path = tmp_path / f"{names[0]}.ctf"
+        path.write_text("".join(f"{i} " + " ".join(f"|{n} {i}" for n in names) + "\n" for i in range(3)))
+        return CTFDeserializer(str(path), StreamDefs(**{n: StreamDef(field=n, shape=1) for n in names}))
+
+    source = MinibatchSource([file("z", "B"), file("y", "a", "m")], randomize=False)
+    assert [info.name for info in source.next_minibatch(2)] == ["B", "z", "a", "m", "y"]
+    assert [(info.name, info.m_id) for info in source.stream_infos()] == [
+        ("y", 4), ("m", 3), ("a", 2), ("z", 1), ("B", 0)
+    ]  # fmt: skip
+    assert list(source.streams) == ["y", "m", "a", "z", "B"]

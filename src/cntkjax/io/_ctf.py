@@ -66,8 +66,9 @@ class CTFFile(Deserializer):
             raise ValueError(f"CTFDeserializer: no file is given{call_stack()}")
         if not configuration["input"]:
             raise RuntimeError(f"CTF file '{self.path}': no stream is asked for; the deserializer needs at least one")
-        self.streams = [stream_information(n, i, s) for i, (n, s) in enumerate(configuration["input"].items())]
-        aliases = [s["alias"] for s in configuration["input"].values()]
+        named = sorted(configuration["input"].items(), key=lambda item: item[0].lower())  # so CNTK numbers them
+        self.streams = [stream_information(n, i, s) for i, (n, s) in enumerate(named)]
+        aliases = [s["alias"] for _, s in named]
         for alias in {a for a in aliases if aliases.count(a) > 1}:
             raise RuntimeError(f"CTF file '{self.path}': two streams are read from '|{alias}'; one has to be left out")
         self.fields = [Field(a.encode(), width(s), s.is_sparse) for a, s in zip(aliases, self.streams, strict=True)]

@@ -164,12 +164,12 @@ class MinibatchSource:
 
     @property
     def streams(self) -> Record:
-        """The streams by name; each is a key of the minibatches."""
-        return self._streams
+        """The streams by name, the last one first, as in CNTK; each is a key of the minibatches, there in order."""
+        return Record(**dict(reversed(self._streams.items())))
 
     def stream_infos(self) -> list[StreamInformation]:
-        """All streams."""
-        return list(self._streams.values())
+        """All streams, the last one first."""
+        return [*reversed(self._streams.values())]
 
     def stream_info(self, name: str) -> StreamInformation:
         """The stream of this name. Errors: RuntimeError if there is none."""
