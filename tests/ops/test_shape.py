@@ -101,6 +101,14 @@ class TestBatchAxis:
         assert rows.eval({x: data}).tolist() == data.reshape(8, 3).tolist()
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_one_hot_of_what_is_no_class_is_zero(sparse):
+    """Numbers: CNTK 2.7."""
+    x = C.input_variable(6)
+    rows = C.times(C.one_hot(x, 3, sparse_output=sparse), [[1], [2], [3]])
+    assert rows.eval({x: [[-0.2, -1, 0.7, 1.9, 2.99, 3]]}).ravel().tolist() == [0, 0, 1, 2, 3, 0]
+
+
 def test_sparse_results_that_make_a_matrix_are_one():
     x, steps = C.input_variable(()), C.sequence.input_variable(())
     rows = C.one_hot(x, 3, sparse_output=True).eval({x: [2, 0]})

@@ -93,7 +93,7 @@ class OneHot(Primitive):
     def lower(self, attrs: Attrs, x: Any) -> Any:
         """jax.nn.one_hot, or the indices alone if the output is to be sparse."""
         n, at = attrs["numClass"], x.ndim + 1 + attrs["onehotAxis"].static_axis_index()
-        classes = x.astype(jnp.int32)
+        classes = jnp.floor(x).astype(jnp.int32)  # not towards zero: what is negative is no class
         if not attrs["oneHotOutputSparse"]:
             return jax.nn.one_hot(classes, n, dtype=x.dtype, axis=at)
         inner = prod(x.shape[at:])
