@@ -200,3 +200,11 @@ def test_values_stand_under_the_functions_or_variables_that_were_asked_for():
     np.testing.assert_allclose(both.backward(state, {f: np.ones((1, 2))}, [x])[x], [[2, 4]])
     assert list(both.grad(feed, grad_root=f, outputs=[f, g])[1]) == [f, g]
     np.testing.assert_allclose(f.grad(feed, outputs=[]), [[2, 4]])
+
+
+def test_a_call_with_data_gives_the_values_of_several_outputs_in_their_order():
+    """As in CNTK, where `eval` gives a dict: CNTK's sequence to sequence model shows its attention so."""
+    both = C.combine([x * 2, x + 1])
+    doubled, more = both([[1, 2]])
+    np.testing.assert_array_equal([doubled, more], [[[2, 4]], [[2, 3]]])
+    assert set(both.eval({x: [[1, 2]]})) == set(both.outputs)

@@ -247,7 +247,8 @@ class Function(Computing, VariableMixin, TensorOpsMixin, ArrayMixin, GraphFuncti
         return mapped
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """With variables: a clone that has them as arguments and shares the parameters. With data: the value.
+        """With variables: a clone that has them as arguments and shares the parameters. With data: the value, or a
+        tuple of the values of several outputs.
 
         Errors: TypeError for a wrong number of arguments, unknown names, or variables and data together.
         """
@@ -269,7 +270,8 @@ class Function(Computing, VariableMixin, TensorOpsMixin, ArrayMixin, GraphFuncti
                 f"{self._title or 'a function'} has no inputs yet, so it takes variables and no data, but got {given}: "
                 "apply it to cntk.input_variable(...), and evaluate what that gives"
             )
-        return self.eval(mapped)
+        made = self.eval(mapped)
+        return tuple(made[v] for v in self.outputs) if len(self.outputs) > 1 else made
 
     @property
     def _title(self) -> str:
