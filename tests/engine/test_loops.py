@@ -223,3 +223,28 @@ def test_slices_that_are_all_of_a_state_are_cut_at_once(grid, cuts, at_once):
 
     for found, d in zip(out.grad({x: data}, wrt=[x]), data, strict=True):
         np.testing.assert_allclose(found, jax.grad(lambda d: reference(d).sum())(d), rtol=1e-4, atol=1e-5)
+
+
+def test_convolutions_of_a_state_learn_as_the_loop_unrolled_does():
+    rng = np.random.default_rng(3)
+    x = C.sequence.input_variable((2, 4, 4), needs_gradient=True)
+    w = C.parameter((2, 2, 3, 3), init=rng.standard_normal((2, 2, 3, 3)).astype(np.float32) / 3)
+    h = C.placeholder(shape=(2, 4, 4), dynamic_axes=x.dynamic_axes)
+    z = C.tanh(C.convolution(w, C.sequence.past_value(h), auto_padding=[False, True, True]) + x)
+    z = z.replace_placeholders({h: z.output})
+    data = [rng.standard_normal((n, 2, 4, 4)).astype(np.float32) for n in (3, 2)]
+    made = C.reduce_sum(z).grad({x: data}, wrt=[w, x])
+
+    def unrolled(kernel, sequences):
+        total = 0.0
+        for steps in sequences:
+            state = jnp.zeros((1, 2, 4, 4))
+            for step in steps:
+                state = jnp.tanh(jax.lax.conv(state, kernel, (1, 1), "SAME") + step)
+                total += state.sum()
+        return total
+
+    of_kernel, of_data = jax.grad(unrolled, (0, 1))(w.value, data)
+    np.testing.assert_allclose(made[w], of_kernel, rtol=1e-4, atol=1e-5)
+    for one, other in zip(made[x], of_data, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)

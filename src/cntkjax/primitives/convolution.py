@@ -112,6 +112,7 @@ class Convolution(_Convolving):
     """
 
     packed = True
+    weight = 0
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
         """Filters and positions; infers the kernel's channels."""
@@ -226,7 +227,7 @@ def _by_planes(x: Any, w: Any, windows: Sequence[Window]) -> Any:
 
 def _whole(x: Any, w: Any, windows: Sequence[Window], groups: int = 1) -> Any:
     return lax.conv_general_dilated(
-        materialized(x), w, [k.stride for k in windows], [(k.before, k.after) for k in windows],
+        materialized(x), _window_first(w), [k.stride for k in windows], [(k.before, k.after) for k in windows],
         rhs_dilation=[k.dilation for k in windows], dimension_numbers=_dimensions(x.ndim), feature_group_count=groups,
     )  # fmt: skip
 
@@ -256,9 +257,18 @@ def _grouped(x: Any, w: Any, windows: Sequence[Window], groups: int) -> Any:
 
 
 def _dimensions(rank: int) -> lax.ConvDimensionNumbers:
-    """Channels last for the operand and the result, and the kernel as CNTK holds it."""
+    """Channels last for the operand and the result, the window first for the kernel."""
     data = (0, rank - 1, *range(1, rank - 1))
-    return lax.ConvDimensionNumbers(data, tuple(range(rank)), data)
+    return lax.ConvDimensionNumbers(data, (rank - 1, rank - 2, *range(rank - 2)), data)
+
+
+def _window_first(w: Any) -> Any:
+    """[O, C, *window] -> [*window, C, O].
+
+    In a loop XLA:CPU takes 1.5 s for what it has to transpose by itself, and 0.03 for this: four steps of 160 filters
+    of 3x3x40 on [4, 40, 40, 40].
+    """
+    return jnp.moveaxis(w, (0, 1), (-1, -2))
 
 
 def _sliding(x: Any, w: Any, windows: Sequence[Window]) -> Any:
@@ -272,7 +282,7 @@ def _transposed(x: Any, w: Any, windows: Sequence[Window]) -> Any:
     """The transpose of a convolution: [n, *positions, C], [C, O, *window] -> [n, *spatial, O]."""
     padding = [(k.extent - 1 - k.before, k.extent - 1 - k.after) for k in windows]
     return lax.conv_general_dilated(
-        x, jnp.flip(w.swapaxes(0, 1), range(2, w.ndim)), [1] * len(windows), padding,
+        x, _window_first(jnp.flip(w.swapaxes(0, 1), range(2, w.ndim))), [1] * len(windows), padding,
         lhs_dilation=[k.stride for k in windows], rhs_dilation=[k.dilation for k in windows],
         dimension_numbers=_dimensions(x.ndim),
     )  # fmt: skip
