@@ -214,6 +214,10 @@ CASES = [
     Case("fold", lambda x: C.layers.Fold(lstm())(x), [n(T, 3)], True),
     Case("two layers", lambda x: C.layers.Sequential([C.layers.Recurrence(lstm()), C.layers.Recurrence(
         C.layers.GRU(3)), C.layers.Dense(2)])(x), [n(T, 3)], True),
+    Case("from the steps of a sequence", lambda x, y: C.splice(
+        C.layers.RecurrenceFrom(C.layers.RNNStep(3, init=0.3))(y, x),
+        C.layers.RecurrenceFrom(C.plus, go_backwards=True)(y, x),
+    ), [n(T, 3), n(T, 3)], True),
     Case("another recurrence", lambda x: C.layers.Recurrence(lambda h, v: C.tanh(h * 0.5 + v))(x), [n(T, 3)], True),
     Case("a recurrence over two steps", lambda x: _over_two_steps(x), [n(T, 3)], True),
     *(Case(f"optimized {op} {layers} {both}", lambda x, op=op, layers=layers, both=both: C.optimized_rnnstack(

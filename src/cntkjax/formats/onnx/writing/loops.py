@@ -7,7 +7,7 @@ from typing import Any
 from ....graph.function import Function
 from ....graph.variable import Variable
 from .._onnx import onnx
-from .graph import Writer
+from .graph import END, Writer
 from .order import Order, Recurrence
 from .sequence import initial_states
 
@@ -18,9 +18,9 @@ def write_loop(w: Writer, loop: Recurrence, order: Order, wanted: list[Variable]
     What has no sequence axis is seen in the body as it is.
     """
     inside = {v for n in loop.members for v in n.node_outputs}
-    fed = [v for n in loop.members for v in order.inputs(n) if v not in inside]
-    initial = {order.inputs(d)[1] for d in loop.delays}
-    sequences = list(dict.fromkeys(v for v in fed if v.sequence_axis is not None and v not in initial))
+    delays = set(loop.delays)
+    fed = [v for n in loop.members for v in order.inputs(n)[: 1 if n in delays else None] if v not in inside]
+    sequences = list(dict.fromkeys(v for v in fed if v.sequence_axis is not None))
     like = w.of(sequences[0])
     body = Writer(w.opset, order, w)
     body.label = w.label
@@ -31,10 +31,13 @@ def write_loop(w: Writer, loop: Recurrence, order: Order, wanted: list[Variable]
         w.label = body.label = delay._name or delay.uid
         out = delay.node_outputs[0]
         state = order.inputs(delay)[1]
-        begin = initial_states(w, delay, w.of(state), state, like)
-        names = [w.unique(f"{body.label}_state") for _ in range(int(delay.node_attributes["offset"]))]
+        begins = [w.of(state)] * int(delay.node_attributes["offset"])
+        if state.sequence_axis is not None:  # the steps beside the loop, the nearest one first
+            ends = [(i, i + 1) if loop.backwards else (-1 - i, -i or END) for i in range(len(begins))]
+            begins = [w.squeeze(w.slice(b, [i], [j], [0]), [0]) for b, (i, j) in zip(begins, ends, strict=True)]
+        names = [w.unique(f"{body.label}_state") for _ in begins]
         states[delay] = names
-        first += [begin] * len(names)
+        first += [initial_states(w, delay, begin, state, like) for begin in begins]
         declared += [w.info(name, out, [None, *out.shape]) for name in names]
         body.tensors[out] = names[-1]
     for v in sequences:
