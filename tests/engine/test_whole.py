@@ -81,7 +81,8 @@ def test_normalization_over_channels_is_that_of_the_composition(channels, dtype,
     monkeypatch.setattr(whole, "RULES", {})
     for a, b in zip(values, made()[1], strict=True):
         assert a.dtype == b.dtype
-        np.testing.assert_allclose(a.astype(np.float64), b, rtol=1e-2 if dtype is np.float16 else 1e-5, atol=1e-2)
+        roundings = 4 * np.finfo(dtype).eps
+        np.testing.assert_allclose(a.astype(np.float64), b, rtol=roundings, atol=roundings)
 
 
 def test_a_block_of_that_name_with_something_else_inside_is_opened():

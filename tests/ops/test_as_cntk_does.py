@@ -267,3 +267,17 @@ class TestIteration:
     def test_outputs_are(self):
         one, other = C.combine(C.relu(x(2)), C.abs(x(2)))
         assert [one.owner.op_name, other.owner.op_name] == ["ReLU", "Abs"]
+
+
+def test_types_that_are_none_are_said_at_once():
+    for wrong in (
+        lambda: C.as_composite(x(2)), lambda: C.as_block(x(2), [], "b"), lambda: C.input_variable(2, dynamic_axes="s"),
+        lambda: C.Trainer(None, C.reduce_sum(C.parameter(2)), 3),
+    ):
+        with pytest.raises(TypeError, match="takes a function|dynamic axes are a list|a learner or a list of learners"):
+            wrong()
+
+
+def test_a_stride_of_0_is_a_value_error():
+    with pytest.raises(ValueError, match="have to be positive"):
+        C.pooling(x(1, 4, 4), C.MAX_POOLING, (2, 2), (0, 0))

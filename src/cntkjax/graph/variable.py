@@ -216,7 +216,10 @@ def default_axes(dynamic_axes: Any) -> Axes:
         return (BATCH,)
     if isinstance(dynamic_axes, Axis):
         dynamic_axes = [dynamic_axes]
-    return tuple(dynamic_axes)
+    axes = tuple(dynamic_axes)
+    if strange := [a for a in axes if not isinstance(a, Axis)]:
+        raise TypeError(f"dynamic axes are a list of Axis objects, but {strange[0]!r} is none")
+    return axes
 
 
 def unknown() -> tuple[Shape, None, Axes]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..graph.build import apply, composite, make_block
+from ..graph.function import Function as GraphFunction
 from ..primitives.elementwise import ELEMENTWISE
 from ..primitives.structure import Combine
 from ._operand import Operand, as_variable
@@ -35,7 +36,12 @@ def alias(x: Operand, name: str = "") -> Function:
 
 
 def as_composite(root_function: Function, name: str = "") -> Function:
-    """The composite that stands for the graph below a node."""
+    """The composite that stands for the graph below a node.
+
+    Errors: TypeError for what is no function.
+    """
+    if not isinstance(root_function, GraphFunction):
+        raise TypeError(f"as_composite takes a function, not {root_function!r}")
     return root_function if root_function.is_composite else composite(root_function, name)  # type: ignore[return-value]
 
 
@@ -46,7 +52,10 @@ def as_block(
     """A composite as a block: one node in the graph.
 
     `block_arguments_map`: pairs (argument of the composite, operand that stands for it).
+
+    Errors: TypeError for what is no function.
     """
+    composite = as_composite(composite)
     operands = [(as_variable(inner), as_variable(outer)) for inner, outer in block_arguments_map]
     for inner, outer in operands:
         inner._name = inner.name or outer.name

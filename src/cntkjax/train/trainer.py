@@ -18,7 +18,7 @@ from ..engine.training import LossScale, Options, Outcome, Step, Unfinished
 from ..eval.evaluator import Evaluator, as_function, by_variable, feeds
 from ..graph.errors import explain
 from ..io import MinibatchData
-from ..learners import UserLearner
+from ..learners import Learner, UserLearner
 from ..logging import ProgressWriter, TraceLevel, get_trace_level
 from ..ops._operand import as_list, as_variable
 from ..ops.functions import Function
@@ -288,6 +288,8 @@ def _check_learners(learners: Sequence[Any], parameters: Sequence[Any]) -> None:
         raise ValueError("There must be at least one learner.")
     seen: dict[Any, Any] = {}
     for learner in learners:
+        if not isinstance(learner, Learner):
+            raise TypeError(f"a Trainer needs a learner or a list of learners, not {learner!r}")
         for p in learner.parameters:
             if p in seen:
                 raise ValueError(explain(f"{p!r} is covered by 2 different learners", {"parameter": p}))
