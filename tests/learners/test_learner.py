@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import cntkjax as C
 from cntkjax import learners as L
 from cntkjax.learners import _transforms as transforms
 from tests.learners.weights import Weights
@@ -477,3 +478,14 @@ def test_a_user_learner_without_update_says_so():
     w = Weights([1.0])
     with pytest.raises(NotImplementedError, match="UserLearner must define update"):
         L.UserLearner([w], L.learning_parameter_schedule(0.1)).update({}, 1)
+
+
+def test_momentum_of_rows_smooths_means_where_the_learner_takes_the_mean():
+    """The numbers are CNTK's."""
+    x = C.sequence.input_variable(4, is_sparse=True)
+    E = C.parameter((4, 2), init=np.arange(8, dtype=np.float32).reshape(4, 2))
+    loss = C.reduce_sum(C.square(C.times(x, E)))
+    trainer = C.Trainer(None, loss, [C.momentum_sgd([E], 0.1, 0.9, use_mean_gradient=True)])
+    for steps in ([[0, 1, 1], [2]], [[0], [0, 2]], [[1, 1]]):
+        trainer.train_minibatch({x: C.Value.one_hot(steps, 4)})
+    np.testing.assert_allclose(E.value, [[0, 0.9772], [1.9224, 2.8836], [3.9355, 4.9193], [6, 7]], atol=1e-4)

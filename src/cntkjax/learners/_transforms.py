@@ -185,17 +185,16 @@ def _momentum(g: Array, w: Array, trace: Array, momentum: Array, gain: Array, **
 
 
 def _momentum_of_rows(
-    g: Array, w: Array, trace: Array, momentum: Array, gain: Array, rate: Array, divisor: Array, **_: Any
+    g: Array, w: Array, trace: Array, momentum: Array, gain: Array, rate: Array, **_: Any
 ) -> tuple[Array, Array]:
-    scale = rate / divisor
-    trace = momentum * trace + gain * (g / scale)
-    return scale * trace, trace
+    trace = momentum * trace + gain * (g / rate)
+    return rate * trace, trace
 
 
 def momentum() -> optax.GradientTransformationExtraArgs:
     """s <- m s + u g; the update is s.
 
-    Of rows CNTK smooths the gradient's sums over minibatches, and takes their mean and the rate afterwards.
+    Of rows CNTK smooths the gradients without the rate, and takes that afterwards.
     """
     return per_parameter(_momentum, Trace, for_rows=_momentum_of_rows)
 
