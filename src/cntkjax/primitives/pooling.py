@@ -39,6 +39,8 @@ def windows_of(attrs: Attrs, sizes: Shape, shape: Shape) -> list[Window]:
     if own > rank:
         raise ValueError(f"the window has {own} axes, and the operand {rank}")
     strides, auto = options(attrs["strides"], 1), options(attrs["autoPadding"][::-1], False)
+    if min(strides, default=1) < 1:
+        raise ValueError(f"the strides {strides} have to be positive")
     low, high = options(attrs["lowerPad"], 0), options(attrs["upperPad"], 0)
     ceil = attrs.get("ceilOutDim", False)
     sizes = (1,) * (rank - own) + tuple(sizes)
