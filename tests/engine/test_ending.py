@@ -7,6 +7,7 @@ import cntkjax as C
 from cntkjax import layers as L
 from cntkjax.engine.plan import Loop, Plan
 from cntkjax.ops.functions import UserFunction
+from tests.layers.decoders import decoder, words
 
 S = C.sequence
 LIMIT = 9
@@ -287,31 +288,11 @@ def test_several_states_of_which_one_is_the_output(grid):
 def test_a_decoder_with_attention(grid):
     rng = np.random.default_rng(1)
     size = 6
-    embed, encode, attend = L.Embedding(5), L.Recurrence(L.GRU(4)), L.AttentionModel(3)
-    cell, project = L.LSTM(7), L.Dense(size)
-    first = C.constant(np.eye(size, dtype=np.float32)[0])
-
-    @C.Function
-    def decode(history, source):
-        encoded = encode(embed(source))
-
-        @C.Function
-        def step(h, c, word):
-            return cell(h, c, C.splice(word, attend(encoded, h)))
-
-        return project(L.Recurrence(step)(embed(history)))
-
-    @C.Function
-    def greedy(source: L.SequenceOver[C.Axis("source")][L.Tensor[size]]):
-        def choose(history):
-            return C.hardmax(decode(history, source))
-
-        return L.UnfoldFrom(choose, until_predicate=lambda word: word[1], length_increase=4)(first, source)
-
+    greedy, *_ = decoder(size, until_predicate=lambda word: word[1], length_increase=4)
     source = greedy.arguments[0]
     for p in greedy.parameters:
         p.value = 2 * rng.standard_normal(p.shape).astype(np.float32)
-    feeds = {source: [np.eye(size, dtype=np.float32)[rng.integers(size, size=n)] for n in (4, 2, 5, 7)]}
+    feeds = {source: words(rng, size, 4, 2, 5, 7)}
     (loop,) = endings(greedy)
     assert not any(v.name == "encode" for n in loop.nodes for v in n.node_inputs)
     made = greedy.eval(feeds)

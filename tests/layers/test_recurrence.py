@@ -9,6 +9,7 @@ import cntkjax as C
 from cntkjax import layers as L
 from cntkjax.engine import program
 from cntkjax.engine.plan import Loop, Plan
+from tests.layers.decoders import decoder, words
 
 S = C.sequence
 WIDTH = 3
@@ -240,34 +241,15 @@ def test_a_step_of_blocks_in_which_nothing_but_weights_is_known():
 
 
 class TestDecoding:
-    """A decoder with attention, fed with its own outputs; it was not trained, so no weight has a size yet."""
+    """A decoder with attention, fed with its own outputs."""
 
     SIZE, END = 6, 1
 
     def decoder(self, **options):
-        embed, encode = L.Embedding(5), L.Recurrence(L.GRU(4))
-        attend, cell, project = L.AttentionModel(3), L.LSTM(7), L.Dense(self.SIZE)
-        start = C.constant(np.eye(self.SIZE, dtype=np.float32)[0])
-
-        @C.Function
-        def decode(history, source):
-            encoded = encode(embed(source))
-
-            @C.Function
-            def step(h, c, word):
-                return cell(h, c, C.splice(word, attend(encoded, h)))
-
-            return project(L.Recurrence(step)(embed(history)))
-
-        @C.Function
-        def greedy(source: L.SequenceOver[C.Axis("source")][L.Tensor[self.SIZE]]):
-            return L.UnfoldFrom(lambda history: decode(history, source) >> C.hardmax, **options)(start, source)
-
-        return greedy, decode, start
+        return decoder(self.SIZE, **options)
 
     def words(self, *lengths):
-        rng = np.random.default_rng(0)
-        return [np.eye(self.SIZE, dtype=np.float32)[rng.integers(self.SIZE, size=n)] for n in lengths]
+        return words(np.random.default_rng(0), self.SIZE, *lengths)
 
     def test_each_word_is_the_best_after_those_before(self):
         greedy, decode, start = self.decoder()

@@ -171,9 +171,17 @@ class Plan:
     @cached_property
     def equal_lengths(self) -> list[tuple[Variable, Variable]]:
         """Pairs of variables whose sequences have to be of equal lengths although their axes differ."""
-        reconciled = [n for n in self.nodes if n.primitive.name == "ReconcileDynamicAxis"]
-        pairs = [tuple(map(resolve, n.node_inputs)) for n in reconciled]
-        return [(a, b) for a, b in pairs if a.sequence_axis and b.sequence_axis and a.sequence_axis != b.sequence_axis]
+        return self._on_other_axes("ReconcileDynamicAxis")
+
+    @cached_property
+    def equal_lengths_made(self) -> list[tuple[Variable, Variable]]:
+        """Pairs of variables whose sequences have to be of equal lengths, which only the program knows."""
+        return self._on_other_axes("ScatterPacked")
+
+    def _on_other_axes(self, op: str) -> list[tuple[Variable, Variable]]:
+        """The first two operands of such nodes, where both are sequences, over different axes."""
+        found = [[resolve(v) for v in n.node_inputs[:2]] for n in self.nodes if n.primitive.name == op]
+        return [(a, b) for a, b in found if a.sequence_axis and b.sequence_axis and a.sequence_axis != b.sequence_axis]
 
     @cached_property
     def unpacks(self) -> bool:

@@ -414,7 +414,7 @@ def apply_changes(plan: Plan, minibatch: Minibatch, memory: Memory, changes: Cha
     Errors: AxisError if sequences that meet in it have other lengths.
     """
     updates, left, misfits = changes
-    for (a, b), (one, other) in zip(_lengths_made(plan), jax.device_get(misfits), strict=True):
+    for (a, b), (one, other) in zip(plan.equal_lengths_made, jax.device_get(misfits), strict=True):
         one, other = one[: minibatch.count], other[: minibatch.count]
         if not np.array_equal(one, other):
             raise _other_lengths(a, b, one, other)
@@ -426,15 +426,8 @@ def apply_changes(plan: Plan, minibatch: Minibatch, memory: Memory, changes: Cha
 def changes_of(plan: Plan, ctx: Context) -> Changes:
     """Assigned values by the leaf's place in the plan, what the delays leave behind, and lengths that have to agree."""
     updates = {plan.leaves.index(leaf): value for leaf, value in ctx.updates.items()}
-    lengths = [tuple(ctx.layout(v.dynamic_axes).length for v in pair) for pair in _lengths_made(plan)]
+    lengths = [tuple(ctx.layout(v.dynamic_axes).length for v in pair) for pair in plan.equal_lengths_made]
     return updates, [ctx.left.get(n) for n in plan.delays], lengths
-
-
-def _lengths_made(plan: Plan) -> list[tuple[Variable, Variable]]:
-    """Pairs of variables whose sequences have to be of equal lengths, which only the program knows."""
-    scattered = [tuple(map(resolve, n.node_inputs[:2])) for n in plan.nodes if n.primitive.name == "ScatterPacked"]
-    pairs = [(a, b) for a, b in scattered if a.sequence_axis and b.sequence_axis]
-    return [(a, b) for a, b in pairs if a.sequence_axis != b.sequence_axis]
 
 
 def _other_lengths(a: Variable, b: Variable, one: np.ndarray, other: np.ndarray) -> AxisError:

@@ -95,7 +95,8 @@ def infer(node: Function, guess: int = 0) -> bool:
     """Infer a node's outputs from its inputs; True if anything changed.
 
     With `guess`, an operation of which some operands are unknown goes by the others, if it can: with 1 only if they
-    have a dimension above 1, with 2 in any case.
+    have a dimension above 1, with 2 in any case. A delay goes by its initial state: with 3 also if it is of
+    one element, which is the last resort, since that might be broadcast. A scalar never tells.
     """
     if node.passes_through:
         differs = node.node_outputs != node.node_inputs
@@ -123,10 +124,11 @@ def infer(node: Function, guess: int = 0) -> bool:
 def _infer_primitive(node: Function, guess: int) -> list[Spec]:
     primitive, inputs = node.primitive, node.node_inputs
     known = [v for v in inputs if not is_unknown(v.shape)]
+    least = 2 if guess < 3 else 1
     telling = guess > 1 or any(max(v.shape, default=1) > 1 for v in known)
     if guess and primitive.elementwise and known and len(known) < len(inputs) and telling:
         made: Any = primitive.outputs(known, node.node_attributes)
-    elif guess and primitive.delay and known == inputs[1:] and max(inputs[1].shape, default=0) > (guess < 3):
+    elif guess and primitive.delay and known == inputs[1:] and max(inputs[1].shape, default=0) >= least:
         made = Spec(inputs[1].shape, axes=inputs[0].dynamic_axes)  # a generator's state, as it is at first
     elif len(known) < len(inputs) and not primitive.infers_partially:
         made = [Spec(UNKNOWN_SHAPE) for _ in range(primitive.number_of_outputs)]

@@ -21,8 +21,25 @@ from ._window import Window
 
 def taps(x: Any, axis: int, window: Window) -> list[Any]:
     """What each cell of the window sees along an axis, at all positions."""
-    reach = (window.count - 1) * window.stride + 1
-    return [lax.slice_in_dim(x, i, i + reach, window.stride, axis) for i in range(window.size)]
+    return [look(x, [(axis, window)], [cell]) for cell in range(window.size)]
+
+
+def look(x: Any, places: Sequence[tuple[int, Window]], cell: Sequence[int]) -> Any:
+    """What one cell of windows along several axes sees, at all positions."""
+    begin, end, stride = [0] * x.ndim, list(x.shape), [1] * x.ndim
+    for (at, window), i in zip(places, cell, strict=True):
+        seen = window.seen_by(i)
+        begin[at], end[at], stride[at] = seen.start, seen.stop, seen.step
+    return lax.slice(x, begin, end, stride)
+
+
+def first_of_largest(seen: Sequence[Any]) -> tuple[Any, Any]:
+    """The largest of several arrays, element by element, and the number of the first in which it stands."""
+    largest = reduce(jnp.maximum, seen)
+    which = jnp.full(largest.shape, len(seen) - 1, jnp.uint8 if len(seen) <= 256 else jnp.int32)
+    for i in reversed(range(len(seen) - 1)):
+        which = jnp.where(seen[i] == largest, i, which)
+    return largest, which
 
 
 def untap(parts: Sequence[Any], axis: int, window: Window, length: int) -> Any:
@@ -52,12 +69,7 @@ def maximum(x: Any, axis: int, window: Window, length: int) -> Any:
 
 
 def _maximum_forward(x: Any, axis: int, window: Window, length: int) -> Any:
-    seen = taps(x, axis, window)
-    largest = reduce(jnp.maximum, seen)
-    which = jnp.full(largest.shape, window.size - 1, jnp.uint8 if window.size <= 256 else jnp.int32)
-    for i in reversed(range(window.size - 1)):
-        which = jnp.where(seen[i] == largest, i, which)
-    return largest, which
+    return first_of_largest(taps(x, axis, window))
 
 
 def _maximum_backward(axis: int, window: Window, length: int, which: Any, g: Any) -> Any:
@@ -96,4 +108,4 @@ def padded(x: Any, axis: int, window: Window, value: float) -> Any:
     return x if padding[axis] == (0, 0, 0) else lax.pad(x, jnp.asarray(value, x.dtype), padding)
 
 
-__all__ = ["maximum", "padded", "taps", "total", "untap"]
+__all__ = ["first_of_largest", "look", "maximum", "padded", "taps", "total", "untap"]

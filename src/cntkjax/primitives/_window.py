@@ -42,6 +42,11 @@ class Window:
         """True if its only position covers the axis exactly."""
         return self.count == 1 and self.before == self.after == 0 and self.dilation == 1
 
+    def seen_by(self, cell: int) -> slice:
+        """What one cell of the window sees of the padded axis, at all positions."""
+        begin = cell * self.dilation
+        return slice(begin, begin + (self.count - 1) * self.stride + 1, self.stride)
+
 
 def place(
     length: int, size: int, stride: int = 1, dilation: int = 1, auto: bool = False, ceil: bool = False,

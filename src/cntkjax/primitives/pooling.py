@@ -18,7 +18,7 @@ from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import FREE, Shape, is_unknown
 from ..graph.variable import Variable
-from ._maxima import maximum, padded, total, untap
+from ._maxima import first_of_largest, look, maximum, padded, total, untap
 from ._window import Window, channels_last, per_axis, place, value_of
 from .base import Attrs, Bool, Double, Primitive, ShapeOf, Size, primitive
 
@@ -174,10 +174,7 @@ class Unpooling(Primitive):
         for at, w in places:
             seen = padded(seen, at, w, -np.inf)
         cells = tuple(product(*(range(w.size) for w in windows)))
-        looks = [_look(lax.stop_gradient(seen), places, cell) for cell in cells]
-        largest, which = reduce(jnp.maximum, looks), jnp.full(looks[0].shape, len(cells) - 1, jnp.int32)
-        for i in reversed(range(len(cells) - 1)):
-            which = jnp.where(looks[i] == largest, i, which)
+        _, which = first_of_largest([look(lax.stop_gradient(seen), places, cell) for cell in cells])
         whole = _unpooled(values, which, places, cells, seen.shape)
         for at, w in places:
             n = shape[0] if at == seen.ndim - 1 else shape[at]
@@ -213,7 +210,7 @@ def _unpooled_forward(values: Any, which: Any, *options: Any) -> Any:
 
 
 def _unpooled_backward(places: Places, cells: tuple[tuple[int, ...], ...], shape: Shape, which: Any, g: Any) -> Any:
-    read = (jnp.where(which == i, _look(g, places, cell), 0) for i, cell in enumerate(cells))
+    read = (jnp.where(which == i, look(g, places, cell), 0) for i, cell in enumerate(cells))
     return reduce(jnp.add, read), None
 
 
@@ -225,16 +222,8 @@ def _moved(x: Any, padding: dict[int, tuple[int, int, int]]) -> Any:
     return lax.pad(x, jnp.zeros((), x.dtype), [padding.get(i, (0, 0, 0)) for i in range(x.ndim)])
 
 
-def _look(x: Any, places: Places, cell: Sequence[int]) -> Any:
-    """What one cell of the windows sees at all positions."""
-    begin, end, stride = [0] * x.ndim, list(x.shape), [1] * x.ndim
-    for (at, w), i in zip(places, cell, strict=True):
-        begin[at], end[at], stride[at] = i, i + (w.count - 1) * w.stride + 1, w.stride
-    return lax.slice(x, begin, end, stride)
-
-
 def _put(x: Any, places: Places, cell: Sequence[int], shape: Shape) -> Any:
-    """The transpose of `_look`."""
+    """The transpose of `look`."""
     return _moved(x, {
         at: (i, shape[at] - i - (w.count - 1) * w.stride - 1, w.stride - 1)
         for (at, w), i in zip(places, cell, strict=True)

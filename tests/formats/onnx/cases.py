@@ -223,6 +223,7 @@ CASES = [
     *(Case(f"optimized {op} {layers} {both}", lambda x, op=op, layers=layers, both=both: C.optimized_rnnstack(
         x, C.parameter((C.InferredDimension, 2), init=C.normal(0.5)), 2, layers, bidirectional=both, recurrent_op=op),
         [n(T, 3)], True) for op in ("lstm", "gru", "rnnTanh", "rnnReLU") for layers, both in ((1, False), (2, True))),
+    Case("hardmax and softmax of no sample", lambda x: x + C.hardmax(k(2, 3)) + C.softmax(k(2, 3)), [n(B, 2, 3)]),
 ]
 
 
