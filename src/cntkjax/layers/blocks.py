@@ -66,7 +66,7 @@ def ForwardDeclaration(name: str = "forward_declaration") -> Variable:
         >>> x, total = sequence.input_variable(1), ForwardDeclaration("total")
         >>> running = x + sequence.past_value(total)
         >>> total.resolve_to(running)
-        >>> running.eval({x: [[1], [2], [3]]})[0].ravel().tolist()
+        >>> running.eval({x: [[[1], [2], [3]]]})[0].ravel().tolist()
         [1.0, 3.0, 6.0]
     """
     declared = placeholder(name=name)
