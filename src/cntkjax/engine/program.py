@@ -31,6 +31,7 @@ from .allocator import keep_freed_memory
 from .cache import persistent
 from .carry import Memory, slots_of
 from .compiler import compiler_options
+from .forks import check_process
 from .interchange import end_to_end
 from .layout import Batch, Layout
 from .lower import execute
@@ -192,6 +193,7 @@ class Program:
                 return run_to_the_end(lambda: self._run(*call, sizes=self.plan.sizes_made))
             if minibatch.signature in self.compiled:
                 return self._run(*call)
+            check_process()
             begin = time.perf_counter()
             with persistent():
                 made = self._run(*call)
