@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cntkjax as C
-from cntkjax.engine.loops import _tilings
+from cntkjax.engine.loops import _added, _tilings
 from cntkjax.engine.plan import Loop, Plan
 
 LENGTHS = [[4], [5, 2, 3], [1, 1, 7, 2, 2, 3]]
@@ -247,4 +247,41 @@ def test_convolutions_of_a_state_learn_as_the_loop_unrolled_does():
     of_kernel, of_data = jax.grad(unrolled, (0, 1))(w.value, data)
     np.testing.assert_allclose(made[w], of_kernel, rtol=1e-4, atol=1e-5)
     for one, other in zip(made[x], of_data, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+STEPS = {  # what a step makes of what comes in and of the product: with C, and with jax.numpy
+    "only added": (lambda m, p, z: m.tanh(p + z), 1),
+    "added the other way around": (lambda m, p, z: m.tanh(z + p), 1),
+    "what comes in is used again": (lambda m, p, z: m.tanh(p + z) * p, 0),
+    "the product is used again": (lambda m, p, z: m.tanh(p + z) + z, 0),
+    "multiplied": (lambda m, p, z: m.tanh(p * z + 1), 0),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_product_that_is_only_added_shares_the_gradient_of_its_other_operand(grid, step):
+    make, shared = STEPS[step]
+    w = np.random.default_rng(2).standard_normal((4, 4)).astype(np.float32) / 2
+    W = C.parameter(init=w)
+    x, h = C.sequence.input_variable(4, needs_gradient=True), C.placeholder()
+    out = make(C, x, C.times(C.sequence.past_value(h), W))
+    out = out.replace_placeholders({h: out})
+    (loop,) = [part for part in Plan(out.outputs).parts if isinstance(part, Loop)]
+    assert len(_added(loop, [n for n in loop.nodes if n.op_name == "Times"], {x})) == shared
+    data = sequences([3, 2], 4)
+
+    def loss(w, data):
+        total = 0.0
+        for sequence in data:
+            state = jnp.zeros(4)
+            for now in sequence:
+                state = make(jnp, now, state @ w)
+                total += state.sum()
+        return total
+
+    of_weight, of_data = jax.grad(loss, (0, 1))(w, data)
+    found = out.grad({x: data}, wrt=[W, x])
+    np.testing.assert_allclose(found[W], of_weight, rtol=1e-4, atol=1e-5)
+    for one, other in zip(found[x], of_data, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)

@@ -7,7 +7,7 @@ inside the loop is one large product after the backward loop, not an accumulatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -96,6 +96,7 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, unti
     }
     multiplying = [] if until_ended else [n for n in loop.nodes if _is_product(n, fixed)]
     products = {n: resolve(n.node_inputs[n.primitive.weight]) for n in multiplying}
+    added = _added(loop, products, moving)
     tilings = _tilings(loop.nodes)
     weights = {v: env[v].data for v in products.values()}
     others = {v: ctx.array(x) for v, x in fixed.items() if v not in weights}
@@ -157,7 +158,8 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, unti
 
     moving_data = [v.data for v in moving.values()]
     if products:
-        run = _with_weight_gradients(scan, products, list(weights), ctx, layout)
+        places = {node: list(moving).index(v) for node, v in added.items()}
+        run = _with_weight_gradients(scan, products, places, list(weights), ctx, layout)
         made = run(where, list(weights.values()), list(others.values()), moving_data)
     else:
         made, _ = scan(where, [], list(others.values()), moving_data, None)
@@ -214,6 +216,27 @@ def _is_product(node: Function, fixed: Environment) -> bool:
         return False
     others = [resolve(v) for i, v in enumerate(node.node_inputs) if i != node.primitive.weight]
     return all(v not in fixed for v in others) and len(others) == 1
+
+
+def _added(loop: Loop, products: Iterable[Function], moving: Container[Variable]) -> dict[Function, Variable]:
+    """For products that are only added to an operand of the same shape from outside, which is used nowhere else: that.
+
+    It has the same gradient as the product, which then need not be collected a second time.
+    """
+    uses: dict[Variable, list[Function]] = {}
+    for node in (*loop.delays, *loop.nodes):
+        for v in node.node_inputs:
+            uses.setdefault(resolve(v), []).append(node)
+    found = {}
+    for node in products:
+        out, users = node.node_outputs[0], uses.get(node.node_outputs[0], [])
+        if len(users) != 1 or users[0].op_name != "Plus" or out in loop.wanted:
+            continue
+        other = next(v for v in map(resolve, users[0].node_inputs) if v is not out)
+        alone = len(uses[other]) == 1 and other in moving and not other.is_sparse
+        if alone and (other.shape, other.dtype) == (out.shape, out.dtype):
+            found[node] = other
+    return found
 
 
 def _offset(delay: Function) -> int:
@@ -319,17 +342,21 @@ def _tapped(product: Any) -> Any:
 
 
 def _with_weight_gradients(
-    scan: Any, products: dict[Function, Variable], weights: list[Variable], ctx: Context, layout: Layout
+    scan: Any, products: dict[Function, Variable], added: dict[Function, int], weights: list[Variable], ctx: Context,
+    layout: Layout,
 ) -> Any:
-    """The scan as a function of weights and the rest, with the gradients of the weights taken after the loop."""
+    """The scan as a function of weights and the rest, with the gradients of the weights taken after the loop.
+
+    `added`: for products that have the gradient of a moving operand, its place among these.
+    """
 
     @jax.custom_vjp
     def run(where: Any, weight_data: Any, others: Any, moving: Any) -> Any:
         return scan(where, weight_data, others, moving, None)[0]
 
     def forward(where: Any, weight_data: Any, others: Any, moving: Any) -> Any:
-        outputs = [n.node_outputs[0] for n in products]
-        taps = [jnp.zeros((layout.time, layout.rows, *v.shape), v.dtype) for v in outputs]
+        outputs = [None if n in added else n.node_outputs[0] for n in products]
+        taps = [None if v is None else jnp.zeros((layout.time, layout.rows, *v.shape), v.dtype) for v in outputs]
         made, back, met = jax.vjp(lambda *rest: scan(where, weight_data, *rest), others, moving, taps, has_aux=True)
         return made, (back, met, weight_data)
 
@@ -338,7 +365,7 @@ def _with_weight_gradients(
         d_others, d_moving, d_taps = back(gradient)
         d_weights = [jnp.zeros_like(w) for w in weight_data]
         for (node, weight), x, dz in zip(products.items(), met, d_taps, strict=True):
-            at = weights.index(weight)
+            at, dz = weights.index(weight), d_moving[added[node]] if node in added else dz
             whole = partial(_weigh, ctx, node, weight, Value(x, node.node_outputs[0].dynamic_axes))
             d_weights[at] += jax.vjp(whole, weight_data[at])[1](dz)[0]
         return None, d_weights, d_others, d_moving
