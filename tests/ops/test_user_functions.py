@@ -423,3 +423,26 @@ def test_functions_have_the_attributes_of_their_only_output_and_no_value():
     assert one.owner is one.output.owner and (one.is_output, one.is_input, one.is_constant) == (True, False, False)
     assert not any(hasattr(two, name) for name in ("shape", "owner", "is_output", "is_input", "is_parameter"))
     assert not hasattr(C.constant(1) + 1, "value")
+
+
+class Shifted(C.ops.functions.UserFunction):
+    """Returns an array of all sequences where there is one, as `arguments[0] + 3` is."""
+
+    def infer_outputs(self):
+        return [C.output_variable(self.inputs[0].shape, self.inputs[0].dtype, self.inputs[0].dynamic_axes)]
+
+    def forward(self, arguments, device=None, outputs_to_retain=None):
+        return None, np.asarray(arguments) + 3
+
+    def backward(self, state, root_gradients):
+        return root_gradients
+
+
+def test_an_array_may_stand_for_the_list_of_sequences_of_a_free_size():
+    x = C.sequence.input_variable(C.FreeDimension, needs_gradient=True)
+    f = C.user_function(Shifted([x]))
+    for size in (3, 6):
+        data = np.arange(size, dtype=np.float32)
+        gradient, made = f.grad({x: data}, wrt=[x], outputs=[f.output])
+        np.testing.assert_array_equal(np.squeeze(made), data + 3)
+        np.testing.assert_array_equal(np.squeeze(gradient), np.ones(size))

@@ -182,7 +182,7 @@ class _Form:
         """The shape of a sample in what a user made; None if there are no samples."""
         if self.kind == "static":
             return np.shape(given)
-        return _batch(given, rank).shape[1:] if self.kind == "batch" else np.shape(given[0])[1:] if given else None
+        return _batch(given, rank).shape[1:] if self.kind == "batch" else np.shape(given[0])[1:] if len(given) else None
 
     def packed(self, given: Any, where: Any, like: Any, variable: Variable, fill: bool = True) -> np.ndarray:
         """From what a user made to the form of a program; padding is zero, or with `fill` the first sample.
