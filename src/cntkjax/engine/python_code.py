@@ -19,7 +19,7 @@ class Resized(Exception):
 Results = defaultdict[Any, list[Any]]  # what functions have returned in a run, in the order of their calls
 
 
-@dataclass
+@dataclass(eq=False)  # runs are told apart by identity: comparing their results would compare arrays
 class _Run:
     """A run of a program that calls Python."""
 
