@@ -12,7 +12,7 @@ SCRIPT = """
 import resource
 import cntkjax as C
 
-model = C.tanh(C.parameter((1 << 23,), init=1))
+model = C.tanh(C.parameter((17 << 20,), init=1))  # 68 MB: more than a thread's own arena of glibc holds
 for _ in range(20):  # every thread that makes buffers keeps its own
     model.eval()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -31,4 +31,4 @@ def faults(**environment):
 
 @pytest.mark.skipif(not keep_freed_memory(), reason="only glibc can be told to keep memory")
 def test_steps_do_not_fault_their_buffers_in_again():
-    assert faults(CNTKJAX_KEEP_MEMORY="1") < 0.5 * faults(CNTKJAX_KEEP_MEMORY="0")
+    assert faults(CNTKJAX_KEEP_MEMORY="1") < 0.1 * faults(CNTKJAX_KEEP_MEMORY="0")

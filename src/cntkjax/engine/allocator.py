@@ -2,7 +2,8 @@
 
 XLA on the CPU takes a program's buffers from malloc, and glibc gives large ones back to the system after every step:
 the next step then pays a page fault for every 4 KiB (54,000 a step of a small AlexNet, a fifth of its time). Here glibc
-is told to keep up to 1 GiB of what is free. It holds for the whole process; `CNTKJAX_KEEP_MEMORY=0` leaves glibc alone.
+is told to keep up to 1 GiB of what is free, in one heap for all threads. It holds for the whole process, for threads
+that have not yet asked for memory; `CNTKJAX_KEEP_MEMORY=0` leaves glibc alone.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 from functools import cache
 
 KEEP = 1 << 30
-_TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # mallopt(3)
+_TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8  # mallopt(3)
 
 
 @cache
@@ -25,4 +26,5 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
     except (OSError, AttributeError):
         return False
-    return bool(mallopt(_TRIM_THRESHOLD, KEEP)) and bool(mallopt(_MMAP_MAX, 0))
+    # A heap of a thread's own holds 64 MiB at most: what is larger would be mapped anew each time, whatever the rest says.
+    return all([mallopt(_TRIM_THRESHOLD, KEEP), mallopt(_MMAP_MAX, 0), mallopt(_ARENA_MAX, 1)])
