@@ -74,7 +74,7 @@ def test_a_batch_comes_as_an_array():
     np.testing.assert_array_equal(f.eval({x: [[1, 2], [3, 4], [5, 6]]}), [[3, 5], [7, 9], [11, 13]])
     assert node.seen[0].shape == (3, 2) and node.retained == [[]]
     np.testing.assert_array_equal(f.grad({x: [[1, 2]]}), [[2, 2]])
-    assert node.retained[1] == [node.output] and node.states == [2] and not node.primitive.states
+    assert node.retained[1] == [node.output] and node.states == [2] and not node.root_function.primitive.states
 
 
 def test_sequences_come_as_a_list(grid):
@@ -239,7 +239,7 @@ def test_clones_and_files_make_it_anew(tmp_path):
     assert [v.shape for v in copy.arguments] == [(2,)] and copy.find_by_name("scaled").scale == 2
     f.save(str(tmp_path / "f"))
     loaded = Function.load(str(tmp_path / "f"))
-    assert isinstance(loaded.find_by_name("scaled"), Scaled) and loaded.find_by_name("scaled").scale == 3
+    assert loaded.find_by_name("scaled").op_name == "UserFunction" and loaded.find_by_name("scaled").scale == 3
     np.testing.assert_array_equal(loaded.eval([[1, 2]]), [[5, 8]])
 
 
@@ -386,12 +386,16 @@ def test_a_free_dimension_is_what_forward_makes_of_it_and_forward_is_called_once
     assert Picks.calls == 9
 
 
-def test_what_it_serializes_is_found_in_a_graph_as_in_a_record():
+def test_in_a_graph_a_record_says_what_it_is():
+    """Source: CNTK 2.7."""
     x = C.input_variable(2)
-    found = (C.user_function(Scaled(x, name="mine", scale=3.0)) + 1).find_by_name("mine")
-    assert found.serialize() == found.serialize()["state"] == {"scale": 3.0}
-    with pytest.raises(KeyError, match="other"):
-        found.serialize()["other"]
+    node = Scaled(x, name="mine", scale=3.0)
+    assert node.op_name == f"{__name__}.Scaled" and node.serialize() == {"scale": 3.0}
+    found = (C.user_function(node) + 1).find_by_name("mine")
+    assert found.op_name == "UserFunction" and found.serialize() == {
+        "module": __name__, "class": "Scaled", "op_name": node.op_name, "state": {"scale": 3.0}, "version": 1,
+    }
+    assert found is not node and found.seen is node.seen  # CNTK gives no way from there to the object
 
 
 @pytest.mark.parametrize("inputs", [C.input_variable(2), C.input_variable(C.FreeDimension), C.constant(1), None, 3])
@@ -400,21 +404,49 @@ def test_inputs_are_a_list(inputs):
         UserFunction(inputs)
 
 
-@pytest.mark.parametrize("name", ["shape", "dtype", "dynamic_axes", "owner", "value", "is_input", "root", "layer"])
-def test_it_keeps_what_it_likes_under_names_of_its_output(name):
+def _names_inside():
+    """All names of a user function and of what stands for it in the graph, but those that CNTK or `Scaled` go by."""
+    node = Scaled(C.input_variable(2))
+    names = {name for o in (node, node.root_function) for name in (*dir(o), *vars(o)) if not name.startswith("__")}
+    known = {"clone", "custom_attributes", "deserialize", "inputs", "name", "op_name", "output"}
+    return sorted(names - vars(node).keys() - vars(Scaled).keys() - known)
+
+
+@pytest.mark.parametrize("where", ["object", "class"])
+def test_it_keeps_what_it_likes_under_any_name(tmp_path, where):
     class Keeping(Scaled):
-        def __init__(self, x, name="keeping"):
-            super().__init__(x, name=name)
-            setattr(self, kept, "mine")
+        def __init__(self, *inputs, name="keeping"):
+            super().__init__(*inputs, name=name)
+            for kept in names if where == "object" else ():
+                setattr(self, kept, "mine")
 
         def forward(self, arguments, device=None, outputs_to_retain=None):
-            assert getattr(self, kept) == "mine"
+            assert all(getattr(self, kept) == "mine" for kept in names)
             return super().forward(arguments, device, outputs_to_retain)
 
-    kept, x, y = name, C.input_variable(2, needs_gradient=True), C.input_variable(2)
-    f = C.user_function(Keeping(x)) + 1
-    assert f.eval({x: [[1, 2]]}).tolist() == [[3, 5]] and f.grad({x: [[1, 2]]}).tolist() == [[2, 2]]
-    assert f.clone("share", {x: y}).eval({y: [[1, 2]]}).tolist() == [[3, 5]]
+    names = _names_inside()
+    assert {"primitive", "node_inputs", "_made", "_memory", "run_forward", "shape", "owner", "train"} < set(names)
+    for kept in names if where == "class" else ():
+        setattr(Keeping, kept, "mine")
+    x, w = C.input_variable(2), C.parameter(2, init=1)
+    f = C.user_function(Keeping(x * w)) + 1
+    C.Trainer(f, (C.reduce_sum(f), None), C.sgd([w], 0.25)).train_minibatch({x: [[1, 2]]})
+    assert w.value.tolist() == [0.5, 0] and f.eval({x: [[1, 2]]}).tolist() == [[2, 1]]
+    assert (Keeping(x) + Keeping(x)).eval({x: [[1, 2]]}).tolist() == [[4, 8]]
+    assert f.clone("share", {x: w}).eval().tolist() == [1.5, 1]
+    if where == "object":
+        f.save(str(tmp_path / "f"))
+        make = {f"{__name__}.Keeping": lambda inputs, name, state: Keeping(*inputs, name=name)}
+        assert Function.load(str(tmp_path / "f"), udf_factory_callback_map=make).eval([[1, 2]]).tolist() == [[2, 1]]
+
+
+def test_a_composite_made_of_a_node_has_no_name_of_its_own():
+    """Source: CNTK 2.7."""
+    x = C.input_variable(2)
+    named = C.relu(x, name="r")
+    assert [C.as_composite(named.root_function).name, C.as_composite(named.root_function, "q").name] == ["", "q"]
+    assert [named.name, named.clone("share").name, named.root_function.clone("share").name] == ["r", "r", ""]
+    assert C.user_function(Scaled(x)).name == "" and len(C.user_function(Scaled(x)).find_all_with_name("scaled")) == 1
 
 
 def test_functions_have_the_attributes_of_their_only_output_and_no_value():

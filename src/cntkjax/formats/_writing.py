@@ -72,7 +72,7 @@ class _Graph:
 
     def _record(self, node: Function) -> Record:
         if isinstance(node.primitive, UserDefined):
-            return self._user_record(node, node.primitive.function)
+            return self._user_defined(node, False, node.primitive.function.serialize())
         if isinstance(node.primitive, Native):
             return self._native_record(node, node.primitive)
         record: Record = {
@@ -94,13 +94,6 @@ class _Graph:
                 "block_function_composite_arguments_map_values": operands,
             }
         return record
-
-    def _user_record(self, node: Function, function: Any) -> Record:
-        """Which class of the user it is, and what it says of itself."""
-        cls = type(function)
-        state = {"module": cls.__module__, "class": cls.__name__, "op_name": function.registered_name}
-        state |= {"state": dict(function.serialize() or {}), "version": 1}
-        return self._user_defined(node, False, state)
 
     def _native_record(self, node: Function, primitive: Native) -> Record:
         """The id of the operation, and where its function is."""

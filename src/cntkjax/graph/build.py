@@ -68,9 +68,9 @@ def make_node(
     return node
 
 
-def composite(root: Function, name: str = "", uid: str | None = None) -> Function:
-    """The composite that stands for the graph below a node."""
-    made = classes.function(root=root, name=name or root._name, uid=uid)
+def composite(root: Function, name: str | None = None, uid: str | None = None) -> Function:
+    """The composite that stands for the graph below a node; by default it has the same name."""
+    made = classes.function(root=root, name=root._name if name is None else name, uid=uid)
     if uid is None:
         skip_uid()
     return made

@@ -15,6 +15,11 @@ from ..variables import Constant, Variable
 Operand = Any  # Variable, Function with one output, NumPy array, list of numbers, or number
 
 
+def node_of(function: Any) -> Any:
+    """What stands in the graph for a user function; other functions stand for themselves."""
+    return vars(function).get("__node__", function)
+
+
 def as_variable(operand: Operand, dtype: Any = None) -> Variable:
     """A variable: that of a function's only output, or a constant made of numbers.
 
@@ -23,7 +28,7 @@ def as_variable(operand: Operand, dtype: Any = None) -> Variable:
     if isinstance(operand, GraphVariable):
         return operand  # type: ignore[return-value]
     if isinstance(operand, GraphFunction):
-        return operand.output  # type: ignore[attr-defined]
+        return node_of(operand).output
     if isinstance(operand, (str, bytes, dict)) or operand is None or callable(operand):
         raise OperandError(f"{operand!r} is no operand: pass a variable, a function's output, or numbers")
     array = np.asarray(operand)

@@ -9,7 +9,7 @@ from ..graph.build import apply, composite, make_block
 from ..graph.function import Function as GraphFunction
 from ..primitives.elementwise import ELEMENTWISE
 from ..primitives.structure import Combine
-from ._operand import Operand, as_variable
+from ._operand import Operand, as_variable, node_of
 from .functions import Function
 
 
@@ -42,7 +42,8 @@ def as_composite(root_function: Function, name: str = "") -> Function:
     """
     if not isinstance(root_function, GraphFunction):
         raise TypeError(f"as_composite takes a function, not {root_function!r}")
-    return root_function if root_function.is_composite else composite(root_function, name)  # type: ignore[return-value]
+    node = node_of(root_function)
+    return node if node.is_composite else composite(node, name)  # type: ignore[return-value]
 
 
 def as_block(

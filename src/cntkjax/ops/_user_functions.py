@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import wraps
-from inspect import isfunction
 from typing import Any
 
 import numpy as np
@@ -20,20 +18,11 @@ from ..graph.public import classes
 from ..graph.uid import new_uid
 from ..graph.variable import Variable
 from ..primitives.user import UserDefined
-from ._operand import as_variable
+from ._operand import as_variable, node_of
 from .functions import Function
 
 Deserializer = Callable[[list[Variable], str, dict[str, Any]], GraphFunction]
 _DESERIALIZERS: dict[str, Deserializer] = {}
-
-
-class _State(dict):
-    """What `serialize` said. CNTK finds a user function in a graph as a record that has it under 'state'."""
-
-    def __missing__(self, key: str) -> Any:
-        if key != "state":
-            raise KeyError(key)
-        return dict(self)
 
 
 class UserFunction(Function):
@@ -68,29 +57,26 @@ class UserFunction(Function):
     (array([[3., 5.]], dtype=float32), array([[2., 2.]], dtype=float32))
     """
 
-    _made: list[Any] | None = None  # the outputs, once they are inferred
-
     def __init__(
         self, inputs: Sequence[Any], as_numpy: bool = True, attributes: Mapping[str, Any] | None = None, name: str = ""
     ) -> None:
         if not isinstance(inputs, Sequence):
             raise TypeError(f"user function {name!r}: inputs have to be a list of operands, not {inputs!r}")
         self.as_numpy = as_numpy
-        GraphFunction.__init__(
-            self, primitive=UserDefined(self), inputs=[as_variable(v) for v in inputs],
-            attributes=dict(attributes or {}), name=name, uid=new_uid("UserDefinedFunction"),
-        )
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        said = cls.__dict__.get("serialize")
-        if isfunction(said):
-            setattr(cls, "serialize", wraps(said)(lambda self: _State(said(self) or {})))  # noqa: B010 - of a type
+        self.__node__ = _Node(self, [as_variable(v) for v in inputs], dict(attributes or {}), name)
 
     # ---- what subclasses define
     def infer_outputs(self) -> list[Variable]:
         """The outputs, made by ``output_variable`` from what is known of ``self.inputs``."""
         raise NotImplementedError("infer_outputs has to be overwritten")
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The values of the outputs."""
+        raise NotImplementedError("forward has to be overwritten")
+
+    def backward(self, *args: Any, **kwargs: Any) -> Any:
+        """The gradients of the inputs."""
+        raise NotImplementedError("backward has to be overwritten")
 
     def clone(self, cloned_inputs: Sequence[Any]) -> Function:  # type: ignore[override]
         """A copy with other inputs: the class called with them and the name, unless a subclass knows better."""
@@ -106,16 +92,66 @@ class UserFunction(Function):
         """The function from its inputs, its name, and what `serialize` said."""
         raise NotImplementedError("deserialize has to be overwritten, or registered")
 
-    # ---- a node of the graph
     @property
-    def registered_name(self) -> str:
-        """The name in files: that of the class with its module, unless a subclass has an ``op_name`` of its own."""
-        own = self.op_name
-        return self._op_name() if own == self.primitive.name else own
+    def op_name(self) -> str:
+        """The name in files: that of the class with its module, unless a subclass has one of its own."""
+        return _class_name(type(self))
 
     @classmethod
     def _op_name(cls) -> str:
-        return f"{cls.__module__}.{cls.__name__}"
+        return _class_name(cls)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.__node__, name)
+
+
+def _class_name(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__name__}"
+
+
+class _OfNode:
+    """A member that a user function has of its node, unless a subclass has another use for the name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, user: UserFunction | None, owner: type | None = None) -> Any:
+        return getattr(Function if user is None else user.__node__, self.name)
+
+
+class _OfNodeSettable(_OfNode):
+    """One that can be set."""
+
+    def __set__(self, user: UserFunction, value: Any) -> None:
+        setattr(user.__node__, self.name, value)
+
+
+def _members() -> Iterator[tuple[str, _OfNode]]:
+    """All of a Function's that a user function does not define itself; of operators those that look at the graph."""
+    special = {"__call__", "__getitem__", "__iter__", "__lshift__", "__repr__", "__rshift__", "__str__"}
+    for name in dir(Function):
+        if name not in vars(UserFunction) and (name in special or not name.startswith("__")):
+            settable = getattr(getattr(Function, name), "fset", None) is not None
+            yield name, (_OfNodeSettable if settable else _OfNode)(name)
+
+
+for _name, _member in _members():
+    setattr(UserFunction, _name, _member)
+
+
+class _Node(Function):
+    """What stands in a graph for a user function, which is an object of its own, as in CNTK: whatever attributes and
+    methods a class of the user has, the graph is not touched by them."""
+
+    def __init__(self, user: UserFunction, inputs: list[Variable], attributes: dict[str, Any], name: str) -> None:
+        self.user = user
+        self._made: list[Any] | None = None  # the outputs, once they are inferred
+        GraphFunction.__init__(
+            self, primitive=UserDefined(self), inputs=inputs, attributes=attributes, name=name,
+            uid=new_uid("UserDefinedFunction"),
+        )
 
     @property
     def node_outputs(self) -> list[Any]:
@@ -135,15 +171,33 @@ class UserFunction(Function):
     def node_outputs(self, outputs: list[Any]) -> None:
         self._made = outputs or None
 
+    def __getattr__(self, name: str) -> Any:
+        user = self.__dict__.get("user")
+        if user is not None and not hasattr(Function, name) and (name in vars(user) or hasattr(type(user), name)):
+            return getattr(user, name)
+        return super().__getattr__(name)
+
+    def serialize(self) -> dict[str, Any]:
+        """What a file keeps of it: its class, and what that says of itself."""
+        cls = type(self.user)
+        state = dict(self.user.serialize() or {})
+        return {
+            "module": cls.__module__, "class": cls.__name__, "op_name": self.user.op_name, "state": state, "version": 1,
+        }
+
+    def copied(self, inputs: list[Variable]) -> GraphFunction:
+        """The node of what the user's ``clone`` makes."""
+        return node_of(self.user.clone(inputs)).root_function
+
     def output_specs(self) -> list[Spec]:
         """What `infer_outputs` says."""
         try:
-            outputs = self.infer_outputs()
+            outputs = self.user.infer_outputs()
         except Exception as error:
             raise self._failure("infer_outputs", error) from error
         if not isinstance(outputs, (list, tuple)) or not all(isinstance(v, Variable) for v in outputs):
             raise RuntimeError(explain(
-                f"user function {self.name or self.uid!r} ({self.registered_name}): infer_outputs returned {outputs!r}",
+                f"{self._who}: infer_outputs returned {outputs!r}",
                 fix="let it return a list of variables that output_variable made, even if there is only one",
             ))
         self._names = [v.name for v in outputs]
@@ -160,10 +214,10 @@ class UserFunction(Function):
         retained = list(outputs) if keep else []
         try:
             if len(outputs) == 1:
-                state, value = self._method("forward")(first, cpu(), retained)
+                state, value = self.user.forward(first, cpu(), retained)
                 return state, [_plain(value)]
             values: dict[Variable, Any] = dict.fromkeys(outputs)
-            state = self._method("forward")(first, values, cpu(), retained)
+            state = self.user.forward(first, values, cpu(), retained)
         except Exception as error:
             raise self._failure("forward", error) from error
         missing = [v for v in outputs if values[v] is None]
@@ -179,25 +233,20 @@ class UserFunction(Function):
         wanted: dict[Variable, Any] = {v: None for v, need in zip(self.node_inputs, needed, strict=True) if need}
         try:
             if len(self.node_inputs) == 1:
-                wanted[self.node_inputs[0]] = self._method("backward")(state, root)
+                wanted[self.node_inputs[0]] = self.user.backward(state, root)
             else:
-                self._method("backward")(state, root, wanted)
+                self.user.backward(state, root, wanted)
         except Exception as error:
             raise self._failure("backward", error) from error
         # An input that is there twice has one gradient, for both.
         return [None if wanted.get(v) is None else _plain(wanted.pop(v)) for v in self.node_inputs]
-
-    def _method(self, name: str) -> Any:
-        if getattr(type(self), name) is getattr(Function, name):
-            raise NotImplementedError(f"{name} has to be overwritten")
-        return getattr(self, name)
 
     def _given(self, variable: Variable, data: Any) -> Any:
         """Data as the methods get them."""
         from ..core import NativeValue, Value
 
         pieces = [_csr(p) if variable.is_sparse else p for p in (data if isinstance(data, list) else [data])]
-        if self.as_numpy:
+        if self.user.as_numpy:
             return pieces if isinstance(data, list) else pieces[0]
         if isinstance(data, list):
             return NativeValue(Value.from_ragged(Ragged.from_sequences(pieces), variable.shape))
@@ -205,9 +254,12 @@ class UserFunction(Function):
         ragged = Ragged(data[None] if static else data, None)
         return NativeValue(Value.from_ragged(ragged, variable.shape, static=static))
 
+    @property
+    def _who(self) -> str:
+        return f"user function {self.name or self.uid!r} ({self.user.op_name})"
+
     def _failure(self, method: str, error: Exception) -> RuntimeError:
-        what = f"user function {self.name or self.uid!r} ({self.registered_name}): {method} raised"
-        return RuntimeError(explain(f"{what} {type(error).__name__}: {error}"))
+        return RuntimeError(explain(f"{self._who}: {method} raised {type(error).__name__}: {error}"))
 
 
 def _csr(array: np.ndarray) -> Any:
@@ -236,10 +288,11 @@ def user_function(user_func: Any) -> Function:
     """
     if not isinstance(user_func, GraphFunction):
         raise TypeError(f"user_function takes an instance of a subclass of UserFunction, not {user_func!r}")
-    if user_func.is_composite:
-        return user_func  # type: ignore[return-value]
-    _ = user_func.node_outputs
-    return composite(user_func)  # type: ignore[return-value]
+    node = node_of(user_func)
+    if node.is_composite:
+        return node
+    _ = node.node_outputs
+    return composite(node, "")  # type: ignore[return-value]
 
 
 # ---- files
@@ -286,7 +339,7 @@ def from_file(record: dict[str, Any], inputs: list[Variable], name: str) -> Grap
     made = make(inputs, name, record.get("state", {}))
     if not isinstance(made, GraphFunction):
         raise ValueError(f"what is to make the function {name!r} of class '{op_name}' from a file returned {made!r}")
-    return made.root_function
+    return node_of(made).root_function
 
 
 classes.user_function = from_file

@@ -319,7 +319,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, ArrayMixin, GraphFuncti
             if not copied.isdisjoint(leaves(other._owner)):
                 cloner.graph(composite(other._owner))
                 cloner.made[own] = cloner.made[other]
-        return cloner.graph(self if self.is_composite else composite(self))  # type: ignore[return-value]
+        return cloner.graph(self if self.is_composite else composite(self, ""))  # type: ignore[return-value]
 
     def replace_placeholders(self, substitutions: Mapping[Any, Any]) -> Function:
         """Put variables in the place of placeholders, in this graph itself; returns it.
