@@ -69,7 +69,7 @@ class LearnerState:
 class Checkpoint:
     """What a trainer has to know to go on, besides its model. ``external`` is whatever the user wants kept."""
 
-    learners: list[LearnerState]
+    learners: list[LearnerState | Record]  # of a user's class that says itself what to keep, what it says
     external: dict[str, Any] = field(default_factory=dict)
     workers: dict[str, Any] = field(default_factory=dict)  # the external state of each worker
     own: dict[str, Any] = field(default_factory=dict)  # what the trainer keeps that CNTK has nothing like
@@ -93,7 +93,7 @@ def encode(model: Function, checkpoint: Checkpoint) -> Files:
     """
     content = {
         "Version": CHECKPOINT,
-        "Learners": [_learner_record(learner) for learner in checkpoint.learners],
+        "Learners": [a if isinstance(a, dict) else _learner_record(a) for a in checkpoint.learners],
         "ExternalState": dict(checkpoint.external),
         "DistributedState": dict(checkpoint.workers),
     }
@@ -233,11 +233,13 @@ def _learner_record(learner: LearnerState) -> Record:
     return {"localLearners": record, "totalNumberOfSamplesSeen": SizeT(learner.all_workers_samples)}
 
 
-def _learner_of(record: Any, where: str) -> LearnerState:
+def _learner_of(record: Any, where: str) -> LearnerState | Record:
     everyone = None
     if isinstance(record, dict) and "localLearners" in record:
         everyone = take(record, "totalNumberOfSamplesSeen", int, where)
         record = record["localLearners"]
+    if isinstance(record, dict) and record.get("type") != "Learner":
+        return record
     check_version(record, LEARNER, where)
     return LearnerState(
         samples=take(record, "sample_count", int, where),

@@ -5,6 +5,7 @@ CNTK keeps for each parameter what our transformations keep, field by field in t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,12 +13,48 @@ import jax
 import numpy as np
 
 from cntkjax.formats.checkpoint import LearnerState, Rates, joined, parted
+from cntkjax.formats.containers import bare
+from cntkjax.graph.errors import explain
 from cntkjax.learners._learner import Counters, Learner
 from cntkjax.learners._schedules import TrainingParameterSchedule
 
 
-def state_of(learner: Learner) -> LearnerState:
-    """What a checkpoint keeps of a learner: everything that changes while it learns."""
+def state_of(learner: Learner) -> LearnerState | dict[str, Any]:
+    """What a checkpoint keeps of a learner: everything that changes while it learns; or what the user's class says.
+
+    Errors: TypeError if that is no dict.
+    """
+    if learner.keeper is None:
+        return own_state_of(learner)
+    said = learner.keeper.create_checkpoint()
+    if not isinstance(said, LearnerState | Mapping):
+        raise TypeError(explain(
+            f"{learner!r}: create_checkpoint returned {said!r}", fix="let it return a dict of numbers, texts and arrays"
+        ))
+    return said if isinstance(said, LearnerState) else bare(said)
+
+
+def optax_state(learner: Learner, state: LearnerState | dict[str, Any]) -> Any:
+    """The checkpoint's state of the learner's transformation, to be adopted.
+
+    Errors: ValueError if the checkpoint is of a learner of other parameters or of another kind.
+    """
+    return own_optax_state(learner, state) if learner.keeper is None else None
+
+
+def adopt(learner: Learner, state: LearnerState | dict[str, Any], transform_state: Any) -> None:
+    """Make a learner go on where the one went that the checkpoint is of. This cannot fail, unless the user's code does.
+
+    The schedule of the learning rate is the checkpoint's; momentum and all else stay what the learner was made with.
+    """
+    if learner.keeper is None:
+        take_over(learner, state, transform_state)  # type: ignore[arg-type]
+    else:
+        learner.keeper.restore_from_checkpoint(state)
+
+
+def own_state_of(learner: Learner) -> LearnerState:
+    """`state_of` but for what the user's class says."""
     seen, schedule, parameters = learner.counters, learner._learning_rate_schedule, learner.parameters
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(learner.optax_state)]
     fields, is_cntks = _fields(learner, leaves)
@@ -38,17 +75,10 @@ def state_of(learner: Learner) -> LearnerState:
     )
 
 
-def restore(learner: Learner, state: LearnerState) -> None:
-    """Makes a learner go on where the one went that the checkpoint is of.
-
-    The schedule of the learning rate is the checkpoint's; momentum and all else stay what the learner was made with.
-    Errors: ValueError if the checkpoint is of a learner of other parameters or of another kind; nothing changes then.
-    """
-    adopt(learner, state, optax_state(learner, state))
-
-
-def optax_state(learner: Learner, state: LearnerState) -> Any:
-    """The checkpoint's state of the learner's transformation. Errors: those of `restore`."""
+def own_optax_state(learner: Learner, state: Any) -> Any:
+    """`optax_state` but for what the user's class says."""
+    if not isinstance(state, LearnerState):
+        raise ValueError(f"{learner!r}: the checkpoint has the state of another kind of learner: {state!r}")
     parameters = learner.parameters
     if len(state.smoothed_gradients) != len(parameters):
         raise ValueError(
@@ -75,8 +105,8 @@ def optax_state(learner: Learner, state: LearnerState) -> Any:
         )
 
 
-def adopt(learner: Learner, state: LearnerState, transform_state: Any) -> None:
-    """The second half of `restore`, which cannot fail."""
+def take_over(learner: Learner, state: LearnerState, transform_state: Any) -> None:
+    """`adopt` but for what the user's class says."""
     rates = state.rates
     learner.optax_state = transform_state
     for variable, value in zip(learner.kept, state.other_state, strict=False):  # CNTK's checkpoints have no such values

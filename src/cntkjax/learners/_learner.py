@@ -117,6 +117,7 @@ class Learner:
     ignored_minibatch_size = IGNORE
     _MINIBATCH_SIZE = "MinibatchSize"  # its key in AdditionalLearningOptions.dict_options
     kept: Sequence[Any] = ()  # variables that change while it learns, besides its parameters and state
+    keeper: Any = None  # the user's object that makes checkpoints of its own and restores from them
 
     def __init__(
         self,
@@ -208,18 +209,18 @@ class Learner:
 
     def create_checkpoint(self) -> Any:
         """All that changes while it learns, for :meth:`restore_from_checkpoint`."""
-        from cntkjax.learners._checkpoint import state_of
+        from cntkjax.learners._checkpoint import own_state_of
 
-        return state_of(self)
+        return own_state_of(self)
 
     def restore_from_checkpoint(self, checkpoint: Any) -> None:
         """Go on where a learner was when it made this checkpoint; momentum and other options stay this learner's.
 
         Errors: ValueError if that was a learner of another kind or of other parameters; nothing has changed then.
         """
-        from cntkjax.learners._checkpoint import restore
+        from cntkjax.learners._checkpoint import own_optax_state, take_over
 
-        restore(self, checkpoint)
+        take_over(self, checkpoint, own_optax_state(self, checkpoint))
 
     def add_progress_writers(self, writers: Sequence[Any]) -> None:
         """Tell these too when the learning rate changes."""

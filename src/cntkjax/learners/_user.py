@@ -7,20 +7,28 @@ from typing import Any
 
 import numpy as np
 
+from cntkjax.core import NDArrayView
+from cntkjax.device import DeviceDescriptor, cpu
+from cntkjax.graph.errors import explain
+from cntkjax.graph.front import front_of
 from cntkjax.learners import _transforms as transforms
 from cntkjax.learners._learner import Learner, Scalars, gradient_of
 from cntkjax.learners._schedules import Schedulable
 
 
+@front_of(Learner, settable=("minibatch_size",), special=("__repr__",))
 class UserLearner(Learner):
     """Base of learners whose ``update`` is Python code: it gets the gradients and sets the parameters itself.
 
     The trainer calls ``update`` after each minibatch, and ``train_minibatch`` returns what it returns. As in CNTK, the
-    counters (and with them ``learning_rate()``) stand still.
+    counters (and with them ``learning_rate()``) stand still. A class that has state of its own may define
+    ``create_checkpoint()``, which returns a dict of numbers, texts and arrays, and ``restore_from_checkpoint(dict)``.
 
-    Shapes: gradients as their parameters: arrays with ``as_numpy``, otherwise ``NDArrayView``.
+    Shapes: gradients as their parameters: arrays with ``as_numpy``, otherwise ``NDArrayView``. As CNTK gives the latter
+            in any case, arrays have its methods too, as ``asarray()``.
     Units: gradients are sums over the samples of the minibatch.
-    Errors: as :class:`Learner`.
+    Errors: as :class:`Learner`; RuntimeError for what ``update`` raises, with the original as its cause, or if it
+            returns no bool.
     Source: CNTK 2.7.
 
     >>> import cntkjax as C, numpy as np
@@ -38,29 +46,87 @@ class UserLearner(Learner):
     """
 
     def __init__(self, parameters: Sequence[Any], lr_schedule: Schedulable, as_numpy: bool = True) -> None:
-        super().__init__(parameters, lr_schedule)
-        self.transform = transforms.keep_gradients()  # a compiled step hands them over, and `advance` calls `update`
         self.as_numpy = as_numpy
+        self.__behind__ = _Behind(self, parameters, lr_schedule)
 
     def update(self, gradient_values: Mapping[Any, Any], training_sample_count: int, sweep_end: bool = False) -> bool:
         """One step, to be written by each class; whether it was taken."""
         needed = "update(gradient_values, training_sample_count, sweep_end)"
         raise NotImplementedError(f"{type(self).__name__} must define {needed}")
 
+
+class _Parameters(tuple[Any, ...]):
+    """Parameters as every learner has them, and as a method, which they are in CNTK in a `UserLearner`."""
+
+    def __call__(self) -> _Parameters:
+        return self
+
+
+class _Gradient(np.ndarray):
+    """An array, and all that an ``NDArrayView`` is asked for."""
+
+    @classmethod
+    def of(cls, gradient: np.ndarray) -> _Gradient:
+        return gradient.view(cls)
+
+    @property
+    def device(self) -> DeviceDescriptor:  # type: ignore[override]
+        return cpu()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(NDArrayView.from_dense(np.asarray(self), borrow=True), name)
+
+
+class _InPython(Learner):
+    """A learner whose steps are Python code: a compiled step hands over the gradients, and `advance` takes the step."""
+
+    def __init__(self, parameters: Sequence[Any], lr_schedule: Schedulable) -> None:
+        super().__init__(parameters, lr_schedule)
+        self.transform = transforms.keep_gradients()
+
     def hyper(self, sample_count: int) -> Scalars:
-        """Nothing: what varies from step to step is the business of ``update``."""
+        """Nothing: what varies from step to step is the business of the code."""
         return {}
 
     def advance(self, sample_count: int, is_sweep_end: bool = False) -> bool:
         """Take the step whose gradients were kept."""
-        from cntkjax.core import NDArrayView
-
         gradients = [np.array(gradient) for gradient in self.optax_state]  # copies: the next step takes the buffers
-        views = gradients if self.as_numpy else [NDArrayView.from_dense(gradient) for gradient in gradients]
-        return bool(self.update(dict(zip(self.parameters, views, strict=True)), sample_count, is_sweep_end))
+        return self.step(dict(zip(self.parameters, gradients, strict=True)), sample_count, is_sweep_end)
+
+    def step(self, gradients: dict[Any, np.ndarray], sample_count: int, is_sweep_end: bool) -> bool:
+        """Take a step; whether it was taken."""
+        raise NotImplementedError
 
 
-class _Universal(UserLearner):
+class _Behind(_InPython):
+    """What a trainer knows of a `UserLearner`."""
+
+    def __init__(self, user: UserLearner, parameters: Sequence[Any], lr_schedule: Schedulable) -> None:
+        super().__init__(parameters, lr_schedule)
+        self._parameters = _Parameters(self._parameters)
+        self.user = user
+
+    def step(self, gradients: dict[Any, np.ndarray], sample_count: int, is_sweep_end: bool) -> bool:
+        as_given: Callable[[Any], Any] = _Gradient.of if self.user.as_numpy else NDArrayView.from_dense
+        title = f"user learner {type(self.user).__name__}"
+        try:
+            taken = self.user.update({p: as_given(g) for p, g in gradients.items()}, sample_count, is_sweep_end)
+        except Exception as error:
+            raise RuntimeError(explain(f"{title}: update raised {type(error).__name__}: {error}")) from error
+        if not isinstance(taken, bool | np.bool_):
+            raise RuntimeError(explain(
+                f"{title}: update returned {taken!r}", fix="let it return True if it took the step, otherwise False"
+            ))
+        return bool(taken)
+
+    @property
+    def keeper(self) -> UserLearner | None:
+        names = "create_checkpoint", "restore_from_checkpoint"
+        own = any(getattr(type(self.user), name) is not getattr(Learner, name) for name in names)
+        return self.user if own else None
+
+
+class _Universal(_InPython):
     """Evaluates a graph of assignments."""
 
     def __init__(self, parameters: Sequence[Any], update_func: Callable[[list[Any], list[Any]], Any]) -> None:
@@ -79,12 +145,17 @@ class _Universal(UserLearner):
         inside = (*self._assignments.parameters, *self._assignments.constants)
         self.kept = [v for v in inside if v not in known]
 
-    def update(self, gradient_values: Mapping[Any, Any], training_sample_count: int, sweep_end: bool = False) -> bool:
-        gradients = [gradient_of(p, gradient_values) for p in self.parameters]
-        for constant, gradient in zip(self._gradients, gradients, strict=True):
+    def update(
+        self, gradient_values: Mapping[Any, Any], training_sample_count: int, is_sweep_end: bool = False
+    ) -> bool:
+        gradients = {p: gradient_of(p, gradient_values) for p in self.parameters}
+        return self.step(gradients, training_sample_count, is_sweep_end)
+
+    def step(self, gradients: dict[Any, np.ndarray], sample_count: int, is_sweep_end: bool) -> bool:
+        for constant, gradient in zip(self._gradients, gradients.values(), strict=True):
             constant.value = gradient
         self._assignments.eval()
-        return Learner.advance(self, training_sample_count, sweep_end)
+        return Learner.advance(self, sample_count, is_sweep_end)
 
 
 def universal(update_func: Callable[[list[Any], list[Any]], Any], parameters: Sequence[Any]) -> Learner:

@@ -12,13 +12,14 @@ from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import composite, make_block
 from ..graph.edit import replace_placeholders
 from ..graph.errors import layer_title
+from ..graph.front import behind
 from ..graph.function import Function as GraphFunction
 from ..graph.function import nodes
 from ..graph.shape import UNKNOWN_SHAPE, as_shape
 from ..graph.variable import Variable as GraphVariable
 from ..graph.variable import VariableKind, default_axes
 from ..variables import Variable
-from ._operand import as_variable, node_of
+from ._operand import as_variable
 
 # The arguments of the Python functions that are being run now, outermost first. A function that is made inside another
 # may use the other's arguments; they are no arguments of its own.
@@ -163,7 +164,7 @@ def as_outputs(made: Any) -> Any:
     if made is None:
         raise TypeError("the Python function returned nothing: a CNTK Function must return a value")
     if isinstance(made, GraphFunction):
-        made = node_of(made)
+        made = behind(made)
         return made if made.is_composite else composite(made)
     from . import combine
 

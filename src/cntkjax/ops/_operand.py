@@ -8,16 +8,12 @@ from typing import Any
 import numpy as np
 
 from ..graph.errors import OperandError
+from ..graph.front import behind
 from ..graph.function import Function as GraphFunction
 from ..graph.variable import Variable as GraphVariable
 from ..variables import Constant, Variable
 
 Operand = Any  # Variable, Function with one output, NumPy array, list of numbers, or number
-
-
-def node_of(function: Any) -> Any:
-    """What stands in the graph for a user function; other functions stand for themselves."""
-    return vars(function).get("__node__", function)
 
 
 def as_variable(operand: Operand, dtype: Any = None) -> Variable:
@@ -28,7 +24,7 @@ def as_variable(operand: Operand, dtype: Any = None) -> Variable:
     if isinstance(operand, GraphVariable):
         return operand  # type: ignore[return-value]
     if isinstance(operand, GraphFunction):
-        return node_of(operand).output
+        return behind(operand).output
     if isinstance(operand, (str, bytes, dict)) or operand is None or callable(operand):
         raise OperandError(f"{operand!r} is no operand: pass a variable, a function's output, or numbers")
     array = np.asarray(operand)

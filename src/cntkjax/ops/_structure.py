@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..graph.build import apply, composite, make_block
+from ..graph.front import behind
 from ..graph.function import Function as GraphFunction
 from ..primitives.elementwise import ELEMENTWISE
 from ..primitives.structure import Combine
-from ._operand import Operand, as_variable, node_of
+from ._operand import Operand, as_variable
 from .functions import Function
 
 
@@ -42,7 +43,7 @@ def as_composite(root_function: Function, name: str = "") -> Function:
     """
     if not isinstance(root_function, GraphFunction):
         raise TypeError(f"as_composite takes a function, not {root_function!r}")
-    node = node_of(root_function)
+    node = behind(root_function)
     return node if node.is_composite else composite(node, name)  # type: ignore[return-value]
 
 

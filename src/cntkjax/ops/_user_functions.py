@@ -13,18 +13,23 @@ from ..device import cpu
 from ..engine.ragged import Ragged
 from ..graph.build import Spec, composite, infer
 from ..graph.errors import explain
+from ..graph.front import behind, front_of
 from ..graph.function import Function as GraphFunction
 from ..graph.public import classes
 from ..graph.uid import new_uid
 from ..graph.variable import Variable
 from ..primitives.user import UserDefined
-from ._operand import as_variable, node_of
+from ._operand import as_variable
 from .functions import Function
 
 Deserializer = Callable[[list[Variable], str, dict[str, Any]], GraphFunction]
 _DESERIALIZERS: dict[str, Deserializer] = {}
 
 
+@front_of(
+    Function, settable=("name", "custom_attributes"),
+    special=("__call__", "__getitem__", "__iter__", "__lshift__", "__repr__", "__rshift__", "__str__"),
+)
 class UserFunction(Function):
     """Base of operations written in Python. A subclass has ``infer_outputs``, ``forward`` and ``backward``.
 
@@ -63,7 +68,7 @@ class UserFunction(Function):
         if not isinstance(inputs, Sequence):
             raise TypeError(f"user function {name!r}: inputs have to be a list of operands, not {inputs!r}")
         self.as_numpy = as_numpy
-        self.__node__ = _Node(self, [as_variable(v) for v in inputs], dict(attributes or {}), name)
+        self.__behind__ = _Node(self, [as_variable(v) for v in inputs], dict(attributes or {}), name)
 
     # ---- what subclasses define
     def infer_outputs(self) -> list[Variable]:
@@ -101,44 +106,9 @@ class UserFunction(Function):
     def _op_name(cls) -> str:
         return _class_name(cls)
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self.__node__, name)
-
 
 def _class_name(cls: type) -> str:
     return f"{cls.__module__}.{cls.__name__}"
-
-
-class _OfNode:
-    """A member that a user function has of its node, unless a subclass has another use for the name."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __get__(self, user: UserFunction | None, owner: type | None = None) -> Any:
-        return getattr(Function if user is None else user.__node__, self.name)
-
-
-class _OfNodeSettable(_OfNode):
-    """One that can be set."""
-
-    def __set__(self, user: UserFunction, value: Any) -> None:
-        setattr(user.__node__, self.name, value)
-
-
-def _members() -> Iterator[tuple[str, _OfNode]]:
-    """All of a Function's that a user function does not define itself; of operators those that look at the graph."""
-    special = {"__call__", "__getitem__", "__iter__", "__lshift__", "__repr__", "__rshift__", "__str__"}
-    for name in dir(Function):
-        if name not in vars(UserFunction) and (name in special or not name.startswith("__")):
-            settable = getattr(getattr(Function, name), "fset", None) is not None
-            yield name, (_OfNodeSettable if settable else _OfNode)(name)
-
-
-for _name, _member in _members():
-    setattr(UserFunction, _name, _member)
 
 
 class _Node(Function):
@@ -187,7 +157,7 @@ class _Node(Function):
 
     def copied(self, inputs: list[Variable]) -> GraphFunction:
         """The node of what the user's ``clone`` makes."""
-        return node_of(self.user.clone(inputs)).root_function
+        return behind(self.user.clone(inputs)).root_function
 
     def output_specs(self) -> list[Spec]:
         """What `infer_outputs` says."""
@@ -288,7 +258,7 @@ def user_function(user_func: Any) -> Function:
     """
     if not isinstance(user_func, GraphFunction):
         raise TypeError(f"user_function takes an instance of a subclass of UserFunction, not {user_func!r}")
-    node = node_of(user_func)
+    node = behind(user_func)
     if node.is_composite:
         return node
     _ = node.node_outputs
@@ -339,7 +309,7 @@ def from_file(record: dict[str, Any], inputs: list[Variable], name: str) -> Grap
     made = make(inputs, name, record.get("state", {}))
     if not isinstance(made, GraphFunction):
         raise ValueError(f"what is to make the function {name!r} of class '{op_name}' from a file returned {made!r}")
-    return node_of(made).root_function
+    return behind(made).root_function
 
 
 classes.user_function = from_file

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -42,7 +43,7 @@ class Writer:
         """
         together = trainer.together
         together.merge()
-        learners, everything = [state_of(learner) for learner in trainer.parameter_learners], _everything(trainer)
+        learners, everything = [state_of(learner) for learner in trainer.learners], _everything(trainer)
         own = {"seen": asdict(trainer.seen)} | _unfinished(trainer) | _carried(trainer, everything)
         own |= {"blocks": blocks} if (blocks := together.record()) else {}
         workers = _by_worker(external_state) if together.has_others else {}
@@ -82,7 +83,7 @@ def _main_writes(filename: str, files: checkpoint.Files) -> None:
 def restore(trainer: Trainer, filename: str) -> dict[str, Any]:
     """Makes the trainer go on from these files; the external state saved with it. On an error nothing changes."""
     stored = checkpoint.load(filename)
-    learners = trainer.parameter_learners
+    learners = trainer.learners
     if len(stored.learners) != len(learners):
         raise ValueError(f"the trainer has {len(learners)} learners, but {filename!r} is of {len(stored.learners)}")
     states = [optax_state(learner, state) for learner, state in zip(learners, stored.learners, strict=True)]
@@ -91,8 +92,7 @@ def restore(trainer: Trainer, filename: str) -> dict[str, Any]:
         carried = _carried_from(stored.own, everything)
         unfinished = _unfinished_from(stored.own, trainer)
         blocks = [{**block} for block in stored.own.get("blocks", [])]
-        last = max(stored.learners, key=lambda state: state.samples)
-        seen = Seen(**stored.own["seen"]) if stored.own else Seen(last.samples, last.minibatches, last.sweeps)
+        seen = Seen(**stored.own["seen"]) if stored.own else _seen(stored.learners)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         file = f"{filename}{checkpoint.SUFFIX}"
         raise FormatError(f"{file}: what is kept for the next step is damaged: {error!r}") from error
@@ -104,6 +104,15 @@ def restore(trainer: Trainer, filename: str) -> dict[str, Any]:
     trainer.together.restore(blocks)
     trainer.seen = seen
     return stored.workers.get(str(mpi.rank()), {}).get(_EXTERNAL, stored.external)
+
+
+def _seen(learners: Sequence[Any]) -> Seen:
+    """What the learner has seen that has seen most; users' classes do not say it."""
+    last = max(
+        (state for state in learners if isinstance(state, checkpoint.LearnerState)), key=lambda state: state.samples,
+        default=Seen(),
+    )
+    return Seen(last.samples, last.minibatches, last.sweeps)
 
 
 def _carried(trainer: Trainer, everything: Function) -> dict[str, Any]:

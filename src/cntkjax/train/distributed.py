@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from typing import NamedTuple
 
+from ..graph.front import behind
 from ..learners import Learner
 from ..parallel import mpi
 from ..parallel.block_momentum import BlockMomentum
@@ -157,6 +158,7 @@ def block_momentum_distributed_learner(
 def _distributed(learner: Learner, distribution: DataParallel | BlockMomentum, where: str) -> DistributedLearner:
     if not isinstance(learner, Learner):
         raise TypeError(f"{where}: needs a learner, not {learner!r}")
+    learner = behind(learner)
     kind = type("DistributedLearner", (DistributedLearner, type(learner)), {})
     made: DistributedLearner = object.__new__(kind)
     made.__dict__ = learner.__dict__  # one state under both names: what is done to the learner is done to this

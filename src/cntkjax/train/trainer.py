@@ -17,6 +17,7 @@ from ..engine.timing import table
 from ..engine.training import LossScale, Options, Outcome, Step, Unfinished
 from ..eval.evaluator import Evaluator, as_function, by_variable, feeds
 from ..graph.errors import explain
+from ..graph.front import behind
 from ..io import MinibatchData
 from ..learners import Learner, UserLearner
 from ..logging import ProgressWriter, TraceLevel, get_trace_level
@@ -89,15 +90,18 @@ class Trainer(Evaluator):
         self._loss, self._loss_function = as_variable(loss), as_function(loss)
         self._evaluate(metric, progress_writers)
         self._model = None if model is None else as_function(model)
-        self._learners = tuple(as_list(parameter_learners))
-        _check_learners(self._learners, self._parameters())
-        for learner in self._learners:
+        self._parameter_learners = tuple(as_list(parameter_learners))
+        _check_learners(self._parameter_learners, self._parameters())
+        self.learners = [behind(learner) for learner in self._parameter_learners]
+        for learner in self.learners:
             learner.add_progress_writers(self._writers)
         self._steps: dict[tuple[Any, ...], Step] = {}
-        self.memory, self.options = Memory(), _options(accumulate, precision, rematerialize, self._learners)
+        self.memory, self.options = Memory(), _options(
+            accumulate, precision, rematerialize, self._parameter_learners
+        )
         self.unfinished = Unfinished(scale=LossScale.first() if precision == "float16" else None)
         self._previous: Outcome | None = None
-        self.together = Together(self._learners, accumulate)
+        self.together = Together(self.learners, accumulate)
         self._checkpoints: Any = None
         self._reported: list[int] = []
         self.seen = Seen()
@@ -120,7 +124,7 @@ class Trainer(Evaluator):
     @property
     def parameter_learners(self) -> tuple[Any, ...]:
         """The learners."""
-        return self._learners
+        return self._parameter_learners
 
     # ---- steps
     def train_minibatch(
@@ -154,7 +158,7 @@ class Trainer(Evaluator):
         trained, seen = True, self.seen
         if outcome.learned:
             ends, self.unfinished.ends_sweep = self.unfinished.ends_sweep, False
-            taken = [learner.advance(outcome.learned, ends) for learner in self._learners]
+            taken = [learner.advance(outcome.learned, ends) for learner in self.learners]
             trained = any(taken)
         self._previous = outcome if outcome.samples else None
         if trained:
@@ -178,7 +182,7 @@ class Trainer(Evaluator):
         if key not in self._steps:
             criteria = [self._loss] if self._metric is None else [self._loss, self._metric]
             self._steps[key] = Step(
-                criteria, outputs, self._learners, self.memory, self.options, self.unfinished
+                criteria, outputs, self.learners, self.memory, self.options, self.unfinished
             )
         return self._steps[key]
 
@@ -290,7 +294,7 @@ def _check_learners(learners: Sequence[Any], parameters: Sequence[Any]) -> None:
     for learner in learners:
         if not isinstance(learner, Learner):
             raise TypeError(f"a Trainer needs a learner or a list of learners, not {learner!r}")
-        for p in learner.parameters:
+        for p in behind(learner).parameters:
             if p in seen:
                 raise ValueError(explain(f"{p!r} is covered by 2 different learners", {"parameter": p}))
             seen[p] = learner

@@ -1,0 +1,140 @@
+"""Learners of the user's classes: what they are given, what they may define. Numbers: CNTK 2.7."""
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax.cntk_py import Dictionary
+
+
+class Descent(C.learners.UserLearner):
+    taken = True
+
+    def update(self, gradient_values, training_sample_count, sweep_end):
+        for p, g in gradient_values.items():
+            p.value = p.value - 0.125 * g.asarray()
+        return self.taken
+
+
+def trainer_of(kind=Descent, **options):
+    x, w = C.input_variable(2), C.parameter(2, init=1)
+    loss = C.reduce_sum(x * w)
+    learner = kind([w], C.learning_parameter_schedule(0.5), **options)
+    return C.Trainer(loss, (loss, None), [learner]), {x: np.array([[1, 2], [3, 4]], np.float32)}, w, learner
+
+
+def _names_inside():
+    """All names of a user learner and of ours behind it, but those that CNTK goes by or that can be set there."""
+    learner = trainer_of()[3]
+    names = {name for o in (learner, learner.__behind__) for name in (*dir(o), *vars(o)) if not name.startswith("__")}
+    known = {"as_numpy", "create_checkpoint", "minibatch_size", "restore_from_checkpoint", "taken", "update"}
+    return sorted(names - known)
+
+
+@pytest.mark.parametrize("where", ["object", "class"])
+def test_a_class_keeps_what_it_likes_under_any_name(tmp_path, where):
+    names = _names_inside()
+    assert {"transform", "hyper", "kept", "counters", "advance", "parameters", "_optax_state", "user"} < set(names)
+
+    class Keeping(Descent):
+        def __init__(self, parameters, schedule):
+            super().__init__(parameters, schedule)
+            for name in names if where == "object" else ():
+                setattr(self, name, "mine")
+
+        def update(self, *args):
+            assert all(getattr(self, name) == "mine" for name in names)
+            return super().update(*args)
+
+    for name in names if where == "class" else ():
+        setattr(Keeping, name, "mine")
+    trainer, data, w, learner = trainer_of(Keeping)
+    assert trainer.train_minibatch(data) and w.value.tolist() == [0.5, 0.25]
+    trainer.save_checkpoint(str(tmp_path / "c"))
+    assert trainer.train_minibatch(data) and w.value.tolist() == [0, -0.5]
+    trainer.restore_from_checkpoint(str(tmp_path / "c"))
+    assert w.value.tolist() == [0.5, 0.25] and trainer.parameter_learners == (learner,)
+    one = C.distributed.data_parallel_distributed_learner(learner)
+    assert C.Trainer(trainer.loss_function, (trainer.loss_function, None), [one]).train_minibatch(data)
+
+
+def test_gradients_are_arrays_that_can_be_asked_as_cntks_views():
+    """CNTK gives an NDArrayView whatever `as_numpy` says."""
+    given = []
+
+    class Sees(Descent):
+        def update(self, gradient_values, *args):
+            given.extend(gradient_values.values())
+            return super().update(gradient_values, *args)
+
+    for as_numpy in True, False:
+        trainer, data, w, _ = trainer_of(Sees, as_numpy=as_numpy)
+        assert trainer.train_minibatch(data) and w.value.tolist() == [0.5, 0.25]
+    for g in given:
+        assert g.asarray().tolist() == g.to_ndarray().tolist() == C.constant(g).value.tolist() == [4, 6]
+        assert (g.shape, g.dtype, g.is_sparse, g.slice_view([0], [1]).asarray()) == ((2,), np.float32, False, [4])
+        assert g.device == C.cpu() and (C.parameter(2) - g).eval().tolist() == [-4, -6]
+    assert (0.5 * given[0] + given[0].sum()).tolist() == [12, 13] and isinstance(given[1], C.NDArrayView)
+
+
+@pytest.mark.parametrize("taken", [None, 1, 0, "x", []])
+def test_update_has_to_say_whether_the_step_was_taken(taken):
+    trainer, data, _w, learner = trainer_of()
+    learner.taken = taken
+    with pytest.raises(RuntimeError, match=r"user learner Descent: update returned .*\nFix: let it return True"):
+        trainer.train_minibatch(data)
+
+
+def test_what_update_raises_arrives_as_its_cause():
+    class Broken(Descent):
+        def update(self, *args):
+            raise KeyError("boo")
+
+    trainer, data, _w, _ = trainer_of(Broken)
+    with pytest.raises(RuntimeError, match="user learner Broken: update raised KeyError: 'boo'") as caught:
+        trainer.train_minibatch(data)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_parameters_may_be_called_as_in_cntk():
+    learner = trainer_of()[3]
+    assert learner.parameters() == learner.parameters and len(learner.parameters()) == 1
+
+
+@pytest.mark.parametrize("made_of", [dict, Dictionary])
+def test_a_class_may_make_its_own_checkpoints(tmp_path, made_of):
+    class Momentum(Descent):
+        velocity, restored = np.zeros(2, np.float32), None
+
+        def update(self, gradient_values, *args):
+            self.velocity = self.velocity + 1
+            return super().update(gradient_values, *args)
+
+        def create_checkpoint(self):
+            return made_of(velocity=self.velocity, steps=3, type="Momentum")
+
+        def restore_from_checkpoint(self, checkpoint):
+            self.restored, self.velocity = checkpoint, checkpoint["velocity"]
+
+    trainer, data, _w, learner = trainer_of(Momentum)
+    trainer.train_minibatch(data)
+    trainer.save_checkpoint(str(tmp_path / "c"), {"mine": 1})
+    trainer.train_minibatch(data)
+    assert trainer.restore_from_checkpoint(str(tmp_path / "c")) == {"mine": 1}
+    assert learner.velocity.tolist() == [1, 1] and trainer.total_number_of_samples_seen == 2
+    assert type(learner.restored) is dict and learner.restored["steps"] == 3
+    other = C.sgd(trainer.loss_function.parameters, 0.1)
+    with pytest.raises(ValueError, match="another kind of learner"):
+        C.Trainer(None, trainer.loss_function, other).restore_from_checkpoint(str(tmp_path / "c"))
+    Momentum.create_checkpoint = lambda self: 3
+    with pytest.raises(TypeError, match="create_checkpoint returned 3"):
+        trainer.save_checkpoint(str(tmp_path / "c"))
+
+
+def test_a_class_that_does_not_begin_as_a_learner_is_told_so():
+    class Forgets(Descent):
+        def __init__(self):
+            pass
+
+    with pytest.raises(AttributeError, match=r"Forgets: call super\(\).__init__"):
+        Forgets().learning_rate()
