@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 import cntkjax
+import cntkjax as C
 from cntkjax import cntk_py, device, logging, variables
 from cntkjax.graph.settings import Settings
 
@@ -73,8 +74,144 @@ def test_classes_are_those_of_their_modules():
 
 
 @pytest.mark.parametrize("name", sorted(cntk_py._HOMES))
-def test_classes_of_the_graph_are_found_when_asked_for(name):
-    assert getattr(cntk_py, name).__name__ == ("NativeValue" if name == "Value" else name)
+def test_what_lies_in_other_modules_is_found_when_asked_for(name):
+    assert callable(getattr(cntk_py, name))
+
+
+def test_all_variables_and_only_their_own_kind_are_instances_of_the_compiled_classes():
+    """As programs ask: isinstance(arg, (cntk_py.Variable, cntk_py.Value, cntk_py.NDArrayView))."""
+    x, w, c = C.input_variable(2), C.parameter((2, 1)), C.constant(1)
+    z, view = C.times(x, w), C.NDArrayView.from_dense(np.ones(2, np.float32))
+    learner = C.sgd([w], 0.1)
+    source = C.io.MinibatchSourceFromData({"x": np.ones((2, 2), np.float32)})
+    things = {
+        "x": x, "w": w, "c": c, "z": z, "output": z.output, "view": view, "value": C.Value(np.ones((2, 2), np.float32)),
+        "learner": learner, "trainer": C.Trainer(z, (C.reduce_sum(z), None), learner), "init": C.glorot_uniform(),
+        "ctf": C.io.CTFDeserializer("x.ctf", C.io.StreamDefs(x=C.io.StreamDef("x", 2))),
+        "sizes": C.minibatch_size_schedule(3), "source": source,
+        "worker": C.train.distributed.mpi_communicator().current_worker(),
+        "data": source.next_minibatch(1)[source.streams.x],
+    }  # fmt: skip
+    instances = {
+        "Variable": {"x", "w", "c", "output"}, "Parameter": {"w"}, "Constant": {"c"}, "Function": {"z"},
+        "NDArrayView": {"view"}, "Value": {"value"}, "Learner": {"learner"}, "Trainer": {"trainer"},
+        "Evaluator": {"trainer"}, "Dictionary": {"init", "ctf"}, "minibatch_size_schedule": {"sizes"},
+        "SwigMinibatchSource": {"source"}, "DistributedWorkerDescriptor": {"worker"}, "MinibatchData": {"data"},
+    }
+    for name, expected in instances.items():
+        cls = getattr(cntk_py, name)
+        assert {key for key, thing in things.items() if isinstance(thing, cls)} == expected, name
+
+
+def test_compiled_constructors_take_arguments_in_their_own_order():
+    view = C.NDArrayView.from_dense(np.arange(6, dtype=np.float32).reshape(2, 3))
+    assert str(cntk_py.NDArrayView(cntk_py.DataType_Double, (2, 3), C.cpu())) == "NDArrayView([2 x 3], CPU)"
+    sparse = cntk_py.NDArrayView(cntk_py.DataType_Float, cntk_py.StorageFormat_SparseCSC, (2, 3), C.cpu())
+    assert sparse.is_sparse and sparse.dtype is np.float32
+    assert cntk_py.NDArrayViewFloat(2.5, (2,)).asarray().tolist() == [2.5, 2.5]
+    assert cntk_py.NDArrayViewDouble(2.5).dtype is np.float64
+    assert (cntk_py.Parameter(view, "n").value == view.asarray()).all() and cntk_py.Constant(view, "n").name == "n"
+    assert cntk_py.Constant((2, 3), 1, 2.5).value.tolist() == [[2.5] * 3] * 2
+    drawn = cntk_py.Parameter((2,), 1, C.glorot_uniform(), C.cpu(), "nn")
+    assert (drawn.name, drawn.shape) == ("nn", (2,))
+    assert cntk_py.ConstantDouble((2, 3), 3.5, C.cpu(), "nm").as_string() == "Constant('nm', [], [2 x 3])"
+    assert cntk_py.ParameterFloat((2,), 3.5).value.tolist() == [3.5, 3.5]
+
+
+def test_static_methods_stand_in_the_module_too():
+    assert cntk_py.Axis_all_axes() == C.Axis.all_axes()
+    assert cntk_py.Axis_eq(C.Axis(0), C.Axis(0)) and not cntk_py.Axis_eq(C.Axis(0), C.Axis(1))
+    assert cntk_py.DeviceDescriptor_use_default_device() == C.use_default_device()
+    assert cntk_py.NDArrayView_random_uniform_float((3,), 0, 1, 7).asarray().shape == (3,)
+    assert cntk_py.Constant_scalar(cntk_py.DataType_Float, 2.5).value == 2.5
+
+
+def test_names_of_numbers():
+    assert [cntk_py.data_type_name(i) for i in (1, 2, 4, 5, 6)] == ["Float", "Double", "Float16", "Int8", "Int16"]
+    assert [cntk_py.data_type_size(i) for i in (1, 2, 4, 5, 6)] == [4, 8, 2, 1, 2]
+    assert (cntk_py.device_kind_name(1), cntk_py.variable_kind_name(4)) == ("GPU", "Placeholder")
+    assert [cntk_py.is_sparse_storage_format(i) for i in range(3)] == [False, True, True]
+    with pytest.raises(RuntimeError, match="Unknown DataType"):
+        cntk_py.data_type_name(3)
+
+
+def test_views_and_values_are_equal_up_to_tolerances():
+    """The answers are CNTK's."""
+    def view(*numbers):
+        return C.NDArrayView.from_dense(np.array(numbers, np.float32))
+    pairs = [
+        ((1, 2), (1, 2.001), ()), ((1, 2), (1, 2.001), (0.01, 0.01)), ((1, 2), (1, 2.001), (0.0001, 0.0001)),
+        ((1000,), (1000.01,), (0.0, 0.001)), ((1000,), (1000.01,), (0.1,)), ((1000,), (1000.01,), (2e-5, 0.0)),
+        ((1000,), (1000.01,), (1e-6, 0.0)),
+    ]  # fmt: skip
+    found = [cntk_py.are_equal(view(*a), view(*b), *tolerances) for a, b, tolerances in pairs]
+    assert found == [False, True, False, False, True, True, False]
+    assert not cntk_py.are_equal(view(1, 2), view(1, 2).as_shape((1, 2)))
+    ones = np.ones((2, 2), np.float32)
+    assert cntk_py.are_equal(C.Value(ones), C.Value(ones))
+
+
+def test_initializers_of_the_compiled_module():
+    assert cntk_py.normal_initializer(0.1, 2, 1, 4) == {
+        "initializerType": "normal", "scale": 0.1, "outputRank": 2, "filterRank": 1, "randomSeed": 4,
+    }  # fmt: skip
+    assert cntk_py.bilinear_initializer(3, 4) == {"initializerType": "bilinear", "kernelWidth": 3, "kernelHeight": 4}
+    assert cntk_py.constant_initializer(2) == {"initializerType": "constant", "value": 2.0}
+    assert C.layers.Dense(2, init=cntk_py.constant_initializer(3))(C.input_variable(1)).W.value.tolist() == [[3, 3]]
+    assert cntk_py.random_initializer_with_rank(C.glorot_uniform(), 2, 1)["filterRank"] == 1
+    assert C.glorot_uniform().contains("scale") and C.glorot_uniform().size() == 5
+
+
+def test_deserializers_and_sources_of_the_compiled_module(tmp_path):
+    file = tmp_path / "d.ctf"
+    file.write_text("|x 1 2 |y 1\n|x 2 3 |y 2\n")
+    x = cntk_py.StreamConfiguration("x", 2)
+    described = cntk_py.ctf_deserializer(str(file), [cntk_py.StreamConfiguration("x", 2, False, "xx", True)])
+    assert described["input"] == {"x": {"alias": "xx", "definesMBSize": True, "format": "dense", "dim": 2}}
+    source = cntk_py.text_format_minibatch_source(str(file), [x], 4, False)
+    assert source.next_minibatch(2)[source.streams.x].asarray().ravel().tolist() == [1, 2, 2, 3]
+    config = cntk_py.MinibatchSourceConfig([cntk_py.ctf_deserializer(str(file), [x])], False)
+    config.max_sweeps = 1
+    source = cntk_py.create_composite_minibatch_source(config)
+    assert source.next_minibatch(9)[source.streams.x].num_samples == 2 and not source.next_minibatch(9)
+    crop = {"cropSize": "1:2", "sideRatio": "0.5:0.6", "jitterType": "uniratio", "cropType": "randomside"}
+    made = cntk_py.reader_crop("randomside", (1, 2), (0.5, 0.6), (0.0, 0.0), (1.0, 1.0), "uniratio")
+    assert made.items() >= crop.items()
+    assert cntk_py.image_deserializer("m", "l", 3, "i", [cntk_py.reader_mean("q")]) == {
+        "type": "ImageDeserializer", "file": "m",
+        "input": {
+            "l": {"labelDim": 3}, "i": {"transforms": [{"type": "Mean", "meanFile": "q"}, {"type": "Transpose"}]},
+        },
+    }  # fmt: skip
+
+
+def test_trainers_and_learners_of_the_compiled_module():
+    x, w = C.input_variable(2), C.parameter((2, 1))
+    z = C.times(x, w)
+    loss, sgd = C.reduce_sum(z), C.sgd([w], 0.1)
+    assert cntk_py.create_trainer(z, loss, [sgd], []).evaluation_function is None
+    assert cntk_py.create_trainer(z, loss, loss, [sgd], []).evaluation_function is loss
+    assert cntk_py.create_evaluator(loss, []).evaluation_function is loss
+    alone = cntk_py.mpicommunicator()
+    assert (cntk_py.number_of_workers(), cntk_py.worker_global_rank()) == (1, 0)
+    learner = cntk_py.create_data_parallel_distributed_learner(alone, sgd, 7, False)
+    assert learner.distribution.after == 7
+    block = cntk_py.create_block_momentum_distributed_learner(alone, sgd, 5, 100, 10.0, True, False, 2.0).distribution
+    assert (block.after, block.size, block.time_constant, block.resets_momentum, block.rate) == (5, 100, 10.0, False, 2)
+    block = cntk_py.create_block_momentum_distributed_learner(alone, sgd, 0, 100, False).distribution
+    assert (block.time_constant, block.nesterov, block.resets_momentum) == (None, False, True)
+
+
+def test_models_are_loaded_with_the_number_of_their_format(tmp_path):
+    C.times(C.input_variable(2), C.parameter((2, 1)), name="z").save(tmp_path / "z.model")
+    assert cntk_py.Function_load(str(tmp_path / "z.model"), C.cpu(), cntk_py.ModelFormat_CNTKv2).name == "z"
+
+
+def test_nodes_are_timed_by_the_names_of_the_compiled_module():
+    cntk_py.enable_node_timing()
+    assert Settings.timed
+    cntk_py.disable_node_timeing()
+    assert not Settings.timed
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error():

@@ -4,6 +4,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import cntkjax as C
+from cntkjax import cntk_py
 from cntkjax.engine.feeds import to_ragged
 from cntkjax.internal import _value_as_sequence_or_array, sanitize_value
 
@@ -219,3 +220,50 @@ def test_masks_say_how_long_sequences_are():
     mask.invalidate_section((0, 0), (1, 1))
     with pytest.raises(ValueError, match="does not say how long"):
         C.Value(np.zeros((2, 3, 1), np.float32), mask)
+
+
+def test_array_views_take_one_number_everywhere():
+    view = C.NDArrayView.from_dense(ROW)
+    view.slice_view((1, 0), (1, 3), read_only=False).set_value(2.5)
+    assert view.asarray().tolist() == [[0, 1, 2], [2.5] * 3]
+    for dtype, value in ((np.float64, 0.1), (np.float16, 0.5), (np.int8, 3)):
+        other = C.NDArrayView.from_dense(np.ones(2, dtype))
+        other.set_value(value)
+        assert other.asarray().tolist() == [value] * 2 and other.dtype is dtype
+    with pytest.raises(RuntimeError, match="read-only"):
+        view.slice_view((1, 0), (1, 3)).set_value(1.0)
+    with pytest.raises(RuntimeError, match="sparse"):
+        C.NDArrayView.from_csr(CSR).set_value(1.0)
+    with pytest.raises(TypeError, match="one number"):
+        view.set_value(ROW)
+
+
+def test_array_views_tell_the_numbers_of_their_type_and_format():
+    views = C.NDArrayView.from_dense(ROW), C.NDArrayView.from_csr(CSR), C.NDArrayView.from_dense(ROW.astype(np.int16))
+    assert [(v.get_data_type(), v.get_storage_format()) for v in views] == [(1, 0), (1, 1), (6, 0)]
+    assert views[0].as_string() == "NDArrayView([2 x 3], CPU)"
+
+
+def test_array_views_of_random_numbers():
+    drawn = C.NDArrayView.random_uniform_float((200, 300), -1, 1, 7, C.cpu()).asarray()
+    assert drawn.dtype == np.float32 and -1 <= drawn.min() < -0.999 and 0.999 < drawn.max() <= 1
+    again = C.NDArrayView.random_uniform_float((200, 300), -1, 1, 7).asarray()
+    assert (again == drawn).all()
+    assert C.NDArrayView.random_uniform_double((2,), 0, 1).dtype is np.float64
+
+
+def test_array_views_move_between_devices():
+    view = C.NDArrayView.from_dense(ROW)
+    view.change_device(C.cpu())
+    assert view.device == C.cpu() and view.asarray().tolist() == ROW.tolist()
+    with pytest.raises(TypeError, match="needs a device"):
+        view.change_device(3)
+
+
+def test_masks_are_copied():
+    mask, other = (cntk_py.NDMask((2, 3)) for _ in range(2))
+    mask.invalidate_section((0, 1), (1, 2))
+    other.copy_from(mask)
+    assert other.asarray().tolist() == [[1, 0, 0], [1, 1, 1]]
+    with pytest.raises(ValueError, match="not of the shape"):
+        other.copy_from(cntk_py.NDMask((3, 2)))

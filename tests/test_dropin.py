@@ -48,6 +48,12 @@ def test_the_compiled_part_is_found_by_its_own_name():
            "assert f is cntk.cntk_py.force_deterministic_algorithms")
 
 
+def test_the_compiled_part_may_be_imported_first():
+    """As the ResNet of CNTK's examples does."""
+    python("-c", "import _cntk_py\nimport cntk\nfrom cntk import _cntk_py as again\n"
+           "assert _cntk_py is again is cntk.cntk_py\n_cntk_py.set_computation_network_trace_level(0)")
+
+
 def test_functions_keep_their_names_when_the_module_of_that_name_is_imported():
     python("-c", "import cntk as C\nfrom cntk.default_options import default_options\nimport cntk.default_options\n"
                  "assert C.default_options is default_options and callable(C.default_options)")

@@ -46,3 +46,50 @@ def test_what_inputs_show_can_be_asked_for_as_parameter_or_constant():
     for variable, conversion in ((x, "as_parameter"), (p, "as_constant"), (c, "as_parameter")):
         with pytest.raises(TypeError, match="cannot be converted"):
             getattr(variable, conversion)()
+
+
+def test_values_are_counted_when_they_are_set_or_learned():
+    """The counts are CNTK's."""
+    x, w = C.input_variable(2), C.parameter((2, 1), init=1.0)
+    counts = [w.current_value_time_stamp()]
+    w.value = np.ones((2, 1))
+    counts.append(w.current_value_time_stamp())
+    w.record_value_update()
+    counts.append(w.current_value_time_stamp())
+    loss = C.reduce_sum(C.times(x, w))
+    loss.eval({x: [[1, 2]]})
+    C.Trainer(None, loss, C.sgd([w], 0.1)).train_minibatch({x: [[1, 2]]})
+    counts.append(w.current_value_time_stamp())
+    assert counts == [0, 1, 2, 3]
+
+
+def test_what_is_written_to_the_view_of_a_value_changes_it():
+    x, w = C.input_variable(2), C.parameter((2, 1), init=1.0)
+    z, view = C.times(x, w), w.get_value()
+    for value in (5, 7):  # the second time the value is on the device
+        view.set_value(float(value))
+        assert w.value.tolist() == [[value], [value]]
+        assert z.eval({x: [[1, 2]]}) == 3 * value
+    view.copy_from(C.NDArrayView.from_dense(np.full((2, 1), 2, np.float32)))
+    assert z.eval({x: [[1, 2]]}) == 6 and w.current_value_time_stamp() == 0
+
+
+def test_only_parameters_and_constants_have_values_that_count():
+    for other in (C.input_variable(2), C.placeholder(), C.input_variable(2) + 1):
+        for ask in (other.current_value_time_stamp, other.get_value):
+            with pytest.raises(RuntimeError, match="no Parameter or Constant"):
+                ask()
+        assert other.is_initialized()
+
+
+def test_constants_are_cloned_to_double_precision_only():
+    constant = C.constant(2.0, (2,))
+    assert constant.clone_as(2).value.dtype == np.float64
+    for given, asked in ((constant, 1), (constant, 4), (C.constant(np.ones(2)), 1)):
+        with pytest.raises(ValueError, match="cannot be cloned as"):
+            given.clone_as(asked)
+
+
+def test_variables_as_strings():
+    assert C.input_variable(2, name="x").as_string() == "Input('x', [#], [2])"
+    assert C.placeholder(name="p").as_string() == "Placeholder('p', [???], [???])"

@@ -57,7 +57,7 @@ class _AliasFinder(MetaPathFinder):
 
 sys.meta_path.insert(0, _AliasFinder())
 sys.modules[_ALIAS] = cntkjax
-sys.modules["_" + _ALIAS + "_py"] = importlib.import_module(_REAL + ".cntk_py")  # CNTK's compiled part, by its own name
+cntkjax._cntk_py = sys.modules["_cntk_py"] = cntkjax.cntk_py  # type: ignore[attr-defined]  # CNTK's compiled part
 for _name, _module in list(sys.modules.items()):
     _parent, _, _child = _name.rpartition(".")
     # A function has the name of its module (default_options): were that loaded under the alias too, Python would put

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from .device import DeviceDescriptor, DeviceKind, cpu
+from .device import DeviceDescriptor, DeviceKind, cpu, jax_device
 from .engine.interchange import device_array, platform_of
 from .graph.dtypes import NUMBERS, as_dtype
+from .graph.seed import AUTO_SEED, resolve_seed
 from .graph.shape import Shape, as_shape, shape_text
 from .tensor import ArrayMixin
 
@@ -124,19 +125,73 @@ class NDArrayView(DataMixin):
 
     to_ndarray = ArrayMixin.asarray
 
+    def get_data_type(self) -> int:
+        """CNTK's number of the element type, as ``cntk_py.DataType_Float``."""
+        return NUMBERS[self.dtype]
+
+    def get_storage_format(self) -> int:
+        """0 (``cntk_py.StorageFormat_Dense``) or 1 (``cntk_py.StorageFormat_SparseCSC``)."""
+        return int(self.is_sparse)
+
     def copy_from(self, source: NDArrayView) -> None:
         """Take over the data of another array of the same shape, into the same memory.
 
         Errors: ValueError for another shape; RuntimeError if this is read-only.
         """
-        if self._read_only:
-            raise RuntimeError(f"{self!r} is read-only: make it with read_only=False, or copy it with deep_clone()")
         if source.shape != self.shape:
             raise ValueError(f"copy_from: {source!r} is not of the shape of {self!r}")
+        self._write(source)
+
+    def set_value(self, value: float) -> None:
+        """Write one number everywhere.
+
+        Errors: TypeError for what is no number; RuntimeError if this is read-only or sparse.
+
+        >>> view = NDArrayView.from_dense(np.ones((2, 3), np.float32))
+        >>> view.set_value(2.5)
+        >>> view.asarray().tolist()
+        [[2.5, 2.5, 2.5], [2.5, 2.5, 2.5]]
+        """
+        if not isinstance(value, (int, float, np.number)):
+            raise TypeError(f"set_value writes one number everywhere, not {value!r}: copy_from takes an NDArrayView")
+        if self.is_sparse:
+            raise RuntimeError(f"{self!r} is sparse: a number can only be written to a dense array")
+        self._write(NDArrayView.from_dense(np.full(self.shape, value, self.dtype), borrow=True))
+
+    def _write(self, source: NDArrayView) -> None:
+        if self._read_only:
+            raise RuntimeError(f"{self!r} is read-only: make it with read_only=False, or copy it with deep_clone()")
         if isinstance(self.held, np.ndarray):
             self.held[...] = source._numbers()
         else:
             self.held = source.held.copy()
+
+    def change_device(self, device: DeviceDescriptor) -> None:
+        """Move the data to a device. Errors: TypeError for what is none; ValueError for sparse data, which stay."""
+        if not isinstance(device, DeviceDescriptor):
+            raise TypeError(f"change_device needs a device such as cpu() or gpu(0), not {device!r}")
+        if device != self.device:
+            if self.is_sparse:
+                raise ValueError(f"{self!r} is sparse: such data are on the CPU, and moved when they are used")
+            self.held = np.asarray(self.held) if device == cpu() else device_array(self.held, jax_device(device))
+
+    @staticmethod
+    def random_uniform_float(
+        shape: Any, range_begin: float, range_end: float, seed: int = AUTO_SEED, device: Any = None
+    ) -> NDArrayView:
+        """Numbers between two others, each as likely; the same seed gives the same ones.
+
+        >>> NDArrayView.random_uniform_float((2, 3), -1, 1, seed=7)
+        NDArrayView([2 x 3], CPU)
+        """
+        return _random(np.float32, shape, range_begin, range_end, seed)
+
+    @staticmethod
+    def random_uniform_double(
+        shape: Any, range_begin: float, range_end: float, seed: int = AUTO_SEED, device: Any = None
+    ) -> NDArrayView:
+        """The same in double precision."""
+        return _random(np.float64, shape, range_begin, range_end, seed)
 
     def as_shape(self, new_shape: Any) -> NDArrayView:
         """The same data in another shape.
@@ -179,7 +234,7 @@ class NDArrayView(DataMixin):
     def __repr__(self) -> str:
         return f"NDArrayView({shape_text(self.shape)}, {self.device!r})"
 
-    __str__ = __repr__
+    __str__ = as_string = __repr__
 
 
 class NDMask(ArrayMixin):
@@ -227,6 +282,12 @@ class NDMask(ArrayMixin):
         """Say that nothing is padding, and nothing begins."""
         self._mask[...] = 1
 
+    def copy_from(self, source: NDMask) -> None:
+        """Take over what another mask of the same shape says. Errors: ValueError for another shape."""
+        if source.shape() != self.shape():
+            raise ValueError(f"copy_from: a mask {source.shape()} is not of the shape {self.shape()}")
+        self._mask[...] = source._mask
+
     def deep_clone(self, device: Any = None) -> NDMask:
         """A copy."""
         made = NDMask(self.shape())
@@ -239,6 +300,11 @@ class NDMask(ArrayMixin):
         ):
             raise ValueError(f"a section at {tuple(offset)} of {tuple(extent)} is not in a mask of {self._mask.shape}")
         return tuple(slice(o, o + e) for o, e in zip(offset, extent, strict=True))
+
+
+def _random(dtype: Any, shape: Any, begin: float, end: float, seed: int) -> NDArrayView:
+    rng = np.random.default_rng(resolve_seed(seed))
+    return NDArrayView._of(rng.uniform(begin, end, as_shape(shape)).astype(dtype), False)
 
 
 def of_known_type(array: Any, what: str) -> Any:

@@ -23,12 +23,13 @@ Source: distributions measured on CNTK 2.7 for 48 combinations of shape and rank
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from cntkjax.formats.containers import Dictionary
 from cntkjax.graph.seed import AUTO_SEED, resolve_seed
 
 __all__ = ["DefaultParamInitScale", "SentinelValueForAutoSelectRandomSeed", "SentinelValueForInferParamInitRank",
@@ -42,7 +43,7 @@ SentinelValueForInferParamInitRank = 2**31 - 1
 Shape: TypeAlias = Sequence[int]
 
 
-class Initializer(Mapping[str, Any]):
+class Initializer(Dictionary):
     """The description of an initializer, with the keys of CNTK's model format; ``sample`` draws from it.
 
     Example:
@@ -53,21 +54,12 @@ class Initializer(Mapping[str, Any]):
     """
 
     def __init__(self, **description: Any) -> None:
-        self._description = description
+        super().__init__(description)
         kind, scale = description.get("initializerType"), description.get("scale", 1)
         if kind not in _SAMPLERS:
             raise ValueError(f"unknown initializer {kind!r}; there are {', '.join(_SAMPLERS)}")
         if not scale > 0:
             raise ValueError(f"initializer {kind!r}: the scale must be positive, not {scale}")
-
-    def __getitem__(self, key: str) -> Any:
-        return self._description[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._description)
-
-    def __len__(self) -> int:
-        return len(self._description)
 
     def __repr__(self) -> str:
         return f"Initializer({', '.join(f'{key}={value!r}' for key, value in self.items())})"
@@ -124,7 +116,7 @@ class Initializer(Mapping[str, Any]):
         return total // max(math.prod(outputs), 1), fan_out
 
     def _but(self, **changes: Any) -> Initializer:
-        return Initializer(**{**self._description, **changes})
+        return Initializer(**{**self, **changes})
 
 
 def _random(draw: Callable[[np.random.Generator, Shape, Any], np.ndarray],
@@ -174,6 +166,7 @@ _SAMPLERS: dict[str, Callable[[Initializer, Shape, np.dtype], np.ndarray]] = {
     "heUniform": _random(_uniform, lambda init, shape: math.sqrt(6 / max(init.fans(shape)[0], 1))),
     "heNormal": _random(_normal, lambda init, shape: math.sqrt(2 / max(init.fans(shape)[0], 1))),
     "bilinear": _bilinear,
+    "constant": lambda init, shape, dtype: np.full(shape, init["value"], dtype),
 }
 
 

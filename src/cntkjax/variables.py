@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ._arrays import NDArrayView
 from .default_options import default_override_or, get_default_override
 from .graph.axis import BATCH, UNKNOWN_AXES, Axis
 from .graph.dtypes import NUMBERS, as_dtype
@@ -84,6 +85,28 @@ class VariableMixin:
             shape=self.shape, dtype=self.dtype, needs_gradient=self.needs_gradient, is_sparse=self.is_sparse,
             dynamic_axes=self.dynamic_axes,
         )
+
+    def as_string(self: Any) -> str:
+        """As it is printed."""
+        return repr(self)
+
+    def is_initialized(self: Any) -> bool:
+        """True: what stands for no variable yet, as in C++, there is not in Python."""
+        return True
+
+    def current_value_time_stamp(self: Any) -> int:
+        """How often a parameter or constant got a new value; RuntimeError for others."""
+        raise RuntimeError(f"{self!r} is no Parameter or Constant, and only these have values that count")
+
+    def get_value(self: Any) -> NDArrayView:
+        """The value of a parameter or constant as a view: what is written to it changes them. RuntimeError for others.
+
+        >>> w = Parameter((2,), init=1.0)
+        >>> w.get_value().set_value(3.0)
+        >>> w.value
+        array([3., 3.], dtype=float32)
+        """
+        raise RuntimeError(f"{self!r} is no Parameter or Constant, and only these have a value")
 
     def as_parameter(self: Any) -> Any:
         """This variable as a Parameter; TypeError if it is none."""
@@ -170,6 +193,17 @@ class _LeafMixin(VariableMixin, TensorOpsMixin, ArrayMixin, Leaf):
         """The same as setting `value`."""
         self.value = value
 
+    def current_value_time_stamp(self) -> int:
+        """How often it got a new value, be it from a learner or by hand."""
+        return self.updates
+
+    def record_value_update(self) -> None:
+        """Count a new value that was written through ``get_value()``."""
+        self.updates += 1
+
+    def get_value(self) -> NDArrayView:
+        return _LeafView(self)
+
     def __str__(self) -> str:
         return repr(self)
 
@@ -248,6 +282,38 @@ class Constant(_LeafMixin):
 
         spread_now = None if INFERRED in shape else spread(shape, dtype)
         super().__init__(VariableKind.Constant, shape, dtype, array=spread_now, initializer=spread, name=name)
+
+
+    @staticmethod
+    def scalar(data_type: Any, value: float, device: Any = None) -> Constant:
+        """A constant without axes. `data_type`: a number such as ``cntk_py.DataType_Float``, or NumPy's type.
+
+        >>> Constant.scalar(2, 2.5).value
+        array(2.5)
+        """
+        return Constant(value, (), as_dtype(data_type))
+
+    def clone_as(self, data_type: Any) -> Constant:
+        """The same in double precision; as in CNTK, ValueError for any other change of its type."""
+        dtype = as_dtype(data_type)
+        if (self.dtype, dtype) != (np.float32, np.float64):
+            raise ValueError(f"{self!r} of {np.dtype(self.dtype)} cannot be cloned as {np.dtype(dtype)}")
+        return Constant(self.value, dtype=dtype, name=self.name)
+
+
+class _LeafView(NDArrayView):
+    """The value of a parameter or constant, whatever array holds it."""
+
+    def __init__(self, leaf: Leaf) -> None:
+        self._leaf, self._shape, self._read_only = leaf, leaf.shape, False
+
+    @property
+    def held(self) -> Any:
+        return self._leaf.array
+
+    @held.setter
+    def held(self, array: Any) -> None:
+        self._leaf.moved(array)
 
 
 def _full(number: Any, shape: Shape, dtype: Any) -> np.ndarray:

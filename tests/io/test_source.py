@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import cntkjax as C
 from cntkjax.engine.ragged import Ragged
 from cntkjax.io import FULL_DATA_SWEEP, CTFDeserializer, MinibatchSource, StreamDef, StreamDefs
 from cntkjax.io._cursor import Cursor
@@ -356,3 +357,40 @@ def test_streams_are_numbered_by_name_and_listed_backwards(tmp_path):
         ("y", 4), ("m", 3), ("a", 2), ("z", 1), ("B", 0)
     ]  # fmt: skip
     assert list(source.streams) == ["y", "m", "a", "z", "B"]
+
+
+def test_minibatches_by_the_name_and_arguments_of_the_compiled_module(tmp_path):
+    file = tmp_path / "d.ctf"
+    file.write_text("|x 1 2\n|x 2 3\n|x 3 4\n|x 4 5\n")
+    described = CTFDeserializer(str(file), StreamDefs(x=StreamDef("x", 2)))
+
+    def samples(*arguments):
+        source = MinibatchSource(described, randomize=False)
+        return source.get_next_minibatch(*arguments)[source.streams.x].num_samples
+
+    assert [samples(*sizes) for sizes in [(3,), (3, C.cpu()), (0, 3, C.cpu())]] == [3, 3, 3]
+    assert [samples(*sizes) for sizes in [(0, 4, 2, 1), (0, 4, 2, 1, C.cpu())]] == [2, 2]
+    with pytest.raises(RuntimeError, match="are in samples"):
+        samples(3, 0, C.cpu())
+    assert MinibatchSource.full_data_sweep == 2**64 - 2 and MinibatchSource.infinitely_repeat == 2**64 - 1
+
+
+def test_streams_are_found_by_what_a_variable_takes(tmp_path):
+    file = tmp_path / "d.ctf"
+    file.write_text("|x 1 2 |y 1 2 |z 3\n")
+    streams = StreamDefs(x=StreamDef("x", 2), y=StreamDef("y", 2), z=StreamDef("z", 1))
+    source = MinibatchSource(CTFDeserializer(str(file), streams), randomize=False)
+    assert source.stream_info(C.input_variable(1)).name == "z"
+    with pytest.raises(RuntimeError, match="No stream found"):
+        source.stream_info(C.input_variable(3))
+    with pytest.raises(RuntimeError, match="Several streams found"):
+        source.stream_info(C.input_variable(2))
+
+
+def test_streams_tell_their_layout_as_the_compiled_module_does():
+    info = StreamInformation("x", 0, "dense", np.float32, (2, 3))
+    assert info.m_sample_layout.dimensions() == (2, 3) and info.as_string() == "x([2 x 3])"
+    configuration = C.io.StreamConfiguration("x", 2, True, "al", True)
+    assert (configuration.m_stream_name, configuration.m_dim, configuration.m_is_sparse) == ("x", 2, True)
+    assert (configuration.m_stream_alias, configuration.m_defines_mb_size) == ("al", True)
+    assert C.io.StreamConfiguration("x", 2).m_stream_alias == ""

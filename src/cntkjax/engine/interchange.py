@@ -43,10 +43,10 @@ def padded(data: Any, lengths: np.ndarray) -> Any:
         return jnp.where(there.reshape(*there.shape, *(1,) * (data.ndim - 1)), data[where], jnp.zeros((), data.dtype))
 
 
-def device_array(data: Any) -> jax.Array:
-    """An array as one of jax, on the device where it is."""
+def device_array(data: Any, device: jax.Device | None = None) -> jax.Array:
+    """An array as one of jax, on the device where it is, or on another one."""
     with double_precision(data.dtype == np.float64):
-        return jnp.asarray(data)
+        return jnp.asarray(data) if device is None else jax.device_put(data, device)
 
 
 def platform_of(data: Any) -> tuple[str, int]:

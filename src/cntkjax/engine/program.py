@@ -374,7 +374,7 @@ def device_array(leaf: Leaf) -> jax.Array:
     if not isinstance(array, jax.Array):
         with double_precision(array.dtype == np.float64):
             # A copy: the training step donates it, and the user may still hold the NumPy array.
-            array = leaf.array = jax.device_put(array, may_alias=False)
+            array = leaf.moved(jax.device_put(array, may_alias=False))
     return array
 
 

@@ -138,6 +138,8 @@ class Axis:
     def __repr__(self) -> str:
         return f"Axis('{self.name}')"
 
+    as_string = __repr__
+
 
 _TAKEN: set[str] = set()
 

@@ -107,3 +107,79 @@ def merge_dimension(a: int, b: int) -> int | None:
 def matches(declared: Sequence[int], actual: Sequence[int]) -> bool:
     """True if an actual shape is allowed by a declared one with inferred or free dimensions."""
     return len(declared) == len(actual) and all(d < 0 or d == a for d, a in zip(declared, actual, strict=True))
+
+
+class NDShape:
+    """A shape as CNTK's compiled module has it: made of sizes and asked for them in opposite orders.
+
+    >>> shape = NDShape((2, 3))
+    >>> shape.dimensions(), shape[0], shape.total_size(), shape == NDShape([2, 3])
+    ((3, 2), 3, 6, True)
+    """
+
+    def __init__(self, dimensions: Any = (), fill: int | None = None) -> None:
+        """The sizes, beginning with the fastest axis; or a number of axes and the size of each."""
+        if not isinstance(dimensions, int):
+            given = as_shape(dimensions)
+        else:
+            given = (INFERRED if fill is None else fill,) * dimensions
+        self._dimensions = given[::-1]
+
+    @staticmethod
+    def unknown() -> NDShape:
+        """The shape of which nothing is known."""
+        return NDShape(UNKNOWN_SHAPE)
+
+    def dimensions(self) -> Shape:
+        """The sizes, the fastest axis last."""
+        return self._dimensions
+
+    def rank(self) -> int:
+        """Number of axes."""
+        return len(self._dimensions)
+
+    def total_size(self) -> int:
+        """Number of elements. Errors: RuntimeError if a size is not known."""
+        if not is_known(self._dimensions):
+            raise RuntimeError(f"{self!r}: sizes that are not known have no product")
+        return size(self._dimensions)
+
+    def sub_shape(self, begin: int = 0, end: int | None = None) -> Shape:
+        """The sizes of some axes, which are counted from the fastest one."""
+        return self._dimensions[::-1][begin:end][::-1]
+
+    def is_scalar(self) -> bool:
+        """True without any axis."""
+        return not self._dimensions
+
+    def is_unknown(self) -> bool:
+        """True if nothing is known of it."""
+        return is_unknown(self._dimensions)
+
+    def has_inferred_dimension(self) -> bool:
+        """True if a size is to be found out from operands."""
+        return INFERRED in self._dimensions
+
+    def has_free_dimension(self) -> bool:
+        """True if the data of a minibatch give a size."""
+        return FREE in self._dimensions
+
+    def has_unbound_dimension(self) -> bool:
+        """True for either."""
+        return self.has_inferred_dimension() or self.has_free_dimension()
+
+    def as_string(self) -> str:
+        """``[4 x 3 x 2]``, the fastest axis last."""
+        return shape_text(self._dimensions)
+
+    def __getitem__(self, axis: int) -> int:
+        return self._dimensions[axis]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NDShape) and self._dimensions == other._dimensions
+
+    def __hash__(self) -> int:
+        return hash(self._dimensions)
+
+    def __repr__(self) -> str:
+        return f"NDShape({self._dimensions[::-1]})"

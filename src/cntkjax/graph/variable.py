@@ -167,6 +167,7 @@ class Leaf(Variable):
         super().__init__(kind, shape, dtype, (), name=name, uid=uid, needs_gradient=needs_gradient)
         self._no_free_dimension(self.shape)
         self._array = array
+        self.updates = 0  # how often it got a new value
         self.initializer = initializer
 
     def infer_shape(self, shape: Shape) -> None:
@@ -208,6 +209,12 @@ class Leaf(Variable):
     @array.setter
     def array(self, value: Any) -> None:
         self._array = value
+        self.updates += 1
+
+    def moved(self, array: Any) -> Any:
+        """Hold another array, without counting it as a new value."""
+        self._array = array
+        return array
 
 
 def default_axes(dynamic_axes: Any) -> Axes:

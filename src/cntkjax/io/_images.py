@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from cntkjax.formats.containers import Dictionary
 from cntkjax.variables import Record
 
 IMAGE_TYPES = ("ImageDeserializer", "Base64ImageDeserializer")
 
 
-def ImageDeserializer(filename: str, streams: Mapping[str, Record]) -> dict[str, Any]:
+def ImageDeserializer(filename: str, streams: Mapping[str, Record]) -> Dictionary:
     """Reads image files that are listed in a text file, with a label each. It needs Pillow.
 
     Samples are (channels, height, width), blue, green, red, from 0 to 255. All images of a stream have to be of one
@@ -34,7 +34,7 @@ def ImageDeserializer(filename: str, streams: Mapping[str, Record]) -> dict[str,
     return _describe("ImageDeserializer", filename, streams)
 
 
-def Base64ImageDeserializer(filename: str, streams: Mapping[str, Record]) -> dict[str, Any]:
+def Base64ImageDeserializer(filename: str, streams: Mapping[str, Record]) -> Dictionary:
     """The same for images that stand in the list itself, encoded with base64, in rows ``label <tab> image``.
 
     Example:
@@ -45,7 +45,7 @@ def Base64ImageDeserializer(filename: str, streams: Mapping[str, Record]) -> dic
     return _describe("Base64ImageDeserializer", filename, streams)
 
 
-def _describe(kind: str, filename: str, streams: Mapping[str, Record]) -> dict[str, Any]:
+def _describe(kind: str, filename: str, streams: Mapping[str, Record]) -> Dictionary:
     inputs = {}
     for name, stream in streams.items():
         if stream.stream_alias == "image":
@@ -59,4 +59,4 @@ def _describe(kind: str, filename: str, streams: Mapping[str, Record]) -> dict[s
             )
     if not any("transforms" in stream for stream in inputs.values()):
         raise ValueError(f"{kind}: needs a stream with the field 'image'")
-    return {"type": kind, "file": filename, "input": inputs}
+    return Dictionary(type=kind, file=filename, input=inputs)

@@ -113,3 +113,5 @@ class MinibatchData(ArrayMixin):
 
     def __repr__(self) -> str:
         return f"MinibatchData(data={self.data!r}, samples={self.num_samples}, seqs={self.num_sequences})"
+
+    as_string = __repr__

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from cntkjax.engine.ragged import Ragged
+from cntkjax.formats.containers import Dictionary
 from cntkjax.logging import TraceLevel, get_trace_level
 from cntkjax.variables import Record
 
@@ -25,6 +26,7 @@ from ._streams import (
     FULL_DATA_SWEEP,
     INFINITELY_REPEAT,
     Deserializer,
+    Source,
     StreamInformation,
 )
 from ._truncation import Slots
@@ -34,7 +36,7 @@ _READERS = {"CNTKTextFormatDeserializer": CTFFile, "CNTKBinaryFormatDeserializer
 _POSITION = "minibatchSourcePosition"
 
 
-def CTFDeserializer(filename: str, streams: Mapping[str, Record]) -> dict[str, Any]:
+def CTFDeserializer(filename: str, streams: Mapping[str, Record]) -> Dictionary:
     """Reads CNTK text format: rows of ``[sequence id] |stream values |sparse_stream index:value ... |# comment``.
 
     Rows with the same id, and rows without one that follow them, are a sequence. If the first row has no id, each row
@@ -60,10 +62,10 @@ def CTFDeserializer(filename: str, streams: Mapping[str, Record]) -> dict[str, A
             raise NotImplementedError(
                 f"CTFDeserializer: the shape of stream {name} has to be one number, not {stream.dim!r}"
             )
-    return {"type": "CNTKTextFormatDeserializer", "file": filename, "input": _definitions(streams)}
+    return Dictionary(type="CNTKTextFormatDeserializer", file=filename, input=_definitions(streams))
 
 
-def CBFDeserializer(filename: str, streams: Mapping[str, Record] = {}) -> dict[str, Any]:
+def CBFDeserializer(filename: str, streams: Mapping[str, Record] = {}) -> Dictionary:
     """Reads CNTK binary format.
 
     Args:
@@ -75,7 +77,7 @@ def CBFDeserializer(filename: str, streams: Mapping[str, Record] = {}) -> dict[s
         'CNTKBinaryFormatDeserializer'
     """
     named = {name: stream.updated_with(stream_alias=stream.stream_alias or name) for name, stream in streams.items()}
-    return {"type": "CNTKBinaryFormatDeserializer", "file": filename, "input": _definitions(named)}
+    return Dictionary(type="CNTKBinaryFormatDeserializer", file=filename, input=_definitions(named))
 
 
 def _definitions(streams: Mapping[str, Record]) -> dict[str, dict]:
@@ -90,7 +92,7 @@ def _definitions(streams: Mapping[str, Record]) -> dict[str, dict]:
     }
 
 
-class MinibatchSource:
+class MinibatchSource(Source):
     """Minibatches of whole sequences from one or several deserializers, whose sequences are then matched by their ids.
 
     Args:
@@ -171,17 +173,6 @@ class MinibatchSource:
         """All streams, the last one first."""
         return [*reversed(self._streams.values())]
 
-    def stream_info(self, name: str) -> StreamInformation:
-        """The stream of this name. Errors: RuntimeError if there is none."""
-        if name not in self._streams:
-            raise RuntimeError(
-                f"No stream found matching given name '{name}'. The streams are: {', '.join(self._streams)}"
-            )
-        return self._streams[name]
-
-    def __getitem__(self, name: str) -> StreamInformation:
-        return self.stream_info(name)
-
     def is_infinite(self) -> bool:
         """Whether it never ends."""
         return self._infinite
@@ -225,6 +216,9 @@ class MinibatchSource:
         if not input_map or not minibatch:
             return minibatch
         return {key: minibatch[info] for key, info in input_map.items()}
+
+    def _part(self, samples: int, parts: int, index: int, device: Any) -> dict[Any, MinibatchData]:
+        return self.next_minibatch(samples, device=device, num_data_partitions=parts, partition_index=index)
 
     def _whole_sequences(self, budget: int, share: tuple[int, int]) -> tuple[dict[str, Ragged], bool]:
         pieces, sweep_end = self._cursor.take(budget, share)

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from cntkjax.engine.ragged import Ragged, SparseRows, offsets_of
+from cntkjax.formats.containers import Dictionary
 from cntkjax.variables import Record
 
 from ._streams import Deserializer, StreamInformation
@@ -29,7 +30,7 @@ LONGEST = 10**7  # frames of an utterance: more than a day
 _SCRIPT = re.compile(r"(?:(?P<name>[^=]+)=)?(?P<file>.+)\[(?P<first>\d+),(?P<last>\d+)\]")
 
 
-def HTKFeatureDeserializer(streams: Mapping[str, Record]) -> dict[str, Any]:
+def HTKFeatureDeserializer(streams: Mapping[str, Record]) -> Dictionary:
     """Reads features of speech, each stream from the files that its script file lists.
 
     Args:
@@ -58,12 +59,12 @@ def HTKFeatureDeserializer(streams: Mapping[str, Record]) -> dict[str, Any]:
             "maxSequenceLength": stream.max_sequence_length,
         }
         made.append({"type": "HTKFeatureDeserializer", "input": {name: definition}})
-    return {"_deserializers": made}
+    return Dictionary(_deserializers=made)
 
 
 def HTKMLFDeserializer(
     label_mapping_file: str, streams: Mapping[str, Record], phoneBoundaries: bool = False
-) -> dict[str, Any]:
+) -> Dictionary:
     """Reads labels of frames from master label files: sparse, one of as many as the list of their names has.
 
     Args:
@@ -81,19 +82,19 @@ def HTKMLFDeserializer(
     """
     name, definition = _labels("HTKMLFDeserializer", streams)
     definition |= {"labelMappingFile": label_mapping_file, "phoneBoundaries": str(phoneBoundaries).lower()}
-    return {"type": "HTKMLFDeserializer", "input": {name: definition}}
+    return Dictionary(type="HTKMLFDeserializer", input={name: definition})
 
 
-def HTKMLFBinaryDeserializer(streams: Mapping[str, Record]) -> dict[str, Any]:
+def HTKMLFBinaryDeserializer(streams: Mapping[str, Record]) -> Dictionary:
     """Describes labels in CNTK's binary form, which cannot be read here: MinibatchSource says so."""
     name, definition = _labels("HTKMLFBinaryDeserializer", streams)
-    return {"type": "HTKMLFBinaryDeserializer", "input": {name: definition}}
+    return Dictionary(type="HTKMLFBinaryDeserializer", input={name: definition})
 
 
-def LatticeDeserializer(lattice_index_file: str, streams: Mapping[str, Record]) -> dict[str, Any]:
+def LatticeDeserializer(lattice_index_file: str, streams: Mapping[str, Record]) -> Dictionary:
     """Describes lattices, which cannot be read here: MinibatchSource says so."""
     (name,) = streams
-    return {"type": "LatticeDeserializer", "input": {name: {"latticeIndexFile": lattice_index_file}}}
+    return Dictionary(type="LatticeDeserializer", input={name: {"latticeIndexFile": lattice_index_file}})
 
 
 def _labels(kind: str, streams: Mapping[str, Record]) -> tuple[str, dict[str, Any]]:

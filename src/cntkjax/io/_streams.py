@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cntkjax.engine.ragged import Ragged
+from cntkjax.graph.shape import NDShape
 from cntkjax.variables import Record
 
 INFINITELY_REPEAT = 2**64 - 1
@@ -78,19 +79,19 @@ class StreamConfiguration:
         name: its name in minibatches
         dim: number of elements of a sample
         is_sparse: whether the values are written as ``index:value``
-        stream_alias: its name in the file; empty: the same
+        stream_alias: its name in the file; empty: the same as in minibatches
         defines_mb_size: whether the size of a minibatch is counted in samples of this stream
 
     Example:
-        >>> StreamConfiguration("query", 943, is_sparse=True, stream_alias="S0").stream_alias
+        >>> StreamConfiguration("query", 943, is_sparse=True, stream_alias="S0").m_stream_alias
         'S0'
     """
 
     def __init__(
         self, name: str, dim: int, is_sparse: bool = False, stream_alias: str = "", defines_mb_size: bool = False
     ) -> None:
-        self.name, self.dim, self.is_sparse = name, dim, is_sparse
-        self.stream_alias, self.defines_mb_size = stream_alias or name, defines_mb_size
+        self.m_stream_name, self.m_dim, self.m_is_sparse = name, dim, is_sparse
+        self.m_stream_alias, self.m_defines_mb_size = stream_alias, defines_mb_size
 
 
 class StreamInformation:
@@ -126,6 +127,7 @@ class StreamInformation:
         self.storage_format, self.sample_shape = storage_format, tuple(shape)
         self.dtype = np.dtype(dtype)
         self.m_element_type = {"float32": 1, "float64": 2}.get(self.dtype.name, 0)
+        self.m_sample_layout = NDShape(self.sample_shape[::-1])
 
     @property
     def name(self) -> str:
@@ -149,6 +151,57 @@ class StreamInformation:
 
     def __repr__(self) -> str:
         return f"{self.m_name}([{' x '.join(map(str, self.sample_shape))}])"
+
+    as_string = __repr__
+
+
+class Source:
+    """What sources of CNTK and of users have in common. They have ``stream_infos``, and ``_part`` of a minibatch."""
+
+    default_randomization_window_in_chunks = DEFAULT_RANDOMIZATION_WINDOW_IN_CHUNKS
+    full_data_sweep, infinitely_repeat = FULL_DATA_SWEEP, INFINITELY_REPEAT
+
+    def stream_infos(self) -> list[StreamInformation]:
+        """The streams, as a list of ``StreamInformation``."""
+        raise NotImplementedError(f"{type(self).__name__} has to define stream_infos()")
+
+    def _part(self, samples: int, parts: int, index: int, device: Any) -> Any:
+        """One worker's share of the next minibatch."""
+        raise NotImplementedError
+
+    def stream_info(self, name: Any) -> StreamInformation:
+        """The stream of this name, or the one that has what a variable takes.
+
+        Errors: RuntimeError if there is none, or there are several for a variable.
+        """
+        infos = self.stream_infos()
+        if isinstance(name, str):
+            found = [info for info in infos if info.name == name]
+        else:
+            wanted = (tuple(name.shape), name.is_sparse, name.dtype)
+            found = [info for info in infos if (info.sample_shape, info.is_sparse, info.dtype) == wanted]
+        if len(found) != 1:
+            raise RuntimeError(
+                f"{'Several streams' if found else 'No stream'} found matching given {'name ' * isinstance(name, str)}"
+                f"{name!r}. The streams are: {', '.join(info.name for info in reversed(infos))}"
+            )
+        return found[0]
+
+    def __getitem__(self, name: str) -> StreamInformation:
+        return self.stream_info(name)
+
+    def get_next_minibatch(self, *sizes_and_device: Any) -> Any:
+        """``next_minibatch`` as CNTK's compiled module has it: the arguments are a number of samples; or of sequences,
+        which has to be 0, and of samples, and with them how many workers share the minibatch and which one this is.
+        A device may stand behind them.
+
+        Errors: RuntimeError for a number of sequences; those of ``next_minibatch``.
+        """
+        *sizes, device = *(a for a in sizes_and_device if isinstance(a, int)), sizes_and_device[-1]
+        sequences, samples, parts, index = {1: (0, *sizes, 1, 0), 2: (*sizes, 1, 0)}.get(len(sizes), sizes)
+        if sequences:
+            raise RuntimeError("get_next_minibatch: sizes of minibatches are in samples; give 0 sequences")
+        return self._part(samples, parts, index, None if isinstance(device, int) else device)
 
 
 class Deserializer:

@@ -12,7 +12,7 @@ from cntkjax.engine.ragged import Ragged, SparseRows
 from cntkjax.variables import Record
 
 from ._minibatch import MinibatchData
-from ._streams import FULL_DATA_SWEEP, INFINITELY_REPEAT, Deserializer, StreamInformation, width
+from ._streams import FULL_DATA_SWEEP, INFINITELY_REPEAT, Deserializer, Source, StreamInformation, width
 
 
 class UserDeserializer:
@@ -107,15 +107,11 @@ def _rows(info: StreamInformation, data: Any, where: str) -> np.ndarray | Sparse
     return rows.to_dense().reshape(-1, *info.sample_shape) if sparse else rows
 
 
-class UserMinibatchSource:
+class UserMinibatchSource(Source):
     """Base of sources that are written in Python: override ``stream_infos`` and ``next_minibatch``.
 
     A source that can go on from a checkpoint also overrides ``get_checkpoint_state`` and ``restore_from_checkpoint``.
     """
-
-    def stream_infos(self) -> list[StreamInformation]:
-        """The streams, as a list of ``StreamInformation``."""
-        raise NotImplementedError(f"{type(self).__name__} has to define stream_infos()")
 
     def next_minibatch(
         self, num_samples: int, number_of_workers: int, worker_rank: int, device: Any = None
@@ -128,16 +124,8 @@ class UserMinibatchSource:
         """The streams by name; each is a key of the minibatches."""
         return Record(**{info.name: info for info in self.stream_infos()})
 
-    def stream_info(self, name: str) -> StreamInformation:
-        """The stream of this name. Errors: RuntimeError if there is none."""
-        if name not in self.streams:
-            raise RuntimeError(
-                f"No stream found matching given name '{name}'. The streams are: {', '.join(self.streams)}"
-            )
-        return self.streams[name]
-
-    def __getitem__(self, name: str) -> StreamInformation:
-        return self.stream_info(name)
+    def _part(self, samples: int, parts: int, index: int, device: Any) -> dict[StreamInformation, MinibatchData]:
+        return self.next_minibatch(samples, parts, index, device)
 
     def is_infinite(self) -> bool:
         """Whether it never ends."""

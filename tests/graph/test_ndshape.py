@@ -1,0 +1,31 @@
+"""Shapes of CNTK's compiled module: their sizes stand in the opposite order, as in CNTK 2.7."""
+import pytest
+
+from cntkjax import cntk_py
+from cntkjax.graph.shape import NDShape
+
+
+def test_it_counts_axes_from_the_other_end_than_it_was_made():
+    shape = NDShape((2, 3, 4))
+    assert shape.dimensions() == (4, 3, 2)
+    assert (shape[0], shape[2], shape.rank(), shape.total_size(), shape.as_string()) == (4, 2, 3, 24, "[4 x 3 x 2]")
+    assert [shape.sub_shape(*ends) for ends in [(1,), (0, 2), (1, 2)]] == [(4, 3), (3, 2), (3,)]
+
+
+def test_it_is_made_of_a_number_of_axes_too():
+    assert NDShape(3).dimensions() == (-1, -1, -1)
+    assert NDShape(3, 2).dimensions() == (2, 2, 2)
+    assert NDShape().is_scalar() and NDShape(()).is_scalar()
+
+
+def test_it_says_what_is_not_known():
+    assert NDShape.unknown().is_unknown() and cntk_py.NDShape_unknown() == NDShape.unknown()
+    inferred = NDShape(2)
+    assert inferred.has_inferred_dimension() and inferred.has_unbound_dimension() and not inferred.has_free_dimension()
+    with pytest.raises(RuntimeError, match="no product"):
+        inferred.total_size()
+
+
+def test_equal_ones_have_the_same_hash():
+    assert len({NDShape((2, 3)), NDShape([2, 3]), NDShape((3, 2))}) == 2
+    assert NDShape((2, 3)) != (2, 3)
