@@ -30,7 +30,7 @@ class SimpleSize:
 
 def test_speed_and_time_left_leave_out_the_first_minibatch(clock):
     bar = ProgressBar(metric_is_pct=False)
-    bar.on_session_begin(0, 10000)
+    bar.begin(0, 10000)
     bar.update_training(100, 20, 50)
     assert bar.line() == "  1% |                    | 100/10000 samples, loss 0.200000, metric 0.500000"
     clock[0] += 2
@@ -46,7 +46,7 @@ def test_speed_and_time_left_leave_out_the_first_minibatch(clock):
 
 def test_without_a_limit_there_is_no_bar(clock):
     bar = ProgressBar()
-    bar.on_session_begin(50, None)
+    bar.begin(50, None)
     bar.update_training(10, 5, 1)
     clock[0] += 4
     bar.update_training(10, 5, 1)

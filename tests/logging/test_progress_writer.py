@@ -3,6 +3,8 @@ import sys
 
 import pytest
 
+import cntkjax as C
+from cntkjax.graph.front import behind
 from cntkjax.logging import ProgressWriter, _progress_writer
 
 
@@ -133,7 +135,7 @@ def test_losses_that_nobody_reads_do_not_pile_up():
         loss = Unread(1)
         loss.ready = True
         writer.update_training(1, loss, 0)
-    assert len(writer._training.sums[0]._pending) == _progress_writer._PENDING
+    assert len(behind(writer)._training.sums[0]._pending) == _progress_writer._PENDING
     writer.write_training_summary()
     assert writer.calls[-1][4] == 1000
 
@@ -153,3 +155,29 @@ def test_a_writer_without_methods_does_nothing():
     writer.write_test_summary()
     writer.write("rate", 1)
     assert writer.total_training_updates() == 1
+
+
+@pytest.mark.parametrize("where", ["object", "class"])
+def test_a_class_keeps_what_it_likes_under_any_name(where):
+    inside = {name for o in (Recorder(), behind(Recorder())) for name in (*dir(o), *vars(o))}
+    names = {name for name in inside if not name.startswith(("__", "on_"))} - {"calls", "write"}
+    assert {"_training", "update_training", "write_training_summary", "update_test"} < names
+
+    class Keeping(Recorder):
+        def __init__(self, *args):
+            super().__init__(*args)
+            for name in names if where == "object" else ():
+                setattr(self, name, "mine")
+
+    for name in names if where == "class" else ():
+        setattr(Keeping, name, "mine")
+    x = C.input_variable(1)
+    w = C.parameter(1, init=1)
+    loss = C.reduce_sum(x * w)
+    writer = Keeping(1, 0, 1)
+    trainer = C.Trainer(loss, (loss, loss), C.sgd([w], 0.25), [writer])
+    trainer.train_minibatch({x: [[2]]})
+    trainer.summarize_training_progress()
+    trainer.test_minibatch({x: [[2]]})
+    trainer.summarize_test_progress()
+    assert [call[0] for call in writer.calls] == ["train", "end", "epoch", "test", "tested"]

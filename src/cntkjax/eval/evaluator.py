@@ -9,6 +9,7 @@ from ..device import use_default_device
 from ..engine.feeds import to_ragged, with_starts
 from ..engine.training import Step
 from ..graph.errors import explain
+from ..graph.front import behind
 from ..io import MinibatchData
 from ..ops import combine
 from ..ops._calling import as_outputs
@@ -62,13 +63,13 @@ class Evaluator:
             self._test_step = Step([self._metric], [], ())
         outcome = self._test_step.run(feeds(self._test_step, by_variable(arguments, self._metric)))
         for writer in self._writers:
-            writer.update_test(outcome.samples, outcome.loss)
+            behind(writer).update_test(outcome.samples, outcome.loss)
         return float(outcome.loss), outcome.samples
 
     def summarize_test_progress(self) -> None:
         """Let the progress writers report what was tested since the last summary."""
         for writer in self._writers:
-            writer.write_test_summary()
+            behind(writer).write_test_summary()
 
     def print_node_timing(self) -> None:
         """CNTK times nodes; here XLA fuses them. Use jax.profiler for the time inside a step."""

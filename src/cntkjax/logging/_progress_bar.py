@@ -6,10 +6,25 @@ import sys
 import time
 from typing import SupportsFloat
 
-from ._progress_writer import LazySum, ProgressWriter
+from ._progress_writer import Counting, LazySum, ProgressWriter
 
 _SECONDS_BETWEEN_DRAWINGS = 0.2
 _WIDTH = 20
+
+
+class _Watching(Counting):
+    """Shows every minibatch to a bar."""
+
+    def __init__(self, bar: ProgressBar) -> None:
+        super().__init__(bar, sys.maxsize, 0, sys.maxsize, 0, sys.maxsize, 0)
+        self._bar = bar
+
+    def begin_session(self, seen: int, total: int | None) -> None:
+        self._bar.begin(seen, total)
+
+    def update_training(self, samples: int, loss: SupportsFloat, metric: SupportsFloat) -> None:
+        super().update_training(samples, loss, metric)
+        self._bar.go_on(samples, loss, metric)
 
 
 class ProgressBar(ProgressWriter):
@@ -32,7 +47,7 @@ class ProgressBar(ProgressWriter):
     """
 
     def __init__(self, total_samples: int | None = None, metric_is_pct: bool = True) -> None:
-        super().__init__()
+        self.__behind__ = _Watching(self)
         self.total, self.metric_is_pct = total_samples, metric_is_pct
         self._seen = self._fresh = self._since_start = 0
         self._loss, self._metric = LazySum(), LazySum()
@@ -40,12 +55,13 @@ class ProgressBar(ProgressWriter):
         self._start: float | None = None
         self._drawn = 0.0
 
-    def on_session_begin(self, seen: int, total: int | None) -> None:
+    def begin(self, seen: int, total: int | None) -> None:
+        """A training session begins or goes on: samples seen so far, and in all, if there is a limit."""
         self._seen, self.total = seen, total if total is not None else self.total
         self._start = None
 
-    def update_training(self, samples: int, loss: SupportsFloat, metric: SupportsFloat) -> None:
-        super().update_training(samples, loss, metric)
+    def go_on(self, samples: int, loss: SupportsFloat, metric: SupportsFloat) -> None:
+        """One training minibatch is done."""
         now = time.perf_counter()
         if self._start is None:  # the first minibatch is not timed: it is the one that has to be compiled
             self._start, self._since_start = now, -samples

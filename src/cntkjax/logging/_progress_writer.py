@@ -7,6 +7,8 @@ import time
 from collections import deque
 from typing import Any, SupportsFloat, TypeAlias
 
+from ..graph.front import front_of
+
 Span: TypeAlias = tuple[float, float]  # a total at the previous line and at this one
 Counts: TypeAlias = tuple[int, int]    # the same of a count
 
@@ -85,6 +87,66 @@ def due(updates: int, freq: int, first: int) -> bool:
     return updates <= first or updates % freq == 0
 
 
+class Counting:
+    """What stands behind a writer, and what a trainer tells it: it counts, and decides when the writer's methods are
+    called. Arguments are those of ``ProgressWriter``."""
+
+    def __init__(self, writer: ProgressWriter, training_update_freq: int, training_first: int, test_update_freq: int,
+                 test_first: int, distributed_freq: int, distributed_first: int) -> None:
+        self._writer = writer
+        self._training = _Tally(_count(training_update_freq), _count(training_first), 2)
+        self._test = _Tally(_count(test_update_freq), _count(test_first), 1)
+        self._distributed = _Tally(_count(distributed_freq), _count(distributed_first), 1)
+        self._training_summaries = self._test_summaries = 0
+        self._training_start = self._test_start = time.perf_counter()
+
+    def total_training_updates(self) -> int:
+        """Training updates since the beginning."""
+        return self._training.ever
+
+    def total_test_updates(self) -> int:
+        """Test updates since the beginning."""
+        return self._test.ever
+
+    def begin_session(self, seen: int, total: int | None) -> None:
+        """A training session begins or goes on: samples seen so far, and in all, if there is a limit."""
+
+    def update_training(self, samples: int, loss: SupportsFloat, metric: SupportsFloat) -> None:
+        """One training minibatch is done."""
+        if self._training.add(samples, loss, metric):
+            self._writer.on_write_training_update(*self._training.spans())
+        self._writer.on_training_update_end()
+
+    def update_test(self, samples: int, metric: SupportsFloat) -> None:
+        """One test minibatch is done."""
+        if self._test.add(samples, metric):
+            self._writer.on_write_test_update(*self._test.spans())
+
+    def update_distributed_sync(self, samples: int, metric: SupportsFloat) -> None:
+        """Workers have exchanged their models."""
+        if self._distributed.add(samples, metric):
+            self._writer.on_write_distributed_sync_update(*self._distributed.spans())
+
+    def write_training_summary(self) -> None:
+        """An epoch ends: write its totals, and count anew."""
+        self._training_summaries += 1
+        elapsed, self._training_start = _milliseconds_since(self._training_start)
+        samples, updates, loss, metric = _totals(self._training)
+        self._writer.on_write_training_summary(samples, updates, self._training_summaries, loss, metric, elapsed)
+
+    def write_test_summary(self) -> None:
+        """A test ends: write its totals, and count anew."""
+        self._test_summaries += 1
+        elapsed, self._test_start = _milliseconds_since(self._test_start)
+        samples, updates, metric = _totals(self._test)
+        self._writer.on_write_test_summary(samples, updates, self._test_summaries, metric, elapsed)
+
+    def write(self, key: str, value: Any) -> None:
+        """Something else worth noting, such as a new learning rate."""
+        self._writer.write(key, value)
+
+
+@front_of(Counting)
 class ProgressWriter:
     """Base of everything that shows or records progress; a subclass defines the ``on_write`` methods it cares for.
 
@@ -110,56 +172,12 @@ class ProgressWriter:
     def __init__(self, training_update_freq: int = sys.maxsize, training_first: int = 0,
                  test_update_freq: int = sys.maxsize, test_first: int = 0,
                  distributed_freq: int = sys.maxsize, distributed_first: int = 0) -> None:
-        self._training = _Tally(_count(training_update_freq), _count(training_first), 2)
-        self._test = _Tally(_count(test_update_freq), _count(test_first), 1)
-        self._distributed = _Tally(_count(distributed_freq), _count(distributed_first), 1)
-        self._training_summaries = self._test_summaries = 0
-        self._training_start = self._test_start = time.perf_counter()
+        self.__behind__ = Counting(self, training_update_freq, training_first, test_update_freq, test_first,
+                                   distributed_freq, distributed_first)
 
     def __disown__(self) -> ProgressWriter:
         """What subclasses written for CNTK's C++ base class call; there is nothing to give up here."""
         return self
-
-    def total_training_updates(self) -> int:
-        """Training updates since the beginning."""
-        return self._training.ever
-
-    def total_test_updates(self) -> int:
-        """Test updates since the beginning."""
-        return self._test.ever
-
-    def update_training(self, samples: int, loss: SupportsFloat, metric: SupportsFloat) -> None:
-        """One training minibatch is done."""
-        if self._training.add(samples, loss, metric):
-            self.on_write_training_update(*self._training.spans())
-        self.on_training_update_end()
-
-    def update_test(self, samples: int, metric: SupportsFloat) -> None:
-        """One test minibatch is done."""
-        if self._test.add(samples, metric):
-            self.on_write_test_update(*self._test.spans())
-
-    def update_distributed_sync(self, samples: int, metric: SupportsFloat) -> None:
-        """Workers have exchanged their models."""
-        if self._distributed.add(samples, metric):
-            self.on_write_distributed_sync_update(*self._distributed.spans())
-
-    def write_training_summary(self) -> None:
-        """An epoch ends: write its totals, and count anew."""
-        self._training_summaries += 1
-        elapsed, self._training_start = _milliseconds_since(self._training_start)
-        samples, updates, loss, metric = _totals(self._training)
-        self.on_write_training_summary(samples, updates, self._training_summaries, loss, metric, elapsed)
-
-    def write_test_summary(self) -> None:
-        """A test ends: write its totals, and count anew."""
-        self._test_summaries += 1
-        elapsed, self._test_start = _milliseconds_since(self._test_start)
-        samples, updates, metric = _totals(self._test)
-        self.on_write_test_summary(samples, updates, self._test_summaries, metric, elapsed)
-
-    def on_session_begin(self, seen: int, total: int | None) -> None:
-        """A training session begins or goes on: samples seen so far, and in all, if there is a limit. Not in CNTK."""
 
     def on_write_training_update(self, samples: Counts, updates: Counts, aggregate_loss: Span,
                                  aggregate_metric: Span) -> None:

@@ -165,7 +165,8 @@ class Trainer(Evaluator):
             self.seen = Seen(seen.samples + total, seen.minibatches + 1, seen.sweeps + is_sweep_end)
             self.together.end_blocks(total, self.seen.samples)
         for writer in self._writers if outcome.samples else ():
-            writer.update_training(outcome.samples, outcome.loss, 0.0 if outcome.metric is None else outcome.metric)
+            metric = 0.0 if outcome.metric is None else outcome.metric
+            behind(writer).update_training(outcome.samples, outcome.loss, metric)
         values = {key: r.numpy() for key, r in zip(wanted, outcome.outputs, strict=True)}
         return (trained, values) if wanted else trained
 
@@ -219,7 +220,7 @@ class Trainer(Evaluator):
         """Let the progress writers know how many samples there will be in all, if there is a limit."""
         for writer in self._writers:
             if isinstance(writer, ProgressWriter):  # others need only have the methods that CNTK calls
-                writer.on_session_begin(self.seen.samples, total_samples)
+                behind(writer).begin_session(self.seen.samples, total_samples)
 
     def print_node_timing(self) -> None:
         """Print how long each operation took on average, forward and backward; see ``debugging.set_node_timing``."""
@@ -228,7 +229,7 @@ class Trainer(Evaluator):
     def summarize_training_progress(self) -> None:
         """Let the progress writers report what was trained since the last summary."""
         for writer in self._writers:
-            writer.write_training_summary()
+            behind(writer).write_training_summary()
 
     # ---- checkpoints
     def save_checkpoint(self, filename: str, external_state: Mapping[str, Any] = {}, *, wait: bool = True) -> None:
