@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import cntkjax as C
 from cntkjax.axis import Axis
 from cntkjax.io import (
     FULL_DATA_SWEEP,
@@ -209,3 +210,50 @@ class TestFromData:
             MinibatchSourceFromData({"x": self.X, "y": self.X[:3]})
         with pytest.raises(ValueError, match="there are no samples"):
             MinibatchSourceFromData({"x": self.X[:0]})
+
+
+@pytest.mark.parametrize("where", ["object", "class"])
+def test_sources_and_deserializers_keep_what_they_like_under_any_name(where):
+    """CNTK tells a source the device, and asks nothing of it but its methods."""
+    defined = {"stream_infos", "next_minibatch", "is_infinite", "num_chunks", "get_chunk", "inside"}
+    inside = {name for cls in (UserMinibatchSource, UserDeserializer) for name in dir(cls) if not name.startswith("__")}
+    names = (inside | {"streams"}) - defined
+
+    class Keeping:
+        inside = MinibatchSourceFromData({"x": np.ones((4, 2), np.float32)}, FULL_DATA_SWEEP)
+
+        def __init__(self):
+            for name in names if where == "object" else ():
+                setattr(self, name, "mine")
+
+    for name in names if where == "class" else ():
+        setattr(Keeping, name, "mine")
+
+    class Chunks(Keeping, UserDeserializer):
+        def stream_infos(self):
+            return self.inside.stream_infos()
+
+        def num_chunks(self):
+            return 2
+
+        def get_chunk(self, chunk_id):
+            return {"x": np.ones((2, 2), np.float32)}
+
+    class Source(Keeping, UserMinibatchSource):
+        def stream_infos(self):
+            return self.inside.stream_infos()
+
+        def next_minibatch(self, num_samples, number_of_workers, worker_rank, device):
+            assert device == C.use_default_device()
+            return self.inside.next_minibatch(num_samples)
+
+    x, w = C.input_variable(2), C.parameter(2)
+    loss = C.reduce_sum(x * w)
+    for source in Source(), MinibatchSource([Chunks()], max_sweeps=1):
+        trainer = C.Trainer(loss, (loss, loss), C.sgd([w], 0.1))
+        C.training_session(trainer, source, 2, {x: Keeping.inside.stream_infos()[0]}).train()
+        assert trainer.total_number_of_samples_seen == 4
+    wrong = C.training_session(trainer, Source(), 2, {x: StreamInformation("y", 0, "dense", np.float32, (2,))})
+    Keeping.inside.restore_from_checkpoint({"cursor": 0, "total_num_samples": 0})
+    with pytest.raises(RuntimeError, match="has no stream 'y'"):
+        wrong.train()

@@ -119,9 +119,9 @@ class UserMinibatchSource(Source):
         """The next minibatch by stream, of about so many samples, or the share of one worker; empty at the end."""
         raise NotImplementedError(f"{type(self).__name__} has to define next_minibatch(...)")
 
-    @property
-    def streams(self) -> Record:
-        """The streams by name; each is a key of the minibatches."""
+    def __getattr__(self, name: str) -> Any:
+        if name != "streams":  # the streams by name: no property, so that a class may have something else under it
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return Record(**{info.name: info for info in self.stream_infos()})
 
     def _part(self, samples: int, parts: int, index: int, device: Any) -> dict[StreamInformation, MinibatchData]:

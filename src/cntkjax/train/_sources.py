@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..device import use_default_device
 from ..io import INFINITELY_REPEAT, MinibatchSourceFromData, UserMinibatchSource
 from ..ops._operand import as_variable
 from ..ops.functions import Function
@@ -48,10 +49,10 @@ def next_minibatch(
     """{argument: data}, empty at the end of the source. Streams are found by name: `inputs` may be of another source.
 
     `part`: the number of this worker among those that share the minibatch, and their number.
-    Errors: ValueError if the source has no stream of such a name.
+    Errors: RuntimeError if the source has no stream of such a name.
     """
     if isinstance(source, UserMinibatchSource):
-        minibatch = source.next_minibatch(samples, part[1], part[0], device)
+        minibatch = source.next_minibatch(samples, part[1], part[0], device or use_default_device())
     elif part[1] > 1:
         minibatch = source.next_minibatch(
             samples, device=device, num_data_partitions=part[1], partition_index=part[0]
@@ -63,5 +64,5 @@ def next_minibatch(
     streams = {info.name: data for info, data in minibatch.items()}
     missing = [stream.name for stream in inputs.values() if stream.name not in streams]
     if missing:
-        raise ValueError(f"the minibatch source has no stream {missing[0]!r}; its streams are {', '.join(streams)}")
+        raise RuntimeError(f"the minibatch source has no stream {missing[0]!r}; its streams are {', '.join(streams)}")
     return {argument: streams[stream.name] for argument, stream in inputs.items()}
