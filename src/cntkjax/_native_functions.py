@@ -19,6 +19,7 @@ from .io import (
 )
 from .io._config import MinibatchSourceConfig
 from .io._streams import DEFAULT_RANDOMIZATION_WINDOW_IN_CHUNKS, INFINITELY_REPEAT
+from .logging import TensorBoardProgressWriter
 from .ops.functions import Function, ModelFormat
 from .train.distributed import block_momentum_distributed_learner, data_parallel_distributed_learner
 from .train.trainer import Trainer
@@ -85,7 +86,13 @@ def create_block_momentum_distributed_learner(
     )
 
 
-# ---- what reads
+# ---- what writes and reads
+
+
+def TensorBoardFileWriter(log_dir: str, model: Any = None) -> TensorBoardProgressWriter:
+    """What writes numbers, images and the model's graph into a folder for TensorBoard."""
+    return TensorBoardProgressWriter(log_dir=log_dir, model=model)
+
 
 
 def _defined(streams: Sequence[StreamConfiguration]) -> dict[str, Any]:

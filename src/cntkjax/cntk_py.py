@@ -75,7 +75,8 @@ _HOMES = {  # what lies in modules that need the whole package, so that it is lo
         "_native": ("Constant", "ConstantDouble", "ConstantFloat", "NDArrayView", "NDArrayViewDouble",
                     "NDArrayViewFloat", "Parameter", "ParameterDouble", "ParameterFloat"),
         "_native_functions": (
-            "Function_load", "base64_image_deserializer", "cbf_deserializer", "constant_initializer",
+            "Function_load", "TensorBoardFileWriter", "base64_image_deserializer", "cbf_deserializer",
+            "constant_initializer",
             "create_block_momentum_distributed_learner", "create_composite_minibatch_source",
             "create_data_parallel_distributed_learner", "create_evaluator", "create_trainer", "create_training_session",
             "ctf_deserializer", "image_deserializer", "text_format_minibatch_source", "trainer_impl",

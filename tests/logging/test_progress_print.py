@@ -293,3 +293,24 @@ def test_the_number_of_parameters(capsys, shapes, trace_level, expected):
     model = SimpleNamespace(parameters=[SimpleNamespace(shape=shape) for shape in shapes])
     log_number_of_parameters(model, trace_level)
     assert capsys.readouterr().out == expected
+
+
+def test_sums_of_updates_by_hand_can_be_read(capsys):
+    """Programs write their own lines with them; the numbers are CNTK's."""
+    printer = ProgressPrinter(2)
+
+    def sums():
+        since_start = printer.loss_since_start, printer.metric_since_start, printer.samples_since_start
+        since_last = printer.loss_since_last, printer.metric_since_last, printer.samples_since_last
+        return since_start, since_last, printer.updates_since_start, printer.total_updates
+
+    assert sums() == ((0, 0, 0), (0, 0, 0), 0, 0)
+    printer.update(2.0, 5, 0.5)
+    assert sums() == ((10, 2.5, 5), (10, 2.5, 5), 1, 1)
+    printer.update(3.0, 5, 0.25)
+    assert sums() == ((25, 3.75, 10), (0, 0, 0), 2, 2)
+    printer.update(4.0, 10, 0.25)
+    printer.epoch_summary(with_metric=True)
+    assert sums() == ((0, 0, 0), (40, 2.5, 10), 0, 3)
+    assert (printer.metric_multiplier, ProgressPrinter(metric_is_pct=False).metric_multiplier) == (100, 1)
+    assert printer.log_to_file is None

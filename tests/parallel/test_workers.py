@@ -87,3 +87,18 @@ def test_models_are_merged_after_each_block(runs):
                     p.value = value
     for i, value in enumerate(begun):
         np.testing.assert_allclose(first[f"dense_blocks_{i}"], value, rtol=1e-4, atol=1e-5)
+
+
+def test_each_worker_takes_a_whole_minibatch_where_models_are_merged(runs):
+    """As in CNTK: of 26 samples both take 4 each time, and of the last two one each."""
+    alone, workers_of_two = runs
+    assert alone["sizes_with_blocks"].tolist() == [4, 4, 4, 4, 4, 4, 2, 0]
+    for worker in workers_of_two:
+        assert worker["sizes_with_blocks"].tolist() == [4, 4, 4, 1, 0]
+
+
+def test_views_are_summed_over_the_workers(runs):
+    _, workers_of_two = runs
+    for worker in workers_of_two:
+        np.testing.assert_array_equal(worker["aggregated_0"], [3, 3])
+        np.testing.assert_array_equal(worker["aggregated_1"], np.full((2, 3), 3))

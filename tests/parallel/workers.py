@@ -84,6 +84,18 @@ def main(folder):
     for way, wrap in ways.items():
         values, made[f"session_{way}_samples"] = session(wrap, folder, way)
         made |= {f"session_{way}_{i}": value for i, value in enumerate(values)}
+    seen = []
+    x, y, _, trainer = dense(lambda learner: C.block_momentum_distributed_learner(learner, 8))
+    trainer.train_minibatch = lambda fed, train=trainer.train_minibatch: (
+        seen.append(sum(data.num_samples for data in fed.values()) // 2), train(fed),
+    )[1]  # fmt: skip
+    source = C.io.MinibatchSourceFromData({"x": X, "y": Y}, max_samples=26)
+    C.training_session(trainer, source, 4, {x: source.streams.x, y: source.streams.y}).train()
+    made["sizes_with_blocks"] = seen
+    sums = [C.NDArrayView.from_dense(np.full(shape, rank + 1, np.float32)) for shape in (2, (2, 3))]
+    communicator.aggregate_in_place(sums, communicator.workers())
+    made |= {f"aggregated_{i}": view.asarray() for i, view in enumerate(sums)}
+    assert communicator.current_worker().is_main() == (rank == 0)
     ranks = [worker.global_rank for worker in communicator.workers()]
     assert ranks == list(range(size))
     np.savez(folder / f"{size}_{rank}.npz", **made)

@@ -268,3 +268,20 @@ def test_memory_does_not_grow_over_minibatches_of_varying_lengths():
     arrays_after, objects_after = train(8)
     assert arrays_after <= arrays + 2
     assert objects_after <= objects + 50
+
+
+def test_units_seen_and_writers_are_told():
+    x, w = C.input_variable(1), C.parameter((1,))
+    printer = C.logging.ProgressPrinter()
+    loss = C.reduce_sum(x * w)
+    trainer = C.Trainer(None, (loss, loss), C.sgd([w], 0.1), printer)
+    trainer.train_minibatch({x: [[1], [2]]})
+    trainer.train_minibatch({x: [[1]]}, is_sweep_end=True)
+    units = [trainer.total_number_of_units_seen(unit) for unit in C.train.DataUnit]
+    assert dict(zip(C.train.DataUnit, units, strict=True)) == {
+        C.train.DataUnit.sample: 3, C.train.DataUnit.minibatch: 2, C.train.DataUnit.sweep: 1,
+    }  # fmt: skip
+    assert trainer.total_number_of_units_seen() == 3
+    assert trainer.progress_writers() == [printer] and C.Evaluator(loss).progress_writers() == []
+    with pytest.raises(RuntimeError, match="no unit of data 7"):
+        trainer.total_number_of_units_seen(7)

@@ -221,3 +221,70 @@ def test_what_cannot_be(session):
 def test_minibatch_sizes_are_positive_and_whole(wrong):
     with pytest.raises(ValueError, match="at least 1"):
         C.minibatch_size_schedule(wrong)
+
+
+class Hooked(C.train.TrainingSession):
+    """Notes what is called, and how many checkpoints there are at the end of one."""
+
+    stop_at = None
+
+    def note(self, what):
+        self.log.append(what)
+
+    def on_minibatch_start(self):
+        self.note("(")
+
+    def on_minibatch_end(self):
+        self.note(")")
+        return self._trainer.total_number_of_samples_seen != self.stop_at
+
+    def on_checkpoint_start(self, index):
+        self.note(f"k{index}")
+
+    def on_checkpoint_end(self, index):
+        self.note(f"K{len(self.session.checkpoints())}")
+
+    def on_cross_validation_start(self, index):
+        self.note(f"c{index}")
+
+    def on_cross_validation_end(self, index, average_error, num_samples, num_minibatches):
+        self.note(f"C{index}:{num_samples}/{num_minibatches}")
+        return super().on_cross_validation_end(index, average_error, num_samples, num_minibatches)
+
+
+def hooked(session, **members):
+    source, trainer = session.source(), session.trainer()
+    inputs = {session.x: source.streams.x, session.y: source.streams.y}
+    validation = session.validation(frequency=8)
+    made = Hooked(
+        trainer, source, C.minibatch_size_schedule([4, 2], epoch_size=8), inputs, 12, None,
+        session.checkpoint(frequency=8, preserve_all=True, restore=False), validation, None,
+    )  # fmt: skip
+    made.__dict__.update(members, session=session, log=[])
+    return made
+
+
+def test_a_subclass_is_called_in_between(session):
+    """The order is CNTK's, in which those that begin something are not called."""
+    made = hooked(session)
+    made.train()
+    assert " ".join(made.log) == "( ) ( ) k0 K1 c0 C0:6/2 ( ) ( ) ( ) k1 K2 c1 C1:6/2"
+    assert session.checkpoints() == ["model", "model0", "model1"]
+
+
+def test_a_subclass_ends_the_training(session):
+    """As in CNTK a last, empty minibatch follows, and what was due at the end."""
+    made = hooked(session, stop_at=4)
+    made.train()
+    assert " ".join(made.log) == "( ) ( ) k0 K1 c0 C0:6/2"
+    assert made._trainer.total_number_of_samples_seen == 4
+
+
+def test_a_session_tells_its_size_and_goes_on_from_a_checkpoint(session):
+    made = hooked(session)
+    assert made.get_minibatch_size() == 4
+    made.train()
+    again = hooked(session)
+    again.restore_from_checkpoint(session.folder / "model0")
+    assert (again._trainer.total_number_of_samples_seen, again.get_minibatch_size()) == (8, 2)
+    assert again.cv_callback is None

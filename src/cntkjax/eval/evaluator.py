@@ -45,6 +45,10 @@ class Evaluator:
         """What is evaluated; None for a trainer without a metric."""
         return self._evaluation_function
 
+    def progress_writers(self) -> list[Any]:
+        """Those that are told of progress."""
+        return list(self._writers)
+
     def test_minibatch(self, arguments: Any, device: Any = None, distributed: bool = False) -> float:
         """The average over the samples of a minibatch. `arguments`: {variable: data}.
 

@@ -34,7 +34,7 @@ class TensorBoardProgressWriter(ProgressWriter):
     def __init__(self, freq: int | None = None, log_dir: str = ".", rank: int | None = None,
                  model: Function | None = None) -> None:
         super().__init__(sys.maxsize if freq is None else freq)
-        self._closed = False
+        self.closed = False
         self._file = None if rank else _EventFile(log_dir)
         if self._file is not None and model is not None:
             self._file.add_graph(model)
@@ -84,7 +84,7 @@ class TensorBoardProgressWriter(ProgressWriter):
     def close(self) -> None:
         """Flush and close the file."""
         self._check_open()
-        self._closed = True
+        self.closed = True
         if self._file is not None:
             self._file.events.close()
 
@@ -109,7 +109,7 @@ class TensorBoardProgressWriter(ProgressWriter):
             self.write_value("summary/test_avg_metric", average, summaries)
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self.closed:
             raise RuntimeError("this TensorBoardProgressWriter is closed; make a new one")
 
 

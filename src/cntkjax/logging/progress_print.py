@@ -34,6 +34,13 @@ class _Running:
         return _average(self.loss, self.samples), _average(self.metric, self.samples), self.samples
 
 
+def _sum_of(running: str, what: str, text: str) -> property:
+    def total(printer: ProgressPrinter) -> float:
+        found = getattr(getattr(printer, running), what)
+        return found if isinstance(found, int) else float(found)
+    return property(total, doc=f"{text} Units: a sum over samples.")
+
+
 class ProgressPrinter(ProgressWriter):
     """Prints the average loss and metric every ``freq`` minibatches, and at the end of each epoch and test.
 
@@ -74,9 +81,10 @@ class ProgressPrinter(ProgressWriter):
         self.tag = f"[{tag}] " if tag else ""
         self.gen_heartbeat, self._next_heartbeat = gen_heartbeat, 0.0
         self.num_epochs, self.epochs = num_epochs, 0
-        self.metric_is_pct = metric_is_pct
-        self._since_start, self._since_last, self._updates = _Running(), _Running(), 0
-        self._epoch_start = time.time()
+        self.metric_is_pct, self.metric_multiplier = metric_is_pct, 100.0 if metric_is_pct else 1.0
+        self._since_start, self._since_last, self.updates_since_start, self.total_updates = _Running(), _Running(), 0, 0
+        self.epoch_start_time = time.time()
+        self.log_to_file = log_to_file
         self.logfilename = None if log_to_file is None else log_to_file + ("" if rank is None else f"rank{rank}")
         if self.logfilename is not None:
             self._begin_file(self.logfilename)
@@ -140,8 +148,9 @@ class ProgressPrinter(ProgressWriter):
         """Count one minibatch; ``loss`` and ``metric`` are averages over its samples."""
         for running in (self._since_start, self._since_last):
             running.add(loss, metric, minibatch_size)
-        self._updates += 1
-        if due(self._updates, self.freq, self.first):
+        self.updates_since_start += 1
+        self.total_updates += 1
+        if due(self.updates_since_start, self.freq, self.first):
             last_loss, last_metric, samples = self._since_last.averages()
             shown_metric = None if metric is None else last_metric
             if self.freq == 0:
@@ -149,8 +158,8 @@ class ProgressPrinter(ProgressWriter):
                 self._print_row((start.samples - last.samples, start.samples), _span(start.loss, last.loss),
                                 None if metric is None else _span(start.metric, last.metric))
             else:
-                begin = max(self._updates - self.freq, min(self._updates - 1, self.first)) + 1
-                self._print_minibatches(begin, self._updates, last_loss, shown_metric, samples)
+                begin = max(self.updates_since_start - self.freq, min(self.updates_since_start - 1, self.first)) + 1
+                self._print_minibatches(begin, self.updates_since_start, last_loss, shown_metric, samples)
             self.reset_last()
         self.on_training_update_end()
 
@@ -169,19 +178,26 @@ class ProgressPrinter(ProgressWriter):
             return None
         self.epochs += 1
         loss, metric, samples = self.reset_start()
-        self._print_epoch(loss, metric if with_metric else None, samples, time.time() - self._epoch_start)
-        self._epoch_start = time.time()
+        self._print_epoch(loss, metric if with_metric else None, samples, time.time() - self.epoch_start_time)
+        self.epoch_start_time = time.time()
         return loss, metric, samples
 
     def reset_start(self) -> tuple[float, float, int]:
         """Begin an epoch anew; returns average loss, average metric and samples until now."""
-        averages, self._since_start, self._updates = self._since_start.averages(), _Running(), 0
+        averages, self._since_start, self.updates_since_start = self._since_start.averages(), _Running(), 0
         return averages
 
     def reset_last(self) -> tuple[float, float, int]:
         """Begin a line anew; returns average loss, average metric and samples until now."""
         averages, self._since_last = self._since_last.averages(), _Running()
         return averages
+
+    loss_since_start = _sum_of("_since_start", "loss", "Loss of the epoch of updates given by hand.")
+    metric_since_start = _sum_of("_since_start", "metric", "Metric of the epoch of updates given by hand.")
+    samples_since_start = _sum_of("_since_start", "samples", "Samples of the epoch of updates given by hand.")
+    loss_since_last = _sum_of("_since_last", "loss", "Loss since the last line for updates given by hand.")
+    metric_since_last = _sum_of("_since_last", "metric", "Metric since the last line for updates given by hand.")
+    samples_since_last = _sum_of("_since_last", "samples", "Samples since the last line for updates given by hand.")
 
     def avg_loss_since_start(self) -> float:
         """Average loss of the epoch of updates given by hand."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..core import NDArrayView
 from ..graph.front import behind
 from ..learners import Learner
 from ..parallel import mpi
@@ -22,6 +24,10 @@ class WorkerDescriptor(NamedTuple):
 
     global_rank: int
     host_id: str
+
+    def is_main(self) -> bool:
+        """True for the worker with rank 0, which writes files."""
+        return self.global_rank == 0
 
 
 class Communicator:
@@ -63,6 +69,23 @@ class Communicator:
         """Wait for all workers."""
         mpi.barrier()
 
+    def aggregate_in_place(self, values: Sequence[NDArrayView], send_to_workers: Sequence[WorkerDescriptor]) -> None:
+        """Put sums over all workers into dense array views, which have the same shapes on each of them.
+
+        Errors: RuntimeError for a part of the workers only.
+
+        >>> import numpy as np
+        >>> from cntkjax import NDArrayView
+        >>> communicator, view = mpi_communicator(), NDArrayView.from_dense(np.ones(2, np.float32))
+        >>> communicator.aggregate_in_place([view], communicator.workers())
+        >>> view.asarray()
+        array([1., 1.], dtype=float32)
+        """
+        if {worker.global_rank for worker in send_to_workers} != set(range(self.num_workers())):
+            raise RuntimeError("aggregate_in_place: all workers take part, so give workers()")
+        for view in values:
+            view.copy_from(NDArrayView.from_dense(mpi.summed(view.asarray()), borrow=True))
+
 
 def mpi_communicator() -> Communicator:
     """The communicator of all workers.
@@ -83,6 +106,16 @@ class DistributedLearner(Learner):
     def communicator(self) -> Communicator:
         """What the workers exchange gradients or models through."""
         return mpi_communicator()
+
+    get_communicator = communicator
+
+    def parallelization_after(self) -> int:
+        """After how many samples the workers begin to learn together."""
+        return self.distribution.after
+
+    def minibatch_size_scale_factor(self) -> int:
+        """What a training session multiplies minibatch sizes by: with block momentum each worker takes a whole one."""
+        return mpi.size() if isinstance(self.distribution, BlockMomentum) else 1
 
     def set_as_metric_aggregator(self) -> None:
         """Say that this one of several learners exchanges the metric; a trainer does so once whoever is named."""

@@ -215,6 +215,16 @@ class Trainer(Evaluator):
         """Samples trained on so far."""
         return self.seen.samples
 
+    def total_number_of_units_seen(self, unit: int = 1) -> int:
+        """Samples, minibatches or sweeps trained on so far, as the ``DataUnit`` says.
+
+        Errors: RuntimeError for another unit.
+        """
+        counts = self.seen.sweeps, self.seen.samples, self.seen.minibatches  # by the numbers of CNTK's DataUnit
+        if unit not in range(len(counts)):
+            raise RuntimeError(f"total_number_of_units_seen: there is no unit of data {unit!r}; see train.DataUnit")
+        return counts[unit]
+
     # ---- progress
     def begin_session(self, total_samples: int | None) -> None:
         """Let the progress writers know how many samples there will be in all, if there is a limit."""

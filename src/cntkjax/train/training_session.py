@@ -183,7 +183,8 @@ class TrainingSession:
     """Trains to the end of the data, or until ``max_samples``.
 
     A checkpoint, a line of progress and a cross validation that are due at once come in this order; at the end each
-    comes once more if there was anything since the last one, then the last checkpoint and the test.
+    comes once more if there was anything since the last one, then the last checkpoint and the test. A subclass may
+    define the ``on_`` methods, which are called in between.
 
     `mb_size`: samples in a minibatch, or what ``minibatch_size_schedule`` gives.
     `model_inputs_to_streams`: {argument: stream of ``mb_source``}.
@@ -218,6 +219,7 @@ class TrainingSession:
         self._max_samples = math.inf if max_samples in (None, INFINITELY_REPEAT) else max_samples
         self._checkpoints, self._cv, self._test = checkpoint_config, cv_config, test_config
         self._saved_at: Seen | None = None
+        self.cv_callback = None if cv_config is None else cv_config.callback
         self._actions = [_Action(as_frequency(progress_frequency, "training_session"), self._summarize)]
         if checkpoint_config is not None and checkpoint_config.filename is not None:
             self._actions.insert(0, _Action(checkpoint_config.frequency, self._checkpoint))
@@ -230,7 +232,7 @@ class TrainingSession:
         Errors: ValueError if a source never ends and no limit is given; OSError if a checkpoint cannot be written.
         """
         self._check_limits()
-        self._device = device
+        self._device, self._ended = device, False
         self._restore()
         total = int(self._max_samples) if math.isfinite(self._max_samples) else None
         self._trainer.begin_session(total)
@@ -242,24 +244,64 @@ class TrainingSession:
             self._test.run(self._trainer, self._inputs, math.inf, device)
 
     def _train(self) -> None:
-        trainer = self._trainer
-        while (minibatch := self._next_minibatch()) or trainer.together.shares(trainer.seen.samples):
-            trained = trainer.train_minibatch(minibatch)
-            going = [action.run(trainer.seen) for action in self._actions if trained]
-            if not trained or not all(going):
-                break
+        trainer, going = self._trainer, True
+        while going:  # the last minibatch is empty
+            self.on_minibatch_start()
+            trained = trainer.train_minibatch(self._next_minibatch())
+            self._ended |= self.on_minibatch_end() is False
+            going = trained and self._act()
         for action in self._actions:
             action.run(trainer.seen, at_end=True)
         self._save_last()
+
+    def on_minibatch_start(self) -> None:
+        """Called before each minibatch is read."""
+
+    def on_minibatch_end(self) -> bool:
+        """Called after each minibatch, and once more at the end of the data; the training ends if it returns False."""
+        return True
+
+    def on_checkpoint_start(self, index: int) -> None:
+        """Called before each checkpoint but the last one, which has no number."""
+
+    def on_checkpoint_end(self, index: int) -> None:
+        """Called when the files of such a checkpoint are there."""
+
+    def on_cross_validation_start(self, index: int) -> None:
+        """Called before each cross validation."""
 
     def on_cross_validation_end(
         self, index: int, average_error: float, num_samples: int, num_minibatches: int
     ) -> bool:
         """Called after each cross validation; the training ends if it returns False."""
-        callback = None if self._cv is None else self._cv.callback
+        callback = self.cv_callback
         return callback is None or callback(index, average_error, num_samples, num_minibatches)
 
+    def get_minibatch_size(self) -> int:
+        """Size of the next minibatch, as the schedule says it."""
+        seen = self._trainer.seen
+        return int(self._sizes.at(seen.samples, seen.sweeps))
+
+    def restore_from_checkpoint(self, filename: Any) -> None:
+        """Go on from this checkpoint of a training session.
+
+        Errors: as of ``Trainer.restore_from_checkpoint``; ValueError if no training session wrote it.
+        """
+        filename = os.fspath(filename)
+        external = self._trainer.restore_from_checkpoint(filename)
+        if _SOURCE not in external:
+            raise ValueError(f"checkpoint {filename!r} was not written by a training session: it lacks {_SOURCE}")
+        self._source.restore_from_checkpoint(external[_SOURCE])
+        for action in self._actions:
+            action.skip(self._trainer.seen)
+        self._saved_at = self._trainer.seen
+
     # ---- parts
+    def _act(self) -> bool:
+        """Do all that is due; False if any of it says to stop."""
+        going = [action.run(self._trainer.seen) for action in self._actions]
+        return all(going)
+
     def _check_limits(self) -> None:
         limited = {
             "Train": math.isfinite(self._max_samples) or not self._source.is_infinite(),
@@ -276,11 +318,13 @@ class TrainingSession:
     def _next_minibatch(self) -> dict[Any, Any]:
         seen = self._trainer.seen
         left = self._max_samples - seen.samples
-        if left <= 0:
+        if left <= 0 or self._ended:
             return {}
-        size = min(int(self._sizes.at(seen.samples, seen.sweeps)), left)
-        part = (mpi.rank(), mpi.size()) if self._trainer.together.shares(seen.samples) else (0, 1)
-        return next_minibatch(self._source, int(size), self._inputs, self._device, part)
+        size, part = self.get_minibatch_size(), (0, 1)
+        if self._trainer.together.shares(seen.samples):
+            part = mpi.rank(), mpi.size()
+            size *= self._trainer.parameter_learners[0].minibatch_size_scale_factor()
+        return next_minibatch(self._source, int(min(size, left)), self._inputs, self._device, part)
 
     def _summarize(self, number: int) -> None:
         self._trainer.summarize_training_progress()
@@ -288,12 +332,17 @@ class TrainingSession:
     def _cross_validate(self, number: int) -> bool:
         assert self._cv is not None
         limit = math.inf if self._cv.max_samples is None else self._cv.max_samples
+        self.on_cross_validation_start(number)
         result = self._cv.run(self._trainer, self._inputs, limit, self._device)
         return self.on_cross_validation_end(number, *result)
 
     def _checkpoint(self, number: int) -> None:
         assert self._checkpoints is not None
+        self.on_checkpoint_start(number)
         self._save(f"{self._checkpoints.filename}{number if self._checkpoints.preserve_all else ''}")
+        if type(self).on_checkpoint_end is not TrainingSession.on_checkpoint_end:  # it may look for the files
+            self._trainer.wait_for_checkpoint()
+        self.on_checkpoint_end(number)
 
     def _save(self, filename: str) -> None:
         self._trainer.save_checkpoint(filename, {_SOURCE: self._source.get_checkpoint_state()}, wait=False)
@@ -312,13 +361,7 @@ class TrainingSession:
         if found is None:
             return
         print(f"Restoring training session from the checkpoint '{found}'")
-        external = self._trainer.restore_from_checkpoint(found)
-        if _SOURCE not in external:
-            raise ValueError(f"checkpoint {found!r} was not written by a training session: it lacks {_SOURCE}")
-        self._source.restore_from_checkpoint(external[_SOURCE])
-        for action in self._actions:
-            action.skip(self._trainer.seen)
-        self._saved_at = self._trainer.seen
+        self.restore_from_checkpoint(found)
 
 
 def training_session(
