@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cntkjax as C
-from cntkjax.engine.loops import _added, _tilings
+from cntkjax.engine.loops import _tilings
 from cntkjax.engine.plan import Loop, Plan
 
 LENGTHS = [[4], [5, 2, 3], [1, 1, 7, 2, 2, 3]]
@@ -251,24 +251,22 @@ def test_convolutions_of_a_state_learn_as_the_loop_unrolled_does():
 
 
 STEPS = {  # what a step makes of what comes in and of the product: with C, and with jax.numpy
-    "only added": (lambda m, p, z: m.tanh(p + z), 1),
-    "added the other way around": (lambda m, p, z: m.tanh(z + p), 1),
-    "what comes in is used again": (lambda m, p, z: m.tanh(p + z) * p, 0),
-    "the product is used again": (lambda m, p, z: m.tanh(p + z) + z, 0),
-    "multiplied": (lambda m, p, z: m.tanh(p * z + 1), 0),
+    "only added": lambda m, p, z: m.tanh(p + z),
+    "added the other way around": lambda m, p, z: m.tanh(z + p),
+    "what comes in is used again": lambda m, p, z: m.tanh(p + z) * p,
+    "the product is used again": lambda m, p, z: m.tanh(p + z) + z,
+    "multiplied": lambda m, p, z: m.tanh(p * z + 1),
 }
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_product_that_is_only_added_shares_the_gradient_of_its_other_operand(grid, step):
-    make, shared = STEPS[step]
+def test_gradients_of_a_loop_however_a_product_is_used(grid, step):
+    make = STEPS[step]
     w = np.random.default_rng(2).standard_normal((4, 4)).astype(np.float32) / 2
     W = C.parameter(init=w)
     x, h = C.sequence.input_variable(4, needs_gradient=True), C.placeholder()
     out = make(C, x, C.times(C.sequence.past_value(h), W))
     out = out.replace_placeholders({h: out})
-    (loop,) = [part for part in Plan(out.outputs).parts if isinstance(part, Loop)]
-    assert len(_added(loop, [n for n in loop.nodes if n.op_name == "Times"], {x})) == shared
     data = sequences([3, 2], 4)
 
     def loss(w, data):
@@ -285,3 +283,50 @@ def test_a_product_that_is_only_added_shares_the_gradient_of_its_other_operand(g
     np.testing.assert_allclose(found[W], of_weight, rtol=1e-4, atol=1e-5)
     for one, other in zip(found[x], of_data, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_a_weight_that_is_also_used_otherwise_in_its_loop_has_the_gradient_of_both(grid):
+    w = np.random.default_rng(2).standard_normal((3, 3)).astype(np.float32) / 2
+    W, x, h = C.parameter(init=w), C.sequence.input_variable(3, needs_gradient=True), C.placeholder()
+    before = C.sequence.past_value(h)
+    out = C.tanh(x + C.times(before, W)) + before * C.reduce_sum(W)
+    out = out.replace_placeholders({h: out})
+    data = sequences([3, 2], 3)
+
+    def loss(w):
+        total = 0.0
+        for sequence in data:
+            state = jnp.zeros(3)
+            for now in sequence:
+                state = jnp.tanh(now + state @ w) + state * w.sum()
+                total += state.sum()
+        return total
+
+    np.testing.assert_allclose(out.grad({x: data}, wrt=[W]), jax.grad(loss)(w), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("seen", ["by products", "by others too"])
+def test_a_number_that_scales_the_operand_of_a_product_in_a_loop_has_its_gradient(grid, seen):
+    w = np.random.default_rng(2).standard_normal((3, 3)).astype(np.float32) / 2
+    W, s = C.parameter(init=w), C.parameter((), init=0.7)
+    x, h = C.sequence.input_variable(3, needs_gradient=True), C.placeholder()
+    scaled = s * C.sequence.past_value(h)
+    out = C.tanh(x + C.times(scaled, W) + C.times(scaled, C.times(W, W)))
+    out = out + scaled if seen == "by others too" else out
+    out = out.replace_placeholders({h: out})
+    data = sequences([3, 2], 3)
+
+    def loss(w, s):
+        total = 0.0
+        for sequence in data:
+            state = jnp.zeros(3)
+            for now in sequence:
+                scaled = s * state
+                state = jnp.tanh(now + scaled @ w + scaled @ (w @ w)) + (scaled if seen == "by others too" else 0)
+                total += state.sum()
+        return total
+
+    of_weight, of_scale = jax.grad(loss, (0, 1))(w, np.float32(0.7))
+    found = out.grad({x: data}, wrt=[W, s])
+    np.testing.assert_allclose(found[W], of_weight, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found[s], of_scale, rtol=1e-4, atol=1e-5)

@@ -26,5 +26,5 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
     except (OSError, AttributeError):
         return False
-    # A heap of a thread's own holds 64 MiB at most: what is larger would be mapped anew each time, whatever the rest says.
+    # The heap of a thread's own holds 64 MiB at most: more would be mapped anew each time, whatever the rest says.
     return all([mallopt(_TRIM_THRESHOLD, KEEP), mallopt(_MMAP_MAX, 0), mallopt(_ARENA_MAX, 1)])

@@ -7,8 +7,8 @@ inside the loop is one large product after the backward loop, not an accumulatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ from ..graph.variable import Variable
 from .carry import entering, leave
 from .layout import Layout
 from .plan import Loop, Part, reads, resolve
+from .scans import scan
 from .values import Axes, Context, Step, Value
 
 Environment = dict[Variable, Value]
@@ -94,75 +95,81 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, unti
         starts[d]: initial_states(ctx, ctx.canonical(env[v]), axes, _offset(d), loop.backwards)
         for d, v in sequences.items()
     }
-    multiplying = [] if until_ended else [n for n in loop.nodes if _is_product(n, fixed)]
-    products = {n: resolve(n.node_inputs[n.primitive.weight]) for n in multiplying}
-    added = _added(loop, products, moving)
+    products = _products(loop, fixed)
+    weights = list(dict.fromkeys(products.values()))
+    scaling = {w.scaling for w in weights}
+    computed = [n for n in loop.nodes if n not in products and n not in scaling]
+    read = {*starts.values(), *(resolve(v) for n in (*loop.delays, *computed) for v in n.node_inputs)}
+    others = {v: ctx.array(x) for v, x in fixed.items() if v in read}
     tilings = _tilings(loop.nodes)
-    weights = {v: env[v].data for v in products.values()}
-    others = {v: ctx.array(x) for v, x in fixed.items() if v not in weights}
     anew = layout.origin is not None or not (layout.simple and (layout.full or not loop.backwards))
     anew = anew or any(_offset(d) > 1 for d in sequences)  # each of the first steps begins with another state
     wanted = loop.wanted if layout.origin is None else [*loop.wanted, *(resolve(d.node_inputs[0]) for d in loop.delays)]
     placed, where = _places(ctx)
 
-    def scan(where: Any, weight_data: Any, other_data: Any, moving_data: Any, taps: Any) -> tuple[Any, Any]:
+    def step(weight_data: Any, given: Any, carry: Any, now: Any, taps: Any) -> tuple[Any, Any, Any]:
+        where, other_data = given
+        moving_now, (position, remaining, seq, mask, time) = now
         ctx = placed(where)
         layout = ctx.layouts[loop.axis]
-        cells = (layout.position, layout.remaining, layout.seq, layout.mask, jnp.arange(layout.time))
-        known = zip((*weights, *others), (*weight_data, *other_data), strict=True)
-        still: Environment = {v: Value(d, fixed[v].axes) for v, d in known}
-
-        def body(carry: Any, now: Any) -> tuple[Any, Any]:
-            moving_now, (position, remaining, seq, mask, time), taps_now = now
-            inner = Context(
-                ctx.training, ctx.batch, ctx.layouts, ctx.stream_of, narrow=ctx.narrow,
-                step=Step(loop.axis, seq, position, remaining, mask, time),
-            )
-            here = still | {v: Value(d, axes) for v, d in zip(moving, moving_now, strict=True)}
-            far = remaining if loop.backwards else position
-            for delay, buffer in zip(loop.delays, carry, strict=True):
-                old = buffer[0]
-                if anew:
-                    initial = here[starts[delay]].data.astype(old.dtype)
-                    initial = entering(layout, ctx.carried.get(delay), _offset(delay), seq, position, initial)
-                    begins = (far < _offset(delay)).reshape(-1, *(1,) * (old.ndim - 1))
-                    old = jnp.where(begins, initial, old)
-                here[delay.node_outputs[0]] = Value(old, axes)
-            met: list[Any] = []
-            for node in loop.nodes:
-                if node in products:
-                    tap = None if taps_now is None else taps_now[len(met)]
-                    x, here[node.node_outputs[0]] = _product(inner, node, here, products[node], tap)
-                    met.append(x)
-                elif node in tilings:
-                    if node.node_outputs[0] not in here:
-                        here.update(_cut(inner, here, *tilings[node]))
-                else:
-                    run_node(inner, node, here)
-            if inner.updates:
-                raise ValueError(f"a value cannot be assigned inside a recurrent loop: {next(iter(inner.updates))!r}")
-            after = [inner.array(here[resolve(d.node_inputs[0])]) for d in loop.delays]
-            carry = tuple(
-                a[None].astype(b.dtype) if b.shape[0] == 1 else jnp.concatenate([b[1:], a[None]])
-                for a, b in zip(after, carry, strict=True)
-            )
-            return carry, ([inner.array(here[v]) for v in wanted], met)
-
-        first = tuple(
-            _first(delay, start, layout.rows, still, dict(zip(moving, moving_data, strict=True)), loop.backwards, anew)
-            for delay, start in starts.items()
+        inner = Context(
+            ctx.training, ctx.batch, ctx.layouts, ctx.stream_of, narrow=ctx.narrow,
+            step=Step(loop.axis, seq, position, remaining, mask, time),
         )
-        if until_ended:
-            return _until_ended(body, first, (moving_data, cells, taps), layout)
-        return lax.scan(body, first, (moving_data, cells, taps), reverse=loop.backwards)[1]
+        here = {v: Value(d, fixed[v].axes) for v, d in zip(others, other_data, strict=True)}
+        here |= {v: Value(d, axes) for v, d in zip(moving, moving_now, strict=True)}
+        far = remaining if loop.backwards else position
+        for delay, buffer in zip(loop.delays, carry, strict=True):
+            old = buffer[0]
+            if anew:
+                initial = here[starts[delay]].data.astype(old.dtype)
+                initial = entering(layout, ctx.carried.get(delay), _offset(delay), seq, position, initial)
+                begins = (far < _offset(delay)).reshape(-1, *(1,) * (old.ndim - 1))
+                old = jnp.where(begins, initial, old)
+            here[delay.node_outputs[0]] = Value(old, axes)
+        met: list[Any] = []
+        for node in loop.nodes:
+            if node in products:
+                weight = products[node]
+                tap = None if taps is None else taps[len(met)]
+                met.append(_product(inner, node, here, weight, weight_data[weights.index(weight)], tap))
+            elif node in tilings:
+                if node.node_outputs[0] not in here:
+                    here.update(_cut(inner, here, *tilings[node]))
+            elif node not in scaling:
+                run_node(inner, node, here)
+        if inner.updates:
+            raise ValueError(f"a value cannot be assigned inside a recurrent loop: {next(iter(inner.updates))!r}")
+        after = [inner.array(here[resolve(d.node_inputs[0])]) for d in loop.delays]
+        carry = tuple(
+            a[None].astype(b.dtype) if b.shape[0] == 1 else jnp.concatenate([b[1:], a[None]])
+            for a, b in zip(after, carry, strict=True)
+        )
+        return carry, [inner.array(here[v]) for v in wanted], met
+
+    def collect(weight_data: Any, operands: Any, gradients: Any) -> list[Any]:
+        found = [jnp.zeros_like(w) for w in weight_data]
+        for (node, weight), x, dz in zip(products.items(), operands, gradients, strict=True):
+            at = weights.index(weight)
+            whole = partial(_weigh, ctx, node, weight.variable, Value(x, node.node_outputs[0].dynamic_axes))
+            found[at] += jax.vjp(whole, weight_data[at])[1](dz)[0]
+        return found
 
     moving_data = [v.data for v in moving.values()]
-    if products:
-        places = {node: list(moving).index(v) for node, v in added.items()}
-        run = _with_weight_gradients(scan, products, places, list(weights), ctx, layout)
-        made = run(where, list(weights.values()), list(others.values()), moving_data)
+    first = tuple(
+        _first(delay, start, layout.rows, others, dict(zip(moving, moving_data, strict=True)), loop.backwards, anew)
+        for delay, start in starts.items()
+    )
+    scaled = [w.data(fixed) for w in weights]
+    given = (where, list(others.values()))
+    cells = (layout.position, layout.remaining, layout.seq, layout.mask, jnp.arange(layout.time))
+    if until_ended:
+        def body(carry: Any, now: Any) -> Any:
+            return step(scaled, given, carry, now, None)[:2]
+
+        made = _until_ended(body, first, (moving_data, cells), layout)
     else:
-        made, _ = scan(where, [], list(others.values()), moving_data, None)
+        made = scan(step, scaled, given, first, (moving_data, cells), collect, loop.backwards)
     for v, d in zip(wanted, made, strict=True):
         env[v] = Value(d, axes)
     for delay in loop.delays if layout.origin is not None else ():
@@ -218,24 +225,42 @@ def _is_product(node: Function, fixed: Environment) -> bool:
     return all(v not in fixed for v in others) and len(others) == 1
 
 
-def _added(loop: Loop, products: Iterable[Function], moving: Container[Variable]) -> dict[Function, Variable]:
-    """For products that are only added to an operand of the same shape from outside, which is used nowhere else: that.
+@dataclass(frozen=True)
+class Weight:
+    """What a product in a loop is multiplied by: a weight, times a number where the other operand is scaled by that."""
 
-    It has the same gradient as the product, which then need not be collected a second time.
+    variable: Variable
+    scale: Variable | None = None
+    scaling: Function | None = None  # the node that scales, which then need not be computed
+
+    def data(self, fixed: Environment) -> Any:
+        """The weight, scaled."""
+        weight = fixed[self.variable].data
+        return weight if self.scale is None else weight * fixed[self.scale].data.reshape(()).astype(weight.dtype)
+
+
+def _products(loop: Loop, fixed: Environment) -> dict[Function, Weight]:
+    """The products with a weight that does not move with the loop.
+
+    A number that scales nothing but operands of such products, as a stabilizer's, scales the weights instead: once, not
+    in every step, and its gradient is not collected from large arrays in every step.
     """
-    uses: dict[Variable, list[Function]] = {}
+    products = {n: resolve(n.node_inputs[n.primitive.weight]) for n in loop.nodes if _is_product(n, fixed)}
+    found = {n: Weight(v) for n, v in products.items()}
+    users: dict[Variable, list[Function]] = {}
     for node in (*loop.delays, *loop.nodes):
-        for v in node.node_inputs:
-            uses.setdefault(resolve(v), []).append(node)
-    found = {}
-    for node in products:
-        out, users = node.node_outputs[0], uses.get(node.node_outputs[0], [])
-        if len(users) != 1 or users[0].op_name != "Plus" or out in loop.wanted:
+        for v in dict.fromkeys(map(resolve, node.node_inputs)):
+            users.setdefault(v, []).append(node)
+    for node in loop.nodes:
+        out = node.node_outputs[0]
+        if node.op_name != "ElementTimes" or out in loop.wanted or not all(n in products for n in users.get(out, ())):
             continue
-        other = next(v for v in map(resolve, users[0].node_inputs) if v is not out)
-        alone = len(uses[other]) == 1 and other in moving and not other.is_sparse
-        if alone and (other.shape, other.dtype) == (out.shape, out.dtype):
-            found[node] = other
+        scale = next((v for v in map(resolve, node.node_inputs) if v in fixed and not fixed[v].axes), None)
+        operand = next((v for v in map(resolve, node.node_inputs) if v not in fixed), None)
+        if scale is None or operand is None or set(scale.shape) - {1} or fixed[scale].is_sparse:
+            continue
+        if (operand.shape, operand.dtype) == (out.shape, out.dtype) and scale.dtype == out.dtype:
+            found |= {n: Weight(products[n], scale, node) for n in users.get(out, ())}
     return found
 
 
@@ -244,7 +269,7 @@ def _offset(delay: Function) -> int:
 
 
 def _first(
-    delay: Function, initial: Variable, rows: int, still: Environment, moving: dict[Variable, Any],
+    delay: Function, initial: Variable, rows: int, still: dict[Variable, Any], moving: dict[Variable, Any],
     backwards: bool, anew: bool,
 ) -> Any:
     """The buffer before the first step: the initial state, or zeros where every sequence selects its own."""
@@ -265,7 +290,7 @@ def _first(
     if anew:
         return jnp.zeros(shape, out.dtype)
     if initial in still:
-        return jnp.broadcast_to(still[initial].data, shape).astype(out.dtype)
+        return jnp.broadcast_to(still[initial], shape).astype(out.dtype)
     ends = moving[initial][-1 if backwards else 0]
     ends = ends.reshape(rows, *(1,) * (len(sample) + 1 - ends.ndim), *ends.shape[1:])
     return jnp.broadcast_to(ends, shape).astype(out.dtype)
@@ -303,16 +328,19 @@ def _cut(ctx: Context, here: Environment, axis: int, slices: Sequence[Function])
     return {n.node_outputs[0]: Value(d, here[operand].axes) for n, d in zip(slices, pieces, strict=True)}
 
 
-def _product(ctx: Context, node: Function, here: Environment, weight: Variable, tap: Any) -> tuple[Any, Value]:
-    """The operand, and its product with the weight; the gradient of the product goes to the tap, none to the weight."""
-    operand = next(v for v in map(resolve, node.node_inputs) if v is not weight)
+def _product(ctx: Context, node: Function, here: Environment, weight: Weight, w: Any, tap: Any) -> tuple[Any, Any]:
+    """The operand of a product, and the product; its gradient goes to the tap if there is one, none to the weight."""
+    operand = next(v for v in map(resolve, node.node_inputs) if v is not weight.variable)
+    if weight.scaling is not None and operand is weight.scaling.node_outputs[0]:
+        operand = next(v for v in map(resolve, weight.scaling.node_inputs) if v is not weight.scale)
     x, axes = ctx.array(here[operand]), here[operand].axes
 
     def product(x: Any, w: Any) -> Any:
-        return _weigh(ctx, node, weight, Value(x, axes), w)
+        return _weigh(ctx, node, weight.variable, Value(x, axes), w)
 
-    w = here[weight].data
-    return x, Value(product(x, w) if tap is None else _tapped(product)(x, w, tap), axes)
+    made = product(x, w) if tap is None else _tapped(product)(x, w, tap)
+    here[node.node_outputs[0]] = Value(made, axes)
+    return x, made
 
 
 def _weigh(ctx: Context, node: Function, weight: Variable, x: Value, w: Any) -> Any:
@@ -339,36 +367,3 @@ def _tapped(product: Any) -> Any:
 
     tapped.defvjp(forward, backward)
     return tapped
-
-
-def _with_weight_gradients(
-    scan: Any, products: dict[Function, Variable], added: dict[Function, int], weights: list[Variable], ctx: Context,
-    layout: Layout,
-) -> Any:
-    """The scan as a function of weights and the rest, with the gradients of the weights taken after the loop.
-
-    `added`: for products that have the gradient of a moving operand, its place among these.
-    """
-
-    @jax.custom_vjp
-    def run(where: Any, weight_data: Any, others: Any, moving: Any) -> Any:
-        return scan(where, weight_data, others, moving, None)[0]
-
-    def forward(where: Any, weight_data: Any, others: Any, moving: Any) -> Any:
-        outputs = [None if n in added else n.node_outputs[0] for n in products]
-        taps = [None if v is None else jnp.zeros((layout.time, layout.rows, *v.shape), v.dtype) for v in outputs]
-        made, back, met = jax.vjp(lambda *rest: scan(where, weight_data, *rest), others, moving, taps, has_aux=True)
-        return made, (back, met, weight_data)
-
-    def backward(kept: Any, gradient: Any) -> Any:
-        back, met, weight_data = kept
-        d_others, d_moving, d_taps = back(gradient)
-        d_weights = [jnp.zeros_like(w) for w in weight_data]
-        for (node, weight), x, dz in zip(products.items(), met, d_taps, strict=True):
-            at, dz = weights.index(weight), d_moving[added[node]] if node in added else dz
-            whole = partial(_weigh, ctx, node, weight, Value(x, node.node_outputs[0].dynamic_axes))
-            d_weights[at] += jax.vjp(whole, weight_data[at])[1](dz)[0]
-        return None, d_weights, d_others, d_moving
-
-    run.defvjp(forward, backward)
-    return run

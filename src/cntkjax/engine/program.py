@@ -137,6 +137,8 @@ def context_of(
     ctx.carried = {n: v for n, v in zip(plan.delays, past, strict=False) if v is not None}
     return ctx
 
+keep_freed_memory()  # before XLA has threads: one that has a heap of its own keeps it
+
 
 class Program:
     """One function of a plan, compiled for each set of shapes it meets.
@@ -154,7 +156,6 @@ class Program:
         }
         self.sizes = Sizes(varies=bool(self.axes))
         self.compiled: set[Hashable] = set()
-        keep_freed_memory()
         donated = (0,) if donate and not plan.calls_python else ()
         self._run = jax.jit(
             self._trace, donate_argnums=donated, static_argnames="sizes", compiler_options=compiler_options()
