@@ -44,11 +44,14 @@ def collect(weights, operands, gradients):
     return [jnp.einsum("trh,tro->ho", x, d) for x, d in zip(operands, gradients, strict=True)]
 
 
-def arguments():
+def arguments(dtype=np.float32):
     random = np.random.default_rng(3)
-    draw = random.standard_normal
+
+    def draw(shape):
+        return random.standard_normal(shape).astype(dtype)
+
     steps = (draw((TIME, ROWS, 4 * SIZE)), random.random((TIME, ROWS)) < 0.3)
-    given = {"scale": np.array(0.7), "rows": np.arange(ROWS)}
+    given = {"scale": np.array(0.7, dtype), "rows": np.arange(ROWS, dtype=np.int32)}
     return [draw((SIZE, 4 * SIZE))], given, (draw((ROWS, SIZE)), draw((ROWS, SIZE))), steps
 
 
@@ -66,7 +69,7 @@ def test_values_and_gradients_are_those_of_a_scan_of_jax(step, backwards):
         return sum(jnp.sum(jnp.sin(d)) for d in jax.tree.leaves(made))
 
     with jax.enable_x64(True):
-        (w,), given, first, (x, begins) = jax.tree.map(jnp.asarray, arguments())
+        (w,), given, first, (x, begins) = jax.tree.map(jnp.asarray, arguments(np.float64))
         jax.tree.map(np.testing.assert_array_equal, ours(*arguments()), plain(*arguments()))
         places = (1, 2, 3, 4)
         found, expected = (

@@ -32,18 +32,19 @@ from .program import (
     results,
     taken,
 )
+from .python_code import Results
 from .ragged import Ragged
 from .values import Context, Value
 
 
 def gradients(
     outputs: Sequence[Variable], roots: Mapping[Variable, Feed | None], wrt: Sequence[Variable], feeds: Feeds,
-    random: Any = None, memory: Memory | None = None, again: bool = False,
+    random: Any = None, memory: Memory | None = None, returned: Results | None = None,
 ) -> tuple[list[Result], list[Result]]:
     """Gradients of roots with respect to leaves and arguments, summed over samples for leaves; and outputs.
 
-    `roots` maps each root to the gradient that arrives there; None means ones. `again`: a forward pass with these feeds
-    came before, so that only assignments are still to take effect.
+    `roots` maps each root to the gradient that arrives there; None means ones. `returned`: what functions of the user
+    have returned in a forward pass with these feeds that came before; then only assignments are still to take effect.
     """
     memory = Memory() if memory is None else memory
     every = [*outputs, *roots]
@@ -58,17 +59,18 @@ def gradients(
     kind, body = ("gradients", len(outputs), places, given), _Gradients(len(outputs), places, given)
     program = program_of(plan, kind, body, True)
     minibatch = program.pack(plan, arguments_in_order(plan, feeds), memory)
+    minibatch.returned = returned
     extra = [
         _root_gradient(program, resolve(v), g, minibatch) for v, g in roots.items() if g is not None
     ]
     numbers = random_numbers(plan) if random is None else random
     data, found, layouts, (updates, *others) = program(minibatch, leaf_data(plan), numbers, extra=extra)
-    if again:
+    if returned is not None:
         updates = {i: value for i, value in updates.items() if plan.leaves[i] in plan.assigned}
     apply_changes(plan, minibatch, memory, (updates, *others))
     made = results(every, plan, program, minibatch, data, layouts)[: len(outputs)]
     gradient_results = []
-    for v, target, d in zip(wrt, targets, found, strict=True):
+    for v, target, d in zip(wrt, targets, found[: len(wrt)], strict=True):
         grid = minibatch.grids.get(target.sequence_axis) if target.sequence_axis is not None else None
         layout = None if grid is None else (grid.row, grid.start, grid.length)
         if d is None:  # nothing flows there
@@ -114,6 +116,9 @@ class _Gradients:
         own = [
             None if p is None else plan.leaves[p[1]] if p[0] == "leaf" else plan.arguments[p[1]] for p in self.places
         ]
+        # As in CNTK the backward of users' functions is called for all arguments; what is returned is not left out.
+        asking = [v for v in plan.arguments if v.needs_gradient] if plan.calls_python else []
+        own += asking
         differentiated = list(dict.fromkeys(v for v in own if v is not None and not env[v].is_sparse))
         roots = plan.outputs[self.n_outputs :]
 

@@ -216,7 +216,7 @@ def initial_states(ctx: Context, initial: Value, axes: Axes, offset: int, ahead:
 
 def _is_product(node: Function, fixed: Environment) -> bool:
     """True for a bilinear node whose weight does not move with the loop."""
-    if node.primitive.weight is None or not is_known(node.node_outputs[0].shape):
+    if node.primitive.weight is None:
         return False
     weight = resolve(node.node_inputs[node.primitive.weight])
     if weight not in fixed or fixed[weight].axes or fixed[weight].is_sparse:

@@ -37,7 +37,7 @@ from .layout import Batch, Layout
 from .lower import execute
 from .packing import Grid, Packer, Sizes, bucket
 from .plan import Plan, resolve
-from .python_code import run_to_the_end
+from .python_code import Results, run_to_the_end
 from .ragged import Ragged, SparseRows
 from .sparse import Sparse, dense
 from .values import Context, Value
@@ -57,6 +57,7 @@ class Minibatch:
     signature: Hashable
     past: list[Any]  # what the delays left behind in the minibatch before, if sequences go on
     slots: dict[Axis, np.ndarray]  # where the pieces of cut sequences stand
+    returned: Results | None = None  # what functions of the user have returned for it
 
     @property
     def count(self) -> int:
@@ -191,7 +192,7 @@ class Program:
         call = (donated, leaves, minibatch.arguments, minibatch.batch, minibatch.layouts, random, minibatch.past, extra)
         with double_precision(self.plan.is_double):
             if self.plan.calls_python:
-                return run_to_the_end(lambda: self._run(*call, sizes=self.plan.sizes_made))
+                return run_to_the_end(lambda: self._run(*call, sizes=self.plan.sizes_made), minibatch.returned)
             if minibatch.signature in self.compiled:
                 return self._run(*call)
             check_process()
@@ -453,16 +454,19 @@ def arguments_in_order(plan: Plan, feeds: Feeds) -> list[Feed]:
 
 
 def evaluate(
-    outputs: Sequence[Variable], feeds: Feeds, training: bool = False, memory: Memory | None = None, assign: bool = True
+    outputs: Sequence[Variable], feeds: Feeds, training: bool = False, memory: Memory | None = None,
+    assign: bool = True, returned: Results | None = None,
 ) -> list[Result]:
     """Compute outputs; `memory` is for sequences that are cut between minibatches.
 
-    Without `assign` what `Assign` nodes write waits for the backward pass that follows, as in CNTK.
+    Without `assign` what `Assign` nodes write waits for the backward pass that follows, as in CNTK. What functions of
+    the user return is added to `returned`.
     """
     memory = Memory() if memory is None else memory
     plan = plan_of(outputs)
     program = program_of(plan, "evaluate", _evaluate, training)
     minibatch = program.pack(plan, arguments_in_order(plan, feeds), memory)
+    minibatch.returned = returned
     data, layouts, (updates, *others) = program(minibatch, leaf_data(plan), random_numbers(plan))
     if not assign:
         updates = {i: value for i, value in updates.items() if plan.leaves[i] not in plan.assigned}

@@ -76,9 +76,13 @@ def surfacing(results: Results) -> Iterator[None]:
         raise run.raised
 
 
-def run_to_the_end(run: Callable[[], Any]) -> Any:
-    """What a program returns, which is run anew while functions make data of other sizes; each is called once."""
-    results: Results = defaultdict(list)
+def run_to_the_end(run: Callable[[], Any], returned: Results | None = None) -> Any:
+    """What a program returns, which is run anew while functions make data of other sizes; each is called once.
+
+    `returned`: what functions returned in a run on the same data before, which they are not called for again; what they
+    return now is added.
+    """
+    results: Results = defaultdict(list) if returned is None else returned
     while True:
         try:
             with surfacing(results):

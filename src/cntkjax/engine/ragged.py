@@ -227,6 +227,13 @@ class Ragged:
         """All samples as a SciPy matrix, one row for each."""
         return (self.data if isinstance(self.data, SparseRows) else SparseRows.from_dense(self.data)).to_csr()
 
+    def started(self, starts: Any) -> Ragged:
+        """The same, where it is said of each sequence whether it begins here; None: all do."""
+        if starts is None:
+            return self
+        lengths = np.ones(self.num_samples, np.int32) if self.lengths is None else self.lengths
+        return Ragged(self.data, lengths, np.asarray(starts, bool))
+
     @staticmethod
     def from_sequences(sequences: Sequence[Any]) -> Ragged:
         """From a list of sequences: arrays [steps, *sample_shape], ``SparseRows``, or SciPy matrices with a row a step.

@@ -20,6 +20,8 @@ from jax.core import eval_jaxpr
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from jax.tree_util import Partial
 
+from .materialize import in_a_loop
+
 Step = Callable[..., tuple[Any, Any, Any]]
 Collect = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Sequence[Any]]
 
@@ -112,6 +114,7 @@ class Halves:
     products: list[int]  # places of their gradients among the stacked
 
 
+@in_a_loop()
 def _cut(step: Step, weights: Any, given: Any, first: Any, steps: Any) -> Halves:
     """Trace a step with its gradient, and cut."""
     now = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), steps)
