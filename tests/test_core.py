@@ -267,3 +267,76 @@ def test_masks_are_copied():
     assert other.asarray().tolist() == [[1, 0, 0], [1, 1, 1]]
     with pytest.raises(ValueError, match="not of the shape"):
         other.copy_from(cntk_py.NDMask((3, 2)))
+
+
+@pytest.fixture
+def ragged():
+    x = C.sequence.input_variable(2)
+    return x, C.Value.create(x, [np.array([[1, 2], [3, 4]], np.float32), np.array([[5, 6]], np.float32)])
+
+
+def test_values_tell_the_numbers_of_their_type_and_format(ragged):
+    _, value = ragged
+    assert (value.get_data_type(), value.get_storage_format(), value.one_hot_skip) == (1, 0, 2**32 - 1)
+    assert value.as_string() == "Value([2 x 2 x 2], CPU)"
+    assert C.Value.one_hot([0], 3).get_storage_format() == 1
+
+
+def test_values_are_unpacked_into_their_sequences(ragged):
+    x, value = ragged
+    views = value.unpack_variable_value(x, C.cpu())
+    assert [view.asarray().tolist() for view in views] == [[[1, 2], [3, 4]], [[5, 6]]]
+    samples = C.Value(ROW).unpack_variable_value(C.input_variable(3), C.cpu())
+    assert [view.asarray().tolist() for view in samples] == [[[0, 1, 2]], [[3, 4, 5]]]
+    with pytest.raises(ValueError, match="is no value of"):
+        value.unpack_variable_value(C.input_variable(2), C.cpu())
+
+
+def test_values_are_copied_into_others_of_their_shape(ragged):
+    x, value = ragged
+    other = C.Value.create(x, [np.zeros((2, 2), np.float32), np.zeros((1, 2), np.float32)])
+    other.copy_from(value)
+    assert other.asarray().tolist() == value.asarray().tolist() and other.mask.tolist() == [[2, 1], [2, 0]]
+    row = C.Value(np.zeros((2, 3), np.float32))
+    row.copy_from(C.Value(ROW))
+    y = C.input_variable(3)
+    assert (2 * y).eval({y: row}).tolist() == (2 * ROW).tolist()
+    with pytest.raises(ValueError, match="not of the shape"):
+        row.copy_from(C.Value(ROW.T))
+    with pytest.raises(TypeError, match="takes a Value"):
+        row.copy_from(C.NDArrayView.from_dense(ROW))
+
+
+def test_read_only_values_are_not_written_to(ragged):
+    x, value = ragged
+    created = C.Value.create(x, [np.ones((2, 2), np.float32)], read_only=True)
+    for read_only in (value.alias(True), value.deep_clone(True), created):
+        assert read_only.is_read_only and cntk_py.Value(read_only).is_read_only()
+        with pytest.raises(RuntimeError, match="read-only"):
+            read_only.copy_from(value)
+    assert not value.is_read_only and not value.alias().is_read_only
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("float", np.float32), ("double", np.float64)])
+def test_values_are_made_of_lists_of_numbers(kind, dtype):
+    def make(name, *arguments):
+        made = getattr(C.Value, f"create_{name}_{kind}")(*arguments)
+        assert made.dtype is dtype and isinstance(made, cntk_py.Value)
+        return made
+
+    dense = make("dense", (2,), [[1, 2, 3, 4], [5, 6]], C.cpu())
+    assert dense.asarray().tolist() == [[[1, 2], [3, 4]], [[5, 6], [0, 0]]]
+    assert make("dense", (2,), [[1, 2, 3, 4], [5, 6]], [True, False], C.cpu(), True).mask.tolist() == [[2, 1], [1, 0]]
+    assert make("one_hot", (3,), [[0, 1], [2]], C.cpu()).shape == (2, 2, 3)
+    assert make("one_hot", 3, [[0, 1], [2]], C.cpu()).shape == (2, 2, 3)
+    assert make("batch", 3, [0, 2], C.cpu(), True).is_read_only
+    assert make("batch", 3, [0, 1, 2], C.cpu()).shape == (3, 1, 3)
+    sequence = make("sequence", 3, [0, 2, 1], True, C.cpu())
+    assert sequence.as_sequences()[0].toarray().tolist() == [[1, 0, 0], [0, 0, 1], [0, 1, 0]]
+    assert make("sequence", 3, [0, 2], False).mask.tolist() == [[1, 1]]
+
+
+def test_values_are_made_of_array_views_by_the_compiled_module():
+    view = C.NDArrayView.from_dense(ROW).as_shape((3, 2))
+    assert cntk_py.Value_create((2,), [view], [True], C.cpu(), False, False).shape == (1, 3, 2)
+    assert cntk_py.Value_create((2,), [view, view.slice_view((0, 0), (1, 2))], C.cpu(), False).shape == (2, 3, 2)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ._arrays import DataMixin, NDArrayView, NDMask, device_of, of_known_type
+from ._value_members import CREATORS, ValueMembers
 from .device import DeviceDescriptor, DeviceKind, use_default_device
 from .engine.feeds import as_array, sequences, to_ragged
 from .engine.interchange import device_array, padded
@@ -20,7 +21,7 @@ from .graph.variable import VariableKind
 from .variables import Variable
 
 
-class Value(DataMixin):
+class Value(ValueMembers):
     """Data of one variable for a minibatch.
 
     What a function gives with ``as_numpy=False`` stays on the device, and can be fed to the next function from there.
@@ -37,7 +38,7 @@ class Value(DataMixin):
     ((2, 2, 1), [[2, 1], [2, 0]])
     """
 
-    ONE_HOT_SKIP = 2**32 - 1  # among the indices of `one_hot`: a sample of zeros only
+    ONE_HOT_SKIP = ValueMembers.one_hot_skip  # among the indices of `one_hot`: a sample of zeros only
 
     def __init__(self, batch: Any, seq_starts: Any = None, device: Any = None) -> None:
         array = batch.held if isinstance(batch, NDArrayView) else batch
@@ -45,13 +46,13 @@ class Value(DataMixin):
             self._hold(_unmasked(array, seq_starts), array.shape[2:])
         elif isinstance(array, (list, tuple)):
             ragged = Ragged.from_sequences([b if hasattr(b, "tocsr") else np.asarray(b) for b in array])
-            self._hold(_started(ragged, seq_starts), _sample_shape(ragged))
+            self._hold(ragged.started(seq_starts), _sample_shape(ragged))
         elif hasattr(array, "tocsr"):
-            self._hold(_started(Ragged(SparseRows.from_csr(array), None), seq_starts), (array.shape[1],))
+            self._hold(Ragged(SparseRows.from_csr(array), None).started(seq_starts), (array.shape[1],))
         else:
             array = of_known_type(array if hasattr(array, "devices") else np.asarray(array), "a Value")
             rows = array[None] if array.ndim == 0 else array
-            self._hold(_started(Ragged(rows, None), seq_starts), array.shape[1:], static=array.ndim == 0)
+            self._hold(Ragged(rows, None).started(seq_starts), array.shape[1:], static=array.ndim == 0)
             self.held = array  # fed like the array itself: which axes it has depends on the variable
 
     def _hold(self, ragged: Ragged | Result, shape: Shape, static: bool = False) -> None:
@@ -104,6 +105,12 @@ class Value(DataMixin):
         """
         if isinstance(data, NativeValue):
             return data  # type: ignore[return-value]
+        made = Value._of(var, data, seq_starts)
+        made._read_only = read_only
+        return made
+
+    @staticmethod
+    def _of(var: Any, data: Any, seq_starts: Any) -> Value:
         if not var.dynamic_axes:
             return Value(data.tocsr() if hasattr(data, "tocsr") else as_array(var, data))
         if isinstance(data, list) and var.sequence_axis is None:
@@ -113,7 +120,7 @@ class Value(DataMixin):
         if isinstance(data, np.ndarray) and seq_starts is None and not var.is_sparse:
             return Value(as_array(var, data))
         assert isinstance(ragged, Ragged)
-        return Value.from_ragged(_started(ragged, seq_starts), var.shape)
+        return Value.from_ragged(ragged.started(seq_starts), var.shape)
 
     @staticmethod
     def one_hot(batch: Any, num_classes: Any, dtype: Any = None, device: Any = None) -> Value:
@@ -179,11 +186,6 @@ class Value(DataMixin):
         return self._data is not None
 
     @property
-    def is_read_only(self) -> bool:
-        """False."""
-        return False
-
-    @property
     def mask(self) -> np.ndarray:
         """2 where a sequence begins, 1 where it goes on, 0 in padding: [sequences, longest].
 
@@ -243,9 +245,11 @@ class Value(DataMixin):
     def deep_clone(self, read_only: bool = False) -> Value:
         """A copy, which lives on when the function that gave this one computes again."""
         ragged = self.ragged
-        if not isinstance(ragged.data, np.ndarray):  # what is on the device does not change
-            return Value.from_ragged(ragged, self._shape, static=self._static)
-        return Value.from_ragged(ragged.take(np.arange(ragged.num_sequences)), self._shape, static=self._static)
+        if isinstance(ragged.data, np.ndarray):  # what is on the device does not change
+            ragged = ragged.take(np.arange(ragged.num_sequences))
+        made = Value.from_ragged(ragged, self._shape, static=self._static)
+        made._read_only = read_only
+        return made
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -303,8 +307,16 @@ class NativeValue(DataMixin, metaclass=ABCMeta):
         return self._value.is_valid
 
     def is_read_only(self) -> bool:
-        """False."""
+        """True if nothing can be written to it."""
         return self._value.is_read_only
+
+    @staticmethod
+    def create(shape: Any, views: Any, *rest: Any) -> Value:
+        """A value of sequences in array views. `rest`: for each whether it begins here, a device, if it is read-only."""
+        starts = next((part for part in rest if isinstance(part, (list, tuple)) and part), None)
+        made = Value([view.asarray() for view in views], starts)
+        made._shape, made._read_only = as_shape(shape), rest[-1:] == (True,)
+        return made
 
     def _numbers(self) -> Any:
         return self._value._numbers()
@@ -317,13 +329,8 @@ class NativeValue(DataMixin, metaclass=ABCMeta):
 
 
 NativeValue.register(Value)
-
-
-def _started(ragged: Ragged, seq_starts: Any) -> Ragged:
-    if seq_starts is None:
-        return ragged
-    lengths = np.ones(ragged.num_samples, np.int32) if ragged.lengths is None else ragged.lengths
-    return Ragged(ragged.data, lengths, np.asarray(seq_starts, bool))
+for _name in CREATORS:
+    setattr(NativeValue, _name, staticmethod(getattr(Value, _name)))
 
 
 def _unmasked(padded: Any, mask: NDMask) -> Ragged:

@@ -44,3 +44,16 @@ def test_what_cannot_be_held():
     with pytest.raises(TypeError, match="a has no type|a is of type"):
         Dictionary(a=object()).save("never written")
     assert bare([DictionaryValue({"a": DictionaryValue(1)})]) == [{"a": 1}]
+
+
+def test_values_tell_their_types():
+    """The numbers and names are CNTK's."""
+    given = [None, True, 3, 2.5, "a", [1], {"a": 1}, np.ones(2, np.float32)]
+    values = [DictionaryValue(value) for value in given]
+    assert [value.value_type() for value in values] == [0, 1, 2, 5, 6, 9, 10, 11]
+    assert [DictionaryValue.type_name(value.value_type()) for value in values] == [
+        "None", "Bool", "Int", "Double", "String", "Vector", "Dictionary", "NDArrayView",
+    ]  # fmt: skip
+    assert [value.has_value() for value in values] == [False, *[True] * 7]
+    with pytest.raises(RuntimeError, match="no type 13"):
+        DictionaryValue.type_name(13)

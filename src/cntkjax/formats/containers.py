@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import _files
-from .dictionary import buffers, decode, decode_value, encode_value
+from .dictionary import buffers, decode, decode_value, encode_value, kind_of
 
 
 class Dictionary(dict):
@@ -48,9 +48,32 @@ class DictionaryValue:
         True
     """
 
-    def __init__(self, value: Any) -> None:
+    (Type__none, Type_Bool, Type_Int, Type_SizeT, Type_Float, Type_Double, Type_String, Type_NDShape, Type_Axis,
+     Type_Vector, Type_Dictionary, Type_NDArrayView) = range(12)  # fmt: skip
+
+    def __init__(self, value: Any = None) -> None:
         self.value = bare(value)
         encode_value(self.value)  # a TypeError says what the format cannot hold
+
+    def has_value(self) -> bool:
+        """Whether there is anything in it."""
+        return self.value is not None
+
+    def value_type(self) -> int:
+        """The number of its type, as ``DictionaryValue.Type_Int``."""
+        return kind_of(self.value)
+
+    @staticmethod
+    def type_name(value_type: int) -> str:
+        """The name of a type by its number. Errors: RuntimeError for an unknown one.
+
+        >>> DictionaryValue.type_name(DictionaryValue(2.5).value_type())
+        'Double'
+        """
+        names = {number: name for name, number in vars(DictionaryValue).items() if name.startswith("Type_")}
+        if value_type not in names:
+            raise RuntimeError(f"DictionaryValue: there is no type {value_type!r}")
+        return names[value_type].removeprefix("Type_").replace("_none", "None")
 
     def save(self, filename: str | os.PathLike[str]) -> None:
         """Write it to a file."""

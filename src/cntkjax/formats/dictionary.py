@@ -49,7 +49,8 @@ from ._wire import (
     signed,
 )
 
-__all__ = ["AxisRecord", "FormatError", "Shape", "SizeT", "buffers", "decode", "decode_value", "encode", "encode_value"]
+__all__ = ["AxisRecord", "FormatError", "Shape", "SizeT", "buffers", "decode", "decode_value", "encode", "encode_value",
+           "kind_of"]
 
 LARGEST = 2**31 - 1  # bytes of a protocol-buffer message; a larger file has the values of arrays behind it
 MAGIC = b"ktnc"  # and begins with this, and the size of the message
@@ -125,6 +126,11 @@ def encode_value(value: Any) -> bytes:
     out: Buffers = []
     _put_value(out, value, "the value", 0)
     return b"".join(out)
+
+
+def kind_of(value: Any) -> int:
+    """The number of a value's type in the table above. Errors: TypeError for what the format cannot hold."""
+    return 0 if value is None else _writer(value, "the value", 0)[0]
 
 
 def decode_value(data: bytes | memoryview, name: str = "<bytes>") -> Any:

@@ -96,6 +96,23 @@ class Cloner:
         )
 
 
+class Flattener(Cloner):
+    """Copies a graph without its blocks: what was inside of them stands in the graph itself."""
+
+    def _node(self, node: Function) -> None:
+        body = node.block_composite
+        if body is None:
+            super()._node(node)
+            return
+        for inner, outer in node.block_map:
+            self.made[inner] = self._variable(outer)
+        for inside in nodes([body.root_function], cut=dict(self.made)):
+            self._node(inside)
+        for old, inner in zip(node.node_outputs, body.outputs, strict=True):
+            self.made[old] = self._variable(inner)
+        self._nodes[node] = self._copy_of(body.root_function)
+
+
 def find_inside(block: Function, name: str) -> list[Function | Variable]:
     """Nodes and leaves of that name in the graph inside a block, without what stands for its arguments outside."""
     inside = nodes([block.root_function])

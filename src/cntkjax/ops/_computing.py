@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 from weakref import WeakSet
 
+from ..device import DeviceDescriptor, use_default_device
 from ..engine.carry import Memory
 from ..engine.checked import check
 from ..engine.feeds import to_ragged, with_starts
 from ..engine.gradients import gradients
 from ..engine.program import evaluate, plan_of, random_numbers
+from ..engine.python_code import Results
 from ..engine.timing import table
 from ..graph import edit
 from ..graph.errors import explain
 from ..graph.function import Function as GraphFunction
 from ..graph.variable import Variable as GraphVariable
 from ..variables import Variable
+from ._compiled import CompiledMembers
 from ._operand import as_variable
 
 
-class Computing(GraphFunction):
+class Computing(CompiledMembers):
     """The part of `Function` that runs programs."""
 
     def _feeds(self, arguments: Any, outputs: Iterable[Any]) -> dict[Any, Any]:
@@ -129,8 +133,10 @@ class Computing(GraphFunction):
             return None, self._given_out(evaluate(wanted, feeds, memory=self._memory), as_numpy, outputs)
         random = random_numbers(plan_of([*wanted, *kept]), advance=False)
         before = self._memory.copy()
-        made = evaluate(wanted, feeds, True, self._memory, assign=False)
-        return BackPropState(self, feeds, tuple(kept), random, before), self._given_out(made, as_numpy, outputs)
+        returned: Results = defaultdict(list)
+        made = evaluate(wanted, feeds, True, self._memory, assign=False, returned=returned)
+        state = BackPropState(self, feeds, tuple(kept), random, before, returned)
+        return state, self._given_out(made, as_numpy, outputs)
 
     def backward(
         self, state: BackPropState, root_gradients: Any, variables: Any, as_numpy: bool = True
@@ -151,7 +157,7 @@ class Computing(GraphFunction):
             variable = as_variable(root)
             roots[variable] = to_ragged(like_input(variable), gradient)
         wrt = self._leaves(variables)
-        found, _ = gradients([], roots, wrt, state.feeds, state.random, state.memory.copy(), again=True)
+        found, _ = gradients([], roots, wrt, state.feeds, state.random, state.memory.copy(), state.returned)
         return self._given_out(found, as_numpy, again=False)
 
     def grad(
@@ -178,13 +184,24 @@ class Computing(GraphFunction):
 
 
 class BackPropState:
-    """What `Function.backward` needs from `Function.forward`: the arguments, the random numbers that were drawn, and
-    what the minibatch before had left behind."""
+    """What `Function.backward` needs from `Function.forward`: the arguments, the random numbers that were drawn, what
+    the minibatch before had left behind, and what functions of the user have returned."""
 
     def __init__(
-        self, function: Computing, feeds: dict[Any, Any], kept: tuple[Any, ...], random: Any, memory: Memory
+        self, function: Computing, feeds: dict[Any, Any], kept: tuple[Any, ...], random: Any, memory: Memory,
+        returned: Results,
     ) -> None:
-        self.function, self.feeds, self.kept, self.random, self.memory = function, feeds, kept, random, memory
+        self.returned = returned
+        self._function, self.feeds, self.kept, self.random, self.memory = function, feeds, kept, random, memory
+        self._device = use_default_device()
+
+    def function(self) -> Computing:
+        """The function that was computed."""
+        return self._function
+
+    def device(self) -> DeviceDescriptor:
+        """Where it was computed."""
+        return self._device
 
 
 def _listed(items: Any) -> list[Any]:

@@ -1,0 +1,106 @@
+"""What functions have of their compiled base class; the answers are those of CNTK 2.7."""
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax import cntk_py
+
+
+@pytest.fixture
+def line():
+    x, w = C.input_variable(2, name="x"), C.parameter((2, 1), init=1.0, name="w")
+    return x, w, C.times(x, w) + 1
+
+
+DATA = C.Value(np.array([[1, 2], [3, 4]], np.float32))
+
+
+def test_results_are_put_where_they_are_asked_for(line):
+    x, _, z = line
+    mine = C.Value(np.zeros((2, 1), np.float32))
+    inner = z.root_function.inputs[0]
+    wanted = {z.output: mine, inner: None}
+    assert z.evaluate({x: DATA}, wanted, C.cpu()) is None
+    assert wanted[z.output] is mine and mine.asarray().ravel().tolist() == [4, 8]
+    z.eval({x: [[0, 0]]})
+    assert wanted[inner].asarray().ravel().tolist() == [3, 7]
+
+
+@pytest.mark.parametrize(("arguments", "outputs"), [({}, True), (True, {})])
+def test_what_is_missing_is_said(line, arguments, outputs):
+    x, _, z = line
+    with pytest.raises(ValueError, match="no data for|no outputs of"):
+        z.evaluate({x: DATA} if arguments else {}, {z.output: None} if outputs else {})
+
+
+def test_gradients_are_put_where_they_are_asked_for(line):
+    x, w, z = line
+    both = C.splice(z, 2 * z)
+    found, outputs = {w: None}, {z.output: None}
+    z.gradients({x: DATA}, found, outputs, C.cpu())
+    assert found[w].asarray().ravel().tolist() == [4, 6]
+    assert outputs[z.output].asarray().ravel().tolist() == [4, 8]
+    found = {w: None}
+    both.gradients({x: DATA}, z.output, found, {})
+    assert found[w].asarray().ravel().tolist() == [4, 6]
+
+
+@pytest.mark.parametrize(("method", "shared", "constants"), [
+    ((), True, 0), ((cntk_py.ParameterCloningMethod_Share,), True, 0), ((1,), False, 0), ((2,), False, 4),
+    (("clone",), False, 0),
+])  # fmt: skip
+def test_flattened_clones_have_no_blocks(method, shared, constants):
+    x = C.input_variable(2, name="x")
+    d = C.layers.Sequential([C.layers.Dense(2), C.layers.Dense(1)])(x)
+    flat = d.clone_flattened(*method)
+    operations = C.logging.depth_first_search(flat.root_function, lambda node: isinstance(node, C.Function))
+    assert [node.op_name for node in operations] == ["Plus", "Times", "Plus", "Times"]
+    assert all((p in d.parameters) == shared for p in flat.parameters) and len(flat.constants) == constants
+    (y,) = flat.arguments
+    assert y is not x and y.name == "x"
+    np.testing.assert_allclose(flat.eval({y: [[1, 2]]}), d.eval({x: [[1, 2]]}), rtol=1e-6)
+
+
+def test_flattened_recurrences_compute_the_same():
+    x = C.sequence.input_variable(2)
+    r = C.layers.Recurrence(C.layers.LSTM(3))(x)
+    flat, data = r.clone_flattened(), [np.ones((3, 2), np.float32)]
+    np.testing.assert_allclose(flat.eval({flat.arguments[0]: data})[0], r.eval({x: data})[0], rtol=1e-6)
+
+
+def test_functions_come_back_from_records_and_bytes(line, tmp_path):
+    z = line[2]
+    z.name = "z"
+    record = z.serialize()
+    assert isinstance(record, cntk_py.Dictionary)
+    assert sorted(record.keys()) == ["inputs", "name", "primitive_functions", "root", "type", "uid", "version"]
+    z.save(tmp_path / "z.model")
+    data = (tmp_path / "z.model").read_bytes()
+    for again in (
+        cntk_py.Function__deserialize(record, C.cpu()), C.Function.load_from_buffer(data),
+        cntk_py.Function_load_from_buffer(bytearray(data)),
+    ):  # fmt: skip
+        assert again.eval({again.arguments[0]: [[1, 2]]}) == 4
+    with pytest.raises(RuntimeError):
+        C.Function.load_from_buffer(b"abc")
+
+
+def test_names_are_set_once(line):
+    z = line[2]
+    z.set_name("foo")
+    assert z.name == "foo"
+    with pytest.raises(ValueError, match="cannot be changed"):
+        z.set_name("bar")
+    with pytest.raises(TypeError, match="a name is a text"):
+        z.set_name(3)
+
+
+def test_functions_and_states_tell_of_themselves(line):
+    x, _, z = line
+    assert z.root_function.as_string().startswith("Plus: Output('")
+    z.custom_attributes = {"a": 1}
+    noted = z.get_custom_attributes()
+    assert noted == {"a": 1} and isinstance(noted, cntk_py.Dictionary)
+    state, _ = z.forward({x: DATA}, keep_for_backward=[z.output])
+    assert isinstance(state, cntk_py.BackPropState)
+    assert state.function() is z and state.device() == C.use_default_device()
