@@ -4,6 +4,8 @@ import gc
 
 import jax
 import numpy as np
+import pytest
+import scipy.sparse as sp
 
 import cntkjax as C
 from cntkjax.engine import program
@@ -115,3 +117,16 @@ def test_an_evaluated_graph_can_be_collected():
     del x, f
     gc.collect()
     assert gone() is None
+
+
+@pytest.mark.parametrize("input_variable", [C.input_variable, C.sequence.input_variable])
+def test_gradients_of_sparse_arguments_are_dense(input_variable):
+    """The first number is CNTK's, which does no more than products here."""
+    x, w = input_variable(3, is_sparse=True), C.parameter(init=np.arange(6).reshape(3, 2))
+    data = sp.csr_matrix(np.array([[0, 1, 0], [2, 0, 0]], np.float32))
+    feed = {x: [data] if x.sequence_axis else data}
+    product, twice = C.times(x, w), C.reduce_sum(x * 2)
+    np.testing.assert_array_equal(np.reshape(product.grad(feed, [x]), (2, 3)), [[1, 5, 9], [1, 5, 9]])
+    np.testing.assert_array_equal(np.reshape(twice.grad(feed, [x]), (2, 3)), np.full((2, 3), 2))
+    found = product.grad(feed, [x, w])
+    assert np.reshape(found[x], (2, 3)).tolist() == [[1, 5, 9]] * 2 and found[w].tolist() == [[2, 2], [1, 1], [0, 0]]

@@ -282,6 +282,44 @@ def test_backward_is_called_for_arguments_that_ask_for_gradients():
     assert len(node.seen) == len(node.states) == 1
 
 
+def test_forward_and_backward_by_hand_call_each_once():
+    x = C.input_variable(1, needs_gradient=True)
+    node = Scaled(x)
+    f = C.square(C.user_function(node))
+    state, made = f.forward({x: [[3]]}, [f.output], {f.output})
+    assert made[f.output].tolist() == [[36]] and (len(node.seen), node.states) == (1, [])
+    assert f.backward(state, {f.output: np.ones((1, 1))}, {x})[x].tolist() == [[24]]
+    assert (len(node.seen), node.states) == (1, [1])
+
+
+def test_backward_is_called_for_all_arguments_that_ask_for_gradients_also_by_grad():
+    """Source: CNTK 2.7."""
+    x, y, w = C.input_variable(1, needs_gradient=True), C.input_variable(1), C.parameter(1, init=1)
+    asking, silent = Scaled(x), Scaled(y)
+    f = C.user_function(asking) * C.user_function(silent) * w
+    assert f.grad({x: [[3]], y: [[5]]}, [w]).tolist() == [60] and (asking.states, silent.states) == ([1], [])
+    assert asking.output.needs_gradient and silent.output.needs_gradient  # as infer_outputs says
+
+
+def test_of_several_outputs_those_without_gradient_stop_it():
+    """Source: CNTK 2.7."""
+    given = []
+
+    class Halves(Split):
+        def infer_outputs(self):
+            x = self.inputs[0]
+            return [C.output_variable(x.shape, x.dtype, x.dynamic_axes, needs_gradient=n) for n in (False, True)]
+
+        def backward(self, state, root_gradients):
+            given.append([root_gradients[v] for v in self.outputs])
+            return 10 * root_gradients[self.outputs[1]]
+
+    x = C.input_variable(1, needs_gradient=True)
+    more, ten = C.user_function(Halves(x)).outputs
+    assert (more.needs_gradient, ten.needs_gradient) == (False, True)
+    assert (more * ten).grad({x: [[3]]}).tolist() == [[40]] and given[0][0] is None and given[0][1] == 4
+
+
 def test_what_it_gets_may_be_changed():
     class AddsInPlace(Scaled):
         def forward(self, argument, device=None, outputs_to_retain=None):

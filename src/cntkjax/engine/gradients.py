@@ -116,10 +116,11 @@ class _Gradients:
         own = [
             None if p is None else plan.leaves[p[1]] if p[0] == "leaf" else plan.arguments[p[1]] for p in self.places
         ]
+        env = env | {v: Value(ctx.array(env[v]), v.dynamic_axes) for v in own if v is not None and env[v].is_sparse}
         # As in CNTK the backward of users' functions is called for all arguments; what is returned is not left out.
-        asking = [v for v in plan.arguments if v.needs_gradient] if plan.calls_python else []
+        asking = [v for v in plan.arguments if v.needs_gradient and not env[v].is_sparse] if plan.calls_python else []
         own += asking
-        differentiated = list(dict.fromkeys(v for v in own if v is not None and not env[v].is_sparse))
+        differentiated = list(dict.fromkeys(v for v in own if v is not None))
         roots = plan.outputs[self.n_outputs :]
 
         def forward(data: list[Any]) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..device import cpu
 from ..engine.ragged import Ragged
+from ..formats.containers import Dictionary
 from ..graph.build import Spec, composite, infer
 from ..graph.errors import explain
 from ..graph.front import behind, front_of
@@ -88,7 +89,7 @@ class UserFunction(Function):
         kind: Any = type(self)
         return kind(*cloned_inputs, name=self.name)
 
-    def serialize(self) -> dict[str, Any]:
+    def serialize(self) -> dict[str, Any]:  # type: ignore[override]
         """What a model file has to keep for `deserialize`: numbers, texts, arrays, lists and dicts of them."""
         return {}
 
@@ -147,13 +148,12 @@ class _Node(Function):
             return getattr(user, name)
         return super().__getattr__(name)
 
-    def serialize(self) -> dict[str, Any]:
+    def serialize(self) -> Dictionary:
         """What a file keeps of it: its class, and what that says of itself."""
         cls = type(self.user)
         state = dict(self.user.serialize() or {})
-        return {
-            "module": cls.__module__, "class": cls.__name__, "op_name": self.user.op_name, "state": state, "version": 1,
-        }
+        record = {"module": cls.__module__, "class": cls.__name__, "op_name": self.user.op_name, "state": state}
+        return Dictionary(record, version=1)
 
     def copied(self, inputs: list[Variable]) -> GraphFunction:
         """The node of what the user's ``clone`` makes."""
@@ -171,9 +171,7 @@ class _Node(Function):
                 fix="let it return a list of variables that output_variable made, even if there is only one",
             ))
         self._names = [v.name for v in outputs]
-        self.differentiable = any(v.needs_gradient for v in outputs)
-        needs = any(v.needs_gradient for v in self.node_inputs)
-        return [Spec(v.shape, v.dtype, v.dynamic_axes, needs_gradient=v.needs_gradient and needs) for v in outputs]
+        return [Spec(v.shape, v.dtype, v.dynamic_axes, needs_gradient=v.needs_gradient) for v in outputs]
 
     # ---- computing
     def run_forward(self, arguments: list[Any], keep: bool) -> tuple[Any, list[Any]]:
@@ -198,7 +196,7 @@ class _Node(Function):
     def run_backward(self, state: Any, gradients: list[Any], needed: list[bool]) -> list[Any]:
         """Gradients of the inputs; None for one that needs none."""
         outputs = self.outputs
-        given = {v: self._given(v, g) for v, g in zip(outputs, gradients, strict=True)}
+        given = {v: self._given(v, g) if v.needs_gradient else None for v, g in zip(outputs, gradients, strict=True)}
         root = given[outputs[0]] if len(outputs) == 1 else given
         wanted: dict[Variable, Any] = {v: None for v, need in zip(self.node_inputs, needed, strict=True) if need}
         try:

@@ -111,8 +111,11 @@ class UserDefined(Primitive):
             return callback(call_backward, arriving, call_number, gradients, where), None
 
         run.defvjp(forward, backward)
-        results = run(data if function.differentiable else jax.lax.stop_gradient(data), where)
-        return [Value(d, v.dynamic_axes) for d, v in zip(results, function.node_outputs, strict=True)]
+        outputs = function.node_outputs
+        flows = any(needed) and any(v.needs_gradient for v in outputs)
+        results = run(data if flows else jax.lax.stop_gradient(data), where)
+        stopped = [d if v.needs_gradient else jax.lax.stop_gradient(d) for d, v in zip(results, outputs, strict=True)]
+        return [Value(d, v.dynamic_axes) for d, v in zip(stopped, outputs, strict=True)]
 
     def _check_sizes(self, forms: Sequence[_Form], shapes: Sequence[Any], results: Sequence[Any]) -> None:
         """Note which sizes free axes have. Errors: Resized if the program has them otherwise."""
