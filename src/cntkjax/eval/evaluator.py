@@ -9,7 +9,7 @@ from ..device import use_default_device
 from ..engine.feeds import to_ragged, with_starts
 from ..engine.training import Step
 from ..graph.errors import explain
-from ..graph.front import behind
+from ..graph.front import behind, front_of
 from ..io import MinibatchData
 from ..ops import combine
 from ..ops._calling import as_outputs
@@ -17,24 +17,10 @@ from ..ops._operand import as_list, as_variable
 from ..ops.functions import Function
 
 
-class Evaluator:
-    """Computes the average of a function over minibatches of test data.
+class Evaluating:
+    """What stands behind an `Evaluator`."""
 
-    Units: the average is over samples.
-    Errors: ValueError without a function.
-
-    >>> import cntkjax as C
-    >>> x, y = C.input_variable(2), C.input_variable(2)
-    >>> Evaluator(C.classification_error(x, y)).test_minibatch({x: [[1, 0], [1, 0]], y: [[1, 0], [0, 1]]})
-    0.5
-    """
-
-    def __init__(self, eval_function: Any, progress_writers: Any = None) -> None:
-        if eval_function is None:
-            raise ValueError("an Evaluator needs the function that it evaluates")
-        self._evaluate(eval_function, progress_writers)
-
-    def _evaluate(self, function: Any, progress_writers: Any) -> None:
+    def __init__(self, function: Any, progress_writers: Any) -> None:
         self._metric = None if function is None else as_variable(function)
         self._evaluation_function = None if function is None else as_function(function)
         self._writers = [] if progress_writers is None else as_list(progress_writers)
@@ -78,6 +64,25 @@ class Evaluator:
     def print_node_timing(self) -> None:
         """CNTK times nodes; here XLA fuses them. Use jax.profiler for the time inside a step."""
         print("cntkjax: nodes are compiled together and have no times of their own; see jax.profiler.trace")
+
+
+@front_of(Evaluating)
+class Evaluator(Evaluating):
+    """Computes the average of a function over minibatches of test data.
+
+    Units: the average is over samples.
+    Errors: ValueError without a function.
+
+    >>> import cntkjax as C
+    >>> x, y = C.input_variable(2), C.input_variable(2)
+    >>> Evaluator(C.classification_error(x, y)).test_minibatch({x: [[1, 0], [1, 0]], y: [[1, 0], [0, 1]]})
+    0.5
+    """
+
+    def __init__(self, eval_function: Any, progress_writers: Any = None) -> None:
+        if eval_function is None:
+            raise ValueError("an Evaluator needs the function that it evaluates")
+        self.__behind__ = Evaluating(eval_function, progress_writers)
 
 
 def as_function(of: Any) -> Function:

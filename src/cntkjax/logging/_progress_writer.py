@@ -147,7 +147,7 @@ class Counting:
 
 
 @front_of(Counting)
-class ProgressWriter:
+class ProgressWriter(Counting):
     """Base of everything that shows or records progress; a subclass defines the ``on_write`` methods it cares for.
 
     The trainer calls ``update_training`` and the like after every minibatch. Every ``freq`` updates, and for the first

@@ -23,7 +23,7 @@ from .trainer import Seen
 
 if TYPE_CHECKING:
     from ..ops.functions import Function
-    from .trainer import Trainer
+    from .trainer import Training
 
 _EXTERNAL = "external_worker_state"
 
@@ -35,7 +35,7 @@ class Writer:
         self._pool = ThreadPoolExecutor(1, "checkpoint")  # its thread starts when it is first needed
         self._last: Future[None] | None = None
 
-    def write(self, trainer: Trainer, filename: str, external_state: dict[str, Any], wait: bool) -> None:
+    def write(self, trainer: Training, filename: str, external_state: dict[str, Any], wait: bool) -> None:
         """Writes `filename` and `filename.ckp`; both appear, or none of them.
 
         Returns when the state is copied, or with `wait`, when the files are there. Errors: TypeError for an external
@@ -80,7 +80,7 @@ def _main_writes(filename: str, files: checkpoint.Files) -> None:
         raise problem or OSError(f"worker 0 could not write the checkpoint: {said}")
 
 
-def restore(trainer: Trainer, filename: str) -> dict[str, Any]:
+def restore(trainer: Training, filename: str) -> dict[str, Any]:
     """Makes the trainer go on from these files; the external state saved with it. On an error nothing changes."""
     stored = checkpoint.load(filename)
     learners = trainer.learners
@@ -115,7 +115,7 @@ def _seen(learners: Sequence[Any]) -> Seen:
     return Seen(last.samples, last.minibatches, last.sweeps)
 
 
-def _carried(trainer: Trainer, everything: Function) -> dict[str, Any]:
+def _carried(trainer: Training, everything: Function) -> dict[str, Any]:
     """What sequences that are cut between minibatches left behind: by number of the delay, and of the sequence axis."""
     memory, every, axes = trainer.memory, *_nodes_and_axes(everything)
     if not memory.last:
@@ -135,7 +135,7 @@ def _carried_from(own: dict[str, Any], everything: Function) -> tuple[dict[Any, 
     return values, slots
 
 
-def _unfinished(trainer: Trainer) -> dict[str, Any]:
+def _unfinished(trainer: Training) -> dict[str, Any]:
     """Gradients that learners are still to get, and the scale of the loss."""
     state = trainer.unfinished
     record: dict[str, Any] = {}
@@ -148,7 +148,7 @@ def _unfinished(trainer: Trainer) -> dict[str, Any]:
     return record
 
 
-def _unfinished_from(own: dict[str, Any], trainer: Trainer) -> dict[str, Any]:
+def _unfinished_from(own: dict[str, Any], trainer: Training) -> dict[str, Any]:
     """The attributes of what is unfinished. That of a trainer with other options is left out."""
     state = vars(Unfinished(scale=trainer.unfinished.scale))
     if trainer.unfinished.scale is not None and "loss_scale" in own:
@@ -182,7 +182,7 @@ def _storable(array: np.ndarray) -> np.ndarray:
     return array if array.dtype in (np.float32, np.float64, np.float16) else array.astype(np.float32)
 
 
-def _everything(trainer: Trainer) -> Function:
+def _everything(trainer: Training) -> Function:
     """All that the trainer computes, as CNTK's checkpoints have it: the model, the loss, the metric, and their sums."""
     outputs: list[Any] = [] if trainer.model is None else list(trainer.model.outputs)
     criteria = {"aggregateLoss": trainer.loss_function, "aggregateEvalMetric": trainer.evaluation_function}

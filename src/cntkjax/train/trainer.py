@@ -15,9 +15,9 @@ from ..device import use_default_device
 from ..engine.carry import Memory
 from ..engine.timing import table
 from ..engine.training import LossScale, Options, Outcome, Step, Unfinished
-from ..eval.evaluator import Evaluator, as_function, by_variable, feeds
+from ..eval.evaluator import Evaluating, Evaluator, as_function, by_variable, feeds
 from ..graph.errors import explain
-from ..graph.front import behind
+from ..graph.front import behind, front_of
 from ..io import MinibatchData
 from ..learners import Learner, UserLearner
 from ..logging import ProgressWriter, TraceLevel, get_trace_level
@@ -53,42 +53,16 @@ class _Loss:
         return value
 
 
-class Trainer(Evaluator):
-    """Trains a model by minibatches.
-
-    `criterion`: the loss, or (loss, metric), or a function with these two outputs; the metric may be None.
-    `parameter_learners`: one learner or several with disjoint parameters; what none covers stays as it is.
-
-    What CNTK never had:
-
-    `accumulate`: learners take a step for so many minibatches together, with the sum of their gradients, as if they had
-    been one minibatch. Between steps their counts stand still.
-    `precision`: 'bfloat16' or 'float16' for the type in which products with weights are computed. Parameters and all
-    else stay as they are, in single precision. With float16 the loss is scaled so that small gradients are not lost,
-    and a step whose gradients overflow is left out.
-    `rematerialize`: most values are computed again for the backward pass instead of being kept; it takes longer, in
-    less memory.
-
-    Units: losses and metrics are reported as averages over samples.
-    Errors: ValueError if there is no learner, or two cover the same parameter; or for options that cannot be.
-
-    >>> import cntkjax as C
-    >>> x, y = C.input_variable(2), C.input_variable(1)
-    >>> z = C.times(x, C.parameter((2, 1)))
-    >>> trainer = Trainer(z, C.squared_error(z, y), C.sgd(z.parameters, lr=0.1))
-    >>> trainer.train_minibatch({x: [[1, 2]], y: [[3]]})
-    True
-    >>> round(trainer.previous_minibatch_loss_average, 6), trainer.total_number_of_samples_seen
-    (9.0, 1)
-    """
+class Training(Evaluating):
+    """What stands behind a `Trainer`, with its arguments."""
 
     def __init__(
-        self, model: Any, criterion: Any, parameter_learners: Any, progress_writers: Any = None, *,
-        accumulate: int = 1, precision: str | None = None, rematerialize: bool = False,
+        self, model: Any, criterion: Any, parameter_learners: Any, progress_writers: Any, accumulate: int,
+        precision: str | None, rematerialize: bool,
     ) -> None:
         loss, metric = _criteria(criterion)
         self._loss, self._loss_function = as_variable(loss), as_function(loss)
-        self._evaluate(metric, progress_writers)
+        super().__init__(metric, progress_writers)
         self._model = None if model is None else as_function(model)
         self._parameter_learners = tuple(as_list(parameter_learners))
         _check_learners(self._parameter_learners, self._parameters())
@@ -273,6 +247,45 @@ class Trainer(Evaluator):
 
         self.wait_for_checkpoint()
         return restore(self, os.fspath(filename))
+
+
+@front_of(Training)
+class Trainer(Training, Evaluator):
+    """Trains a model by minibatches.
+
+    `criterion`: the loss, or (loss, metric), or a function with these two outputs; the metric may be None.
+    `parameter_learners`: one learner or several with disjoint parameters; what none covers stays as it is.
+
+    What CNTK never had:
+
+    `accumulate`: learners take a step for so many minibatches together, with the sum of their gradients, as if they had
+    been one minibatch. Between steps their counts stand still.
+    `precision`: 'bfloat16' or 'float16' for the type in which products with weights are computed. Parameters and all
+    else stay as they are, in single precision. With float16 the loss is scaled so that small gradients are not lost,
+    and a step whose gradients overflow is left out.
+    `rematerialize`: most values are computed again for the backward pass instead of being kept; it takes longer, in
+    less memory.
+
+    Units: losses and metrics are reported as averages over samples.
+    Errors: ValueError if there is no learner, or two cover the same parameter; or for options that cannot be.
+
+    >>> import cntkjax as C
+    >>> x, y = C.input_variable(2), C.input_variable(1)
+    >>> z = C.times(x, C.parameter((2, 1)))
+    >>> trainer = Trainer(z, C.squared_error(z, y), C.sgd(z.parameters, lr=0.1))
+    >>> trainer.train_minibatch({x: [[1, 2]], y: [[3]]})
+    True
+    >>> round(trainer.previous_minibatch_loss_average, 6), trainer.total_number_of_samples_seen
+    (9.0, 1)
+    """
+
+    def __init__(
+        self, model: Any, criterion: Any, parameter_learners: Any, progress_writers: Any = None, *,
+        accumulate: int = 1, precision: str | None = None, rematerialize: bool = False,
+    ) -> None:
+        self.__behind__ = Training(
+            model, criterion, parameter_learners, progress_writers, accumulate, precision, rematerialize
+        )
 
 
 def _criteria(criterion: Any) -> tuple[Any, Any]:

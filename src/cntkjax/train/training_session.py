@@ -13,6 +13,7 @@ from typing import Any
 
 from ..device import use_default_device
 from ..formats.checkpoint import SUFFIX, exists
+from ..graph.front import behind, front_of
 from ..io import FULL_DATA_SWEEP, INFINITELY_REPEAT
 from ..learners import TrainingParameterSchedule
 from ..parallel import mpi
@@ -179,33 +180,15 @@ class _Action:
         return self._do(number) is not False
 
 
-class TrainingSession:
-    """Trains to the end of the data, or until ``max_samples``.
-
-    A checkpoint, a line of progress and a cross validation that are due at once come in this order; at the end each
-    comes once more if there was anything since the last one, then the last checkpoint and the test. A subclass may
-    define the ``on_`` methods, which are called in between.
-
-    `mb_size`: samples in a minibatch, or what ``minibatch_size_schedule`` gives.
-    `model_inputs_to_streams`: {argument: stream of ``mb_source``}.
-    `progress_frequency`: samples, or (number, DataUnit), between summaries of the progress writers.
-
-    Errors: ValueError for missing parts.
-    Source: CNTK 2.7 (the order of events was recorded from it).
-    """
+class _Session:
+    """What stands behind a `TrainingSession`, with its arguments."""
 
     def __init__(
-        self,
-        trainer: Trainer,
-        mb_source: Any,
-        mb_size: Any,
-        model_inputs_to_streams: Inputs | None,
-        max_samples: int | None,
-        progress_frequency: Frequency,
-        checkpoint_config: CheckpointConfig | None,
-        cv_config: CrossValidationConfig | None,
-        test_config: TestConfig | None,
+        self, session: TrainingSession, trainer: Any, mb_source: Any, mb_size: Any, model_inputs_to_streams: Any,
+        max_samples: int | None, progress_frequency: Frequency, checkpoint_config: CheckpointConfig | None,
+        cv_config: CrossValidationConfig | None, test_config: TestConfig | None,
     ) -> None:
+        self._session = session
         if trainer is None:
             raise ValueError("training_session: needs a trainer")
         if mb_source is None:
@@ -214,12 +197,11 @@ class TrainingSession:
             raise ValueError("training_session: model_inputs_to_streams is empty; give {argument: stream, ...}")
         if max_samples is not None and max_samples <= 0:
             raise ValueError(f"training_session: max_samples has to be positive, not {max_samples}")
-        self._trainer, self._source, self._inputs = trainer, mb_source, model_inputs_to_streams
+        self._trainer, self._source, self._inputs = behind(trainer), mb_source, model_inputs_to_streams
         self._sizes = as_sizes(mb_size)
         self._max_samples = math.inf if max_samples in (None, INFINITELY_REPEAT) else max_samples
         self._checkpoints, self._cv, self._test = checkpoint_config, cv_config, test_config
         self._saved_at: Seen | None = None
-        self.cv_callback = None if cv_config is None else cv_config.callback
         self._actions = [_Action(as_frequency(progress_frequency, "training_session"), self._summarize)]
         if checkpoint_config is not None and checkpoint_config.filename is not None:
             self._actions.insert(0, _Action(checkpoint_config.frequency, self._checkpoint))
@@ -246,36 +228,13 @@ class TrainingSession:
     def _train(self) -> None:
         trainer, going = self._trainer, True
         while going:  # the last minibatch is empty
-            self.on_minibatch_start()
+            self._session.on_minibatch_start()
             trained = trainer.train_minibatch(self._next_minibatch())
-            self._ended |= self.on_minibatch_end() is False
+            self._ended |= self._session.on_minibatch_end() is False
             going = trained and self._act()
         for action in self._actions:
             action.run(trainer.seen, at_end=True)
         self._save_last()
-
-    def on_minibatch_start(self) -> None:
-        """Called before each minibatch is read."""
-
-    def on_minibatch_end(self) -> bool:
-        """Called after each minibatch, and once more at the end of the data; the training ends if it returns False."""
-        return True
-
-    def on_checkpoint_start(self, index: int) -> None:
-        """Called before each checkpoint but the last one, which has no number."""
-
-    def on_checkpoint_end(self, index: int) -> None:
-        """Called when the files of such a checkpoint are there."""
-
-    def on_cross_validation_start(self, index: int) -> None:
-        """Called before each cross validation."""
-
-    def on_cross_validation_end(
-        self, index: int, average_error: float, num_samples: int, num_minibatches: int
-    ) -> bool:
-        """Called after each cross validation; the training ends if it returns False."""
-        callback = self.cv_callback
-        return callback is None or callback(index, average_error, num_samples, num_minibatches)
 
     def get_minibatch_size(self) -> int:
         """Size of the next minibatch, as the schedule says it."""
@@ -332,17 +291,17 @@ class TrainingSession:
     def _cross_validate(self, number: int) -> bool:
         assert self._cv is not None
         limit = math.inf if self._cv.max_samples is None else self._cv.max_samples
-        self.on_cross_validation_start(number)
+        self._session.on_cross_validation_start(number)
         result = self._cv.run(self._trainer, self._inputs, limit, self._device)
-        return self.on_cross_validation_end(number, *result)
+        return self._session.on_cross_validation_end(number, *result)
 
     def _checkpoint(self, number: int) -> None:
         assert self._checkpoints is not None
-        self.on_checkpoint_start(number)
+        self._session.on_checkpoint_start(number)
         self._save(f"{self._checkpoints.filename}{number if self._checkpoints.preserve_all else ''}")
-        if type(self).on_checkpoint_end is not TrainingSession.on_checkpoint_end:  # it may look for the files
+        if type(self._session).on_checkpoint_end is not TrainingSession.on_checkpoint_end:  # it may look for the files
             self._trainer.wait_for_checkpoint()
-        self.on_checkpoint_end(number)
+        self._session.on_checkpoint_end(number)
 
     def _save(self, filename: str) -> None:
         self._trainer.save_checkpoint(filename, {_SOURCE: self._source.get_checkpoint_state()}, wait=False)
@@ -362,6 +321,64 @@ class TrainingSession:
             return
         print(f"Restoring training session from the checkpoint '{found}'")
         self.restore_from_checkpoint(found)
+
+
+@front_of(_Session)
+class TrainingSession(_Session):
+    """Trains to the end of the data, or until ``max_samples``.
+
+    A checkpoint, a line of progress and a cross validation that are due at once come in this order; at the end each
+    comes once more if there was anything since the last one, then the last checkpoint and the test. A subclass may
+    define the ``on_`` methods, which are called in between.
+
+    `mb_size`: samples in a minibatch, or what ``minibatch_size_schedule`` gives.
+    `model_inputs_to_streams`: {argument: stream of ``mb_source``}.
+    `progress_frequency`: samples, or (number, DataUnit), between summaries of the progress writers.
+
+    Errors: ValueError for missing parts.
+    Source: CNTK 2.7 (the order of events was recorded from it).
+    """
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        mb_source: Any,
+        mb_size: Any,
+        model_inputs_to_streams: Inputs | None,
+        max_samples: int | None,
+        progress_frequency: Frequency,
+        checkpoint_config: CheckpointConfig | None,
+        cv_config: CrossValidationConfig | None,
+        test_config: TestConfig | None,
+    ) -> None:
+        self.cv_callback = None if cv_config is None else cv_config.callback
+        self.__behind__ = _Session(
+            self, trainer, mb_source, mb_size, model_inputs_to_streams, max_samples, progress_frequency,
+            checkpoint_config, cv_config, test_config,
+        )
+
+    def on_minibatch_start(self) -> None:
+        """Called before each minibatch is read."""
+
+    def on_minibatch_end(self) -> bool:
+        """Called after each minibatch, and once more at the end of the data; the training ends if it returns False."""
+        return True
+
+    def on_checkpoint_start(self, index: int) -> None:
+        """Called before each checkpoint but the last one, which has no number."""
+
+    def on_checkpoint_end(self, index: int) -> None:
+        """Called when the files of such a checkpoint are there."""
+
+    def on_cross_validation_start(self, index: int) -> None:
+        """Called before each cross validation."""
+
+    def on_cross_validation_end(
+        self, index: int, average_error: float, num_samples: int, num_minibatches: int
+    ) -> bool:
+        """Called after each cross validation; the training ends if it returns False."""
+        callback = self.cv_callback
+        return callback is None or callback(index, average_error, num_samples, num_minibatches)
 
 
 def training_session(
