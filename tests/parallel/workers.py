@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import cntkjax as C
+from cntkjax.graph.front import behind
 
 rng = np.random.default_rng(0)
 X, Y = rng.normal(size=(26, 3)).astype(np.float32), rng.normal(size=(26, 2)).astype(np.float32)
@@ -86,7 +87,8 @@ def main(folder):
         made |= {f"session_{way}_{i}": value for i, value in enumerate(values)}
     seen = []
     x, y, _, trainer = dense(lambda learner: C.block_momentum_distributed_learner(learner, 8))
-    trainer.train_minibatch = lambda fed, train=trainer.train_minibatch: (
+    inside = behind(trainer)
+    inside.train_minibatch = lambda fed, train=inside.train_minibatch: (
         seen.append(sum(data.num_samples for data in fed.values()) // 2), train(fed),
     )[1]  # fmt: skip
     source = C.io.MinibatchSourceFromData({"x": X, "y": Y}, max_samples=26)
