@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cntkjax as C
-from cntkjax.graph.errors import ShapeError
+from cntkjax.graph.errors import ResultError, ShapeError
 from cntkjax.ops.functions import Function, UserFunction
 
 
@@ -199,7 +199,7 @@ class Broken(Scaled):
     [
         ("outputs", RuntimeError, r"'broken' \(.*Broken\): infer_outputs returned 3"),
         ("forward", RuntimeError, r"user function 'broken' \(.*Broken\): forward raised KeyError: 'boom'"),
-        ("shape", ValueError, r"data of shape \(7, 7\) .* has to be of shape \(1, 2\)"),
+        ("shape", ResultError, r"data of shape \(7, 7\) .* has to be of shape \(1, 2\)"),
         ("backward", RuntimeError, r"backward raised NotImplementedError: no gradient"),
     ],
 )
@@ -209,6 +209,65 @@ def test_what_python_raises_arrives(how, kind, message):
         C.user_function(Broken(x, how)).grad({x: [[1, 2]]})
     assert not isinstance(caught.value, ShapeError)
     assert caught.value.__cause__ is not None or how in ("shape", "outputs")
+
+
+WRONG = {
+    "batch": [None, "x", 3, {}, np.array([object()]), [[1, 2], [3]], np.zeros((0, 2)), np.zeros((3, 2))],
+    "sequences": [None, "x", 3, {}, [None], [np.zeros((2, 2)), np.zeros((1, 2))], np.zeros((2, 2, 2)), [np.zeros(4)]],
+}
+
+
+@pytest.mark.parametrize("form, made", [(form, made) for form in WRONG for made in WRONG[form]])
+def test_results_that_do_not_fit_are_errors(form, made):
+    """CNTK raises RuntimeError or ValueError."""
+
+    class Forward(Scaled):
+        def forward(self, arguments, device=None, outputs_to_retain=None):
+            return None, made
+
+    class Backward(Scaled):
+        def backward(self, state, root_gradients):
+            return made
+
+    x = (C.sequence.input_variable if form == "sequences" else C.input_variable)(2, needs_gradient=True)
+    data = np.ones((2, 2), np.float32)
+    with pytest.raises(ResultError, match="a user function made "):
+        C.user_function(Forward(x)).eval({x: [data] if form == "sequences" else data})
+    if made is not None:
+        with pytest.raises(ResultError, match="a user function made "):
+            C.user_function(Backward(x)).grad({x: [data] if form == "sequences" else data})
+
+
+def test_the_only_sequence_may_come_without_its_list():
+    """As in CNTK."""
+
+    class Bare(Scaled):
+        def forward(self, arguments, device=None, outputs_to_retain=None):
+            return None, arguments[0] * 2
+
+        def backward(self, state, root_gradients):
+            return root_gradients[0] * 3
+
+    x = C.sequence.input_variable(2, needs_gradient=True)
+    f = C.user_function(Bare(x))
+    assert f.eval({x: [np.ones((3, 2), np.float32)]})[0].tolist() == [[2, 2]] * 3
+    assert f.grad({x: [np.ones((3, 2), np.float32)]})[0].tolist() == [[3, 3]] * 3
+
+
+def test_backward_may_make_more_gradients_than_are_asked_for_but_only_of_inputs():
+    class Makes(Scaled):
+        def backward(self, state, root_gradients, variables):
+            variables.update({key(self): root_gradients for key in keys})
+
+    x = C.input_variable(2, needs_gradient=True)
+    keys = [lambda f: f.inputs[0], lambda f: f.inputs[1]]
+    f = C.user_function(Makes(x, C.constant([1, 2])))
+    assert f.grad({x: [[1, 2], [3, 4]]}).tolist() == [[1, 1], [1, 1]]
+    keys = [lambda f: "x"]
+    with pytest.raises(ResultError, match="backward has made a gradient for 'x'"):
+        f.grad({x: [[1, 2]]})
+    keys = []
+    assert f.grad({x: [[1, 2]]}).tolist() == [[0, 0]]
 
 
 def test_forward_has_to_be_there():
@@ -390,7 +449,7 @@ def test_a_single_sample_may_come_without_its_batch_axis_or_as_a_sequence(made):
 
     x = C.input_variable(2)
     assert C.user_function(Makes(x)).eval({x: [[1, 2]]}).tolist() == [[[0, 1, 2], [3, 4, 5]]]
-    with pytest.raises(ValueError, match="made data of shape"):
+    with pytest.raises(RuntimeError, match="made data of shape"):
         C.user_function(Makes(x)).eval({x: [[1, 2], [3, 4]]})
 
 

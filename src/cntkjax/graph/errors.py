@@ -29,6 +29,10 @@ class OperandError(ValueError, TypeError):
     """What is no operand. CNTK raises ValueError or TypeError, which depends on the operation."""
 
 
+class ResultError(ValueError, RuntimeError):
+    """What a function of the user made does not fit. CNTK raises either, which depends on what it is."""
+
+
 def layer_title(layer: str, name: str) -> str:
     """A layer as messages call it."""
     return f"{layer} '{name}'" if name else layer

@@ -13,7 +13,7 @@ from ..device import cpu
 from ..engine.ragged import Ragged
 from ..formats.containers import Dictionary
 from ..graph.build import Spec, composite, infer
-from ..graph.errors import explain
+from ..graph.errors import ResultError, explain
 from ..graph.front import behind, front_of
 from ..graph.function import Function as GraphFunction
 from ..graph.public import classes
@@ -43,8 +43,8 @@ class UserFunction(Function):
     Shapes: arguments and values are arrays [*shape], or [samples, *shape] with the batch axis, or lists of sequences
             [steps, *shape], and CSR matrices for sparse inputs; inside a loop sequences are of one step.
             With ``as_numpy=False`` they are ``cntk_py.Value``s.
-    Errors: what Python raises in them arrives as RuntimeError, with the original as its cause; ValueError for results
-            of wrong shapes.
+    Errors: what Python raises in them arrives as RuntimeError, with the original as its cause; results that are missing
+            or do not fit are an error that is both a RuntimeError and a ValueError.
 
     >>> import cntkjax as C
     >>> class Double(UserFunction):
@@ -190,7 +190,7 @@ class _Node(Function):
             raise self._failure("forward", error) from error
         missing = [v for v in outputs if values[v] is None]
         if missing:
-            raise ValueError(f"{self!r}: forward has made no value for {missing[0]!r}")
+            raise ResultError(explain(f"{self._who}: forward has made no value for {missing[0]!r}"))
         return state, [_plain(values[v]) for v in outputs]
 
     def run_backward(self, state: Any, gradients: list[Any], needed: list[bool]) -> list[Any]:
@@ -206,8 +206,13 @@ class _Node(Function):
                 self.user.backward(state, root, wanted)
         except Exception as error:
             raise self._failure("backward", error) from error
-        # An input that is there twice has one gradient, for both.
-        return [None if wanted.get(v) is None else _plain(wanted.pop(v)) for v in self.node_inputs]
+        if strange := [key for key in wanted if key not in self.node_inputs]:
+            raise ResultError(explain(
+                f"{self._who}: backward has made a gradient for {strange[0]!r}", fix="the keys are those of self.inputs"
+            ))
+        # An input that is there twice has one gradient, for both. One that is not asked for is left alone.
+        made = {v: wanted[v] for v, need in zip(self.node_inputs, needed, strict=True) if need}
+        return [None if made.get(v) is None else _plain(made.pop(v)) for v in self.node_inputs]
 
     def _given(self, variable: Variable, data: Any) -> Any:
         """Data as the methods get them."""

@@ -14,7 +14,7 @@ import numpy as np
 from ..engine.plan import resolve
 from ..engine.python_code import Resized, callback, once
 from ..engine.values import Axes, Context, Value
-from ..graph.errors import explain
+from ..graph.errors import ResultError, explain
 from ..graph.function import Function
 from ..graph.shape import FREE, matches
 from ..graph.variable import Variable
@@ -185,13 +185,28 @@ class _Form:
         """The shape of a sample in what a user made; None if there are no samples."""
         if self.kind == "static":
             return np.shape(given)
-        return _batch(given, rank).shape[1:] if self.kind == "batch" else np.shape(given[0])[1:] if len(given) else None
+        if self.kind == "batch":
+            return _batch(given, rank).shape[1:]
+        given = _sequences(given, rank)
+        return np.shape(given[0])[1:] if len(given) else None
 
     def packed(self, given: Any, where: Any, like: Any, variable: Variable, fill: bool = True) -> np.ndarray:
         """From what a user made to the form of a program; padding is zero, or with `fill` the first sample.
 
-        Errors: ValueError if the shapes are not those that the variable has.
+        Errors: ResultError if that is no data, or of other shapes than the variable has.
         """
+        try:
+            return self._packed(given, where, like, variable, fill)
+        except ResultError:
+            raise
+        except (TypeError, ValueError) as error:  # what NumPy makes no array of numbers of
+            needs = "a list of arrays" if self.kind in ("sequences", "step") else "an array"
+            raise ResultError(explain(
+                f"a user function made {given!r} for {variable!r}, which needs {needs}",
+                fix=f"return {needs}; with several outputs or inputs, put them into the dict that is given",
+            )) from error
+
+    def _packed(self, given: Any, where: Any, like: Any, variable: Variable, fill: bool) -> np.ndarray:
         sample = like.shape[len(self.lead) :]
         if self.kind == "static":
             return _fitting(given, sample, like.dtype, variable)
@@ -201,9 +216,9 @@ class _Form:
             data[:count] = _fitting(_batch(given, len(sample)), (count, *sample), like.dtype, variable)
             data[count:] = data[:1] if fill else 0
             return data
-        places = self._places(where)
+        places, given = self._places(where), _sequences(given, len(sample))
         if len(given) != len(places):
-            raise ValueError(explain(
+            raise ResultError(explain(
                 f"a user function made {len(given)} sequences for {variable!r}; the minibatch has {len(places)}"
             ))
         for i, (place, sequence) in enumerate(zip(places, given, strict=True)):
@@ -222,10 +237,15 @@ def _batch(given: Any, rank: int) -> np.ndarray:
     return array[:, 0] if array.ndim == rank + 2 and array.shape[1] == 1 else array
 
 
+def _sequences(given: Any, rank: int) -> Any:
+    """Sequences in a list or array; the only one may come without it."""
+    return [given] if isinstance(given, np.ndarray) and given.ndim == rank + 1 else given
+
+
 def _fitting(given: Any, shape: tuple[int, ...], dtype: Any, variable: Variable) -> np.ndarray:
     array = np.asarray(given, dtype)
     if array.shape != shape:
-        raise ValueError(explain(
+        raise ResultError(explain(
             f"a user function made data of shape {array.shape} for {variable!r}, which has to be of shape {shape}",
             fix="return arrays of the shape that infer_outputs says, gradients of that of the inputs",
         ))
