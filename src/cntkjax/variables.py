@@ -63,7 +63,9 @@ class VariableMixin:
 
     @property
     def owner(self: Any) -> Any:
-        """The function whose output this is; None for others."""
+        """The function whose output this is; RuntimeError for others, as in CNTK: ask ``is_output`` before."""
+        if not self.is_output:
+            raise RuntimeError(f"{self!r} is not the output of a function, so it has no owner")
         return self._owner
 
     def get_data_type(self: Any) -> int:
@@ -265,6 +267,8 @@ class Constant(_LeafMixin):
         from .initializer import Initializer
 
         dtype = get_default_override(Constant, dtype=dtype)
+        if value is None and shape is None:
+            raise ValueError(f"Constant '{name}': neither a value nor a shape was given; give at least one of them")
         value = 0 if value is None else value
         if isinstance(value, Initializer):
             if shape is None:

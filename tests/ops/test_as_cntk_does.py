@@ -281,3 +281,40 @@ def test_types_that_are_none_are_said_at_once():
 def test_a_stride_of_0_is_a_value_error():
     with pytest.raises(ValueError, match="have to be positive"):
         C.pooling(x(1, 4, 4), C.MAX_POOLING, (2, 2), (0, 0))
+
+
+class TestWhatIsRefused:
+    @pytest.mark.parametrize("to_map", [2, 3, 5])
+    def test_a_product_needs_an_axis_that_is_not_mapped(self, to_map):
+        with pytest.raises(ValueError, match=f"{to_map} axes of the left operand are mapped"):
+            C.times(x(2, 3), C.parameter((3, 4)), infer_input_rank_to_map=to_map)
+
+    @pytest.mark.parametrize("shape", [(0, 6), (-1, 0)])
+    def test_a_reshape_to_nothing(self, shape):
+        with pytest.raises(ValueError, match="another number of elements"):
+            C.reshape(x(2, 3), shape)
+
+    @pytest.mark.parametrize("groups", [0, -1])
+    def test_a_convolution_in_no_groups(self, groups):
+        with pytest.raises(ValueError, match=f"groups = {groups} has to be positive"):
+            C.convolution(C.parameter((4, 2, 3, 3)), x(2, 8, 8), groups=groups)
+
+    @pytest.mark.parametrize("make", [C.constant, C.Constant])
+    def test_a_constant_of_nothing(self, make):
+        with pytest.raises(ValueError, match="neither a value nor a shape"):
+            make()
+
+    def test_a_name_that_is_no_text(self):
+        with pytest.raises(ValueError, match="needs the name as a str, got 3"):
+            (x(2) * 2).find_by_name(3)
+
+    @pytest.mark.parametrize("none", [C.sum, C.mean, lambda: C.sum([])])
+    def test_a_sum_or_mean_of_nothing(self, none):
+        with pytest.raises(RuntimeError, match="needs at least one operand"):
+            none()
+
+    @pytest.mark.parametrize("make", [lambda: x(2), lambda: C.parameter(2), lambda: C.constant(1), C.placeholder])
+    def test_the_owner_of_what_no_function_made(self, make):
+        with pytest.raises(RuntimeError, match="is not the output of a function"):
+            make().owner  # noqa: B018
+        assert (x(2) * 2).output.owner.op_name == "ElementTimes"

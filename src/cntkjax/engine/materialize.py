@@ -19,7 +19,7 @@ _in_loop = ContextVar("_in_loop", default=False)
 
 
 def materialized(x: Any) -> Any:
-    """The same value, read from memory by whatever uses it, gradients included; as it comes in a loop with gradients."""
+    """The same value, read from memory by whatever uses it, gradients too; in loops with gradients as it comes."""
     return x if _in_loop.get() else lax.optimization_barrier(x)
 
 

@@ -233,7 +233,7 @@ def _several(op: str, operands: Sequence[Operand], kw_name: dict[str, str]) -> t
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = operands[0]
     if not operands:
-        raise ValueError(f"{op}() needs at least one operand")
+        raise RuntimeError(f"{op}() needs at least one operand")
     return as_variables(*operands), name
 
 

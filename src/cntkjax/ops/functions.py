@@ -344,7 +344,9 @@ class Function(Computing, VariableMixin, TensorOpsMixin, ArrayMixin, GraphFuncti
         return edit.find_all(self, name, depth)
 
     def find_by_name(self, name: str, depth: int = 0) -> Any:
-        """The function or variable of that name, or None; ValueError if there are several."""
+        """The function or variable of that name, or None; ValueError if there are several, or the name is no text."""
+        if not isinstance(name, str):
+            raise ValueError(f"find_by_name() of {self!r} needs the name as a str, got {name!r}")
         found = edit.find_all(self, name, depth)
         return _only(found, name) if found else None
 

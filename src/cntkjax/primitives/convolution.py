@@ -130,6 +130,8 @@ class Convolution(_Convolving):
             raise self.fail(inputs, "only the channels of a kernel can be inferred", "give the size of its window")
         if min(attrs["strides"], default=1) < 1 or min(attrs["dilation"], default=1) < 1:
             raise self.fail(inputs, f"strides {attrs['strides']} and dilation {attrs['dilation']} have to be positive")
+        if groups < 1:
+            raise self.fail(inputs, f"groups = {groups} has to be positive")
         if 0 <= x.shape[0] < kernel.shape[ahead]:
             raise self.fail(
                 inputs, f"the kernel has {kernel.shape[ahead]} channels, and the operand {x.shape[0]}",

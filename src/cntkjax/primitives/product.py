@@ -47,10 +47,10 @@ class Times(Primitive):
                               "that the product keeps, 1 or more")
         if len(right.shape) < out_rank:
             raise self._error(inputs, f"the right operand needs at least outputRank = {out_rank} axes")
+        if to_map > 0 and to_map >= len(left.shape):
+            raise self._error(inputs, f"{to_map} axes of the left operand are mapped: none is left to contract")
         if right.is_parameter and inner[:1] == [INFERRED] and to_map >= 0:
             # The first axis stands for as many axes of the left operand as are not mapped.
-            if to_map > 0 and to_map >= len(left.shape):
-                raise self._error(inputs, f"{to_map} axes of the left operand are mapped: none is left to contract")
             inner = [INFERRED] * (len(left.shape) - to_map - len(inner) + 1) + inner[1:]
         if len(inner) > len(left.shape):
             raise self._error(inputs, f"the left operand needs at least the {len(inner)} axes that are contracted")

@@ -70,7 +70,7 @@ class Reshape(Primitive):
                 {"operand": x},
                 "leave at most one dimension open (-1)",
             ))
-        have, want = prod(d for d in old if d > 0), prod(d for d in new if d > 0)
+        have, want = prod(d for d in old if d > 0), prod(d for d in new if d >= 0)
         is_open = any(d < 0 for d in old)
         if inferred:
             if not is_open and (want == 0 or have % want):

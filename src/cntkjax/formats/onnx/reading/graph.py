@@ -53,11 +53,10 @@ class Reader:
 
     def _function(self, outputs: list[Any]) -> Any:
         if len(outputs) == 1:
-            owner = outputs[0].owner
-            if owner is not None and len(owner.outputs) == 1:
-                return ops.as_composite(owner)
+            if outputs[0].is_output and len(outputs[0].owner.outputs) == 1:
+                return ops.as_composite(outputs[0].owner)
             return ops.alias(outputs[0])
-        outputs = [v if v.owner is not None and v not in outputs[:i] else ops.alias(v).output
+        outputs = [v if v.is_output and v not in outputs[:i] else ops.alias(v).output
                    for i, v in enumerate(outputs)]
         return ops.combine(outputs)
 
@@ -204,13 +203,13 @@ class Reader:
         variable: Any = output_of(value)
         if not node.name:
             return variable
-        owner = variable.owner
-        if owner is None or owner.name or variable in self.named:
+        if not variable.is_output or variable.owner.name or variable in self.named:
             variable = ops.alias(variable, name=node.name).output
             self.named.add(variable)
             return variable
         self.named.add(variable)
-        made: Any = value if isinstance(value, GraphFunction) and value.is_composite else ops.as_composite(owner)
+        is_composite = isinstance(value, GraphFunction) and value.is_composite
+        made: Any = value if is_composite else ops.as_composite(variable.owner)
         made.name = node.name
         return variable
 
