@@ -217,3 +217,31 @@ def test_nodes_are_timed_by_the_names_of_the_compiled_module():
 def test_a_name_that_is_not_there_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'no_such_name'"):
         cntk_py.no_such_name  # noqa: B018
+
+
+def test_means_and_deviations_of_streams(tmp_path):
+    """The numbers are CNTK's."""
+    file = tmp_path / "d.ctf"
+    file.write_text("|x 1 2\n|x 2 3\n|x 4 3\n|x 7 3\n")
+    streams = C.io.StreamDefs(x=C.io.StreamDef("x", 2))
+    source = C.io.MinibatchSource(C.io.CTFDeserializer(str(file), streams), max_sweeps=1)
+    found = {source.streams.x: (None, None)}
+    cntk_py.compute_input_per_dim_means_and_inv_std_devs(source, found, C.cpu())
+    ((mean, inverse),) = found.values()
+    np.testing.assert_allclose(mean.asarray(), [3.5, 2.75])
+    np.testing.assert_allclose(inverse.asarray(), [0.43643576, 2.309401], rtol=1e-6)
+    assert not source.next_minibatch(1)
+
+
+def test_schedules_of_the_compiled_module():
+    schedule = cntk_py.training_double_parameter_schedule([(2, 0.5), (1, 0.2)], 10, 4)
+    assert [schedule[n] for n in (19, 20)] == [0.5, 0.2] and schedule.minibatch_size == 4
+    assert cntk_py.training_double_parameter_schedule(0.5, 3).minibatch_size == 3
+    assert schedule.serialize() == {
+        "type": "TrainingParameterSchedule", "version": 2, "ref_mb_size": 4, "epoch_size": 10,
+        "schedule": {"20": 0.5, "30": 0.2},
+    }  # fmt: skip
+    assert cntk_py.training_double_parameter_schedule_deserialize(schedule.serialize()) == schedule
+    sizes = cntk_py.minibatch_size_schedule([(1, 3), (1, 4)], 10)
+    assert cntk_py.minibatch_size_schedule_deserialize(sizes.serialize())[10] == 4
+    assert cntk_py.momentum_from_time_constant(100.0) == cntk_py.momentum_as_time_constant_schedule(100.0)[0]

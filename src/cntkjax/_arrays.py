@@ -282,6 +282,12 @@ class NDMask(ArrayMixin):
         """Say that nothing is padding, and nothing begins."""
         self._mask[...] = 1
 
+    def alias(self) -> NDMask:
+        """Another view of the same memory."""
+        made = NDMask(())
+        made._mask = self._mask
+        return made
+
     def copy_from(self, source: NDMask) -> None:
         """Take over what another mask of the same shape says. Errors: ValueError for another shape."""
         if source.shape() != self.shape():

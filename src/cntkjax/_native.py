@@ -10,6 +10,8 @@ import numpy as np
 from . import _arrays, variables
 from .graph.dtypes import as_dtype
 from .graph.shape import as_shape
+from .learners import TrainingParameterSchedule
+from .train.training_session import MinibatchSizeSchedule
 
 
 class _Native(ABCMeta):
@@ -72,7 +74,31 @@ class Constant(metaclass=_Native):
         return cls.public(value, given, data_type, name=_name(arguments))
 
 
-for _class in (NDArrayView, Parameter, Constant):
+class _Schedule(metaclass=_Native):
+    def __new__(cls, schedule: Any, *sizes: int) -> Any:
+        if isinstance(schedule, (int, float)):
+            return cls.public(schedule, minibatch_size=next(iter(sizes), None))
+        return cls.public(list(schedule), *sizes)
+
+
+class training_double_parameter_schedule(_Schedule):
+    """A schedule from a number and a reference minibatch size, or a list, an epoch size and that.
+
+    Example:
+        >>> training_double_parameter_schedule(0.5, 3).minibatch_size
+        3
+    """
+
+    public = TrainingParameterSchedule
+
+
+class minibatch_size_schedule(_Schedule):
+    """The same for sizes of minibatches."""
+
+    public = MinibatchSizeSchedule
+
+
+for _class in (NDArrayView, Parameter, Constant, training_double_parameter_schedule, minibatch_size_schedule):
     _class.register(_class.public)
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from . import ops
+from .core import NDArrayView
 from .eval import Evaluator
+from .graph.axis import BATCH, SEQUENCE, Axis
 from .initializer import Initializer
 from .io import (
     Base64ImageDeserializer,
@@ -19,11 +24,15 @@ from .io import (
 )
 from .io._config import MinibatchSourceConfig
 from .io._streams import DEFAULT_RANDOMIZATION_WINDOW_IN_CHUNKS, INFINITELY_REPEAT
+from .learners import momentum_as_time_constant_schedule
 from .logging import TensorBoardProgressWriter
 from .ops.functions import Function, ModelFormat
 from .train.distributed import block_momentum_distributed_learner, data_parallel_distributed_learner
 from .train.trainer import Trainer
 from .train.training_session import DataUnit, TrainingSession
+from .variables import Variable
+
+_AT_ONCE = 4096  # samples
 
 
 def Function_load(model: Any, device: Any = None, format: int = 0) -> Function:
@@ -84,6 +93,55 @@ def create_block_momentum_distributed_learner(
     return block_momentum_distributed_learner(
         learner, block_size, time_constant, nesterov, resets, rate, distributed_after
     )
+
+
+def input_variable(shape: Any, *options: Any) -> Variable:
+    """An input. `options`: whether it is sparse, its element type, whether it needs a gradient, its name, its axes.
+
+    Only the element type has to be there; by default there is a sequence axis.
+
+    Example:
+        >>> input_variable((2, 3), 1, "q")
+        Input('q', [#, *], [2 x 3])
+    """
+    flags = [option for option in options if isinstance(option, bool)]
+    sparse = isinstance(options[0], bool)
+    data_type = next(option for option in options if type(option) is int)
+    axes = next((part for part in options if isinstance(part, (list, tuple))), (BATCH, SEQUENCE))
+    needs_gradient = any(flags[1:] if sparse else flags)
+    return ops.input_variable(shape, data_type, needs_gradient, sparse and flags[0], axes, _text(options))
+
+
+def placeholder_variable(*options: Any) -> Variable:
+    """A placeholder. `options`: its shape, element type, name and axes, as far as they are known.
+
+    Example:
+        >>> placeholder_variable((2, 3), "a")
+        Placeholder('a', [???], [2 x 3])
+    """
+    lists = [option for option in options if isinstance(option, (list, tuple))]
+    axes = next((part for part in lists if part and isinstance(part[0], Axis)), None)
+    return ops.placeholder(next((part for part in lists if part is not axes), None), axes, _text(options))
+
+
+def _text(options: tuple[Any, ...]) -> str:
+    return next((option for option in options if isinstance(option, str)), "")
+
+
+def constant_like(x: Any, value: float, name: str = "") -> Function:
+    """A constant of the shape and axes of an operand."""
+    return ops.plus(ops.zeros_like(x), value, name)
+
+
+def pad(x: Any, mode: int, head: Sequence[int], foot: Sequence[int], value: float = 0.0, name: str = "") -> Function:
+    """`pad` by numbers for each axis, the fastest one first.
+
+    Example:
+        >>> pad([[1.0, 2.0]], 0, [1, 0], [0, 1]).eval()
+        array([[0., 1., 2.],
+               [0., 0., 0.]], dtype=float32)
+    """
+    return ops.pad(x, [*zip(head, foot, strict=True)][::-1], mode, value, name)
 
 
 # ---- what writes and reads
@@ -154,7 +212,43 @@ def text_format_minibatch_source(
     )
 
 
+def compute_input_per_dim_means_and_inv_std_devs(
+    source: MinibatchSource, computed: MutableMapping[Any, Any], device: Any = None
+) -> None:
+    """Put means and inverse standard deviations of streams, as pairs of array views, where they are asked for.
+
+    Shapes: those of samples. The source is read to its end.
+    Errors: ValueError for one that never ends.
+
+    Example:
+        >>> import numpy as np
+        >>> from cntkjax.io import MinibatchSourceFromData
+        >>> source = MinibatchSourceFromData({"x": np.array([[1, 2], [3, 2], [5, 2]], np.float32)}, max_samples=3)
+        >>> computed = {source.streams.x: None}
+        >>> compute_input_per_dim_means_and_inv_std_devs(source, computed)
+        >>> computed[source.streams.x][0].asarray()
+        array([3., 2.], dtype=float32)
+    """
+    if source.is_infinite():
+        raise ValueError("compute_input_per_dim_means_and_inv_std_devs: the source never ends; give it max_sweeps=1")
+    parts: dict[Any, list[np.ndarray]] = {stream: [] for stream in computed}
+    while minibatch := source.get_next_minibatch(_AT_ONCE):
+        for stream in parts:
+            rows = minibatch[stream].ragged.data
+            parts[stream].append(rows.to_dense() if hasattr(rows, "to_dense") else rows)
+    for stream, rows in parts.items():
+        samples = np.concatenate(rows).astype(np.float64)
+        spread = samples.std(0)
+        inverse = np.divide(1, spread, out=np.zeros_like(spread), where=spread > 0)
+        computed[stream] = tuple(NDArrayView.from_dense(a.astype(np.float32)) for a in (samples.mean(0), inverse))
+
+
 # ---- how parameters begin
+
+
+def momentum_from_time_constant(time_constant: float) -> float:
+    """The momentum per sample of which 1/e is left after so many samples; 0 for none."""
+    return momentum_as_time_constant_schedule(time_constant)[0]
 
 
 def constant_initializer(value: float = 0.0) -> Initializer:

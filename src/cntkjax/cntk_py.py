@@ -58,9 +58,7 @@ _HOMES = {  # what lies in modules that need the whole package, so that it is lo
     "DistributedWorkerDescriptor": "train.distributed:WorkerDescriptor",
     "mpicommunicator": "train.distributed:mpi_communicator",
     "number_of_workers": "parallel.mpi:size", "worker_global_rank": "parallel.mpi:rank",
-    "training_double_parameter_schedule": "learners:TrainingParameterSchedule",
-    "minibatch_size_schedule": "train.training_session:MinibatchSizeSchedule",
-    "save_as_legacy_model": "debugging.debug",
+    "save_as_legacy_model": "debugging.debug", "output_variable": "ops",
     "default_unit_gain_value": "learners", "set_default_unit_gain_value": "learners",
     "momentum_as_time_constant_schedule": "learners",
 } | {
@@ -73,13 +71,16 @@ _HOMES = {  # what lies in modules that need the whole package, so that it is lo
 } | {
     name: home for home, names in {
         "_native": ("Constant", "ConstantDouble", "ConstantFloat", "NDArrayView", "NDArrayViewDouble",
-                    "NDArrayViewFloat", "Parameter", "ParameterDouble", "ParameterFloat"),
+                    "NDArrayViewFloat", "Parameter", "ParameterDouble", "ParameterFloat", "minibatch_size_schedule",
+                    "training_double_parameter_schedule"),
         "_native_functions": (
             "Function_load", "TensorBoardFileWriter", "base64_image_deserializer", "cbf_deserializer",
             "constant_initializer",
             "create_block_momentum_distributed_learner", "create_composite_minibatch_source",
             "create_data_parallel_distributed_learner", "create_evaluator", "create_trainer", "create_training_session",
-            "ctf_deserializer", "image_deserializer", "text_format_minibatch_source", "trainer_impl",
+            "compute_input_per_dim_means_and_inv_std_devs", "constant_like", "ctf_deserializer", "image_deserializer",
+            "input_variable", "momentum_from_time_constant", "pad", "placeholder_variable",
+            "text_format_minibatch_source", "trainer_impl",
         ),
         "train.training_session": ("CheckpointConfig", "CrossValidationConfig", "TestConfig", "TrainingSession"),
         "learners._native": ("AdditionalLearningOptions", *(f"{rule}_learner" for rule in (
@@ -93,10 +94,14 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         home, _, other = _HOMES[name].partition(":")
         return getattr(import_module("cntkjax." + home), other or name)
-    owner, _, member = name.partition("_")  # static methods stand in the module too: Axis_all_axes
-    if member and (owner in _HOMES or owner in globals()):
-        of = globals()[owner] if owner in globals() else __getattr__(owner)
-        return operator.eq if member == "eq" else getattr(of, member)
+    operations = import_module("cntkjax.ops._compiled_names")
+    if name in operations.OPERATIONS:
+        return operations.cntk_operation(name)
+    for end in (i for i, character in enumerate(name) if character == "_"):
+        owner, member = name[:end], name[end + 1:]  # static methods stand in the module too: Axis_all_axes
+        if owner in _HOMES or owner in globals():
+            of = globals()[owner] if owner in globals() else __getattr__(owner)
+            return operator.eq if member == "eq" else getattr(of, member)
     raise AttributeError(f"module 'cntkjax.cntk_py' has no attribute '{name}'")
 
 

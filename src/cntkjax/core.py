@@ -312,7 +312,7 @@ class NativeValue(DataMixin, metaclass=ABCMeta):
 
     @staticmethod
     def create(shape: Any, views: Any, *rest: Any) -> Value:
-        """A value of sequences in array views. `rest`: for each whether it begins here, a device, if it is read-only."""
+        """A value of sequences in array views. `rest`: which of them begin here, a device, whether it is read-only."""
         starts = next((part for part in rest if isinstance(part, (list, tuple)) and part), None)
         made = Value([view.asarray() for view in views], starts)
         made._shape, made._read_only = as_shape(shape), rest[-1:] == (True,)

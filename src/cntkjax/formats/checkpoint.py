@@ -219,7 +219,7 @@ def _learner_record(learner: LearnerState) -> Record:
         "sample_count": SizeT(learner.samples),
         "minibatchCount": SizeT(learner.minibatches),
         "sweepCount": SizeT(learner.sweeps),
-        "learnig_rate_schedule": _rates_record(learner.rates),  # spelled as CNTK does
+        "learnig_rate_schedule": rates_record(learner.rates),  # spelled as CNTK does
         "smoothed_gradients": learner.smoothed_gradients,
         "noise_injection_seed": SizeT(learner.noise_seed),
         "master_parameter_updated": True,
@@ -245,7 +245,7 @@ def _learner_of(record: Any, where: str) -> LearnerState | Record:
         samples=take(record, "sample_count", int, where),
         minibatches=take(record, "minibatchCount", int, where),
         sweeps=take(record, "sweepCount", int, where),
-        rates=_rates_of(take(record, "learnig_rate_schedule", dict, where), f"{where}, learning rate"),
+        rates=rates_of(take(record, "learnig_rate_schedule", dict, where), f"{where}, learning rate"),
         smoothed_gradients=_arrays(record, "smoothed_gradients", where),
         smoothed_count=take(record, "smoothed_count", float, where) if "smoothed_count" in record else None,
         noise_seed=take(record, "noise_injection_seed", int, where),
@@ -261,7 +261,7 @@ def _arrays(record: Record, key: str, where: str) -> list[np.ndarray]:
     return arrays
 
 
-def _rates_record(rates: Rates) -> Record:
+def rates_record(rates: Rates) -> Record:
     """The values by the count of samples (or sweeps) up to which they hold; 0 for the only one, which always holds."""
     ends: dict[str, float] = {}
     end = rates.start
@@ -279,7 +279,7 @@ def _rates_record(rates: Rates) -> Record:
     }
 
 
-def _rates_of(record: Record, where: str) -> Rates:
+def rates_of(record: Record, where: str) -> Rates:
     check_version(record, SCHEDULE, where)
     epoch_size = take(record, "epoch_size", int, where)
     values = _values(take(record, "schedule", dict, where), where)

@@ -7,11 +7,15 @@ import numbers
 import operator
 import warnings
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from itertools import accumulate
+from typing import Any, Self
 
 import numpy as np
+
+from cntkjax.formats.checkpoint import Rates, rates_of, rates_record
+from cntkjax.formats.containers import Dictionary
 
 IGNORE = 0
 """As a minibatch size: a value holds for a minibatch of any size, and the learner averages gradients."""
@@ -100,6 +104,20 @@ class TrainingParameterSchedule:
         """
         values = [(epochs, function(value)) for epochs, value in self.entries]
         return self._with(values, self.minibatch_size if self.is_minibatch_size_explicitly_specified else None)
+
+    def serialize(self) -> Dictionary:
+        """The schedule as it stands in checkpoints: values by the count of samples or sweeps up to which they hold.
+
+        >>> TrainingParameterSchedule([0.1, 0.2], 10, 3).serialize()["schedule"]
+        {'10': 0.1, '20': 0.2}
+        """
+        return Dictionary(rates_record(Rates(self.entries, self.epoch_size, self.minibatch_size)))
+
+    @classmethod
+    def deserialize(cls, record: Mapping[str, Any]) -> Self:
+        """The schedule of which `serialize` gave this record. Errors: FormatError if it is damaged."""
+        rates = rates_of(dict(record), "the record of a schedule")
+        return cls(list(rates.entries), rates.epoch_size or None, rates.minibatch_size)
 
     def for_minibatch_size(self, minibatch_size: int | None) -> TrainingParameterSchedule:
         """The same values, meant for that many samples unless this schedule says for how many itself."""
