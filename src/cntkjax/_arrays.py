@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from .device import DeviceDescriptor, DeviceKind, cpu, jax_device
 from .engine.interchange import device_array, platform_of
 from .graph.dtypes import NUMBERS, as_dtype
 from .graph.seed import AUTO_SEED, resolve_seed
-from .graph.shape import Shape, as_shape, shape_text
+from .graph.shape import NDShape, Shape, as_shape, shape_text
 from .tensor import ArrayMixin
 
 
@@ -50,7 +50,7 @@ class NDArrayView(DataMixin):
         self._read_only = read_only
 
     @classmethod
-    def _of(cls, array: Any, read_only: bool, shape: Shape | None = None) -> NDArrayView:
+    def _of(cls, array: Any, read_only: bool, shape: Shape | None = None) -> Self:
         made = object.__new__(cls)
         made._hold(array, read_only, shape)
         return made
@@ -108,20 +108,24 @@ class NDArrayView(DataMixin):
     @property
     def is_sparse(self) -> bool:
         """True for a sparse matrix."""
-        return hasattr(self.held, "tocsr")
+        return self._is_sparse
 
     @property
     def is_read_only(self) -> bool:
         """True if the data may not be changed."""
         return self._read_only
 
+    @property
+    def _is_sparse(self) -> bool:
+        return hasattr(self.held, "tocsr")
+
     def _numbers(self) -> Any:
-        if self.is_sparse:
+        if self._is_sparse:
             return self.held if len(self._shape) == 2 else self.held.toarray().reshape(self._shape)
         return np.asarray(self.held)
 
     def _on_device(self) -> Any:
-        return device_array(self.held.toarray().reshape(self._shape) if self.is_sparse else self.held)
+        return device_array(self.held.toarray().reshape(self._shape) if self._is_sparse else self.held)
 
     to_ndarray = ArrayMixin.asarray
 
@@ -131,14 +135,14 @@ class NDArrayView(DataMixin):
 
     def get_storage_format(self) -> int:
         """0 (``cntk_py.StorageFormat_Dense``) or 1 (``cntk_py.StorageFormat_SparseCSC``)."""
-        return int(self.is_sparse)
+        return int(self._is_sparse)
 
     def copy_from(self, source: NDArrayView) -> None:
         """Take over the data of another array of the same shape, into the same memory.
 
         Errors: ValueError for another shape; RuntimeError if this is read-only.
         """
-        if source.shape != self.shape:
+        if source._shape != self._shape:
             raise ValueError(f"copy_from: {source!r} is not of the shape of {self!r}")
         self._write(source)
 
@@ -154,9 +158,9 @@ class NDArrayView(DataMixin):
         """
         if not isinstance(value, (int, float, np.number)):
             raise TypeError(f"set_value writes one number everywhere, not {value!r}: copy_from takes an NDArrayView")
-        if self.is_sparse:
+        if self._is_sparse:
             raise RuntimeError(f"{self!r} is sparse: a number can only be written to a dense array")
-        self._write(NDArrayView.from_dense(np.full(self.shape, value, self.dtype), borrow=True))
+        self._write(NDArrayView.from_dense(np.full(self._shape, value, self.dtype), borrow=True))
 
     def _write(self, source: NDArrayView) -> None:
         if self._read_only:
@@ -171,7 +175,7 @@ class NDArrayView(DataMixin):
         if not isinstance(device, DeviceDescriptor):
             raise TypeError(f"change_device needs a device such as cpu() or gpu(0), not {device!r}")
         if device != self.device:
-            if self.is_sparse:
+            if self._is_sparse:
                 raise ValueError(f"{self!r} is sparse: such data are on the CPU, and moved when they are used")
             self.held = np.asarray(self.held) if device == cpu() else device_array(self.held, jax_device(device))
 
@@ -201,8 +205,8 @@ class NDArrayView(DataMixin):
         shape = as_shape(new_shape)
         if prod(shape) != prod(self._shape):
             raise ValueError(f"an array of shape {self._shape} cannot have shape {shape}, which is of another size")
-        held = self.held.reshape(shape[0], -1).tocsr() if self.is_sparse else self.held.reshape(shape)
-        return NDArrayView._of(held, self._read_only, shape)
+        held = self.held.reshape(shape[0], -1).tocsr() if self._is_sparse else self.held.reshape(shape)
+        return self._of(held, self._read_only, shape)
 
     def slice_view(self, start_offset: Sequence[int], extent: Sequence[int], read_only: bool = True) -> NDArrayView:
         """A part of the array that shares its memory.
@@ -212,29 +216,53 @@ class NDArrayView(DataMixin):
         """
         dropped = len(start_offset) - len(extent)
         sizes = (1,) * dropped + tuple(extent)
-        if len(start_offset) != len(self.shape) or dropped < 0 or any(
-            not 0 <= o <= o + e <= d for o, e, d in zip(start_offset, sizes, self.shape, strict=True)
+        if len(start_offset) != len(self._shape) or dropped < 0 or any(
+            not 0 <= o <= o + e <= d for o, e, d in zip(start_offset, sizes, self._shape, strict=True)
         ):
             raise ValueError(f"slice at {tuple(start_offset)} of extent {tuple(extent)} is not inside {self!r}")
-        split = [i for i, (e, d) in enumerate(zip(sizes, self.shape, strict=True)) if e != d]
-        if (split and any(e > 1 for e in sizes[: split[-1]])) or (self.is_sparse and (dropped or split[1:])):
+        split = [i for i, (e, d) in enumerate(zip(sizes, self._shape, strict=True)) if e != d]
+        if (split and any(e > 1 for e in sizes[: split[-1]])) or (self._is_sparse and (dropped or split[1:])):
             raise ValueError(f"slice at {tuple(start_offset)} of extent {tuple(extent)} is not contiguous in memory")
         where = [slice(o, o + e) for o, e in zip(start_offset, sizes, strict=True)]
-        part = self.held[where[0]] if self.is_sparse else self.held[(*start_offset[:dropped], *where[dropped:], ...)]
-        return NDArrayView._of(part, read_only, tuple(extent))
+        part = self.held[where[0]] if self._is_sparse else self.held[(*start_offset[:dropped], *where[dropped:], ...)]
+        return self._of(part, read_only, tuple(extent))
 
     def deep_clone(self, device: Any = None, read_only: bool = False) -> NDArrayView:
         """A copy."""
-        return NDArrayView._of(self.held.copy(), read_only, self._shape)
+        return self._of(self.held.copy(), read_only, self._shape)
 
     def alias(self, read_only: bool = False) -> NDArrayView:
         """Another view of the same memory."""
-        return NDArrayView._of(self.held, read_only, self._shape)
+        return self._of(self.held, read_only, self._shape)
 
     def __repr__(self) -> str:
-        return f"NDArrayView({shape_text(self.shape)}, {self.device!r})"
+        return f"NDArrayView({shape_text(self._shape)}, {device_of(self.held)!r})"
 
     __str__ = as_string = __repr__
+
+
+class NativeArrayView(NDArrayView):
+    """An array view as CNTK's compiled module has it: what it says of itself are methods there.
+
+    >>> NativeArrayView._of(np.ones((2, 3)), False).shape().dimensions()
+    (2, 3)
+    """
+
+    def shape(self) -> NDShape:  # type: ignore[override]
+        """Shape of the array."""
+        return NDShape(self._shape[::-1])
+
+    def is_sparse(self) -> bool:  # type: ignore[override]
+        """True for a sparse matrix."""
+        return self._is_sparse
+
+    def is_read_only(self) -> bool:  # type: ignore[override]
+        """True if the data may not be changed."""
+        return self._read_only
+
+    def device(self) -> DeviceDescriptor:  # type: ignore[override]
+        """Where the data are."""
+        return device_of(self.held)
 
 
 class NDMask(ArrayMixin):
@@ -326,4 +354,4 @@ def device_of(data: Any) -> DeviceDescriptor:
     return cpu() if platform == "cpu" else DeviceDescriptor(DeviceKind.GPU, number)
 
 
-__all__ = ["DataMixin", "NDArrayView", "NDMask", "device_of", "of_known_type"]
+__all__ = ["DataMixin", "NDArrayView", "NDMask", "NativeArrayView", "device_of", "of_known_type"]

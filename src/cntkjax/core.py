@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import DataMixin, NDArrayView, NDMask, device_of, of_known_type
+from ._arrays import DataMixin, NativeArrayView, NDArrayView, NDMask, device_of, of_known_type
 from ._value_members import CREATORS, ValueMembers
 from .device import DeviceDescriptor, DeviceKind, use_default_device
 from .engine.feeds import as_array, sequences, to_ragged
@@ -16,7 +16,7 @@ from .engine.interchange import device_array, padded
 from .engine.program import Result
 from .engine.ragged import Ragged, SparseRows, offsets_of, ranges
 from .graph.errors import explain
-from .graph.shape import Shape, as_shape, shape_text
+from .graph.shape import NDShape, Shape, as_shape, shape_text
 from .graph.variable import VariableKind
 from .variables import Variable
 
@@ -266,7 +266,7 @@ class NativeValue(DataMixin, metaclass=ABCMeta):
     User functions with ``as_numpy=False`` get such ones. Every Value counts as an instance of this class too.
 
     >>> value = NativeValue(NDArrayView.from_dense(np.ones((2, 3), np.float32)))
-    >>> value.shape(), value.data().as_shape((3, 2)), value.mask()
+    >>> value.shape().dimensions(), value.data().as_shape((3, 2)), value.mask()
     ((2, 3), NDArrayView([3 x 2], CPU), None)
     """
 
@@ -278,13 +278,14 @@ class NativeValue(DataMixin, metaclass=ABCMeta):
             raise AttributeError(name)
         return getattr(self._value, name)
 
-    def shape(self) -> Shape:
+    def shape(self) -> NDShape:
         """Shape of the padded data, dynamic axes included."""
-        return self._value.shape
+        return NDShape(self._value.shape[::-1])
 
-    def data(self) -> NDArrayView:
+    def data(self) -> NativeArrayView:
         """The padded data."""
-        return self._value.data
+        held = self._value.data
+        return NativeArrayView._of(held.held, held.is_read_only, held.shape)
 
     def mask(self) -> NDMask | None:
         """What is padding; None if nothing is."""

@@ -165,6 +165,10 @@ def test_values_instead_of_arrays():
     assert isinstance(node.seen[0], C.cntk_py.Value) and node.seen[0].shape() == (2, 2, 1)  # methods, as in CNTK
     assert node.seen[0].mask().asarray().tolist() == [[2, 1], [2, 0]]
     assert isinstance(C.Value(np.ones(2)), C.cntk_py.Value)
+    data_seen = node.seen[0].data()
+    assert node.seen[0].shape().dimensions() == data_seen.shape().dimensions() == (2, 2, 1)
+    assert isinstance(data_seen, C.NDArrayView) and (data_seen.is_sparse(), data_seen.device()) == (False, C.cpu())
+    assert data_seen.as_shape((4,)).shape().rank() == 1 and data_seen.deep_clone().asarray().shape == (2, 2, 1)
     assert [g.tolist() for g in f.grad({x: data})] == [d.tolist() for d in data]
 
 
@@ -175,6 +179,10 @@ def test_double_precision_and_sparse_input():
     node = Scaled(s)
     np.testing.assert_array_equal(C.user_function(node).eval({s: C.Value.one_hot([1, 0], 3)}), 2 * np.eye(3)[[1, 0]])
     assert node.seen[0].format == "csr"
+    node = Scaled(s, as_numpy=False)
+    node.forward = lambda value, *rest: node.seen.append(value) or (None, value)
+    np.testing.assert_array_equal(C.user_function(node).eval({s: C.Value.one_hot([1, 0], 3)}), np.eye(3)[[1, 0]])
+    assert node.seen[0].is_sparse() and node.seen[0].data().is_sparse()
 
 
 class Broken(Scaled):
@@ -300,6 +308,17 @@ def test_clones_and_files_make_it_anew(tmp_path):
     loaded = Function.load(str(tmp_path / "f"))
     assert loaded.find_by_name("scaled").op_name == "UserFunction" and loaded.find_by_name("scaled").scale == 3
     np.testing.assert_array_equal(loaded.eval([[1, 2]]), [[5, 8]])
+
+
+@pytest.mark.parametrize("makes", [lambda inputs: None, lambda inputs: inputs[0], lambda inputs: 1 / 0])
+def test_what_a_clone_is_has_to_be_a_function(makes):
+    class Odd(Scaled):
+        def clone(self, cloned_inputs):
+            assert type(cloned_inputs) is tuple  # as in CNTK
+            return makes(cloned_inputs)
+
+    with pytest.raises(RuntimeError, match=r"Odd\): clone (returned|raised)"):
+        C.user_function(Odd(C.input_variable(2))).clone("share")
 
 
 def test_a_file_runs_no_code_of_modules_that_are_not_imported(tmp_path, monkeypatch):

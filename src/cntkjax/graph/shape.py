@@ -175,8 +175,11 @@ class NDShape:
     def __getitem__(self, axis: int) -> int:
         return self._dimensions[axis]
 
+    def __len__(self) -> int:
+        return len(self._dimensions)
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, NDShape) and self._dimensions == other._dimensions
+        return self._dimensions == (other._dimensions if isinstance(other, NDShape) else other)
 
     def __hash__(self) -> int:
         return hash(self._dimensions)

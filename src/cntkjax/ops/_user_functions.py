@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..device import cpu
-from ..engine.ragged import Ragged
+from ..engine.ragged import Ragged, SparseRows
 from ..formats.containers import Dictionary
 from ..graph.build import Spec, composite, infer
 from ..graph.errors import ResultError, explain
@@ -155,9 +155,15 @@ class _Node(Function):
         record = {"module": cls.__module__, "class": cls.__name__, "op_name": self.user.op_name, "state": state}
         return Dictionary(record, version=1)
 
-    def copied(self, inputs: list[Variable]) -> GraphFunction:
+    def copied(self, inputs: Sequence[Variable]) -> GraphFunction:
         """The node of what the user's ``clone`` makes."""
-        return behind(self.user.clone(inputs)).root_function
+        try:
+            made = self.user.clone(tuple(inputs))
+        except Exception as error:
+            raise self._failure("clone", error) from error
+        if not isinstance(made, GraphFunction):
+            raise ResultError(explain(f"{self._who}: clone returned {made!r}", fix="let it return a function"))
+        return behind(made).root_function
 
     def output_specs(self) -> list[Spec]:
         """What `infer_outputs` says."""
@@ -224,7 +230,7 @@ class _Node(Function):
         if isinstance(data, list):
             return NativeValue(Value.from_ragged(Ragged.from_sequences(pieces), variable.shape))
         static = not variable.dynamic_axes
-        ragged = Ragged(data[None] if static else data, None)
+        ragged = Ragged(SparseRows.from_csr(*pieces) if variable.is_sparse else data[None] if static else data, None)
         return NativeValue(Value.from_ragged(ragged, variable.shape, static=static))
 
     @property
@@ -248,9 +254,8 @@ def _plain(value: Any) -> Any:
     ragged = getattr(value, "ragged", None)
     if ragged is not None and ragged.lengths is not None:
         return [_plain(s) for s in ragged.sequences()]
-    for method in ("asarray", "to_dense", "toarray"):
-        if hasattr(value, method):
-            return np.asarray(getattr(value, method)())
+    for method in ("asarray", "to_dense", "toarray"):  # what is sparse stays so as an array
+        value = getattr(value, method)() if hasattr(value, method) else value
     return np.asarray(value)
 
 
@@ -311,7 +316,7 @@ def from_file(record: dict[str, Any], inputs: list[Variable], name: str) -> Grap
         make = cls.deserialize
     made = make(inputs, name, record.get("state", {}))
     if not isinstance(made, GraphFunction):
-        raise ValueError(f"what is to make the function {name!r} of class '{op_name}' from a file returned {made!r}")
+        raise ResultError(f"what is to make the function {name!r} of class '{op_name}' from a file returned {made!r}")
     return behind(made).root_function
 
 

@@ -49,7 +49,7 @@ class UserDefined(Primitive):
         return tuple(self.samples.items())
 
     def copy(self, node: Function, inputs: Sequence[Variable]) -> Function:
-        return self.function.copied(list(inputs))
+        return self.function.copied(inputs)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, *values: Value) -> list[Value]:
         """A callback forward and one backward; a number that the first returns tells the second whose state to take."""
