@@ -174,7 +174,7 @@ class NDArrayView(DataMixin):
         """Move the data to a device. Errors: TypeError for what is none; ValueError for sparse data, which stay."""
         if not isinstance(device, DeviceDescriptor):
             raise TypeError(f"change_device needs a device such as cpu() or gpu(0), not {device!r}")
-        if device != self.device:
+        if device != device_of(self.held):
             if self._is_sparse:
                 raise ValueError(f"{self!r} is sparse: such data are on the CPU, and moved when they are used")
             self.held = np.asarray(self.held) if device == cpu() else device_array(self.held, jax_device(device))
