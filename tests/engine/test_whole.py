@@ -66,6 +66,28 @@ def test_wide_samples_come_out_the_same(monkeypatch):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("op, node", [(C.softmax, "Softmax"), (C.log_softmax, "LogSoftmax")])
+def test_softmax_along_a_static_axis_is_that_of_the_composition(op, node, dtype, axis, monkeypatch):
+    samples = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(dtype) * 3
+    samples[0, 1] = 2  # largest elements may be several
+
+    def made():
+        x = C.input_variable((3, 4), dtype, needs_gradient=True)
+        weighed = C.sin(op(x, axis=axis) * np.arange(12, dtype=dtype).reshape(3, 4))
+        return names(weighed), [weighed.eval({x: samples}), weighed.grad({x: samples})]
+
+    nodes, values = made()
+    assert node in nodes and "ReduceElements" not in nodes
+    monkeypatch.setattr(whole, "RULES", {})
+    nodes, wanted = made()
+    assert nodes.count("ReduceElements") == 2
+    tolerance = 2e-2 if dtype is np.float16 else 1e-5
+    for a, b in zip(values, wanted, strict=True):
+        np.testing.assert_allclose(a.astype(np.float64), b, rtol=tolerance, atol=tolerance)
+
+
 @pytest.mark.parametrize("channels", [2, 6])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_normalization_over_channels_is_that_of_the_composition(channels, dtype, monkeypatch):

@@ -16,7 +16,7 @@ import numpy as np
 from ..engine.layout import Layout
 from ..engine.plan import resolve
 from ..engine.values import Context, Value
-from ..engine.whole import RULES
+from ..engine.whole import RULES, Rule
 from ..graph.axis import BATCH, SEQUENCE, Axis
 from ..graph.errors import AxisError, explain
 from ..graph.function import Function
@@ -25,7 +25,8 @@ from ._maxima import padded, total
 from ._window import place
 from .base import Attrs, Primitive
 from .elementwise import ELEMENTWISE
-from .reduce import ReduceElements, over_steps
+from .legacy import LogSoftmax
+from .reduce import ReduceElements, Softmax, over_steps
 from .sequence import first_step
 
 Pattern = str | float | tuple[Any, ...]
@@ -81,6 +82,27 @@ def _reduced(block: Function) -> Found | None:
 
 
 # ---- softmax
+def _along(name: str, x: Pattern) -> Pattern:
+    return ("=" + name, ("ReduceElements", {"reductionOpName": name, "reductionKeepDimensions": True}, x))
+
+
+_SHIFTED: Pattern = ("Minus", {}, "x", _along("Max", "x"))
+_TOTAL = _along("Sum", ("Exp", {}, _SHIFTED))
+
+
+def _static_softmax(primitive: Any, pattern: Pattern) -> Rule:
+    """Along one static axis: with a gradient that keeps nothing but the result."""
+
+    def rule(block: Function) -> Found | None:
+        found = _found(block, pattern)
+        if found is None:
+            return None
+        axes = {found[name]._owner.node_attributes["axis"] for name in ("Max", "Sum")}  # type: ignore[union-attr]
+        return (primitive, [found["x"]], {"axis": axes.pop()}) if len(axes) == 1 else None
+
+    return rule
+
+
 class SequenceSoftmax(Primitive):
     """exp(x) / sum(exp(x)) over the steps of each sequence, element by element.
 
@@ -245,5 +267,7 @@ SEQUENCE_SOFTMAX, SEQUENCE_FIRST, SEQUENCE_LAST = SequenceSoftmax(), SequenceFir
 CHANNEL_NORMALIZATION = ChannelNormalization()
 RULES.update({
     "LocalResponseNormalization": _normalized,
+    "LogSoftmax": _static_softmax(LogSoftmax, ("Minus", {}, _SHIFTED, ("Log", {}, _TOTAL))),
+    "Softmax": _static_softmax(Softmax, ("ElementTimes", {}, ("Exp", {}, _SHIFTED), ("Reciprocal", {}, _TOTAL))),
     "Sequence::ReduceElements": _reduced, "Sequence::Softmax": _softmaxed, "Sequence::Slice": _sliced,
 })
