@@ -1,5 +1,7 @@
 """Operations along the batch and sequence axes, for which CNTK has no meaning."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.special import logsumexp
@@ -123,3 +125,16 @@ def test_one_value_a_sequence_beside_its_steps():
     data, values = [s[:, 0, :2].astype(np.float32) for s in sequences()], np.arange(4, dtype=np.float32)[:, None]
     for made, s, v in zip(C.splice(x, y).eval({x: data, y: values}), data, values, strict=True):
         np.testing.assert_array_equal(made, np.concatenate([s, np.broadcast_to(v, (len(s), 1))], 1))
+
+
+@pytest.mark.parametrize("axes", [[BATCH, BATCH], [C.Axis("a"), C.Axis("a")], [BATCH, C.Axis("a"), C.Axis("a")]])
+@pytest.mark.parametrize("of", [C.input_variable, C.placeholder, partial(C.output_variable, dtype=np.float32)])
+def test_an_axis_is_there_once(of, axes):
+    """As in CNTK."""
+    with pytest.raises(ValueError, match="specified more than once"):
+        of(2, dynamic_axes=axes)
+
+
+def test_axes_that_are_not_known_are_not_ordered():
+    """As in CNTK."""
+    assert not C.Axis.unknown_dynamic_axes()[0].is_ordered

@@ -153,7 +153,7 @@ def _unique_name(name: str) -> str:
 
 BATCH = Axis("defaultBatchAxis", is_ordered=False)
 SEQUENCE = Axis("defaultDynamicAxis")
-UNKNOWN = Axis("UnknownAxes")
+UNKNOWN = Axis("UnknownAxes", is_ordered=False)
 ALL_AXES = Axis("AllAxes")
 ALL_STATIC = Axis("AllStaticAxes")
 END_STATIC = Axis("endStaticAxis")

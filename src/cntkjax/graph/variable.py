@@ -226,6 +226,8 @@ def default_axes(dynamic_axes: Any) -> Axes:
     axes = tuple(dynamic_axes)
     if strange := [a for a in axes if not isinstance(a, Axis)]:
         raise TypeError(f"dynamic axes are a list of Axis objects, but {strange[0]!r} is none")
+    if len(set(axes)) < len(axes):
+        raise ValueError(f"dynamic axes {axes_text(axes)}: an axis is specified more than once")
     return axes
 
 
