@@ -214,6 +214,10 @@ def test_nodes_are_timed_by_the_names_of_the_compiled_module():
     assert not Settings.timed
 
 
+def test_what_is_found_when_asked_for_is_listed():
+    assert {"Parameter", "plus", "set_fixed_random_seed", "DataType_Float"} <= set(dir(cntk_py))
+
+
 def test_a_name_that_is_not_there_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'no_such_name'"):
         cntk_py.no_such_name  # noqa: B018

@@ -94,6 +94,8 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         home, _, other = _HOMES[name].partition(":")
         return getattr(import_module("cntkjax." + home), other or name)
+    if name.startswith("_"):
+        raise AttributeError(f"module 'cntkjax.cntk_py' has no attribute '{name}'")
     operations = import_module("cntkjax.ops._compiled_names")
     if name in operations.OPERATIONS:
         return operations.cntk_operation(name)
@@ -103,6 +105,10 @@ def __getattr__(name: str) -> Any:
             of = globals()[owner] if owner in globals() else __getattr__(owner)
             return operator.eq if member == "eq" else getattr(of, member)
     raise AttributeError(f"module 'cntkjax.cntk_py' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES, *import_module("cntkjax.ops._compiled_names").OPERATIONS})
 
 
 def is_native_user_function_registered(op_id: str) -> bool:
