@@ -74,6 +74,14 @@ def test_what_is_written_to_the_view_of_a_value_changes_it():
     assert z.eval({x: [[1, 2]]}) == 6 and w.current_value_time_stamp() == 0
 
 
+def test_a_view_changes_a_parameter_that_was_loaded(tmp_path):
+    x = C.input_variable(2)
+    C.times(x, C.parameter((2, 1), init=1.0)).save(tmp_path / "z.model")
+    (w,) = C.load_model(tmp_path / "z.model").parameters
+    w.get_value().set_value(3.0)
+    assert w.value.tolist() == [[3], [3]]
+
+
 def test_only_parameters_and_constants_have_values_that_count():
     for other in (C.input_variable(2), C.placeholder(), C.input_variable(2) + 1):
         for ask in (other.current_value_time_stamp, other.get_value):

@@ -165,7 +165,7 @@ class NDArrayView(DataMixin):
     def _write(self, source: NDArrayView) -> None:
         if self._read_only:
             raise RuntimeError(f"{self!r} is read-only: make it with read_only=False, or copy it with deep_clone()")
-        if isinstance(self.held, np.ndarray):
+        if isinstance(self.held, np.ndarray) and self.held.flags.writeable:  # those of a file are not
             self.held[...] = source._numbers()
         else:
             self.held = source.held.copy()
