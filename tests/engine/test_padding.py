@@ -23,12 +23,14 @@ def relevance(far):
 HIDDEN = {
     "sum": C.reduce_sum(steps, 0), "sum of squares": C.reduce_sum(steps * steps, 0),
     "masked": C.reduce_sum((steps + 1) * mask, 0), "masked softmax": relevance(-1e30),
-    "attention": L.AttentionModel(5)(e, d),
+    "attention": L.AttentionModel(5)(e, d), "softmax of each step": C.reduce_sum(C.softmax(steps, 1) * mask, 0),
+    "largest logarithm of softmax": C.reduce_max(C.log_softmax(C.element_select(mask, steps, -1e30), 0), 0),
 }  # fmt: skip
 SHOWN = {
     "the array": C.combine([steps]), "the mask": C.combine([there]), "mean": C.reduce_mean(steps, 0),
     "maximum": C.reduce_max(steps, 0), "softmax": C.softmax(steps, 0), "sum of others": C.reduce_sum(steps + 1, 0),
-    "a mask that is not far": relevance(-5.0), "along another axis": C.reduce_sum(steps, 1),
+    "a mask that is not far": relevance(-5.0), "softmax of each step, seen": C.reduce_sum(C.softmax(steps, 1), 0),
+    "along another axis": C.reduce_sum(steps, 1),
 }  # fmt: skip
 
 

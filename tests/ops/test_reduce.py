@@ -91,7 +91,7 @@ class TestErrors:
 
 def described(variable):
     """What computes a variable: names of nodes, attributes, and nodes inside blocks."""
-    node = variable.owner
+    node = variable.owner if variable.is_output else None
     if node is None:
         return "x"
     node = node.root_function

@@ -51,6 +51,10 @@ def _behind(node: Function, operands: Sequence[Variable], padding: Padding) -> f
         return behind[0]
     if name == "Times":
         return ANYTHING if behind[1] is None else None
+    if name in ("Softmax", "LogSoftmax"):
+        if node.node_attributes.get("axis", over := _steps(operands[0])) != over:
+            return ANYTHING
+        return None if not behind[0] <= -FAR else 0.0 if name == "Softmax" else behind[0]  # type: ignore[operator]
     if not node.primitive.elementwise:
         return None
     if name == "ElementTimes" and 0 in behind:
@@ -64,16 +68,20 @@ def _behind(node: Function, operands: Sequence[Variable], padding: Padding) -> f
     return ANYTHING
 
 
+def _steps(v: Variable) -> Axis:
+    """The axis of the steps."""
+    return Axis(v.shape.index(FREE) - len(v.shape))
+
+
 def _number(v: Variable) -> float:
-    return float(v.array) if isinstance(v, Leaf) and v.is_constant and v.shape == () else ANYTHING
+    return float(v._value) if isinstance(v, Leaf) and v.is_constant and v.shape == () else ANYTHING
 
 
 def _is_neutral(node: Function, operands: Sequence[Variable], padding: Padding) -> bool:
     """True for a reduction over the steps that does not see what is behind them."""
     attributes, behind = node.node_attributes, padding[operands[0]]
     axes = attributes.get("axisVec") or [attributes.get("axis")]
-    shape = operands[0].shape
-    if len(operands) > 1 or axes != [Axis(shape.index(FREE) - len(shape))]:
+    if len(operands) > 1 or axes != [_steps(operands[0])]:
         return False
     operation = attributes.get("reductionOpName", "")
     return (
