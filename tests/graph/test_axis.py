@@ -2,6 +2,7 @@
 
 import pytest
 
+import cntkjax as C
 from cntkjax.graph.axis import Axis, axes_text
 
 
@@ -23,6 +24,12 @@ def test_default_axes():
 def test_special_axes_are_no_dynamic_axes():
     for axis in (Axis.all_axes(), Axis.all_static_axes(), Axis.unknown_dynamic_axes()[0], Axis.new_leading_axis()):
         assert not axis.is_dynamic_axis and not axis.is_sequence_axis and not axis.is_batch_axis
+    assert not Axis.all_axes().is_ordered and not Axis.all_static_axes().is_ordered
+
+
+def test_whether_an_axis_is_dynamic_may_be_asked_by_a_call_as_in_cntk():
+    assert Axis("words").is_dynamic_axis() and Axis.default_batch_axis().is_dynamic_axis() is True
+    assert not Axis(0).is_dynamic_axis() and not Axis.all_axes().is_dynamic_axis()
 
 
 def test_unique_axes_differ_although_they_are_called_alike():
@@ -33,3 +40,11 @@ def test_index_of_a_dynamic_axis_is_an_error_unless_unchecked():
     with pytest.raises(ValueError, match="Axis\\('words'\\) is no static axis"):
         Axis("words").static_axis_index()
     assert Axis("words").static_axis_index(checked=False) == 2**31 - 1
+
+
+def test_attributes_say_that_all_axes_have_no_order():
+    x = C.input_variable((2, 3))
+    attributes = [f.root_function.attributes for f in (C.reduce_sum(x, Axis.all_axes()), C.reduce_sum(x))]
+    assert [a["axisVec"] for a in attributes] == [
+        [("unordered", "dynamic", "AllAxes")], [("unordered", "dynamic", "AllStaticAxes")],
+    ]  # fmt: skip

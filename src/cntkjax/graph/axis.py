@@ -10,6 +10,20 @@ from .errors import AxisError
 _UNIQUE = itertools.count()
 
 
+class Answer(int):
+    """True or False, as a property and as a method.
+
+    >>> Answer(True), Answer(False)()
+    (True, False)
+    """
+
+    def __call__(self) -> bool:
+        return bool(self)
+
+    def __repr__(self) -> str:
+        return repr(bool(self))
+
+
 class Axis:
     """An axis of a variable.
 
@@ -59,19 +73,19 @@ class Axis:
         return self._index is not None
 
     @property
-    def is_dynamic_axis(self) -> bool:
-        """True for the batch axis and for sequence axes."""
-        return self._name is not None and self not in _SPECIAL
+    def is_dynamic_axis(self) -> Answer:
+        """True for the batch axis and for sequence axes; in CNTK it is a method, so that it may be called as well."""
+        return Answer(self._name is not None and self not in _SPECIAL)
 
     @property
     def is_sequence_axis(self) -> bool:
         """True for an ordered dynamic axis."""
-        return self.is_dynamic_axis and self._ordered
+        return bool(self.is_dynamic_axis) and self._ordered
 
     @property
     def is_batch_axis(self) -> bool:
         """True for a dynamic axis without order."""
-        return self.is_dynamic_axis and not self._ordered
+        return bool(self.is_dynamic_axis) and not self._ordered
 
     def static_axis_index(self, checked: bool = True) -> int:
         """The index of a static axis; for others AxisError, or the largest 32-bit integer if not `checked`."""
@@ -154,8 +168,8 @@ def _unique_name(name: str) -> str:
 BATCH = Axis("defaultBatchAxis", is_ordered=False)
 SEQUENCE = Axis("defaultDynamicAxis")
 UNKNOWN = Axis("UnknownAxes", is_ordered=False)
-ALL_AXES = Axis("AllAxes")
-ALL_STATIC = Axis("AllStaticAxes")
+ALL_AXES = Axis("AllAxes", is_ordered=False)
+ALL_STATIC = Axis("AllStaticAxes", is_ordered=False)
 END_STATIC = Axis("endStaticAxis")
 NEW_LEADING = Axis("newLeadingAxis")
 UNKNOWN_AXES = (UNKNOWN,)
