@@ -66,7 +66,7 @@ def packed(case: Case, function: Any) -> Side:
         batch = Batch(jnp.int32(layout.size), layout.size, full=True)
         ctx = context_of(plan, case.training, batch, {plan.arguments[0].sequence_axis: layout}, (), ())
         env = {plan.arguments[0]: Value(x, plan.arguments[0].dynamic_axes)}
-        env |= {v: Value(jnp.asarray(v.array), ()) for v in plan.leaves}
+        env |= {v: Value(jnp.asarray(v._value), ()) for v in plan.leaves}
         return execute(plan, ctx, env)[plan.outputs[0]].data
 
     return ours, device([samples[grid.index], grid.layout]), compiler_options()

@@ -101,3 +101,27 @@ def test_constants_are_cloned_to_double_precision_only():
 def test_variables_as_strings():
     assert C.input_variable(2, name="x").as_string() == "Input('x', [#], [2])"
     assert C.placeholder(name="p").as_string() == "Placeholder('p', [???], [???])"
+
+
+@pytest.mark.parametrize("name", [
+    "kind", "bound", "array", "initializer", "infer_shape", "infer_dtype", "become", "moved", "updates",
+    "layer", "origin", "primitive", "node_inputs", "node_outputs", "block_composite", "whole", "mine",
+])
+def test_users_note_down_what_they_like_on_variables_and_functions(name, tmp_path):
+    x, w, k = C.input_variable(2), C.parameter((2, 1), init=1), C.constant([[2], [3]])
+    f = C.tanh(C.times(x, w * k))
+    marked = [x, w, k, f, f.output]
+    for thing in marked:
+        setattr(thing, name, "mine")
+    loss = C.reduce_sum(f)
+    C.Trainer(f, (loss, None), C.sgd([w], 0.1)).train_minibatch({x: [[0, 0]]})
+    assert f.clone("clone").eval([[0, 0]]) == 0 and f.clone("share", {x: C.constant([0, 0])}).eval() == 0
+    f.save(str(tmp_path / "f"))
+    assert C.load_model(str(tmp_path / "f")).eval([[0, 0]]) == 0 and w.value.tolist() == [[1], [1]]
+    assert repr(marked) and all(getattr(thing, name) == "mine" for thing in marked)
+
+
+def test_what_variables_hold_begins_with_an_underscore():
+    """So that users find their own names free."""
+    for made in C.input_variable(2), C.placeholder(), C.parameter(2), C.constant(1), (C.input_variable(2) + 1).output:
+        assert {name for name in vars(made) if not name.startswith("_")} <= {"origin"}  # for messages alone

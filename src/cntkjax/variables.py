@@ -175,7 +175,7 @@ class _LeafMixin(VariableMixin, TensorOpsMixin, ArrayMixin, Leaf):
 
         Errors: ValueError while the shape is not known; ShapeError for an array of another shape.
         """
-        return np.array(self.array)
+        return np.array(self._value)
 
     @value.setter
     def value(self, value: Any) -> None:
@@ -188,8 +188,8 @@ class _LeafMixin(VariableMixin, TensorOpsMixin, ArrayMixin, Leaf):
                 ))
             array = np.broadcast_to(array, self.shape)
         if self.has_inferred:
-            self.infer_shape(array.shape)
-        self.array = np.array(array)
+            self._infer_shape(array.shape)
+        self._value = np.array(array)
 
     def set_value(self, value: Any) -> None:
         """The same as setting `value`."""
@@ -197,11 +197,11 @@ class _LeafMixin(VariableMixin, TensorOpsMixin, ArrayMixin, Leaf):
 
     def current_value_time_stamp(self) -> int:
         """How often it got a new value, be it from a learner or by hand."""
-        return self.updates
+        return self._updates
 
     def record_value_update(self) -> None:
         """Count a new value that was written through ``get_value()``."""
-        self.updates += 1
+        self._updates += 1
 
     def get_value(self) -> NDArrayView:
         return _LeafView(self)
@@ -313,11 +313,11 @@ class _LeafView(NDArrayView):
 
     @property
     def held(self) -> Any:
-        return self._leaf.array
+        return self._leaf._value
 
     @held.setter
     def held(self, array: Any) -> None:
-        self._leaf.moved(array)
+        self._leaf._moved(array)
 
 
 def _full(number: Any, shape: Shape, dtype: Any) -> np.ndarray:

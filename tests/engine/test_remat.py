@@ -22,7 +22,7 @@ def kept_for_the_backward_pass(depth, run):
 
     def loss(data):
         ctx = Context(True, Batch(64, 64, True), {}, None)
-        env = {v: Value(v.array, ()) for v in plan.leaves} | {x: Value(data, x.dynamic_axes)}
+        env = {v: Value(v._value, ()) for v in plan.leaves} | {x: Value(data, x.dynamic_axes)}
         run(plan, ctx, env)
         return env[plan.outputs[0]].data.sum()
 

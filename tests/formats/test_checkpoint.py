@@ -110,7 +110,7 @@ def test_what_cannot_be_kept_is_refused_before_anything_is_written():
         ({"Version": SizeT(2)}, "version 2; the newest that CNTK 2.7 has is 1"),
         ({"Learners": 3}, "Learners is of type int, not list"),
         ({"Learners": [3]}, "learner 0 is 3, not a dictionary"),
-        ({"Learners": [{"version": SizeT(3)}]}, "learner 0: sample_count is missing"),
+        ({"Learners": [{"type": "Learner", "version": SizeT(3)}]}, "learner 0: sample_count is missing"),
         ({"ExternalState": Shape((1,))}, "ExternalState is of type Shape"),
     ],
 )

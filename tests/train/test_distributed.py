@@ -70,3 +70,11 @@ def test_one_of_several_learners_may_be_named_to_exchange_the_metric():
     first, second = (C.data_parallel_distributed_learner(C.sgd([C.parameter(1)], 0.1)) for _ in range(2))
     first.set_as_metric_aggregator()
     assert first.is_metric_aggregator() and not second.is_metric_aggregator()
+
+
+def test_learners_of_workers_tell_their_parameters_by_a_call_too():
+    w = C.parameter((2, 1))
+    learner = C.data_parallel_distributed_learner(C.sgd([w], 0.1), distributed_after=7)
+    assert learner.parameters == learner.parameters() == (w,)
+    assert (learner.parallelization_after(), learner.minibatch_size_scale_factor()) == (7, 1)
+    assert C.block_momentum_distributed_learner(C.sgd([w], 0.1), 8, distributed_after=5).parallelization_after() == 5

@@ -40,7 +40,7 @@ def save_weights(model: C.Function, path: Path) -> None:
     Source: https://github.com/huggingface/safetensors, Format.
     """
     leaves = leaf_names([*model.parameters, *model.constants])
-    arrays = {name: np.ascontiguousarray(leaf.array) for name, leaf in leaves.items()}
+    arrays = {name: np.ascontiguousarray(leaf._value) for name, leaf in leaves.items()}
     header, at = {}, 0
     for name, array in arrays.items():
         header[name] = {

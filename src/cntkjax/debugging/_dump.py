@@ -91,8 +91,8 @@ def _line(node: Any, names: _Names) -> str:
     if isinstance(node, GraphFunction):
         results = _listed(node.outputs, names)
         return f"{node.op_name:<20} {name:<30} {_listed(node.inputs, names)} -> {results}"
-    named = f"{name} {node.uid}" if node.kind.name in ("Input", "Placeholder") else name
-    return f"{node.kind.name:<20} {named:<30}  {names.axes(node)}{node.shape}"
+    named = f"{name} {node.uid}" if node._kind.name in ("Input", "Placeholder") else name
+    return f"{node._kind.name:<20} {named:<30}  {names.axes(node)}{node.shape}"
 
 
 def _listed(variables: Any, names: _Names) -> str:

@@ -28,8 +28,8 @@ def resolve(variable: Variable) -> Variable:
         owner = variable._owner
         if owner is not None and owner.block_composite is not None:
             variable = computed_as(owner).node_outputs[owner.node_outputs.index(variable)]
-        elif variable.bound is not None:
-            variable = variable.bound
+        elif variable._bound is not None:
+            variable = variable._bound
         else:
             return variable
 

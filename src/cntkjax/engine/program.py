@@ -372,11 +372,11 @@ def leaf_data(plan: Plan) -> list[Any]:
 
 def device_array(leaf: Leaf) -> jax.Array:
     """A leaf's value on the device; it stays there."""
-    array = leaf.array
+    array = leaf._value
     if not isinstance(array, jax.Array):
         with double_precision(array.dtype == np.float64):
             # A copy: the training step donates it, and the user may still hold the NumPy array.
-            array = leaf.moved(jax.device_put(array, may_alias=False))
+            array = leaf._moved(jax.device_put(array, may_alias=False))
     return array
 
 
@@ -423,7 +423,7 @@ def apply_changes(plan: Plan, minibatch: Minibatch, memory: Memory, changes: Cha
         if not np.array_equal(one, other):
             raise _other_lengths(a, b, one, other)
     for i, value in updates.items():
-        plan.leaves[i].array = value
+        plan.leaves[i]._value = value
     memory.keep(plan.delays, left, minibatch.slots)
 
 

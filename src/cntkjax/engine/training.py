@@ -186,7 +186,7 @@ class Step:
     def _keep(self, values: Any, states: Any) -> None:
         for group, new in zip(self.trained, values, strict=True):
             for parameter, value in zip(group, new, strict=True):
-                parameter.array = value
+                parameter._value = value
         for learner, state in zip(self.learners, states, strict=True):
             learner.optax_state = state
 

@@ -51,5 +51,5 @@ def _standing_for(block: Function, root: Function, found: Any, before: Function 
             for v in root.node_outputs
         ]
     for made, v in zip(node.node_outputs, root.node_outputs, strict=True):
-        made.become(v.shape, v.dtype, v.dynamic_axes, v.is_sparse, v.needs_gradient)
+        made._become(v.shape, v.dtype, v.dynamic_axes, v.is_sparse, v.needs_gradient)
     return node

@@ -116,7 +116,7 @@ class _Graph:
 
 
 def _variable_record(variable: Variable, uid: str) -> Record:
-    kind = VariableKind.Placeholder if variable.is_output else variable.kind
+    kind = VariableKind.Placeholder if variable.is_output else variable._kind
     declared = kind != VariableKind.Placeholder  # what a placeholder will turn out to be is not said beforehand
     record: Record = {
         "version": VARIABLE,
@@ -132,6 +132,6 @@ def _variable_record(variable: Variable, uid: str) -> Record:
     if variable.name:
         record["name"] = variable.name
     if isinstance(variable, Leaf):
-        record["value"] = np.asarray(variable.array)
+        record["value"] = np.asarray(variable._value)
         record["shape"] = Shape(variable.shape)  # which making the value may have filled in
     return record

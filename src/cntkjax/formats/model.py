@@ -53,8 +53,8 @@ def restore(function: Function, source: Any) -> None:
     """
     for mine, theirs in list(_paired(function, load(source))):
         if isinstance(theirs, Leaf):
-            mine.infer_shape(theirs.shape)
-            mine.array = theirs.array
+            mine._infer_shape(theirs.shape)
+            mine._value = theirs._value
         elif isinstance(theirs, Function):
             stored = theirs.node_attributes
             mine.node_attributes.update({key: stored[key] for key in ("rngSeed", "rngOffset") if key in stored})
@@ -92,7 +92,7 @@ def _paired(mine: Function, theirs: Function) -> Iterator[tuple[Any, Any]]:
                     raise _other(v, w, "is shared where that is not")
             elif seen.setdefault(v, w) is not w:
                 raise _other(v, w, "is shared where that is not")
-            elif (v.kind, v.name, v.dtype) != (w.kind, w.name, w.dtype) or not matches(v.shape, w.shape):
+            elif (v._kind, v.name, v.dtype) != (w._kind, w.name, w.dtype) or not matches(v.shape, w.shape):
                 raise _other(v, w, "is of another kind, name, type or shape")
             else:
                 yield v, w

@@ -115,7 +115,7 @@ def infer(node: Function, guess: int = 0) -> bool:
             )
         return True
     changed = [
-        v.become(s.shape, s.dtype, s.axes or (), s.is_sparse, bool(s.needs_gradient))
+        v._become(s.shape, s.dtype, s.axes or (), s.is_sparse, bool(s.needs_gradient))
         for v, s in zip(node.node_outputs, specs, strict=True)
     ]
     return any(changed)
@@ -146,9 +146,9 @@ def _infer_primitive(node: Function, guess: int) -> list[Spec]:
 def _infer_block(node: Function, guess: int) -> list[Spec]:
     assert node.block_composite is not None
     for argument, operand in node.block_map:
-        argument.bound = operand
+        argument._bound = operand
         # As in CNTK an argument inside needs no gradient: a block says that it needs one only for parameters inside.
-        argument.become(operand.shape, operand.dtype, operand.dynamic_axes, operand.is_sparse, False)
+        argument._become(operand.shape, operand.dtype, operand.dynamic_axes, operand.is_sparse, False)
     try:
         infer_all([node.block_composite.root_function], guess)
     except (ShapeError, AxisError) as error:
@@ -216,7 +216,7 @@ def merged_dtype(op: str, inputs: Sequence[Variable]) -> Any:
     dtype = next(iter(types), None)
     for v in inputs:
         if isinstance(v, Leaf) and v.dtype is None and dtype is not None:
-            v.infer_dtype(dtype)
+            v._infer_dtype(dtype)
     return dtype
 
 

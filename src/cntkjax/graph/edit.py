@@ -63,7 +63,7 @@ class Cloner:
             stand_in = classes.variable(VariableKind.Placeholder, *unknown(), name=variable.name)
             return self._loops.setdefault(variable, stand_in)
         made = self.made[variable] = classes.variable(
-            variable.kind, variable.shape, variable.dtype, variable.dynamic_axes, name=variable.name,
+            variable._kind, variable.shape, variable.dtype, variable.dynamic_axes, name=variable.name,
             is_sparse=variable.is_sparse, needs_gradient=variable.needs_gradient,
         )
         return made
@@ -116,7 +116,7 @@ class Flattener(Cloner):
 def find_inside(block: Function, name: str) -> list[Function | Variable]:
     """Nodes and leaves of that name in the graph inside a block, without what stands for its arguments outside."""
     inside = nodes([block.root_function])
-    leaves = (v for node in inside for v in node.node_inputs if v._owner is None and v.bound is None)
+    leaves = (v for node in inside for v in node.node_inputs if v._owner is None and v._bound is None)
     found: list[Function | Variable] = [*inside, *leaves]
     return [f for f in dict.fromkeys(found) if f._name == name]
 

@@ -106,13 +106,13 @@ class Function:
         return tuple(dict.fromkeys(leaves(self._root)))
 
     def _of_kind(self, *kinds: str) -> tuple[Any, ...]:
-        return tuple(v for v in self.inputs if v.kind.name in kinds)
+        return tuple(v for v in self.inputs if v._kind.name in kinds)
 
     @property
     def arguments(self) -> tuple[Variable, ...]:
         """Inputs and placeholders, in order of appearance."""
         return self._of_kind("Input", "Placeholder") if self._root is not None else tuple(
-            v for v in self.inputs if v.kind.name in ("Input", "Placeholder", "Output")
+            v for v in self.inputs if v._kind.name in ("Input", "Placeholder", "Output")
         )
 
     @property
@@ -132,7 +132,7 @@ class Function:
 
     def _met(self, kind: str) -> tuple[Any, ...]:
         found = leaves(self._root, native_inputs) if self._root is not None else native_inputs(self)
-        return tuple(v for v in dict.fromkeys(found) if v.kind.name == kind)
+        return tuple(v for v in dict.fromkeys(found) if v._kind.name == kind)
 
 
 def native_inputs(node: Function) -> list[Variable]:

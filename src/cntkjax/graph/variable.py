@@ -50,7 +50,7 @@ class Variable:
         is_sparse: bool = False,
         owner: Function | None = None,
     ) -> None:
-        self.kind = kind
+        self._kind = kind
         self._shape: Shape = as_shape(shape)
         self._dtype = None if dtype is None else as_dtype(dtype)
         self._dynamic_axes: Axes = tuple(dynamic_axes)
@@ -59,7 +59,7 @@ class Variable:
         self._needs_gradient = needs_gradient
         self._is_sparse = is_sparse
         self._owner = owner
-        self.bound: Variable | None = None  # of a block's placeholder: the operand that stands for it
+        self._bound: Variable | None = None  # of a block's placeholder: the operand that stands for it
         self.origin = user_line() if owner is None else owner.origin
 
     # ---- what CNTK shows
@@ -101,27 +101,27 @@ class Variable:
     @property
     def is_input(self) -> bool:
         """True for an argument that is fed with data."""
-        return self.kind == VariableKind.Input
+        return self._kind == VariableKind.Input
 
     @property
     def is_output(self) -> bool:
         """True for the output of a function."""
-        return self.kind == VariableKind.Output
+        return self._kind == VariableKind.Output
 
     @property
     def is_parameter(self) -> bool:
         """True for a parameter."""
-        return self.kind == VariableKind.Parameter
+        return self._kind == VariableKind.Parameter
 
     @property
     def is_constant(self) -> bool:
         """True for a constant."""
-        return self.kind == VariableKind.Constant
+        return self._kind == VariableKind.Constant
 
     @property
     def is_placeholder(self) -> bool:
         """True for a placeholder."""
-        return self.kind == VariableKind.Placeholder
+        return self._kind == VariableKind.Placeholder
 
     # ---- structure
     @property
@@ -134,7 +134,7 @@ class Variable:
         """True while shape or axes are to be found out."""
         return is_unknown(self._shape) or self._dynamic_axes == UNKNOWN_AXES
 
-    def become(self, shape: Shape, dtype: Any, axes: Axes, is_sparse: bool, needs_gradient: bool) -> bool:
+    def _become(self, shape: Shape, dtype: Any, axes: Axes, is_sparse: bool, needs_gradient: bool) -> bool:
         """Take over what was inferred; True if anything changed."""
         new = (shape, dtype, axes, is_sparse, needs_gradient)
         old = (self._shape, self._dtype, self._dynamic_axes, self._is_sparse, self._needs_gradient)
@@ -142,7 +142,7 @@ class Variable:
         return new != old
 
     def __repr__(self) -> str:
-        return f"{self.kind.name}('{self.name or self.uid}', {axes_text(self.dynamic_axes)}, {shape_text(self.shape)})"
+        return f"{self._kind.name}('{self.name or self.uid}', {axes_text(self.dynamic_axes)}, {shape_text(self.shape)})"
 
 
 class Leaf(Variable):
@@ -167,10 +167,10 @@ class Leaf(Variable):
         super().__init__(kind, shape, dtype, (), name=name, uid=uid, needs_gradient=needs_gradient)
         self._no_free_dimension(self.shape)
         self._array = array
-        self.updates = 0  # how often it got a new value
-        self.initializer = initializer
+        self._updates = 0  # how often it got a new value
+        self._initializer = initializer
 
-    def infer_shape(self, shape: Shape) -> None:
+    def _infer_shape(self, shape: Shape) -> None:
         """Fill in the inferred dimensions of the shape. Errors: ShapeError for sizes that only the data will tell."""
         self._no_free_dimension(shape)
         self._shape = as_shape(shape)
@@ -182,7 +182,7 @@ class Leaf(Variable):
                 "give the input a size on the axes that meet it",
             ))
 
-    def infer_dtype(self, dtype: Any) -> None:
+    def _infer_dtype(self, dtype: Any) -> None:
         """Fill in the element type."""
         self._dtype = as_dtype(dtype)
 
@@ -192,7 +192,7 @@ class Leaf(Variable):
         return INFERRED in self._shape
 
     @property
-    def array(self) -> Any:
+    def _value(self) -> Any:
         """The value, made by the initializer at the first call; ValueError while the shape is not known."""
         if self._array is None:
             if not is_known(self._shape):
@@ -201,17 +201,17 @@ class Leaf(Variable):
                 )
             if self._dtype is None:
                 raise ValueError(f"{self!r} has no value yet: its element type is inferred when it is first used")
-            if self.initializer is None:
+            if self._initializer is None:
                 raise ValueError(f"{self!r} has neither a value nor an initializer")
-            self._array = np.asarray(self.initializer(self._shape, self._dtype), self._dtype)
+            self._array = np.asarray(self._initializer(self._shape, self._dtype), self._dtype)
         return self._array
 
-    @array.setter
-    def array(self, value: Any) -> None:
+    @_value.setter
+    def _value(self, value: Any) -> None:
         self._array = value
-        self.updates += 1
+        self._updates += 1
 
-    def moved(self, array: Any) -> Any:
+    def _moved(self, array: Any) -> Any:
         """Hold another array, without counting it as a new value."""
         self._array = array
         return array

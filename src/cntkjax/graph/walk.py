@@ -43,6 +43,6 @@ def source_of(variable: Variable) -> Function | Variable:
 
 def outside(variable: Variable) -> Variable:
     """The variable itself; for an argument inside a block what stands for it outside."""
-    while variable.bound is not None:
-        variable = variable.bound
+    while variable._bound is not None:
+        variable = variable._bound
     return variable

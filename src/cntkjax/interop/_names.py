@@ -19,7 +19,7 @@ def leaf_names(leaves: Iterable[Leaf]) -> dict[str, Leaf]:
     """
     named: dict[str, Leaf] = {}
     for leaf in leaves:
-        base = name = leaf.name or leaf.kind.name
+        base = name = leaf.name or leaf._kind.name
         number = 0
         while name in named:
             number += 1

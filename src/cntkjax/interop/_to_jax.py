@@ -34,7 +34,7 @@ class JaxFunction:
             raise ValueError(explain(f"to_jax: {function!r} runs Python code of the user, which JAX cannot transform"))
         changed = [c for c in function.constants if c in self.plan.assigned or self._is_running(c)]
         self._parameters, self._state = leaf_names(function.parameters), leaf_names(changed)
-        self._values = {leaf: np.array(leaf.array) for leaf in self.plan.leaves}  # copies: training gives buffers away
+        self._values = {leaf: np.array(leaf._value) for leaf in self.plan.leaves}  # copies: training gives buffers away
         self._run = jax.jit(partial(pure.run, self.plan), static_argnums=3)
 
     def _is_running(self, leaf: Leaf) -> bool:

@@ -55,10 +55,10 @@ class UserLearner(Learner):
         raise NotImplementedError(f"{type(self).__name__} must define {needed}")
 
 
-class _Parameters(tuple[Any, ...]):
-    """Parameters as every learner has them, and as a method, which they are in CNTK in a `UserLearner`."""
+class Parameters(tuple[Any, ...]):
+    """Parameters as every learner has them, and as a method: so they are in CNTK in a learner of users or workers."""
 
-    def __call__(self) -> _Parameters:
+    def __call__(self) -> Parameters:
         return self
 
 
@@ -103,7 +103,7 @@ class _Behind(_InPython):
 
     def __init__(self, user: UserLearner, parameters: Sequence[Any], lr_schedule: Schedulable) -> None:
         super().__init__(parameters, lr_schedule)
-        self._parameters = _Parameters(self._parameters)
+        self._parameters = Parameters(self._parameters)
         self.user = user
 
     def step(self, gradients: dict[Any, np.ndarray], sample_count: int, is_sweep_end: bool) -> bool:

@@ -69,10 +69,10 @@ def _of_node(node: Function) -> tuple[str, str]:
 
 def _of_leaf(leaf: Variable) -> tuple[str, str]:
     if not isinstance(leaf, Leaf):
-        return f"{leaf.kind.name}\n{leaf.name}\n{_form(leaf)}".replace("\n\n", "\n"), "data"
+        return f"{leaf._kind.name}\n{leaf.name}\n{_form(leaf)}".replace("\n\n", "\n"), "data"
     if leaf.is_constant and not leaf.has_inferred and np.prod(leaf.shape) < _FIRST_DIGITS:
-        return str(np.asarray(leaf.array)), "number"
-    return f"{leaf.name or leaf.kind.name}\n{leaf.shape}", "leaf"
+        return str(np.asarray(leaf._value)), "number"
+    return f"{leaf.name or leaf._kind.name}\n{leaf.shape}", "leaf"
 
 
 def dot_text(drawn: Drawing) -> str:

@@ -146,7 +146,7 @@ class _EventFile:
             leaves |= {source.uid: source for source in sources if isinstance(source, Variable)}
             definition.node.add(name=node.uid, op=node.op_name, input=[source.uid for source in sources])
         for uid, leaf in leaves.items():
-            definition.node.add(name=uid, op=leaf.kind.name)
+            definition.node.add(name=uid, op=leaf._kind.name)
         self.events.write_event(self._event(wall_time=time.time(), graph_def=definition.SerializeToString()))
 
     def _add(self, summary: Any, step: int) -> None:

@@ -81,7 +81,7 @@ def nce_loss(
     noise = np.asarray(getattr(noise_distribution, "value", noise_distribution))
     _check_noise(w, b, noise)
     if isinstance(w, Parameter) and w.has_inferred:
-        w.infer_shape((len(noise), *operands[0].shape))
+        w._infer_shape((len(noise), *operands[0].shape))
     dtype = operands[0].dtype or np.float32
     noise = (noise / noise.sum()).astype(dtype)
     expected = random_sample_inclusion_frequency(Constant(noise, dtype=dtype), num_samples, allow_duplicates).eval()

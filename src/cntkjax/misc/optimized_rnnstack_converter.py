@@ -64,5 +64,5 @@ def _recurrence(x: Any, cell: str, part: list[Any], backwards: bool, name: str) 
         layer = C.layers.Recurrence(step, go_backwards=backwards)
     made = layer(x)
     for parameter in layer.parameters:
-        parameter.array = np.ascontiguousarray(weights[parameter.name])
+        parameter._value = np.ascontiguousarray(weights[parameter.name])
     return made

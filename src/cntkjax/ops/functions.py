@@ -501,10 +501,10 @@ def _cloned_leaf(leaf: Leaf, method: CloneMethod) -> Leaf:
     if method is CloneMethod.share:
         return leaf
     kind = Constant if method is CloneMethod.freeze else type(leaf)
-    array = None if leaf._array is None else leaf.array
+    array = None if leaf._array is None else leaf._value
     return kind._new(  # type: ignore[attr-defined]
         VariableKind.Parameter if kind is Parameter else VariableKind.Constant, leaf.shape, leaf.dtype,
-        array=None if array is None else array + 0, initializer=leaf.initializer, name=leaf.name,
+        array=None if array is None else array + 0, initializer=leaf._initializer, name=leaf.name,
         needs_gradient=kind is Parameter,
     )
 

@@ -61,7 +61,7 @@ class _Convolving(Primitive):
             at = 0 if transpose else ahead
             if kernel.shape[at] == INFERRED and channel >= 0:
                 mine = channel if transpose else channel // attrs["groups"]
-                kernel.infer_shape((*kernel.shape[:at], mine, *kernel.shape[at + 1 :]))
+                kernel._infer_shape((*kernel.shape[:at], mine, *kernel.shape[at + 1 :]))
         special = (channel, False, 1) if aligned else (None, None, None)
         attrs["kernelShape"] = kernel.shape[ahead:]
         while len(attrs["dilation"]) > rank and attrs["dilation"][0] == 1:  # MMdnn counts the filters in; CNTK takes it

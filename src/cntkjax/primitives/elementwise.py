@@ -38,7 +38,7 @@ def fill_inferred(shape: Shape, inputs: Sequence[Variable]) -> None:
     for v in inputs:
         if isinstance(v, Leaf) and v.has_inferred:
             own = shape[len(shape) - len(v.shape) :]
-            v.infer_shape(tuple(s if d < 0 else d for s, d in zip(own, v.shape, strict=True)))
+            v._infer_shape(tuple(s if d < 0 else d for s, d in zip(own, v.shape, strict=True)))
 
 
 class Elementwise(Primitive):

@@ -60,7 +60,7 @@ class BatchNormalization(Primitive):
         elements = x.shape[0] if attrs["spatial"] else size(x.shape) if is_known(x.shape) else INFERRED
         for label, p in zip(("scale", "bias", "running mean", "running variance"), parameters, strict=True):
             if isinstance(p, Leaf) and p.has_inferred and elements >= 0:
-                p.infer_shape(tuple(elements if d == INFERRED else d for d in p.shape))
+                p._infer_shape(tuple(elements if d == INFERRED else d for d in p.shape))
             if elements >= 0 and is_known(p.shape) and size(p.shape) != elements:
                 raise ShapeError(explain(
                     f"{self.name}: the {label} has {size(p.shape)} elements, and there are {elements} "

@@ -69,7 +69,7 @@ class Times(Primitive):
             )
         out = right.shape[len(right.shape) - out_rank :] if out_rank else ()
         if isinstance(right, Leaf) and right.has_inferred:
-            right.infer_shape((*common, *out))
+            right._infer_shape((*common, *out))
         return (*left.shape[:at], *out)
 
     def _error(self, inputs: Sequence[Variable], what: str, fix: str = "") -> ShapeError:
@@ -157,7 +157,7 @@ class TransposeTimes(Primitive):
                 f"{self.name}: the trailing dimensions of the operands differ", {"left": left, "right": right}
             ))
         if isinstance(right, Leaf) and right.has_inferred:
-            right.infer_shape((*right.shape[:rank], *left.shape[at:]))
+            right._infer_shape((*right.shape[:rank], *left.shape[at:]))
         return (*left.shape[:at], *right_shape[:rank])
 
     def lower(self, attrs: Attrs, left: Any, right: Any) -> Any:

@@ -75,7 +75,7 @@ class OptimizedRNNStack(Primitive):
         if is_known(x.shape):
             elements = sum(prod(s) for pair in _parts(attrs, size(x.shape)) for s in pair)
             if isinstance(weights, Leaf) and weights.has_inferred:
-                weights.infer_shape((elements // hidden, hidden))
+                weights._infer_shape((elements // hidden, hidden))
             if is_known(weights.shape) and size(weights.shape) != elements:
                 raise ShapeError(explain(
                     f"{self.name}: the stack takes {elements} weights, not {size(weights.shape)}",

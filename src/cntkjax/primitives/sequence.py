@@ -177,7 +177,7 @@ def _constant_behind(variable: Variable) -> np.ndarray | None:
     variable = resolve(variable)
     while variable._owner is not None and variable._owner.primitive is ReconcileDynamicAxis:
         variable = resolve(variable._owner.node_inputs[0])
-    return np.asarray(variable.array) if isinstance(variable, Leaf) and variable.is_constant else None
+    return np.asarray(variable._value) if isinstance(variable, Leaf) and variable.is_constant else None
 
 
 @primitive("PackedIndex", 28)

@@ -50,7 +50,7 @@ def _fits(variable: Variable, pattern: Pattern, found: dict[str, Variable]) -> b
     if isinstance(pattern, str):
         return found.setdefault(pattern, variable) is variable
     if not isinstance(pattern, tuple):
-        return isinstance(variable, Leaf) and variable.is_constant and bool((variable.array == pattern).all())
+        return isinstance(variable, Leaf) and variable.is_constant and bool((variable._value == pattern).all())
     if pattern[0][0] == "=":
         return _fits(variable, pattern[0][1:], found) and _fits(variable, pattern[1], found)
     name, attributes, *operands = pattern
@@ -258,7 +258,7 @@ def _normalized(block: Function) -> Found | None:
     constants = [v for v in named if isinstance(v, Leaf) and v.is_constant]
     if constants != named:
         return None
-    kernel = np.asarray(constants[0].array)
+    kernel = np.asarray(constants[0]._value)
     fits = kernel.ndim == 4 and kernel.shape[1] == kernel.size and (kernel == kernel.flat[0]).all()
     return (CHANNEL_NORMALIZATION, [found["x"], *constants], {}) if fits else None
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from ..core import NDArrayView
 from ..graph.front import behind
 from ..learners import Learner
+from ..learners._user import Parameters
 from ..parallel import mpi
 from ..parallel.block_momentum import BlockMomentum
 from ..parallel.gradients import DataParallel
@@ -102,6 +103,11 @@ class DistributedLearner(Learner):
     distribution: DataParallel | BlockMomentum
 
     _aggregates_metrics = False
+
+    @property
+    def parameters(self) -> Parameters:
+        """The parameters that it changes, in its order; they may be called, as in CNTK."""
+        return Parameters(super().parameters)
 
     def communicator(self) -> Communicator:
         """What the workers exchange gradients or models through."""

@@ -184,7 +184,7 @@ def _cell(node: Node, w: Weights, names: list[str], size: int) -> Any:
         values |= dict(zip(("Ci", "Co", "Cf"), np.split(w.peepholes, 3), strict=True))
     for p in cell.parameters:
         if p.name == "W":
-            p.infer_shape(values["W"].shape)
+            p._infer_shape(values["W"].shape)
         p.value = np.ascontiguousarray(values[p.name])
     return cell
 

@@ -108,7 +108,7 @@ def runs_as(
 def write_cell(w: Writer, cell: Cell, resolve: Callable[[Variable], Variable]) -> str:
     """The operation for a recurrence; gates of CNTK's LSTM stand as i, g, f, o, and of its GRU as z, r, candidate."""
     assert cell.x is not None and cell.states is not None
-    p = {name: np.asarray(leaf.array) for name, leaf in cell.parameters.items()}
+    p = {name: np.asarray(leaf._value) for name, leaf in cell.parameters.items()}
     x, d = w.of(cell.x), cell.block.node_outputs[0].shape[0]
 
     def gates(value: np.ndarray, order: str, ours: str) -> np.ndarray:
@@ -128,7 +128,7 @@ def write_cell(w: Writer, cell: Cell, resolve: Callable[[Variable], Variable]) -
         node = delayed._owner
         assert node is not None
         state = resolve(node.node_inputs[1])
-        if isinstance(state, Leaf) and not np.any(state.array):
+        if isinstance(state, Leaf) and not np.any(state._value):
             given.append("")
             continue
         given.append(w.unsqueeze(initial_states(w, node, w.of(state), state, x), [0]))

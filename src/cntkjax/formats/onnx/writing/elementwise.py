@@ -60,9 +60,9 @@ def _select(w: Writer, node: Function, *x: str) -> str:
 @writes("Clip")
 def _clip(w: Writer, node: Function, x: str, low: str, high: str) -> str:
     _, *bounds = w.inputs(node)
-    if all(isinstance(b, Leaf) and np.size(b.array) == 1 for b in bounds):
+    if all(isinstance(b, Leaf) and np.size(b._value) == 1 for b in bounds):
         if w.opset < 11:
-            least, most = (float(np.asarray(b.array).reshape(())) for b in bounds if isinstance(b, Leaf))
+            least, most = (float(np.asarray(b._value).reshape(())) for b in bounds if isinstance(b, Leaf))
             return w.node("Clip", [x], min=least, max=most)
         if all(b.shape == () for b in bounds):
             return w.node("Clip", [x, low, high])

@@ -69,7 +69,7 @@ class Writer:
         if name is None:
             if not isinstance(variable, Leaf):
                 raise ExportError(f"{variable!r} is used before it is computed")
-            name = self.array(np.asarray(variable.array), variable.name or variable.uid)
+            name = self.array(np.asarray(variable._value), variable.name or variable.uid)
             self.root.tensors[variable] = name
             self.uids[variable.uid] = name
         return name

@@ -184,7 +184,7 @@ def _batch_normalization(w: Writer, node: Function, *x: str) -> str:
 def _vector(w: Writer, variable: Variable, dtype: Any) -> str:
     """As a vector of the operand's type: CNTK keeps statistics of half precision in float32."""
     if isinstance(variable, Leaf) and (len(variable.shape) != 1 or variable.dtype is not dtype):
-        return w.array(np.asarray(variable.array, dtype).reshape(-1), variable.name or variable.uid)
+        return w.array(np.asarray(variable._value, dtype).reshape(-1), variable.name or variable.uid)
     return w.of(variable) if len(variable.shape) == 1 else w.reshape(w.of(variable), -1)
 
 
@@ -244,7 +244,7 @@ def _epsilon(block: Function) -> float | None:
     if not after:
         return 0.0
     added = outside(after[0].node_inputs[1])
-    return float(np.asarray(added.array)) if isinstance(added, Leaf) and np.size(added.array) == 1 else None
+    return float(np.asarray(added._value)) if isinstance(added, Leaf) and np.size(added._value) == 1 else None
 
 
 @writes_block("LocalResponseNormalization", fits=lambda b: "depthRadius" in b.node_attributes)

@@ -59,8 +59,8 @@ class Order:
             if owner is not None and owner.block_composite is not None and not self.whole(owner):
                 title = title or owner._name
                 variable = owner.block_composite.root_function.node_outputs[owner.node_outputs.index(variable)]
-            elif variable.bound is not None:
-                variable = variable.bound
+            elif variable._bound is not None:
+                variable = variable._bound
             else:
                 if title and owner is not None:
                     self.titles.setdefault(owner, title)

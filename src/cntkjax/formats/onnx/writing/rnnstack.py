@@ -31,7 +31,7 @@ def _stack(w: Writer, node: Function, x: str, weights: str) -> str:
     op, activations, order = _KINDS[a["recurrentOp"]]
     both, hidden = bool(a["bidirectional"]), int(a["hiddenSize"])
     directions = 1 + both
-    parts = layers_of(np.asarray(parameter.array).reshape(-1), a, size(source.shape))
+    parts = layers_of(np.asarray(parameter._value).reshape(-1), a, size(source.shape))
     if len(source.shape) != 1:
         x = w.sample(x, w.lead(source), (size(source.shape),))
     for layer in range(int(a["numLayers"])):
