@@ -125,3 +125,11 @@ def test_what_variables_hold_begins_with_an_underscore():
     """So that users find their own names free."""
     for made in C.input_variable(2), C.placeholder(), C.parameter(2), C.constant(1), (C.input_variable(2) + 1).output:
         assert {name for name in vars(made) if not name.startswith("_")} <= {"origin"}  # for messages alone
+
+
+def test_variables_tell_their_kind_and_users_may_use_the_name():
+    x = C.input_variable(2)
+    others = x, x + 1, (x + 1).output, C.parameter(2), C.constant(1), C.placeholder()
+    assert [v.kind() for v in others] == [0, 1, 1, 2, 3, 4]
+    x.kind = "of my own"
+    assert (x.kind, x.is_input) == ("of my own", True)

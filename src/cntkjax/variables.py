@@ -88,6 +88,10 @@ class VariableMixin:
             dynamic_axes=self.dynamic_axes,
         )
 
+    def kind(self: Any) -> int:
+        """The number of what it is, as ``cntk_py.VariableKind_Parameter``."""
+        return int(getattr(self, "_kind", VariableKind.Output))  # a function stands for its output
+
     def as_string(self: Any) -> str:
         """As it is printed."""
         return repr(self)
