@@ -99,6 +99,7 @@ def test_rmsprop_checks_its_limits(name, value):
 def test_the_minibatch_size_decides_whether_gradients_are_averaged(options, minibatch_size, averages):
     learner = L.sgd([Weights([1.0])], 0.1, **options)
     assert (learner.minibatch_size, learner.is_compatible_mode()) == (minibatch_size, averages)
+    assert learner.is_minibatch_size_explicitly_specified == ("minibatch_size" in options or averages)
 
 
 def test_the_minibatch_size_can_be_changed_as_in_cntk():

@@ -142,6 +142,7 @@ class Learner:
         self._told: dict[str, float] = {}
         self._writers: list[Any] = []
         self._averages = minibatch_size == IGNORE and minibatch_size is not None
+        self._told_minibatch_size = minibatch_size is not None
         self._minibatch_size = minibatch_size or IGNORE
         self._noise = _infer_learning_parameter_schedule(options.noise, None, None) if options.noise != 0 else None
         self._noise_seed = next_seed() if self._noise else 0
@@ -185,6 +186,11 @@ class Learner:
     def minibatch_size(self, value: int) -> None:
         self._minibatch_size = operator.index(value)
         self._averages = self._minibatch_size == IGNORE
+
+    @property
+    def is_minibatch_size_explicitly_specified(self) -> bool:
+        """Whether the learner was made with a ``minibatch_size``, or to average gradients."""
+        return self._told_minibatch_size
 
     def is_compatible_mode(self) -> bool:
         """Whether gradients are averaged over the minibatch, as other toolkits do."""
