@@ -189,3 +189,14 @@ def test_reductions_of_sequences_that_share_a_row_move_each_step_a_few_times_onl
     assert compiled.cost_analysis()["bytes accessed"] < 16 * x.nbytes  # a gather of whole rows: 32 times and more
     wanted = {"Sum": jnp.sum, "Mean": jnp.mean, "Max": jnp.max, "Min": jnp.min, "LogSum": jax.nn.logsumexp}[reduction]
     np.testing.assert_allclose(compiled(x, layout), wanted(x.reshape(32, 16, 8), 1), rtol=1e-5, atol=1e-5)
+
+
+def test_blocks_are_looked_at_again_while_a_program_is_traced_with_constants_on_the_device():
+    for length in (2, 40):  # one program, traced again for the second graph, which came after an edit
+        note_edit()
+        x = S.input_variable(2)
+        first = S.first(x)
+        inside = inner_nodes(first)["PastValue"]  # its operands go to the device
+        twice = first * 2
+        made = C.combine([twice, inside]).eval({x: [np.full((length, 2), 3, "f")]})
+        np.testing.assert_array_equal(made[twice.output], [[6, 6]])

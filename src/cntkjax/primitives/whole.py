@@ -50,7 +50,9 @@ def _fits(variable: Variable, pattern: Pattern, found: dict[str, Variable]) -> b
     if isinstance(pattern, str):
         return found.setdefault(pattern, variable) is variable
     if not isinstance(pattern, tuple):
-        return isinstance(variable, Leaf) and variable.is_constant and bool((variable._value == pattern).all())
+        if not isinstance(variable, Leaf) or not variable.is_constant:
+            return False
+        return bool((np.asarray(variable._value) == pattern).all())  # with NumPy, also while a program is traced
     if pattern[0][0] == "=":
         return _fits(variable, pattern[0][1:], found) and _fits(variable, pattern[1], found)
     name, attributes, *operands = pattern
