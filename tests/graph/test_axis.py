@@ -48,3 +48,11 @@ def test_attributes_say_that_all_axes_have_no_order():
     assert [a["axisVec"] for a in attributes] == [
         [("unordered", "dynamic", "AllAxes")], [("unordered", "dynamic", "AllStaticAxes")],
     ]  # fmt: skip
+
+
+def test_unique_axes_are_numbered_by_their_name_as_in_cntk():
+    unique = Axis.new_unique_dynamic_axis
+    Axis("answer")
+    assert [unique(n).name for n in ("answer", "reply1", "reply", "reply", "reply1", "reply", "defaultBatchAxis")] == [
+        "answer1", "reply1", "reply", "reply2", "reply11", "reply3", "defaultBatchAxis1"
+    ]  # fmt: skip

@@ -174,6 +174,12 @@ class TestCorners:
         assert [len(f.find_all_with_name("inner", depth)) for depth in (0, 1, -1)] == [0, 1, 1]
         assert f.outer.inner.name == "inner"
 
+    def test_a_composite_has_the_name_of_its_block(self):
+        p = C.placeholder()
+        block = C.as_block(p * 2, [(p, x)], "Block", "outer")
+        assert block.name == block.clone("share").name == "outer" and str(block).startswith("outer: Block(")
+        assert C.combine([block]).name == C.as_composite(block.root_function).name == ""
+
     def test_substitutions_are_a_dict_and_may_leave_nothing(self):
         f = x * 2
         with pytest.raises(TypeError, match="a dict of variables to variables"):

@@ -125,6 +125,15 @@ def test_empty_minibatch_trains_nothing():
     assert C.Trainer(z, (loss, None), [C.sgd(z.parameters, 0.1)]).train_minibatch({}) is False
 
 
+def test_scripts_ask_for_loss_and_metric_of_a_criterion():
+    x = C.input_variable(2)
+    loss, metric = x + 1, x * 2
+    assert C.Trainer._get_loss_metric((loss, metric)) == (loss, metric)
+    assert C.Trainer._get_loss_metric((loss, None)) == (loss, None)
+    assert [f.output for f in C.Trainer._get_loss_metric(C.combine([loss, metric]))] == [loss.output, metric.output]
+    assert C.Trainer._get_loss_metric(loss)[1] is None
+
+
 def test_criterion_may_be_a_function_with_two_outputs():
     x, y, _, _, z, loss, metric = regression()
     trainer = C.Trainer(z, C.combine([loss, metric]), C.sgd(z.parameters, 0.0))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 
 from .errors import AxisError
 
-_UNIQUE = itertools.count()
+_NAMES: dict[str, int] = {}  # of axes that were made, with the number of unique ones that were named after each
 
 
 class Answer(int):
@@ -48,6 +47,7 @@ class Axis:
             self._lengths = axis._lengths
         elif isinstance(axis, str):
             self._name, self._ordered = axis, is_ordered
+            _NAMES.setdefault(axis, 0)
         else:
             self._index = int(axis)
 
@@ -137,10 +137,16 @@ class Axis:
 
     @staticmethod
     def new_unique_dynamic_axis(name: str) -> Axis:
-        """A new sequence axis that no other axis equals, whatever its name."""
-        axis = Axis(name)
-        axis._name = _unique_name(name)
-        return axis
+        """A new sequence axis that no other axis equals: of that name or, where there is one, with a number behind it.
+
+        >>> [Axis.new_unique_dynamic_axis('question') for _ in range(3)]
+        [Axis('question'), Axis('question1'), Axis('question2')]
+        """
+        unique = name
+        while unique in _NAMES:
+            _NAMES[name] += 1
+            unique = f"{name}{_NAMES[name]}"
+        return Axis(unique)
 
     def __eq__(self, other: object) -> bool:
         mine = (self._index, self._name, self._lengths)
@@ -153,16 +159,6 @@ class Axis:
         return f"Axis('{self.name}')"
 
     as_string = __repr__
-
-
-_TAKEN: set[str] = set()
-
-
-def _unique_name(name: str) -> str:
-    candidates = itertools.chain([name], (f"{name}_{i}" for i in _UNIQUE))
-    unique = next(c for c in candidates if c not in _TAKEN)
-    _TAKEN.add(unique)
-    return unique
 
 
 BATCH = Axis("defaultBatchAxis", is_ordered=False)

@@ -62,4 +62,4 @@ def as_block(
     for inner, outer in operands:
         inner._name = inner.name or outer.name
     made = make_block(composite, operands, block_op_name, block_instance_name)
-    return as_composite(made)  # type: ignore[arg-type]
+    return as_composite(made, block_instance_name)  # type: ignore[arg-type]

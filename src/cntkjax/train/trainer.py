@@ -287,6 +287,12 @@ class Trainer(Training, Evaluator):
             model, criterion, parameter_learners, progress_writers, accumulate, precision, rematerialize
         )
 
+    @staticmethod
+    def _get_loss_metric(criterion: Any) -> tuple[Function, Function | None]:
+        """Loss and metric of a criterion: scripts call it."""
+        loss, metric = _criteria(criterion)
+        return as_function(loss), None if metric is None else as_function(metric)
+
 
 def _criteria(criterion: Any) -> tuple[Any, Any]:
     if isinstance(criterion, (tuple, list)):
