@@ -213,3 +213,12 @@ def test_of_parameters_through_a_gradient_of_inputs_in_loops_and_images(make):
             sums.append(np.sum(loss.eval(feeds)))
         parameter.value = value
         assert np.isclose((sums[0] - sums[1]) / (2 * step), np.sum(found[parameter] * direction), rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["question", "answer"])  # graphs of the same structure share their program
+def test_of_sequences_has_their_lengths_whatever_their_axis_is_called(name):
+    x = C.sequence.input_variable(1, sequence_axis=C.Axis(name), needs_gradient=True)
+    data = [np.full((n, 1), n, np.float32) for n in (3, 2, 5)]
+    function = C.sequence.last(x * x * 3)
+    assert function.grad({x: data}, wrt=[x], as_numpy=False).shape == (3, 5, 1)
+    assert [g.ravel().tolist() for g in function.grad({x: data})] == [[0, 0, 18], [0, 12], [0, 0, 0, 0, 30]]

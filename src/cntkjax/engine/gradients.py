@@ -17,7 +17,6 @@ from .program import (
     Feed,
     Feeds,
     Minibatch,
-    Program,
     Result,
     apply_changes,
     arguments_in_order,
@@ -60,8 +59,10 @@ def gradients(
     program = program_of(plan, kind, body, True)
     minibatch = program.pack(plan, arguments_in_order(plan, feeds), memory)
     minibatch.returned = returned
+    own = program.plan  # of the graph that it was made for: grids go by its axes
     extra = [
-        _root_gradient(program, resolve(v), g, minibatch) for v, g in roots.items() if g is not None
+        _root_gradient(v, g, minibatch)
+        for v, g in zip(own.outputs[len(outputs) :], roots.values(), strict=True) if g is not None
     ]
     numbers = random_numbers(plan) if random is None else random
     data, found, layouts, (updates, *others) = program(minibatch, leaf_data(plan), numbers, extra=extra)
@@ -70,8 +71,9 @@ def gradients(
     apply_changes(plan, minibatch, memory, (updates, *others))
     made = results(every, plan, program, minibatch, data, layouts)[: len(outputs)]
     gradient_results = []
-    for v, target, d in zip(wrt, targets, found[: len(wrt)], strict=True):
-        grid = minibatch.grids.get(target.sequence_axis) if target.sequence_axis is not None else None
+    for v, target, place, d in zip(wrt, targets, places, found[: len(wrt)], strict=True):
+        axis = own.arguments[place[1]].sequence_axis if place is not None and place[0] == "argument" else None
+        grid = None if axis is None else minibatch.grids.get(axis)
         layout = None if grid is None else (grid.row, grid.start, grid.length)
         if d is None:  # nothing flows there
             d = np.zeros(v.shape, v.dtype) if isinstance(v, Leaf) else np.zeros(
@@ -82,7 +84,7 @@ def gradients(
     return gradient_results, made
 
 
-def _root_gradient(program: Program, root: Variable, feed: Feed, minibatch: Minibatch) -> Any:
+def _root_gradient(root: Variable, feed: Feed, minibatch: Minibatch) -> Any:
     if not isinstance(feed, Ragged):
         return feed
     axis = root.sequence_axis
