@@ -129,7 +129,7 @@ def are_equal(first: Any, second: Any, relative_tolerance: float = 0.0, absolute
     Example:
         >>> import numpy as np
         >>> from cntkjax import NDArrayView
-        >>> ones, nearly = (NDArrayView.from_dense(np.full(2, number)) for number in (1, 1.001))
+        >>> ones, nearly = (NDArrayView.from_dense(np.full(2, number)) for number in (1.0, 1.001))
         >>> are_equal(ones, nearly), are_equal(ones, nearly, 0.01)
         (False, True)
     """
