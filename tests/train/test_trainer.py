@@ -82,7 +82,7 @@ def test_learners_and_model_have_the_same_parameters(capsys):
     with pytest.raises(ValueError, match="1 of the learners' parameters is not part of the model.*'other'"):
         C.Trainer(z, (loss, metric), [C.sgd([W, b, other], 0.1)])
     C.Trainer(z, (loss, metric), [C.sgd([W], 0.1)])
-    assert "1 of the model's parameters is covered by no learner and stays as it is: 'b'" in capsys.readouterr().err
+    assert "no learner covers 1 of the model's parameters, which will not be learned: 'b'" in capsys.readouterr().err
     C.Trainer(z, (loss, metric), [C.sgd([W, b], 0.1)])
     C.Trainer(None, (loss * C.Parameter((), init=1), None), [C.sgd([W], 0.1), C.sgd([b], 0.1)])
     assert "1 of the model's parameters is" in capsys.readouterr().err

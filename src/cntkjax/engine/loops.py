@@ -96,6 +96,8 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, unti
         for d, v in sequences.items()
     }
     products = _products(loop, fixed)
+    # With a vector XLA reads all operands again, and slowly: better in each step, where they are at hand.
+    tapped = [n for n, w in products.items() if w.variable.shape[-1:] != (1,)]
     weights = list(dict.fromkeys(products.values()))
     scaling = {w.scaling for w in weights}
     computed = [n for n in loop.nodes if n not in products and n not in scaling]
@@ -131,8 +133,9 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, unti
         for node in loop.nodes:
             if node in products:
                 weight = products[node]
-                tap = None if taps is None else taps[len(met)]
-                met.append(_product(inner, node, here, weight, weight_data[weights.index(weight)], tap))
+                tap = None if taps is None or node not in tapped else taps[len(met)]
+                pair = _product(inner, node, here, weight, weight_data[weights.index(weight)], tap)
+                met += [pair] if node in tapped else []
             elif node in tilings:
                 if node.node_outputs[0] not in here:
                     here.update(_cut(inner, here, *tilings[node]))
@@ -149,9 +152,9 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, unti
 
     def collect(weight_data: Any, operands: Any, gradients: Any) -> list[Any]:
         found = [jnp.zeros_like(w) for w in weight_data]
-        for (node, weight), x, dz in zip(products.items(), operands, gradients, strict=True):
-            at = weights.index(weight)
-            whole = partial(_weigh, ctx, node, weight.variable, Value(x, node.node_outputs[0].dynamic_axes))
+        for node, x, dz in zip(tapped, operands, gradients, strict=True):
+            at = weights.index(products[node])
+            whole = partial(_weigh, ctx, node, products[node].variable, Value(x, node.node_outputs[0].dynamic_axes))
             found[at] += jax.vjp(whole, weight_data[at])[1](dz)[0]
         return found
 

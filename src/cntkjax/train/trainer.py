@@ -332,7 +332,7 @@ def _check_learners(learners: Sequence[Any], parameters: Sequence[Any]) -> None:
     if strange := [p for p in seen if p not in known]:
         raise ValueError(f"{len(strange)} of the learners' parameters is not part of the model: {_names(strange)}")
     if (left_out := [p for p in parameters if p not in seen]) and get_trace_level() != TraceLevel.Error:
-        said = f"{len(left_out)} of the model's parameters is covered by no learner and stays as it is"
+        said = f"no learner covers {len(left_out)} of the model's parameters, which will not be learned"
         print(f"Trainer: {said}: {_names(left_out)}", file=sys.stderr)
 
 
