@@ -1,5 +1,7 @@
 """What random calls of both found different from CNTK 2.7; shapes, texts and numbers are CNTK's."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -318,3 +320,10 @@ class TestWhatIsRefused:
         with pytest.raises(RuntimeError, match="is not the output of a function"):
             make().owner  # noqa: B018
         assert (x(2) * 2).output.owner.op_name == "ElementTimes"
+
+
+def test_a_function_is_copied_as_in_cntk_but_not_deeply():
+    f = C.layers.Dense(2)(x(3))
+    assert copy.copy(f).parameters == f.parameters and copy.copy(f).outputs == f.outputs
+    with pytest.raises(TypeError, match=r"use its method clone\('clone'\)"):
+        copy.deepcopy(f)

@@ -297,6 +297,13 @@ class Function(Computing, VariableMixin, TensorOpsMixin, ArrayMixin, GraphFuncti
         return self(other)
 
     # ---- editing
+    def __copy__(self) -> Function:
+        """``copy.copy`` gives the function itself, of which there is one in its graph."""
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Function:
+        raise TypeError(f"{self!r} is not copied by copy.deepcopy, as in CNTK: use its method clone('clone')")
+
     def clone(self, method: Any, substitutions: Any = None) -> Function:
         """A copy of the graph, with variables replaced.
 
