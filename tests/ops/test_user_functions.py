@@ -287,6 +287,15 @@ def test_forward_has_to_be_there():
         C.user_function(Empty([x])).eval({x: [[1, 2]]})
 
 
+def test_backward_has_to_be_there():
+    class Forwards(UserFunction):
+        infer_outputs, forward = Scaled.infer_outputs, lambda self, x, *_: (None, x)
+
+    x = C.input_variable(2, needs_gradient=True)
+    with pytest.raises(RuntimeError, match="backward has to be overwritten"):
+        C.user_function(Forwards([x])).grad({x: [[1, 2]]})
+
+
 def test_after_an_error_in_a_step_parameters_are_as_before():
     w = C.parameter((2,), init=1)
     node = Broken(w, "backward")

@@ -76,11 +76,14 @@ class UserFunction(Function):
         """The outputs, made by ``output_variable`` from what is known of ``self.inputs``."""
         raise NotImplementedError("infer_outputs has to be overwritten")
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(
+        self, arguments: Any, outputs: Any = None, keep_for_backward: Any = None, device: Any = None,
+        as_numpy: bool = True,
+    ) -> Any:
         """The values of the outputs."""
         raise NotImplementedError("forward has to be overwritten")
 
-    def backward(self, *args: Any, **kwargs: Any) -> Any:
+    def backward(self, state: Any, root_gradients: Any, variables: Any = None, as_numpy: bool = True) -> Any:
         """The gradients of the inputs."""
         raise NotImplementedError("backward has to be overwritten")
 
