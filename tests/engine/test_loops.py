@@ -250,6 +250,17 @@ def test_convolutions_of_a_state_learn_as_the_loop_unrolled_does():
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
+def summed(step, size, data):
+    """The sum of all states of a loop, unrolled."""
+    total = 0.0
+    for sequence in data:
+        state = jnp.zeros(size)
+        for now in sequence:
+            state = step(state, now)
+            total += state.sum()
+    return total
+
+
 STEPS = {  # what a step makes of what comes in and of the product: with C, and with jax.numpy
     "only added": lambda m, p, z: m.tanh(p + z),
     "added the other way around": lambda m, p, z: m.tanh(z + p),
@@ -270,13 +281,7 @@ def test_gradients_of_a_loop_however_a_product_is_used(grid, step):
     data = sequences([3, 2], 4)
 
     def loss(w, data):
-        total = 0.0
-        for sequence in data:
-            state = jnp.zeros(4)
-            for now in sequence:
-                state = make(jnp, now, state @ w)
-                total += state.sum()
-        return total
+        return summed(lambda state, now: make(jnp, now, state @ w), 4, data)
 
     of_weight, of_data = jax.grad(loss, (0, 1))(w, data)
     found = out.grad({x: data}, wrt=[W, x])
@@ -294,13 +299,7 @@ def test_a_weight_that_is_also_used_otherwise_in_its_loop_has_the_gradient_of_bo
     data = sequences([3, 2], 3)
 
     def loss(w):
-        total = 0.0
-        for sequence in data:
-            state = jnp.zeros(3)
-            for now in sequence:
-                state = jnp.tanh(now + state @ w) + state * w.sum()
-                total += state.sum()
-        return total
+        return summed(lambda state, now: jnp.tanh(now + state @ w) + state * w.sum(), 3, data)
 
     np.testing.assert_allclose(out.grad({x: data}, wrt=[W]), jax.grad(loss)(w), rtol=1e-4, atol=1e-5)
 
@@ -317,14 +316,11 @@ def test_a_number_that_scales_the_operand_of_a_product_in_a_loop_has_its_gradien
     data = sequences([3, 2], 3)
 
     def loss(w, s):
-        total = 0.0
-        for sequence in data:
-            state = jnp.zeros(3)
-            for now in sequence:
-                scaled = s * state
-                state = jnp.tanh(now + scaled @ w + scaled @ (w @ w)) + (scaled if seen == "by others too" else 0)
-                total += state.sum()
-        return total
+        def step(state, now):
+            scaled = s * state
+            return jnp.tanh(now + scaled @ w + scaled @ (w @ w)) + (scaled if seen == "by others too" else 0)
+
+        return summed(step, 3, data)
 
     of_weight, of_scale = jax.grad(loss, (0, 1))(w, np.float32(0.7))
     found = out.grad({x: data}, wrt=[W, s])

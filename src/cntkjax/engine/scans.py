@@ -150,8 +150,7 @@ def _halves(closed: ClosedJaxpr, sizes: Sequence[int], made: Any, floats: Sequen
     jaxpr = closed.jaxpr
     still, carry, inputs, incoming = _split(jaxpr.invars, *sizes)
     after, shown, rest = _split(jaxpr.outvars, len(carry), made.num_leaves)
-    gradients = rest[len(rest) - len(floats) :]
-    operands = rest[: len(rest) - len(floats)]
+    operands, gradients = _split(rest, len(rest) - len(floats))
     free = {*jaxpr.constvars, *still, *inputs}
     known, there, back = {*free, *carry}, [], []
     for eqn in jaxpr.eqns:
@@ -166,8 +165,9 @@ def _halves(closed: ClosedJaxpr, sizes: Sequence[int], made: Any, floats: Sequen
         if still_too.issuperset(_variables(eqn.invars)):
             still_too.update(eqn.outvars)
     asked = [v for eqn in back for v in _variables(eqn.invars) if v in known]
-    kept = _kept(there, asked, free | still_too, {*_variables(shown), *operands})
-    stacked = [*shown, *dict.fromkeys(v for v in (*operands, *kept) if v not in _variables(shown))]
+    visible = set(_variables(shown))
+    kept = _kept(there, asked, free | still_too, visible.union(operands))
+    stacked = [*shown, *dict.fromkeys(v for v in (*operands, *kept) if v not in visible)]
 
     products = gradients[len(gradients) - len(operands) :]
     of_all = {i: d for i, d in zip(floats, gradients, strict=True) if isinstance(d, Var) and d not in known}
