@@ -139,8 +139,9 @@ class Axis:
     def new_unique_dynamic_axis(name: str) -> Axis:
         """A new sequence axis that no other axis equals: of that name or, where there is one, with a number behind it.
 
-        >>> [Axis.new_unique_dynamic_axis('question') for _ in range(3)]
-        [Axis('question'), Axis('question1'), Axis('question2')]
+        >>> first, second = Axis.new_unique_dynamic_axis('question'), Axis.new_unique_dynamic_axis('question')
+        >>> first == second, second.name.startswith('question')
+        (False, True)
         """
         unique = name
         while unique in _NAMES:
