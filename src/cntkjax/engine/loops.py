@@ -95,7 +95,7 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, unti
         starts[d]: initial_states(ctx, ctx.canonical(env[v]), axes, _offset(d), loop.backwards)
         for d, v in sequences.items()
     }
-    products = _products(loop, fixed)
+    products = _products(loop, fixed, layout.simple)
     # With a vector XLA reads all operands again, and slowly: better in each step, where they are at hand.
     tapped = [n for n, w in products.items() if w.variable.shape[-1:] != (1,)]
     weights = list(dict.fromkeys(products.values()))
@@ -154,7 +154,7 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, unti
         found = [jnp.zeros_like(w) for w in weight_data]
         for node, x, dz in zip(tapped, operands, gradients, strict=True):
             at = weights.index(products[node])
-            whole = partial(_weigh, ctx, node, products[node].variable, Value(x, node.node_outputs[0].dynamic_axes))
+            whole = partial(_weigh, ctx, node, products[node], Value(x, node.node_outputs[0].dynamic_axes))
             found[at] += jax.vjp(whole, weight_data[at])[1](dz)[0]
         return found
 
@@ -163,7 +163,7 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, unti
         _first(delay, start, layout.rows, others, dict(zip(moving, moving_data, strict=True)), loop.backwards, anew)
         for delay, start in starts.items()
     )
-    scaled = [w.data(fixed) for w in weights]
+    scaled = [w.data(ctx, fixed) for w in weights]
     given = (where, list(others.values()))
     cells = (layout.position, layout.remaining, layout.seq, layout.mask, jnp.arange(layout.time))
     if until_ended:
@@ -217,12 +217,17 @@ def initial_states(ctx: Context, initial: Value, axes: Axes, offset: int, ahead:
     return Value(data.reshape(-1, *data.shape[2:])[cells], axes)
 
 
-def _is_product(node: Function, fixed: Environment) -> bool:
-    """True for a bilinear node whose weight does not move with the loop."""
+def _is_product(node: Function, fixed: Environment, simple: bool) -> bool:
+    """True for a bilinear node whose weight does not move with the loop.
+
+    It may be one for each sequence, as what attention looks at, in a `simple` grid, where each has a row of its own.
+    """
     if node.primitive.weight is None:
         return False
     weight = resolve(node.node_inputs[node.primitive.weight])
-    if weight not in fixed or fixed[weight].axes or fixed[weight].is_sparse:
+    if weight not in fixed or fixed[weight].is_sparse:
+        return False
+    if fixed[weight].axes and not (simple and node.primitive.name == "Contraction"):
         return False
     others = [resolve(v) for i, v in enumerate(node.node_inputs) if i != node.primitive.weight]
     return all(v not in fixed for v in others) and len(others) == 1
@@ -233,23 +238,24 @@ class Weight:
     """What a product in a loop is multiplied by: a weight, times a number where the other operand is scaled by that."""
 
     variable: Variable
+    axes: Axes
     scale: Variable | None = None
     scaling: Function | None = None  # the node that scales, which then need not be computed
 
-    def data(self, fixed: Environment) -> Any:
+    def data(self, ctx: Context, fixed: Environment) -> Any:
         """The weight, scaled."""
-        weight = fixed[self.variable].data
+        weight = ctx.array(fixed[self.variable])
         return weight if self.scale is None else weight * fixed[self.scale].data.reshape(()).astype(weight.dtype)
 
 
-def _products(loop: Loop, fixed: Environment) -> dict[Function, Weight]:
+def _products(loop: Loop, fixed: Environment, simple: bool) -> dict[Function, Weight]:
     """The products with a weight that does not move with the loop.
 
     A number that scales nothing but operands of such products, as a stabilizer's, scales the weights instead: once, not
     in every step, and its gradient is not collected from large arrays in every step.
     """
-    products = {n: resolve(n.node_inputs[n.primitive.weight]) for n in loop.nodes if _is_product(n, fixed)}
-    found = {n: Weight(v) for n, v in products.items()}
+    products = {n: resolve(n.node_inputs[n.primitive.weight]) for n in loop.nodes if _is_product(n, fixed, simple)}
+    found = {n: Weight(v, fixed[v].axes) for n, v in products.items()}
     users: dict[Variable, list[Function]] = {}
     for node in (*loop.delays, *loop.nodes):
         for v in dict.fromkeys(map(resolve, node.node_inputs)):
@@ -263,7 +269,7 @@ def _products(loop: Loop, fixed: Environment) -> dict[Function, Weight]:
         if scale is None or operand is None or set(scale.shape) - {1} or fixed[scale].is_sparse:
             continue
         if (operand.shape, operand.dtype) == (out.shape, out.dtype) and scale.dtype == out.dtype:
-            found |= {n: Weight(products[n], scale, node) for n in users.get(out, ())}
+            found |= {n: Weight(products[n], found[n].axes, scale, node) for n in users.get(out, ())}
     return found
 
 
@@ -339,18 +345,18 @@ def _product(ctx: Context, node: Function, here: Environment, weight: Weight, w:
     x, axes = ctx.array(here[operand]), here[operand].axes
 
     def product(x: Any, w: Any) -> Any:
-        return _weigh(ctx, node, weight.variable, Value(x, axes), w)
+        return _weigh(ctx, node, weight, Value(x, axes), w)
 
     made = product(x, w) if tap is None else _tapped(product)(x, w, tap)
     here[node.node_outputs[0]] = Value(made, axes)
     return x, made
 
 
-def _weigh(ctx: Context, node: Function, weight: Variable, x: Value, w: Any) -> Any:
+def _weigh(ctx: Context, node: Function, weight: Weight, x: Value, w: Any) -> Any:
     """A bilinear node's output for a given operand and weight."""
     from .lower import compute  # computing a node and running a loop need each other
 
-    operands = [Value(w, ()) if resolve(v) is weight else x for v in node.node_inputs]
+    operands = [Value(w, weight.axes) if resolve(v) is weight.variable else x for v in node.node_inputs]
     return ctx.array(compute(ctx, node, operands)[0])
 
 

@@ -79,9 +79,14 @@ def _number(v: Variable) -> float:
 
 def _is_neutral(node: Function, operands: Sequence[Variable], padding: Padding) -> bool:
     """True for a reduction over the steps that does not see what is behind them."""
-    attributes, behind = node.node_attributes, padding[operands[0]]
+    attributes = node.node_attributes
     axes = attributes.get("axisVec") or [attributes.get("axis")]
-    if len(operands) > 1 or axes != [_steps(operands[0])]:
+    if any(FREE in v.shape and axes != [_steps(v)] for v in operands):
+        return False
+    if node.primitive.name == "Contraction":
+        return any(padding.get(v) == 0 for v in operands)
+    behind = padding[operands[0]]
+    if len(operands) > 1:
         return False
     operation = attributes.get("reductionOpName", "")
     return (

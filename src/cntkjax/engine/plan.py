@@ -22,12 +22,12 @@ from .whole import computed_as
 def resolve(variable: Variable) -> Variable:
     """The variable that really holds the data: through blocks inwards, through their arguments outwards.
 
-    Of a block that is computed as a whole that is the output of the node that does it.
+    Of what is computed as a whole that is the output of the node that does it.
     """
     while True:
         owner = variable._owner
-        if owner is not None and owner.block_composite is not None:
-            variable = computed_as(owner).node_outputs[owner.node_outputs.index(variable)]
+        if owner is not None and (node := computed_as(owner)) is not owner:
+            variable = node.node_outputs[owner.node_outputs.index(variable)]
         elif variable._bound is not None:
             variable = variable._bound
         else:

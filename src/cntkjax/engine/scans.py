@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
+from math import prod
 from typing import Any
 
 import jax
@@ -25,11 +26,18 @@ from .materialize import in_a_loop
 Step = Callable[..., tuple[Any, Any, Any]]
 Collect = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Sequence[Any]]
 
+CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "custom_jvp_call": "call_jaxpr"}  # with the names of what they call
 VIEWS = {"broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose"}
 # What takes less time to compute again than to write and to read.
 CHEAP = VIEWS | {
     "add", "add_any", "sub", "mul", "neg", "max", "min", "integer_pow", "square", "one_minus_square", "sign", "eq",
     "ne", "lt", "le", "gt", "ge", "and", "or", "not", "select_n", "convert_element_type", "iota", "slice", "copy",
+}  # fmt: skip
+# What does not, but takes less time than to write and read an array that is this many times as large as its operands.
+NARROW = 4
+ELEMENTWISE = CHEAP | {
+    "exp", "log", "log1p", "div", "logistic", "tanh", "sqrt", "rsqrt", "round", "abs", "clamp", "pow", "expm1", "sin",
+    "cos", "bitcast_convert_type", "shift_left", "shift_right_arithmetic",
 }  # fmt: skip
 
 
@@ -167,6 +175,7 @@ def _halves(closed: ClosedJaxpr, sizes: Sequence[int], made: Any, floats: Sequen
     asked = [v for eqn in back for v in _variables(eqn.invars) if v in known]
     visible = set(_variables(shown))
     kept = _kept(there, asked, free | still_too, visible.union(operands))
+    kept = _narrowed(there, kept, free | still_too | visible.union(operands))
     stacked = [*shown, *dict.fromkeys(v for v in (*operands, *kept) if v not in visible)]
 
     products = gradients[len(gradients) - len(operands) :]
@@ -222,6 +231,32 @@ def _kept(there: Sequence[JaxprEqn], asked: Iterable[Var], free: set[Var], stack
     return kept
 
 
+def _narrowed(there: Sequence[JaxprEqn], kept: Iterable[Var], at_hand: Collection[Var]) -> dict[Var, None]:
+    """What is kept, with the small arrays that a large one is spread from in the place of the large one.
+
+    Attention adds a row for each step to one for each place it may look at, and takes tanh: to do so again takes less
+    time than to write and to read an array of all steps and places.
+    """
+    makers = {v: eqn for eqn in there for v in eqn.outvars}
+    found: dict[Var, None] = {}
+    for v in kept:
+        sources: dict[Var, None] = {}
+        pending = [v]
+        while pending:
+            source = pending.pop()
+            eqn = makers.get(source)
+            if eqn is not None and eqn.primitive.name in ELEMENTWISE:
+                pending += [u for u in _variables(eqn.invars) if u not in at_hand and u not in sources]
+            else:
+                sources[source] = None
+        found.update(sources if NARROW * _size(sources) <= _size([v]) else {v: None})
+    return found
+
+
+def _size(arrays: Iterable[Var]) -> int:
+    return sum(prod(getattr(v.aval, "shape", ())) for v in arrays)
+
+
 def _is_cheap(eqn: JaxprEqn, at_hand: Collection[Var]) -> bool:
     return eqn.primitive.name in CHEAP and all(v in at_hand for v in _variables(eqn.invars))
 
@@ -247,8 +282,8 @@ def _inlined(closed: ClosedJaxpr, arrays: Sequence[Any]) -> list[Any]:
         return atom.val if isinstance(atom, Literal) else values[atom]
 
     for eqn in jaxpr.eqns:
-        if eqn.primitive.name in ("jit", "pjit"):
-            made = _inlined(eqn.params["jaxpr"], [read(v) for v in eqn.invars])
+        if eqn.primitive.name in CALLS:
+            made = _inlined(eqn.params[CALLS[eqn.primitive.name]], [read(v) for v in eqn.invars])
         else:
             ins = list(dict.fromkeys(_variables(eqn.invars)))
             one = jaxpr.replace(constvars=[], invars=ins, eqns=[eqn], outvars=eqn.outvars)

@@ -42,7 +42,7 @@ class Timing:
 def timing_of(roots: Iterable[Function]) -> dict[Function, Timing]:
     """What was measured of operations below these, in the order of their uids."""
     found = nodes([root.root_function for root in roots], into_blocks=True)
-    found = list(dict.fromkeys([*found, *(computed_as(n) for n in found if n.is_block)]))
+    found = list(dict.fromkeys([*found, *map(computed_as, found)]))
     return {n: n.__dict__["_timing"] for n in sorted(found, key=lambda n: n.uid) if "_timing" in n.__dict__}
 
 

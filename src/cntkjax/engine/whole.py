@@ -1,8 +1,9 @@
-"""Blocks that are computed as one node, because the graph inside is one that is known to be the same.
+"""Blocks and nodes that are computed as another node, because the graph inside, or in front, is known to be the same.
 
 CNTK composes some operations of others, and models are saved as these. Where such a composition is faster as a whole, a
 rule tells for blocks of its name which primitive that is, if the graph inside really is the composition: a block that
-somebody edited is opened as any other. The graph stays as it is, and whoever asks for a node inside gets it.
+somebody edited is opened as any other. For primitives, a rule looks at what their operands come from.
+The graph stays as it is, and whoever asks for a node inside gets it.
 """
 
 from __future__ import annotations
@@ -16,25 +17,30 @@ from ..graph.public import classes
 from ..graph.variable import Variable, VariableKind
 
 # What computes the same as a block: a primitive, its operands and its attributes; None: nothing known.
-Rule = Callable[[Function], tuple[Any, list[Variable], dict[str, Any]] | None]
-RULES: dict[str, Rule] = {}
+Found = tuple[Any, list[Variable], dict[str, Any]]
+Rule = Callable[[Function], Found | None]
+RULES: dict[str, Rule] = {}  # by names of blocks
+NODES: dict[str, Rule] = {}  # by names of primitives
 
 
-def computed_as(block: Function) -> Function:
-    """The node that has the outputs of a block: the root of the graph inside, or one that stands for all of it."""
-    assert block.block_composite is not None
-    root = block.block_composite.root_function
-    rule = RULES.get(block.block_name)
+def computed_as(function: Function) -> Function:
+    """The node that has the outputs of a block, the root of the graph inside, or of a node, itself.
+
+    Or one that stands for all of it.
+    """
+    inside = function.block_composite
+    root = function if inside is None else inside.root_function
+    rule = NODES.get(function.primitive.name) if inside is None else RULES.get(function.block_name)
     if rule is None:
         return root
-    checked, node = block.whole or (-1, None)
+    checked, node = function.whole or (-1, None)
     if checked != edits():
-        node = _standing_for(block, root, rule(block), node)
-        block.whole = edits(), node
+        node = _standing_for(function, root, rule(function), node)
+        function.whole = edits(), node
     return node or root
 
 
-def _standing_for(block: Function, root: Function, found: Any, before: Function | None) -> Function | None:
+def _standing_for(block: Function, root: Function, found: Found | None, before: Function | None) -> Function | None:
     """The node as the rule found it; the same as before if that has not changed, since plans know it."""
     if found is None:
         return None

@@ -1,6 +1,7 @@
 """All primitive operations; importing this package registers them."""
 
 from . import (
+    contraction,
     convolution,
     crop,
     ctc,
@@ -27,7 +28,7 @@ from . import (
 from .base import BY_ID, BY_NAME, Primitive
 
 __all__ = [
-    "BY_ID", "BY_NAME", "Primitive", "convolution", "crop", "ctc", "delay", "elementwise", "fill", "gradient",
-    "lattice", "legacy", "loss", "native", "normalization", "pooling", "product", "random", "reduce", "reshape",
-    "rnnstack", "select", "sequence", "structure", "whole",
+    "BY_ID", "BY_NAME", "Primitive", "contraction", "convolution", "crop", "ctc", "delay", "elementwise", "fill",
+    "gradient", "lattice", "legacy", "loss", "native", "normalization", "pooling", "product", "random", "reduce",
+    "reshape", "rnnstack", "select", "sequence", "structure", "whole",
 ]

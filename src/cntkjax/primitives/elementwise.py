@@ -5,8 +5,8 @@ Source: CNTK 2.7 for the values outside of where a function is defined: log(0) =
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from functools import reduce
 from typing import Any
 
 import jax
@@ -125,20 +125,30 @@ def _(primals: Any, tangents: Any) -> Any:
     return _straight_through(x), jnp.where(jnp.abs(x) <= 1, dx, jnp.zeros((), x.dtype))
 
 
-# tanh(x) / x - 1 = x² P(x²) for |x| < 0.625 (Cody and Waite, 1980; the coefficients are those of Moshier's Cephes).
-_TANH = (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1)
+# exp(r) - 1 - r = r² P(r) for |r| < ln(2) / 2, and ln(2) in two parts, of which the first times an integer is exact
+# (Cody and Waite, 1980)
+_EXPM1 = (1.39296e-3, 8.35987e-3, 4.16665e-2, 1.6666598e-1, 0.5)
+_LN2 = (0.693359375, -2.12194440e-4)
 
 
 @jax.custom_jvp
 def _tanh(x: Any) -> Any:
-    """XLA's own is off by several ulps, which near ±1 makes much of the gradient 1 - tanh²; here it is 1.3 at most."""
-    wide = x if x.dtype == jnp.float64 else x.astype(jnp.float32)
-    size, square = jnp.abs(wide), wide * wide
-    near = jnp.tanh(wide)
-    if x.dtype != jnp.float64:
-        near = wide + wide * square * reduce(lambda made, c: made * square + c, _TANH)
-    far = jnp.copysign(1 - 2 / (jnp.exp(2 * size) + 1), wide)
-    return jnp.where(size < 0.625, near, far).astype(x.dtype)
+    """XLA's own is off by 5 units in the last place (float64: 6), which near ±1 makes much of the gradient 1 - tanh².
+
+    Here it is 2.4 (3.1), and 0 on average: (e - 1) / (e + 1) with e = exp(2 |x|), without a choice between two ways.
+    """
+    if x.dtype == jnp.float64:
+        return jnp.where(jnp.abs(x) < 0.625, jnp.tanh(x), jnp.copysign(1 - 2 / (jnp.exp(2 * jnp.abs(x)) + 1), x))
+    double = 2 * jnp.minimum(jnp.abs(x.astype(jnp.float32)), 9.1)
+    power = jnp.round(double * (1 / math.log(2)))
+    rest = (double - power * _LN2[0]) - power * _LN2[1]
+    series: Any = 0
+    for coefficient in _EXPM1:
+        series = series * rest + coefficient
+    small = rest + rest * rest * series
+    scale = lax.bitcast_convert_type((power.astype(jnp.int32) + 127) << 23, jnp.float32)  # 2 ** power
+    above = scale * small + (scale - 1)
+    return (jnp.copysign(above, x.astype(jnp.float32)) / (above + 2)).astype(x.dtype)
 
 
 @_tanh.defjvp

@@ -16,7 +16,7 @@ import numpy as np
 from ..engine.layout import Layout
 from ..engine.plan import resolve
 from ..engine.values import Context, Value
-from ..engine.whole import RULES, Rule
+from ..engine.whole import RULES, Found, Rule
 from ..graph.axis import BATCH, SEQUENCE, Axis
 from ..graph.errors import AxisError, explain
 from ..graph.function import Function
@@ -30,7 +30,6 @@ from .reduce import ReduceElements, Softmax, over_steps
 from .sequence import first_step
 
 Pattern = str | float | tuple[Any, ...]
-Found = tuple[Any, list[Variable], Attrs]
 
 
 def _found(block: Function, pattern: Pattern) -> dict[str, Variable] | None:
