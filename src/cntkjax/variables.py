@@ -81,7 +81,7 @@ class VariableMixin:
         return any(axis.is_sequence_axis for axis in self.dynamic_axes)
 
     @property
-    def type(self: Any) -> Any:
+    def _type(self: Any) -> Any:
         """Shape, element type and axes in one object, as it stands in signatures."""
         return Variable._Type(
             shape=self.shape, dtype=self.dtype, needs_gradient=self.needs_gradient, is_sparse=self.is_sparse,

@@ -410,6 +410,17 @@ def test_clipping_bounds_the_gradient_and_leaves_small_ones_alone(gradient, thre
     np.testing.assert_allclose(by_norm, g * min(1, limit / norm) if norm else g, rtol=1e-5, atol=1e-30)
 
 
+@pytest.mark.parametrize("name", sorted(n for n in dir(L.Learner) if not n.startswith("__") and n != "minibatch_size"))
+def test_a_learner_takes_its_steps_whatever_is_set_on_it(name):
+    x = C.input_variable(1)
+    w = C.parameter((1, 1), init=1)
+    learner = L.sgd([w], 0.5)
+    setattr(learner, name, "mine")
+    assert getattr(learner, name) == "mine"
+    C.Trainer(None, C.times(x, w), [learner]).train_minibatch({x: [[1]]})
+    assert w.value == 0.5
+
+
 # ---------------------------------------------------------------- learners in Python
 
 

@@ -154,7 +154,7 @@ class _Watched(edit.Cloner):
 
     def _node(self, node: GraphFunction) -> None:
         super()._node(node)
-        if not node.passes_through:
+        if not node.primitive.passes_through:
             for v in node.node_outputs:
                 self.made[v] = self._watch(self.made[v], self.made[v]._owner)
 

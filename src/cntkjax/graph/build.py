@@ -98,7 +98,7 @@ def infer(node: Function, guess: int = 0) -> bool:
     have a dimension above 1, with 2 in any case. A delay goes by its initial state: with 3 also if it is of
     one element, which is the last resort, since that might be broadcast. A scalar never tells.
     """
-    if node.passes_through:
+    if node.primitive.passes_through:
         differs = node.node_outputs != node.node_inputs
         node.node_outputs = list(node.node_inputs)
         return differs
@@ -168,7 +168,7 @@ def infer_all(roots: Iterable[Function], guess: int = 0) -> None:
     """
     order = nodes(list(roots))
     _settle(order)
-    waits = any(v.is_placeholder and v.is_unknown for n in order for v in n.node_inputs)
+    waits = any(v.is_placeholder and v._is_unknown for n in order for v in n.node_inputs)
     if waits and not guess:
         return
     for strength in (guess,) if guess else (1, 2, 3):
@@ -185,7 +185,7 @@ def _infer_each(order: Sequence[Function], guess: int = 0) -> bool:
         try:
             changed |= infer(node, guess)
         except (ShapeError, AxisError) as error:
-            raise in_layer(error, node.layer) from None
+            raise in_layer(error, node._layer) from None
     return changed
 
 

@@ -69,15 +69,15 @@ class Cloner:
         return made
 
     def _node(self, node: Function) -> None:
-        if not node.passes_through and all(v in self.made for v in node.node_outputs):
+        if not node.primitive.passes_through and all(v in self.made for v in node.node_outputs):
             return
         try:
             copy = self._copied(node)
         except (ShapeError, AxisError) as error:
-            raise in_layer(error, node.layer) from None
-        copy.layer = node.layer
+            raise in_layer(error, node._layer) from None
+        copy._layer = node._layer
         self._nodes[node] = copy
-        if not node.passes_through:
+        if not node.primitive.passes_through:
             for old, new in zip(node.node_outputs, copy.node_outputs, strict=True):
                 new._name = old._name
                 self.made[old] = new
@@ -92,7 +92,7 @@ class Cloner:
         body = inside.graph(node.block_composite)
         return make_block(
             body, [(inside._variable(inner), outer) for inner, outer in operands], node.block_name, node._name,
-            node.copied_attributes(),
+            node._copied_attributes(),
         )
 
 

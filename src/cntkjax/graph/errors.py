@@ -10,7 +10,7 @@ def explain(what: str, operands: Mapping[str, Any] | None = None, fix: str = "")
     """A message of three parts: the mistake, the operands (with the line that made them), the mend."""
     lines = [what]
     for label, variable in (operands or {}).items():
-        where = f"   {variable.origin}" if getattr(variable, "origin", "") else ""
+        where = f"   {variable._origin}" if getattr(variable, "_origin", "") else ""
         lines.append(f"  {label:<8} {variable!r}{where}")
     if fix:
         lines.append(f"Fix: {fix}")

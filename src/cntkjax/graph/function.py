@@ -35,15 +35,17 @@ class Function:
         name: str = "",
         uid: str | None = None,
     ) -> None:
-        self.primitive = primitive
-        self.node_inputs: list[Variable] = list(inputs)
-        self.node_attributes: Attributes = attributes or {}
         self._root = root
         self._name = name or ""
         self._made_by = ""  # name of the Python function that composed it, for messages
-        self.layer = ""  # of a node that no block wraps: the layer it is part of, for messages
-        self.origin = user_line()
+        self._origin = user_line()
         self._uid = uid or new_uid("CompositeFunction" if root is not None else primitive.name)
+        if root is not None:  # nothing else: users note things down on composites, and find what is in them by name
+            return
+        self.primitive = primitive
+        self.node_inputs: list[Variable] = list(inputs)
+        self.node_attributes: Attributes = attributes or {}
+        self._layer = ""  # if no block wraps it: the layer it is part of, for messages
         self.node_outputs: list[Variable] = []
         self.block_composite: Function | None = None
         self.block_map: list[tuple[Variable, Variable]] = []
@@ -55,7 +57,7 @@ class Function:
         """The name by which no other function goes: the operation and a number."""
         return self._uid
 
-    def copied_attributes(self) -> Attributes:
+    def _copied_attributes(self) -> Attributes:
         """The attributes of a copy of this node; what users note down there is its own."""
         return {k: dict(v) if k == CUSTOM else v for k, v in self.node_attributes.items()}
 
@@ -68,17 +70,12 @@ class Function:
     @property
     def is_block(self) -> bool:
         """True if this wraps a graph."""
-        return self.block_composite is not None
+        return self._root is None and self.block_composite is not None
 
     @property
     def is_primitive(self) -> bool:
         """True for a node, of a primitive operation or a block; False for composites."""
         return self._root is None
-
-    @property
-    def passes_through(self) -> bool:
-        """True for a node whose outputs are its operands themselves (Combine)."""
-        return getattr(self.primitive, "passes_through", False)
 
     @property
     def root_function(self) -> Function:

@@ -60,7 +60,7 @@ class Variable:
         self._is_sparse = is_sparse
         self._owner = owner
         self._bound: Variable | None = None  # of a block's placeholder: the operand that stands for it
-        self.origin = user_line() if owner is None else owner.origin
+        self._origin = user_line() if owner is None else owner._origin
 
     # ---- what CNTK shows
     @property
@@ -130,7 +130,7 @@ class Variable:
         return next((a for a in self._dynamic_axes if a.is_sequence_axis), None)
 
     @property
-    def is_unknown(self) -> bool:
+    def _is_unknown(self) -> bool:
         """True while shape or axes are to be found out."""
         return is_unknown(self._shape) or self._dynamic_axes == UNKNOWN_AXES
 

@@ -15,11 +15,11 @@ import numpy as np
 from cntkjax.formats.checkpoint import LearnerState, Rates, joined, parted
 from cntkjax.formats.containers import bare
 from cntkjax.graph.errors import explain
-from cntkjax.learners._learner import Counters, Learner
+from cntkjax.learners._learner import Counters, Learning
 from cntkjax.learners._schedules import TrainingParameterSchedule
 
 
-def state_of(learner: Learner) -> LearnerState | dict[str, Any]:
+def state_of(learner: Learning) -> LearnerState | dict[str, Any]:
     """What a checkpoint keeps of a learner: everything that changes while it learns; or what the user's class says.
 
     Errors: TypeError if that is no dict.
@@ -34,7 +34,7 @@ def state_of(learner: Learner) -> LearnerState | dict[str, Any]:
     return said if isinstance(said, LearnerState) else bare(said)
 
 
-def optax_state(learner: Learner, state: LearnerState | dict[str, Any]) -> Any:
+def optax_state(learner: Learning, state: LearnerState | dict[str, Any]) -> Any:
     """The checkpoint's state of the learner's transformation, to be adopted.
 
     Errors: ValueError if the checkpoint is of a learner of other parameters or of another kind.
@@ -42,7 +42,7 @@ def optax_state(learner: Learner, state: LearnerState | dict[str, Any]) -> Any:
     return own_optax_state(learner, state) if learner.keeper is None else None
 
 
-def adopt(learner: Learner, state: LearnerState | dict[str, Any], transform_state: Any) -> None:
+def adopt(learner: Learning, state: LearnerState | dict[str, Any], transform_state: Any) -> None:
     """Make a learner go on where the one went that the checkpoint is of. This cannot fail, unless the user's code does.
 
     The schedule of the learning rate is the checkpoint's; momentum and all else stay what the learner was made with.
@@ -53,7 +53,7 @@ def adopt(learner: Learner, state: LearnerState | dict[str, Any], transform_stat
         learner.keeper.restore_from_checkpoint(state)
 
 
-def own_state_of(learner: Learner) -> LearnerState:
+def own_state_of(learner: Learning) -> LearnerState:
     """`state_of` but for what the user's class says."""
     seen, schedule, parameters = learner.counters, learner._learning_rate_schedule, learner.parameters
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(learner.optax_state)]
@@ -75,7 +75,7 @@ def own_state_of(learner: Learner) -> LearnerState:
     )
 
 
-def own_optax_state(learner: Learner, state: Any) -> Any:
+def own_optax_state(learner: Learning, state: Any) -> Any:
     """`optax_state` but for what the user's class says."""
     if not isinstance(state, LearnerState):
         raise ValueError(f"{learner!r}: the checkpoint has the state of another kind of learner: {state!r}")
@@ -105,7 +105,7 @@ def own_optax_state(learner: Learner, state: Any) -> Any:
         )
 
 
-def take_over(learner: Learner, state: LearnerState, transform_state: Any) -> None:
+def take_over(learner: Learning, state: LearnerState, transform_state: Any) -> None:
     """`adopt` but for what the user's class says."""
     rates = state.rates
     learner.optax_state = transform_state
@@ -121,7 +121,7 @@ def take_over(learner: Learner, state: LearnerState, transform_state: Any) -> No
     )
 
 
-def _fields(learner: Learner, leaves: list[Any]) -> tuple[list[list[Any]], bool]:
+def _fields(learner: Learning, leaves: list[Any]) -> tuple[list[list[Any]], bool]:
     """For each parameter the arrays that stand for it in the state; whether the whole state is such arrays.
 
     A chain of optax pieces that keep other things has a state that CNTK's layout has no place for.

@@ -9,13 +9,14 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 import jax
 import numpy as np
 import optax
 
 from cntkjax.engine.cache import persistent
+from cntkjax.graph.front import front_of
 from cntkjax.graph.seed import next_seed
 from cntkjax.learners import _transforms as transforms
 from cntkjax.learners._schedules import (
@@ -93,9 +94,9 @@ def _no_more(count: float, sample_count: int, scalars: Scalars) -> Scalars:
     return {}
 
 
-class Learner:
-    """Changes parameters by their gradients, in two forms: ``update`` does one step with arrays; ``transform``,
-    ``hyper`` and ``advance`` are the same step in pieces, for a training step compiled as a whole:
+class Learning:
+    """What stands behind a `Learner`, with its arguments. A step has two forms: ``update`` does one with arrays;
+    ``transform``, ``hyper`` and ``advance`` are the same in pieces, for a training step compiled as a whole:
 
         hyper = learner.hyper(n)                     # host scalars; None: this step is skipped (the rate is 0)
         updates, state = learner.transform.update(gradients, learner.optax_state, values, hyper=hyper)     # inside jit
@@ -106,17 +107,12 @@ class Learner:
     ``hyper``, with a scalar for each of ``momenta`` ("momentum" and "variance") and the gain that goes with "momentum".
     ``more(smoothed, n, hyper)`` adds scalars to it; "count" among them is the next ``counters.smoothed``.
     Progress writers are told the learning rate, and the momentum if it ``tells_momentum``, whenever they change.
-
-    Shapes: gradients, values and all state have the shapes of the parameters, in their order.
-    Units: gradients are sums over the samples of the minibatch.
-    Errors: ValueError if there are no parameters or one stands there twice, TypeError if something is no parameter;
-            ValueError if a rate or momentum is no number, list or schedule.
-    Source: CNTK 2.7 (golden/learners).
     """
 
     ignored_minibatch_size = IGNORE
     _MINIBATCH_SIZE = "MinibatchSize"  # its key in AdditionalLearningOptions.dict_options
     kept: Sequence[Any] = ()  # variables that change while it learns, besides its parameters and state
+    distribution: Any = None  # how it learns together with other workers
     keeper: Any = None  # the user's object that makes checkpoints of its own and restores from them
 
     def __init__(
@@ -324,7 +320,29 @@ class Learner:
 
     def __repr__(self) -> str:
         names = ", ".join(p.name or p.uid for p in self._parameters)
-        return f"{type(self).__name__}([{names}], learning_rate={self.learning_rate()})"
+        return f"Learner([{names}], learning_rate={self.learning_rate()})"
+
+
+@front_of(Learning, settable=("minibatch_size",), special=("__repr__",))
+class Learner(Learning):
+    """Changes parameters by their gradients, with ``update`` or in a trainer: see `Learning`.
+
+    Shapes: gradients, values and all state have the shapes of the parameters, in their order.
+    Units: gradients are sums over the samples of the minibatch.
+    Errors: ValueError if there are no parameters or one stands there twice, TypeError if something is no parameter;
+            ValueError if a rate or momentum is no number, list or schedule.
+    Source: CNTK 2.7 (golden/learners).
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.__behind__ = Learning(*arguments, **options)
+
+    @classmethod
+    def _of(cls, learning: Learning) -> Self:
+        """One that stands in front of this."""
+        made = object.__new__(cls)
+        made.__behind__ = learning
+        return made
 
 
 def _step(transform: optax.GradientTransformationExtraArgs, gradients: Any, state: Any, values: Any, hyper: Any) -> Any:

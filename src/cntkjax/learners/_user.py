@@ -10,13 +10,11 @@ import numpy as np
 from cntkjax.core import NDArrayView
 from cntkjax.device import DeviceDescriptor, cpu
 from cntkjax.graph.errors import explain
-from cntkjax.graph.front import front_of
 from cntkjax.learners import _transforms as transforms
-from cntkjax.learners._learner import Learner, Scalars, gradient_of
+from cntkjax.learners._learner import Learner, Learning, Scalars, gradient_of
 from cntkjax.learners._schedules import Schedulable
 
 
-@front_of(Learner, settable=("minibatch_size",), special=("__repr__",))
 class UserLearner(Learner):
     """Base of learners whose ``update`` is Python code: it gets the gradients and sets the parameters itself.
 
@@ -77,7 +75,7 @@ class _Gradient(np.ndarray):
         return getattr(NDArrayView.from_dense(np.asarray(self), borrow=True), name)
 
 
-class _InPython(Learner):
+class _InPython(Learning):
     """A learner whose steps are Python code: a compiled step hands over the gradients, and `advance` takes the step."""
 
     def __init__(self, parameters: Sequence[Any], lr_schedule: Schedulable) -> None:
@@ -122,7 +120,7 @@ class _Behind(_InPython):
     @property
     def keeper(self) -> UserLearner | None:
         names = "create_checkpoint", "restore_from_checkpoint"
-        own = any(getattr(type(self.user), name) is not getattr(Learner, name) for name in names)
+        own = any(getattr(type(self.user), name) is not getattr(Learning, name) for name in names)
         return self.user if own else None
 
 
@@ -155,7 +153,7 @@ class _Universal(_InPython):
         for constant, gradient in zip(self._gradients, gradients.values(), strict=True):
             constant.value = gradient
         self._assignments.eval()
-        return Learner.advance(self, sample_count, is_sweep_end)
+        return Learning.advance(self, sample_count, is_sweep_end)
 
 
 def universal(update_func: Callable[[list[Any], list[Any]], Any], parameters: Sequence[Any]) -> Learner:
@@ -175,4 +173,4 @@ def universal(update_func: Callable[[list[Any], list[Any]], Any], parameters: Se
     >>> w.value
     array([0.9, 1.2], dtype=float32)
     """
-    return _Universal(parameters, update_func)
+    return Learner._of(_Universal(parameters, update_func))

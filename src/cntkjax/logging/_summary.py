@@ -117,7 +117,7 @@ def summary(model: Function) -> Summary:
         Forward pass of a sample: 50 FLOPs, 64 B of results
     """
     counted: set[Variable] = set()
-    layers = [_layer(node, counted) for node in nodes([model.root_function]) if not node.passes_through]
+    layers = [_layer(node, counted) for node in nodes([model.root_function]) if not node.primitive.passes_through]
     leaves = [*model.parameters, *model.constants]
     return Summary(
         str(model), tuple(layers), _sum(_size(p) for p in model.parameters), _sum(_size(c) for c in model.constants),

@@ -81,9 +81,9 @@ class _Conversion:
             made = self._block(node, {v: known[v] for v in node.node_inputs})
         if self.matches(node):
             made = _function(self.converter(made.root_function))
-        if len(made.outputs) != len(node.node_outputs) and not node.passes_through:
+        if len(made.outputs) != len(node.node_outputs) and not node.primitive.passes_through:
             raise ValueError(f"convert: {node!r} has {len(node.node_outputs)} outputs, what replaces it: {made!r}")
-        if not node.passes_through:
+        if not node.primitive.passes_through:
             self.made.update(zip(node.node_outputs, made.outputs, strict=True))
         return made
 
@@ -93,7 +93,7 @@ class _Conversion:
         inner = Cloner(lambda leaf: leaf, {})
         body = _Conversion(self.matches, self.converter).graph(inner.graph(node.block_composite))
         pairs = [(inner.made[v], operands[outer]) for v, outer in node.block_map if v in inner.made]
-        return make_block(body, pairs, node.block_name, node._name, node.copied_attributes())
+        return make_block(body, pairs, node.block_name, node._name, node._copied_attributes())
 
 
 class _All:

@@ -112,7 +112,7 @@ def _set_layer(made: Any, made_by: str) -> None:
     """Note down for messages which layer this is, also on those nodes that are part of no layer inside it."""
     made._made_by = made_by
     for node in nodes([made.root_function]):
-        node.layer = node.layer or layer_title(made_by, made._name)
+        node._layer = node._layer or layer_title(made_by, made._name)
 
 
 def _set_order(made: Any, arguments: Sequence[Variable], name: str) -> None:
@@ -178,7 +178,7 @@ def as_outputs(made: Any) -> Any:
 def block(inner: Any, arguments: Sequence[Variable], op_name: str, name: str) -> Any:
     """A block around a composite, with placeholders outside in the place of its arguments."""
     root = inner.root_function
-    if root.passes_through and len(root.node_inputs) == 1:
+    if root.primitive.passes_through and len(root.node_inputs) == 1:
         inner = as_outputs(root.node_inputs[0])
     outer = [
         Variable._new(VariableKind.Placeholder, a.shape, a.dtype, a.dynamic_axes, name=a.name) for a in arguments

@@ -161,7 +161,7 @@ def needs_sequence(x: Variable, what: str) -> Variable:
 
     Errors: AxisError for one without a sequence axis.
     """
-    if x.sequence_axis is None and not x.is_unknown:
+    if x.sequence_axis is None and not x._is_unknown:
         raise AxisError(explain(
             f"the operand has no sequence axis, as {what} needs", {"operand": x},
             "declare the input with cntk.sequence.input_variable",

@@ -175,7 +175,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, ArrayMixin, GraphFuncti
     @property
     def type(self) -> Any:
         """Type of the output, or a tuple of types."""
-        types = tuple(v.type for v in self.outputs)  # type: ignore[attr-defined]
+        types = tuple(v._type for v in self.outputs)  # type: ignore[attr-defined]
         return types[0] if len(types) == 1 else types
 
     def __getattr__(self, name: str) -> Any:
@@ -216,8 +216,8 @@ class Function(Computing, VariableMixin, TensorOpsMixin, ArrayMixin, GraphFuncti
         name = "Composite" if self.is_composite and inner else root.op_name
         name = f"{self._name}: {name}" if self._name else name
         fed: list[Any] = [outside(v) for v in self.signature]
-        given = [f"{v.name}: {type_text(v.type)}" if v.name else type_text(v.type) for v in fed]
-        types = [type_text(v.type) for v in self.outputs]  # type: ignore[attr-defined]
+        given = [f"{v.name}: {type_text(v._type)}" if v.name else type_text(v._type) for v in fed]
+        types = [type_text(v._type) for v in self.outputs]  # type: ignore[attr-defined]
         return f"{name}({', '.join(given)}) -> {types[0] if len(types) == 1 else 'Tuple[%s]' % ', '.join(types)}"
 
     def _repr_html_(self) -> str:

@@ -116,7 +116,7 @@ class Primitive:
 
     def copy(self, node: Function, inputs: Sequence[Variable]) -> Function:
         """A node like this one with other operands."""
-        return make_node(self, inputs, node.copied_attributes(), node._name)
+        return make_node(self, inputs, node._copied_attributes(), node._name)
 
     def drawn(self, attrs: Attrs) -> int:
         """By how much one evaluation moves the offset of a node that draws random numbers."""

@@ -89,7 +89,7 @@ class Native(Primitive):
         return make_node(self, inputs, attrs, name, uid or new_uid("UserDefinedFunction"))
 
     def copy(self, node: Function, inputs: Sequence[Variable]) -> Function:
-        return self.node(inputs, node.copied_attributes(), node._name)
+        return self.node(inputs, node._copied_attributes(), node._name)
 
 
 NATIVE: dict[str, Native] = {}  # by id

@@ -31,7 +31,7 @@ def as_source(
         names = ", ".join(a.name or a.uid for a in arguments)
         raise ValueError(f"the criterion has {len(arguments)} arguments ({names}), but there are {len(given)} data")
     streams = {
-        a.uid: (data, a.type) if isinstance(data, list) else data for a, data in zip(arguments, given, strict=True)
+        a.uid: (data, a._type) if isinstance(data, list) else data for a, data in zip(arguments, given, strict=True)
     }
     source = MinibatchSourceFromData(streams, max_samples)
     return source, dict(zip(arguments, source.streams.values(), strict=True))

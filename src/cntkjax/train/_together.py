@@ -19,7 +19,7 @@ class Together:
     """
 
     def __init__(self, learners: Sequence[Any], accumulate: int) -> None:
-        ways: list[Any] = [getattr(learner, "distribution", None) for learner in learners]
+        ways: list[Any] = [learner.distribution for learner in learners]
         if len({type(way) for way in ways}) > 1:
             raise ValueError("the learners of a trainer have to be distributed all in the same way, or none of them")
         self.learners, self.ways = learners, ways

@@ -100,14 +100,12 @@ def mpi_communicator() -> Communicator:
 class DistributedLearner(Learner):
     """A learner that learns what all workers have seen, in the way that its `distribution` says."""
 
-    distribution: DataParallel | BlockMomentum
-
     _aggregates_metrics = False
 
     @property
     def parameters(self) -> Parameters:
         """The parameters that it changes, in its order; they may be called, as in CNTK."""
-        return Parameters(super().parameters)
+        return Parameters(self.__behind__.parameters)
 
     def communicator(self) -> Communicator:
         """What the workers exchange gradients or models through."""
@@ -117,11 +115,11 @@ class DistributedLearner(Learner):
 
     def parallelization_after(self) -> int:
         """After how many samples the workers begin to learn together."""
-        return self.distribution.after
+        return self.__behind__.distribution.after
 
     def minibatch_size_scale_factor(self) -> int:
         """What a training session multiplies minibatch sizes by: with block momentum each worker takes a whole one."""
-        return mpi.size() if isinstance(self.distribution, BlockMomentum) else 1
+        return mpi.size() if isinstance(self.__behind__.distribution, BlockMomentum) else 1
 
     def set_as_metric_aggregator(self) -> None:
         """Say that this one of several learners exchanges the metric; a trainer does so once whoever is named."""
@@ -134,7 +132,7 @@ class DistributedLearner(Learner):
     @property
     def total_number_of_samples_seen(self) -> int:  # type: ignore[override]
         """Samples of all steps of all workers that were not skipped; a property, other than that of a learner."""
-        return self.counters.samples
+        return self.__behind__.counters.samples
 
 
 def data_parallel_distributed_learner(
@@ -197,12 +195,9 @@ def block_momentum_distributed_learner(
 def _distributed(learner: Learner, distribution: DataParallel | BlockMomentum, where: str) -> DistributedLearner:
     if not isinstance(learner, Learner):
         raise TypeError(f"{where}: needs a learner, not {learner!r}")
-    learner = behind(learner)
-    kind = type("DistributedLearner", (DistributedLearner, type(learner)), {})
-    made: DistributedLearner = object.__new__(kind)
-    made.__dict__ = learner.__dict__  # one state under both names: what is done to the learner is done to this
-    made.distribution = distribution
-    return made
+    learning = behind(learner)
+    learning.distribution = distribution
+    return DistributedLearner._of(learning)  # one state under both names: what is done to one is done to the other
 
 
 __all__ = [
