@@ -19,7 +19,7 @@ class _Open:
     """A sequence of which the first ``done`` samples were delivered."""
 
     streams: list[np.ndarray | SparseRows]
-    number: int
+    ends_sweep: bool
     done: int = 0
 
     def __len__(self) -> int:
@@ -37,17 +37,15 @@ class Slots:
     def __init__(self, cursor: Cursor, names: Sequence[str], length: int) -> None:
         self._cursor, self._names, self._length = cursor, names, length
         self._slots: list[deque[_Open]] = []
-        self._number = 0
-        self._sweep_ends: deque[int] = deque()
 
     def take(self, slots: int, share: Share) -> tuple[dict[str, Ragged], bool]:
-        """The next minibatch by stream, and whether the last sample of a sweep is in it; nothing at the end."""
+        """The next minibatch by stream, and whether the last sequence of a sweep ends in it; nothing at the end."""
         self._slots += [deque() for _ in range(slots - len(self._slots))]
         for slot in self._slots[:slots]:
             while sum(map(len, slot)) <= self._length and self._open(slot, share):
                 pass
         pieces: list[list[np.ndarray | SparseRows]] = []
-        starts, places = [], []
+        starts, places, sweep_ended = [], [], False
         for place, slot in enumerate(self._slots):
             room = self._length
             while room and slot:
@@ -59,7 +57,7 @@ class Slots:
                 sequence.done = end
                 room -= end - begin
                 if not len(sequence):
-                    slot.popleft()
+                    sweep_ended |= slot.popleft().ends_sweep
         if not pieces:
             return {}, False
         about = np.array(starts), np.array(places, np.int32)
@@ -67,7 +65,7 @@ class Slots:
             name: Ragged.from_sequences(rows)
             for name, rows in zip(self._names, zip(*pieces, strict=True), strict=False)
         }
-        return {name: Ragged(r.data, r.lengths, *about) for name, r in minibatch.items()}, self._sweep_ended()
+        return {name: Ragged(r.data, r.lengths, *about) for name, r in minibatch.items()}, sweep_ended
 
     def _open(self, slot: deque[_Open], share: Share) -> bool:
         pieces, sweep_ended = self._cursor.take(1, share)
@@ -79,16 +77,5 @@ class Slots:
                     "truncation_length: the streams of a sequence have to be of the same length to be cut into pieces, "
                     f"but they have {lengths} samples"
                 )
-            slot.append(_Open(streams, self._number))
-            self._number += 1
-        if sweep_ended:
-            self._sweep_ends.append(self._number)
+            slot.append(_Open(streams, sweep_ended))
         return bool(pieces)
-
-    def _sweep_ended(self) -> bool:
-        oldest = min((slot[0].number for slot in self._slots if slot), default=self._number)
-        ended = False
-        while self._sweep_ends and self._sweep_ends[0] <= oldest:
-            self._sweep_ends.popleft()
-            ended = True
-        return ended
