@@ -145,6 +145,18 @@ class TestUnpacking:
         assert_equal(C.to_sequence_like(steps, self.x).eval({self.x: self.xs}), self.xs)
         assert_equal(C.square(C.to_sequence_like(steps, self.x)).grad({self.x: self.xs}), [2 * s for s in self.xs])
 
+    def test_a_sequence_is_not_longer_than_its_array(self):
+        """CNTK has errors of the same type."""
+        for shape in ((3, 2), (C.FreeDimension, 2)):
+            x, lengths = C.input_variable(shape), C.input_variable(())
+            array, f = np.ones((2, 3, 2), np.float32), C.to_sequence(x, lengths)
+            assert list(map(len, f.eval({x: array, lengths: [3, 1]}))) == [3, 1]
+            for wrong in ([4, 1], [3, -1]):
+                with pytest.raises(ValueError, match="to be made of arrays of 3"):
+                    f.eval({x: array, lengths: wrong})
+            with pytest.raises(ValueError, match=r"\[4, 1\] steps are to be made of arrays of 3"):
+                C.to_sequence_like(x, self.x).eval({x: array, self.x: [np.ones((n, 2), np.float32) for n in (4, 1)]})
+
     def test_names_its_outputs(self):
         assert [v.name for v in S.unpack(self.x, 0, name="steps").outputs] == ["steps", "steps_UnpackSequenceMask"]
 

@@ -44,6 +44,7 @@ from .values import Context, Value
 
 Feed = Ragged | np.ndarray | jax.Array
 Feeds = Mapping[Variable, Feed]
+_OF_STEPS = "ToSequenceOp", "ToSequenceLikeOp"
 
 
 @dataclass
@@ -238,6 +239,7 @@ class Program:
                 ))
             packed.append(taken(feed.data, grids[axis].index, own))
         self._check_lengths(grids)
+        self._check_steps(feeds, grids, count)
         slots = self._continue(grids, plan, feeds, memory)
         past = [memory.values.get(n) for n in plan.delays] if slots else []
         layouts = [grids[axis].layout for axis in self.axes]
@@ -269,6 +271,28 @@ class Program:
             one, other = grids.get(a.sequence_axis), grids.get(b.sequence_axis)  # type: ignore[arg-type]
             if one is not None and other is not None and not np.array_equal(one.length, other.length):
                 raise _other_lengths(a, b, one.length, other.length)
+
+    @cached_property
+    def _made_of_steps(self) -> list[tuple[Variable, Variable]]:
+        """Arrays of which sequences are made, and what says how long these are."""
+        found = [[resolve(v) for v in n.node_inputs] for n in self.plan.nodes if n.primitive.name in _OF_STEPS]
+        return [(array, lengths) for array, *others in found for lengths in others]
+
+    def _check_steps(self, feeds: Sequence[Feed], grids: Mapping[Axis, Grid], count: int) -> None:
+        """ShapeError if a sequence is to have more steps than its array, as far as this is known before it runs."""
+        every = zip(self.plan.arguments, feeds, strict=True)
+        fed = {v: f.data for v, f in every if isinstance(f, Ragged) and not isinstance(f.data, SparseRows)}
+        for array, lengths in self._made_of_steps:
+            axis = lengths.sequence_axis
+            if (axis not in grids if axis else lengths not in fed) or (array.shape[0] < 0 and array not in fed):
+                continue
+            steps = fed[array].shape[1] if array in fed else array.shape[0]
+            wanted = np.asarray(grids[axis].length[:count] if axis else fed[lengths])
+            if wanted.size and not 0 <= wanted.min() <= wanted.max() < steps + 1:
+                raise ShapeError(explain(
+                    f"sequences of {_some(wanted.ravel())} steps are to be made of arrays of {steps}",
+                    fix="no sequence can be longer than the first axis of the array that it is made of",
+                ))
 
     def _count(self, arguments: Sequence[Variable], feeds: Sequence[Feed]) -> int:
         counts = {v: f.num_sequences for v, f in zip(arguments, feeds, strict=True) if isinstance(f, Ragged)}
