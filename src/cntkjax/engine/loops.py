@@ -8,7 +8,7 @@ inside the loop is one large product after the backward loop, not an accumulatio
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ from ..graph.variable import Variable
 from .carry import entering, leave
 from .layout import Layout
 from .plan import Loop, Part, reads, resolve
+from .products import multiplied_ahead, multiply, products_of, weigh
 from .scans import scan
 from .values import Axes, Context, Step, Value
 
@@ -95,14 +96,16 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, unti
         starts[d]: initial_states(ctx, ctx.canonical(env[v]), axes, _offset(d), loop.backwards)
         for d, v in sequences.items()
     }
-    products = _products(loop, fixed, layout.simple)
+    products, folded = products_of(loop, fixed, moving, layout.simple)
     # With a vector XLA reads all operands again, and slowly: better in each step, where they are at hand.
-    tapped = [n for n, w in products.items() if w.variable.shape[-1:] != (1,)]
-    weights = list(dict.fromkeys(products.values()))
-    scaling = {w.scaling for w in weights}
-    computed = [n for n in loop.nodes if n not in products and n not in scaling]
+    tapped = [n for n, p in products.items() if p.weight.variable.shape[-1:] != (1,)]
+    weights = list(dict.fromkeys(p.weight for p in products.values()))
+    computed = [n for n in loop.nodes if n not in products and n not in folded]
     read = {*starts.values(), *(resolve(v) for n in (*loop.delays, *computed) for v in n.node_inputs)}
+    read.update(v for p in products.values() for v in p.operands)
     others = {v: ctx.array(x) for v, x in fixed.items() if v in read}
+    ahead = multiplied_ahead(ctx, products, fixed, moving)
+    moving = {v: x for v, x in moving.items() if v in read} | ahead
     tilings = _tilings(loop.nodes)
     anew = layout.origin is not None or not (layout.simple and (layout.full or not loop.backwards))
     anew = anew or any(_offset(d) > 1 for d in sequences)  # each of the first steps begins with another state
@@ -132,14 +135,14 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, unti
         met: list[Any] = []
         for node in loop.nodes:
             if node in products:
-                weight = products[node]
+                product = products[node]
                 tap = None if taps is None or node not in tapped else taps[len(met)]
-                pair = _product(inner, node, here, weight, weight_data[weights.index(weight)], tap)
+                pair = multiply(inner, node, here, product, weight_data[weights.index(product.weight)], tap)
                 met += [pair] if node in tapped else []
             elif node in tilings:
                 if node.node_outputs[0] not in here:
                     here.update(_cut(inner, here, *tilings[node]))
-            elif node not in scaling:
+            elif node not in folded:
                 run_node(inner, node, here)
         if inner.updates:
             raise ValueError(f"a value cannot be assigned inside a recurrent loop: {next(iter(inner.updates))!r}")
@@ -153,8 +156,9 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, unti
     def collect(weight_data: Any, operands: Any, gradients: Any) -> list[Any]:
         found = [jnp.zeros_like(w) for w in weight_data]
         for node, x, dz in zip(tapped, operands, gradients, strict=True):
-            at = weights.index(products[node])
-            whole = partial(_weigh, ctx, node, products[node], Value(x, node.node_outputs[0].dynamic_axes))
+            weight = products[node].weight
+            at = weights.index(weight)
+            whole = partial(weigh, ctx, node, weight, Value(x, node.node_outputs[0].dynamic_axes))
             found[at] += jax.vjp(whole, weight_data[at])[1](dz)[0]
         return found
 
@@ -215,62 +219,6 @@ def initial_states(ctx: Context, initial: Value, axes: Axes, offset: int, ahead:
     cells = (given.start[layout.seq] + jnp.clip(step, 0, length - 1)) * given.rows + given.row[layout.seq]
     data = ctx.array(initial)
     return Value(data.reshape(-1, *data.shape[2:])[cells], axes)
-
-
-def _is_product(node: Function, fixed: Environment, simple: bool) -> bool:
-    """True for a bilinear node whose weight does not move with the loop.
-
-    It may be one for each sequence, as what attention looks at, in a `simple` grid, where each has a row of its own.
-    """
-    if node.primitive.weight is None:
-        return False
-    weight = resolve(node.node_inputs[node.primitive.weight])
-    if weight not in fixed or fixed[weight].is_sparse:
-        return False
-    if fixed[weight].axes and not (simple and node.primitive.name == "Contraction"):
-        return False
-    others = [resolve(v) for i, v in enumerate(node.node_inputs) if i != node.primitive.weight]
-    return all(v not in fixed for v in others) and len(others) == 1
-
-
-@dataclass(frozen=True)
-class Weight:
-    """What a product in a loop is multiplied by: a weight, times a number where the other operand is scaled by that."""
-
-    variable: Variable
-    axes: Axes
-    scale: Variable | None = None
-    scaling: Function | None = None  # the node that scales, which then need not be computed
-
-    def data(self, ctx: Context, fixed: Environment) -> Any:
-        """The weight, scaled."""
-        weight = ctx.array(fixed[self.variable])
-        return weight if self.scale is None else weight * fixed[self.scale].data.reshape(()).astype(weight.dtype)
-
-
-def _products(loop: Loop, fixed: Environment, simple: bool) -> dict[Function, Weight]:
-    """The products with a weight that does not move with the loop.
-
-    A number that scales nothing but operands of such products, as a stabilizer's, scales the weights instead: once, not
-    in every step, and its gradient is not collected from large arrays in every step.
-    """
-    products = {n: resolve(n.node_inputs[n.primitive.weight]) for n in loop.nodes if _is_product(n, fixed, simple)}
-    found = {n: Weight(v, fixed[v].axes) for n, v in products.items()}
-    users: dict[Variable, list[Function]] = {}
-    for node in (*loop.delays, *loop.nodes):
-        for v in dict.fromkeys(map(resolve, node.node_inputs)):
-            users.setdefault(v, []).append(node)
-    for node in loop.nodes:
-        out = node.node_outputs[0]
-        if node.op_name != "ElementTimes" or out in loop.wanted or not all(n in products for n in users.get(out, ())):
-            continue
-        scale = next((v for v in map(resolve, node.node_inputs) if v in fixed and not fixed[v].axes), None)
-        operand = next((v for v in map(resolve, node.node_inputs) if v not in fixed), None)
-        if scale is None or operand is None or set(scale.shape) - {1} or fixed[scale].is_sparse:
-            continue
-        if (operand.shape, operand.dtype) == (out.shape, out.dtype) and scale.dtype == out.dtype:
-            found |= {n: Weight(products[n], found[n].axes, scale, node) for n in users.get(out, ())}
-    return found
 
 
 def _offset(delay: Function) -> int:
@@ -335,44 +283,3 @@ def _cut(ctx: Context, here: Environment, axis: int, slices: Sequence[Function])
     x, sizes = ctx.array(here[operand]), [n.node_outputs[0].shape[axis] for n in slices]
     pieces = lax.split(x, sizes, axis=x.ndim + axis)
     return {n.node_outputs[0]: Value(d, here[operand].axes) for n, d in zip(slices, pieces, strict=True)}
-
-
-def _product(ctx: Context, node: Function, here: Environment, weight: Weight, w: Any, tap: Any) -> tuple[Any, Any]:
-    """The operand of a product, and the product; its gradient goes to the tap if there is one, none to the weight."""
-    operand = next(v for v in map(resolve, node.node_inputs) if v is not weight.variable)
-    if weight.scaling is not None and operand is weight.scaling.node_outputs[0]:
-        operand = next(v for v in map(resolve, weight.scaling.node_inputs) if v is not weight.scale)
-    x, axes = ctx.array(here[operand]), here[operand].axes
-
-    def product(x: Any, w: Any) -> Any:
-        return _weigh(ctx, node, weight, Value(x, axes), w)
-
-    made = product(x, w) if tap is None else _tapped(product)(x, w, tap)
-    here[node.node_outputs[0]] = Value(made, axes)
-    return x, made
-
-
-def _weigh(ctx: Context, node: Function, weight: Weight, x: Value, w: Any) -> Any:
-    """A bilinear node's output for a given operand and weight."""
-    from .lower import compute  # computing a node and running a loop need each other
-
-    operands = [Value(w, weight.axes) if resolve(v) is weight.variable else x for v in node.node_inputs]
-    return ctx.array(compute(ctx, node, operands)[0])
-
-
-def _tapped(product: Any) -> Any:
-    """A product whose weight gradient is left to whoever collects what arrives at `tap`."""
-
-    @jax.custom_vjp
-    def tapped(x: Any, w: Any, tap: Any) -> Any:
-        return product(x, w)
-
-    def forward(x: Any, w: Any, tap: Any) -> Any:
-        return product(x, w), (x, w)
-
-    def backward(kept: Any, dz: Any) -> Any:
-        x, w = kept
-        return jax.vjp(lambda x: product(x, w), x)[1](dz)[0], None, dz
-
-    tapped.defvjp(forward, backward)
-    return tapped
