@@ -54,6 +54,16 @@ def test_a_block_that_was_opened_counts_for_what_lies_before_it(depth, expected)
     assert names(graph.depth_first_search(chain, lambda node: True, depth)) == expected.split()
 
 
+def test_a_walk_that_begins_inside_a_block_ends_at_its_arguments():
+    x = C.input_variable(3, name="x")
+    f = C.layers.Dense(2, name="second")(C.layers.Dense(4, name="first")(x))
+    root = f.second.block_root
+    assert names(graph.depth_first_search(root, lambda node: True)) == ["Plus", "Times", "first", "W", "b"]
+    (argument,) = graph.find_all_with_name(root, "first")
+    assert argument.is_placeholder and argument is f.second.block_arguments_mapping[0][0]
+    assert "Dense" not in graph.plot(root)
+
+
 def test_the_visitor_chooses(model):
     parameters = graph.depth_first_search(model, lambda node: isinstance(node, C.Parameter), depth=-1)
     assert names(parameters) == ["pi", "po"]

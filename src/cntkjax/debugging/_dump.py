@@ -8,7 +8,7 @@ from typing import Any
 from ..graph.axis import UNKNOWN_AXES, Axis
 from ..graph.function import Function as GraphFunction
 from ..graph.variable import Variable
-from ..graph.walk import outside, walk
+from ..graph.walk import walk
 from ..ops.functions import Function
 
 _DIGITS = "abcdefghijklmnopqrstuvwxyz"
@@ -60,7 +60,7 @@ class _Names:
 
     def of(self, item: GraphFunction | Variable) -> str:
         """Its name, or its letter; an argument inside a block has the name of what stands for it."""
-        name = outside(item)._name if isinstance(item, Variable) else item._name
+        name = item.name if isinstance(item, Variable) else item._name
         return name or self._letters.setdefault(item.uid, _letter(len(self._letters)))
 
     def axes(self, variable: Variable) -> str:

@@ -12,8 +12,7 @@ from .function import Function, leaves, native_inputs, nodes
 from .public import classes
 from .shape import UNKNOWN_SHAPE, Shape, is_unknown
 from .uid import skip_uid
-from .variable import Axes, Leaf, Variable, VariableKind
-from .walk import outside
+from .variable import Axes, Leaf, Variable, VariableKind, outside
 
 _EDITS = 0
 

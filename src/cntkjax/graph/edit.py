@@ -123,4 +123,4 @@ def find_inside(block: Function, name: str) -> list[Function | Variable]:
 
 def find_all(function: Function, name: str, depth: int = 0) -> list[Function | Variable]:
     """Functions and leaf variables of that name, `depth` blocks deep (-1: all the way)."""
-    return [node for node in walk(function, depth) if node._name == name]
+    return [node for node in walk(function, depth) if (node.name if isinstance(node, Variable) else node._name) == name]

@@ -85,8 +85,8 @@ class Variable:
 
     @property
     def name(self) -> str:
-        """The name given by the user, or ''."""
-        return self._name
+        """The name given by the user, or ''; in a block an argument is called as what stands for it outside."""
+        return outside(self)._name
 
     @property
     def needs_gradient(self) -> bool:
@@ -143,6 +143,13 @@ class Variable:
 
     def __repr__(self) -> str:
         return f"{self._kind.name}('{self.name or self.uid}', {axes_text(self.dynamic_axes)}, {shape_text(self.shape)})"
+
+
+def outside(variable: Variable) -> Variable:
+    """The variable itself; for an argument inside a block what stands for it outside."""
+    while variable._bound is not None:
+        variable = variable._bound
+    return variable
 
 
 class Leaf(Variable):

@@ -13,13 +13,16 @@ def walk(root: Function, depth: int = 0) -> Iterator[Function | Variable]:
     """Primitives, blocks and leaves below the root, each once: a node, then its operands in order, as CNTK does.
 
     `depth` blocks are entered on the way to a node (-1: all of them), whether it lies inside or before them; what is
-    inside comes after everything around it.
+    inside comes after everything around it. A walk that begins inside a block ends at the block's arguments.
     """
+    entered: dict[Variable, Variable] = {}  # arguments of the blocks entered, and what stands for them outside
     waiting: deque[tuple[Function | Variable, int]] = deque([(root.root_function, depth)])
     seen: set[Function | Variable] = set()
     while waiting:
         node, below = waiting.popleft()
         if isinstance(node, Variable):
+            while node in entered:
+                node = entered[node]
             node = source_of(node)
         if node in seen:
             continue
@@ -28,6 +31,7 @@ def walk(root: Function, depth: int = 0) -> Iterator[Function | Variable]:
         if isinstance(node, Variable):
             continue
         if node.block_composite is not None and below != 0:
+            entered.update(node.block_map)
             operands = [outer for _, outer in node.block_map if not (outer.is_parameter or outer.is_constant)]
             waiting.extend((operand, below - 1) for operand in operands)
             waiting.append((node.block_composite.root_function, below - 1))
@@ -36,13 +40,5 @@ def walk(root: Function, depth: int = 0) -> Iterator[Function | Variable]:
 
 
 def source_of(variable: Variable) -> Function | Variable:
-    """The node that makes the variable, or the leaf; for an argument inside a block what stands for it outside."""
-    variable = outside(variable)
+    """The node that makes the variable, or the leaf."""
     return variable if variable._owner is None else variable._owner
-
-
-def outside(variable: Variable) -> Variable:
-    """The variable itself; for an argument inside a block what stands for it outside."""
-    while variable._bound is not None:
-        variable = variable._bound
-    return variable

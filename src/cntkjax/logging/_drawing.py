@@ -9,7 +9,7 @@ import numpy as np
 from ..graph.axis import UNKNOWN_AXES, axes_text
 from ..graph.function import Function, nodes
 from ..graph.variable import Leaf, Variable
-from ..graph.walk import outside, source_of
+from ..graph.walk import source_of
 
 _SYMBOLS = {"Plus": "+", "Minus": "-", "ElementTimes": "*", "Times": "@"}
 _FIRST_DIGITS = 3  # a constant of so few numbers is shown itself
@@ -37,7 +37,7 @@ def drawing(root: Function) -> Drawing:
     """Blocks closed: operations, what they compute from, and the outputs."""
     made = Drawing()
     for node in nodes([root.root_function]):
-        for operand in map(outside, operands(node)):
+        for operand in operands(node):
             source = source_of(operand)
             if isinstance(source, Variable):
                 made.nodes[source.uid] = _of_leaf(source)

@@ -59,7 +59,5 @@ def as_block(
     """
     composite = as_composite(composite)
     operands = [(as_variable(inner), as_variable(outer)) for inner, outer in block_arguments_map]
-    for inner, outer in operands:
-        inner._name = inner.name or outer.name
     made = make_block(composite, operands, block_op_name, block_instance_name)
     return as_composite(made, block_instance_name)  # type: ignore[arg-type]

@@ -16,9 +16,8 @@ from ..graph.function import Function as GraphFunction
 from ..graph.public import classes
 from ..graph.settings import Settings
 from ..graph.shape import UNKNOWN_SHAPE
-from ..graph.variable import Leaf, VariableKind
+from ..graph.variable import Leaf, VariableKind, outside
 from ..graph.variable import Variable as GraphVariable
-from ..graph.walk import outside
 from ..primitives.structure import Combine
 from ..tensor import ArrayMixin, TensorOpsMixin
 from ..variables import Constant, Parameter, Record, Variable, VariableMixin, type_text

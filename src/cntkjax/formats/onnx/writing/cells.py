@@ -16,8 +16,7 @@ from ....graph.edit import Cloner
 from ....graph.function import Function
 from ....graph.public import classes
 from ....graph.shape import is_known
-from ....graph.variable import Leaf, Variable, VariableKind
-from ....graph.walk import outside
+from ....graph.variable import Leaf, Variable, VariableKind, outside
 from .graph import OPEN, Writer
 from .sequence import initial_states
 

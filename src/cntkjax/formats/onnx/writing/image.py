@@ -9,8 +9,7 @@ import numpy as np
 
 from ....graph.function import Function
 from ....graph.shape import is_unknown
-from ....graph.variable import Leaf, Variable
-from ....graph.walk import outside
+from ....graph.variable import Leaf, Variable, outside
 from ....primitives._window import Window
 from ....primitives.pooling import windows_of
 from .graph import ExportError, Writer

@@ -6,8 +6,7 @@ import numpy as np
 
 from ....graph.function import Function
 from ....graph.shape import is_known
-from ....graph.variable import Variable
-from ....graph.walk import outside
+from ....graph.variable import Variable, outside
 from .._onnx import BOOL, INT64
 from .graph import END, OPEN, ExportError, Writer
 from .table import inner_nodes, operands, writes, writes_block

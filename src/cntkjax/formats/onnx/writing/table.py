@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....graph.function import Function, nodes
-from ....graph.variable import Variable
-from ....graph.walk import outside
+from ....graph.variable import Variable, outside
 
 Emitter = Callable[..., Any]
 
