@@ -257,3 +257,15 @@ def test_sources_and_deserializers_keep_what_they_like_under_any_name(where):
     Keeping.inside.restore_from_checkpoint({"cursor": 0, "total_num_samples": 0})
     with pytest.raises(RuntimeError, match="has no stream 'y'"):
         wrong.train()
+
+
+def test_the_compiled_name_of_next_minibatch_asks_nothing_else_of_a_source():
+    class Source(UserMinibatchSource):
+        _part = _sizes = _share = stream_info = "mine"
+
+        def next_minibatch(self, *arguments):
+            return arguments
+
+    device = C.cpu()
+    assert Source().get_next_minibatch(7) == (7, 1, 0, None)
+    assert Source().get_next_minibatch(0, 7, 3, 2, device) == (7, 3, 2, device)

@@ -28,6 +28,7 @@ from ._streams import (
     Deserializer,
     Source,
     StreamInformation,
+    share_of,
 )
 from ._truncation import Slots
 from ._user import UserChunks, UserDeserializer
@@ -217,8 +218,9 @@ class MinibatchSource(Source):
             return minibatch
         return {key: minibatch[info] for key, info in input_map.items()}
 
-    def _part(self, samples: int, parts: int, index: int, device: Any) -> dict[Any, MinibatchData]:
-        return self.next_minibatch(samples, device=device, num_data_partitions=parts, partition_index=index)
+    def get_next_minibatch(self, *sizes_and_device: Any) -> dict[Any, MinibatchData]:
+        samples, parts, index, device = share_of(sizes_and_device)
+        return self.next_minibatch(samples, None, device, parts, index)
 
     def _whole_sequences(self, budget: int, share: tuple[int, int]) -> tuple[dict[str, Ragged], bool]:
         pieces, sweep_end = self._cursor.take(budget, share)

@@ -156,7 +156,7 @@ class StreamInformation:
 
 
 class Source:
-    """What sources of CNTK and of users have in common. They have ``stream_infos``, and ``_part`` of a minibatch."""
+    """What sources of CNTK and of users have in common. They have ``stream_infos`` and ``get_next_minibatch``."""
 
     default_randomization_window_in_chunks = DEFAULT_RANDOMIZATION_WINDOW_IN_CHUNKS
     full_data_sweep, infinitely_repeat = FULL_DATA_SWEEP, INFINITELY_REPEAT
@@ -164,10 +164,6 @@ class Source:
     def stream_infos(self) -> list[StreamInformation]:
         """The streams, as a list of ``StreamInformation``."""
         raise NotImplementedError(f"{type(self).__name__} has to define stream_infos()")
-
-    def _part(self, samples: int, parts: int, index: int, device: Any) -> Any:
-        """One worker's share of the next minibatch."""
-        raise NotImplementedError
 
     def stream_info(self, name: Any) -> StreamInformation:
         """The stream of this name, or the one that has what a variable takes.
@@ -197,11 +193,16 @@ class Source:
 
         Errors: RuntimeError for a number of sequences; those of ``next_minibatch``.
         """
-        *sizes, device = *(a for a in sizes_and_device if isinstance(a, int)), sizes_and_device[-1]
-        sequences, samples, parts, index = {1: (0, *sizes, 1, 0), 2: (*sizes, 1, 0)}.get(len(sizes), sizes)
-        if sequences:
-            raise RuntimeError("get_next_minibatch: sizes of minibatches are in samples; give 0 sequences")
-        return self._part(samples, parts, index, None if isinstance(device, int) else device)
+        raise NotImplementedError
+
+
+def share_of(sizes_and_device: Sequence[Any]) -> tuple[int, int, int, Any]:
+    """Samples, number of workers, which one this is, and the device: the arguments of ``get_next_minibatch``."""
+    *sizes, device = *(a for a in sizes_and_device if isinstance(a, int)), sizes_and_device[-1]
+    sequences, samples, parts, index = {1: (0, *sizes, 1, 0), 2: (*sizes, 1, 0)}.get(len(sizes), sizes)
+    if sequences:
+        raise RuntimeError("get_next_minibatch: sizes of minibatches are in samples; give 0 sequences")
+    return samples, parts, index, None if isinstance(device, int) else device
 
 
 class Deserializer:

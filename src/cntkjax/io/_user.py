@@ -12,7 +12,7 @@ from cntkjax.engine.ragged import Ragged, SparseRows
 from cntkjax.variables import Record
 
 from ._minibatch import MinibatchData
-from ._streams import FULL_DATA_SWEEP, INFINITELY_REPEAT, Deserializer, Source, StreamInformation, width
+from ._streams import FULL_DATA_SWEEP, INFINITELY_REPEAT, Deserializer, Source, StreamInformation, share_of, width
 
 
 class UserDeserializer:
@@ -124,8 +124,8 @@ class UserMinibatchSource(Source):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return Record(**{info.name: info for info in self.stream_infos()})
 
-    def _part(self, samples: int, parts: int, index: int, device: Any) -> dict[StreamInformation, MinibatchData]:
-        return self.next_minibatch(samples, parts, index, device)
+    def get_next_minibatch(self, *sizes_and_device: Any) -> dict[StreamInformation, MinibatchData]:
+        return self.next_minibatch(*share_of(sizes_and_device))
 
     def is_infinite(self) -> bool:
         """Whether it never ends."""
