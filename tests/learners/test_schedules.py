@@ -107,6 +107,21 @@ def test_an_epoch_size_without_epochs_warns():
         schedule(0.1, epoch_size=5)
 
 
+@pytest.mark.filterwarnings("ignore:learning_rate_schedule is deprecated")
+@pytest.mark.parametrize(
+    "given_again",
+    [
+        lambda schedule: L.training_parameter_schedule(schedule, "foo"),
+        lambda schedule: L.learning_rate_schedule(schedule, None),
+        L.momentum_as_time_constant_schedule,
+    ],
+)
+def test_a_schedule_that_is_given_for_one_with_a_unit_is_not_for_the_minibatch_size_of_a_learner(given_again):
+    schedule = L.learning_parameter_schedule(0.1)
+    assert given_again(schedule) is schedule
+    assert (schedule.minibatch_size, schedule.is_minibatch_size_explicitly_specified) == (0, True)
+
+
 def test_learning_rate_schedule_says_what_to_use_instead():
     with pytest.warns(DeprecationWarning, match="learning_parameter_schedule_per_sample"):
         assert L.learning_rate_schedule(0.1, L.UnitType.sample) == L.learning_parameter_schedule_per_sample(0.1)

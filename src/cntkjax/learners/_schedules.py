@@ -220,9 +220,17 @@ def training_parameter_schedule(
     >>> training_parameter_schedule([0.1, 0.2], UnitType.sample, epoch_size=5).minibatch_size
     1
     """
+    if isinstance(schedule, TrainingParameterSchedule):
+        return _said(schedule)
     # CNTK takes the bare name, and then treats it as a minibatch's even if it says "sample".
     per_sample = UnitType(unit) is UnitType.sample and isinstance(unit, UnitType)
     return _schedule(schedule, 1 if per_sample else IGNORE, epoch_size)
+
+
+def _said(schedule: TrainingParameterSchedule) -> TrainingParameterSchedule:
+    """A schedule, given for another one: as in CNTK it stays what it is, but a learner's minibatch size is not for it."""
+    schedule.is_minibatch_size_explicitly_specified = True
+    return schedule
 
 
 def learning_rate_schedule(
@@ -279,7 +287,7 @@ def momentum_as_time_constant_schedule(
     0.0
     """
     if isinstance(momentum, TrainingParameterSchedule):
-        return momentum
+        return _said(momentum)
     constants = _schedule(momentum, 1, epoch_size, "momentum")
     return constants.transform(lambda constant: math.exp(-1 / constant) if constant else 0.0)
 
