@@ -228,7 +228,7 @@ def training_parameter_schedule(
 
 
 def _said(schedule: TrainingParameterSchedule) -> TrainingParameterSchedule:
-    """A schedule, given for another one: as in CNTK it stays what it is, but a learner's minibatch size is not for it."""
+    """A schedule given for another one: as in CNTK it stays as it is, but is not for a learner's minibatch size."""
     schedule.is_minibatch_size_explicitly_specified = True
     return schedule
 
