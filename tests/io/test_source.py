@@ -75,6 +75,24 @@ def test_workers_take_turns_with_the_sequences_and_end_sweeps_when_they_pass_the
         assert [g[1] for g in got if g[0]] == [e[1] for e in expected if e[0]]
 
 
+def test_a_worker_waits_for_its_turn_through_sweeps_with_fewer_sequences_than_workers():
+    got = []
+    source = cursor([1], samples=30)
+    while (sequences := taken(source, 2, (3, 0)))[0]:
+        got.append((*sequences, source.position))
+    assert got == [([0, 0], True, n) for n in (4, 10, 16, 22, 28)]  # from CNTK 2.7
+
+
+@pytest.mark.parametrize(
+    "lengths, samples, budget, share, end", [([3, 2, 3, 3], 5, 3, (2, 1), 5), ([1] * 6, 33, 4, (2, 0), 33)]
+)
+def test_the_position_at_the_end_is_that_of_the_first_sequence_that_is_not_wanted(lengths, samples, budget, share, end):
+    source = cursor(lengths, samples=samples)
+    while taken(source, budget, share)[0]:
+        pass
+    assert source.position == end  # from CNTK 2.7
+
+
 def test_the_number_of_workers_may_change():
     source = cursor([1] * 60)
     assert [taken(source, 4)[0], taken(source, 2, (2, 0))[0], source.position, taken(source, 2, (2, 1))[0]] == [

@@ -47,11 +47,12 @@ class Cursor:
 
     def take(self, budget: int, share: Share) -> tuple[list[Piece], bool]:
         """The next sequences of a worker, of ``budget`` samples at most but one sequence at least, across the ends of
-        sweeps; and whether this went over the end of a sweep. Nothing at the end, or if the worker has no share.
+        sweeps; and whether this went over the end of a sweep. Nothing at the end, or if the worker has no share of as
+        many sweeps as there are workers: even of sweeps of one sequence it would have had one.
         """
         pieces: list[Piece] = []
         left, sweep_ended, fruitless = budget, False, 0
-        while left > 0 and not self.ended and fruitless < 2:
+        while left > 0 and not self.ended and fruitless <= share[0]:
             block = self._block(share)
             data = self._loader.get(block.own_chunks, self.sweep)
             if block is not self._ahead_of:
@@ -59,7 +60,8 @@ class Cursor:
                 self._expect_next(share)
             first = int(np.searchsorted(block.position, self._at))
             fits = np.searchsorted(block.cumulative, block.cumulative[first] + left, "right") - 1
-            wanted = np.searchsorted(block.own_starts, self._max_samples - self._samples_before)
+            still_wanted = self._max_samples - self._samples_before
+            wanted = np.searchsorted(block.own_starts, still_wanted)
             last = min(max(int(fits), first if pieces else first + 1), max(int(wanted), first))
             if last > first:
                 pieces.append(Piece(data, block.choose(first, last)))
@@ -68,7 +70,8 @@ class Cursor:
             if left <= 0:
                 self._at = int(block.position[last - 1]) + 1
             else:
-                self._at = int(block.position[last]) if last < len(block.position) else len(block)
+                next_own = int(block.position[last]) if last < len(block.position) else len(block)
+                self._at = min(next_own, int(np.searchsorted(block.starts, still_wanted)))
             if self._at < len(block):
                 break
             if self._advance():

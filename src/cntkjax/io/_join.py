@@ -18,7 +18,7 @@ _KEPT = 4  # chunks of the deserializers behind the first that stay in memory
 class Joined(Deserializer):
     """The first deserializer gives the chunks and the order; a sequence that is not in all of the others is left out.
 
-    Errors: RuntimeError if two streams have the same name.
+    Errors: RuntimeError if two streams have the same name, or no sequence is in all of them.
     """
 
     def __init__(self, parts: Sequence[Deserializer]) -> None:
@@ -34,6 +34,11 @@ class Joined(Deserializer):
         self._defining = [p for p in parts if any(s.m_defines_mb_size for s in p.streams)]
         self.num_chunks = self._first.num_chunks
         self.varies = any(part.varies for part in parts)
+        if not any(len(self.keys(chunk)) for chunk in range(self.num_chunks)):
+            raise RuntimeError(
+                f"The deserializers of the streams {', '.join(s.name for s in streams)} have no sequence in common: "
+                "their sequence ids (for images: lines) do not match"
+            )
 
     def keys(self, chunk: int) -> np.ndarray:
         return self._first.keys(chunk)[self._in_all(chunk)]
