@@ -296,6 +296,8 @@ class EditDistanceError(WholeMinibatch):
     @staticmethod
     def _kept(tokens: Any, lengths: Any, attrs: Attrs) -> tuple[Any, Any]:
         """The tokens that count, moved to the front of each sequence, and their numbers."""
+        if not attrs["SquashInputs"] and not attrs["TokensToIgnore"]:
+            return tokens, lengths
         keep = jnp.arange(tokens.shape[1]) < lengths[:, None]
         if attrs["SquashInputs"]:
             keep &= jnp.concatenate([jnp.ones_like(keep[:, :1]), tokens[:, 1:] != tokens[:, :-1]], 1)
@@ -308,6 +310,8 @@ class EditDistanceError(WholeMinibatch):
     def _edits(left: Any, m: Any, right: Any, n: Any, attrs: Attrs) -> Any:
         """The numbers of edits, [sequences], by dynamic programming on pairs (cost, number)."""
         substitute, delete, insert = (attrs[k + "Penalty"] for k in ("Substitution", "Deletion", "Insertion"))
+        if substitute == delete == insert > 0:
+            return _fewest_edits(left, m, right, n)
         columns = jnp.arange(right.shape[1] + 1)
         start = tuple(jnp.broadcast_to(c, (len(left), len(columns))) for c in (columns * insert, columns))
 
@@ -330,6 +334,22 @@ class EditDistanceError(WholeMinibatch):
         _, rows = lax.scan(row, (start[0] * 1.0, start[1]), (left.T, steps))
         table = jnp.concatenate([start[1][None], rows])
         return table[m, jnp.arange(len(left)), n]
+
+
+def _fewest_edits(left: Any, m: Any, right: Any, n: Any) -> Any:
+    """The numbers of edits where all cost the same, [sequences]: the cheapest way is one with the fewest."""
+    columns = jnp.arange(right.shape[1] + 1)
+    start = jnp.broadcast_to(columns, (len(left), len(columns)))
+
+    def row(above: Any, now: Any) -> Any:
+        token, i = now
+        best = jnp.minimum(above[:, 1:] + 1, above[:, :-1] + (token[:, None] != right))
+        best = jnp.concatenate([jnp.full((len(left), 1), i), best], 1)
+        made = lax.cummin(best - columns, axis=1) + columns
+        return made, made
+
+    _, rows = lax.scan(row, start, (left.T, jnp.arange(1, left.shape[1] + 1)))
+    return jnp.concatenate([start[None], rows])[m, jnp.arange(len(left)), n]
 
 
 def _cheaper(left: tuple[Any, Any, Any], here: tuple[Any, Any, Any]) -> tuple[Any, ...]:

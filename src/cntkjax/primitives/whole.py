@@ -7,6 +7,7 @@ pattern) names what the pattern fits.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -16,7 +17,7 @@ import numpy as np
 from ..engine.layout import Layout
 from ..engine.plan import resolve
 from ..engine.values import Context, Value
-from ..engine.whole import RULES, Found, Rule
+from ..engine.whole import NODES, RULES, Found, Rule
 from ..graph.axis import BATCH, SEQUENCE, Axis
 from ..graph.errors import AxisError, explain
 from ..graph.function import Function
@@ -27,7 +28,7 @@ from .base import Attrs, Primitive
 from .elementwise import ELEMENTWISE
 from .legacy import LogSoftmax
 from .reduce import ReduceElements, Softmax, over_steps
-from .sequence import first_step
+from .sequence import GatherPacked, first_step
 
 Pattern = str | float | tuple[Any, ...]
 
@@ -218,6 +219,56 @@ def _sliced(block: Function) -> Found | None:
     return None
 
 
+# ---- slices
+class Shifted(type(GatherPacked)):  # type: ignore[misc]
+    """The steps from `begin` to before `end`, counted from the end if not positive, as a slice of the grid.
+
+    Nothing but the lengths of the sequences depends on the index, and not even these where all are known to be equal.
+    Shapes: source [*shape] with a sequence axis, index [] -> [*shape] with the axes of the index.
+    """
+
+    name = "Sequence::Shifted"
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, source: Value, index: Value) -> Value:
+        """Sequences stay in their rows and begin where they began; behind their ends stands whatever stood there."""
+        old, new = ctx.layout(source.axes), ctx.layout(index.axes)
+        if old.origin is not None:  # pieces of sequences that go on have their first steps elsewhere
+            return super().lower_packed(ctx, attrs, source, index)
+        given = source.data if source.is_sparse else ctx.array(source)
+        begin, end, steps = min(attrs["begin"], old.time - 1), attrs["end"], new.time
+        if old.simple and old.full and begin + steps == (min(end, old.time) if end > 0 else old.time + end):
+            axis = ctx.sequence_axis(index.axes)
+            ctx.layouts[axis] = replace(new, length=jnp.full_like(new.length, steps), full=True)  # type: ignore[index]
+
+        def moved(d: Any) -> Any:
+            rest = d[begin : begin + steps]
+            return jnp.concatenate([rest, jnp.broadcast_to(d[-1:], (steps - len(rest), *d.shape[1:]))])
+
+        return Value(jax.tree.map(moved, given), index.axes)
+
+
+_PAST: Pattern = ("=begin", ("PastValue", {}, _ZEROS, 1))
+_FROM: Pattern = ("Minus", {}, 1, _PAST)  # all but the first steps
+_ENDS: tuple[Pattern, ...] = (
+    ("=first", ("PastValue", {}, _ZEROS, 1)), ("Minus", {}, 1, ("=last", ("FutureValue", {}, _ZEROS, 1)))
+)
+_RANGES: tuple[Pattern, ...] = (_FROM, *_ENDS, *(("ElementTimes", {}, _FROM, end) for end in _ENDS))
+
+
+def _shifted(gather: Function) -> Found | None:
+    """The steps from a fixed one on, up to one counted from either end."""
+    x, index = gather.node_inputs
+    if index.sequence_axis is None or x.sequence_axis is None:
+        return None
+    for condition in _RANGES:
+        found = {"x": resolve(x)}
+        if _fits(index, ("PackedIndex", {}, "x", ("Where", {}, condition)), found):
+            steps = {n: v._owner.node_attributes["offset"] for n, v in found.items() if n != "x" and v._owner}
+            end = steps.get("first", 0) - steps.get("last", 0)
+            return SHIFTED, [x, index], {"begin": steps.get("begin", 0), "end": end}
+    return None
+
+
 # ---- normalization over neighbouring channels
 class ChannelNormalization(Primitive):
     """x / (bias + a sum(x**2 over neighbouring channels))**beta: a few sums, where a convolution would be slow.
@@ -264,8 +315,9 @@ def _normalized(block: Function) -> Found | None:
     return (CHANNEL_NORMALIZATION, [found["x"], *constants], {}) if fits else None
 
 
-SEQUENCE_SOFTMAX, SEQUENCE_FIRST, SEQUENCE_LAST = SequenceSoftmax(), SequenceFirst(), SequenceLast()
+SEQUENCE_SOFTMAX, SEQUENCE_FIRST, SEQUENCE_LAST, SHIFTED = SequenceSoftmax(), SequenceFirst(), SequenceLast(), Shifted()
 CHANNEL_NORMALIZATION = ChannelNormalization()
+NODES["GatherPacked"] = _shifted
 RULES.update({
     "LocalResponseNormalization": _normalized,
     "LogSoftmax": _static_softmax(LogSoftmax, ("Minus", {}, _SHIFTED, ("Log", {}, _TOTAL))),
