@@ -167,7 +167,13 @@ class Unpooling(Primitive):
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, pooled: Value) -> Value:
         """One strided placement for each cell of the window, the last windows' cells last."""
         axes = max(x.axes, pooled.axes, key=len)
-        values, seen = (channels_last(ctx, ctx.to_axes(v, axes)) for v in (x, pooled))
+        x, pooled = (ctx.to_axes(v, axes) for v in (x, pooled))
+        if not x.channels_last and not pooled.channels_last:
+            values, seen = ctx.array(x), ctx.array(pooled)
+            windows = windows_of(attrs, attrs["unpoolingWindowShape"], seen.shape[ctx.lead(axes):])
+            if _are_side_by_side(windows, seen.shape[ctx.lead(axes):]):
+                return Value(_into_cells(values, seen, windows), axes)
+        values, seen = channels_last(ctx, x), channels_last(ctx, pooled)
         shape = (seen.shape[-1], *seen.shape[1:-1])
         windows = windows_of(attrs, attrs["unpoolingWindowShape"], shape)
         places = tuple((_at(axis, seen.ndim), w) for axis, w in enumerate(windows))
@@ -185,9 +191,26 @@ class Unpooling(Primitive):
 Places = tuple[tuple[int, Window], ...]
 
 
+def _are_side_by_side(windows: Sequence[Window], shape: Sequence[int]) -> bool:
+    """True if windows neither overlap nor leave gaps."""
+    return all(w.stride == w.size and w.count * w.size == n for w, n in zip(windows, shape, strict=True))
+
+
+def _into_cells(values: Any, seen: Any, windows: Sequence[Window]) -> Any:
+    """Values put where windows side by side have their maxima; shapes [..., *positions] and [..., *spatial]."""
+    lead, rank = seen.ndim - len(windows), len(windows)
+    counts, sizes = [w.count for w in windows], [w.size for w in windows]
+    order = [*range(lead), *range(lead, lead + 2 * rank, 2), *range(lead + 1, lead + 2 * rank, 2)]  # sizes to the end
+    parted = [*seen.shape[:lead], *(n for w in windows for n in (w.count, w.size))]
+    cells = lax.stop_gradient(seen).reshape(parted).transpose(order).reshape(*values.shape, -1)
+    hit = jnp.arange(cells.shape[-1]) == jnp.argmax(cells, -1)[..., None]
+    made = jnp.where(hit, values[..., None], 0).reshape(*seen.shape[:lead], *counts, *sizes)
+    return made.transpose(np.argsort(order)).reshape(seen.shape)
+
+
 @partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
 def _unpooled(values: Any, which: Any, places: Places, cells: tuple[tuple[int, ...], ...], shape: Shape) -> Any:
-    if all(w.stride == w.size and w.count * w.size == shape[at] for at, w in places):  # side by side
+    if _are_side_by_side([w for _, w in places], [shape[at] for at, _ in places]):
         return _side_by_side([jnp.where(which == i, values, 0) for i in range(len(cells))], places)
     whole = jnp.zeros(shape, values.dtype)
     for i, cell in reversed(list(enumerate(cells))):
