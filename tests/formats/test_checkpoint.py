@@ -99,6 +99,15 @@ def test_a_distributed_learner_keeps_the_samples_of_all_workers(tmp_path):
     assert checkpoint.load(tmp_path / "m").learners[0].all_workers_samples == 12
 
 
+def test_block_momentum_keeps_what_it_smooths_from_block_to_block(tmp_path):
+    record = written(tmp_path / "m", all_workers_samples=12, block_gradients=[np.ones(2, np.float32)])["Learners"][0]
+    assert list(record) == ["base", "localTotalNumSamplesSeen", "blockLevelSmoothedGradient"]
+    assert (record["base"]["totalNumberOfSamplesSeen"], record["localTotalNumSamplesSeen"]) == (12, 1)
+    (learner,) = checkpoint.load(tmp_path / "m").learners
+    np.testing.assert_array_equal(learner.block_gradients, [[1, 1]])
+    assert (learner.samples, learner.all_workers_samples) == (1, 12)
+
+
 def test_what_cannot_be_kept_is_refused_before_anything_is_written():
     with pytest.raises(TypeError, match=r"ExternalState\.when is of type complex"):
         checkpoint.encode(model(), Checkpoint([], {"when": 1j}))

@@ -4,12 +4,16 @@ import numpy as np
 import pytest
 
 import cntkjax as C
+from cntkjax.formats import checkpoint, model
 
 HALF = {"block_momentum_as_time_constant": 10, "use_nestrov_momentum": False}
 
 
-def trajectory(momentum=None, save_after=(), folder=None, steps=9, **options):
-    """A parameter whose gradient is 2 i in step i, before each step of which two samples are seen."""
+def trajectory(momentum=None, save_after=(), folder=None, steps=9, ends=False, **options):
+    """A parameter whose gradient is 2 i in step i, before each step of which two samples are seen.
+
+    With `ends` also after the empty minibatch that ends the data.
+    """
     x, w = C.input_variable(1), C.parameter((1, 1), init=1.0)
     loss = C.reduce_sum(C.times(x, w))
     rate = C.learning_parameter_schedule_per_sample(0.5)
@@ -24,7 +28,11 @@ def trajectory(momentum=None, save_after=(), folder=None, steps=9, **options):
         if i in save_after:
             trainer.save_checkpoint(folder / "t")
         values.append(w.value.item())
-    assert trainer.total_number_of_samples_seen == 2 * steps
+    (learner,) = trainer.parameter_learners
+    assert trainer.total_number_of_samples_seen == learner.total_number_of_samples_seen == 2 * steps
+    if ends:
+        assert not trainer.train_minibatch({})
+        values.append(w.value.item())
     return values
 
 
@@ -50,6 +58,11 @@ def test_one_worker_follows_cntk(options, expected):
     np.testing.assert_allclose(trajectory(**{"block_size": 4, **options}), expected, atol=2e-5)
 
 
+@pytest.mark.parametrize(("size", "expected"), [(4, [-26.28853, -26.05187]), (8, [-30.29848, -36.67785])])
+def test_the_end_of_the_data_ends_the_block(size, expected):
+    np.testing.assert_allclose(trajectory(block_size=size, ends=True, **HALF)[-2:], expected, rtol=1e-6)
+
+
 def test_a_checkpoint_ends_the_block(tmp_path):
     made = trajectory(save_after=(2,), folder=tmp_path, steps=6, block_size=4, **HALF)
     np.testing.assert_allclose(made[:5], [0, 0.01096, -1.3426, -5.3426, -5.21705], atol=2e-5)
@@ -70,6 +83,25 @@ def test_a_restored_trainer_goes_on_the_same(tmp_path):
         return w.value.item()
 
     assert run(0, 8) == run(3, 8, restore=True)
+
+
+def test_checkpoints_with_nothing_but_what_cntk_writes_are_restored(tmp_path):
+    def trained():
+        x, w = C.input_variable(1), C.parameter((1, 1), init=1.0)
+        loss = C.reduce_sum(C.times(x, w))
+        trainer = C.Trainer(loss, (loss, None), C.block_momentum_distributed_learner(C.sgd([w], 0.1), 4, 10))
+        return trainer, lambda i: (trainer.train_minibatch({x: np.full((2, 1), i + 1)}), w.value.item())[1]
+
+    trainer, step = trained()
+    for i in range(5):
+        step(i)
+    trainer.save_checkpoint(tmp_path / "t")
+    of_cntk = checkpoint.Checkpoint(checkpoint.load(tmp_path / "t").learners)
+    checkpoint.write(tmp_path / "t", checkpoint.encode(model.load(tmp_path / "t"), of_cntk))
+    other, other_step = trained()
+    other.restore_from_checkpoint(tmp_path / "t")
+    assert other.total_number_of_samples_seen == trainer.total_number_of_samples_seen == 10
+    assert [other_step(i) for i in range(5)] == [step(i) for i in range(5)]
 
 
 def test_a_block_has_samples():

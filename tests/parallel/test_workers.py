@@ -89,6 +89,15 @@ def test_models_are_merged_after_each_block(runs):
         np.testing.assert_allclose(first[f"dense_blocks_{i}"], value, rtol=1e-4, atol=1e-5)
 
 
+def test_blocks_may_begin_later(runs):
+    """Recorded from CNTK 2.7: until then each worker trains on all samples, which the first block counts twice too."""
+    _, (first, second) = runs
+    expected = [-0.04, -0.12, -0.24, -0.28, -0.81, -0.93, -1.575, -1.655]
+    np.testing.assert_allclose(first["later_blocks_losses"], expected, rtol=1e-5)
+    expected = [-0.08, -0.24, -0.48, -0.56, -0.81, -1.05, -1.575, -1.735]
+    np.testing.assert_allclose(second["later_blocks_losses"], expected, rtol=1e-5)
+
+
 def test_each_worker_takes_a_whole_minibatch_where_models_are_merged(runs):
     """As in CNTK: of 26 samples both take 4 each time, and of the last two one each."""
     alone, workers_of_two = runs

@@ -67,6 +67,20 @@ def session(wrap, folder, name):
     return [p.value for p in loss.parameters], trainer.total_number_of_samples_seen
 
 
+def later_blocks(rank):
+    """A parameter whose gradients are those of CNTK's run: blocks of 16 samples after the first 16."""
+    x, w = C.input_variable(1), C.parameter((1,))
+    loss = C.reduce_sum(x * w)
+    sgd = C.sgd([w], C.learning_parameter_schedule_per_sample(0.01))
+    learner = C.block_momentum_distributed_learner(sgd, 16, distributed_after=16)
+    trainer, values = C.Trainer(None, (loss, None), learner), []
+    for i in range(8):
+        assert trainer.train_minibatch({x: np.full((4, 1), (1 + rank) * (1 + i % 3))})
+        values.append(w.value.item())
+    assert learner.total_number_of_samples_seen == trainer.total_number_of_samples_seen
+    return values
+
+
 def main(folder):
     communicator = C.distributed.mpi_communicator()
     rank, size = communicator.rank(), communicator.num_workers()
@@ -85,6 +99,9 @@ def main(folder):
     for way, wrap in ways.items():
         values, made[f"session_{way}_samples"] = session(wrap, folder, way)
         made |= {f"session_{way}_{i}": value for i, value in enumerate(values)}
+    values, _ = by_hand(dense, lambda learner: C.block_momentum_distributed_learner(learner, 16), rank, size)
+    made |= {f"unfinished_block_{i}": value for i, value in enumerate(values)}
+    made["later_blocks_losses"] = later_blocks(rank)
     seen = []
     x, y, _, trainer = dense(lambda learner: C.block_momentum_distributed_learner(learner, 8))
     inside = behind(trainer)

@@ -62,6 +62,7 @@ class LearnerState:
     smoothed_count: float | None = None
     noise_seed: int = 0
     all_workers_samples: int | None = None  # of a distributed learner: seen by all workers together
+    block_gradients: list[np.ndarray] | None = None  # of block momentum, smoothed from block to block
     other_state: list[np.ndarray] = field(default_factory=list)  # of optax learners; CNTK has nothing like it
 
 
@@ -230,11 +231,18 @@ def _learner_record(learner: LearnerState) -> Record:
         record["optax_state"] = learner.other_state
     if learner.all_workers_samples is None:
         return record
-    return {"localLearners": record, "totalNumberOfSamplesSeen": SizeT(learner.all_workers_samples)}
+    record = {"localLearners": record, "totalNumberOfSamplesSeen": SizeT(learner.all_workers_samples)}
+    if learner.block_gradients is None:
+        return record
+    local = SizeT(learner.samples)
+    return {"base": record, "localTotalNumSamplesSeen": local, "blockLevelSmoothedGradient": learner.block_gradients}
 
 
 def _learner_of(record: Any, where: str) -> LearnerState | Record:
-    everyone = None
+    everyone = blocks = None
+    if isinstance(record, dict) and "blockLevelSmoothedGradient" in record:
+        blocks = _arrays(record, "blockLevelSmoothedGradient", where)
+        record = take(record, "base", dict, where)
     if isinstance(record, dict) and "localLearners" in record:
         everyone = take(record, "totalNumberOfSamplesSeen", int, where)
         record = record["localLearners"]
@@ -250,6 +258,7 @@ def _learner_of(record: Any, where: str) -> LearnerState | Record:
         smoothed_count=take(record, "smoothed_count", float, where) if "smoothed_count" in record else None,
         noise_seed=take(record, "noise_injection_seed", int, where),
         all_workers_samples=everyone,
+        block_gradients=blocks,
         other_state=_arrays(record, "optax_state", where) if "optax_state" in record else [],
     )
 

@@ -17,6 +17,7 @@ from cntkjax.formats.containers import bare
 from cntkjax.graph.errors import explain
 from cntkjax.learners._learner import Counters, Learning
 from cntkjax.learners._schedules import TrainingParameterSchedule
+from cntkjax.parallel.block_momentum import BlockMomentum
 
 
 def state_of(learner: Learning) -> LearnerState | dict[str, Any]:
@@ -56,6 +57,8 @@ def adopt(learner: Learning, state: LearnerState | dict[str, Any], transform_sta
 def own_state_of(learner: Learning) -> LearnerState:
     """`state_of` but for what the user's class says."""
     seen, schedule, parameters = learner.counters, learner._learning_rate_schedule, learner.parameters
+    way = learner.distribution
+    blocks = way if isinstance(way, BlockMomentum) else None
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(learner.optax_state)]
     fields, is_cntks = _fields(learner, leaves)
     return LearnerState(
@@ -71,6 +74,8 @@ def own_state_of(learner: Learning) -> LearnerState:
         smoothed_gradients=[joined(arrays, p.dtype) for arrays, p in zip(fields, parameters, strict=True)],
         smoothed_count=seen.smoothed,
         noise_seed=learner._noise_seed,
+        all_workers_samples=None if way is None else seen.samples if blocks is None else blocks.seen,
+        block_gradients=None if blocks is None else blocks.gradients([p.value for p in parameters]),
         other_state=[np.asarray(v.value) for v in learner.kept] if is_cntks else [a.astype(np.float64) for a in leaves],
     )
 
@@ -115,6 +120,8 @@ def take_over(learner: Learning, state: LearnerState, transform_state: Any) -> N
         list(rates.entries), rates.epoch_size or None, rates.minibatch_size
     )
     learner._noise_seed = state.noise_seed
+    if isinstance(learner.distribution, BlockMomentum):
+        learner.distribution.go_on(state.all_workers_samples or 0, state.block_gradients)
     start = {"rate_samples" if rates.epoch_size else "rate_sweeps": rates.start}
     learner.counters = replace(
         Counters(state.samples, state.minibatches, state.sweeps, smoothed=state.smoothed_count or 0.0), **start

@@ -23,7 +23,7 @@ class BlockMomentum:
     next block begins with that model + v, and Nesterov's with + v + m v. m = exp(-n / τ) for a block of n samples;
     without τ it is 1 - 1 / workers for a block of the size asked for.
 
-    Units: `size` and `time_constant` (τ) count samples of all workers.
+    Units: `size`, `time_constant` (τ), `count` (in this block) and `seen` (in all) count samples of all workers.
     """
 
     size: int
@@ -33,6 +33,7 @@ class BlockMomentum:
     rate: float = 1.0
     after: int = 0
     count: int = 0
+    seen: int = 0
     begun_with: list[np.ndarray] | None = None
     velocity: list[np.ndarray] | None = None
 
@@ -47,12 +48,21 @@ class BlockMomentum:
         assert self.begun_with is not None
         m = self._momentum()
         steps = [mpi.summed(value - begun) for value, begun in zip(values, self.begun_with, strict=True)]
-        before = self.velocity or [np.zeros_like(step) for step in steps]
+        before = [np.zeros_like(step) for step in steps] if self.velocity is None else self.velocity
         self.velocity = [_as(m * v + (1 - m) * self.rate * step, v) for v, step in zip(before, steps, strict=True)]
         ahead = 1 + m if self.nesterov else 1
         self.begun_with = [_as(b + ahead * v, b) for b, v in zip(self.begun_with, self.velocity, strict=True)]
         self.count = 0
         return self.begun_with
+
+    def gradients(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """What a checkpoint keeps, after the end of a block: -v, of the form of the model's values."""
+        return [np.zeros_like(value) for value in values] if self.velocity is None else [-v for v in self.velocity]
+
+    def go_on(self, seen: int, gradients: Sequence[np.ndarray] | None) -> None:
+        """Begin a block with the model of a checkpoint that has seen so many samples."""
+        self.seen, self.count, self.begun_with = seen, 0, None
+        self.velocity = None if gradients is None else [-g for g in gradients]
 
     def _momentum(self) -> float:
         if self.time_constant is None:

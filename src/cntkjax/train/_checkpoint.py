@@ -45,7 +45,6 @@ class Writer:
         together.merge()
         learners, everything = [state_of(learner) for learner in trainer.learners], _everything(trainer)
         own = {"seen": asdict(trainer.seen)} | _unfinished(trainer) | _carried(trainer, everything)
-        own |= {"blocks": blocks} if (blocks := together.record()) else {}
         workers = _by_worker(external_state) if together.has_others else {}
         files = checkpoint.encode(everything, checkpoint.Checkpoint(learners, external_state, workers, own))
         self.wait()
@@ -91,7 +90,6 @@ def restore(trainer: Training, filename: str) -> dict[str, Any]:
     try:
         carried = _carried_from(stored.own, everything)
         unfinished = _unfinished_from(stored.own, trainer)
-        blocks = [{**block} for block in stored.own.get("blocks", [])]
         seen = Seen(**stored.own["seen"]) if stored.own else _seen(stored.learners)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         file = f"{filename}{checkpoint.SUFFIX}"
@@ -101,7 +99,6 @@ def restore(trainer: Training, filename: str) -> dict[str, Any]:
     for learner, state, optax in zip(learners, stored.learners, states, strict=True):
         adopt(learner, state, optax)
     trainer.unfinished.__dict__.update(unfinished)
-    trainer.together.restore(blocks)
     trainer.seen = seen
     return stored.workers.get(str(mpi.rank()), {}).get(_EXTERNAL, stored.external)
 
@@ -110,9 +107,12 @@ def _seen(learners: Sequence[Any]) -> Seen:
     """What the learner has seen that has seen most; users' classes do not say it."""
     last = max(
         (state for state in learners if isinstance(state, checkpoint.LearnerState)), key=lambda state: state.samples,
-        default=Seen(),
+        default=None,
     )
-    return Seen(last.samples, last.minibatches, last.sweeps)
+    if last is None:
+        return Seen()
+    samples = last.samples if last.all_workers_samples is None else last.all_workers_samples
+    return Seen(samples, last.minibatches, last.sweeps)
 
 
 def _carried(trainer: Training, everything: Function) -> dict[str, Any]:

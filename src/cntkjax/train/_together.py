@@ -49,10 +49,12 @@ class Together:
             if block.begun_with is None:
                 block.begun_with = [p.value for p in learner.parameters]
 
-    def end_blocks(self, samples: int, seen: int) -> None:
-        """To be called after a step with the samples of all workers, the last ones of `seen`."""
+    def end_blocks(self, samples: int, before: int, seen: int) -> None:
+        """To be called after a step with what `total` says, which makes `seen` of the samples seen `before`."""
+        of_all = samples * mpi.size() if self.has_others and not self.shares(before) else samples
         for learner, block in self.blocks:
-            if block.ends(samples, seen):
+            block.seen += samples
+            if block.ends(of_all, seen):
                 _merge(learner, block)
 
     def merge(self) -> None:
@@ -68,19 +70,6 @@ class Together:
     def any(self, flag: bool, seen: int) -> bool:
         """Whether it is so on any worker."""
         return bool(mpi.summed(np.array(int(flag)))) if self.shares(seen) else flag
-
-    def record(self) -> list[Any]:
-        """What is kept from block to block, for a checkpoint."""
-        return [
-            {"begun_with": block.begun_with, "velocity": block.velocity or []}
-            for _, block in self.blocks if block.begun_with is not None
-        ]  # fmt: skip
-
-    def restore(self, record: Sequence[Any]) -> None:
-        """Go on from what a checkpoint has kept."""
-        for i, (_, block) in enumerate(self.blocks):
-            kept = record[i] if len(record) == len(self.blocks) else {"begun_with": None, "velocity": None}
-            block.begun_with, block.velocity, block.count = kept["begun_with"], kept["velocity"] or None, 0
 
     def _go_on_from_worker_0(self) -> None:
         for learner in self.learners:

@@ -132,7 +132,8 @@ class DistributedLearner(Learner):
     @property
     def total_number_of_samples_seen(self) -> int:  # type: ignore[override]
         """Samples of all steps of all workers that were not skipped; a property, other than that of a learner."""
-        return self.__behind__.counters.samples
+        way = self.__behind__.distribution
+        return way.seen if isinstance(way, BlockMomentum) else self.__behind__.counters.samples
 
 
 def data_parallel_distributed_learner(

@@ -115,8 +115,7 @@ class Training(Evaluating):
         fed = by_variable(arguments, self._loss)
         wanted = as_list(outputs) if outputs else []
         if not fed and not self.together.shares(self.seen.samples):
-            self._previous = None
-            return (False, {}) if wanted else False
+            return self._nothing(wanted)
         if is_sweep_end is None:
             is_sweep_end = any(getattr(d, "end_of_sweep", False) for d in fed.values())
         step = self._step([as_variable(v) for v in wanted])
@@ -124,8 +123,7 @@ class Training(Evaluating):
         outcome = self._take(step, fed, number)
         total = self.together.total(outcome.samples, self.seen.samples)
         if not total:
-            self._previous = None
-            return (False, {}) if wanted else False
+            return self._nothing(wanted)
         is_sweep_end = self.together.any(bool(is_sweep_end), self.seen.samples)
         outcome = replace(outcome, loss=_Loss(outcome.loss, number, self._reported))
         self.unfinished.ends_sweep |= is_sweep_end
@@ -137,12 +135,18 @@ class Training(Evaluating):
         self._previous = outcome if outcome.samples else None
         if trained:
             self.seen = Seen(seen.samples + total, seen.minibatches + 1, seen.sweeps + is_sweep_end)
-            self.together.end_blocks(total, self.seen.samples)
+            self.together.end_blocks(total, seen.samples, self.seen.samples)
         for writer in self._writers if outcome.samples else ():
             metric = 0.0 if outcome.metric is None else outcome.metric
             behind(writer).update_training(outcome.samples, outcome.loss, metric)
         values = {key: r.numpy() for key, r in zip(wanted, outcome.outputs, strict=True)}
         return (trained, values) if wanted else trained
+
+    def _nothing(self, wanted: list[Any]) -> Any:
+        """What an empty minibatch gives, of all workers: at the end of the data they go on with one model."""
+        self.together.merge()
+        self._previous = None
+        return (False, {}) if wanted else False
 
     def _take(self, step: Step, fed: Mapping[Any, Any], number: int) -> Outcome:
         """A step, of all workers together if that is how the learners learn."""
