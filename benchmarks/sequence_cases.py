@@ -47,11 +47,13 @@ def pooled(x: Any, lengths: Any) -> Any:
 
 
 def ctc(x: Any, labels: Any) -> Any:
-    """The labels of each sequence stand in its first steps; the blank is the last token."""
-    one_each = jnp.argmax(labels[::4], -1).T
-    none = jnp.zeros(one_each.shape)
+    """Labels come in frames, so that there may be as many as frames; the blank is the last token."""
+    marked = jnp.any(labels > 0, -1).T
+    order = jnp.argsort(~marked, axis=1, stable=True)
+    tokens = jnp.take_along_axis(jnp.argmax(labels, -1).T, order, 1)
+    behind = (jnp.arange(len(x)) >= jnp.sum(marked, 1)[:, None]).astype(x.dtype)
     scores = x.swapaxes(0, 1)
-    return jnp.sum(optax.ctc_loss(scores, jnp.zeros(scores.shape[:2]), one_each, none, blank_id=x.shape[-1] - 1))
+    return jnp.sum(optax.ctc_loss(scores, jnp.zeros(scores.shape[:2]), tokens, behind, blank_id=x.shape[-1] - 1))
 
 
 def edits(x: Any, y: Any) -> Any:
@@ -69,6 +71,22 @@ def edits(x: Any, y: Any) -> Any:
     return jnp.sum(lax.scan(row, start, (a, jnp.arange(1, len(a) + 1)))[0][:, -1]).astype(x.dtype)
 
 
+def chosen(x: Any, flags: Any) -> tuple[Any, Any]:
+    """The steps where flags are 1, moved to the front, zeros behind them; and where each of them came from."""
+    order = jnp.argsort(flags == 0, axis=0, stable=True)
+    count = jnp.sum(flags, 0)
+    return jnp.where(mask(x, count), jnp.take_along_axis(x, order[..., None], 0), 0), order
+
+
+def gathered(x: Any, flags: Any) -> Any:
+    return jnp.sum(chosen(x, flags)[0], 0)
+
+
+def scattered(x: Any, flags: Any) -> Any:
+    steps, order = chosen(x, flags)
+    return jnp.take_along_axis(steps, jnp.argsort(order, axis=0)[..., None], 0)
+
+
 # ---- in PyTorch
 def torch_ctc(x: Any, labels: Any) -> Any:
     one_each, lengths = torch.argmax(labels[::4], -1).T, [len(x)] * x.shape[1]
@@ -79,6 +97,17 @@ def torch_ctc(x: Any, labels: Any) -> Any:
 
 def torch_mask(x: Any, lengths: Any) -> Any:
     return torch.arange(len(x))[:, None, None] < lengths[:, None]
+
+
+def torch_chosen(x: Any, flags: Any) -> tuple[Any, Any]:
+    order = torch.argsort(flags == 0, dim=0, stable=True)
+    steps = torch.take_along_dim(x, order[..., None], 0)
+    return steps * torch_mask(x, flags.sum(0)), order
+
+
+def torch_scattered(x: Any, flags: Any) -> Any:
+    steps, order = torch_chosen(x, flags)
+    return torch.take_along_dim(steps, torch.argsort(order, dim=0)[..., None], 0)
 
 
 def torch_pooled(x: Any, lengths: Any) -> Any:
@@ -131,10 +160,10 @@ CASES = [
     whole("sequence.unpack", [SEQUENCES], lambda x: Sequence.unpack(x, 0, True), lambda x: jnp.swapaxes(x, 0, 1),
           lambda x: x.swapaxes(0, 1).contiguous()),
     whole("sequence.gather, summed", [SEQUENCES, SEQUENCES[:2]],
-          lambda x, c: Sequence.reduce_sum(Sequence.gather(x, c)), lambda x, c: jnp.sum(x * c[..., None], 0),
-          lambda x, c: torch.sum(x * c[..., None], 0), made=FLAGS),
+          lambda x, c: Sequence.reduce_sum(Sequence.gather(x, c)), gathered, lambda x, c: torch_chosen(x, c)[0].sum(0),
+          made=FLAGS),
     whole("sequence.scatter", [SEQUENCES, SEQUENCES[:2]], lambda x, c: Sequence.scatter(Sequence.gather(x, c), c),
-          lambda x, c: x * c[..., None], lambda x, c: x * c[..., None], made=FLAGS),
+          scattered, torch_scattered, made=FLAGS),
     whole("forward_backward (CTC)", [TOKENS] * 2, lambda x, y: C.forward_backward(C.labels_to_graph(y), x, 63), ctc,
           torch_ctc, made={1: labels(*TOKENS)}),
     whole("edit_distance_error", [TOKENS] * 2, C.edit_distance_error, edits, None, 0),

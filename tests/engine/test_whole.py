@@ -13,6 +13,7 @@ from cntkjax.engine.plan import Plan
 from cntkjax.graph.build import note_edit
 from cntkjax.graph.errors import AxisError
 from cntkjax.ops._blocks import as_one_block
+from cntkjax.primitives import sequence as sequence_primitives
 from cntkjax.primitives.reduce import STEPWISE, over_steps
 
 OPERATIONS = {
@@ -200,3 +201,64 @@ def test_blocks_are_looked_at_again_while_a_program_is_traced_with_constants_on_
         twice = first * 2
         made = C.combine([twice, inside]).eval({x: [np.full((length, 2), 3, "f")]})
         np.testing.assert_array_equal(made[twice.output], [[6, 6]])
+
+
+def sliced(begin, end, feed, dtype):
+    """The nodes, values and gradients of a slice, weighed unequally."""
+    x = S.input_variable(2, dtype, needs_gradient=True)
+    made = S.slice(x, begin, end)
+    total = C.reduce_sum(made * C.sin(made + 1), C.Axis.all_axes())
+    return names(made), [*made.eval({x: feed}), *total.grad({x: feed}, wrt=[x])]
+
+
+@pytest.mark.usefixtures("grid")
+@pytest.mark.parametrize("lengths", [(4, 7, 5), (5, 5, 5)])
+@pytest.mark.parametrize("begin, end", [(1, 0), (0, 2), (0, -1), (2, 4), (1, -1), (3, 6), (0, 9), (6, 0)])
+def test_slices_from_a_fixed_step_on_are_those_of_the_composition(begin, end, lengths, monkeypatch):
+    feed = [np.random.default_rng(n).standard_normal((n, 2)) for n in lengths]
+    nodes, found = sliced(begin, end, feed, np.float64)
+    assert nodes[-1] == "Sequence::Shifted"
+    monkeypatch.setattr(whole, "NODES", {})
+    nodes, wanted = sliced(begin, end, feed, np.float64)
+    assert nodes[-1] == "GatherPacked"
+    for a, b, given in zip(found, wanted, [*feed, *feed], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+        assert len(a) in (len(given), len(given[begin : end or None]))
+
+
+@pytest.mark.parametrize("begin, end", [(-2, 0), (-3, -1)])
+def test_slices_that_begin_near_the_end_are_gathered(begin, end):
+    feed = [np.random.default_rng(n).standard_normal((n, 2)).astype(np.float32) for n in (4, 7)]
+    nodes, found = sliced(begin, end, feed, np.float32)
+    assert nodes[-1] == "GatherPacked"
+    for a, b in zip(found, feed, strict=False):
+        np.testing.assert_array_equal(a, b[begin : end or None])
+
+
+def test_slices_of_sparse_sequences_stay_sparse_and_combine_with_others_of_their_length():
+    x, y = S.input_variable(9, is_sparse=True), S.input_variable(2)
+    both = C.times(S.slice(x, 1, 0), np.eye(9, 2, dtype=np.float32)) + S.slice(y, 0, -1)
+    ones = [[0, 1, 1], [1, 0]]
+    steps = [np.arange(2 * len(s), dtype=np.float32).reshape(-1, 2) for s in ones]
+    made = both.eval({x: C.Value.one_hot(ones, 9), y: steps})
+    np.testing.assert_array_equal(made[0], np.eye(2)[[1, 1]] + [[0, 1], [2, 3]])
+    np.testing.assert_array_equal(made[1], np.eye(2)[[0]] + [[0, 1]])
+
+
+@pytest.mark.usefixtures("grid")
+def test_steps_that_are_gathered_and_scattered_move_as_if_they_were_added_up(monkeypatch):
+    flags = [np.array(f, np.float32) for f in ([0, 1, 1], [1], [0, 1, 0, 1], [1, 0])]
+
+    def computed():
+        x, c = S.input_variable(2, needs_gradient=True), S.input_variable(())
+        steps = S.gather(x, c) * 2
+        back = S.scatter(steps, c)
+        feed = {x: data(np.float32), c: flags}
+        total = C.reduce_sum(back * C.sin(back + x), C.Axis.all_axes())
+        return [*steps.eval(feed), *back.eval(feed), *total.grad(feed, wrt=[x])]
+
+    found = computed()
+    monkeypatch.setattr(sequence_primitives, "_is_one_to_one", lambda index: False)
+    note_edit()
+    for a, b in zip(found, computed(), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
