@@ -42,6 +42,8 @@ BAD = {  # row -> what the message says; file and line are always named
     "3 4 5": "'3 4 5' stands before the first '|'",
     "junk |x 1 2 |y 1": "'junk' stands before the first '|'",
     "5 6 |x 1 2 |y 1": "'5 6' stands before the first '|'",
+    " 7 |x 1 2 |y 1": "'7' stands before the first '|', where only a sequence id may be, in the first column",
+    "\t7|x 1 2 |y 1": "'7' stands before the first '|'",
     "|x a 4 |y 2": r"stream '\|x': 'a' is not a number",
     "|x .5 4 |y 2": "'.5' is not a number",
     "|x 1:1 |y 2": "'1:1' is not a number",

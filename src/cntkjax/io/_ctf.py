@@ -24,7 +24,7 @@ from ._streams import Deserializer, stream_information, width
 CHUNK_SIZE = 32 * 2**20
 _PIECE = 2**21
 _NEWLINE, _BAR, _HASH, _COLON = 10, 124, 35, 58
-_PREFIX = re.compile(rb"[ \t\r\n]*\d*[ \t\r\n]*")
+_PREFIX = re.compile(rb"\d*[ \t\r\n]*")
 _WORD = re.compile(rb"[^ \t\r\n]+")
 _NUMBER = re.compile(rb"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 _ENTRY = re.compile(rb"(\d+):(" + _NUMBER.pattern + rb")")
@@ -236,7 +236,7 @@ def _expect(what: bool | np.bool_) -> None:
 
 
 def _expect_prefixes(text: np.ndarray, space: np.ndarray, begins: np.ndarray, bars: np.ndarray) -> None:
-    """Before the first bar of a row is nothing but an id."""
+    """Before the first bar of a row is nothing but an id, where the row begins."""
     lengths = bars - begins
     if not lengths.any():
         return
@@ -246,7 +246,7 @@ def _expect_prefixes(text: np.ndarray, space: np.ndarray, begins: np.ndarray, ba
     starts = digit.copy()
     starts[1:] &= ~digit[:-1] | (np.diff(where) > 1)
     row = np.repeat(np.arange(len(begins)), lengths)[starts]
-    _expect(len(row) < 2 or (np.diff(row) > 0).all())
+    _expect((where[starts] == begins[row]).all())
 
 
 def _dense(
@@ -294,7 +294,8 @@ def read_row(row: bytes, number: int, fields: Sequence[Field], place: Place) -> 
     """One row, slowly: what is wrong with it is reported, what is good is kept."""
     prefix, *parts = row.split(b"|")
     if not _PREFIX.fullmatch(prefix):
-        place.report(number, f"{_quoted(prefix)} stands before the first '|', where only a sequence id may be")
+        only = "only a sequence id may be, in the first column"
+        place.report(number, f"{_quoted(prefix)} stands before the first '|', where {only}")
         parts = []
     found: dict[bytes, Samples] = {}
     known = {field.alias: field for field in fields}
