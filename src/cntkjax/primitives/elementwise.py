@@ -125,10 +125,11 @@ def _(primals: Any, tangents: Any) -> Any:
     return _straight_through(x), jnp.where(jnp.abs(x) <= 1, dx, jnp.zeros((), x.dtype))
 
 
-# exp(r) - 1 - r = r² P(r) for |r| < ln(2) / 2, and ln(2) in two parts, of which the first times an integer is exact
-# (Cody and Waite, 1980)
-_EXPM1 = (1.39296e-3, 8.35987e-3, 4.16665e-2, 1.6666598e-1, 0.5)
-_LN2 = (0.693359375, -2.12194440e-4)
+# exp(2 h) - 1 - 2 h = h² P(h) for |h| < ln(2) / 4, and ln(2) / 2 in two parts, of which the first times an integer is
+# exact (Cody and Waite, 1980)
+_EXPM1 = (8.914944e-2, 2.6751584e-1, 6.66664e-1, 1.33332784, 2.0)
+_HALF_LN2 = (0.3466796875, -1.06097220e-4)
+_SHIFT = 1.5 * 2.0**23  # a float32 beside it has its last bit at 1
 
 
 @jax.custom_jvp
@@ -139,16 +140,24 @@ def _tanh(x: Any) -> Any:
     """
     if x.dtype == jnp.float64:
         return jnp.where(jnp.abs(x) < 0.625, jnp.tanh(x), jnp.copysign(1 - 2 / (jnp.exp(2 * jnp.abs(x)) + 1), x))
-    double = 2 * jnp.minimum(jnp.abs(x.astype(jnp.float32)), 9.1)
-    power = jnp.round(double * (1 / math.log(2)))
-    rest = (double - power * _LN2[0]) - power * _LN2[1]
-    series: Any = 0
-    for coefficient in _EXPM1:
-        series = series * rest + coefficient
-    small = rest + rest * rest * series
-    scale = lax.bitcast_convert_type((power.astype(jnp.int32) + 127) << 23, jnp.float32)  # 2 ** power
+    wide = x.astype(jnp.float32)
+    size = jnp.abs(wide)
+    size = jnp.where(size > 9.1, jnp.float32(9.1), size)  # there it is 1; no number stays none
+    # The nearest integer by bits: rounding and converting takes XLA ten operations.
+    power = _bits(size * (2 / math.log(2)) + _SHIFT) - _bits(jnp.float32(_SHIFT))
+    half = (size - power.astype(jnp.float32) * _HALF_LN2[0]) - power.astype(jnp.float32) * _HALF_LN2[1]
+    series = half * _EXPM1[0] + _EXPM1[1]
+    for coefficient in _EXPM1[2:]:
+        series = series * half + coefficient
+    small = (half + half) + half * half * series
+    scale = lax.bitcast_convert_type((power << 23) + (127 << 23), jnp.float32)  # 2 ** power
     above = scale * small + (scale - 1)
-    return (jnp.copysign(above, x.astype(jnp.float32)) / (above + 2)).astype(x.dtype)
+    signed = lax.bitcast_convert_type(_bits(above) | (_bits(wide) & jnp.int32(-(2**31))), jnp.float32)
+    return (signed / (above + 2)).astype(x.dtype)
+
+
+def _bits(x: Any) -> Any:
+    return lax.bitcast_convert_type(x, jnp.int32)
 
 
 @_tanh.defjvp
