@@ -6,6 +6,12 @@ from typing import Any
 
 import numpy as np
 
+_OPERATORS: dict[np.ufunc, str] = {
+    np.add: "plus", np.subtract: "minus", np.multiply: "element_times", np.divide: "element_divide",
+    np.matmul: "times", np.power: "pow", np.negative: "negate", np.absolute: "abs", np.square: "square",
+    np.reciprocal: "reciprocal",
+}  # fmt: skip
+
 
 class TensorOpsMixin:
     """Operators of Variable, Parameter, Constant and Function.
@@ -16,7 +22,18 @@ class TensorOpsMixin:
     array([[4., 6., 8.]], dtype=float32)
     """
 
-    __array_priority__ = 1000  # NumPy leaves `array + variable` to us
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *operands: Any, **options: Any) -> Any:
+        """What NumPy computes with operators, as `array + tensor` or `np.abs(tensor)`, makes nodes of the graph.
+
+        Its other functions of one operand take the numbers of what has some. No array is equal to a tensor.
+        """
+        from . import ops
+
+        if ufunc in (np.equal, np.not_equal):
+            return ufunc is np.not_equal
+        if ufunc in _OPERATORS and method == "__call__" and not options:
+            return getattr(ops, _OPERATORS[ufunc])(*operands)
+        return getattr(ufunc, method)(np.asarray(self), **options) if len(operands) == 1 else NotImplemented
 
     def __add__(self, other: Any) -> Any:
         from . import ops

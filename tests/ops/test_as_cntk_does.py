@@ -327,3 +327,30 @@ def test_a_function_is_copied_as_in_cntk_but_not_deeply():
     assert copy.copy(f).parameters == f.parameters and copy.copy(f).outputs == f.outputs
     with pytest.raises(TypeError, match=r"use its method clone\('clone'\)"):
         copy.deepcopy(f)
+
+
+class TestNumPy:
+    """NumPy calls the operators of what it doesn't know; CNTK's cycle GANs take `np.abs(x - y)`."""
+
+    def test_what_it_computes_with_operators_are_nodes_with_gradients(self):
+        a, w = x(2), C.Parameter(2, init=2)
+        loss = C.reduce_sum(np.abs(-w) + np.square(w) + np.negative(a * w) + np.reciprocal(a))
+        np.testing.assert_array_equal(loss.grad({a: F([[1, 2]])}, wrt=[w]), [4, 3])
+        for number in (F([1, 2]), np.float64(1)):
+            made = [number + a, number - a * 1, number * w, number / a, np.add(number, a)]
+            assert [f.shape for f in made] == [(2,)] * 5
+
+    def test_what_has_no_numbers_is_one_object_and_what_has_some_gives_them(self):
+        f, w = x(2) * 2, C.Parameter(2, init=2)
+        assert np.asarray(f).shape == () and np.asarray(f).item() is f and not hasattr(f, "asarray")
+        assert np.sqrt(w).tolist() == pytest.approx([2**0.5] * 2) and np.sum(w) == 4
+        for function in (np.exp, np.isnan):
+            with pytest.raises(TypeError):
+                function(f)
+        with pytest.raises(TypeError):
+            np.mod(w, 2)
+
+    def test_no_array_is_equal_to_a_tensor(self):
+        a = x(2)
+        assert (F([1, 2]) == a) is False and (a != F([1, 2])) is True
+        assert a not in [F([1, 2]), np.float64(1)]

@@ -19,7 +19,7 @@ from ..graph.shape import UNKNOWN_SHAPE
 from ..graph.variable import Leaf, VariableKind, outside
 from ..graph.variable import Variable as GraphVariable
 from ..primitives.structure import Combine
-from ..tensor import ArrayMixin, TensorOpsMixin
+from ..tensor import TensorOpsMixin
 from ..variables import Constant, Parameter, Record, Variable, VariableMixin, type_text
 from ._attributes import shown
 from ._computing import Computing
@@ -61,7 +61,7 @@ class _OfOutput:
         return getattr(function.outputs[0], self.name)
 
 
-class Function(Computing, VariableMixin, TensorOpsMixin, ArrayMixin, GraphFunction):
+class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
     """A graph with arguments and outputs.
 
     ``Function(f)``, also as a decorator, builds one from a Python function of variables. Called with variables it is
