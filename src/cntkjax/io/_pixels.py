@@ -44,27 +44,35 @@ def _crop_of(description: Mapping[str, Any]) -> Transform:
     if kind not in ("center", "randomside", "randomarea", "multiview10"):
         raise RuntimeError(f"Invalid crop type: {description['cropType']}.")
     size = [int(n) for n in description["cropSize"].split(":")]
-    side, area, aspect = (_range(description[key]) for key in ("sideRatio", "areaRatio", "aspectRatio"))
+    if min(size) < 0:
+        raise RuntimeError(f"Invalid cropSize: {description['cropSize']} has to be 0 or more")
+    side, area, aspect = (_range(description, key) for key in ("sideRatio", "areaRatio", "aspectRatio"))
+    for name, (low, high) in {"sideRatio": side, "areaRatio": area}.items():
+        if high != 0 and not 0 < low <= high <= 1:
+            raise RuntimeError(f"Invalid {name}: {description[name]} has to be above 0, and 1 at most")
+    if aspect[0] <= 0:
+        raise RuntimeError(f"Invalid aspectRatio: {description['aspectRatio']} has to be above 0")
     if side[0] > 0 and area[0] > 0:
         raise RuntimeError("sideRatio and areaRatio cannot be specified simultaneously")
+    if description["jitterType"].lower() not in ("none", "uniratio"):
+        raise RuntimeError(f"Invalid jitter type: {description['jitterType']}.")
     jitter = description["jitterType"].lower() == "uniratio"
 
     def crop(image: Pixels, random: np.random.Generator) -> Pixels:
         rows, columns = image.shape[:2]
+        width, height = columns, rows
         if min(size) > 0:
-            width, height = size[0], size[-1]
+            width, height = min(size[0], columns), min(size[-1], rows)
         elif side[0] > 0 or area[0] > 0:
             if side[0] > 0:
                 exact = min(rows, columns) * _drawn(side, jitter, random)
             else:
                 exact = np.sqrt(rows * columns * _drawn(area, jitter, random))
-            ratio = np.sqrt(_drawn(aspect, jitter, random))
-            ratio = ratio if ratio == 1 or random.random() < 0.5 else 1 / ratio  # lying or standing
-            whole = int(exact + 0.5)
-            width, height = int(whole * ratio), int(whole / ratio)
-        else:
-            width, height = columns, rows
-        width, height = max(min(width, columns), 1), max(min(height, rows), 1)
+            ratio, whole = np.sqrt(_drawn(aspect, jitter, random)), int(exact + 0.5)
+            sizes = [(int(whole * r), int(whole / r)) for r in (ratio, 1 / ratio)]  # lying and standing
+            fitting = [(w, h) for w, h in sizes if w <= columns and h <= rows]
+            if fitting:
+                width, height = (max(n, 1) for n in fitting[random.integers(len(fitting))])
         free = columns - width, rows - height
         if kind == "center":
             left, top = free[0] // 2, free[1] // 2
@@ -78,9 +86,9 @@ def _crop_of(description: Mapping[str, Any]) -> Transform:
     return crop
 
 
-def _range(text: str) -> tuple[float, float]:
-    low, _, high = text.partition(":")
-    return float(low), float(high or low)
+def _range(description: Mapping[str, Any], key: str) -> tuple[float, float]:
+    low, _, high = description[key].partition(":")
+    return float(np.float32(low)), float(np.float32(high or low))  # single precision decides how sizes are rounded
 
 
 def _drawn(bounds: tuple[float, float], jitter: bool, random: np.random.Generator) -> float:
@@ -103,8 +111,10 @@ def _scale_of(description: Mapping[str, Any]) -> Transform:
         if mode == "fill":
             return _resized(image, height, width, kernel)
         rows, columns = image.shape[:2]
-        factor = (max if mode == "crop" else min)(height / rows, width / columns)
-        inner = _resized(image, max(round(rows * factor), 1), max(round(columns * factor), 1), kernel)
+        by_width = (width * rows >= height * columns) == (mode == "crop")
+        inner_rows = max(int(rows * width / columns + 0.5), 1) if by_width else height
+        inner_columns = width if by_width else max(int(columns * height / rows + 0.5), 1)
+        inner = _resized(image, inner_rows, inner_columns, kernel)
         top, left = abs(inner.shape[0] - height) // 2, abs(inner.shape[1] - width) // 2
         if mode == "crop":
             return inner[top : top + height, left : left + width]
