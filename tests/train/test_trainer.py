@@ -287,6 +287,7 @@ def test_units_seen_and_writers_are_told():
     trainer.train_minibatch({x: [[1], [2]]})
     trainer.train_minibatch({x: [[1]]}, is_sweep_end=True)
     units = [trainer.total_number_of_units_seen(unit) for unit in C.train.DataUnit]
+    assert str(C.train.DataUnit.sweep) == "DataUnit.sweep"
     assert dict(zip(C.train.DataUnit, units, strict=True)) == {
         C.train.DataUnit.sample: 3, C.train.DataUnit.minibatch: 2, C.train.DataUnit.sweep: 1,
     }  # fmt: skip

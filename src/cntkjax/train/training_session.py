@@ -30,6 +30,9 @@ class DataUnit(IntEnum):
     minibatch = 2
     sweep = 0
 
+    def __str__(self) -> str:
+        return f"DataUnit.{self.name}"
+
 
 Frequency = int | tuple[int, DataUnit] | None
 
