@@ -154,3 +154,12 @@ def test_names_of_utterances_match_no_numbers(files):
     numbers = CTFDeserializer("n.ctf", StreamDefs(v=StreamDef("v", 1)))
     with pytest.raises(RuntimeError, match="streams v, y have no sequence in common"):
         MinibatchSource([numbers, labels()])
+    (files / "l.mlf").write_text("#!MLF!#\n")
+    with pytest.raises(RuntimeError, match="streams x, y have no sequence in common"):
+        MinibatchSource([features(), labels()])
+
+
+@pytest.mark.parametrize("others", [[], [labels]])
+def test_the_first_deserializer_has_no_stream_that_is_broadcast(others):
+    with pytest.raises(ValueError, match="Cannot expand utterances of the primary stream x"):
+        MinibatchSource([features(broadcast=True), *(make() for make in others)])

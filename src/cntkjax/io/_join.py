@@ -34,7 +34,8 @@ class Joined(Deserializer):
         self._defining = [p for p in parts if any(s.m_defines_mb_size for s in p.streams)]
         self.num_chunks = self._first.num_chunks
         self.varies = any(part.varies for part in parts)
-        if not any(len(self.keys(chunk)) for chunk in range(self.num_chunks)):
+        filled = all(part.num_chunks for part in rest)
+        if not filled or not any(len(self.keys(chunk)) for chunk in range(self.num_chunks)):
             raise RuntimeError(
                 f"The deserializers of the streams {', '.join(s.name for s in streams)} have no sequence in common: "
                 "their sequence ids (for images: lines) do not match"

@@ -112,7 +112,8 @@ class MinibatchSource(Source):
         randomize: whether to shuffle
         max_errors: accepted; faulty rows are the deserializer's, see ``CTFDeserializer``
 
-    Errors: RuntimeError for arguments that exclude each other, streams of the same name, files that cannot be read.
+    Errors: RuntimeError for arguments that exclude each other, streams of the same name, files that cannot be read;
+        ValueError if the first deserializer is one whose stream is to be broadcast.
 
     Example:
         >>> from tempfile import NamedTemporaryFile
@@ -150,6 +151,11 @@ class MinibatchSource(Source):
         parts = [_deserializer(given, frame_mode) for given in config.deserializers]
         if not parts:
             raise ValueError("MinibatchSource: needs at least one deserializer")
+        if parts[0].expands:
+            raise ValueError(
+                f"Cannot expand utterances of the primary stream {parts[0].streams[0].name}: give the deserializer with "
+                "broadcast=True behind that of the frames"
+            )
         joined = parts[0] if len(parts) == 1 else Joined(parts)
         defining = [s.name for s in joined.streams if s.m_defines_mb_size]
         if len(defining) > 1:
