@@ -153,8 +153,8 @@ class MinibatchSource(Source):
             raise ValueError("MinibatchSource: needs at least one deserializer")
         if parts[0].expands:
             raise ValueError(
-                f"Cannot expand utterances of the primary stream {parts[0].streams[0].name}: give the deserializer with "
-                "broadcast=True behind that of the frames"
+                f"Cannot expand utterances of the primary stream {parts[0].streams[0].name}: give its deserializer "
+                "behind that of the frames"
             )
         joined = parts[0] if len(parts) == 1 else Joined(parts)
         defining = [s.name for s in joined.streams if s.m_defines_mb_size]
