@@ -36,6 +36,7 @@ class TestFromPython:
     def test_optional_arguments_keep_their_defaults(self):
         assert names(C.Function(lambda a, scale=3: a * scale)) == ["a"]
         assert names(C.Function(C.relu)) == ["x"]
+        assert names(C.Function(lambda a, **others: a * (3 + len(others)))) == ["a"]
 
     def test_operations_of_any_number_of_operands_get_two(self):
         assert names(C.Function(C.plus)) == ["arg1", "arg2"]

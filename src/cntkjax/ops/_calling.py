@@ -146,9 +146,9 @@ def _arguments(f: Callable[..., Any], of_type: Callable[[Any, str], Variable]) -
     types = getattr(f, "__annotations__", {})
     made = []
     for p in parameters:
-        if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+        if p.kind is p.VAR_POSITIONAL:
             raise TypeError(f"a Function takes a fixed number of arguments, not {p}")
-        if p.default is p.empty:
+        if p.default is p.empty and p.kind is not p.VAR_KEYWORD:
             kind = p.annotation if p.annotation is not p.empty else types.get(p.name)
             is_type = isinstance(kind, (Mapping, int, tuple, list))
             made.append(of_type(kind, p.name) if is_type else new_placeholder(p.name))
