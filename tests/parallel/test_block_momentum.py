@@ -104,6 +104,29 @@ def test_checkpoints_with_nothing_but_what_cntk_writes_are_restored(tmp_path):
     assert [other_step(i) for i in range(5)] == [step(i) for i in range(5)]
 
 
+def test_a_learner_that_says_itself_what_to_keep_begins_a_block(tmp_path):
+    class Own(C.learners.UserLearner):
+        def update(self, gradients, count, sweep_end):
+            for p, gradient in gradients.items():
+                p.value = p.value - 0.5 * np.asarray(gradient)
+            return True
+
+        def create_checkpoint(self):
+            return {"kept": 1}
+
+        def restore_from_checkpoint(self, state):
+            assert state == {"kept": 1}
+
+    x, w = C.input_variable(1), C.parameter((1, 1), init=1.0)
+    loss = C.reduce_sum(C.times(x, w))
+    own = Own([w], C.learning_parameter_schedule(0.5))
+    trainer = C.Trainer(loss, (loss, None), C.block_momentum_distributed_learner(own, 4, **HALF))
+    trainer.save_checkpoint(tmp_path / "t")
+    first = [(trainer.train_minibatch({x: np.full((2, 1), i + 1)}), w.value.item())[1] for i in range(3)]
+    trainer.restore_from_checkpoint(tmp_path / "t")
+    assert [(trainer.train_minibatch({x: np.full((2, 1), i + 1)}), w.value.item())[1] for i in range(3)] == first
+
+
 def test_a_block_has_samples():
     with pytest.raises(ValueError, match="at least 1, not 0"):
         C.block_momentum_distributed_learner(C.sgd([C.parameter(1)], 0.1), 0)

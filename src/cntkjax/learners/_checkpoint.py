@@ -52,6 +52,9 @@ def adopt(learner: Learning, state: LearnerState | dict[str, Any], transform_sta
         take_over(learner, state, transform_state)  # type: ignore[arg-type]
     else:
         learner.keeper.restore_from_checkpoint(state)
+    if isinstance(learner.distribution, BlockMomentum):  # what users' classes say has no place for blocks
+        kept = state if isinstance(state, LearnerState) else None
+        learner.distribution.go_on(kept.all_workers_samples or 0 if kept else 0, kept.block_gradients if kept else None)
 
 
 def own_state_of(learner: Learning) -> LearnerState:
@@ -120,8 +123,6 @@ def take_over(learner: Learning, state: LearnerState, transform_state: Any) -> N
         list(rates.entries), rates.epoch_size or None, rates.minibatch_size
     )
     learner._noise_seed = state.noise_seed
-    if isinstance(learner.distribution, BlockMomentum):
-        learner.distribution.go_on(state.all_workers_samples or 0, state.block_gradients)
     start = {"rate_samples" if rates.epoch_size else "rate_sweeps": rates.start}
     learner.counters = replace(
         Counters(state.samples, state.minibatches, state.sweeps, smoothed=state.smoothed_count or 0.0), **start
