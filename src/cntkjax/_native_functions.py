@@ -236,8 +236,8 @@ def compute_input_per_dim_means_and_inv_std_devs(
         for stream in parts:
             rows = minibatch[stream].ragged.data
             parts[stream].append(rows.to_dense() if hasattr(rows, "to_dense") else rows)
-    for stream, rows in parts.items():
-        samples = np.concatenate(rows).astype(np.float64)
+    for stream, pieces in parts.items():
+        samples = np.concatenate(pieces).astype(np.float64)
         spread = samples.std(0)
         inverse = np.divide(1, spread, out=np.zeros_like(spread), where=spread > 0)
         computed[stream] = tuple(NDArrayView.from_dense(a.astype(np.float32)) for a in (samples.mean(0), inverse))
