@@ -175,6 +175,15 @@ class TestCorners:
         assert [len(f.find_all_with_name("inner", depth)) for depth in (0, 1, -1)] == [0, 1, 1]
         assert f.outer.inner.name == "inner"
 
+    def test_what_is_in_a_block_is_made_of_placeholders_each_with_an_operand(self):
+        p, a = C.placeholder(), C.input_variable(2, name="a")
+        for made, pairs in ((C.relu(a), [(a, x)]), (C.relu(a), []), (C.relu(p), [(p, x), (a, x)])):
+            with pytest.raises(ValueError, match="'a'.* is no placeholder"):
+                C.as_block(made, pairs, "Block")
+        with pytest.raises(ValueError, match="no operand is given for Placeholder"):
+            C.as_block(C.relu(p), [], "Block")
+        assert a.name == "a" and C.relu(a).arguments == (a,)
+
     def test_a_composite_has_the_name_of_its_block(self):
         p = C.placeholder()
         block = C.as_block(p * 2, [(p, x)], "Block", "outer")

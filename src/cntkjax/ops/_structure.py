@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..graph.build import apply, composite, make_block
+from ..graph.errors import explain
 from ..graph.front import behind
 from ..graph.function import Function as GraphFunction
 from ..primitives.elementwise import ELEMENTWISE
@@ -55,9 +56,18 @@ def as_block(
 
     `block_arguments_map`: pairs (argument of the composite, operand that stands for it).
 
-    Errors: TypeError for what is no function.
+    Errors: TypeError for what is no function; ValueError for arguments that are no placeholders, or have no operand.
     """
     composite = as_composite(composite)
     operands = [(as_variable(inner), as_variable(outer)) for inner, outer in block_arguments_map]
+    arguments = dict.fromkeys([*composite.arguments, *(inner for inner, _ in operands)])
+    if others := [v for v in arguments if not v.is_placeholder]:
+        raise ValueError(explain(
+            f"as_block: {others[0]!r} is no placeholder", fix="build what is in a block of placeholders"
+        ))
+    if left := [v for v in composite.arguments if v not in dict(operands)]:
+        raise ValueError(explain(
+            f"as_block: no operand is given for {left[0]!r}", fix="give a pair for each argument of the composite"
+        ))
     made = make_block(composite, operands, block_op_name, block_instance_name)
     return as_composite(made, block_instance_name)  # type: ignore[arg-type]
