@@ -68,6 +68,18 @@ def test_sequences_of_any_length_and_several_outputs(tmp_path):
     np.testing.assert_allclose(last, expected[f.outputs[1]], rtol=1e-5, atol=1e-6)
 
 
+def test_sums_of_products_over_steps_of_any_number(tmp_path):
+    s, q = C.sequence.input_variable(3), C.input_variable(3)
+    steps = C.sequence.unpack(s, 0, no_mask_output=True)
+    f = C.combine([C.reduce_sum(C.tanh(steps) * C.reshape(q, (1, 3)), 1), C.reduce_sum(steps * C.exp(steps[:, :1]), 0)])
+    parts = [np.random.default_rng(n).normal(size=(4, 3)).astype(np.float32) for n in (4, 2)]
+    other = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
+    made = served(f, tmp_path, a=np.stack(parts), a_lengths=np.int32([4, 4]), b=other)
+    expected = f.eval({s: parts, q: other})
+    for got, out in zip(made, f.outputs, strict=True):
+        np.testing.assert_allclose(np.squeeze(got), np.squeeze(expected[out]), rtol=1e-5, atol=1e-6)
+
+
 def test_functions_that_look_back_take_padded_sequences(tmp_path):
     s = C.sequence.input_variable(1)
     f = C.sequence.reduce_sum(C.sequence.past_value(s, time_step=3))

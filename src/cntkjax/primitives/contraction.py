@@ -38,11 +38,11 @@ class Contraction(Primitive):
         leads = [_LEADING[2 - ctx.lead(axes):][-ctx.lead(v.axes):] if v.axes else "" for v in operands]
         arrays = [ctx.array(v) for v in operands]
         shapes = [(1,) * (rank - (x.ndim - len(n))) + x.shape[len(n):] for x, n in zip(arrays, leads, strict=True)]
-        whole = [max(sizes) for sizes in zip(*shapes, strict=True)]
+        whole = [b if a == 1 else a for a, b in zip(*shapes, strict=True)]
         reduced = reduced_axes(attrs, rank)
         terms = []
         for i, lead in enumerate(leads):
-            own = [k for k in range(rank) if shapes[i][k] == whole[k]]
+            own = [k for k in range(rank) if shapes[i][k] != 1 or whole[k] == 1]
             arrays[i] = arrays[i].reshape(*arrays[i].shape[: len(lead)], *(whole[k] for k in own))
             terms.append(lead + "".join(names[k] for k in own))
         kept = [k for k in range(rank) if k not in reduced]

@@ -144,7 +144,7 @@ def _tanh(x: Any) -> Any:
     which counts as one operation.
     """
     wide = x if x.dtype == jnp.float64 else x.astype(jnp.float32)
-    many = x.size >= _MANY and x.dtype != jnp.float64
+    many = isinstance(x.size, int) and x.size >= _MANY and x.dtype != jnp.float64  # exported: of any size
     return (_tanh_in_one_way(wide) if many else _tanh_in_two_ways(wide)).astype(x.dtype)
 
 
