@@ -14,6 +14,7 @@ from ..graph.function import Function
 from ..graph.shape import is_unknown
 from ..graph.variable import Variable
 from .base import Attrs, Primitive
+from .reduce import axes_of
 
 _LEADING, _STATIC = "tr", ascii_letters.replace("t", "").replace("r", "")
 
@@ -60,19 +61,17 @@ class Contraction(Primitive):
 
 def reduced_axes(attrs: Attrs, rank: int) -> list[int]:
     """Which axes of the product are reduced, counted from the first."""
-    axes = [attrs["axis"]] if "axis" in attrs else attrs["axisVec"]
-    return sorted(rank + a.static_axis_index() for a in axes)
+    return sorted(rank + a.static_axis_index() for a in axes_of(attrs))
 
 
 def _contracted(node: Function) -> Found | None:
     """A sum of products over axes that both factors have, where one of them lacks another axis."""
     attrs = node.node_attributes
-    axes = [attrs["axis"]] if "axis" in attrs else attrs["axisVec"]
     product = resolve(node.node_inputs[0])._owner
     if attrs["reductionOpName"] != "Sum" or product is None or product.op_name != "ElementTimes":
         return None
     a, b = product.node_inputs
-    if any(v.is_sparse or is_unknown(v.shape) for v in (a, b)) or not all(x.is_static_axis for x in axes):
+    if any(v.is_sparse or is_unknown(v.shape) for v in (a, b)) or not all(x.is_static_axis for x in axes_of(attrs)):
         return None
     rank = max(len(a.shape), len(b.shape))
     sizes = list(zip(*((1,) * (rank - len(v.shape)) + v.shape for v in (a, b)), strict=True))

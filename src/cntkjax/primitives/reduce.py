@@ -199,7 +199,7 @@ class ReduceElements(Primitive):
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
         """Without the reduced axes; the attributes then count axes from the end."""
         (x,) = inputs
-        axes = [stored(self.name, axis, x) for axis in _axes(attrs)]
+        axes = [stored(self.name, axis, x) for axis in axes_of(attrs)]
         if "axis" in attrs:
             attrs["axis"] = axes[0]
         else:
@@ -239,7 +239,7 @@ class ReduceElements(Primitive):
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
         """The reduction, padding left out."""
-        axes, data, lead = _axes(attrs), ctx.array(x), ctx.lead(x.axes)
+        axes, data, lead = axes_of(attrs), ctx.array(x), ctx.lead(x.axes)
         static = range(lead, data.ndim) if {ALL_AXES, ALL_STATIC} & set(axes) else [
             data.ndim + a.static_axis_index() for a in axes if a.is_static_axis
         ]
@@ -268,7 +268,7 @@ class ReduceElements(Primitive):
     @staticmethod
     def _kept(attrs: Attrs, made: Any, dynamic: range, over: tuple[int, ...], left: tuple[Axis, ...]) -> Value:
         """The result without the dimensions that vanish."""
-        keep = attrs["reductionKeepDimensions"] and not {ALL_AXES, ALL_STATIC} & set(_axes(attrs))
+        keep = attrs["reductionKeepDimensions"] and not {ALL_AXES, ALL_STATIC} & set(axes_of(attrs))
         return Value(jnp.squeeze(made, axis=tuple(dynamic) if keep else over), left)
 
     @staticmethod
@@ -283,7 +283,8 @@ class ReduceElements(Primitive):
         return range(1), jnp.arange(ctx.layout(x.axes).time)[:, None] < length, length, (BATCH,)
 
 
-def _axes(attrs: Attrs) -> list[Axis]:
+def axes_of(attrs: Attrs) -> list[Axis]:
+    """The axes that a reduction reduces, which its attributes hold as one or as several."""
     return [attrs["axis"]] if "axis" in attrs else attrs["axisVec"]
 
 

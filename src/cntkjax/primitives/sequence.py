@@ -227,8 +227,8 @@ class GatherPacked(Primitive):
         cells = _flat(data) if len(source.axes) > 1 else data
         assert ctx.node is not None
         if len(source.axes) > 1 and not source.is_sparse and _is_one_to_one(ctx.node.node_inputs[1]):
-            there = index.data.reshape(-1)
-            moved = _moved_cells(cells, there, _inverse(there, ctx.mask(index.axes), len(cells)))
+            back = _inverse(jnp.where(ctx.mask(index.axes), index.data, len(cells)), len(cells))
+            moved = _moved_cells(cells, index.data.reshape(-1), back)
             return Value(moved.reshape(*index.data.shape, *moved.shape[1:]), index.axes)
         return Value(jax.tree.map(lambda d: d[index.data], cells), index.axes)
 
@@ -242,10 +242,10 @@ def _is_one_to_one(index: Variable) -> bool:
     return bool(found.primitive.growth(found) == 1)
 
 
-def _inverse(there: Any, mask: Any, size: int) -> Any:
+def _inverse(there: Any, size: int) -> Any:
     """For each of `size` cells the place in an index at which it stands, and one past its end for those that do not."""
-    places = jnp.arange(len(there), dtype=jnp.int32)
-    return jnp.full(size, len(there), jnp.int32).at[jnp.where(mask.reshape(-1), there, size)].set(places, mode="drop")
+    places = jnp.arange(there.size, dtype=jnp.int32)
+    return jnp.full(size, there.size, jnp.int32).at[there.reshape(-1)].set(places, mode="drop")
 
 
 @jax.custom_vjp
@@ -294,11 +294,12 @@ class ScatterPacked(Primitive):
             data = jnp.broadcast_to(data, (*index.data.shape, *data.shape))
         elif len(index.axes) == 2:
             data = _moved(ctx, ctx.canonical(source), index.axes).data
-        size, mask, shape = layout.time * layout.rows, ctx.mask(index.axes), data.shape[index.data.ndim :]
-        there, source_cells = jnp.where(mask, index.data, size).reshape(-1), data.reshape(-1, *shape)
+        size, shape = layout.time * layout.rows, data.shape[index.data.ndim :]
+        there = jnp.where(ctx.mask(index.axes), index.data, size).reshape(-1)
+        source_cells = data.reshape(-1, *shape)
         assert ctx.node is not None
         if _is_one_to_one(ctx.node.node_inputs[1]):
-            made = _moved_cells(source_cells, _inverse(there, mask, size), there)
+            made = _moved_cells(source_cells, _inverse(there, size), there)
         else:
             made = jnp.zeros((size, *shape), data.dtype).at[there].add(source_cells, mode="drop")
         return Value(made.reshape(layout.time, layout.rows, *shape), condition.axes)
