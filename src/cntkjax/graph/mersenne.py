@@ -1,0 +1,151 @@
+"""CNTK's random numbers on the CPU: the same seed gives the same numbers here.
+
+CNTK 2.7 draws from the 64 bit Mersenne Twister of the C++ standard library, one number of 64 bits for each uniform one,
+and makes normal ones by the ziggurat method with 128 strips; both were told from the values of its parameters, which
+are equal bit by bit in 32 bits.
+
+Sources: Nishimura, "Tables of 64-bit Mersenne twisters", ACM TOMACS 10 (2000); Marsaglia and Tsang, "The ziggurat
+method for generating random variables", J. Stat. Software 5 (2000); Marsaglia, "Generating a variable from the tail of
+the normal distribution", Technometrics 6 (1964).
+"""
+from __future__ import annotations
+
+import math
+from decimal import Decimal, localcontext
+from functools import lru_cache
+
+import numpy as np
+
+_SIZE, _MIDDLE = 312, 156  # numbers of state, and the place of the one that a new number is mixed with
+_UPPER, _LOWER = np.uint64(0xFFFFFFFF80000000), np.uint64(0x7FFFFFFF)
+_TWIST = np.uint64(0xB5026F5AA96619E9)
+_SEEDING = 6364136223846793005
+_PIECE = 2**18  # numbers made at once: what is kept between stays in the processor's cache
+_TAIL = "3.442619855896652121432049"  # where the tail begins
+_AREA = "0.009912563035336461079069"  # of each strip
+_REST = 64  # draws that are looked ahead for the last number of a piece: more than any tail takes
+_SPAN = 2.0**64
+
+
+class MersenneTwister64:
+    """A stream of random numbers.
+
+    Example:
+        >>> MersenneTwister64(5489).raw(10000)[-1]  # the check of the C++ standard
+        np.uint64(9981545732273789042)
+    """
+
+    def __init__(self, seed: int) -> None:
+        state = [seed % 2**64]
+        for place in range(1, _SIZE):
+            state.append((_SEEDING * (state[-1] ^ (state[-1] >> 62)) + place) % 2**64)
+        self._state = np.array(state, np.uint64)
+        self._unread = np.empty(0, np.uint64)
+
+    def raw(self, number: int) -> np.ndarray:
+        """The next numbers of 64 bits, ``[number]``.
+
+        Example:
+            >>> MersenneTwister64(1).raw(2) / 2**64
+            array([0.13387664, 0.13640704])
+        """
+        read = self._ahead(number)[:number]
+        self._unread = self._unread[number:]
+        return read
+
+    def uniform(self, number: int) -> np.ndarray:
+        """The next numbers, of 64 bits, from 0 to 1, ``[number]``."""
+        return self.raw(number) / _SPAN
+
+    def normal(self, number: int, limit: float = math.inf) -> np.ndarray:
+        """The next numbers of the standard normal distribution, without those beyond ±``limit``, ``[number]``.
+
+        Example:
+            >>> MersenneTwister64(1).normal(3)
+            array([-0.2277023 , -0.25937725, -0.61281863])
+        """
+        made = np.empty(number)
+        done = 0
+        while done < number:
+            starts = min(_PIECE, number - done)
+            values, read = _normals(self._ahead(starts + _REST), starts)
+            values = values[np.abs(values) <= limit]
+            made[done:done + len(values)] = values
+            done += len(values)
+            self._unread = self._unread[read:]
+        return made
+
+    def _ahead(self, number: int) -> np.ndarray:
+        """The numbers of 64 bits that come next, at least so many; they stay unread."""
+        pieces = [self._unread]
+        for missing in range(number - len(self._unread), 0, -_PIECE):
+            pieces.append(self._more(min(missing, _PIECE)))
+        self._unread = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        return self._unread
+
+    def _more(self, number: int) -> np.ndarray:
+        """The next numbers of the generator, that many."""
+        x = np.empty(_SIZE + number, np.uint64)
+        x[:_SIZE] = self._state
+        for start in range(0, number, _MIDDLE):  # as many at a time as depend on earlier ones only
+            end = min(start + _MIDDLE, number)
+            mixed = x[start:end] & _UPPER
+            mixed |= x[start + 1:end + 1] & _LOWER
+            odd = (mixed & np.uint64(1)) * _TWIST
+            mixed >>= np.uint64(1)
+            mixed ^= odd
+            np.bitwise_xor(x[start + _MIDDLE:end + _MIDDLE], mixed, out=x[start + _SIZE:end + _SIZE])
+        self._state = x[number:].copy()
+        made = x[_SIZE:]
+        made ^= (made >> np.uint64(29)) & np.uint64(0x5555555555555555)
+        made ^= (made << np.uint64(17)) & np.uint64(0x71D67FFFEDA60000)
+        made ^= (made << np.uint64(37)) & np.uint64(0xFFF7EEE000000000)
+        made ^= made >> np.uint64(43)
+        return made
+
+
+@lru_cache
+def _strips() -> tuple[np.ndarray, np.ndarray]:
+    """The widths of the strips below the bell curve, from the lowest, which has the tail too, and their heights."""
+    def bell(x: Decimal) -> Decimal:
+        return (-x * x / 2).exp()
+
+    with localcontext(prec=40):  # each width comes from the one before: rounding errors grow by a factor of 300
+        tail, area = Decimal(_TAIL), Decimal(_AREA)
+        widths = [area / bell(tail), tail]
+        while len(widths) < 128:
+            widths.append((-2 * (area / widths[-1] + bell(widths[-1])).ln()).sqrt())
+        widths.append(Decimal(0))
+        return np.array(widths, float), np.array([bell(x) for x in widths], float)
+
+
+def _normals(raw: np.ndarray, starts: int) -> tuple[np.ndarray, int]:
+    """The normal numbers whose first draw is among the first ``starts``, and how many draws they take."""
+    width, height = _strips()
+    strip = (raw[:starts] & np.uint64(255)).astype(np.intp)
+    sign, strip = 1 - 2 * (~strip & 1), strip >> 1
+    x = (raw[:starts] >> np.uint64(8)) / 2.0**56 * width[strip]
+    kept = x < width[strip + 1]
+    edge = np.flatnonzero(~kept)
+    low, high = height[strip[edge]], height[strip[edge] + 1]
+    below = low + raw[edge + 1] / _SPAN * (high - low) < np.exp(-x[edge] * x[edge] / 2)
+    free = 0
+    for place, in_tail, good in zip(edge.tolist(), (strip[edge] == 0).tolist(), below.tolist(), strict=True):
+        if place < free:
+            continue  # the number before has used this draw up
+        free = place + 2
+        if in_tail:
+            x[place], free = _tail(raw, place + 1)
+            good = True
+        kept[place], kept[place + 1:free] = good, False
+    return (sign * x)[kept], max(starts, free)
+
+
+def _tail(raw: np.ndarray, place: int) -> tuple[float, int]:
+    """A number beyond the strips from the draws at ``place``, and the place of the draw behind them."""
+    tail = float(_TAIL)
+    while True:
+        x, y = -np.log1p(-(raw[place:place + 2] / _SPAN))
+        place += 2
+        if 2 * y > (x / tail) ** 2:
+            return tail + x / tail, place
