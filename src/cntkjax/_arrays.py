@@ -11,6 +11,7 @@ import numpy as np
 from .device import DeviceDescriptor, DeviceKind, cpu, jax_device
 from .engine.interchange import device_array, platform_of
 from .graph.dtypes import NUMBERS, as_dtype
+from .graph.mersenne import MersenneTwister64
 from .graph.seed import AUTO_SEED, resolve_seed
 from .graph.shape import NDShape, Shape, as_shape, shape_text
 from .tensor import ArrayMixin
@@ -337,8 +338,9 @@ class NDMask(ArrayMixin):
 
 
 def _random(dtype: Any, shape: Any, begin: float, end: float, seed: int) -> NDArrayView:
-    rng = np.random.default_rng(resolve_seed(seed))
-    return NDArrayView._of(rng.uniform(begin, end, as_shape(shape)).astype(dtype), False)
+    number = prod(as_shape(shape))
+    values = MersenneTwister64(resolve_seed(seed)).uniform(number) * (end - begin) + begin
+    return NDArrayView._of(values.astype(dtype).reshape(as_shape(shape)), False)
 
 
 def of_known_type(array: Any, what: str) -> Any:
