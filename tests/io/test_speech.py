@@ -44,6 +44,22 @@ def labels(mlf="l.mlf", **options):
     return HTKMLFDeserializer("l.list", StreamDefs(y=StreamDef(shape=3, mlf=mlf)), **options)
 
 
+def binary(mlf="l.bin"):
+    return HTKMLFBinaryDeserializer(StreamDefs(y=StreamDef(shape=3, mlf=mlf)))
+
+
+def in_bytes(*utterances, version=2):
+    """A binary master label file: utterances are (name, frames, (label, frames), ...)."""
+    made = b"MLF" + struct.pack("<h", version)
+    for name, frames, *runs in utterances:
+        made += struct.pack("<I", int(name)) if version == 1 else struct.pack("<H", len(name)) + name.encode()
+        made += struct.pack("<IH", frames, len(runs)) + b"".join(struct.pack("<HH", *run) for run in runs)
+    return made
+
+
+RUNS = (("utt3", 5, (2, 5)), ("utt1", 5, (0, 2), (1, 3)), ("utt2", 4, (2, 1), (1, 3)))
+
+
 def read(*deserializers, size=100, **options):
     """For each stream its sequences."""
     source = MinibatchSource(list(deserializers), **({"randomize": False, "max_sweeps": 1} | options))
@@ -101,6 +117,53 @@ def test_several_streams_of_features_and_files_of_labels(files):
     np.testing.assert_array_equal(made["wide"][1][:4, 3:6], B)
 
 
+def test_of_labels_for_one_utterance_the_first_hold(files):
+    (files / "more.mlf").write_text('#!MLF!#\n"utt1.lab"\n0 500000 s2\n.\n"utt1.lab"\n0 500000 s1\n.\n')
+    for names, want in ((["l.mlf", "more.mlf"], LABELS["utt1"]), (["more.mlf", "l.mlf"], [2] * 5)):
+        np.testing.assert_array_equal(read(features(), labels(names))["y"][0].argmax(-1), want)
+
+
+def test_phone_boundaries_mark_the_first_frame_of_each_label(files):
+    (files / "l.mlf").write_text('#!MLF!#\n"utt1.lab"\n0 200000 s0\n200000 300000 s1\n300000 500000 s1\n.\n')
+    made = read(features(), labels(phoneBoundaries=True))["y"][0]
+    np.testing.assert_array_equal(made, [[2, 0, 0], [1, 0, 0], [0, 2, 0], [0, 2, 0], [0, 1, 0]])
+    with pytest.raises(RuntimeError, match="frame mode and phoneBoundaries are mutually exclusive"):
+        read(features(), labels(phoneBoundaries=True), frame_mode=True)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_binary_labels(files, version):
+    if version == 1:  # the names are numbers
+        script = (files / "f.scp").read_text().replace("utt", "")
+        (files / "f.scp").write_text(script)
+    runs = [(name.removeprefix("utt") if version == 1 else name, *rest) for name, *rest in RUNS]
+    (files / "l.bin").write_bytes(in_bytes(*runs, version=version))
+    for y, numbers in zip(read(features(), binary())["y"], LABELS.values(), strict=True):
+        np.testing.assert_array_equal(y[: len(numbers)], np.eye(3)[numbers])
+    made = read(features(), binary(), frame_mode=True)["y"]
+    np.testing.assert_array_equal(np.concatenate(made).argmax(-1), np.concatenate(list(LABELS.values())))
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "begins with MLF"),
+        (b"MLF", "is cut off: it ends at byte 3"),
+        (b"MLF" + struct.pack("<h", 3), "version 3 of binary"),
+        (in_bytes(*RUNS)[:-3], "is cut off: it ends at byte 58, with 4 numbers to come"),
+        (in_bytes(*RUNS) + b"abc", "is cut off"),
+        (in_bytes(*RUNS, ("u", 5, (2, 4))), "byte 61: the labels of 'u' are for 4 of its 5 frames"),
+        (in_bytes(("u", 0)), "for 0 of its 0 frames"),
+        (in_bytes(("u", 5, (3, 5))), "byte 5: label 3 of 'u' is not among the 3 labels"),
+        (in_bytes(("u", 65535 * 200, *[(0, 65535)] * 200)), "byte 5: the labels of 'u' are for 13107000"),
+    ],
+)
+def test_mistakes_of_binary_labels_name_the_byte(files, data, reason):
+    (files / "l.bin").write_bytes(data)
+    with pytest.raises(RuntimeError, match=reason):
+        read(binary())
+
+
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
@@ -126,6 +189,7 @@ def test_mistakes_of_scripts_name_the_place(files, script, reason):
         ('#!MLF!#\n"u.lab"\n0 x s1\n.\n', "line 3: '0 x s1' is no"),
         ('#!MLF!#\n"u.lab"\n100000 200000 s1\n.\n', "do not go on from frame 0"),
         (f'#!MLF!#\n"u.lab"\n0 {10**18} s1\n.\n', "do not go on"),
+        ('#!MLF!#\n"u.lab"\n0 100000 s1\n100000 100000 s2\n.\n', "frames 1 to 1 do not go on from frame 1"),
     ],
 )
 def test_mistakes_of_labels_name_the_line(files, text, reason):
@@ -141,12 +205,10 @@ def test_mistakes_of_descriptions():
         HTKFeatureDeserializer(StreamDefs(x=StreamDef(shape=3)))
     with pytest.raises(ValueError, match="single stream"):
         HTKMLFDeserializer("l.list", StreamDefs(a=StreamDef(shape=3, mlf="a"), b=StreamDef(shape=3, mlf="b")))
-    with pytest.raises(RuntimeError, match="phoneBoundaries"):
-        read(labels(phoneBoundaries=True))
-    binary = HTKMLFBinaryDeserializer(StreamDefs(y=StreamDef(shape=3, mlf="a")))
-    for described in (binary, LatticeDeserializer("a", StreamDefs(y=StreamDef()))):
-        with pytest.raises(RuntimeError, match="there is no reader.*documented nowhere"):
-            read(described)
+    with pytest.raises(RuntimeError, match=r"Failed to open input file: nothing\.bin"):
+        read(binary("nothing.bin"))
+    with pytest.raises(RuntimeError, match="there is no reader.*documented nowhere"):
+        read(LatticeDeserializer("a", StreamDefs(y=StreamDef())))
 
 
 def test_names_of_utterances_match_no_numbers(files):

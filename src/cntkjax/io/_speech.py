@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 
@@ -70,7 +70,7 @@ def HTKMLFDeserializer(
     Args:
         label_mapping_file: the names of labels, one in a row
         streams: one stream, name -> ``StreamDef`` with the label file or files as `mlf`
-        phoneBoundaries: marks where a label ends; not read
+        phoneBoundaries: the first frame of each label has a 2 in place of the 1, as CTC wants it
 
     Errors: ValueError for several streams.
 
@@ -86,7 +86,19 @@ def HTKMLFDeserializer(
 
 
 def HTKMLFBinaryDeserializer(streams: Mapping[str, Record]) -> Dictionary:
-    """Describes labels in CNTK's binary form, which cannot be read here: MinibatchSource says so."""
+    """Reads labels of frames from binary master label files (see ``BinaryMasterLabels``): sparse, as above.
+
+    Args:
+        streams: one stream, name -> ``StreamDef`` with the label file or files as `mlf`
+
+    Errors: ValueError for several streams.
+
+    Example:
+        >>> from cntkjax.io import StreamDef, StreamDefs
+        >>> made = HTKMLFBinaryDeserializer(StreamDefs(y=StreamDef(shape=132, mlf="train.bin")))
+        >>> made["input"]["y"]["mlfFile"]
+        'train.bin'
+    """
     name, definition = _labels("HTKMLFBinaryDeserializer", streams)
     return Dictionary(type="HTKMLFBinaryDeserializer", input={name: definition})
 
@@ -220,45 +232,72 @@ class HTKFeatures(_Speech):
         return own[place].reshape(len(own), -1)
 
 
-class MasterLabels(_Speech):
-    """Labels of one stream, by the configuration that ``HTKMLFDeserializer`` makes; likewise."""
+class _Labels(_Speech):
+    """Labels of one stream. Of several rows of labels for one utterance the first one holds.
+
+    With phone boundaries the first frame of each label has a 2 in place of the 1.
+    """
 
     def __init__(self, configuration: Mapping[str, Any], frame_mode: bool = False) -> None:
         ((name, definition),) = configuration["input"].items()
-        if definition["phoneBoundaries"] == "true":
-            raise RuntimeError("HTKMLFDeserializer: phoneBoundaries cannot be read here; leave it out")
-        self.frame_mode = frame_mode
-        labels = [text.split()[0] for _, text in self._lines(definition["labelMappingFile"])]
-        self._numbers = {label: i for i, label in enumerate(labels)}
+        self.frame_mode, self._marks = frame_mode, definition.get("phoneBoundaries") == "true"
+        if frame_mode and self._marks:
+            raise RuntimeError("HTKMLFDeserializer: frame mode and phoneBoundaries are mutually exclusive")
         self._width = int(definition["dim"])
         found: dict[str, np.ndarray] = {}
         for path in definition.get("mlfFileList") or [definition["mlfFile"]]:
-            found.update(self._master(path))
-        self.names, self._labels = list(found), list(found.values())
-        self.frames = np.array([len(own) for own in self._labels], np.int64)
+            self.path = path
+            for utterance, runs in self._master(path):
+                found.setdefault(utterance, runs)
+        self.names, self._runs = list(found), list(found.values())
+        self.frames = np.array([runs[:, 1].sum() for runs in self._runs], np.int64)
         self.streams = [StreamInformation(name, 0, "sparse", np.float32, (self._width,))]
         self.num_chunks = len(self._chunks)
+
+    def _master(self, path: str) -> Iterator[tuple[str, np.ndarray]]:
+        """The utterances of a file with their labels and for how many frames each of them lasts, [runs, 2]."""
+        raise NotImplementedError
 
     @property
     def _bytes(self) -> int:
         return 4
 
+    def read(self, chunk: int) -> Mapping[str, Ragged]:
+        labels, lengths = np.concatenate(self._runs[self._chunks[chunk]]).T
+        indices = np.repeat(labels, lengths)
+        values = np.ones(len(indices), np.float32)
+        if self._marks:
+            values[offsets_of(lengths)[:-1]] = 2
+        return self._ragged(chunk, SparseRows(np.arange(len(indices) + 1), indices, values, self._width))
+
+
+class MasterLabels(_Labels):
+    """Labels of one stream, by the configuration that ``HTKMLFDeserializer`` makes; likewise."""
+
+    def __init__(self, configuration: Mapping[str, Any], frame_mode: bool = False) -> None:
+        (definition,) = configuration["input"].values()
+        labels = [text.split()[0] for _, text in self._lines(definition["labelMappingFile"])]
+        self._numbers = {label: i for i, label in enumerate(labels)}
+        super().__init__(configuration, frame_mode)
+
     def _master(self, path: str) -> Iterator[tuple[str, np.ndarray]]:
         name = ""
-        parts: list[np.ndarray] = []
+        runs: list[tuple[int, int]] = []
         lines = self._lines(path)
         if next(lines, (0, ""))[1] != "#!MLF!#":
             self._fail("a master label file begins with #!MLF!#", 1)
+        frames = 0
         for number, text in lines:
             if text.startswith('"'):
-                name, parts = _utterance(text.strip('"')), []
+                name, runs, frames = _utterance(text.strip('"')), [], 0
             elif text == ".":
-                yield name, np.concatenate([np.zeros(0, np.int32), *parts])
+                yield name, np.array(runs, np.int64).reshape(-1, 2)
             else:
-                parts.append(self._segment(number, text, sum(len(part) for part in parts)))
+                runs.append(self._segment(number, text, frames))
+                frames += runs[-1][1]
 
-    def _segment(self, number: int, text: str, frames_before: int) -> np.ndarray:
-        """The number of the label, for each of its frames."""
+    def _segment(self, number: int, text: str, frames_before: int) -> tuple[int, int]:
+        """The number of the label, and of its frames."""
         columns = text.split()
         if len(columns) < 3 or not (columns[0].isdecimal() and columns[1].isdecimal()):
             self._fail(f"{text[:60]!r} is no 'begin end label'", number)
@@ -266,14 +305,51 @@ class MasterLabels(_Speech):
         label = self._numbers.get(columns[2])
         if label is None or label >= self._width:
             self._fail(f"label {columns[2]!r} is not among the {min(len(self._numbers), self._width)} labels", number)
-        if first != frames_before or not first <= end <= LONGEST:
+        if first != frames_before or not first < end <= LONGEST:
             self._fail(f"frames {first} to {end} do not go on from frame {frames_before}", number)
-        return np.full(end - first, label, np.int32)
+        return label, end - first
 
-    def read(self, chunk: int) -> Mapping[str, Ragged]:
-        indices = np.concatenate(self._labels[self._chunks[chunk]])
-        rows = SparseRows(np.arange(len(indices) + 1), indices, np.ones(len(indices), np.float32), self._width)
-        return self._ragged(chunk, rows)
+
+class BinaryMasterLabels(_Labels):
+    """Labels of one stream, by the configuration that ``HTKMLFBinaryDeserializer`` makes; likewise.
+
+    All is little-endian: ``MLF`` and an int16 version, then for each utterance its name, a uint32 number of frames, a
+    uint16 number of runs, and for each run the uint16 number of its label and a uint16 number of frames. In version 1
+    the name is a uint32, in version 2 a uint16 length and so many bytes.
+    """
+
+    def _master(self, path: str) -> Iterator[tuple[str, np.ndarray]]:
+        try:
+            with open(path, "rb") as file:
+                yield from self._entries(file, os.fstat(file.fileno()).st_size)
+        except OSError as error:
+            raise RuntimeError(f"Failed to open input file: {path}: {error}") from error
+
+    def _entries(self, file: BinaryIO, size: int) -> Iterator[tuple[str, np.ndarray]]:
+        def taken(kind: str, count: int = 1) -> np.ndarray:
+            data = file.read(np.dtype(kind).itemsize * count)
+            if len(data) < np.dtype(kind).itemsize * count:
+                self._fail(f"it is cut off: it ends at byte {size}, with {count} numbers to come")
+            return np.frombuffer(data, kind)
+
+        if file.read(3) != b"MLF":
+            self._fail("a binary master label file begins with MLF")
+        (version,) = taken("<i2")
+        if version not in (1, 2):
+            self._fail(f"version {version} of binary master label files is not known")
+        while (begin := file.tell()) < size:
+            if version == 1:
+                name = str(taken("<u4")[0])
+            else:
+                name = taken("u1", int(taken("<u2")[0])).tobytes().decode("utf-8", "replace")
+            frames, count = int(taken("<u4")[0]), int(taken("<u2")[0])
+            runs = taken("<u2", 2 * count).reshape(-1, 2).astype(np.int64)
+            runs = runs[runs[:, 1] > 0]
+            if not 0 < frames == runs[:, 1].sum() <= LONGEST:
+                self._fail(f"byte {begin}: the labels of {name!r} are for {runs[:, 1].sum()} of its {frames} frames")
+            if runs[:, 0].max() >= self._width:
+                self._fail(f"byte {begin}: label {runs[:, 0].max()} of {name!r} is not among the {self._width} labels")
+            yield name, runs
 
 
 def _utterance(name: str) -> str:
@@ -281,10 +357,13 @@ def _utterance(name: str) -> str:
     return os.path.splitext(name.removeprefix("*/"))[0]
 
 
-READERS = {"HTKFeatureDeserializer": HTKFeatures, "HTKMLFDeserializer": MasterLabels}
-DESCRIBED: Sequence[str] = ("HTKMLFBinaryDeserializer", "LatticeDeserializer")
+READERS = {
+    "HTKFeatureDeserializer": HTKFeatures, "HTKMLFDeserializer": MasterLabels,
+    "HTKMLFBinaryDeserializer": BinaryMasterLabels,
+}  # fmt: skip
+DESCRIBED: Sequence[str] = ("LatticeDeserializer",)
 
 __all__ = [
-    "HTKFeatureDeserializer", "HTKFeatures", "HTKMLFBinaryDeserializer", "HTKMLFDeserializer", "LatticeDeserializer",
-    "MasterLabels",
+    "BinaryMasterLabels", "HTKFeatureDeserializer", "HTKFeatures", "HTKMLFBinaryDeserializer", "HTKMLFDeserializer",
+    "LatticeDeserializer", "MasterLabels",
 ]
