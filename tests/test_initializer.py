@@ -4,6 +4,7 @@ import math
 import numpy as np
 import pytest
 
+import cntkjax as C
 from cntkjax import initializer as init
 from cntkjax.graph import seed
 
@@ -72,6 +73,44 @@ def test_spread_without_fans(initializer, std, limit):
     assert values.mean() == pytest.approx(0, abs=0.01)
     if limit:
         assert 0.98 * limit < np.abs(values).max() <= limit
+
+
+@pytest.mark.parametrize(("name", "first"), {  # CNTK 2.7: parameter((3, 2), init=name(0.7, seed=3))
+    "uniform": [0.0822723806, -0.425930738, 0.126337782, -0.215083525, 0.0837138891, -0.194176227],
+    "normal": [0.488711566, 0.103355721, 0.392057031, 0.33906132, 0.590124428, -0.43755126],
+    "truncated_normal": [0.488711566, 0.103355721, 0.392057031, 0.33906132, 0.590124428, -0.43755126],
+    "xavier": [0.0822723806, -0.425930738, 0.126337782, -0.215083525, 0.0837138891, -0.194176227],
+    "glorot_uniform": [0.0901248828, -0.466583759, 0.138396114, -0.235612214, 0.0917039737, -0.212709412],
+    "glorot_normal": [0.30908832, 0.0653678924, 0.247958645, 0.21444121, 0.373227447, -0.2767317],
+    "he_uniform": [0.116350718, -0.60235703, 0.178668603, -0.304174036, 0.118389316, -0.274606645],
+    "he_normal": [0.399031341, 0.0843895972, 0.320113242, 0.276842445, 0.48183459, -0.357259125],
+}.items())
+def test_values_are_those_that_cntk_draws(name, first):
+    values = getattr(init, name)(0.7, seed=3).sample((3, 2), np.float32)
+    np.testing.assert_array_equal(values.ravel(), np.array(first, np.float32))
+
+
+def test_numbers_beyond_the_ziggurat_are_those_of_cntk():
+    values = init.normal(1, seed=7).sample((4000,), np.float32)
+    np.testing.assert_array_equal(values[[3476, 3851, 3999]], np.float32([3.6698017, -3.6351414, -0.96233463]))
+
+
+def test_seeds_and_numbers_of_64_bits():
+    values = init.he_normal(0.3, seed=2**40 + 5).sample((2, 2), np.float64)
+    cntk = [[0.48474847800516785, -0.3348675054799111], [-0.07690576429250835, 0.44229525458724817]]
+    np.testing.assert_allclose(values, cntk, rtol=1e-12)
+
+
+def test_a_network_begins_with_the_parameters_of_cntk():
+    layers = C.layers.Sequential([
+        C.layers.Embedding(3), C.layers.Dropout(0.5), C.layers.Recurrence(C.layers.LSTM(2)), C.layers.Dense(2),
+    ])
+    parameters = layers(C.sequence.input_variable(4)).parameters
+    assert [p.name for p in parameters] == ["W", "b", "b", "W", "H", "E"]
+    cntk = [[0.699447632, -0.11309357, 0.230865955], [0, 0], [0, 0, 0], [0.596162617, 0.517333031, 0.41923061],
+            [0.0910398811, -0.471320778, 0.139801174], [-0.629940271, 0.911275864, -0.852552533]]
+    for parameter, first in zip(parameters, cntk, strict=True):
+        np.testing.assert_array_equal(parameter.value.ravel()[:3], np.array(first, np.float32))
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])

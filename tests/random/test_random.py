@@ -26,6 +26,30 @@ class TestDistributions:
         np.testing.assert_array_equal(np.concatenate([half.eval(), half.eval()]), make(100).eval())
 
 
+@pytest.mark.parametrize(("make", "second"), [  # CNTK 2.7, its second evaluation
+    (lambda: random.uniform(3, low=-1, high=3, seed=5), [1.7037288, -0.63853246, -0.614630282]),
+    (lambda: random.normal(3, mean=2, scale=3, seed=1), [-0.213366836, 7.33840466, 0.334120184]),
+    (lambda: random.gumbel(3, loc=1, scale=2, seed=5), [0.761232078, 5.71378803, 5.57924318]),
+    (lambda: random.bernoulli(6, mean=0.4, seed=5), [0, 1, 1, 0, 0, 0]),
+], ids=["uniform", "normal", "gumbel", "bernoulli"])
+def test_numbers_in_a_given_shape_are_those_of_cntk(make, second, tmp_path):
+    drawn = make()
+    drawn.eval()
+    drawn.save(tmp_path / "drawn.model")
+    for again in (drawn, C.load_model(tmp_path / "drawn.model")):  # the file says how many were drawn
+        np.testing.assert_allclose(again.eval(), np.float32(second), rtol=2e-7)
+
+
+def test_the_numbers_of_a_forward_pass_come_again_in_its_backward_pass():
+    x, y = (C.input_variable(1000, needs_gradient=True, name=name) for name in "xy")
+    first, second = C.dropout(x, 0.5, seed=1), C.dropout(y, 0.5, seed=2)
+    both = C.combine([first, second])
+    ones = np.ones((1, 1000), np.float32)
+    state, values = both.forward({x: ones, y: ones}, [first.output, second.output], {first.output, second.output})
+    gradients = both.backward(state, {second.output: ones}, {y})
+    np.testing.assert_array_equal(gradients[y], values[second.output])
+
+
 def test_like_takes_shape_axes_and_type():
     x = C.sequence.input_variable((2, 3), np.float64)
     drawn = random.normal_like(x, seed=1)
@@ -90,9 +114,28 @@ class TestSamples:
     def test_expected_frequencies(self):
         often = C.random_sample_inclusion_frequency(self.WEIGHTS, 3, True).eval()
         np.testing.assert_allclose(often, [0.15, 0.3, 0.45, 0.6, 1.5], rtol=1e-6)
-        once = C.random_sample_inclusion_frequency(self.WEIGHTS, 3, False).eval()
+        once = C.random_sample_inclusion_frequency(C.parameter(init=self.WEIGHTS), 3, False).eval()
         np.testing.assert_allclose(once.sum(), 3, rtol=1e-4)
-        np.testing.assert_allclose(once, [0.242, 0.434, 0.584, 0.700, 0.976], atol=0.03)  # CNTK's estimate
+        np.testing.assert_allclose(once, [0.242, 0.434, 0.584, 0.700, 0.976], atol=0.03)
+
+    def test_of_constant_weights_cntk_tries_out_the_frequencies(self):
+        tried = C.random_sample_inclusion_frequency(self.WEIGHTS, 3, False, seed=1)
+        for _ in range(2):  # CNTK 2.7
+            np.testing.assert_allclose(tried.eval(), [0.23411644, 0.4218227, 0.57048494, 0.68662244, 0.9727953], 1e-6)
+        assert tried.root_function.attributes["rngOffset"] == 52
+
+    @pytest.mark.parametrize(("duplicates", "cntk", "offset"), [
+        (True, [[3, 3, 6, 1, 5, 9, 6], [2, 7, 7, 2, 7, 8, 4], [6, 4, 5, 8, 6, 4, 5]], 21),
+        (False, [[3, 6, 1, 5, 9, 2, 7], [7, 2, 8, 4, 6, 5, 3], [3, 2, 8, 7, 6, 4, 9]], 37),
+    ])
+    def test_of_constant_weights_the_classes_are_those_of_cntk(self, duplicates, cntk, offset):
+        drawn = C.random_sample(np.arange(1, 11, dtype=np.float32), 7, duplicates, seed=1)
+        assert [np.asarray(drawn.eval().todense()).argmax(-1).tolist() for _ in cntk] == cntk
+        assert drawn.root_function.attributes["rngOffset"] == offset
+
+    def test_weights_of_too_few_classes(self):
+        with pytest.raises(ValueError, match="3 classes cannot be drawn, for only 2 have a weight"):
+            C.random_sample(np.float32([0, 1, 1, 0]), 3, False).eval()
 
     @pytest.mark.parametrize(("weights", "n"), [([1, 2, 3], 3), ([1, 2, 3], 0), ([1, -1], 1)])
     def test_what_cannot_be_drawn(self, weights, n):

@@ -14,9 +14,10 @@ from ..graph.errors import explain
 from ..graph.settings import Settings
 from ..graph.variable import Variable
 from .carry import Memory
+from .draws import random_numbers
 from .lower import execute
 from .plan import Plan, makes
-from .program import Feeds, arguments_in_order, leaf_data, masked, program_of, random_numbers
+from .program import Feeds, arguments_in_order, leaf_data, masked, program_of
 from .timing import time_nodes
 from .values import Context, Value
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..graph.variable import Leaf, Variable
 from .carry import Memory
+from .draws import Drawn, random_numbers
 from .lower import execute
 from .plan import Plan, resolve
 from .program import (
@@ -27,7 +28,6 @@ from .program import (
     padded,
     plan_of,
     program_of,
-    random_numbers,
     results,
     taken,
 )
@@ -38,7 +38,7 @@ from .values import Context, Value
 
 def gradients(
     outputs: Sequence[Variable], roots: Mapping[Variable, Feed | None], wrt: Sequence[Variable], feeds: Feeds,
-    random: Any = None, memory: Memory | None = None, returned: Results | None = None,
+    random: Drawn | None = None, memory: Memory | None = None, returned: Results | None = None,
 ) -> tuple[list[Result], list[Result]]:
     """Gradients of roots with respect to leaves and arguments, summed over samples for leaves; and outputs.
 
@@ -64,7 +64,7 @@ def gradients(
         _root_gradient(v, g, minibatch)
         for v, g in zip(own.outputs[len(outputs) :], roots.values(), strict=True) if g is not None
     ]
-    numbers = random_numbers(plan) if random is None else random
+    numbers = random_numbers(plan, again=random)
     data, found, layouts, (updates, *others) = program(minibatch, leaf_data(plan), numbers, extra=extra)
     if returned is not None:
         updates = {i: value for i, value in updates.items() if plan.leaves[i] in plan.assigned}

@@ -31,6 +31,7 @@ from .allocator import keep_freed_memory
 from .cache import persistent
 from .carry import Memory, slots_of
 from .compiler import compiler_options
+from .draws import random_numbers
 from .forks import check_process
 from .interchange import end_to_end
 from .layout import Batch, Layout
@@ -132,10 +133,12 @@ def context_of(
     numbers = {n: i for i, n in enumerate(plan.random)}
 
     def stream_of(node: Function) -> tuple[Any, Any]:
-        seed, offset = random[numbers[node]]
+        seed, offset = random.keys[numbers[node]]
         return jax.random.key(seed), offset
 
     ctx = Context(training, batch, layouts, stream_of)
+    if random is not None:
+        ctx.numbers = {plan.random[place]: made for place, made in random.numbers.items()}
     ctx.carried = {n: v for n, v in zip(plan.delays, past, strict=False) if v is not None}
     return ctx
 
@@ -372,21 +375,6 @@ def program_of(plan: Plan, kind: Hashable, body: Callable[..., Any], training: b
             _PROGRAMS.popitem(last=False)
     _PROGRAMS.move_to_end(key)
     return _PROGRAMS[key]
-
-
-def random_numbers(plan: Plan, advance: bool = True) -> Any:
-    """Seeds and offsets of the nodes that draw random numbers, [nodes, 2]; the offsets count on."""
-    if not plan.random:
-        return None
-    numbers = np.array(
-        [(n.node_attributes["rngSeed"] % 2**32, n.node_attributes.get("rngOffset", 0) % 2**32) for n in plan.random],
-        np.uint32,
-    )
-    if advance:
-        for n in plan.random:
-            drawn = n.primitive.drawn(n.node_attributes)
-            n.node_attributes["rngOffset"] = n.node_attributes.get("rngOffset", 0) + drawn
-    return numbers
 
 
 def leaf_data(plan: Plan) -> list[Any]:

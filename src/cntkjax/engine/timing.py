@@ -21,9 +21,10 @@ from ..graph.variable import Variable
 from . import _profiler
 from ._compat import double_precision
 from .carry import Memory
+from .draws import random_numbers
 from .lower import run_part
 from .plan import Loop, Part, Plan, makes, members, reads
-from .program import Feeds, arguments_in_order, context_of, leaf_data, masked, program_of, random_numbers
+from .program import Feeds, arguments_in_order, context_of, leaf_data, masked, program_of
 from .values import Context, Value
 from .whole import computed_as
 
@@ -102,7 +103,7 @@ class _Place:
 
     def __init__(self, plan: Plan, minibatch: Any, axes: Sequence[Axis], random: Any) -> None:
         self.plan, self.batch, self.past = plan, minibatch.batch, minibatch.past
-        self.random = None if random is None else jnp.asarray(random)
+        self.random = jax.tree.map(jnp.asarray, random)
         self.layouts = dict(zip(axes, minibatch.layouts, strict=True))
         self.signature: Hashable = minibatch.signature
 

@@ -15,6 +15,7 @@ from ..graph.variable import Leaf, Variable
 from ._compat import double_precision
 from .carry import Memory
 from .checked import check
+from .draws import random_numbers
 from .lower import execute
 from .plan import Plan, resolve
 from .program import (
@@ -30,7 +31,6 @@ from .program import (
     evaluate,
     masked,
     new_layouts,
-    random_numbers,
     results,
 )
 from .remat import execute_in_segments

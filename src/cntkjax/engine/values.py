@@ -59,6 +59,7 @@ class Context:
     batch: Batch | None
     layouts: dict[Axis, Layout]
     stream_of: Callable[[Function], tuple[Any, Any]]
+    numbers: dict[Function, Any] = field(default_factory=dict)  # that were drawn for nodes before the program runs
     differentiates: bool = False  # a backward pass follows, which a training step has always
     updates: dict[Leaf, Any] = field(default_factory=dict)
     node: Function | None = None  # what is being computed now, and all that is known so far
@@ -119,6 +120,10 @@ class Context:
         assert self.node is not None
         key, offset = self.stream_of(self.node)
         return (key if self.step is None else jax.random.fold_in(key, self.step.time)), offset
+
+    def drawn(self) -> Any:
+        """The random numbers that the node being computed was given; None if it makes them from `key` or `stream`."""
+        return None if self.node is None else self.numbers.get(self.node)
 
     def update(self, leaf: Leaf, value: Any) -> None:
         """Give a parameter or constant a new value after the whole forward pass."""

@@ -16,15 +16,13 @@ from functools import lru_cache
 
 import numpy as np
 
-_SIZE, _MIDDLE = 312, 156  # numbers of state, and the place of the one that a new number is mixed with
-_UPPER, _LOWER = np.uint64(0xFFFFFFFF80000000), np.uint64(0x7FFFFFFF)
-_TWIST = np.uint64(0xB5026F5AA96619E9)
-_SEEDING = 6364136223846793005
+_SIZE = 312  # numbers of state
 _PIECE = 2**18  # numbers made at once: what is kept between stays in the processor's cache
 _TAIL = "3.442619855896652121432049"  # where the tail begins
 _AREA = "0.009912563035336461079069"  # of each strip
 _REST = 64  # draws that are looked ahead for the last number of a piece: more than any tail takes
 _SPAN = 2.0**64
+_UNSEEDED = np.random.SeedSequence(0)  # what it makes is overwritten at once
 
 
 class MersenneTwister64:
@@ -36,10 +34,13 @@ class MersenneTwister64:
     """
 
     def __init__(self, seed: int) -> None:
+        from randomgen import MT64  # here, for importing it takes longer than most programs need it
+
         state = [seed % 2**64]
         for place in range(1, _SIZE):
-            state.append((_SEEDING * (state[-1] ^ (state[-1] >> 62)) + place) % 2**64)
-        self._state = np.array(state, np.uint64)
+            state.append((6364136223846793005 * (state[-1] ^ (state[-1] >> 62)) + place) % 2**64)
+        self._bits = MT64(_UNSEEDED)
+        self._bits.state = self._bits.state | {"state": {"key": np.array(state, np.uint64), "pos": _SIZE}}
         self._unread = np.empty(0, np.uint64)
 
     def raw(self, number: int) -> np.ndarray:
@@ -77,31 +78,10 @@ class MersenneTwister64:
 
     def _ahead(self, number: int) -> np.ndarray:
         """The numbers of 64 bits that come next, at least so many; they stay unread."""
-        pieces = [self._unread]
-        for missing in range(number - len(self._unread), 0, -_PIECE):
-            pieces.append(self._more(min(missing, _PIECE)))
-        self._unread = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        missing = number - len(self._unread)
+        if missing > 0:
+            self._unread = np.concatenate([self._unread, self._bits.random_raw(missing)])
         return self._unread
-
-    def _more(self, number: int) -> np.ndarray:
-        """The next numbers of the generator, that many."""
-        x = np.empty(_SIZE + number, np.uint64)
-        x[:_SIZE] = self._state
-        for start in range(0, number, _MIDDLE):  # as many at a time as depend on earlier ones only
-            end = min(start + _MIDDLE, number)
-            mixed = x[start:end] & _UPPER
-            mixed |= x[start + 1:end + 1] & _LOWER
-            odd = (mixed & np.uint64(1)) * _TWIST
-            mixed >>= np.uint64(1)
-            mixed ^= odd
-            np.bitwise_xor(x[start + _MIDDLE:end + _MIDDLE], mixed, out=x[start + _SIZE:end + _SIZE])
-        self._state = x[number:].copy()
-        made = x[_SIZE:]
-        made ^= (made >> np.uint64(29)) & np.uint64(0x5555555555555555)
-        made ^= (made << np.uint64(17)) & np.uint64(0x71D67FFFEDA60000)
-        made ^= (made << np.uint64(37)) & np.uint64(0xFFF7EEE000000000)
-        made ^= made >> np.uint64(43)
-        return made
 
 
 @lru_cache

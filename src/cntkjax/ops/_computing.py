@@ -10,9 +10,10 @@ from weakref import WeakSet
 from ..device import DeviceDescriptor, use_default_device
 from ..engine.carry import Memory
 from ..engine.checked import check
+from ..engine.draws import Drawn, draw
 from ..engine.feeds import to_ragged, with_starts
 from ..engine.gradients import gradients
-from ..engine.program import evaluate, plan_of, random_numbers
+from ..engine.program import evaluate, plan_of
 from ..engine.python_code import Results
 from ..engine.timing import table
 from ..graph import edit
@@ -131,7 +132,7 @@ class Computing(CompiledMembers):
         feeds = self._feeds(arguments, [*wanted, *kept])
         if not kept:
             return None, self._given_out(evaluate(wanted, feeds, memory=self._memory), as_numpy, outputs)
-        random = random_numbers(plan_of([*wanted, *kept]), advance=False)
+        random = draw(plan_of([*wanted, *kept]), advance=False)
         before = self._memory.copy()
         returned: Results = defaultdict(list)
         made = evaluate(wanted, feeds, True, self._memory, assign=False, returned=returned)
@@ -188,7 +189,7 @@ class BackPropState:
     the minibatch before had left behind, and what functions of the user have returned."""
 
     def __init__(
-        self, function: Computing, feeds: dict[Any, Any], kept: tuple[Any, ...], random: Any, memory: Memory,
+        self, function: Computing, feeds: dict[Any, Any], kept: tuple[Any, ...], random: Drawn, memory: Memory,
         returned: Results,
     ) -> None:
         self.returned = returned

@@ -10,8 +10,11 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
+
 from ..graph.build import BLOCK, Spec, make_node
 from ..graph.function import Function
+from ..graph.mersenne import MersenneTwister64
 from ..graph.variable import Variable
 
 REQUIRED: Any = object()
@@ -82,6 +85,7 @@ class Primitive:
     delay: ClassVar[int] = 0  # -1 looks back, +1 ahead: what closes a recurrent loop
     looks_back: ClassVar[bool] = False  # it computes anew what its operands come from
     calls_python: ClassVar[bool] = False  # it runs code of the user, which may fail
+    draws_once: ClassVar[bool] = False  # its random numbers stay as long as its operand does
     weight: ClassVar[int | None] = None  # the operand in which it is linear and that gathers its gradient after a loop
 
     def sizes_made(self) -> Hashable:
@@ -121,6 +125,14 @@ class Primitive:
     def drawn(self, attrs: Attrs) -> int:
         """By how much one evaluation moves the offset of a node that draws random numbers."""
         return 1
+
+    def draws_like_cntk(self, node: Function) -> bool:
+        """Whether `draw` makes the random numbers of this node."""
+        return False
+
+    def draw(self, attrs: Attrs, generator: MersenneTwister64, weights: Any) -> tuple[np.ndarray, int]:
+        """The numbers for one evaluation, given the operand if there is one, and how many the generator has made."""
+        raise TypeError(f"{self.name} draws no numbers")
 
     def lower(self, attrs: Attrs, *samples: Any) -> Any:
         """The computation on one sample."""

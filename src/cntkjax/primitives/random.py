@@ -1,7 +1,7 @@
 """Operations that draw random numbers. Each node has a seed, and counts in `rngOffset` what it has drawn.
 
-Random tensors of a given shape count elements: two evaluations of n elements are one of 2 n, as in CNTK. Others count
-evaluations.
+Random tensors of a given shape, and samples of constant weights, are the very numbers that CNTK draws on a CPU; they
+count what its generator makes. Others draw on the device, from JAX's keys, and count evaluations.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from ..engine.sparse import Sparse
 from ..engine.values import Context, Value
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
+from ..graph.function import Function
+from ..graph.mersenne import MersenneTwister64
 from ..graph.shape import is_known, shape_text, size
 from ..graph.variable import Leaf, Variable
 from .base import Attrs, Bool, Double, DTypeOf, Primitive, ShapeOf, Size, String, primitive
@@ -32,6 +34,14 @@ _DISTRIBUTIONS: dict[str, Callable[..., Any]] = {
     "normal": lambda mean, scale, key, shape, dtype: mean + scale * jax.random.normal(key, shape, dtype),
     "gumbel": lambda loc, scale, key, shape, dtype: loc + scale * jax.random.gumbel(key, shape, dtype),
     "bernoulli": lambda mean, key, shape, dtype: jax.random.bernoulli(key, mean, shape).astype(dtype),
+}
+
+# the same from CNTK's generator: (*arguments, generator, number)
+_STREAMS: dict[str, Callable[..., np.ndarray]] = {
+    "uniform": lambda low, high, generator, n: generator.uniform(n) * (high - low) + low,
+    "normal": lambda mean, scale, generator, n: generator.normal(n) * scale + mean,
+    "gumbel": lambda loc, scale, generator, n: loc - scale * np.log(-np.log1p(-generator.uniform(n))),
+    "bernoulli": lambda mean, generator, n: generator.uniform(n) >= 1 - mean,
 }
 
 
@@ -56,12 +66,23 @@ class RandomDistribution(Primitive):
             raise ShapeError(f"{self.name}: the shape {shape_text(attrs['newShape'])} has an open dimension")
         return Spec(attrs["newShape"], attrs["newDataType"], axes=())
 
-    def drawn(self, attrs: Attrs) -> int:
-        """The number of elements, where it is known."""
-        return size(attrs["newShape"]) if "newShape" in attrs else 1
+    def draws_like_cntk(self, node: Function) -> bool:
+        """Where the shape is given."""
+        return not node.node_inputs
+
+    def draw(self, attrs: Attrs, generator: MersenneTwister64, weights: Any) -> tuple[np.ndarray, int]:
+        """All elements; CNTK draws normal ones in pairs."""
+        shape, dtype, kind = attrs["newShape"], np.dtype(attrs["newDataType"]), attrs["randomDistributionType"]
+        arguments = [float(dtype.type(argument)) for argument in attrs["randomDistributionArgs"]]
+        number = size(shape) + (size(shape) % 2 if kind == "normal" else 0)
+        numbers = _STREAMS[kind](*arguments, generator, number)[:size(shape)]
+        return numbers.astype(dtype).reshape(shape), number
 
     def lower_packed(self, ctx: Context, attrs: Attrs, *like: Value) -> Value:
-        """Samples for each cell, or each with the key of its place in the stream."""
+        """The numbers that were drawn; otherwise samples for each cell, or each with the key of its place."""
+        numbers = ctx.drawn()
+        if numbers is not None:
+            return Value(numbers, ())
         draw = partial(_DISTRIBUTIONS[attrs["randomDistributionType"]], *attrs["randomDistributionArgs"])
         if like:
             data, axes = ctx.array(like[0]), like[0].axes
@@ -113,6 +134,10 @@ class Sampling(Primitive):
 
     attributes = {"numSamples": Size, "allowDuplicates": Bool, **SEED}
 
+    def draws_like_cntk(self, node: Function) -> bool:
+        """Where the weights are known."""
+        return node.node_inputs[0].is_constant
+
     def check(self, weights: Variable, attrs: Attrs) -> None:
         """Raise an error for what cannot be drawn."""
         n = int(np.prod(weights.shape))
@@ -132,9 +157,15 @@ class RandomSample(Sampling):
     """Random classes as one-hot rows, kept sparse.
 
     Shapes: weights [n] -> [numSamples, n].
+    Errors: ValueError for constant weights of fewer classes than are to be drawn without duplicates.
     """
 
     packed = True
+
+    def draw(self, attrs: Attrs, generator: MersenneTwister64, weights: Any) -> tuple[np.ndarray, int]:
+        """The classes; without duplicates those that come again are passed over."""
+        n, draw = attrs["numSamples"], _by_weight(self, attrs, weights, generator)
+        return (draw(n), n) if attrs["allowDuplicates"] else _different(n, draw)
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
         """[numSamples, n]."""
@@ -143,12 +174,15 @@ class RandomSample(Sampling):
         return (attrs["numSamples"], int(np.prod(weights.shape)))
 
     def lower_packed(self, ctx: Context, attrs: Attrs, weights: Value) -> Value:
-        """Categorical samples; without duplicates those of the largest logarithms with Gumbel noise."""
+        """What was drawn; otherwise without duplicates the classes of the largest logarithms with Gumbel noise."""
         data, k = ctx.array(weights), attrs["numSamples"]
         lead = data.shape[: ctx.lead(weights.axes)]
         data = data.reshape(*lead, -1)
         n = data.shape[-1]
-        if attrs["allowDuplicates"]:
+        numbers = ctx.drawn()
+        if numbers is not None:
+            classes = numbers
+        elif attrs["allowDuplicates"]:
             classes = _classes(ctx.key(), data, k)
         else:
             noisy = jnp.log(data) + jax.random.gumbel(ctx.key(), data.shape, data.dtype)
@@ -183,33 +217,82 @@ def _place(weights: Any, share: Any) -> Any:
 class RandomSampleInclusionFrequency(Sampling):
     """How often each class is expected in a sample.
 
-    With probabilities p, and k samples: k p with duplicates. Without, 1 - (1 - p)^t, where t is such that k different
-    classes are expected in t draws; CNTK estimates it by drawing.
+    With probabilities p, and k samples: k p with duplicates. Without, 1 - (1 - p)^t, where t is how many draws give k
+    different classes: for constant weights the mean of ten trials, as in CNTK; otherwise such that k are expected.
     """
+
+    packed = True
+    draws_once = True
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
         """The shape of the weights."""
         self.check(inputs[0], attrs)
         return inputs[0].shape
 
-    def lower(self, attrs: Attrs, weights: Any) -> Any:
+    def draws_like_cntk(self, node: Function) -> bool:
+        """Where the weights are known, and something has to be tried."""
+        return super().draws_like_cntk(node) and not node.node_attributes["allowDuplicates"]
+
+    def draw(self, attrs: Attrs, generator: MersenneTwister64, weights: Any) -> tuple[np.ndarray, int]:
+        """The mean of the draws."""
+        draw = _by_weight(self, attrs, weights, generator)
+        used = sum(_different(attrs["numSamples"], draw)[1] for _ in range(_TRIALS))
+        return np.array(used / _TRIALS, weights.dtype), used
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, weights: Value) -> Value:
         """The expectation."""
-        p, k = weights / jnp.sum(weights), attrs["numSamples"]
-        if attrs["allowDuplicates"]:
-            return k * p
-        rate = -jnp.log1p(-jnp.minimum(p, 1 - jnp.finfo(p.dtype).epsneg))
+        lead = ctx.lead(weights.axes)
+        expected = partial(_expected, attrs["numSamples"], attrs["allowDuplicates"], ctx.drawn())
+        for _ in range(lead):
+            expected = jax.vmap(expected)
+        return Value(expected(ctx.array(weights)), weights.axes)
 
-        def included(t: Any) -> Any:
-            return -jnp.expm1(-t * rate)
 
-        def halve(_: Any, bounds: Any) -> Any:
-            middle = (bounds[0] + bounds[1]) / 2
-            few = jnp.sum(included(middle)) < k
-            return jnp.where(few, middle, bounds[0]), jnp.where(few, bounds[1], middle)
+_TRIALS = 10
 
-        def too_few(t: Any) -> Any:
-            return (jnp.sum(included(t)) < k) & jnp.isfinite(t)
 
-        upper = jax.lax.while_loop(too_few, lambda t: 2 * t, jnp.asarray(1.0 * k, p.dtype))
-        low, high = jax.lax.fori_loop(0, 40, halve, (jnp.zeros_like(upper), upper))
-        return included((low + high) / 2)
+def _by_weight(
+    op: Primitive, attrs: Attrs, weights: Any, generator: MersenneTwister64
+) -> Callable[[int], np.ndarray]:
+    """Draws so many classes: each the first at which the sum of the weights gets beyond a random share of all."""
+    possible, asked = np.count_nonzero(weights), attrs["numSamples"]
+    if possible < (1 if attrs["allowDuplicates"] else asked):
+        raise ValueError(f"{op.name}: {asked} classes cannot be drawn, for only {possible} have a weight above 0")
+    sums = np.cumsum(np.asarray(weights, np.float64))
+    shares = sums / sums[-1]
+    return lambda n: np.searchsorted(shares, generator.uniform(n), side="right").astype(np.int32)
+
+
+def _different(number: int, draw: Callable[[int], np.ndarray]) -> tuple[np.ndarray, int]:
+    """The first so many different classes, and how many draws they took."""
+    classes: dict[int, None] = {}
+    used = 0
+    while (missing := number - len(classes)) > 0:
+        classes |= dict.fromkeys(draw(missing).tolist())
+        used += missing
+    return np.array(list(classes), np.int32), used
+
+
+def _expected(k: int, duplicates: bool, tries: Any, weights: Any) -> Any:
+    """How often each class is expected among k; ``tries``: the draws that give so many different ones, if known."""
+    p = weights / jnp.sum(weights)
+    if duplicates:
+        return k * p
+    rate = -jnp.log1p(-jnp.minimum(p, 1 - jnp.finfo(p.dtype).epsneg))
+
+    def included(t: Any) -> Any:
+        return -jnp.expm1(-t * rate)
+
+    def halve(_: Any, bounds: Any) -> Any:
+        middle = (bounds[0] + bounds[1]) / 2
+        few = jnp.sum(included(middle)) < k
+        return jnp.where(few, middle, bounds[0]), jnp.where(few, bounds[1], middle)
+
+    def too_few(t: Any) -> Any:
+        return (jnp.sum(included(t)) < k) & jnp.isfinite(t)
+
+    if tries is not None:
+        return included(tries)
+    upper = jax.lax.while_loop(too_few, lambda t: 2 * t, jnp.asarray(1.0 * k, p.dtype))
+    low, high = jax.lax.fori_loop(0, 40, halve, (jnp.zeros_like(upper), upper))
+    return included((low + high) / 2)
