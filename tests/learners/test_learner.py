@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import cntkjax as C
 from cntkjax import learners as L
+from cntkjax.graph.seed import get_random_seed
 from cntkjax.learners import _transforms as transforms
 from tests.learners.weights import Weights
 
@@ -354,6 +355,22 @@ def test_half_precision_follows_a_parameter_set_from_outside():
 
 
 # ---------------------------------------------------------------- noise
+def test_each_learner_takes_a_seed_as_in_cntk_so_that_later_parameters_are_the_same():
+    w = C.parameter(1)
+    before = get_random_seed()
+    L.sgd([w], 0.1)
+    L.adam([w], 0.1, 0.9, gaussian_noise_injection_std_dev=0.1)
+    L.universal(lambda p, g: C.assign(p[0], g[0]), [w])
+    assert get_random_seed() == before + 3
+
+    class Own(C.UserLearner):
+        def update(self, gradient_values, training_sample_count, sweep_end):
+            return True
+
+    Own([w], L.learning_parameter_schedule(0.1))
+    assert get_random_seed() == before + 3
+
+
 
 
 def test_noise_has_the_deviation_asked_for_whatever_the_rate():

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
@@ -113,6 +113,7 @@ class Learning:
     _MINIBATCH_SIZE = "MinibatchSize"  # its key in AdditionalLearningOptions.dict_options
     kept: Sequence[Any] = ()  # variables that change while it learns, besides its parameters and state
     distribution: Any = None  # how it learns together with other workers
+    takes_seed: ClassVar[bool] = True  # with noise or without: whatever is created next begins as it does in CNTK
     keeper: Any = None  # the user's object that makes checkpoints of its own and restores from them
 
     def __init__(
@@ -141,7 +142,7 @@ class Learning:
         self._told_minibatch_size = minibatch_size is not None
         self._minibatch_size = minibatch_size or IGNORE
         self._noise = _infer_learning_parameter_schedule(options.noise, None, None) if options.noise != 0 else None
-        self._noise_seed = next_seed() if self._noise else 0
+        self._noise_seed = next_seed() if self.takes_seed else 0
         self._optax_state: Any = None
         self.counters = Counters()
         self.transform = options.chain(rule)

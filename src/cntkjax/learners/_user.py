@@ -99,6 +99,8 @@ class _InPython(Learning):
 class _Behind(_InPython):
     """What a trainer knows of a `UserLearner`."""
 
+    takes_seed = False
+
     def __init__(self, user: UserLearner, parameters: Sequence[Any], lr_schedule: Schedulable) -> None:
         super().__init__(parameters, lr_schedule)
         self._parameters = Parameters(self._parameters)
