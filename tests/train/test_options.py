@@ -95,7 +95,7 @@ def test_products_are_narrow_and_parameters_are_not(precision, tolerance):
     exact, narrow = network(), network(precision=precision)
     for a, b in zip(train(exact, SIZES), train(narrow, SIZES), strict=True):
         assert b.dtype == np.float32
-        assert 0 < np.abs(a - b).max() < 0.05
+        assert 0 < np.abs(a - b).max() < 0.1
     trainer, x, y = narrow
     loss, same = (t.test_minibatch({t_x: X, t_y: Y}) for t, t_x, t_y in (exact, narrow))
     assert loss == pytest.approx(same, rel=100 * tolerance)
