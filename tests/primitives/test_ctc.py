@@ -122,15 +122,3 @@ def test_misfits_are_named_when_the_graph_is_built():
         C.forward_backward(C.labels_to_graph(label), label, 4)
     with pytest.raises(ValueError, match="ForwardBackward: .*have to be sequences"):
         C.forward_backward(C.labels_to_graph(label), C.input_variable(4), 3)
-
-
-def test_lattice_criterion_is_built_saved_and_loaded_but_not_evaluated(tmp_path):
-    label, scores = C.sequence.input_variable(5), C.sequence.input_variable(5)
-    lattice = C.sequence.input_variable(1, sequence_axis=C.Axis("lattice"))
-    loss = C.lattice_sequence_with_softmax(label, C.tanh(scores), scores, lattice, "a", "b", "c", "d")
-    loss.save(str(tmp_path / "model"))
-    loaded = C.load_model(str(tmp_path / "model"))
-    assert loaded.root_function.attributes["TransProbPath"] == "d"
-    with pytest.raises(RuntimeError, match="LatticeSequenceWithSoftmax cannot be evaluated"):
-        eye = np.eye(5, dtype=np.float32)
-        loaded.eval({v: [eye if v.shape == (5,) else eye[:, :1]] for v in loaded.arguments})

@@ -1,24 +1,41 @@
-"""Sequence training against lattices of a speech recognizer: as a node of saved models only."""
+"""Sequence training of speech models against the lattices of a recognizer.
+
+Source: Su et al., "Error back propagation for sequence training of context-dependent deep networks", ICASSP 2013, for
+smoothing with the cross entropy and for dropping frames; CNTK 2.7 for the values, which it was asked for.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..engine.python_code import callback
 from ..engine.values import Context, Value
-from ..graph.build import Spec
-from ..graph.errors import ShapeError, explain
+from ..graph.axis import UNKNOWN_AXES
+from ..graph.build import Spec, merged_axes
+from ..graph.errors import AxisError, ShapeError, explain
 from ..graph.shape import broadcast
 from ..graph.variable import Variable
+from ._lattices import Criterion, parse, units_of
 from .base import Attrs, Bool, Float, Primitive, String, primitive
 
 
 @primitive("LatticeSequenceWithSoftmax", 90)
 class LatticeSequenceWithSoftmax(Primitive):
-    """The sequence criterion of CNTK's speech tools.
+    """log p(labels) - log p(all paths of the lattice), or with `SeqGammarUsesMBR` minus the expected right frames.
 
-    Operands: labels, predictions, log likelihoods (all of one size), lattice. It can be built, saved and loaded, so
-    that the network below can be taken out; it cannot be evaluated, for lattices come only from HTK's archives.
+    Operands: labels, predictions, log likelihoods of the states (all of one size), and sequences of the bytes of
+    lattices, four in a float32 (see `_lattices.parse`). Lattices are read and evaluated on the host.
+
+    The gradient leads uphill in p(labels) and in right frames, as training wants it, and goes to the predictions alone:
+    that of the cross entropy with a weight of 1 - `HSmoothingWeight`, and that of the sequences, posteriors of states
+    minus labels, with `HSmoothingWeight`. Frames whose label is less probable in the lattice than `FrameDropThresh`
+    have none. `SeqGammarBMMIFactor` and `LatticeConfigPath` mean nothing, as in CNTK.
     """
 
     attributes = {
@@ -29,23 +46,78 @@ class LatticeSequenceWithSoftmax(Primitive):
         "SeqGammarWordPen": Float(0.0),
     }
     packed = True
+    calls_python = True
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
         """A scalar without dynamic axes."""
-        label, prediction = inputs[:2]
-        if broadcast([label.shape, prediction.shape]) is None:
-            raise ShapeError(explain(
-                f"{self.name}: labels and predictions differ in shape", {"label": label, "predicted": prediction}
+        label, prediction, likelihood, lattice = inputs
+        operands = {"label": label, "predicted": prediction, "log likelihood": likelihood}
+        if broadcast([label.shape, prediction.shape]) is None or broadcast([label.shape, likelihood.shape]) is None:
+            raise ShapeError(explain(f"{self.name}: labels, predictions and log likelihoods differ in shape", operands))
+        merged_axes(self.name, inputs[:3])
+        if any(v.dynamic_axes != UNKNOWN_AXES and v.sequence_axis is None for v in inputs):
+            raise AxisError(explain(
+                f"{self.name}: all operands have to be sequences", {**operands, "lattice": lattice},
+                "declare them with cntk.sequence.input_variable, the lattice with a sequence_axis of its own",
             ))
         return Spec((), axes=())
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, *values: Value) -> Any:
-        """An error: there are no lattices to evaluate it on."""
-        assert ctx.node is not None
-        raise RuntimeError(explain(
-            f"{self.name} cannot be evaluated: it needs the lattices, phone models and symbol lists of HTK, which are "
-            "not read here",
-            {"label": ctx.node.node_inputs[0], "predicted": ctx.node.node_inputs[1]},
-            "take the network out of the model by the name of its output (cntk.combine), and train it with "
-            "cross_entropy_with_softmax or forward_backward",
-        ))
+    def lower_packed(self, ctx: Context, attrs: Attrs, *values: Value) -> Value:
+        """One callback for the value, or for the value and the errors of states, which are the gradient.
+
+        Errors: RuntimeError for other types than float32, alignment with the reference, and what `_lattices` raises.
+        """
+        if attrs["DoReferenceAlign"]:
+            raise RuntimeError(f"{self.name}: training with alignment (doReferenceAlign) is not supported")
+        labels, predicted, likelihood, lattice = (ctx.array(v) for v in values)
+        if lattice.dtype != jnp.float32:
+            raise RuntimeError(f"{self.name} has to be float32: the bytes of lattices arrive as such numbers")
+        layout, other = ctx.layout(values[1].axes), ctx.layout(values[3].axes)
+        assert ctx.batch is not None
+        where = [(part.row, part.start, part.length) for part in (layout, other)]
+        wide = [data.reshape(*data.shape[:2], -1) for data in (labels, predicted, likelihood)]
+        host = partial(_evaluated, attrs)
+        total = jax.ShapeDtypeStruct((), np.float32)
+        errors = jax.ShapeDtypeStruct(wide[2].shape, np.float32), jax.ShapeDtypeStruct(wide[2].shape[:2], np.bool_)
+        weight = attrs["HSmoothingWeight"]
+
+        @jax.custom_vjp
+        def run(labels: Any, predicted: Any, *known: Any) -> Any:
+            return callback(partial(host, False), total, jnp.argmax(labels, -1), *known)
+
+        def forward(labels: Any, predicted: Any, *known: Any) -> Any:
+            value, found = callback(partial(host, True), (total, errors), jnp.argmax(labels, -1), *known)
+            return value, (labels, predicted, found, known)
+
+        def backward(kept: Any, gradient: Any) -> Any:
+            labels, predicted, (of_sequence, taken), known = kept
+            of_frames = jax.nn.softmax(predicted) - jax.nn.one_hot(jnp.argmax(labels, -1), labels.shape[-1])
+            error = jnp.where(taken[..., None], (1 - weight) * of_frames + weight * of_sequence, 0)
+            of_labels = jnp.where(layout.mask[..., None], -jax.nn.log_softmax(predicted), 0)
+            return gradient * of_labels, gradient * error, *(None for _ in known)
+
+        run.defvjp(forward, backward)
+        value = run(*wide[:2], jax.lax.stop_gradient(wide[2]), lattice, where, ctx.batch.count)
+        return Value(value, ())
+
+
+def _evaluated(
+    attrs: Attrs, with_errors: bool, labels: Any, likelihood: Any, lattice: Any, where: Any, count: Any
+) -> Any:
+    """The sum over the sequences of a minibatch; with errors also those of all states, and which frames have any."""
+    paths = (attrs[name] for name in ("SymListPath", "PhonePath", "StateListPath", "TransProbPath"))
+    units = units_of(*paths)
+    criterion = Criterion(
+        attrs["SeqGammarAMF"], attrs["SeqGammarLMF"], attrs["SeqGammarWordPen"], attrs["SeqGammarUsesMBR"]
+    )
+    labels, likelihood, lattice = map(np.asarray, (labels, likelihood, lattice))
+    places, lattices = (
+        [np.s_[s : s + n, r] for r, s, n in zip(*map(np.asarray, part), strict=True)][: int(count)] for part in where
+    )
+    total = 0.0
+    errors, taken = np.zeros(likelihood.shape, np.float32), np.zeros(labels.shape, np.bool_)
+    for place, own in zip(places, lattices, strict=True):
+        value, found, certain = criterion.of(parse(lattice[own].tobytes()), units, likelihood[place], labels[place])
+        total += value
+        errors[place], taken[place] = found, certain >= attrs["FrameDropThresh"]
+    return (np.float32(total), (errors, taken)) if with_errors else np.float32(total)
