@@ -11,9 +11,10 @@ X, Y = RNG.normal(size=(24, 4)).astype(np.float32), RNG.normal(size=(24, 3)).ast
 SIZES = [4, 2, 5, 1, 6, 6]
 
 
+# The seeds matter: with others the first step in float16 is too large for the scale of the loss and is left out.
 def network(learner=lambda p: C.adam(p, C.learning_parameter_schedule_per_sample(0.01), 0.9), depth=1, **options):
     x, y = C.input_variable(4), C.input_variable(3)
-    layers = [C.layers.Dense(8, C.tanh, init=C.glorot_uniform(seed=i)) for i in range(depth)]
+    layers = [C.layers.Dense(8, C.tanh, init=C.glorot_uniform(seed=3 + i)) for i in range(depth)]
     z = C.layers.Sequential([*layers, C.layers.Dense(3, init=C.glorot_uniform(seed=99))])(x)
     loss = C.squared_error(z, y)
     return C.Trainer(z, (loss, loss), learner(z.parameters), **options), x, y
@@ -95,7 +96,7 @@ def test_products_are_narrow_and_parameters_are_not(precision, tolerance):
     exact, narrow = network(), network(precision=precision)
     for a, b in zip(train(exact, SIZES), train(narrow, SIZES), strict=True):
         assert b.dtype == np.float32
-        assert 0 < np.abs(a - b).max() < 0.1
+        assert 0 < np.abs(a - b).max() < 0.05
     trainer, x, y = narrow
     loss, same = (t.test_minibatch({t_x: X, t_y: Y}) for t, t_x, t_y in (exact, narrow))
     assert loss == pytest.approx(same, rel=100 * tolerance)
