@@ -164,6 +164,47 @@ def test_mistakes_of_binary_labels_name_the_byte(files, data, reason):
         read(binary())
 
 
+WORDS = np.arange(24, dtype="<u4") * np.uint32(0x0FF3C001)
+WORDS[[1, 2, 16, 23]] = 0x7F800001, 0xFFA00000, 1, 0x80000001  # as numbers: none, and nearly 0
+
+
+def lattices(index="lattices.list"):
+    return LatticeDeserializer(index, StreamDefs(z=StreamDef()))
+
+
+@pytest.fixture
+def archives(files):
+    (files / "one.ark").write_bytes(WORDS[:15].tobytes() + b"abc")
+    (files / "two.ark").write_bytes(WORDS[15:].tobytes())
+    (files / "lattices.list").write_text("a.toc\n\nb.toc\n")
+    (files / "a.toc").write_text("utt3=one.ark[28]\nutt1=[0]\nutt3=[0]\n")
+    (files / "b.toc").write_text("utt9=two.ark[0,28]\nutt2=[28]\n")
+    return files
+
+
+def test_lattices_are_bytes_of_archives(archives):
+    source = MinibatchSource([features(), lattices()], randomize=False, max_sweeps=1)
+    got = source.next_minibatch(100, {"z": source.streams.z})["z"].as_sequences()
+    want = WORDS[:7].tobytes(), WORDS[22:].tobytes(), WORDS[7:15].tobytes() + b"abc\0"
+    assert [np.asarray(row).astype("<f4").tobytes() for row in got] == list(want)
+    assert [row.shape for row in got] == [(7, 1), (2, 1), (9, 1)]
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [
+        ("utt1=one.ark", "b.toc, line 1: 'utt1=one.ark' has no place of a lattice"),
+        ("\nutt1=[0]", "b.toc, line 2: 'utt1=\\[0\\]' has no place"),
+        ("utt8=nothing.ark[0]", "Failed to open input file: nothing.ark"),
+        ("utt8=two.ark[36]", "two.ark: it has 36 bytes, and a lattice is to begin at byte 36"),
+    ],
+)
+def test_mistakes_of_tables_name_the_place(archives, table, reason):
+    (archives / "b.toc").write_text(table)
+    with pytest.raises(RuntimeError, match=reason):
+        read(features(), lattices())
+
+
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
@@ -207,8 +248,6 @@ def test_mistakes_of_descriptions():
         HTKMLFDeserializer("l.list", StreamDefs(a=StreamDef(shape=3, mlf="a"), b=StreamDef(shape=3, mlf="b")))
     with pytest.raises(RuntimeError, match=r"Failed to open input file: nothing\.bin"):
         read(binary("nothing.bin"))
-    with pytest.raises(RuntimeError, match="there is no reader.*documented nowhere"):
-        read(LatticeDeserializer("a", StreamDefs(y=StreamDef())))
 
 
 def test_names_of_utterances_match_no_numbers(files):

@@ -156,6 +156,35 @@ def test_training_makes_the_labels_more_probable(paths):
     assert averages[-1] > averages[0] + 0.01
 
 
+def test_features_labels_and_lattices_of_files(paths, tmp_path, monkeypatch):
+    """Two utterances in one minibatch; the sum is CNTK's for these files."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "all.ark").write_bytes(ONE + TWO)
+    (tmp_path / "all.toc").write_text(f"a=all.ark[0]\nb=[{len(ONE)}]\n")
+    (tmp_path / "lattices.list").write_text("all.toc\n")
+    (tmp_path / "x.htk").write_bytes(struct.pack(">iihh", 9, 100000, 24, 6) + LIKELIHOOD.astype(">f4").tobytes())
+    (tmp_path / "x.scp").write_text("a.mfc=x.htk[0,8]\nb.mfc=x.htk[2,6]\n")
+    labels = [LABELS.argmax(1), LABELS[2:7].argmax(1)]
+    rows = [
+        f'"{name}.lab"\n' + "".join(f"{i}00000 {i + 1}00000 s{label}\n" for i, label in enumerate(own)) + ".\n"
+        for name, own in zip("ab", labels, strict=True)
+    ]
+    (tmp_path / "y.mlf").write_text("#!MLF!#\n" + "".join(rows))
+    io = C.io
+    source = io.MinibatchSource([
+        io.HTKFeatureDeserializer(io.StreamDefs(x=io.StreamDef(shape=STATES, scp="x.scp"))),
+        io.HTKMLFDeserializer("states", io.StreamDefs(y=io.StreamDef(shape=STATES, mlf="y.mlf"))),
+        io.LatticeDeserializer("lattices.list", io.StreamDefs(z=io.StreamDef())),
+    ], randomize=False)  # fmt: skip
+    label, scores = C.sequence.input_variable(STATES, is_sparse=True), C.sequence.input_variable(STATES)
+    bytes_of = C.sequence.input_variable(1, sequence_axis=C.Axis("lattice"))
+    loss = C.lattice_sequence_with_softmax(label, scores, scores, bytes_of, *map(str, paths.values()), **SCALED)
+    streams = source.streams
+    data = source.next_minibatch(74, {scores: streams.x, label: streams.y, bytes_of: streams.z})
+    assert data[scores].num_sequences == 2
+    assert loss.eval(data) == pytest.approx(3.7210498, rel=1e-5)
+
+
 def test_a_saved_criterion_computes_the_same(paths, tmp_path):
     loss, _ = built(paths, **SCALED)
     loss.save(str(tmp_path / "model"))

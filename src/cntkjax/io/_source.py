@@ -270,11 +270,6 @@ def _deserializer(given: Any, frame_mode: bool) -> Deserializer:
         return UserChunks(given)
     if isinstance(given, Mapping) and given.get("type") in _speech.READERS:
         return _speech.READERS[given["type"]](given, frame_mode)
-    if isinstance(given, Mapping) and given.get("type") in _speech.DESCRIBED:
-        raise RuntimeError(
-            f"MinibatchSource: there is no reader for what {given['type']} describes, as its file format is documented "
-            "nowhere: convert the files to CNTK's text format (CTFDeserializer) or to a text MLF (HTKMLFDeserializer)"
-        )
     if isinstance(given, Mapping) and given.get("type") in _READERS:
         return _READERS[given["type"]](given)
     if isinstance(given, Mapping) and given.get("type") in IMAGE_TYPES:

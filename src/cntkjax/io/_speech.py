@@ -1,4 +1,4 @@
-"""Speech data: features and labels in the formats of the Hidden Markov Model Toolkit (HTK).
+"""Speech data: features and labels in the formats of the Hidden Markov Model Toolkit (HTK), and CNTK's lattices.
 
 A feature file has a big-endian header, int32 frames, int32 period in 100 ns, int16 bytes of a frame, int16 kind, and
 float32 frames. A script file lists utterances, ``name=file[first,last]`` with numbers of frames. A master label file
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -27,6 +28,7 @@ from ._streams import Deserializer, StreamInformation
 CHUNK = 2**24  # bytes of features that are read together
 FRAME = 100_000  # of the unit of time in label files
 LONGEST = 10**7  # frames of an utterance: more than a day
+_CONTENT = re.compile(r"(?P<name>[^=]+)=(?P<file>[^\[]*)\[(?P<first>\d+)(?:,\d+)?\]")
 _SCRIPT = re.compile(r"(?:(?P<name>[^=]+)=)?(?P<file>.+)\[(?P<first>\d+),(?P<last>\d+)\]")
 
 
@@ -104,7 +106,21 @@ def HTKMLFBinaryDeserializer(streams: Mapping[str, Record]) -> Dictionary:
 
 
 def LatticeDeserializer(lattice_index_file: str, streams: Mapping[str, Record]) -> Dictionary:
-    """Describes lattices, which cannot be read here: MinibatchSource says so."""
+    """Reads the lattices of utterances, for ``lattice_sequence_with_softmax``.
+
+    Args:
+        lattice_index_file: a file with the names of tables of contents, one in a row. Each of their rows says where a
+            lattice stands: ``name=archive[first byte]``; without an archive, in that of the row before.
+        streams: one stream, name -> ``StreamDef``
+
+    Shapes: a sample is [1]: four bytes of a lattice in a float32.
+
+    Example:
+        >>> from cntkjax.io import StreamDef, StreamDefs
+        >>> made = LatticeDeserializer("lattices.list", StreamDefs(z=StreamDef()))
+        >>> made["input"]["z"]["latticeIndexFile"]
+        'lattices.list'
+    """
     (name,) = streams
     return Dictionary(type="LatticeDeserializer", input={name: {"latticeIndexFile": lattice_index_file}})
 
@@ -352,6 +368,61 @@ class BinaryMasterLabels(_Labels):
             yield name, runs
 
 
+class Lattices(_Speech):
+    """The bytes of lattices, by the configuration that ``LatticeDeserializer`` makes; likewise.
+
+    Four bytes are a float32, and a step of a sequence; a lattice ends where the next one in its archive begins.
+    """
+
+    frame_mode = False  # the frames of an utterance have no lattices of their own
+
+    def __init__(self, configuration: Mapping[str, Any], frame_mode: bool = False) -> None:
+        ((name, definition),) = configuration["input"].items()
+        found: dict[str, tuple[str, int]] = {}
+        for _, table in list(self._lines(definition["latticeIndexFile"])):
+            for utterance, place in self._table(table):
+                found.setdefault(utterance, place)
+        begins: dict[str, list[int]] = {}
+        for file, begin in sorted(set(found.values())):
+            begins.setdefault(file, []).append(begin)
+        self.names, places = list(found), list(found.values())
+        self._places = [(file, begin, self._end(begins[file], file, begin)) for file, begin in places]
+        self.frames = np.array([-(-(end - begin) // 4) for _, begin, end in self._places], np.int64)
+        self.streams = [StreamInformation(name, 0, "dense", np.float32, (1,))]
+        self.num_chunks = len(self._chunks)
+
+    def _table(self, path: str) -> Iterator[tuple[str, tuple[str, int]]]:
+        """The utterances of a table of contents, and in which archive and where their lattices stand."""
+        archive = ""
+        for number, text in self._lines(path):
+            match = _CONTENT.fullmatch(text)
+            archive = match["file"] or archive if match else ""
+            if match is None or not archive:
+                self._fail(f"{text[:60]!r} has no place of a lattice: name=archive[first byte]", number)
+            yield match["name"], (archive, int(match["first"]))
+
+    def _end(self, begins: Sequence[int], file: str, begin: int) -> int:
+        following = bisect_right(begins, begin)
+        if following < len(begins):
+            return begins[following]
+        try:
+            end = os.path.getsize(file)
+        except OSError as error:
+            raise RuntimeError(f"Failed to open input file: {file}: {error}") from error
+        if end <= begin:
+            raise RuntimeError(f"{file}: it has {end} bytes, and a lattice is to begin at byte {begin}")
+        return end
+
+    def read(self, chunk: int) -> Mapping[str, Ragged]:
+        parts = []
+        for path, begin, end in self._places[self._chunks[chunk]]:
+            with open(path, "rb") as file:
+                file.seek(begin)
+                data = file.read(end - begin)
+            parts.append(np.frombuffer(data + bytes(-(end - begin) % 4), "<f4").reshape(-1, 1))
+        return self._ragged(chunk, np.concatenate(parts))
+
+
 def _utterance(name: str) -> str:
     """The name of an utterance: without an ending, and without HTK's '*/' for any folder."""
     return os.path.splitext(name.removeprefix("*/"))[0]
@@ -359,11 +430,10 @@ def _utterance(name: str) -> str:
 
 READERS = {
     "HTKFeatureDeserializer": HTKFeatures, "HTKMLFDeserializer": MasterLabels,
-    "HTKMLFBinaryDeserializer": BinaryMasterLabels,
+    "HTKMLFBinaryDeserializer": BinaryMasterLabels, "LatticeDeserializer": Lattices,
 }  # fmt: skip
-DESCRIBED: Sequence[str] = ("LatticeDeserializer",)
 
 __all__ = [
     "BinaryMasterLabels", "HTKFeatureDeserializer", "HTKFeatures", "HTKMLFBinaryDeserializer", "HTKMLFDeserializer",
-    "LatticeDeserializer", "MasterLabels",
+    "LatticeDeserializer", "Lattices", "MasterLabels",
 ]
