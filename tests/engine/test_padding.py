@@ -24,6 +24,9 @@ HIDDEN = {
     "sum": C.reduce_sum(steps, 0), "sum of squares": C.reduce_sum(steps * steps, 0),
     "masked": C.reduce_sum((steps + 1) * mask, 0), "masked softmax": relevance(-1e30),
     "attention": L.AttentionModel(5)(e, d), "softmax of each step": C.reduce_sum(C.softmax(steps, 1) * mask, 0),
+    "sum over the features, softmax": C.times(C.softmax(C.element_select(
+        there, C.reshape(C.reduce_sum(steps * np.float32([1, 2, 3]), 1), (-1,)), -1e30)), steps),
+    "maximum over all axes": C.reduce_max(C.element_select(mask, steps, -1e30)),
     "largest logarithm of softmax": C.reduce_max(C.log_softmax(C.element_select(mask, steps, -1e30), 0), 0),
 }  # fmt: skip
 SHOWN = {
@@ -57,3 +60,16 @@ def test_what_hides_padding_gives_the_same_with_more_of_it_and_takes_no_program_
     np.testing.assert_allclose(padded, evaluated(short, long), rtol=1e-5)
     program._PROGRAMS.clear()
     np.testing.assert_allclose(padded, evaluated(short, short), rtol=1e-5)
+
+
+def test_other_sequences_than_the_array_s_are_rounded_up_though_the_array_is_seen():
+    f = C.sequence.last(L.Recurrence(L.RNNStep(2))(d)) + C.reduce_mean(C.reduce_mean(steps, 0))
+    texts = [np.ones((5, 3), np.float32)] * 2
+
+    def evaluated(*lengths):
+        return f.eval({e: texts, d: [np.ones((n, 4), np.float32) for n in lengths]})
+
+    evaluated(8, 6)
+    before = sum(len(p.compiled) for p in program._PROGRAMS.values())
+    np.testing.assert_allclose(evaluated(7, 6)[1], evaluated(6, 6)[0], rtol=1e-6)
+    assert sum(len(p.compiled) for p in program._PROGRAMS.values()) == before

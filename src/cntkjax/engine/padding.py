@@ -55,6 +55,10 @@ def _behind(node: Function, operands: Sequence[Variable], padding: Padding) -> f
         if node.node_attributes.get("axis", over := _steps(operands[0])) != over:
             return ANYTHING
         return None if not behind[0] <= -FAR else 0.0 if name == "Softmax" else behind[0]  # type: ignore[operator]
+    if name in ("ReduceElements", "Contraction"):  # of each step on its own
+        if any(_reduces_steps(node, v) is not False for v in operands if FREE in v.shape):
+            return None
+        return 0.0 if 0 in behind and node.node_attributes["reductionOpName"] == "Sum" else ANYTHING
     if not node.primitive.elementwise:
         return None
     if name == "ElementTimes" and 0 in behind:
@@ -73,22 +77,30 @@ def _steps(v: Variable) -> Axis:
     return Axis(v.shape.index(FREE) - len(v.shape))
 
 
+def _reduces_steps(node: Function, v: Variable) -> bool | None:
+    """Whether a node reduces over the steps of an operand; None if it has several such axes."""
+    if v.shape.count(FREE) > 1:
+        return None
+    axes = node.node_attributes.get("axisVec") or [node.node_attributes.get("axis")]
+    return any(axis in (_steps(v), Axis.all_static_axes()) for axis in axes)
+
+
 def _number(v: Variable) -> float:
     return float(v._value) if isinstance(v, Leaf) and v.is_constant and v.shape == () else ANYTHING
 
 
 def _is_neutral(node: Function, operands: Sequence[Variable], padding: Padding) -> bool:
-    """True for a reduction over the steps that does not see what is behind them."""
-    attributes = node.node_attributes
-    axes = attributes.get("axisVec") or [attributes.get("axis")]
-    if any(FREE in v.shape and axes != [_steps(v)] for v in operands):
+    """True for a reduction or product over the steps that does not see what is behind them."""
+    if node.primitive.name in ("Times", "TransposeTimes"):
+        return any(padding.get(v) == 0 and v.shape.count(FREE) == 1 for v in operands)
+    if not all(_reduces_steps(node, v) for v in operands if FREE in v.shape):
         return False
     if node.primitive.name == "Contraction":
         return any(padding.get(v) == 0 for v in operands)
     behind = padding[operands[0]]
     if len(operands) > 1:
         return False
-    operation = attributes.get("reductionOpName", "")
+    operation = node.node_attributes.get("reductionOpName", "")
     return (
         (operation == "Sum" and behind == 0)
         or (operation in ("Max", "LogSum") and behind <= -FAR)

@@ -189,6 +189,13 @@ class Plan:
         return any(n.primitive.name == "UnpackSequenceOp" for n in self.nodes)
 
     @cached_property
+    def unpacked(self) -> frozenset[Axis]:
+        """Axes of arguments whose sequences become arrays; all of them if arrays come of sequences that were made."""
+        axes = {resolve(n.node_inputs[0]).sequence_axis for n in self.nodes if n.primitive.name == "UnpackSequenceOp"}
+        given = frozenset(v.sequence_axis for v in self.arguments if v.sequence_axis is not None)
+        return given & axes if given >= axes else given
+
+    @cached_property
     def shows_longest(self) -> bool:
         """True if it can be seen how long these arrays are: not if they are only reduced, with neutral padding."""
         return padding_shows(((n, [resolve(v) for v in n.node_inputs]) for n in self.nodes), self.outputs)

@@ -156,7 +156,7 @@ class Program:
         self.axes = list(dict.fromkeys(v.sequence_axis for v in plan.arguments if v.sequence_axis is not None))
         self.has_batch = any(v.dynamic_axes for v in plan.arguments)
         self.packers = {
-            axis: Packer(axis in plan.loop_axes, plan.unpacks, plan.unpacks and plan.shows_longest)
+            axis: Packer(axis in plan.loop_axes, plan.unpacks, axis in plan.unpacked and plan.shows_longest)
             for axis in self.axes
         }
         self.sizes = Sizes(varies=bool(self.axes))
