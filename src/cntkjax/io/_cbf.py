@@ -90,8 +90,8 @@ class CBFFile(Deserializer):
             )
         return StreamInformation(name, number, storage, stored.dtype, shape, definition.get("definesMBSize", False))
 
-    def first_sequence(self, chunk: int) -> int:
-        return int(self._sequences[:chunk].sum())
+    def sizes(self) -> np.ndarray:
+        return self._sequences
 
     def read(self, chunk: int) -> Mapping[str, Ragged]:
         begin, end, number = (int(a[chunk]) for a in (self._begins, self._ends, self._sequences))

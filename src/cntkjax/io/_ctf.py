@@ -88,11 +88,11 @@ class CTFFile(Deserializer):
         first, last = self.index.chunks[chunk : chunk + 2]
         return np.diff(self.index.rows[first : last + 1])
 
-    def keys(self, chunk: int) -> np.ndarray:
-        return self.index.keys[slice(*self.index.chunks[chunk : chunk + 2])]
+    def sizes(self) -> np.ndarray:
+        return np.diff(self.index.chunks)
 
-    def first_sequence(self, chunk: int) -> int:
-        return int(self.index.chunks[chunk])
+    def keys(self) -> np.ndarray:
+        return self.index.keys
 
     def read(self, chunk: int) -> Mapping[str, Ragged]:
         first, last = self.index.chunks[chunk : chunk + 2]
@@ -110,8 +110,9 @@ class CTFFile(Deserializer):
             if not lengths.all():
                 empty = int(np.argmin(lengths))
                 raise RuntimeError(
-                    f"{place.line(rows[empty] - rows[0])}: the sequence beginning here (id {self.keys(chunk)[empty]}) "
-                    f"has no sample of stream '|{field.alias.decode()}'. Malformed input file."
+                    f"{place.line(rows[empty] - rows[0])}: the sequence beginning here "
+                    f"(id {self.index.keys[first + empty]}) has no sample of stream '|{field.alias.decode()}'. "
+                    "Malformed input file."
                 )
             if len(samples.too_short):
                 more = f", and {len(samples.too_short) - 1} more" if len(samples.too_short) > 1 else ""

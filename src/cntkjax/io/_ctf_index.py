@@ -62,7 +62,7 @@ def build_index(file: BinaryIO, name: str, chunk_size: int, skip_ids: bool) -> C
         all_begins,
         np.concatenate([*rows, [row]]) if has_ids else skipped + np.arange(number + 1),
         np.concatenate(keys) if has_ids else np.arange(number),
-        _chunks(all_begins, chunk_size),
+        chunks_of(all_begins, chunk_size),
     )
 
 
@@ -116,7 +116,13 @@ def _new_sequences(text: np.ndarray, rows: np.ndarray, last: int | None) -> tupl
     return with_id[changes], ids[changes]
 
 
-def _chunks(begins: np.ndarray, size: int) -> np.ndarray:
+def chunks_of(begins: np.ndarray, size: int) -> np.ndarray:
+    """The first sequence of each chunk of so many bytes, and the number of all.
+
+    Example:
+        >>> chunks_of(np.array([0, 3, 6, 9, 20]), 7)
+        array([0, 2, 3, 4])
+    """
     chunks = [0]
     while chunks[-1] < len(begins) - 1:
         end = int(np.searchsorted(begins, begins[chunks[-1]] + size, "right")) - 1

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 
 import numpy as np
 
-from ._order import Block, Data, Loader, Order, Share
+from cntkjax.engine.ragged import Ragged, offsets_of
+
+from ._order import Order, Unit
+
+Data = Mapping[str, Ragged]
+
+Share = tuple[int, int]
+"""Number of workers, and which of them this one is."""
 
 
 @dataclass(frozen=True)
@@ -14,31 +25,68 @@ class Piece:
     """Some sequences: which ones of which data."""
 
     data: Data
-    choice: slice | np.ndarray
+    choice: slice
+
+
+class Block:
+    """A unit of an order, of which a worker has a share.
+
+    Positions count the sequences of all workers; ``position`` has those of this one.
+    """
+
+    def __init__(self, order: Order, unit: Unit, first: int, share: Share) -> None:
+        self.unit, self.share = unit, share
+        self._deserializer = order.deserializer
+        workers, rank = share
+        # A worker need not read the chunks of others, if all have some.
+        self.dealt = order.randomize and self._deserializer.num_chunks >= workers
+        turn = unit.position if self.dealt else first + np.arange(len(unit.place))
+        self.position = np.flatnonzero(turn % workers == rank)
+        self.starts = offsets_of(unit.samples)
+        self._data: Data | None = None
+
+    def __len__(self) -> int:
+        return len(self.unit.place)
+
+    @cached_property
+    def own_starts(self) -> np.ndarray:
+        """Samples of all workers before each sequence of this one."""
+        return self.starts[self.position]
+
+    @cached_property
+    def cumulative(self) -> np.ndarray:
+        """Samples of this worker before each of its sequences, and at the end all."""
+        return offsets_of(self.unit.samples[self.position])
+
+    def load(self) -> Data:
+        """The sequences of this worker."""
+        if self._data is None:
+            chunk, place = self.unit.chunk[self.position], self.unit.place[self.position]
+            self._data = self._deserializer.take(chunk, place, self.unit.sweep) if len(place) else {}
+        return self._data
 
 
 class Cursor:
     """Goes through the sweeps of an order and takes whole sequences, as many as fit into a minibatch.
 
     ``sweep`` is the sweep of the next sequence, and ``position`` the number of samples before it, of all sweeps
-    and all workers.
+    and all workers. A second thread puts the next block in order, and reads the chunks that it needs.
     """
 
     def __init__(self, order: Order, max_sweeps: int, max_samples: int, ahead: bool) -> None:
         self._order, self._max_sweeps = order, max_sweeps
         self._max_samples = min(max_samples, 2**62)  # within int64
-        self._loader = Loader(order.deserializer, ahead)
-        self._known: Block | None = None
-        self._ahead_of: Block | None = None
-        self.sweep = self._number = self._at = self._first_chunk = 0
-        self._share: Share = (1, 0)
-        self._begin_sweep(0)
-        self._samples_before = self._sequences_before = 0
+        ahead = ahead and order.deserializer.num_chunks > 1
+        self._thread = ThreadPoolExecutor(1, "cntkjax-reader") if ahead else None
+        self._coming: Future[Block] | None = None  # of the block behind this one
+        self._block: Block | None = None
+        self.sweep = self._samples_before = self._sequences_before = self._at = self._number = 0
+        self._units = order.units(0)
 
     @property
     def position(self) -> int:
         """Samples before the next sequence."""
-        return self._samples_before + (int(self._block(self._share).starts[self._at]) if self._at else 0)
+        return self._samples_before + (int(self._block.starts[self._at]) if self._block else 0)
 
     @property
     def ended(self) -> bool:
@@ -52,86 +100,97 @@ class Cursor:
         """
         pieces: list[Piece] = []
         left, sweep_ended, fruitless = budget, False, 0
-        while left > 0 and not self.ended and fruitless <= share[0]:
-            block = self._block(share)
-            data = self._loader.get(block.own_chunks, self.sweep)
-            if block is not self._ahead_of:
-                self._ahead_of = block
-                self._expect_next(share)
+        while not self.ended and fruitless <= share[0]:
+            block = self._next_block(share)
             first = int(np.searchsorted(block.position, self._at))
             fits = np.searchsorted(block.cumulative, block.cumulative[first] + left, "right") - 1
             still_wanted = self._max_samples - self._samples_before
             wanted = np.searchsorted(block.own_starts, still_wanted)
             last = min(max(int(fits), first if pieces else first + 1), max(int(wanted), first))
             if last > first:
-                pieces.append(Piece(data, block.choose(first, last)))
+                pieces.append(Piece(block.load(), slice(first, last)))
                 left -= int(block.cumulative[last] - block.cumulative[first])
                 fruitless = 0
-            if left <= 0:
+            if left <= 0 and not block.dealt:
                 self._at = int(block.position[last - 1]) + 1
             else:
                 next_own = int(block.position[last]) if last < len(block.position) else len(block)
                 self._at = min(next_own, int(np.searchsorted(block.starts, still_wanted)))
             if self._at < len(block):
                 break
-            if self._advance():
-                sweep_ended = True
-                fruitless += not pieces
+            crossed = self._advance(block)
+            sweep_ended |= crossed
+            fruitless += crossed and not pieces
+            # A worker that has its minibatch goes on to its next sequence in the sweep, if chunks are dealt out.
+            if left <= 0 and (crossed or not block.dealt or share == (1, 0)):
+                break
         if self.ended:
-            self._loader.forget()
+            self._forget()
         return pieces, sweep_ended
 
     def seek(self, position: int) -> None:
         """Goes to the first sequence with at least so many samples before it."""
-        deserializer = self._order.deserializer
-        lengths = [deserializer.lengths(chunk) for chunk in range(deserializer.num_chunks)]
-        samples, sequences = sum(int(some.sum()) for some in lengths), sum(map(len, lengths))
+        samples, sequences = int(self._order.samples.sum()), int(self._order.deserializer.sizes().sum())
         sweeps = min(position // samples, self._max_sweeps)
-        self._begin_sweep(sweeps)
-        self._samples_before, self._sequences_before = sweeps * samples, sweeps * sequences
-        while not self.ended:
-            block = self._block((1, 0))
-            if self._samples_before + block.starts[-1] > position:
-                self._at = int(np.searchsorted(block.starts, position - self._samples_before))
-                if self._at < len(block):
-                    return
-            self._advance()
-            if self._samples_before >= position:
+        self._begin(sweeps, sweeps * samples, sweeps * sequences)
+        while not self.ended and self._samples_before < position:
+            self._block = Block(self._order, next(self._units), self._sequences_before, (1, 0))
+            self._at = int(np.searchsorted(self._block.starts, position - self._samples_before))
+            if self._at < len(self._block):
                 return
+            self._advance(self._block)
 
-    def _begin_sweep(self, sweep: int) -> None:
-        self.sweep, self._number, self._at, self._first_chunk = sweep, 0, 0, 0
-        self._share = (1, 0)
-        self._chunks = self._order.blocks(sweep)
+    def _begin(self, sweep: int, samples: int, sequences: int) -> None:
+        """Goes to the beginning of a sweep, before which so much has come."""
+        self._forget()
+        self.sweep, self._samples_before, self._sequences_before = sweep, samples, sequences
+        self._block, self._at, self._number = None, 0, 0
+        self._units = self._order.units(sweep)
 
-    def _advance(self) -> bool:
-        """To the next block; whether it belongs to another sweep."""
-        block = self._block(self._share)
+    def _advance(self, block: Block) -> bool:
+        """Behind a block; whether the sweep ended with it."""
         self._samples_before += int(block.starts[-1])
         self._sequences_before += len(block)
-        self._first_chunk += len(self._chunks[self._number])
-        self._number, self._at = self._number + 1, 0
-        if self._number < len(self._chunks):
-            return False
-        self._begin_sweep(self.sweep + 1)
-        return True
+        self._block, self._at, self._number = None, 0, self._number + 1
+        if block.unit.ends_sweep:
+            self.sweep, self._number = self.sweep + 1, 0
+        return block.unit.ends_sweep
 
-    def _block(self, share: Share) -> Block:
-        self._share = share
-        if self._known is None or self._known.where != (self.sweep, self._number, share):
-            chunks = self._chunks[self._number]
-            self._known = Block(
-                self._order, self.sweep, self._number, chunks, self._first_chunk, self._sequences_before, share
-            )
-        return self._known
+    def _next_block(self, share: Share) -> Block:
+        """The block that the next sequence is in, with its data; begins to read the one behind it."""
+        if self._block is None:
+            try:
+                self._block = self._coming.result() if self._coming else self._read(self._sequences_before, share)
+            except BaseException:
+                self._settle()
+                self._coming = None
+                self._units = islice(self._order.units(self.sweep), self._number, None)
+                raise
+            self._coming = None
+        if self._block.share != share:
+            self._settle()
+            self._block = Block(self._order, self._block.unit, self._sequences_before, share)
+        block = self._block
+        block.load()
+        is_last = block.unit.ends_sweep and self.sweep + 1 >= self._max_sweeps
+        if self._thread and not self._coming and not is_last:
+            self._coming = self._thread.submit(self._read, self._sequences_before + len(block), share)
+        return block
 
-    def _expect_next(self, share: Share) -> None:
-        number, first = self._number + 1, self._first_chunk + len(self._chunks[self._number])
-        if number < len(self._chunks):
-            chunks, sweep = self._chunks[number], self.sweep
-        elif self.sweep + 1 < self._max_sweeps:
-            number, first, sweep = 0, 0, self.sweep + 1
-            chunks = self._order.blocks(sweep)[0]
-        else:
-            return
-        self._loader.expect(Block(self._order, sweep, number, chunks, first, 0, share).own_chunks, sweep)
+    def _read(self, sequences_before: int, share: Share) -> Block:
+        block = Block(self._order, next(self._units), sequences_before, share)
+        block.load()
+        return block
+
+    def _forget(self) -> None:
+        """Frees the data, which will be read again if they are asked for."""
+        self._settle()
+        self._coming = None
+        self._order.deserializer.hold(())
+        if self._block:
+            self._block = Block(self._order, self._block.unit, self._sequences_before, self._block.share)
+
+    def _settle(self) -> None:
+        """Waits for the other thread."""
+        if self._coming:
+            wait([self._coming])

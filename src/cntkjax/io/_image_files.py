@@ -6,7 +6,7 @@ import base64
 import io
 import os
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,11 +16,11 @@ import numpy as np
 
 from cntkjax.engine.ragged import Ragged, SparseRows
 
+from ._ctf import CHUNK_SIZE
+from ._ctf_index import chunks_of
 from ._pixels import transform_of
 from ._streams import Deserializer, StreamInformation
 
-CHUNK = 2**22  # bytes of the images that are read together
-_RANDOM = "Crop", "Color"
 _HERE = ".../"  # the folder of the list
 
 
@@ -37,9 +37,13 @@ class _Row:
 class ImageFiles(Deserializer):
     """The images of a list, by the configuration that ``ImageDeserializer`` or ``Base64ImageDeserializer`` makes.
 
+    For the order, each image is a chunk, or so many bytes of images in the list.
+
     Errors: RuntimeError for a list or an image that cannot be read, with the file and the line; ImportError without
     Pillow.
     """
+
+    in_chunks = False
 
     def __init__(self, configuration: Mapping[str, Any]) -> None:
         self.path, self.embedded = configuration["file"], configuration["type"] == "Base64ImageDeserializer"
@@ -50,17 +54,20 @@ class ImageFiles(Deserializer):
         self._channels = {
             n: next((int(t["channels"]) for t in given if t["type"] == "Scale"), 3) for n, given in self._images.items()
         }
-        self.varies = any(t["type"] in _RANDOM for given in self._images.values() for t in given)
-        self._rows = list(self._parsed())
+        bytes_before = [0]
+        self._rows = []
+        for row, size in self._parsed():
+            self._rows.append(row)
+            bytes_before.append(bytes_before[-1] + size)
         if not self._rows:
             raise RuntimeError(f"{self.path}: the list is empty")
+        images = np.arange(len(bytes_before))
+        self._chunks = chunks_of(np.array(bytes_before), CHUNK_SIZE) if self.embedded else images
+        self.num_chunks = len(self._chunks) - 1
         self.streams = [
             StreamInformation(name, i, "dense" if name in self._images else "sparse", np.float32, self._shape(name))
             for i, name in enumerate(configuration["input"])
         ]
-        sample = max(4 * int(np.prod(s.sample_shape)) for s in self.streams if s.name in self._images)
-        self._per_chunk = max(CHUNK // sample, 1)
-        self.num_chunks = -(-len(self._rows) // self._per_chunk)
 
     def _shape(self, name: str) -> tuple[int, ...]:
         """Of a sample: what the scaling says, or what the first image comes out as."""
@@ -72,10 +79,11 @@ class ImageFiles(Deserializer):
         return self._sample(name, self._rows[0], np.random.default_rng(0)).shape
 
     # ---- the list
-    def _parsed(self) -> Iterator[_Row]:
+    def _parsed(self) -> Iterator[tuple[_Row, int]]:
+        """The rows and their bytes."""
         columns = ("number of the sequence", "label", "image") if self.embedded else ("number", "image", "label")
         try:
-            with open(self.path, encoding="utf-8") as file:
+            with open(self.path, encoding="utf-8", newline="") as file:
                 for line, text in enumerate(file):
                     parts = text.rstrip("\r\n").split("\t")
                     if len(parts) not in (2, 3):
@@ -84,7 +92,7 @@ class ImageFiles(Deserializer):
                     key = self._number(line, parts[0], columns[0]) if len(parts) == 3 else line
                     if image.startswith(_HERE):
                         image = os.path.join(os.path.dirname(self.path), image[len(_HERE) :])
-                    yield _Row(line, key, image, self._label(line, label))
+                    yield _Row(line, key, image, self._label(line, label)), len(text)
         except (OSError, UnicodeDecodeError) as error:
             raise RuntimeError(f"Could not open {self.path} for reading: {error}") from error
 
@@ -104,24 +112,24 @@ class ImageFiles(Deserializer):
         raise RuntimeError(f"{self.path}, line {line + 1}: {reason}")
 
     # ---- sequences
-    def keys(self, chunk: int) -> np.ndarray:
-        wrapped = [row.key % 2**64 for row in self._of(chunk)]  # as of text files, whose numbers may be as large
+    def sizes(self) -> np.ndarray:
+        return np.diff(self._chunks)
+
+    def keys(self) -> np.ndarray:
+        wrapped = [row.key % 2**64 for row in self._rows]  # as of text files, whose numbers may be as large
         return np.array(wrapped, np.uint64).view(np.int64)
 
     def lengths(self, chunk: int) -> np.ndarray:
-        return np.ones(len(self._of(chunk)), np.int64)
+        return np.ones(self._chunks[chunk + 1] - self._chunks[chunk], np.int64)
 
-    def first_sequence(self, chunk: int) -> int:
-        return chunk * self._per_chunk
+    def samples(self, chunk: np.ndarray, place: np.ndarray) -> np.ndarray:
+        return np.ones(len(chunk), np.int64)
 
-    def _of(self, chunk: int) -> list[_Row]:
-        return self._rows[chunk * self._per_chunk : (chunk + 1) * self._per_chunk]
+    def hold(self, chunks: Iterable[int]) -> None:
+        """Images are read when they come."""
 
-    def read(self, chunk: int) -> Mapping[str, Ragged]:
-        return self.read_in(chunk, 0)
-
-    def read_in(self, chunk: int, sweep: int) -> Mapping[str, Ragged]:
-        rows = self._of(chunk)
+    def take(self, chunk: np.ndarray, place: np.ndarray, sweep: int) -> Mapping[str, Ragged]:
+        rows = [self._rows[i] for i in self._chunks[chunk] + place]
         lengths = np.ones(len(rows), np.int32)
         made: dict[str, Ragged] = {}
         for name in self._images:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
 
-from cntkjax.engine.ragged import Ragged
+from cntkjax.engine.ragged import Ragged, offsets_of
 
 from ._streams import Deserializer, StreamInformation
-
-_KEPT = 4  # chunks of the deserializers behind the first that stay in memory
 
 
 class Joined(Deserializer):
@@ -32,40 +29,54 @@ class Joined(Deserializer):
             for i, s in enumerate(streams)
         ]
         self._defining = [p for p in parts if any(s.m_defines_mb_size for s in p.streams)]
-        self.num_chunks = self._first.num_chunks
-        self.varies = any(part.varies for part in parts)
+        self.in_chunks = self._first.in_chunks
+        keys, sizes = self._first.keys(), self._first.sizes()
         filled = all(part.num_chunks for part in rest)
-        if not filled or not any(len(self.keys(chunk)) for chunk in range(self.num_chunks)):
+        (kept,) = np.nonzero(np.all([other.has(keys) for other in self._others], axis=0)) if filled else (keys[:0],)
+        if not len(kept):
             raise RuntimeError(
                 f"The deserializers of the streams {', '.join(s.name for s in streams)} have no sequence in common: "
                 "their sequence ids (for images: lines) do not match"
             )
+        self._keys = keys[kept]
+        chunk = np.repeat(np.arange(len(sizes)), sizes)[kept]
+        self._place = kept - offsets_of(sizes)[chunk]  # in the chunk of the first deserializer
+        self._chunks, self._sizes = np.unique(chunk, return_counts=True)  # those of which something is left
+        self._before = offsets_of(self._sizes)
+        self.num_chunks = len(self._chunks)
 
-    def keys(self, chunk: int) -> np.ndarray:
-        return self._first.keys(chunk)[self._in_all(chunk)]
+    def sizes(self) -> np.ndarray:
+        return self._sizes
+
+    def keys(self) -> np.ndarray:
+        return self._keys
 
     def lengths(self, chunk: int) -> np.ndarray:
-        keys = self.keys(chunk)
-        lengths = [other.lengths(keys) for other in self._others if not self._defining or other.part in self._defining]
+        place = np.arange(self._sizes[chunk])
+        return self.samples(np.full(len(place), chunk), place)
+
+    def samples(self, chunk: np.ndarray, place: np.ndarray) -> np.ndarray:
+        number = self._before[chunk] + place
+        samples = [
+            other.samples(self._keys[number])
+            for other in self._others
+            if not self._defining or other.part in self._defining
+        ]
         if not self._defining or self._first in self._defining:
-            lengths.append(self._first.lengths(chunk)[self._in_all(chunk)])
-        return np.max(lengths, axis=0)
+            samples.append(self._first.samples(self._chunks[chunk], self._place[number]))
+        return np.max(samples, axis=0)
 
-    def read(self, chunk: int) -> Mapping[str, Ragged]:
-        return self.read_in(chunk, 0)
+    def hold(self, chunks: Iterable[int]) -> None:
+        self._first.hold(self._chunks[list(chunks)].tolist())
 
-    def read_in(self, chunk: int, sweep: int) -> Mapping[str, Ragged]:
-        keys, wanted = self.keys(chunk), np.flatnonzero(self._in_all(chunk))
-        read = {name: ragged.take(wanted) for name, ragged in self._first.read_in(chunk, sweep).items()}
-        lengths = next(iter(read.values())).lengths
+    def take(self, chunk: np.ndarray, place: np.ndarray, sweep: int) -> Mapping[str, Ragged]:
+        number = self._before[chunk] + place
+        data = dict(self._first.take(self._chunks[chunk], self._place[number], sweep))
+        lengths = next(iter(data.values())).lengths
         for other in self._others:
-            found = other.read(keys, sweep)
-            read.update({n: _expanded(r, lengths) for n, r in found.items()} if other.part.expands else found)
-        return read
-
-    def _in_all(self, chunk: int) -> np.ndarray:
-        keys = self._first.keys(chunk)
-        return np.all([other.has(keys) for other in self._others], axis=0)
+            found = other.take(self._keys[number], sweep)
+            data.update({n: _expanded(r, lengths) for n, r in found.items()} if other.part.expands else found)
+        return data
 
 
 def _expanded(ragged: Ragged, lengths: np.ndarray | None) -> Ragged:
@@ -80,19 +91,14 @@ class _ByKey:
 
     def __init__(self, part: Deserializer) -> None:
         self.part = part
-        self._chunks: OrderedDict[tuple[int, int], Mapping[str, Ragged]] = OrderedDict()
 
     @cached_property
-    def _sorted(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Keys in ascending order, and of each its chunk, its place there, and its length."""
-        chunks = range(self.part.num_chunks)
-        keys = [self.part.keys(chunk) for chunk in chunks]
-        chunk = np.repeat(np.arange(len(keys)), [len(some) for some in keys])
-        place = np.concatenate([np.arange(len(some)) for some in keys])
-        lengths = np.concatenate([self.part.lengths(chunk) for chunk in chunks])
-        every = np.concatenate(keys)
-        order = np.argsort(every, kind="stable")
-        return every[order], chunk[order], place[order], lengths[order]
+    def _sorted(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Keys in ascending order, and of each its chunk and its place there."""
+        keys, sizes = self.part.keys(), self.part.sizes()
+        chunk = np.repeat(np.arange(len(sizes)), sizes)
+        order = np.argsort(keys, kind="stable")
+        return keys[order], chunk[order], (np.arange(len(keys)) - offsets_of(sizes)[chunk])[order]
 
     def _find(self, keys: np.ndarray) -> np.ndarray:
         return np.minimum(np.searchsorted(self._sorted[0], keys), len(self._sorted[0]) - 1)
@@ -100,29 +106,10 @@ class _ByKey:
     def has(self, keys: np.ndarray) -> np.ndarray:
         return self._sorted[0][self._find(keys)] == keys
 
-    def lengths(self, keys: np.ndarray) -> np.ndarray:
-        return self._sorted[3][self._find(keys)]
-
-    def read(self, keys: np.ndarray, sweep: int) -> Mapping[str, Ragged]:
+    def samples(self, keys: np.ndarray) -> np.ndarray:
         at = self._find(keys)
-        chunk, place = self._sorted[1][at], self._sorted[2][at]
-        by_chunk = np.argsort(chunk, kind="stable")
-        needed, firsts = (
-            np.unique(chunk[by_chunk], return_index=True) if len(keys) else (np.zeros(1, int), np.zeros(1, int))
-        )
-        back = np.argsort(by_chunk, kind="stable")
-        parts = [
-            (self._chunk(int(c), sweep if self.part.varies else 0), place[which])
-            for c, which in zip(needed, np.split(by_chunk, firsts[1:]), strict=True)
-        ]
-        return {
-            s.name: Ragged.concatenate([data[s.name].take(places) for data, places in parts]).take(back)
-            for s in self.part.streams
-        }
+        return self.part.samples(self._sorted[1][at], self._sorted[2][at])
 
-    def _chunk(self, chunk: int, sweep: int) -> Mapping[str, Ragged]:
-        if (chunk, sweep) not in self._chunks:
-            self._chunks[chunk, sweep] = self.part.read_in(chunk, sweep)
-            if len(self._chunks) > _KEPT:
-                self._chunks.popitem(last=False)
-        return self._chunks[chunk, sweep]
+    def take(self, keys: np.ndarray, sweep: int) -> Mapping[str, Ragged]:
+        at = self._find(keys)
+        return self.part.take(self._sorted[1][at], self._sorted[2][at], sweep)

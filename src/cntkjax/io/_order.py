@@ -1,29 +1,59 @@
-"""In which order the sequences of a deserializer come: sweeps, blocks of chunks, shuffling, shares of workers."""
+"""In which order the sequences of a deserializer come, shuffled or not.
+
+The order of a seed is that of CNTK 2.7, told from what it delivered for files of numbered sequences. All its draws are
+those of the 64 bit Mersenne Twister (see ``graph/mersenne.py``), taken modulo the number of choices.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count, dropwhile, groupby, pairwise
+from operator import itemgetter
 
 import numpy as np
 
-from cntkjax.engine.ragged import Ragged, offsets_of
+from cntkjax.engine.ragged import offsets_of
+from cntkjax.graph.mersenne import MersenneTwister64
 
-from ._streams import Deserializer
+from ._streams import Deserializer, width
 
-Share = tuple[int, int]
-"""Number of workers, and which of them this one is."""
+_TOGETHER = 2**24  # bytes of dense samples that are put in order together
+_SPARSE = 64  # bytes that a sparse sample may have
+_BITS = 32  # of a number of a place: a sequence that waits for its turn is the number position << 32 | place
+_DRAWS = 1024  # made at once
+
+
+@dataclass(frozen=True)
+class Part:
+    """Sequences that come one after the other. Shapes: int64 [sequences]."""
+
+    position: np.ndarray  # of the chunk, among those of the sweep as they come
+    place: np.ndarray  # in the chunk
+    ends_sweep: bool
+
+
+@dataclass(frozen=True)
+class Unit:
+    """As many of them as are read together, in an order. Shapes: int64 [sequences]."""
+
+    sweep: int
+    position: np.ndarray
+    chunk: np.ndarray
+    place: np.ndarray
+    samples: np.ndarray
+    ends_sweep: bool
 
 
 @dataclass(frozen=True)
 class Order:
-    """How sweeps go through the chunks. A block is what is read, and shuffled, together.
+    """How sweeps go through the sequences. Nothing but the data and the sum of seed and sweep decides about an order.
 
-    Without shuffling a block is one chunk. With it, the chunks are shuffled, a block is as many of them as the window
-    says, and all sequences of a block are shuffled. The order depends on nothing but the sum of the seed and the
-    number of the sweep, as in CNTK: the second sweep of seed 0 is the first of seed 1.
+    Shuffled, chunks come in a random order. A sequence of a file may come in the place of any other one whose chunk is
+    within half a window before or behind. Chunks of users are taken together, as many as the window says, over the ends
+    of sweeps, and those of the same sweep are shuffled.
     """
 
     deserializer: Deserializer
@@ -32,131 +62,168 @@ class Order:
     window_in_samples: int = 0
     seed: int = 0
 
-    def blocks(self, sweep: int) -> list[np.ndarray]:
-        """The chunks of each block of a sweep, as they come."""
-        chunks = np.arange(self.deserializer.num_chunks)
-        if not self.randomize:
-            return list(chunks[:, None])
-        np.random.default_rng(self.seed + sweep).shuffle(chunks)
+    def units(self, sweep: int) -> Iterator[Unit]:
+        """From the beginning of a sweep on, without end. Only chunks in the window of a unit stay in memory."""
+        for number, parts in self._sweeps(sweep):
+            chunks = self._chunks(number)
+            for part in parts:
+                chunk = chunks[part.position]
+                samples = self.deserializer.samples(chunk, part.place)
+                cuts = np.flatnonzero(np.diff((np.cumsum(samples) - 1) // self._together)) + 1
+                for first, end in pairwise([0, *cuts.tolist(), len(chunk)]):
+                    these, is_last = slice(first, end), part.ends_sweep and end == len(chunk)
+                    yield Unit(number, part.position[these], chunk[these], part.place[these], samples[these], is_last)
+
+    @cached_property
+    def samples(self) -> np.ndarray:
+        """Of each chunk. Shapes: int64 [chunks]. May have to read all."""
+        sizes = self.deserializer.sizes()
+        return np.diff(offsets_of(self.deserializer.samples(*_all(sizes)))[offsets_of(sizes)])
+
+    @cached_property
+    def _together(self) -> int:
+        """Samples of a unit."""
+        streams = self.deserializer.streams
+        return max(_TOGETHER // sum(_SPARSE if s.is_sparse else width(s) * s.dtype.itemsize for s in streams), 1)
+
+    def _sweeps(self, sweep: int) -> Iterator[tuple[int, Iterator[Part]]]:
+        """From this one on: the number and the parts of each."""
+        if self.randomize and self.deserializer.tumbles:
+            windows = dropwhile(lambda window: window[0] < sweep, self._windows_of_users())
+            for number, own in groupby(windows, itemgetter(0)):
+                yield number, (self._shuffled(*window) for window in own)
+        else:
+            for number in count(sweep):
+                yield number, self._rolling(number) if self.randomize else self._as_they_are()
+
+    def _chunks(self, sweep: int) -> np.ndarray:
+        """The chunks of a sweep as they come."""
+        number = self.deserializer.num_chunks
+        return _exchanged(_anywhere(number, self.seed + sweep)) if self.randomize else np.arange(number)
+
+    def _as_they_are(self) -> Iterator[Part]:
+        number, step = self.deserializer.num_chunks, 1 if self.deserializer.in_chunks else self._together
+        return (self._whole(0, first, min(first + step, number)) for first in range(0, number, step))
+
+    def _whole(self, sweep: int, first: int, end: int) -> Part:
+        """Chunks without any change of their sequences."""
+        chunks = self._chunks(sweep)[first:end].tolist()
+        self.deserializer.hold(chunks)
+        position, place = _all(np.array([len(self.deserializer.lengths(chunk)) for chunk in chunks]))
+        return Part(first + position, place, end == self.deserializer.num_chunks)
+
+    # ---- files
+    def _rolling(self, sweep: int) -> Iterator[Part]:
+        """Each sequence in turn changes places with one anywhere in the window of its chunk, unless one of the two
+        would leave the window of the chunk in whose place it comes: then another one is drawn.
+        """
+        chunks = self._chunks(sweep)
+        own, place = _all(self.deserializer.sizes()[chunks])
+        first = np.searchsorted(own, np.arange(len(chunks) + 1))
+        begins, ends = self._windows(chunks)
+        low, high = ((border << _BITS).tolist() for border in (begins, ends))
+        sequences = own << _BITS | place
+        now, of = array("q"), array("q")  # which sequences come from here on, and the chunks in whose places they come
+        known = array("q")
+        draws = _draws(self.seed + sweep)
+        turn = 0
+        for chunk in range(len(chunks)):
+            while turn < len(chunks) and begins[turn] == chunk:
+                entering = slice(first[chunk] + len(now), first[ends[turn]])
+                now.frombytes(sequences[entering].tobytes())
+                of.frombytes(own[entering].tobytes())
+                _take_turns(now, of, turn, range(*(first[turn : turn + 2] - first[chunk])), low, high, draws)
+                turn += 1
+            size = int(first[chunk + 1] - first[chunk])
+            known += now[:size]
+            del now[:size], of[:size]
+            is_last = chunk + 1 == len(chunks)
+            moves = is_last or begins[chunk] < begins[chunk + 1] or ends[chunk] < ends[chunk + 1]
+            if is_last or len(known) >= self._together or (moves and self.deserializer.in_chunks):
+                self.deserializer.hold(chunks[begins[chunk] : ends[chunk]].tolist())
+                yield Part(np.array(known) >> _BITS, np.array(known) & ((1 << _BITS) - 1), is_last)
+                known = array("q")
+
+    def _windows(self, chunks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of each position of a chunk, the first position in its window, and the one behind the last."""
+        number = len(chunks)
         if self.window_in_chunks:
-            return [chunks[i : i + self.window_in_chunks] for i in range(0, len(chunks), self.window_in_chunks)]
-        samples = np.cumsum([self.deserializer.lengths(int(chunk)).sum() for chunk in chunks])
-        window = np.minimum((samples - 1) // self.window_in_samples, samples // self.window_in_samples)
-        return np.split(chunks, np.flatnonzero(np.diff(window)) + 1)
+            begins = np.clip(np.arange(number) - self.window_in_chunks // 2, 0, max(number - self.window_in_chunks, 0))
+            return begins, np.minimum(begins + self.window_in_chunks, number)
+        starts = offsets_of(self.samples[chunks])
+        half = self.window_in_samples // 2
+        ends = np.searchsorted(starts, starts[:-1] + half) - 1  # of chunks that are in the window as a whole
+        return np.searchsorted(starts, starts[:-1] - half), np.maximum(ends, np.arange(number) + 1)
 
-    def sequences(self, sweep: int, block: int, number: int) -> np.ndarray | None:
-        """The order of the sequences of a block; None: as they are in the file."""
-        return np.random.default_rng([self.seed + sweep, block]).permutation(number) if self.randomize else None
+    # ---- chunks of users
+    def _windows_of_users(self) -> Iterator[tuple[int, int, int]]:
+        """The windows, and the parts in each sweep of those over its end: sweep, first chunk, and the one behind."""
+        filled = 0
+        for sweep in count():
+            first = 0
+            for position, chunk in enumerate(self._chunks(sweep).tolist()):
+                if filled >= (self.window_in_chunks or self.window_in_samples):
+                    if position:
+                        yield sweep, first, position
+                    first, filled = position, 0
+                filled += 1 if self.window_in_chunks else int(self.deserializer.lengths(chunk).sum())
+            yield sweep, first, self.deserializer.num_chunks
+
+    def _shuffled(self, sweep: int, first: int, end: int) -> Part:
+        part = self._whole(sweep, first, end)
+        order = _exchanged(_from_here_on(len(part.place), self.seed + sweep + first))
+        return Part(part.position[order], part.place[order], part.ends_sweep)
 
 
-class Block:
-    """The sequences of some chunks in their order, of which a worker has a share.
+def _all(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of all sequences of chunks of these sizes, the chunk and the place in it."""
+    chunk = np.repeat(np.arange(len(sizes)), sizes)
+    return chunk, np.arange(len(chunk)) - offsets_of(sizes)[chunk]
 
-    Positions count the sequences of all workers; ``position`` has those of this one.
+
+def _anywhere(number: int, seed: int) -> np.ndarray:
+    """A place for each of so many."""
+    return (MersenneTwister64(seed).raw(number) % np.uint64(number)).astype(np.int64)
+
+
+def _from_here_on(number: int, seed: int) -> np.ndarray:
+    """A place for each of so many, not before its own."""
+    left = np.arange(number, 0, -1)
+    return number - left + (MersenneTwister64(seed).raw(number) % left.astype(np.uint64)).astype(np.int64)
+
+
+def _exchanged(partners: np.ndarray) -> np.ndarray:
+    """The numbers 0, 1, 2, ... after each place in turn has changed its number with its partner.
+
+    Example:
+        >>> _exchanged(np.array([1, 2, 2]))
+        array([1, 2, 0])
     """
-
-    def __init__(
-        self, order: Order, sweep: int, number: int, chunks: np.ndarray, first_chunk: int, first: int, share: Share
-    ):
-        self.where = sweep, number, share
-        self.share, self._deserializer = share, order.deserializer
-        workers, rank = share
-        dealt = order.randomize and order.deserializer.num_chunks >= workers
-        own_chunk = (first_chunk + np.arange(len(chunks))) % workers == rank if dealt else np.ones(len(chunks), bool)
-        # Ascending, so that a block of all the data is the same set in every sweep and need not be read again.
-        sort = np.argsort(chunks)
-        self._chunks, own_chunk = chunks[sort], own_chunk[sort]
-        self.own_chunks = tuple(int(c) for c in self._chunks[own_chunk])
-        self._own_chunk, self._dealt, self._first = own_chunk, dealt, first
-        self._order, self._sweep, self._number = order, sweep, number
-
-    @cached_property
-    def _in_file_order(self) -> tuple[np.ndarray, np.ndarray]:
-        """Lengths of all sequences, and whether their chunk belongs to this worker."""
-        lengths = [self._deserializer.lengths(int(chunk)) for chunk in self._chunks]
-        return np.concatenate(lengths), np.repeat(self._own_chunk, [len(some) for some in lengths])
-
-    @cached_property
-    def _sequences(self) -> np.ndarray | None:
-        return self._order.sequences(self._sweep, self._number, len(self._in_file_order[0]))
-
-    @cached_property
-    def starts(self) -> np.ndarray:
-        """Samples before each position, and at the end all. Shapes: int64 [sequences of all workers + 1]."""
-        lengths, _ = self._in_file_order
-        return offsets_of(lengths if self._sequences is None else lengths[self._sequences])
-
-    def __len__(self) -> int:
-        return len(self.starts) - 1
-
-    @cached_property
-    def position(self) -> np.ndarray:
-        """Where the sequences of this worker are."""
-        workers, rank = self.share
-        if not self._dealt:
-            return np.flatnonzero((self._first + np.arange(len(self))) % workers == rank)
-        own = self._in_file_order[1]
-        return np.flatnonzero(own if self._sequences is None else own[self._sequences])
-
-    @cached_property
-    def own_starts(self) -> np.ndarray:
-        """Samples of all workers before each sequence of this one."""
-        return self.starts[self.position]
-
-    @cached_property
-    def cumulative(self) -> np.ndarray:
-        """Samples of this worker before each of its sequences, and at the end all."""
-        return offsets_of(np.diff(self.starts)[self.position])
-
-    def choose(self, first: int, last: int) -> slice | np.ndarray:
-        """Which sequences of the data of ``own_chunks`` are the first to last of this worker."""
-        positions = self.position[first:last]
-        if self._sequences is not None:
-            own = self._in_file_order[1]
-            return (np.cumsum(own) - 1)[self._sequences[positions]] if self._dealt else self._sequences[positions]
-        return slice(first, last) if self.share == (1, 0) else positions
+    now = array("q", range(len(partners)))
+    for place, partner in enumerate(partners.tolist()):
+        now[place], now[partner] = now[partner], now[place]
+    return np.array(now)
 
 
-Data = Mapping[str, Ragged]
+def _draws(seed: int) -> Iterator[int]:
+    twister = MersenneTwister64(seed)
+    while True:
+        yield from twister.raw(_DRAWS).tolist()
 
 
-class Loader:
-    """Reads the chunks of a block, and in a second thread those of the block that comes after it."""
+def _take_turns(
+    now: array, of: array, chunk: int, turns: range, low: list[int], high: list[int], draws: Iterator[int]
+) -> None:
+    """Exchanges the sequences at these places, all of one chunk, with others anywhere in ``now``.
 
-    def __init__(self, deserializer: Deserializer, ahead: bool) -> None:
-        self._deserializer = deserializer
-        self._thread = ThreadPoolExecutor(1, "cntkjax-reader") if ahead and deserializer.num_chunks > 1 else None
-        self._known: tuple[tuple[int, ...], int] | None = None
-        self._data: Data = {}
-        self._coming: tuple[tuple[tuple[int, ...], int], Future[Data]] | None = None
-
-    def get(self, chunks: tuple[int, ...], sweep: int) -> Data:
-        """The data of the chunks by stream."""
-        wanted = self._version(chunks, sweep)
-        if wanted != self._known:
-            coming, self._coming = self._coming, None
-            self._known, self._data = None, {}
-            self._data = coming[1].result() if coming and coming[0] == wanted else self._read(*wanted)
-            self._known = wanted
-        return self._data
-
-    def expect(self, chunks: tuple[int, ...], sweep: int) -> None:
-        """Says which chunks will be asked for next."""
-        wanted = self._version(chunks, sweep)
-        if self._thread and chunks and wanted != self._known and self._coming is None:
-            self._coming = wanted, self._thread.submit(self._read, *wanted)
-
-    def _version(self, chunks: tuple[int, ...], sweep: int) -> tuple[tuple[int, ...], int]:
-        return chunks, sweep if self._deserializer.varies else 0
-
-    def forget(self) -> None:
-        """Frees the data, which will be read again if they are asked for."""
-        self._known, self._data, self._coming = None, {}, None
-
-    def _read(self, chunks: tuple[int, ...], sweep: int) -> Data:
-        read = [dict(self._deserializer.read_in(chunk, sweep)) for chunk in chunks]
-        return (
-            {s.name: Ragged.concatenate([data.pop(s.name) for data in read]) for s in self._deserializer.streams}
-            if read
-            else {}
-        )
+    ``low`` and ``high`` are the first sequence in the window of each chunk, and the one behind the last.
+    """
+    number, lowest, highest = len(now), low[chunk], high[chunk]
+    for place in turns:
+        sequence = now[place]
+        while True:
+            partner = next(draws) % number
+            other, its_chunk = now[partner], of[partner]
+            if lowest <= other < highest and low[its_chunk] <= sequence < high[its_chunk]:
+                break
+        now[place], now[partner] = other, sequence

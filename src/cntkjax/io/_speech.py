@@ -25,7 +25,7 @@ from cntkjax.variables import Record
 
 from ._streams import Deserializer, StreamInformation
 
-CHUNK = 2**24  # bytes of features that are read together
+CHUNK = 90_000  # frames, a quarter of an hour: the utterance that goes beyond is the last one of a chunk
 FRAME = 100_000  # of the unit of time in label files
 LONGEST = 10**7  # frames of an utterance: more than a day
 _CONTENT = re.compile(r"(?P<name>[^=]+)=(?P<file>[^\[]*)\[(?P<first>\d+)(?:,\d+)?\]")
@@ -147,23 +147,18 @@ class _Speech(Deserializer):
     @cached_property
     def _chunks(self) -> list[slice]:
         """Which utterances are read together."""
-        bytes_before = offsets_of(self.frames) * self._bytes
+        frames_before = offsets_of(self.frames)
         cuts = [0]
         while cuts[-1] < len(self.names):
-            fitting = int(np.searchsorted(bytes_before, bytes_before[cuts[-1]] + CHUNK, "right")) - 1
-            cuts.append(max(fitting, cuts[-1] + 1))
+            longer = int(np.searchsorted(frames_before, frames_before[cuts[-1]] + CHUNK, "right"))
+            cuts.append(min(longer, len(self.names)))
         return [slice(*pair) for pair in pairwise(cuts)]
 
-    @property
-    def _bytes(self) -> int:
-        return 4 * int(np.prod(self.streams[0].sample_shape))
-
-    def keys(self, chunk: int) -> np.ndarray:
-        own = self._chunks[chunk]
+    def keys(self) -> np.ndarray:
         if not self.frame_mode:
-            return np.array(self.names[own])
+            return np.array(self.names)
         return np.array([
-            f"{name}\0{i}" for name, n in zip(self.names[own], self.frames[own], strict=True) for i in range(n)
+            f"{name}\0{i}" for name, n in zip(self.names, self.frames, strict=True) for i in range(n)
         ])  # fmt: skip
 
     def lengths(self, chunk: int) -> np.ndarray:
@@ -273,10 +268,6 @@ class _Labels(_Speech):
     def _master(self, path: str) -> Iterator[tuple[str, np.ndarray]]:
         """The utterances of a file with their labels and for how many frames each of them lasts, [runs, 2]."""
         raise NotImplementedError
-
-    @property
-    def _bytes(self) -> int:
-        return 4
 
     def read(self, chunk: int) -> Mapping[str, Ragged]:
         labels, lengths = np.concatenate(self._runs[self._chunks[chunk]]).T

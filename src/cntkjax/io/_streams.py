@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -21,6 +21,9 @@ FULL_DATA_SWEEP = 2**64 - 2
 
 DEFAULT_RANDOMIZATION_WINDOW_IN_CHUNKS = 128
 """How many chunks are shuffled together, if nothing else is said."""
+
+
+_KEPT = 4  # chunks in memory, of deserializers that are read in the order of another one
 
 
 class StreamDefs(Record):
@@ -208,36 +211,71 @@ def share_of(sizes_and_device: Sequence[Any]) -> tuple[int, int, int, Any]:
 class Deserializer:
     """Where a source gets its data: sequences of several streams, in chunks that are read as a whole.
 
-    The base of all readers of files. ``streams`` says what there is, ``num_chunks`` how many chunks; the sequences are
-    numbered through all chunks. All methods may be called from a second thread.
+    The base of all readers of files. ``streams`` says what there is, ``num_chunks`` how many chunks; a sequence is
+    known by its chunk and its place there. A second thread may call all methods, though not at the same time.
     """
 
     streams: Sequence[StreamInformation]
     num_chunks: int
-    varies = False  # a chunk is another one in each sweep
+    in_chunks = True  # else any sequence can be read without the others of its chunk
+    tumbles = False  # windows of shuffling do not overlap, see ``Order``
     expands = False  # its sequences of one sample stand for all samples of those that they are joined with
 
     def read(self, chunk: int) -> Mapping[str, Ragged]:
         """The data of a chunk by stream, with the same number of sequences in all of them."""
         raise NotImplementedError
 
-    def read_in(self, chunk: int, sweep: int) -> Mapping[str, Ragged]:
-        """The data of a chunk in a sweep, if it ``varies``."""
-        return self.read(chunk)
+    def take(self, chunk: np.ndarray, place: np.ndarray, sweep: int) -> Mapping[str, Ragged]:
+        """Some sequences in this order, by stream. A sweep may have other data, as of images that are cut at random."""
+        groups = list(by_chunk(chunk))
+        parts = [(self._chunk(number), _slice_or_array(place[where])) for number, where in groups]
+        back = _slice_or_array(np.argsort(np.concatenate([where for _, where in groups])))
+        return {
+            s.name: Ragged.concatenate([data[s.name].take(at) for data, at in parts]).take(back) for s in self.streams
+        }
 
     def lengths(self, chunk: int) -> np.ndarray:
         """How many samples each sequence of a chunk counts for in a minibatch. May have to read the chunk."""
         if chunk not in self._known_lengths:
-            self.read(chunk)
+            self._chunk(chunk)
         return self._known_lengths[chunk]
 
-    def keys(self, chunk: int) -> np.ndarray:
-        """What sequences of several deserializers are matched by: their numbers, or what the file has instead."""
-        return self.first_sequence(chunk) + np.arange(len(self.lengths(chunk)))
+    def samples(self, chunk: np.ndarray, place: np.ndarray) -> np.ndarray:
+        """The same of some sequences."""
+        samples = np.empty(len(chunk), np.int64)
+        for number, where in by_chunk(chunk):
+            samples[where] = self.lengths(number)[place[where]]
+        return samples
 
-    def first_sequence(self, chunk: int) -> int:
-        """How many sequences the chunks before have."""
-        return sum(len(self.lengths(c)) for c in range(chunk))
+    def sizes(self) -> np.ndarray:
+        """How many sequences each chunk has. May have to read them."""
+        return np.array([len(self.lengths(chunk)) for chunk in range(self.num_chunks)])
+
+    def keys(self) -> np.ndarray:
+        """What sequences of several deserializers are matched by: their numbers, or what the file has instead."""
+        return np.arange(self.sizes().sum())
+
+    def hold(self, chunks: Iterable[int]) -> None:
+        """Says which chunks are to stay in memory once they were read. Without it these are the last few."""
+        self._wanted = set(chunks)
+        for chunk in self._held.keys() - self._wanted:
+            del self._held[chunk]
+
+    def _chunk(self, chunk: int) -> Mapping[str, Ragged]:
+        if chunk in self._held:
+            return self._held[chunk]
+        data = self.read(chunk)
+        if self._wanted is None or chunk in self._wanted:
+            self._held[chunk] = data
+        if self._wanted is None and len(self._held) > _KEPT:
+            del self._held[next(iter(self._held))]
+        return data
+
+    _wanted: set[int] | None = None
+
+    @cached_property
+    def _held(self) -> dict[int, Mapping[str, Ragged]]:
+        return {}
 
     @cached_property
     def _known_lengths(self) -> dict[int, np.ndarray]:
@@ -246,6 +284,24 @@ class Deserializer:
     def _keep_lengths(self, chunk: int, data: Mapping[str, Ragged]) -> None:
         defining = [s.name for s in self.streams if s.m_defines_mb_size] or list(data)
         self._known_lengths[chunk] = np.max([np.diff(data[name].offsets) for name in defining], axis=0)
+
+
+def by_chunk(chunk: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """The numbers of the chunks of some sequences, each with the places of its sequences in the array.
+
+    Example:
+        >>> [(number, where.tolist()) for number, where in by_chunk(np.array([7, 2, 7]))]
+        [(2, [1]), (7, [0, 2])]
+    """
+    order = np.argsort(chunk, kind="stable")
+    for where in np.split(order, np.flatnonzero(np.diff(chunk[order])) + 1):
+        yield int(chunk[where[0]]), where
+
+
+def _slice_or_array(places: np.ndarray) -> slice | np.ndarray:
+    """Places one after the other as a slice, which needs no copy."""
+    first, last = int(places[0]), int(places[-1])
+    return slice(first, last + 1) if last - first == len(places) - 1 and (np.diff(places) == 1).all() else places
 
 
 def stream_information(name: str, number: int, definition: Mapping) -> StreamInformation:

@@ -10,8 +10,7 @@ import numpy as np
 
 from cntkjax.engine.ragged import Ragged, SparseRows
 
-from ._cursor import Cursor
-from ._order import Share
+from ._cursor import Cursor, Share
 
 
 @dataclass

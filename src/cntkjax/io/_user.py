@@ -50,6 +50,8 @@ class UserDeserializer:
 class UserChunks(Deserializer):
     """What a ``UserDeserializer`` gives, checked."""
 
+    tumbles = True
+
     def __init__(self, user: UserDeserializer) -> None:
         self._user = user
         self._lock = Lock()  # users need not think of threads

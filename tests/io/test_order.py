@@ -1,0 +1,201 @@
+"""Shuffled sequences come in CNTK's order. All literals were recorded from CNTK 2.7."""
+
+import base64
+import struct
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cntkjax.io import (
+    Base64ImageDeserializer,
+    HTKFeatureDeserializer,
+    ImageDeserializer,
+    MinibatchSource,
+    StreamDef,
+    StreamDefs,
+    StreamInformation,
+    UserDeserializer,
+    transforms,
+)
+from cntkjax.io._speech import HTKFeatures
+
+
+@pytest.fixture
+def numbered(ctf):
+    """A deserializer of sequences that are numbered from 0, with these lengths; a sample has eleven bytes."""
+
+    def make(lengths, samples_in_chunk=10**6, numbers=None, **options):
+        rows = [f"{i:03} |x {i:03}\n" * n for i, n in zip(numbers or range(len(lengths)), lengths, strict=True)]
+        return ctf("".join(rows), {"chunkSizeInBytes": 11 * samples_in_chunk}, x=1, **options)
+
+    return make
+
+
+def taken(source, size=10**6, **partition):
+    """Of each minibatch the numbers of its sequences, whether it ends a sweep, and the position behind it."""
+    while minibatch := source.next_minibatch(size, **partition):
+        data = minibatch[source.streams.x]
+        numbers = [int(sequence[0].flat[0]) for sequence in data.ragged.sequences()]
+        yield numbers, data.end_of_sweep, source.current_position["minibatchSourcePosition"]
+
+
+def order(source, size=10**6):
+    return [number for numbers, *_ in taken(source, size) for number in numbers]
+
+
+@pytest.mark.parametrize("size", [1, 4, 100])
+@pytest.mark.parametrize("seed, expected", [
+    (0, [3, 0, 4, 6, 2, 1, 5, 3, 0, 1, 5, 4, 2, 6, 1, 2, 4, 6, 0, 5, 3]),
+    (1, [3, 0, 1, 5, 4, 2, 6, 1, 2, 4, 6, 0, 5, 3, 6, 3, 1, 5, 2, 4, 0]),
+])  # fmt: skip
+def test_of_one_chunk(numbered, seed, expected, size):
+    source = MinibatchSource(numbered([1] * 7), max_sweeps=3, randomization_seed=seed)
+    assert order(source, size) == expected
+
+
+@pytest.mark.parametrize("window, seed, expected", [
+    (1, 0, [6, 7, 8, 0, 1, 2, 3, 4, 5, 10, 9, 11]),
+    (2, 1, [7, 2, 1, 8, 6, 0, 9, 10, 11, 4, 3, 5]),
+    (3, 0, [0, 7, 1, 6, 8, 3, 5, 9, 10, 2, 4, 11]),
+    (3, 3, [7, 8, 10, 6, 11, 9, 0, 2, 5, 4, 3, 1]),
+    (128, 2, [7, 3, 1, 4, 0, 8, 10, 6, 2, 9, 5, 11]),
+])  # fmt: skip
+def test_of_windows_in_chunks(numbered, window, seed, expected):
+    options = {"randomization_window_in_chunks": window, "randomization_seed": seed, "max_sweeps": 1}
+    assert order(MinibatchSource(numbered([1] * 12, 3), **options), 5) == expected
+
+
+@pytest.mark.parametrize("lengths, chunk, window, seed, expected", [
+    ([1] * 12, 3, 6, 0, [6, 7, 8, 1, 2, 0, 4, 3, 5, 9, 11, 10]),
+    ([2, 1, 1, 2, 7, 1, 1, 7, 7, 1, 7, 1], 11, 31, 0,
+     [11, 0, 3, 8, 2, 1, 9, 10, 4, 5, 6, 7, 4, 6, 5, 3, 9, 8, 2, 0, 1, 7, 11, 10]),
+    ([3, 3, 1, 1, 3, 7, 1, 3, 2, 1], 2, 36, 3, [9, 5, 7, 2, 6, 8, 4, 3, 1, 0, 6, 9, 7, 2, 8, 4, 5, 1, 0, 3]),
+])  # fmt: skip
+def test_of_windows_in_samples(numbered, lengths, chunk, window, seed, expected):
+    options = {"randomization_window_in_chunks": 0, "randomization_window_in_samples": window}
+    sweeps = len(expected) // len(lengths)
+    source = MinibatchSource(numbered(lengths, chunk), max_sweeps=sweeps, randomization_seed=seed, **options)
+    assert order(source, 3) == expected
+
+
+@pytest.mark.parametrize("rank, expected", [
+    (0, [([8, 0], False, 16), ([4, 5, 1], True, 27), ([9], False, 36), ([3], False, 42), ([0, 5], False, 50),
+         ([4], True, 54)]),
+    (1, [([9, 6], False, 18), ([7, 2, 3, 7, 6], True, 38), ([1, 8, 2], True, 54)]),
+])  # fmt: skip
+def test_a_worker_takes_every_second_chunk_and_goes_on_to_its_next_sequence(numbered, rank, expected):
+    options = {"randomization_window_in_chunks": 3, "randomization_seed": 3, "max_sweeps": 2}
+    source = MinibatchSource(numbered([7, 3, 3, 2, 1, 1, 1, 1, 1, 7], 2), **options)
+    assert list(taken(source, 16, num_data_partitions=2, partition_index=rank)) == expected
+
+
+def test_of_sequences_that_several_deserializers_have(numbered, ctf):
+    first = numbered([2, 2, 1, 1, 3, 3], 2, defining="x")
+    rows = [f"{i} |y 0\n" * n for i, n in ((3, 5), (2, 5), (4, 1), (0, 2), (1, 2))]
+    options = {"randomization_window_in_chunks": 3, "randomization_seed": 3, "max_sweeps": 2}
+    source = MinibatchSource([first, ctf("".join(rows), y=1)], **options)
+    assert list(taken(source, 2)) == [
+        ([3], False, 1), ([4], False, 4), ([2], False, 5), ([1], False, 7), ([0], True, 9),
+        ([1], False, 11), ([0], False, 13), ([2], False, 14), ([4], False, 17), ([3], True, 18),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("lengths, chunk, window, seed, position, size, expected", [
+    ([7, 1, 7, 1, 7, 3, 7, 1], 8, 3, 1, 60, 9, [([1, 5], True, 68)]),
+    ([2, 1, 1, 1, 7, 3, 2, 3, 1], 1, 6, 0, 33, 7, [
+        ([4], False, 40), ([1, 8, 2, 1, 5], True, 47), ([8, 7, 6], False, 53), ([0], False, 55), ([4], False, 62),
+        ([3], True, 63),
+    ]),
+])  # fmt: skip
+def test_of_what_comes_behind_a_checkpoint(numbered, lengths, chunk, window, seed, position, size, expected):
+    options = {"randomization_window_in_chunks": window, "randomization_seed": seed}
+    source = MinibatchSource(numbered(lengths, chunk), max_sweeps=expected[-1][2] // sum(lengths), **options)
+    source.restore_from_checkpoint({"minibatchSourcePosition": position})
+    assert list(taken(source, size)) == expected
+
+
+class Chunks(UserDeserializer):
+    def __init__(self, sizes):
+        self.ends = np.cumsum(sizes)
+        self.sizes = sizes
+
+    def stream_infos(self):
+        return [StreamInformation("x", 0, "dense", np.float32, (1,))]
+
+    def num_chunks(self):
+        return len(self.sizes)
+
+    def get_chunk(self, chunk_id):
+        end = self.ends[chunk_id]
+        return {"x": np.arange(end - self.sizes[chunk_id], end, dtype=np.float32)[:, None]}
+
+
+@pytest.mark.parametrize("sizes, windows, seed, expected", [
+    ([3, 2, 4], (2, 0), 0,
+     [4, 0, 3, 2, 1, 5, 6, 8, 7, 2, 1, 0, 5, 6, 8, 4, 3, 7, 3, 4, 6, 8, 7, 5, 0, 1, 2]),
+    ([1, 2, 1], (6, 0), 1, [0, 3, 1, 2, 1, 2, 0, 3, 2, 1, 3, 0]),
+    ([1, 4, 3], (0, 17), 2, [5, 0, 4, 7, 1, 2, 6, 3, 0, 1, 5, 4, 2, 7, 6, 3, 4, 1, 3, 2, 7, 5, 6, 0]),
+])  # fmt: skip
+def test_of_chunks_that_users_make(sizes, windows, seed, expected):
+    chunks, samples = windows
+    options = {"randomization_window_in_chunks": chunks, "randomization_window_in_samples": samples}
+    assert order(MinibatchSource(Chunks(sizes), max_sweeps=3, randomization_seed=seed, **options), 4) == expected
+
+
+IMAGES = {
+    (1, 0): [10, 0, 5, 6, 7, 1, 8, 4, 2, 3, 13, 11, 12, 9], (5, 0): [5, 10, 6, 0, 7, 4, 8, 1, 2, 3, 13, 9, 12, 11],
+    (5, 1): [5, 9, 8, 13, 6, 4, 7, 1, 11, 3, 0, 12, 2, 10], (128, 0): [13, 10, 1, 8, 4, 0, 2, 7, 5, 6, 9, 11, 12, 3],
+}  # fmt: skip
+
+
+@pytest.fixture
+def listed(tmp_path, monkeypatch):
+    """Lists of fourteen images: of files, and embedded. The label of each is its number."""
+    monkeypatch.chdir(tmp_path)
+    Image.new("RGB", (2, 2)).save("a.png")
+    image = base64.b64encode((tmp_path / "a.png").read_bytes()).decode()
+    (tmp_path / "files.txt").write_text("".join(f"a.png\t{i}\n" for i in range(14)))
+    (tmp_path / "embedded.txt").write_text("".join(f"{i}\t{i}\t{image}\n" for i in range(14)))
+
+
+def labels(deserializer, window, seed):
+    streams = StreamDefs(image=StreamDef("image", transforms=[transforms.scale(2, 2, 3)]), y=StreamDef("label", 14))
+    options = {"randomization_window_in_chunks": window, "randomization_seed": seed, "max_sweeps": 1}
+    source, found = MinibatchSource(deserializer(streams), **options), []
+    while minibatch := source.next_minibatch(5):
+        found += minibatch[source.streams.y].ragged.data.indices.tolist()
+    return found
+
+
+@pytest.mark.parametrize("window, seed", IMAGES)
+def test_each_image_of_a_file_is_a_chunk(listed, window, seed):
+    assert labels(lambda streams: ImageDeserializer("files.txt", streams), window, seed) == IMAGES[window, seed]
+
+
+def test_embedded_images_are_chunks_of_bytes_as_text_is(listed):
+    assert labels(lambda streams: Base64ImageDeserializer("embedded.txt", streams), 2, 0) == IMAGES[1, 0]
+
+
+@pytest.mark.parametrize("frames, chunks", [
+    ([20000] * 8, [5, 3]), ([89999, 1, 1], [3]), ([89999, 2, 1], [2, 1]), ([90000, 1, 1], [2, 1]),
+])  # fmt: skip
+def test_utterances_fill_a_chunk_until_it_is_longer_than_a_quarter_of_an_hour(frames, chunks, tmp_path):
+    scp = tmp_path / "f.scp"
+    scp.write_text("".join(f"u{i}=a.mfc[0,{n - 1}]\n" for i, n in enumerate(frames)))
+    (described,) = HTKFeatureDeserializer(StreamDefs(x=StreamDef(shape=3, scp=str(scp))))["_deserializers"]
+    assert HTKFeatures(described).sizes().tolist() == chunks
+
+
+def test_of_frames(tmp_path):
+    lengths = [3, 2, 4]
+    for i, frames in enumerate(lengths):
+        data = np.stack([np.full(frames, i), np.arange(frames)], 1).astype(">f4")
+        (tmp_path / f"{i}.mfc").write_bytes(struct.pack(">iihh", frames, 100000, 8, 9) + data.tobytes())
+    scp = tmp_path / "f.scp"
+    scp.write_text("".join(f"u{i}=.../{i}.mfc[0,{n - 1}]\n" for i, n in enumerate(lengths)))
+    described = HTKFeatureDeserializer(StreamDefs(x=StreamDef(shape=2, scp=str(scp))))
+    source = MinibatchSource(described, frame_mode=True, randomization_seed=1)
+    assert source.next_minibatch(9)[source.streams.x].ragged.data.tolist() == [
+        [2, 2], [2, 1], [0, 0], [0, 2], [1, 0], [2, 3], [2, 0], [1, 1], [0, 1]
+    ]  # fmt: skip
