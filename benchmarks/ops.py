@@ -64,7 +64,7 @@ def packed(case: Case, function: Any) -> Side:
 
     def ours(x: Any, layout: Any) -> Any:
         batch = Batch(jnp.int32(layout.size), layout.size, full=True)
-        ctx = context_of(plan, case.training, batch, {plan.arguments[0].sequence_axis: layout}, (), ())
+        ctx = context_of(plan, case.training, batch, {plan.arguments[0].sequence_axis: layout}, None, ())
         env = {plan.arguments[0]: Value(x, plan.arguments[0].dynamic_axes)}
         env |= {v: Value(jnp.asarray(v._value), ()) for v in plan.leaves}
         return execute(plan, ctx, env)[plan.outputs[0]].data

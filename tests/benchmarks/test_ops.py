@@ -9,7 +9,7 @@ from benchmarks.__main__ import main
 from benchmarks.ops import CASES
 
 LEAN = [
-    "element_select", "relu", "elu", "softplus", "tanh", "exp", "log", "pow", "clip", "element_max", "plus of a bias",
+    "element_select", "element_divide", "relu", "elu", "softplus", "tanh", "exp", "log", "pow", "clip", "element_max", "plus of a bias",
     "reduce_log_sum_exp", "reduce_max", "reduce_sum over two axes", "reduce_mean over the batch", "softmax",
     "log_softmax", "cross entropy, sparse labels", "cross entropy, dense labels", "binary_cross_entropy",
     "squared_error", "cosine_distance", "times", "times_transpose", "times of sparse rows (embedding)",

@@ -61,7 +61,7 @@ def _behind(node: Function, operands: Sequence[Variable], padding: Padding) -> f
         return 0.0 if 0 in behind and node.node_attributes["reductionOpName"] == "Sum" else ANYTHING
     if not node.primitive.elementwise:
         return None
-    if name == "ElementTimes" and 0 in behind:
+    if (name == "ElementTimes" and 0 in behind) or (name == "Quotient" and behind[0] == 0):
         return 0.0
     if name == "Exp" and behind[0] <= -FAR:  # type: ignore[operator]
         return 0.0

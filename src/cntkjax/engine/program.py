@@ -31,7 +31,7 @@ from .allocator import keep_freed_memory
 from .cache import persistent
 from .carry import Memory, slots_of
 from .compiler import compiler_options
-from .draws import random_numbers
+from .draws import Draws, random_numbers
 from .forks import check_process
 from .interchange import end_to_end
 from .layout import Batch, Layout
@@ -127,7 +127,7 @@ class Result:
 
 
 def context_of(
-    plan: Plan, training: bool, batch: Any, layouts: dict[Axis, Layout], random: Any, past: Sequence[Any]
+    plan: Plan, training: bool, batch: Any, layouts: dict[Axis, Layout], random: Draws | None, past: Sequence[Any]
 ) -> Context:
     """What the operations of a plan may ask, from the arrays that a program takes."""
     numbers = {n: i for i, n in enumerate(plan.random)}

@@ -14,7 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..engine.plan import resolve
+from ..engine.whole import NODES, Found
 from ..graph.errors import ShapeError, explain
+from ..graph.function import Function
 from ..graph.shape import UNKNOWN_SHAPE, Shape, broadcast, is_unknown
 from ..graph.variable import Leaf, Variable
 from .base import Attrs, Primitive, primitive
@@ -71,9 +74,21 @@ def _(primals: Any, tangents: Any) -> Any:
     return _safe_log(x), dx / jnp.maximum(x, jnp.asarray(_LEAST, x.dtype))
 
 
+@jax.custom_jvp
 def _safe_divide(a: Any, b: Any) -> Any:
-    nonzero = b != 0
-    return jnp.where(nonzero, a / jnp.where(nonzero, b, jnp.ones((), b.dtype)), jnp.zeros((), a.dtype))
+    # The division comes last: XLA computes none twice, so what comes behind one is another pass over memory.
+    return a / _infinite_for_0(b)
+
+
+@_safe_divide.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    (a, b), (da, db) = primals, tangents
+    quotient = _safe_divide(a, b)
+    return quotient, (da - quotient * db) / _infinite_for_0(b)
+
+
+def _infinite_for_0(x: Any) -> Any:
+    return jnp.where(x != 0, x, jnp.asarray(jnp.inf, x.dtype))
 
 
 def _reciprocal(x: Any) -> Any:
@@ -238,4 +253,27 @@ def _define(op: str, number: int, compute: Callable[..., Any]) -> Primitive:
     return primitive(op, number)(Operation)
 
 
+class Quotient(Elementwise):
+    """a / b, and 0 where b is 0: what CNTK composes of a product and a reciprocal, in one pass less."""
+
+    name = "Quotient"
+
+    def lower(self, attrs: Attrs, *samples: Any) -> Any:
+        """The quotient."""
+        return _safe_divide(*samples)
+
+
+def _quotient(node: Function) -> Found | None:
+    """A product with a reciprocal of its own size: of one that is spread, few are divided and many multiplied."""
+    for a, b in (node.node_inputs, node.node_inputs[::-1]):
+        inverse = resolve(b)._owner
+        if inverse is not None and inverse.op_name == "Reciprocal":
+            divisor = inverse.node_inputs[0]
+            if (a.shape, a.dynamic_axes) == (divisor.shape, divisor.dynamic_axes) and not is_unknown(a.shape):
+                return _QUOTIENT, [a, divisor], {}
+    return None
+
+
+_QUOTIENT = Quotient()
+NODES["ElementTimes"] = _quotient
 ELEMENTWISE = {op: _define(op, number, compute) for op, number, compute in _OPERATIONS}

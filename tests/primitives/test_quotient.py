@@ -1,0 +1,41 @@
+"""Products with reciprocals: computed as quotients, with the values and gradients of CNTK."""
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax.engine import whole
+
+A, B = np.float32([[1, -2, 3, 0], [np.inf, 5, 1e30, 7]]), np.float32([[4, 8, 0, 0], [0, -2, 1e30, 1e-3]])
+
+
+def divided(**kinds):
+    a, b = (C.input_variable(4, needs_gradient=True, name=name, **kinds) for name in "ab")
+    return a, b, C.element_divide(a, b)
+
+
+def test_a_quotient_is_nothing_where_the_divisor_is_and_so_are_its_gradients():
+    a, b, quotient = divided()
+    gradients, made = quotient.grad({a: A, b: B}, [a, b], [quotient])
+    np.testing.assert_allclose(made, [[0.25, -0.25, 0, 0], [np.nan, -2.5, 1, 7000]], rtol=1e-6)
+    np.testing.assert_allclose(gradients[a], [[0.25, 0.125, 0, 0], [0, -0.5, 1e-30, 1000]], rtol=1e-6)
+    np.testing.assert_allclose(gradients[b][:, :3], [[-0.0625, 0.03125, 0], [np.nan, -1.25, -1e-30]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("make", [
+    lambda a, b: C.element_divide(a, b), lambda a, b: C.reciprocal(b) * a, lambda a, b: C.reciprocal(a) * (1 / b),
+    lambda a, b: C.element_divide(a, C.reduce_sum(b)), lambda a, b: C.element_divide(C.sequence.last(a), b),
+    lambda a, b: C.layers.Recurrence(lambda h, x: C.tanh(h / x))(b) / a,
+])
+def test_it_is_what_the_product_is(make, monkeypatch):
+    rng = np.random.default_rng(0)
+    a, b = (C.sequence.input_variable(3, np.float64, needs_gradient=True, name=name) for name in "ab")
+    data = {v: [rng.uniform(0.5, 2, (n, 3)) for n in (2, 4, 1)] for v in (a, b)}
+    found = []
+    for rules in (whole.NODES, {}):
+        monkeypatch.setattr(whole, "NODES", rules)
+        graph = make(a, b)
+        gradients, made = graph.grad(data, [a, b], [graph])
+        found.append([*made, *gradients[a], *gradients[b]])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
