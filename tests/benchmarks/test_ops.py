@@ -9,9 +9,9 @@ from benchmarks.__main__ import main
 from benchmarks.ops import CASES
 
 LEAN = [
-    "element_select", "element_divide", "relu", "elu", "softplus", "tanh", "exp", "log", "pow", "clip", "element_max", "plus of a bias",
-    "reduce_log_sum_exp", "reduce_max", "reduce_sum over two axes", "reduce_mean over the batch", "softmax",
-    "log_softmax", "cross entropy, sparse labels", "cross entropy, dense labels", "binary_cross_entropy",
+    "element_divide", "element_select", "relu", "elu", "softplus", "tanh", "exp", "log", "pow", "clip", "element_max",
+    "plus of a bias", "reduce_log_sum_exp", "reduce_max", "reduce_sum over two axes", "reduce_mean over the batch",
+    "softmax", "log_softmax", "cross entropy, sparse labels", "cross entropy, dense labels", "binary_cross_entropy",
     "squared_error", "cosine_distance", "times", "times_transpose", "times of sparse rows (embedding)",
     "gather along an axis", "gather of sorted indices", "splice and slice", "transpose", "max pooling 2x2",
     "global average pooling", "depth_to_space", "batch normalization", "past_value", "sequence.reduce_sum",

@@ -133,6 +133,7 @@ def context_of(
     numbers = {n: i for i, n in enumerate(plan.random)}
 
     def stream_of(node: Function) -> tuple[Any, Any]:
+        assert random is not None  # a plan without such nodes asks for none
         seed, offset = random.keys[numbers[node]]
         return jax.random.key(seed), offset
 

@@ -1,1 +1,1 @@
-"""Blocks of converted networks."""
+"""Networks as lists of layers, and as functions."""
