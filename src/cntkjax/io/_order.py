@@ -141,7 +141,8 @@ class Order:
             moves = is_last or begins[chunk] < begins[chunk + 1] or ends[chunk] < ends[chunk + 1]
             if is_last or len(known) >= self._together or (moves and self.deserializer.in_chunks):
                 self.deserializer.hold(chunks[begins[chunk] : ends[chunk]].tolist())
-                yield Part(np.array(known) >> _BITS, np.array(known) & ((1 << _BITS) - 1), is_last)
+                found = np.array(known, np.int64)
+                yield Part(found >> _BITS, found & ((1 << _BITS) - 1), is_last)
                 known = array("q")
 
     def _windows(self, chunks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -202,7 +203,7 @@ def _exchanged(partners: np.ndarray) -> np.ndarray:
     now = array("q", range(len(partners)))
     for place, partner in enumerate(partners.tolist()):
         now[place], now[partner] = now[partner], now[place]
-    return np.array(now)
+    return np.array(now, np.int64)
 
 
 def _draws(seed: int) -> Iterator[int]:
