@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import cntkjax as C
 from cntkjax.io import (
     Base64ImageDeserializer,
     HTKFeatureDeserializer,
@@ -199,3 +200,16 @@ def test_of_frames(tmp_path):
     assert source.next_minibatch(9)[source.streams.x].ragged.data.tolist() == [
         [2, 2], [2, 1], [0, 0], [0, 2], [1, 0], [2, 3], [2, 0], [1, 1], [0, 1]
     ]  # fmt: skip
+
+
+def test_training_with_shuffled_data_goes_as_on_cntk(ctf):
+    rows = [f"|x {' '.join(str((7 * i + 5 * k) % 11 - 5) for k in range(4))} |y {i * i % 3}:1\n" for i in range(40)]
+    source = MinibatchSource(ctf("".join(rows), x=4, y=(3,)), max_sweeps=2)
+    x, y = C.input_variable(4), C.input_variable(3)
+    loss = C.cross_entropy_with_softmax(C.layers.Dense(3, init=C.glorot_uniform(seed=5))(x), y)
+    rate = C.learning_parameter_schedule_per_sample(0.01)
+    trainer, losses = C.Trainer(loss, (loss,), C.sgd(loss.parameters, rate)), []
+    while minibatch := source.next_minibatch(16, {x: source.streams.x, y: source.streams.y}):
+        trainer.train_minibatch(minibatch)
+        losses.append(trainer.previous_minibatch_loss_average)
+    np.testing.assert_allclose(losses, [3.48211, 1.91782, 1.26721, 2.57673, 1.23932], atol=2e-5)
