@@ -65,14 +65,19 @@ class Delay(Primitive):
         missing = max(initial.data.ndim - (2 if initial.axes else 0) - (data.ndim - 2), 0)
         data = data.reshape(*data.shape[:2], *(1,) * missing, *data.shape[2:])
         far = layout.position if self.delay < 0 else layout.remaining
-        pad = jnp.zeros((min(k, layout.time), *data.shape[1:]), data.dtype)
+        first = initial.data.astype(data.dtype)
+        same = not initial.axes and layout.simple and self.delay < 0  # sequences begin in the first cells, and alike
+        pad = jnp.broadcast_to(first if same else 0, (min(k, layout.time), *data.shape[1:])).astype(data.dtype)
         shifted = jnp.concatenate([pad, data[:-k]] if self.delay < 0 else [data[k:], pad])
-        start = initial.data.astype(data.dtype)
+        assert ctx.node is not None
+        carried = ctx.carried.get(ctx.node)
+        leave(ctx, ctx.node, data, initial)
+        if same and carried is None:
+            return Value(shifted, x.axes)
+        start = first
         if initial.axes:
             start = start.reshape(*start.shape[:2], *(1,) * (data.ndim - start.ndim), *start.shape[2:])
-        assert ctx.node is not None
-        start = entering(layout, ctx.carried.get(ctx.node), k, layout.seq, layout.position, start)
-        leave(ctx, ctx.node, data, initial)
+        start = entering(layout, carried, k, layout.seq, layout.position, start)
         begins = (far < k).reshape(*far.shape, *(1,) * (data.ndim - 2))
         return Value(jnp.where(begins, start, shifted), x.axes)
 
