@@ -1,2 +1,1 @@
-"""CNTK's contributed packages, as far as they are part of this one: crosstalkcaffe's
-blocks, deeprl and netopt."""
+"""CNTK's contributed packages, as far as they are part of this one: crosstalkcaffe, deeprl and netopt."""

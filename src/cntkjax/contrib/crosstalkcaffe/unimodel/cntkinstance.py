@@ -128,12 +128,14 @@ class ApiSetup:
         mean, variance, *rest = (_tensor(cntk_layer, i).ravel() for i in range(len(cntk_layer.parameter_tensor)))
         factor = rest[0][0] if rest else 1
         share = 1 / factor if factor else 0
-        scale = rest[1] if len(rest) > 1 else np.ones_like(mean)
-        bias = rest[2] if len(rest) > 2 else np.zeros_like(mean)
-        given = {"scale": scale, "bias": bias, "mean": mean * share, "var": variance * share}
-        parameters = [Parameter(init=values, name=f"{name}.{kind}") for kind, values in given.items()]
+        given = {
+            "scale": rest[1] if len(rest) > 1 else np.ones_like(mean),
+            "bias": rest[2] if len(rest) > 2 else np.zeros_like(mean),
+            "mean": mean * share, "var": variance * share,
+        }  # fmt: skip
+        made = {kind: Parameter(init=values, name=f"{name}.{kind}") for kind, values in given.items()}
         return ops.batch_normalization(
-            inputs[0], *parameters, running_count=Constant(0), spatial=True,
+            inputs[0], made["scale"], made["bias"], made["mean"], made["var"], running_count=Constant(0), spatial=True,
             normalization_time_constant=_TIME_CONSTANT, epsilon=cntk_layer.parameters.epsilon,
             use_cudnn_engine=False, name=name,
         )  # fmt: skip
@@ -155,7 +157,7 @@ class ApiSetup:
         biases = [_tensor(cntk_layer, i).ravel() for i in range(1, len(cntk_layer.parameter_tensor))]
         bias = np.broadcast_to(biases[0], own.num_output) if biases else None
         shaped = weights.reshape(*x.shape, own.num_output)
-        return BlockApiSetup.linear(own.num_output, x.shape, shaped, bias, str(cntk_layer.op_name))(x)
+        return BlockApiSetup.linear(own.num_output, x.shape, shaped, bias, cntk_layer.op_name)(x)
 
     @staticmethod
     def plus(cntk_layer: CntkLayersDefinition, inputs: Sequence[Any]) -> Function:
@@ -195,7 +197,7 @@ class ApiSetup:
         """x / (k + alpha * mean of the squares in a window of channels) ** beta."""
         own = cntk_layer.parameters
         return BlockApiSetup.lrn(
-            own.k, (own.kernel_size + 1) // 2, own.alpha, own.beta, str(cntk_layer.op_name)
+            own.k, (own.kernel_size + 1) // 2, own.alpha, own.beta, cntk_layer.op_name
         )(inputs[0])  # fmt: skip
 
     @staticmethod
@@ -254,15 +256,15 @@ class CntkApiInstance:
     def __init__(self, cntk_uni_model: CntkModelDescription, global_conf: GlobalConf) -> None:
         self._conf = global_conf
         self._functions: dict[str, Any] = {
-            str(given.op_name): ops.input_variable(tuple(given.tensor), name=str(given.op_name))
+            given.op_name: ops.input_variable(tuple(given.tensor), name=given.op_name)
             for given in cntk_uni_model.data_provider
         }
         layers = [cntk_uni_model.cntk_layers[name] for name in cntk_uni_model.cntk_sorted_layers]
         for layer in layers:
             made = getattr(ApiSetup, layer.op_type.name)(layer, [self._functions[name] for name in layer.inputs])
-            self._functions[str(layer.op_name)] = made
+            self._functions[layer.op_name] = made
         used = {name for layer in layers for name in layer.inputs}
-        ends = [self._functions[str(layer.op_name)] for layer in layers if layer.op_name not in used]
+        ends = [self._functions[layer.op_name] for layer in layers if layer.op_name not in used]
         self._model = ops.combine(*ends, name="outputs")
 
     def get_model(self) -> Function:

@@ -1,0 +1,5 @@
+"""Configurations of the converter."""
+
+from . import format, globalconf
+
+__all__ = ["format", "globalconf"]
