@@ -84,6 +84,7 @@ def windows(x, kernel, stride, pad, fill=0.0, dilation=(1, 1), size=None):
     [
         ("kernel_size: 3", (3, 3), (1, 1), (0, 0), (1, 1), 1),
         ("kernel_size: 5 pad: 1", (5, 5), (1, 1), (1, 1), (1, 1), 1),
+        ("kernel_size: 3 pad: 1", (3, 3), (1, 1), (1, 1), (1, 1), 1),
         ("kernel_size: 3 pad: 2 stride: 2 bias_term: false", (3, 3), (2, 2), (2, 2), (1, 1), 1),
         ("kernel_size: 3 pad: 2 dilation: 2", (3, 3), (1, 1), (2, 2), (2, 2), 1),
         ("kernel_size: 2 group: 2", (2, 2), (1, 1), (0, 0), (1, 1), 2),

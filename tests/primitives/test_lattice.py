@@ -204,6 +204,7 @@ def test_a_saved_criterion_computes_the_same(paths, tmp_path):
         (ONE[:-4], "section 'ALNS' of a lattice has 12 entries"),
         (ONE[:40] + b"NODS" + struct.pack("<i", 5) + ONE[48:], "section 'NODS' of a lattice has 5 entries"),
         (ONE[:32] + struct.pack("<I", 8) + ONE[36:], "does not stand at its end, frame 8"),
+        (lattice([0, 12, 9], [(0, 1, 1)], [0.0, unit(0, 12)]), "does not stand at its end, frame 9"),
         (lattice([0, 9], [(1, 1, 1)], [0.0, unit(0, 9)]), "does not lead from one of its nodes to a later one"),
         (lattice([0, 9], [(0, 2, 1)], [0.0, unit(0, 9)]), "does not lead"),
         (lattice([0, 9], [(0, 1, 1)], [0.0, unit(0, 9, False)]), "have no end"),

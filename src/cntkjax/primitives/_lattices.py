@@ -147,7 +147,7 @@ def parse(data: bytes) -> Lattice:
     words, at = _section(data, at, b"EDGS", "<u8", edges)
     units, _ = _section(data, at, b"ALNS", "<u4", None)
     times = times.astype(np.int64)
-    if nodes < 2 or times[-1] != frames:
+    if nodes < 2 or not times.max() == times[-1] == frames:
         raise RuntimeError(f"the last of the {nodes} nodes of a lattice does not stand at its end, frame {frames}")
     node = (1 << _NODE_BITS) - 1
     begin, end = (((words >> np.uint64(bit)) & np.uint64(node)).astype(np.int64) for bit in (0, _END))
@@ -159,7 +159,7 @@ def parse(data: bytes) -> Lattice:
     has_score = (first > 0) & (first <= len(units))
     score = np.where(has_score, units.view("<f4")[np.where(has_score, first - 1, 0)] if len(units) else 0, 0)
     aligned = np.flatnonzero(times[end] > times[begin])
-    return Lattice(times, begin, end, score.astype(np.float64), *_aligned(
+    return Lattice(times, begin, end, score, *_aligned(
         units, aligned, first[aligned], times[begin][aligned], times[end][aligned], implied[aligned], implied_unit
     ))  # fmt: skip
 
@@ -236,7 +236,8 @@ class Criterion:
         edge = np.repeat(lattice.edge, lattice.frames)
         edges = len(lattice.end)
         hit = labels[cell] == path
-        score = np.bincount(lattice.edge, acoustic, edges) + lattice.score * self.language + self.penalty
+        score = lattice.score.astype(np.float64) * self.language + self.penalty
+        score += np.bincount(lattice.edge, acoustic, edges)
         total, expected, posterior, accuracy = _forward_backward(
             lattice, score / self.acoustic, np.bincount(edge, hit, edges)
         )

@@ -84,7 +84,7 @@ class Primitive:
     whole_batch: ClassVar[bool] = False  # it makes a static axis of the batch axis, which then may not be padded
     delay: ClassVar[int] = 0  # -1 looks back, +1 ahead: what closes a recurrent loop
     looks_back: ClassVar[bool] = False  # it computes anew what its operands come from
-    calls_python: ClassVar[bool] = False  # it runs code of the user, which may fail
+    calls_python: ClassVar[bool] = False  # it runs Python on the host, which may fail
     draws_once: ClassVar[bool] = False  # its random numbers stay as long as its operand does
     weight: ClassVar[int | None] = None  # the operand in which it is linear and that gathers its gradient after a loop
 

@@ -52,12 +52,16 @@ def _pair(own: Message, name: str, other: str, default: int) -> list[int]:
 
 def _convolution(layer: Message) -> Described:
     own = layer.part("convolution_param")
-    return CntkLayerType.convolution, CntkConvolutionParameters(
+    made = CntkConvolutionParameters(
         output=int(own.one("num_output", 0)), kernel=_pair(own, "kernel_size", "kernel", 0),
         stride=_pair(own, "stride", "stride", 1), pad=_pair(own, "pad", "pad", 0),
         dilation=_pair(own, "dilation", "dilation", 1), group=int(own.one("group", 1)),
         need_bias=own.one("bias_term", True),
     )  # fmt: skip
+    windows = zip(made.pad, made.kernel, made.stride, made.dilation, strict=True)
+    if any(made.pad) and all(step == 1 and 2 * pad == apart * (size - 1) for pad, size, step, apart in windows):
+        made.auto_pad, made.pad = True, [0, 0]  # the same, as CNTK writes it
+    return CntkLayerType.convolution, made
 
 
 def _pooling(layer: Message) -> Described:
