@@ -187,6 +187,18 @@ def test_no_more_chunks_than_a_window_has_are_in_memory(window):
     assert not deserializer._held
 
 
+def test_of_a_single_shuffled_chunk_the_first_worker_gets_all_as_in_cntk(tmp_path):
+    path = tmp_path / "one.ctf"
+    path.write_text("".join(f"|x {i}\n" for i in range(6)))
+
+    def taken(rank):
+        source = io.MinibatchSource(io.CTFDeserializer(str(path), io.StreamDefs(x=io.StreamDef("x", 1))), max_sweeps=1)
+        found = source.next_minibatch(20, num_data_partitions=2, partition_index=rank)
+        return found[source.streams.x].num_samples if found else 0
+
+    assert [taken(0), taken(1)] == [6, 0]
+
+
 def test_shuffled_chunks_are_dealt_out_so_that_no_worker_reads_those_of_another():
     sources = [cursor([1] * 60, 10, 1, randomize=True, window_in_chunks=4) for _ in range(2)]
     shares = [{i // 6 for i in taken(source, 60, (2, rank))[0]} for rank, source in enumerate(sources)]

@@ -38,8 +38,8 @@ class Block:
         self.unit, self.share = unit, share
         self._deserializer = order.deserializer
         workers, rank = share
-        # A worker need not read the chunks of others, if all have some.
-        self.dealt = order.randomize and self._deserializer.num_chunks >= workers
+        # Shuffled, chunks are dealt out: a worker need not read those of others, and of a single chunk gets nothing.
+        self.dealt = order.randomize
         turn = unit.position if self.dealt else first + np.arange(len(unit.place))
         self.position = np.flatnonzero(turn % workers == rank)
         self.starts = offsets_of(unit.samples)
