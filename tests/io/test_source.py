@@ -192,7 +192,7 @@ def test_of_a_single_shuffled_chunk_the_first_worker_gets_all_as_in_cntk(tmp_pat
     path.write_text("".join(f"|x {i}\n" for i in range(6)))
 
     def taken(rank):
-        source = io.MinibatchSource(io.CTFDeserializer(str(path), io.StreamDefs(x=io.StreamDef("x", 1))), max_sweeps=1)
+        source = MinibatchSource(CTFDeserializer(str(path), StreamDefs(x=StreamDef("x", 1))), max_sweeps=1)
         found = source.next_minibatch(20, num_data_partitions=2, partition_index=rank)
         return found[source.streams.x].num_samples if found else 0
 
