@@ -105,6 +105,20 @@ def test_random_parts_are_others_in_each_sweep_and_inside_of_the_image(listed):
     np.testing.assert_array_equal(made, again)
 
 
+@pytest.mark.parametrize("sizes, expected", [  # left, top, mirrored in CNTK 2.7
+    ([2, 2, 2], [(18, 13, 0), (13, 22, 0), (27, 13, 0), (30, 0, 1), (17, 19, 1), (9, 22, 1)]),
+    ([1, 2], [(18, 13, 0), (17, 19, 1), (13, 22, 0)]),  # the second image was read for a minibatch of another size
+])  # fmt: skip
+def test_random_numbers_belong_to_a_place_in_a_minibatch(sizes, expected, listed):
+    y, x = np.mgrid[:30, :40]
+    Image.fromarray(np.stack([x, y, 0 * x], -1).astype("uint8")).save("a.png")
+    (listed / "map.txt").write_text("a.png\t1\n" * 9)
+    made = source([transforms.crop("randomside", crop_size=8)])
+    parts = [part for n in sizes for part in made.next_minibatch(n)[made.streams.x].asarray()[:, 0]]
+    found = [(int(part[2].min()), int(part[1].min()), int(part[2, 0, 0] > part[2, 0, -1])) for part in parts]
+    assert found == expected
+
+
 def test_two_lists_of_the_same_images_are_cut_in_the_same_places(listed):
     (listed / "map.txt").write_text("".join(f"a.png\t{i}\n" for i in range(10)))
     (listed / "deep").mkdir()

@@ -5,6 +5,7 @@ import pytest
 
 import cntkjax as C
 from cntkjax.io import transforms
+from cntkjax.io._pixels import Draws, transform_of
 
 IMAGE = np.random.RandomState(0).randint(0, 256, (20, 30, 3)).astype(np.uint8)
 
@@ -57,6 +58,37 @@ def test_what_is_cut_out_is_what_cntk_cuts_out(options, image, cut):
     for seed in range(4):
         part = transforms.crop("center", **options)(places(*image), seed)
         assert (*part[0, 0, :2], part.shape[1], part.shape[0]) == cut
+
+
+JITTER = {"jitter_type": "uniratio"}
+
+
+@pytest.mark.parametrize("kind, options, cuts", [  # left, top, width, height, mirrored, for four images in CNTK 2.7
+    ("side", {"crop_size": (250, 100)}, [(0, 55, 250, 100, 0), (0, 72, 250, 100, 0), (0, 60, 250, 100, 0)]),
+    ("side", {"side_ratio": (0.4, 0.9), **JITTER},
+     [(68, 47, 135, 135, 0), (95, 33, 140, 140, 0), (80, 51, 122, 122, 1), (37, 68, 124, 124, 1)]),
+    ("area", {"area_ratio": (0.1, 0.6), "aspect_ratio": (0.7, 1.0), **JITTER},
+     [(88, 44, 146, 128, 0), (74, 40, 132, 139, 1), (6, 86, 141, 111, 1), (97, 47, 131, 111, 1)]),
+    ("side", {"side_ratio": 0.8, "aspect_ratio": 0.5},  # standing it does not fit
+     [(14, 62, 226, 113, 0), (21, 47, 226, 113, 0), (16, 33, 226, 113, 1), (1, 84, 226, 113, 1)]),
+    ("side", {"side_ratio": (0.5, 1.0), "aspect_ratio": (0.4, 1.0), **JITTER},
+     [(61, 40, 178, 134, 0), (65, 25, 146, 161, 1), (3, 88, 189, 109, 1), (69, 46, 166, 114, 1)]),
+    ("side", {"side_ratio": 1.0, "aspect_ratio": (0.3, 0.5), **JITTER},  # never fits
+     [(0, 0, 250, 200, 0), (0, 0, 250, 200, 1), (0, 0, 250, 200, 0), (0, 0, 250, 200, 0)]),
+])  # fmt: skip
+def test_random_cuts_are_those_of_cntk(kind, options, cuts):
+    crop, draws = transform_of(transforms.crop(f"random{kind}", **options)), Draws(0)
+    for cut in cuts:
+        part = crop(places(200, 250), draws)
+        left, right = sorted(part[0, [0, -1], 0].tolist())
+        assert (left, part[0, 0, 1], right - left + 1, len(part), part[0, 0, 0] > part[0, -1, 0]) == cut
+
+
+def test_random_colours_are_those_of_cntk():
+    color, draws = transform_of(transforms.color(0.3, 0.2, 0.4)), Draws(0)
+    made = [color(np.array([[[60, 120, 180]]] * 2, np.uint8)[:, :, ::-1], draws)[0, 0] for _ in range(3)]
+    recorded = [[190.1994, 117.2584, 44.3175], [212.1861, 131.8321, 51.4782], [208.2337, 144.0732, 79.9128]]
+    np.testing.assert_allclose(made, recorded, atol=1e-3)
 
 
 @pytest.mark.parametrize("mode, size, image, first_row, first_column", [

@@ -58,11 +58,15 @@ class Block:
         """Samples of this worker before each of its sequences, and at the end all."""
         return offsets_of(self.unit.samples[self.position])
 
+    @cached_property
+    def own(self) -> np.ndarray:
+        """Chunks and places of the sequences of this worker. Shapes: int64 [2, sequences]."""
+        return np.stack([self.unit.chunk[self.position], self.unit.place[self.position]])
+
     def load(self) -> Data:
         """The sequences of this worker."""
         if self._data is None:
-            chunk, place = self.unit.chunk[self.position], self.unit.place[self.position]
-            self._data = self._deserializer.take(chunk, place, self.unit.sweep) if len(place) else {}
+            self._data = self._deserializer.take(*self.own) if len(self.position) else {}
         return self._data
 
 
@@ -76,6 +80,7 @@ class Cursor:
     def __init__(self, order: Order, max_sweeps: int, max_samples: int, ahead: bool) -> None:
         self._order, self._max_sweeps = order, max_sweeps
         self._max_samples = min(max_samples, 2**62)  # within int64
+        self._in_chunks = order.deserializer.in_chunks
         ahead = ahead and order.deserializer.num_chunks > 1
         self._thread = ThreadPoolExecutor(1, "cntkjax-reader") if ahead else None
         self._coming: Future[Block] | None = None  # of the block behind this one
@@ -98,7 +103,7 @@ class Cursor:
         sweeps; and whether this went over the end of a sweep. Nothing at the end, or if the worker has no share of as
         many sweeps as there are workers: even of sweeps of one sequence it would have had one.
         """
-        pieces: list[Piece] = []
+        pieces: list[tuple[Block, slice]] = []
         left, sweep_ended, fruitless = budget, False, 0
         while not self.ended and fruitless <= share[0]:
             block = self._next_block(share)
@@ -108,7 +113,7 @@ class Cursor:
             wanted = np.searchsorted(block.own_starts, still_wanted)
             last = min(max(int(fits), first if pieces else first + 1), max(int(wanted), first))
             if last > first:
-                pieces.append(Piece(block.load(), slice(first, last)))
+                pieces.append((block, slice(first, last)))
                 left -= int(block.cumulative[last] - block.cumulative[first])
                 fruitless = 0
             if left <= 0 and not block.dealt:
@@ -124,9 +129,10 @@ class Cursor:
             # A worker that has its minibatch goes on to its next sequence in the sweep, if chunks are dealt out.
             if left <= 0 and (crossed or not block.dealt or share == (1, 0)):
                 break
+        data = self._read(pieces)
         if self.ended:
             self._forget()
-        return pieces, sweep_ended
+        return data, sweep_ended
 
     def seek(self, position: int) -> None:
         """Goes to the first sequence with at least so many samples before it."""
@@ -160,7 +166,7 @@ class Cursor:
         """The block that the next sequence is in, with its data; begins to read the one behind it."""
         if self._block is None:
             try:
-                self._block = self._coming.result() if self._coming else self._read(self._sequences_before, share)
+                self._block = self._coming.result() if self._coming else self._new_block(self._sequences_before, share)
             except BaseException:
                 self._settle()
                 self._coming = None
@@ -171,16 +177,26 @@ class Cursor:
             self._settle()
             self._block = Block(self._order, self._block.unit, self._sequences_before, share)
         block = self._block
+        if not self._in_chunks:
+            return block
         block.load()
         is_last = block.unit.ends_sweep and self.sweep + 1 >= self._max_sweeps
         if self._thread and not self._coming and not is_last:
-            self._coming = self._thread.submit(self._read, self._sequences_before + len(block), share)
+            self._coming = self._thread.submit(self._new_block, self._sequences_before + len(block), share)
         return block
 
-    def _read(self, sequences_before: int, share: Share) -> Block:
+    def _new_block(self, sequences_before: int, share: Share) -> Block:
         block = Block(self._order, next(self._units), sequences_before, share)
-        block.load()
+        if self._in_chunks:
+            block.load()
         return block
+
+    def _read(self, parts: list[tuple[Block, slice]]) -> list[Piece]:
+        """The data of a minibatch."""
+        if self._in_chunks or not parts:
+            return [Piece(block.load(), these) for block, these in parts]
+        own = np.concatenate([block.own[:, these] for block, these in parts], axis=1)
+        return [Piece(self._order.deserializer.take(*own), slice(0, own.shape[1]))]
 
     def _forget(self) -> None:
         """Frees the data, which will be read again if they are asked for."""
@@ -194,3 +210,35 @@ class Cursor:
         """Waits for the other thread."""
         if self._coming:
             wait([self._coming])
+
+
+class Ahead:
+    """A cursor that in a second thread takes the next minibatch, as if one of the same size will be asked for."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self._cursor = cursor
+        self.position = cursor.position
+        self._thread = ThreadPoolExecutor(1, "cntkjax-reader")
+        self._coming: Future[tuple[list[Piece], bool]] | None = None
+        self._expected: tuple[int, Share] | None = None
+
+    def take(self, budget: int, share: Share) -> tuple[list[Piece], bool]:
+        """See ``Cursor``."""
+        if self._coming and self._expected != (budget, share):
+            self.seek(self.position)
+        try:
+            pieces, sweep_ended = (self._coming or self._thread.submit(self._cursor.take, budget, share)).result()
+        except BaseException:
+            self.seek(self.position)
+            raise
+        self.position, self._coming = self._cursor.position, None
+        if pieces:
+            self._expected = budget, share
+            self._coming = self._thread.submit(self._cursor.take, budget, share)
+        return pieces, sweep_ended
+
+    def seek(self, position: int) -> None:
+        """See ``Cursor``."""
+        self._coming = None
+        self._thread.submit(self._cursor.seek, position).result()
+        self.position = self._cursor.position

@@ -6,7 +6,7 @@ import base64
 import io
 import os
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +18,7 @@ from cntkjax.engine.ragged import Ragged, SparseRows
 
 from ._ctf import CHUNK_SIZE
 from ._ctf_index import chunks_of
-from ._pixels import transform_of
+from ._pixels import Draws, transform_of
 from ._streams import Deserializer, StreamInformation
 
 _HERE = ".../"  # the folder of the list
@@ -54,6 +54,7 @@ class ImageFiles(Deserializer):
         self._channels = {
             n: next((int(t["channels"]) for t in given if t["type"] == "Scale"), 3) for n, given in self._images.items()
         }
+        self._draws: dict[str, list[list[Draws]]] = {name: [] for name in self._images}
         bytes_before = [0]
         self._rows = []
         for row, size in self._parsed():
@@ -76,7 +77,7 @@ class ImageFiles(Deserializer):
         scale = next((t for t in reversed(self._images[name]) if t["type"] in ("Crop", "Scale")), None)
         if scale is not None and scale["type"] == "Scale":
             return int(scale["channels"]), int(scale["height"]), int(scale["width"])
-        return self._sample(name, self._rows[0], np.random.default_rng(0)).shape
+        return self._sample(name, self._rows[0], self._draws_of(name, 0)).shape
 
     # ---- the list
     def _parsed(self) -> Iterator[tuple[_Row, int]]:
@@ -128,14 +129,14 @@ class ImageFiles(Deserializer):
     def hold(self, chunks: Iterable[int]) -> None:
         """Images are read when they come."""
 
-    def take(self, chunk: np.ndarray, place: np.ndarray, sweep: int) -> Mapping[str, Ragged]:
+    def take(self, chunk: np.ndarray, place: np.ndarray) -> Mapping[str, Ragged]:
         rows = [self._rows[i] for i in self._chunks[chunk] + place]
         lengths = np.ones(len(rows), np.int32)
         made: dict[str, Ragged] = {}
         for name in self._images:
-            # Two lists of the same sequences, as of images and masks, are cut in the same places.
-            seeds = [np.random.default_rng([row.key, sweep]) for row in rows]
-            samples = list(self._threads.map(self._sample, [name] * len(rows), rows, seeds))
+            while len(self._draws[name]) < len(rows):
+                self._draws[name].append(self._draws_of(name, len(self._draws[name])))
+            samples = list(self._threads.map(self._sample, [name] * len(rows), rows, self._draws[name]))
             wanted = next(s.sample_shape for s in self.streams if s.name == name)
             for row, sample in zip(rows, samples, strict=True):
                 if sample.shape != wanted:
@@ -151,11 +152,17 @@ class ImageFiles(Deserializer):
     def _threads(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(min(os.cpu_count() or 1, 8), "cntkjax-images")
 
-    def _sample(self, name: str, row: _Row, random: np.random.Generator) -> np.ndarray:
+    def _draws_of(self, name: str, number: int) -> list[Draws]:
+        """The random numbers of each transform for the image that stands in this place of every minibatch, as in CNTK:
+        two lists of the same sequences, as of images and masks, are cut in the same places.
+        """
+        return [Draws(number) for _ in self._transforms[name]]
+
+    def _sample(self, name: str, row: _Row, draws: Sequence[Draws]) -> np.ndarray:
         """An image after all transforms: float32 [channels, height, width]."""
         image = self._pixels(row, self._channels[name])
-        for transform in self._transforms[name]:
-            image = transform(image, random)
+        for transform, own in zip(self._transforms[name], draws, strict=True):
+            image = transform(image, own)
         return np.ascontiguousarray(image, np.float32)
 
     def _pixels(self, row: _Row, channels: int) -> np.ndarray:

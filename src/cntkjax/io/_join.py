@@ -69,12 +69,12 @@ class Joined(Deserializer):
     def hold(self, chunks: Iterable[int]) -> None:
         self._first.hold(self._chunks[list(chunks)].tolist())
 
-    def take(self, chunk: np.ndarray, place: np.ndarray, sweep: int) -> Mapping[str, Ragged]:
+    def take(self, chunk: np.ndarray, place: np.ndarray) -> Mapping[str, Ragged]:
         number = self._before[chunk] + place
-        data = dict(self._first.take(self._chunks[chunk], self._place[number], sweep))
+        data = dict(self._first.take(self._chunks[chunk], self._place[number]))
         lengths = next(iter(data.values())).lengths
         for other in self._others:
-            found = other.take(self._keys[number], sweep)
+            found = other.take(self._keys[number])
             data.update({n: _expanded(r, lengths) for n, r in found.items()} if other.part.expands else found)
         return data
 
@@ -110,6 +110,6 @@ class _ByKey:
         at = self._find(keys)
         return self.part.samples(self._sorted[1][at], self._sorted[2][at])
 
-    def take(self, keys: np.ndarray, sweep: int) -> Mapping[str, Ragged]:
+    def take(self, keys: np.ndarray) -> Mapping[str, Ragged]:
         at = self._find(keys)
-        return self.part.take(self._sorted[1][at], self._sorted[2][at], sweep)
+        return self.part.take(self._sorted[1][at], self._sorted[2][at])

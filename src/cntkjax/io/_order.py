@@ -39,7 +39,6 @@ class Part:
 class Unit:
     """As many of them as are read together, in an order. Shapes: int64 [sequences]."""
 
-    sweep: int
     position: np.ndarray
     chunk: np.ndarray
     place: np.ndarray
@@ -72,7 +71,7 @@ class Order:
                 cuts = np.flatnonzero(np.diff((np.cumsum(samples) - 1) // self._together)) + 1
                 for first, end in pairwise([0, *cuts.tolist(), len(chunk)]):
                     these, is_last = slice(first, end), part.ends_sweep and end == len(chunk)
-                    yield Unit(number, part.position[these], chunk[these], part.place[these], samples[these], is_last)
+                    yield Unit(part.position[these], chunk[these], part.place[these], samples[these], is_last)
 
     @cached_property
     def samples(self) -> np.ndarray:

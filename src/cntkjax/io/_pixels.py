@@ -1,7 +1,8 @@
 """What is done to the pixels of one image: the transforms of ``cntkjax.io.transforms`` as functions of arrays.
 
 An image is uint8 or float32 [height, width, channels], colours in the order blue, green, red.
-Source: CNTK 2.7 (with OpenCV 3.1), whose results are met within one grey level; its random numbers are others.
+Source: CNTK 2.7 (with OpenCV 3.1), whose results are met within one grey level, and whose random numbers these are:
+each draw is the next number, of 32 bits, of the Mersenne Twister that NumPy's ``RandomState`` is, too.
 """
 
 from __future__ import annotations
@@ -15,8 +16,32 @@ from typing import Any
 import numpy as np
 
 Pixels = np.ndarray
-Transform = Callable[[Pixels, np.random.Generator], Pixels]
+
 Taps = list[tuple[np.ndarray, np.ndarray]]  # for each tap: which pixel, and its weight, for each new pixel
+
+
+class Draws:
+    """Random numbers for one transform.
+
+    Example:
+        >>> draws = Draws(0)
+        >>> round(draws.uniform(0, 1), 7), draws.integers(10)
+        (0.5488135, 5)
+    """
+
+    def __init__(self, seed: int | None) -> None:
+        self._twister = np.random.RandomState(seed)
+
+    def uniform(self, low: float, high: float) -> float:
+        """A number of a range."""
+        return low + (high - low) * int(self._twister.randint(2**32, dtype=np.uint32)) / 2**32
+
+    def integers(self, number: int) -> int:
+        """One of 0, 1, ... below this number; of one, nothing is drawn."""
+        return int(self.uniform(0, number)) if number > 1 else 0
+
+
+Transform = Callable[[Pixels, Draws], Pixels]
 
 
 def transform_of(description: Mapping[str, Any]) -> Transform:
@@ -39,6 +64,9 @@ def transform_of(description: Mapping[str, Any]) -> Transform:
 
 
 # ---- cutting out
+_ATTEMPTS = 10  # at a part that is inside of the image; else it is the whole one
+
+
 def _crop_of(description: Mapping[str, Any]) -> Transform:
     kind = description["cropType"].lower()
     if kind not in ("center", "randomside", "randomarea", "multiview10"):
@@ -58,30 +86,32 @@ def _crop_of(description: Mapping[str, Any]) -> Transform:
         raise RuntimeError(f"Invalid jitter type: {description['jitterType']}.")
     jitter = description["jitterType"].lower() == "uniratio"
 
-    def crop(image: Pixels, random: np.random.Generator) -> Pixels:
+    def crop(image: Pixels, draws: Draws) -> Pixels:
         rows, columns = image.shape[:2]
         width, height = columns, rows
         if min(size) > 0:
             width, height = min(size[0], columns), min(size[-1], rows)
         elif side[0] > 0 or area[0] > 0:
-            if side[0] > 0:
-                exact = min(rows, columns) * _drawn(side, jitter, random)
-            else:
-                exact = np.sqrt(rows * columns * _drawn(area, jitter, random))
-            ratio, whole = np.sqrt(_drawn(aspect, jitter, random)), int(exact + 0.5)
-            sizes = [(int(whole * r), int(whole / r)) for r in (ratio, 1 / ratio)]  # lying and standing
-            fitting = [(w, h) for w, h in sizes if w <= columns and h <= rows]
-            if fitting:
-                width, height = (max(n, 1) for n in fitting[random.integers(len(fitting))])
+            for _ in range(_ATTEMPTS):
+                if side[0] > 0:
+                    exact = min(rows, columns) * _drawn(side, jitter, draws)
+                else:
+                    exact = np.sqrt(rows * columns * _drawn(area, jitter, draws))
+                ratio, whole = np.sqrt(_drawn(aspect, jitter, draws)), int(exact + 0.5)
+                if ratio != 1 and draws.integers(2):
+                    ratio = 1 / ratio
+                if whole * ratio < columns + 1 and whole / ratio < rows + 1:
+                    width, height = (max(int(n), 1) for n in (whole * ratio, whole / ratio))
+                    break
         free = columns - width, rows - height
         if kind == "center":
             left, top = free[0] // 2, free[1] // 2
         elif kind == "multiview10":
             left, top = 0, 0  # the first view is the only one that CNTK 2.7 gives
         else:
-            left, top = (int(random.integers(n + 1)) for n in free)
+            left, top = (draws.integers(n + 1) for n in free)
         part = image[top : top + height, left : left + width]
-        return part[:, ::-1] if kind.startswith("random") and random.random() < 0.5 else part
+        return part[:, ::-1] if kind.startswith("random") and draws.uniform(0, 1) < 0.5 else part
 
     return crop
 
@@ -91,8 +121,8 @@ def _range(description: Mapping[str, Any], key: str) -> tuple[float, float]:
     return float(np.float32(low)), float(np.float32(high or low))  # single precision decides how sizes are rounded
 
 
-def _drawn(bounds: tuple[float, float], jitter: bool, random: np.random.Generator) -> float:
-    return float(random.uniform(*bounds)) if jitter else bounds[0]
+def _drawn(bounds: tuple[float, float], jitter: bool, draws: Draws) -> float:
+    return draws.uniform(*bounds) if jitter and bounds[0] < bounds[1] else bounds[0]
 
 
 # ---- scaling
@@ -107,7 +137,7 @@ def _scale_of(description: Mapping[str, Any]) -> Transform:
     if mode not in ("fill", "crop", "pad"):
         raise RuntimeError("Invalid scaleMode value, must be fill, crop or pad (all lower case)")
 
-    def scale(image: Pixels, _: np.random.Generator) -> Pixels:
+    def scale(image: Pixels, _: Draws) -> Pixels:
         if mode == "fill":
             return _resized(image, height, width, kernel)
         rows, columns = image.shape[:2]
@@ -190,7 +220,7 @@ def mean_image(path: str) -> Pixels:
         raise RuntimeError(f"Could not open file: {path} ({error})") from error
 
 
-def _subtracted(mean: Pixels, path: str, image: Pixels, _: np.random.Generator) -> Pixels:
+def _subtracted(mean: Pixels, path: str, image: Pixels, _: Draws) -> Pixels:
     if mean.shape != image.shape:
         warnings.warn(
             f"the mean image {path!r} is left out: it is {mean.shape} [rows, columns, colours], images {image.shape}",
@@ -204,21 +234,19 @@ def _colors_of(description: Mapping[str, Any]) -> Transform:
     keys = "brightnessRadius", "contrastRadius", "saturationRadius"
     brightness, contrast, saturation = (float(description[key]) for key in keys)
 
-    def color(image: Pixels, random: np.random.Generator) -> Pixels:
+    def color(image: Pixels, draws: Draws) -> Pixels:
         made = image.astype(np.float32)
-        if brightness:
-            made = made + made.mean() * np.float32(random.uniform(-brightness, brightness))
-        if contrast:
-            made = made * np.float32(1 + random.uniform(-contrast, contrast))
         if brightness or contrast:
-            made = np.clip(made, 0, 255)
+            brighter = draws.uniform(-brightness, brightness) if brightness else 0
+            steeper = 1 + draws.uniform(-contrast, contrast) if contrast else 1
+            made = np.clip(made * np.float32(steeper) + made.mean() * np.float32(brighter), 0, 255)
         if saturation and made.shape[2] == 3:
             brightest = made.max(2, keepdims=True)
-            less = (brightest - made) * np.float32(1 + random.uniform(-saturation, saturation))
+            less = (brightest - made) * np.float32(1 + draws.uniform(-saturation, saturation))
             made = np.clip(brightest - less, 0, 255)
         return made
 
     return color
 
 
-__all__ = ["Transform", "mean_image", "transform_of"]
+__all__ = ["Draws", "Transform", "mean_image", "transform_of"]

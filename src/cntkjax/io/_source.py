@@ -16,7 +16,7 @@ from . import _speech
 from ._cbf import CBFFile
 from ._config import MinibatchSourceConfig
 from ._ctf import CTFFile
-from ._cursor import Cursor
+from ._cursor import Ahead, Cursor
 from ._images import IMAGE_TYPES
 from ._join import Joined
 from ._minibatch import MinibatchData
@@ -165,7 +165,9 @@ class MinibatchSource(Source):
         self._frame_mode, self._truncation_length = frame_mode, truncation_length
         windows = config.randomization_window_in_chunks, config.randomization_window_in_samples
         order = Order(joined, config.randomize, *windows, randomization_seed)
-        self._cursor = Cursor(order, max_sweeps, max_samples, ahead=multithreaded_deserializer is not False)
+        ahead = multithreaded_deserializer is not False
+        cursor = Cursor(order, max_sweeps, max_samples, ahead)
+        self._cursor = Ahead(cursor) if ahead and not joined.in_chunks else cursor
         self._slots = self._new_slots()
 
     def _new_slots(self) -> Slots:

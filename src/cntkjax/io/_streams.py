@@ -225,8 +225,8 @@ class Deserializer:
         """The data of a chunk by stream, with the same number of sequences in all of them."""
         raise NotImplementedError
 
-    def take(self, chunk: np.ndarray, place: np.ndarray, sweep: int) -> Mapping[str, Ragged]:
-        """Some sequences in this order, by stream. A sweep may have other data, as of images that are cut at random."""
+    def take(self, chunk: np.ndarray, place: np.ndarray) -> Mapping[str, Ragged]:
+        """Some sequences in this order, by stream; if not ``in_chunks``, those of a minibatch."""
         groups = list(by_chunk(chunk))
         parts = [(self._chunk(number), _slice_or_array(place[where])) for number, where in groups]
         back = _slice_or_array(np.argsort(np.concatenate([where for _, where in groups])))

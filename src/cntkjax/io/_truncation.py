@@ -10,7 +10,7 @@ import numpy as np
 
 from cntkjax.engine.ragged import Ragged, SparseRows
 
-from ._cursor import Cursor, Share
+from ._cursor import Ahead, Cursor, Share
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Slots:
     Errors: RuntimeError if the streams of a sequence differ in length.
     """
 
-    def __init__(self, cursor: Cursor, names: Sequence[str], length: int) -> None:
+    def __init__(self, cursor: Cursor | Ahead, names: Sequence[str], length: int) -> None:
         self._cursor, self._names, self._length = cursor, names, length
         self._slots: list[deque[_Open]] = []
 

@@ -27,7 +27,7 @@ class ImageTransform(dict[str, Any]):
         Shapes: [height, width, channels] -> likewise; a network takes `image.transpose(2, 0, 1)`.
         Errors: ValueError for an array that is no such image; RuntimeError for options without meaning.
         """
-        from ._pixels import transform_of
+        from ._pixels import Draws, transform_of
 
         image = np.asarray(image)
         if image.ndim != 3 or image.dtype not in (np.uint8, np.float32):
@@ -35,7 +35,7 @@ class ImageTransform(dict[str, Any]):
                 f"{self['type']}: an image is uint8 or float32 [height, width, channels], not {image.dtype} "
                 f"{list(image.shape)}"
             )
-        return transform_of(self)(image, np.random.default_rng(seed))
+        return transform_of(self)(image, Draws(seed))
 
 
 def crop(
