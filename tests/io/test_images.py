@@ -109,11 +109,14 @@ def test_random_parts_are_others_in_each_sweep_and_inside_of_the_image(listed):
     ([2, 2, 2], [(18, 13, 0), (13, 22, 0), (27, 13, 0), (30, 0, 1), (17, 19, 1), (9, 22, 1)]),
     ([1, 2], [(18, 13, 0), (17, 19, 1), (13, 22, 0)]),  # the second image was read for a minibatch of another size
 ])  # fmt: skip
-def test_random_numbers_belong_to_a_place_in_a_minibatch(sizes, expected, listed):
+@pytest.mark.parametrize("behind_text", [False, True])
+def test_random_numbers_belong_to_a_place_in_a_minibatch(sizes, expected, behind_text, listed, ctf):
     y, x = np.mgrid[:30, :40]
     Image.fromarray(np.stack([x, y, 0 * x], -1).astype("uint8")).save("a.png")
     (listed / "map.txt").write_text("a.png\t1\n" * 9)
-    made = source([transforms.crop("randomside", crop_size=8)])
+    streams = StreamDefs(x=StreamDef("image", transforms=[transforms.crop("randomside", crop_size=8)]))
+    deserializers = [ctf("|t 1\n" * 9, t=1)] * behind_text + [ImageDeserializer("map.txt", streams)]
+    made = MinibatchSource(deserializers, randomize=False)
     parts = [part for n in sizes for part in made.next_minibatch(n)[made.streams.x].asarray()[:, 0]]
     found = [(int(part[2].min()), int(part[1].min()), int(part[2, 0, 0] > part[2, 0, -1])) for part in parts]
     assert found == expected

@@ -80,7 +80,7 @@ class Cursor:
     def __init__(self, order: Order, max_sweeps: int, max_samples: int, ahead: bool) -> None:
         self._order, self._max_sweeps = order, max_sweeps
         self._max_samples = min(max_samples, 2**62)  # within int64
-        self._in_chunks = order.deserializer.in_chunks
+        self._by_minibatch = order.deserializer.by_minibatch
         ahead = ahead and order.deserializer.num_chunks > 1
         self._thread = ThreadPoolExecutor(1, "cntkjax-reader") if ahead else None
         self._coming: Future[Block] | None = None  # of the block behind this one
@@ -177,7 +177,7 @@ class Cursor:
             self._settle()
             self._block = Block(self._order, self._block.unit, self._sequences_before, share)
         block = self._block
-        if not self._in_chunks:
+        if self._by_minibatch:
             return block
         block.load()
         is_last = block.unit.ends_sweep and self.sweep + 1 >= self._max_sweeps
@@ -187,13 +187,13 @@ class Cursor:
 
     def _new_block(self, sequences_before: int, share: Share) -> Block:
         block = Block(self._order, next(self._units), sequences_before, share)
-        if self._in_chunks:
+        if not self._by_minibatch:
             block.load()
         return block
 
     def _read(self, parts: list[tuple[Block, slice]]) -> list[Piece]:
         """The data of a minibatch."""
-        if self._in_chunks or not parts:
+        if not self._by_minibatch or not parts:
             return [Piece(block.load(), these) for block, these in parts]
         own = np.concatenate([block.own[:, these] for block, these in parts], axis=1)
         return [Piece(self._order.deserializer.take(*own), slice(0, own.shape[1]))]

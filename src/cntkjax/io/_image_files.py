@@ -43,7 +43,7 @@ class ImageFiles(Deserializer):
     Pillow.
     """
 
-    in_chunks = False
+    in_chunks, by_minibatch = False, True
 
     def __init__(self, configuration: Mapping[str, Any]) -> None:
         self.path, self.embedded = configuration["file"], configuration["type"] == "Base64ImageDeserializer"

@@ -29,7 +29,7 @@ class Joined(Deserializer):
             for i, s in enumerate(streams)
         ]
         self._defining = [p for p in parts if any(s.m_defines_mb_size for s in p.streams)]
-        self.in_chunks = self._first.in_chunks
+        self.in_chunks, self.by_minibatch = self._first.in_chunks, any(part.by_minibatch for part in parts)
         keys, sizes = self._first.keys(), self._first.sizes()
         filled = all(part.num_chunks for part in rest)
         (kept,) = np.nonzero(np.all([other.has(keys) for other in self._others], axis=0)) if filled else (keys[:0],)

@@ -167,7 +167,7 @@ class MinibatchSource(Source):
         order = Order(joined, config.randomize, *windows, randomization_seed)
         ahead = multithreaded_deserializer is not False
         cursor = Cursor(order, max_sweeps, max_samples, ahead)
-        self._cursor = Ahead(cursor) if ahead and not joined.in_chunks else cursor
+        self._cursor = Ahead(cursor) if ahead and joined.by_minibatch else cursor
         self._slots = self._new_slots()
 
     def _new_slots(self) -> Slots:

@@ -218,6 +218,7 @@ class Deserializer:
     streams: Sequence[StreamInformation]
     num_chunks: int
     in_chunks = True  # else any sequence can be read without the others of its chunk
+    by_minibatch = False  # what a sequence becomes depends on its place in a minibatch
     tumbles = False  # windows of shuffling do not overlap, see ``Order``
     expands = False  # its sequences of one sample stand for all samples of those that they are joined with
 
@@ -226,7 +227,7 @@ class Deserializer:
         raise NotImplementedError
 
     def take(self, chunk: np.ndarray, place: np.ndarray) -> Mapping[str, Ragged]:
-        """Some sequences in this order, by stream; if not ``in_chunks``, those of a minibatch."""
+        """Some sequences in this order, by stream; if ``by_minibatch``, those of one."""
         groups = list(by_chunk(chunk))
         parts = [(self._chunk(number), _slice_or_array(place[where])) for number, where in groups]
         back = _slice_or_array(np.argsort(np.concatenate([where for _, where in groups])))
