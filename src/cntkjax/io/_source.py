@@ -101,9 +101,10 @@ class MinibatchSource(Source):
             the order; sequences that another one doesn't have are left out
         max_samples: ends after so many samples; ``FULL_DATA_SWEEP``: after one sweep
         max_sweeps: ends after so many sweeps through the data
-        randomization_window_in_chunks: how many chunks are read and shuffled together; 0: no shuffling
+        randomization_window_in_chunks: among how many chunks, of those in a random order, a sequence moves; so many
+            are in memory. Of images each is a chunk. 0: no shuffling
         randomization_window_in_samples: the same in samples; the window in chunks has to be 0 then
-        randomization_seed: the order of a sweep depends on nothing else
+        randomization_seed: the order of a sweep depends on nothing else but the data, and is CNTK's
         trace_level: accepted; messages are Python warnings
         multithreaded_deserializer: False: chunks are not read ahead in a second thread
         frame_mode: promises that every sequence has one sample
