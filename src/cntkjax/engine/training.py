@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -190,12 +191,21 @@ class Step:
         for learner, state in zip(self.learners, states, strict=True):
             learner.optax_state = state
 
+    @cached_property
+    def first_counted(self) -> Variable:
+        """What has as many samples as `counted`, and of such the first to be computed."""
+        if self.counted.sequence_axis is None:
+            return self.counted
+        alike = (v for n in self.plan.nodes for v in n.node_outputs if v.dynamic_axes == self.counted.dynamic_axes)
+        return next(alike, self.counted)
+
     def _samples(self, minibatch: Minibatch, feeds: Feeds) -> int:
         samples = minibatch.samples(self.counted.dynamic_axes)
         if self.changes_batch and self.counted.dynamic_axes:
             samples = self.counts.get(minibatch.signature)  # which has all shapes, and these decide
         if samples is None:  # sequences whose lengths only the program knows, or a batch that it makes of another
-            (result,) = evaluate([self.counted], {v: feeds[v] for v in self.plan.arguments}, memory=self.memory.copy())
+            given = {v: feeds[v] for v in self.plan.arguments}
+            (result,) = evaluate([self.first_counted], given, memory=self.memory.copy())
             if result.layout is None:
                 samples = self.counts[minibatch.signature] = result.count
             else:
