@@ -7,6 +7,8 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import cntkjax as C
+from cntkjax.engine.plan import Plan
+from cntkjax.engine.training import Step
 
 
 def regression(width=3):
@@ -295,3 +297,14 @@ def test_units_seen_and_writers_are_told():
     assert trainer.progress_writers() == [printer] and C.Evaluator(loss).progress_writers() == []
     with pytest.raises(RuntimeError, match="no unit of data 7"):
         trainer.total_number_of_units_seen(7)
+
+
+def test_samples_of_sequences_made_on_the_way_are_counted_without_the_network():
+    x, y = C.sequence.input_variable(3), C.sequence.input_variable(2)
+    scores = C.layers.Sequential([C.layers.Recurrence(C.layers.LSTM(4)), C.layers.Dense(2)])(C.sequence.slice(x, 1, 0))
+    loss = C.cross_entropy_with_softmax(scores, C.sequence.slice(y, 1, 0))
+    step = Step([loss.output], [], [])
+    assert len(Plan([step.first_counted]).nodes) < 6
+    trainer = C.Trainer(None, (loss, None), C.sgd(loss.parameters, 0.1))
+    trainer.train_minibatch({v: [np.ones((n, v.shape[0]), np.float32) for n in (4, 2)] for v in (x, y)})
+    assert trainer.previous_minibatch_sample_count == 4
