@@ -66,7 +66,8 @@ class Delay(Primitive):
         data = data.reshape(*data.shape[:2], *(1,) * missing, *data.shape[2:])
         far = layout.position if self.delay < 0 else layout.remaining
         first = initial.data.astype(data.dtype)
-        same = not initial.axes and layout.simple and self.delay < 0  # sequences begin in the first cells, and alike
+        alike = not initial.axes and broadcast([first.shape, data.shape]) == data.shape
+        same = alike and self.delay < 0 and layout.simple  # sequences begin in the first cells
         pad = jnp.broadcast_to(first if same else 0, (min(k, layout.time), *data.shape[1:])).astype(data.dtype)
         shifted = jnp.concatenate([pad, data[:-k]] if self.delay < 0 else [data[k:], pad])
         assert ctx.node is not None

@@ -57,6 +57,11 @@ def _fits(variable: Variable, pattern: Pattern, found: dict[str, Variable]) -> b
         return _fits(variable, pattern[0][1:], found) and _fits(variable, pattern[1], found)
     name, attributes, *operands = pattern
     node = variable._owner
+    if node is not None and node.primitive.name == "Quotient" and name == "ElementTimes":
+        dividend, inverse = operands  # the graph has a product with a reciprocal
+        return inverse[0] == "Reciprocal" and all(
+            _fits(v, p, found) for v, p in zip(node.node_inputs, (dividend, inverse[2]), strict=True)
+        )
     return (
         node is not None
         and node.primitive.name == name
