@@ -41,6 +41,14 @@ def draw(plan: Plan, advance: bool = True) -> Drawn:
     return drawn
 
 
+def drawn_from(plan: Plan, numbers: Draws | None) -> Drawn:
+    """What was drawn, from what a program of the plan was given."""
+    if numbers is None:
+        return {}
+    seeds = ((int(seed), int(offset)) for seed, offset in numbers.keys)
+    return {node: (*key, numbers.numbers.get(i)) for i, (node, key) in enumerate(zip(plan.random, seeds, strict=True))}
+
+
 def random_numbers(plan: Plan, advance: bool = True, again: Drawn | None = None) -> Draws | None:
     """What a program of the plan takes; ``again``: as it was drawn before, for this graph or one that has it in it."""
     if not plan.random:
@@ -82,4 +90,4 @@ def _stream_of(node: Function, seed: int, offset: int) -> _Stream:
     return stream
 
 
-__all__ = ["Drawn", "Draws", "draw", "random_numbers"]
+__all__ = ["Drawn", "Draws", "draw", "drawn_from", "random_numbers"]

@@ -39,23 +39,25 @@ from .values import Context, Value
 def gradients(
     outputs: Sequence[Variable], roots: Mapping[Variable, Feed | None], wrt: Sequence[Variable], feeds: Feeds,
     random: Drawn | None = None, memory: Memory | None = None, returned: Results | None = None,
+    given: Sequence[Variable] = (),
 ) -> tuple[list[Result], list[Result]]:
     """Gradients of roots with respect to leaves and arguments, summed over samples for leaves; and outputs.
 
     `roots` maps each root to the gradient that arrives there; None means ones. `returned`: what functions of the user
     have returned in a forward pass with these feeds that came before; then only assignments are still to take effect.
+    `given`: values that are fed, too.
     """
     memory = Memory() if memory is None else memory
     every = [*outputs, *roots]
-    plan = plan_of(every)
+    plan = plan_of(every, given)
     targets = [resolve(v) for v in wrt]
     places = tuple(
         ("leaf", plan.leaves.index(v)) if isinstance(v, Leaf) and v in plan.leaves
         else ("argument", plan.arguments.index(v)) if v in plan.arguments else None
         for v in targets
     )
-    given = tuple(g is not None for g in roots.values())
-    kind, body = ("gradients", len(outputs), places, given), _Gradients(len(outputs), places, given)
+    fed = tuple(g is not None for g in roots.values())
+    kind, body = ("gradients", len(outputs), places, fed), _Gradients(len(outputs), places, fed)
     program = program_of(plan, kind, body, True)
     minibatch = program.pack(plan, arguments_in_order(plan, feeds), memory)
     minibatch.returned = returned

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from ..graph.shape import INFERRED, is_unknown
 from ..graph.variable import Leaf, Variable
 from .padding import padding_shows
 from .whole import computed_as
+
+if TYPE_CHECKING:
+    from .islands import Stage
 
 
 def resolve(variable: Variable) -> Variable:
@@ -77,21 +80,25 @@ class Plan:
     """What is computed for some outputs, in order.
 
     `leaves`, `arguments` and `random` (nodes that draw numbers) are in order of appearance. Two graphs of the same
-    structure have equal `key`s, and one compiled program serves both, given their leaves in this order.
+    structure have equal `key`s, and one compiled program serves both, given their leaves in this order. Variables that
+    are `given` are arguments, though they could be computed.
     """
 
-    def __init__(self, outputs: Sequence[Variable]) -> None:
+    def __init__(self, outputs: Sequence[Variable], given: Sequence[Variable] = ()) -> None:
         from .ending import with_endings  # it is about parts, which are defined here
 
         self.requested = tuple(outputs)  # kept alive, so that no other variable gets one of their ids
         self.outputs = [resolve(v) for v in outputs]
-        found_components = list(components([v._owner for v in self.outputs if v._owner is not None]))
+        self.given = frozenset(given)
+        roots = [v._owner for v in self.outputs if v._owner is not None and v not in self.given]
+        found_components = list(components(roots, self._operands if given else _operands))
         self.parts: list[Part] = [
             _loop(c) if len(c) > 1 or _feeds_itself(c[0]) else c[0] for c in found_components
         ]
         self.nodes = [node for part in self.parts for node in members(part)]
         found = dict.fromkeys(
-            v for v in [*(resolve(i) for n in self.nodes for i in n.node_inputs), *self.outputs] if v._owner is None
+            v for v in [*(resolve(i) for n in self.nodes for i in n.node_inputs), *self.outputs]
+            if v._owner is None or v in self.given
         )
         self.leaves: list[Leaf] = [v for v in found if isinstance(v, Leaf)]
         self.arguments = [v for v in found if not isinstance(v, Leaf)]
@@ -104,6 +111,9 @@ class Plan:
                 inside = set(members(part))
                 used = {resolve(v) for n in self.nodes if n not in inside for v in n.node_inputs} | set(self.outputs)
                 part.wanted = [v for n in members(part) for v in n.node_outputs if v in used]
+
+    def _operands(self, node: Function) -> Iterator[Function]:
+        return (v._owner for v in map(resolve, node.node_inputs) if v._owner is not None and v not in self.given)
 
     def _check(self) -> None:
         for v in self.arguments:
@@ -162,6 +172,13 @@ class Plan:
     def whole_batch(self) -> bool:
         """True if the batch axis may not be padded."""
         return any(n.primitive.whole_batch for n in self.nodes)
+
+    @cached_property
+    def stages(self) -> list[Stage]:
+        """What it is cut into for an evaluation with several batch sizes."""
+        from .islands import stages_of
+
+        return stages_of(self)
 
     @property
     def sizes_made(self) -> Hashable:

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..graph.axis import Axis
 from ..graph.build import edits
-from ..graph.errors import AxisError, ShapeError, explain
+from ..graph.errors import AxisError, BatchSizeError, ShapeError, explain
 from ..graph.function import Function
 from ..graph.settings import Settings
 from ..graph.shape import filled
@@ -31,7 +31,7 @@ from .allocator import keep_freed_memory
 from .cache import persistent
 from .carry import Memory, slots_of
 from .compiler import compiler_options
-from .draws import Draws, random_numbers
+from .draws import Drawn, Draws, drawn_from, random_numbers
 from .forks import check_process
 from .interchange import end_to_end
 from .layout import Batch, Layout
@@ -92,6 +92,11 @@ class Result:
     def host(self) -> np.ndarray:
         """The data on the host, padding included."""
         return np.asarray(dense(self.data))
+
+    @property
+    def samples(self) -> int:
+        """Number of samples."""
+        return self.count if self.layout is None else int(np.asarray(self.layout[2])[: self.count].sum())
 
     def sequences(self) -> list[np.ndarray]:
         """One array [steps, *shape] for each sequence."""
@@ -162,6 +167,7 @@ class Program:
         }
         self.sizes = Sizes(varies=bool(self.axes))
         self.compiled: set[Hashable] = set()
+        self.uneven = False  # a function of the user has made another number of samples than it got
         donated = (0,) if donate and not plan.calls_python else ()
         self._run = jax.jit(
             self._trace, donate_argnums=donated, static_argnames="sizes", compiler_options=compiler_options()
@@ -197,7 +203,11 @@ class Program:
         call = (donated, leaves, minibatch.arguments, minibatch.batch, minibatch.layouts, random, minibatch.past, extra)
         with double_precision(self.plan.is_double):
             if self.plan.calls_python:
-                return run_to_the_end(lambda: self._run(*call, sizes=self.plan.sizes_made), minibatch.returned)
+                try:
+                    return run_to_the_end(lambda: self._run(*call, sizes=self.plan.sizes_made), minibatch.returned)
+                except BatchSizeError as error:
+                    self.uneven, error.drawn = True, drawn_from(self.plan, random)
+                    raise
             if minibatch.signature in self.compiled:
                 return self._run(*call)
             check_process()
@@ -214,7 +224,10 @@ class Program:
         """Bring what is fed for the arguments of a plan into the form that the program takes.
 
         `memory`: what the minibatch before left behind.
+        Errors: BatchSizeError if that takes several programs (`stages.py`).
         """
+        if self.uneven:
+            raise BatchSizeError("functions of the user make other numbers of samples than they get")
         arguments = plan.arguments
         grids: dict[Axis, Grid] = {}
         count = self._count(arguments, feeds) if self.has_batch else 0
@@ -301,7 +314,7 @@ class Program:
     def _count(self, arguments: Sequence[Variable], feeds: Sequence[Feed]) -> int:
         counts = {v: f.num_sequences for v, f in zip(arguments, feeds, strict=True) if isinstance(f, Ragged)}
         if len(set(counts.values())) > 1:
-            raise ShapeError(explain(
+            raise BatchSizeError(explain(
                 "the arguments are fed with different numbers of sequences or samples: "
                 + ", ".join(f"{v!r}: {n}" for v, n in counts.items()),
                 fix="feed the same number for all arguments",
@@ -358,12 +371,12 @@ _PROGRAMS: OrderedDict[Hashable, Program] = OrderedDict()
 _MOST_PROGRAMS = 256  # the least recently used are forgotten: a program keeps the graph that it was made for
 
 
-def plan_of(outputs: Sequence[Variable]) -> Plan:
+def plan_of(outputs: Sequence[Variable], given: Sequence[Variable] = ()) -> Plan:
     """The plan for some outputs, kept with the first of them; made anew if graphs were edited since."""
     plans: dict[tuple[int, ...], Plan] = outputs[0].__dict__.setdefault("_plans", {})
-    key = tuple(map(id, outputs))
+    key = (*map(id, outputs), *((0, *map(id, given)) if given else ()))
     if key not in plans or plans[key].edits != edits():
-        plans[key] = Plan(outputs)
+        plans[key] = Plan(outputs, given)
     return plans[key]
 
 
@@ -468,21 +481,23 @@ def arguments_in_order(plan: Plan, feeds: Feeds) -> list[Feed]:
 
 def evaluate(
     outputs: Sequence[Variable], feeds: Feeds, training: bool = False, memory: Memory | None = None,
-    assign: bool = True, returned: Results | None = None,
+    assign: bool = True, returned: Results | None = None, random: Drawn | None = None, given: Sequence[Variable] = (),
+    changes: bool = True,
 ) -> list[Result]:
     """Compute outputs; `memory` is for sequences that are cut between minibatches.
 
     Without `assign` what `Assign` nodes write waits for the backward pass that follows, as in CNTK. What functions of
-    the user return is added to `returned`.
+    the user return is added to `returned`. `random`: what was drawn before; `given`: values that are fed, too. Without
+    `changes` nothing is written.
     """
     memory = Memory() if memory is None else memory
-    plan = plan_of(outputs)
+    plan = plan_of(outputs, given)
     program = program_of(plan, "evaluate", _evaluate, training)
     minibatch = program.pack(plan, arguments_in_order(plan, feeds), memory)
     minibatch.returned = returned
-    data, layouts, (updates, *others) = program(minibatch, leaf_data(plan), random_numbers(plan))
-    if not assign:
-        updates = {i: value for i, value in updates.items() if plan.leaves[i] not in plan.assigned}
+    data, layouts, (updates, *others) = program(minibatch, leaf_data(plan), random_numbers(plan, again=random))
+    if not (assign and changes):
+        updates = {i: value for i, value in updates.items() if changes and plan.leaves[i] not in plan.assigned}
     apply_changes(plan, minibatch, memory, (updates, *others))
     return results(outputs, plan, program, minibatch, data, layouts)
 

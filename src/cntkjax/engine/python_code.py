@@ -11,6 +11,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..graph.errors import BatchSizeError
+
 
 class Resized(Exception):
     """A user's function has made data of another size than the program was compiled for."""
@@ -89,3 +91,6 @@ def run_to_the_end(run: Callable[[], Any], returned: Results | None = None) -> A
                 return jax.block_until_ready(run())
         except Resized:
             continue
+        except BatchSizeError as error:
+            error.returned = results
+            raise

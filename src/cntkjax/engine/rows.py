@@ -13,9 +13,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..graph.function import Function
 from ..graph.variable import Leaf, Variable
+from .packing import bucket
 from .plan import Plan, resolve
 from .sparse import Sparse
 from .values import Context, Value
@@ -49,6 +51,13 @@ class Rows:
     def dense(self) -> Any:
         """[height, *row]."""
         return added(jnp.zeros((self.height, *self.values.shape[1:]), self.dtype), self)
+
+    @classmethod
+    def of(cls, array: Any, indices: np.ndarray) -> Rows:
+        """These rows of an array; their number is rounded up, so that few programs serve all steps."""
+        fill = len(array) + np.arange(bucket(max(len(indices), 1)) - len(indices))  # these stand for nothing
+        every = np.concatenate([indices, fill]).astype(np.int32)
+        return cls(every, np.asarray(array)[np.minimum(every, len(array) - 1)], len(array))
 
     def mean(self, x: Any) -> Any:
         """The mean of x [n, *row] over the rows that stand for something."""
@@ -110,13 +119,15 @@ class Lookup:
 
 def lookups(plan: Plan, env: dict[Variable, Value], parameters: Iterable[Leaf]) -> dict[Leaf, Lookup]:
     """The parameters among these that are only looked up."""
-    found = plan.weights_of(lambda node: _looks_up(node, env.get(resolve(node.node_inputs[0]))))
+    found = plan.weights_of(
+        lambda node: looks_up(node) and (v := env.get(resolve(node.node_inputs[0]))) is not None and v.is_sparse
+    )
     return {p: _lookup(p, env, found[p]) for p in parameters if p in found}
 
 
-def _looks_up(node: Function, data: Value | None) -> bool:
-    """True for the product of sparse vectors with a matrix whose rows they choose."""
-    if node.primitive.name != "Times" or data is None or not data.is_sparse or len(data.data.shape) != 1:
+def looks_up(node: Function) -> bool:
+    """True for the product of vectors with a matrix whose rows they choose, if they are sparse."""
+    if node.primitive.name != "Times" or len(node.node_inputs[0].shape) != 1:
         return False
     return len(node.node_inputs[1].shape) == node.node_attributes["outputRank"] + 1
 

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..graph.errors import BatchSizeError, explain
 from ..graph.function import nodes
 from ..graph.variable import Leaf, Variable
 from ._compat import double_precision
@@ -29,13 +30,13 @@ from .program import (
     arguments_in_order,
     changes_of,
     device_array,
-    evaluate,
     masked,
     new_layouts,
     results,
 )
 from .remat import execute_in_segments
 from .rows import Rows, added, lookups, summed
+from .stages import Stages, evaluate
 from .values import Context, Value
 
 
@@ -142,6 +143,12 @@ class Step:
         `number`: that of the minibatch, for what checked mode has to say. `exchange`: what is learned from is the sum
         over all workers, and waited for.
         """
+        try:
+            return self._run_at_once(feeds, number, exchange)
+        except BatchSizeError as error:
+            return self._run_in_stages(feeds, error, exchange)
+
+    def _run_at_once(self, feeds: Feeds, number: int | None, exchange: Exchange | None) -> Outcome:
         plan, program = self.plan, self.program
         check(plan, feeds, bool(self.learners), self.memory, number)
         minibatch = program.pack(plan, arguments_in_order(plan, feeds), self.memory)
@@ -162,6 +169,25 @@ class Step:
         if exchange is not None and learns:
             return self.learn_together(exchange, sums, samples, made)
         return Outcome(sums[0], sums[1] if len(sums) > 1 else None, samples, made, learned if learns else 0)
+
+    def _run_in_stages(self, feeds: Feeds, error: BatchSizeError, exchange: Exchange | None) -> Outcome:
+        """A step over several batch sizes; it is waited for."""
+        stages = Stages([*self.criteria, *self.outputs, self.counted], feeds, error)
+        if self.options != Options():
+            raise ValueError(explain(
+                "several batch sizes in one minibatch are not trained with these options",
+                fix="leave out accumulate=, precision= and rematerialize=",
+            )) from error
+        stages.forward(bool(self.learners), assign=not self.learners)
+        *made, counted = stages.results()
+        sums = [_sum(result) for result in made[: len(self.criteria)]]
+        samples, outputs = counted.samples, made[len(self.criteria) :]
+        if not self.learners:
+            return Outcome(sums[0], sums[1] if len(sums) > 1 else None, samples, outputs)
+        every = [p for group in self.trained for p in group]
+        found = dict(zip(every, stages.backward({self.criteria[0]: None}, every), strict=True))
+        self.unfinished.gradients = [[stages.by_rows(found[p]) for p in group] for group in self.trained]
+        return self.learn_together(exchange or _alone, sums, samples, outputs)
 
     def learn_together(
         self, exchange: Exchange, sums: Sequence[Any] = (), samples: int = 0, outputs: Sequence[Result] = ()
@@ -284,6 +310,17 @@ def learn(transform: Any, gradients: Any, state: Any, values: Any, hyper: Mappin
     """One step of a learner: new values and state."""
     updates, state = transform.update(gradients, state, values, hyper=hyper)
     return jax.tree.map(added, values, updates), state
+
+
+def _alone(gradients: Any, numbers: np.ndarray, like: Any) -> tuple[Any, np.ndarray]:
+    """The `Exchange` of a single worker."""
+    return gradients, numbers
+
+
+def _sum(result: Result) -> float:
+    """The sum over all elements of all samples."""
+    made = result.numpy()
+    return float(sum(a.sum(dtype=np.float64) for a in (made if isinstance(made, list) else [made])))
 
 
 def _finite_changes(plan: Plan, env: Mapping[Variable, Value], changes: Changes) -> Changes:

@@ -33,6 +33,16 @@ class ResultError(ValueError, RuntimeError):
     """What a function of the user made does not fit. CNTK raises either, which depends on what it is."""
 
 
+class BatchSizeError(ShapeError, ResultError):
+    """Numbers of samples or lengths of sequences that differ, in what one program is to compute.
+
+    `returned`, `drawn`: what functions of the user had returned, and the random numbers, if it was found on the way.
+    """
+
+    returned: Any = None
+    drawn: Any = None
+
+
 def layer_title(layer: str, name: str) -> str:
     """A layer as messages call it."""
     return f"{layer} '{name}'" if name else layer

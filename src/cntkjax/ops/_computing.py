@@ -12,9 +12,9 @@ from ..engine.carry import Memory
 from ..engine.checked import check
 from ..engine.draws import Drawn, draw
 from ..engine.feeds import to_ragged, with_starts
-from ..engine.gradients import gradients
-from ..engine.program import evaluate, plan_of
+from ..engine.program import plan_of
 from ..engine.python_code import Results
+from ..engine.stages import evaluate, gradients
 from ..engine.timing import table
 from ..graph import edit
 from ..graph.errors import explain

@@ -230,11 +230,13 @@ class _Node(Function):
         pieces = [_csr(p) if variable.is_sparse else p for p in (data if isinstance(data, list) else [data])]
         if self.user.as_numpy:
             return pieces if isinstance(data, list) else pieces[0]
+        static, sparse = not variable.dynamic_axes, variable.is_sparse
+        shape = variable.shape if sparse else np.shape(pieces[0])[not static :]  # without free axes
         if isinstance(data, list):
-            return NativeValue(Value.from_ragged(Ragged.from_sequences(pieces), variable.shape))
-        static = not variable.dynamic_axes
-        ragged = Ragged(SparseRows.from_csr(*pieces) if variable.is_sparse else data[None] if static else data, None)
-        return NativeValue(Value.from_ragged(ragged, variable.shape, static=static))
+            ragged = Ragged.from_sequences(pieces)
+        else:
+            ragged = Ragged(SparseRows.from_csr(*pieces) if sparse else data[None] if static else data, None)
+        return NativeValue(Value.from_ragged(ragged, shape, static=static))
 
     @property
     def _who(self) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,10 +15,11 @@ import numpy as np
 
 from ..engine.plan import resolve
 from ..engine.python_code import Resized, callback, once
+from ..engine.ragged import Ragged
 from ..engine.values import Axes, Context, Value
-from ..graph.errors import ResultError, explain
+from ..graph.errors import BatchSizeError, ResultError, explain
 from ..graph.function import Function
-from ..graph.shape import FREE, matches
+from ..graph.shape import FREE, filled, matches
 from ..graph.variable import Variable
 from .base import Attrs, Primitive
 
@@ -33,6 +36,7 @@ class UserDefined(Primitive):
     packed = True
     infers_partially = True
     calls_python = True
+    runs_apart = True
 
     def __init__(self, function: Any) -> None:
         self.function = function
@@ -55,8 +59,8 @@ class UserDefined(Primitive):
         """A callback forward and one backward; a number that the first returns tells the second whose state to take."""
         function = self.function
         data = [ctx.array(v) for v in values]
-        forms = [_Form(ctx, v.axes) for v in values]
-        made = [_Form(ctx, v.dynamic_axes) for v in function.node_outputs]
+        forms = [_Form.of(ctx, v.axes) for v in values]
+        made = [_Form.of(ctx, v.dynamic_axes) for v in function.node_outputs]
         shapes = [
             jax.ShapeDtypeStruct((*form.lead, *(self.samples.get(i) or _sample(function, v, forms, data))), v.dtype)
             for i, (form, v) in enumerate(zip(made, function.node_outputs, strict=True))
@@ -117,6 +121,22 @@ class UserDefined(Primitive):
         stopped = [d if v.needs_gradient else jax.lax.stop_gradient(d) for d, v in zip(results, outputs, strict=True)]
         return [Value(d, v.dynamic_axes) for d, v in zip(stopped, outputs, strict=True)]
 
+    def forward_apart(self, feeds: Sequence[Any], keep: bool) -> tuple[Any, list[Any]]:
+        """State, and data of the outputs, as they can be fed, from those of the operands: of any number of samples."""
+        given = [_unfed(v, f) for v, f in zip(self.function.node_inputs, feeds, strict=True)]
+        state, results = once(self, lambda: self.function.run_forward(given, keep))
+        return state, [_fed(v, r) for v, r in zip(self.function.node_outputs, results, strict=True)]
+
+    def backward_apart(self, state: Any, feeds: Sequence[Any], gradients: Sequence[Any]) -> list[Any]:
+        """Gradients of the operands, in the form of what was fed for them, or None, from those of the outputs."""
+        inputs, outputs = self.function.node_inputs, self.function.node_outputs
+        needed = [_needs_gradient(v) for v in inputs]
+        if not any(needed) or not any(v.needs_gradient for v in outputs):
+            return [None] * len(inputs)
+        given = [_unfed(v, g) for v, g in zip(outputs, gradients, strict=True)]
+        found = self.function.run_backward(state, given, needed)
+        return [None if r is None else _fed(v, r, _Form.fed(f)) for v, f, r in zip(inputs, feeds, found, strict=True)]
+
     def _check_sizes(self, forms: Sequence[_Form], shapes: Sequence[Any], results: Sequence[Any]) -> None:
         """Note which sizes free axes have. Errors: Resized if the program has them otherwise."""
         before = self.sizes_made()
@@ -143,6 +163,7 @@ def _needs_gradient(variable: Variable) -> bool:
     return False
 
 
+@dataclass(frozen=True)
 class _Form:
     """How data with some dynamic axes lie in arrays, and in the hands of users.
 
@@ -150,28 +171,52 @@ class _Form:
     inside a loop sequences of the one step that is computed.
     """
 
-    def __init__(self, ctx: Context, axes: Axes) -> None:
+    kind: str
+    lead: tuple[int, ...] = ()
+    where: tuple[Any, ...] = ()
+
+    @classmethod
+    def of(cls, ctx: Context, axes: Axes) -> _Form:
+        """In a program."""
         sequence = ctx.sequence_axis(axes)
-        self.where: tuple[Any, ...] = ()
-        self.lead: tuple[int, ...] = ()
         if not axes:
-            self.kind = "static"
-            return
+            return cls("static")
         assert ctx.batch is not None
         if sequence is None:
-            self.kind, self.where, self.lead = "batch", (ctx.batch.count,), (ctx.batch.size,)
-            return
+            return cls("batch", (ctx.batch.size,), (ctx.batch.count,))
         layout = ctx.layout(axes)
         if ctx.step is not None and sequence == ctx.step.axis:
-            self.kind, self.where, self.lead = "step", (ctx.step.mask,), (layout.rows,)
-        else:
-            self.kind, self.lead = "sequences", (layout.time, layout.rows)
-            self.where = layout.row, layout.start, layout.length, ctx.batch.count
+            return cls("step", (layout.rows,), (ctx.step.mask,))
+        where = layout.row, layout.start, layout.length, ctx.batch.count
+        return cls("sequences", (layout.time, layout.rows), where)
+
+    @classmethod
+    def apart(cls, count: int, lengths: np.ndarray | None) -> _Form:
+        """Outside of programs: samples end to end."""
+        return cls("batch", (count,), (count,)) if lengths is None else cls("end to end", (count,), (lengths,))
+
+    @classmethod
+    def fed(cls, feed: Any) -> _Form:
+        """That of what is fed."""
+        return cls.apart(feed.num_samples, feed.lengths) if isinstance(feed, Ragged) else cls("static")
+
+    @classmethod
+    def made(cls, variable: Variable, given: Any) -> _Form:
+        """That of what a user made, outside of programs."""
+        if not variable.dynamic_axes:
+            return cls("static")
+        rank = len(variable.shape)
+        if variable.sequence_axis is None:
+            return cls.apart(len(_batch(given, rank)), None)
+        lengths = np.array([len(s) for s in _sequences(given, rank)], np.int32)
+        return cls.apart(int(lengths.sum()), lengths)
 
     def _places(self, where: Any) -> list[Any]:
         """Where in the array each sequence stands."""
         if self.kind == "step":
             return [np.s_[r : r + 1] for r in np.flatnonzero(where[0])]
+        if self.kind == "end to end":
+            return [np.s_[end - n : end] for end, n in zip(np.cumsum(where[0]), where[0], strict=True)]
         row, start, length, count = where
         return [np.s_[start[i] : start[i] + length[i], row[i]] for i in range(count)]
 
@@ -193,18 +238,11 @@ class _Form:
     def packed(self, given: Any, where: Any, like: Any, variable: Variable, fill: bool = True) -> np.ndarray:
         """From what a user made to the form of a program; padding is zero, or with `fill` the first sample.
 
-        Errors: ResultError if that is no data, or of other shapes than the variable has.
+        Errors: ResultError if that is no data, or of other shapes than the variable has; BatchSizeError for values of
+                another number of samples.
         """
-        try:
+        with _taking(given, variable):
             return self._packed(given, where, like, variable, fill)
-        except ResultError:
-            raise
-        except (TypeError, ValueError) as error:  # what NumPy makes no array of numbers of
-            needs = "a list of arrays" if self.kind in ("sequences", "step") else "an array"
-            raise ResultError(explain(
-                f"a user function made {given!r} for {variable!r}, which needs {needs}",
-                fix=f"return {needs}; with several outputs or inputs, put them into the dict that is given",
-            )) from error
 
     def _packed(self, given: Any, where: Any, like: Any, variable: Variable, fill: bool) -> np.ndarray:
         sample = like.shape[len(self.lead) :]
@@ -212,11 +250,17 @@ class _Form:
             return _fitting(given, sample, like.dtype, variable)
         data = np.zeros(like.shape, like.dtype)
         if self.kind == "batch":
-            count = int(where[0])
-            data[:count] = _fitting(_batch(given, len(sample)), (count, *sample), like.dtype, variable)
+            count, made = int(where[0]), _batch(given, len(sample))
+            if fill and made.shape[1:] == sample and 0 < len(made) != count:
+                raise _other_size(variable, len(made), count)
+            data[:count] = _fitting(made, (count, *sample), like.dtype, variable)
             data[count:] = data[:1] if fill else 0
             return data
         places, given = self._places(where), _sequences(given, len(sample))
+        if fill and self.kind == "sequences" and all(len(s) and np.shape(s)[1:] == sample for s in given):
+            steps, own = [len(s) for s in given], [len(data[place]) for place in places]
+            if steps and steps != own:
+                raise _other_size(variable, steps, own)
         if len(given) != len(places):
             raise ResultError(explain(
                 f"a user function made {len(given)} sequences for {variable!r}; the minibatch has {len(places)}"
@@ -227,6 +271,53 @@ class _Form:
                 data[...] = piece[0]
             data[place] = piece
         return data
+
+
+def _other_size(variable: Variable, made: Any, own: Any) -> BatchSizeError:
+    return BatchSizeError(f"a user function made {made} samples for {variable!r}, where its operands have {own}")
+
+
+@contextmanager
+def _taking(given: Any, variable: Variable) -> Iterator[None]:
+    """Around what makes arrays of what a user made. Errors: ResultError where NumPy makes no array of numbers of it."""
+    try:
+        yield
+    except ResultError:
+        raise
+    except (TypeError, ValueError) as error:
+        needs = "an array" if variable.sequence_axis is None else "a list of arrays"
+        raise ResultError(explain(
+            f"a user function made {given!r} for {variable!r}, which needs {needs}",
+            fix=f"return {needs}; with several outputs or inputs, put them into the dict that is given",
+        )) from error
+
+
+def _unfed(variable: Variable, feed: Any) -> Any:
+    """What is fed for a variable in the hands of users: a copy, which they may change."""
+    data: Any = feed.data if isinstance(feed, Ragged) else feed
+    if isinstance(feed, Ragged) and feed.is_sparse:
+        data = data.to_dense().reshape(-1, *filled(variable.shape, data.width))  # type: ignore[misc]
+    form = _Form.fed(feed)
+    return form.unpacked(np.array(data), form.where)
+
+
+def _fed(variable: Variable, given: Any, form: _Form | None = None) -> Any:
+    """What a user made of a variable as it can be fed: in this form, or of as many samples as there are.
+
+    Errors: as in `_Form.packed`.
+    """
+    with _taking(given, variable):
+        form = form or _Form.made(variable, given)
+        if form.lead == (0,):
+            raise ResultError(explain(f"a user function made no samples for {variable!r}"))
+        sample = form.sample(given, len(variable.shape))
+        if sample is None or not matches(variable.shape, sample):
+            sample = tuple(variable.shape)
+        like = jax.ShapeDtypeStruct((*form.lead, *sample), variable.dtype)
+        data = form.packed(given, form.where, like, variable, fill=False)
+    if form.kind == "static":
+        return data
+    return Ragged(data, form.where[0] if form.kind == "end to end" else None)
 
 
 def _batch(given: Any, rank: int) -> np.ndarray:
