@@ -295,3 +295,29 @@ def test_what_cannot_be_had_in_stages_is_said():
     f = every_second(x)
     with pytest.raises(ValueError, match="gradients inside of graphs"):
         C.gradient(C.reduce_sum(f * f), f).eval({x: X})
+
+
+def test_assignments_take_effect_once_and_with_the_backward_pass():
+    x, total = C.input_variable(2, needs_gradient=True), C.parameter(2, init=0)
+    z = C.reduce_sum(every_second(2 * x) + C.assign(total, total + 1), axis=0)
+    close(z.eval({x: X}), [[2.5], [6.5]])
+    z.grad({x: X})
+    state, values = z.forward({x: X}, [z.output], {z.output})
+    close(total.value, [2, 2])
+    z.backward(state, {z.output: np.ones_like(values[z.output])}, {x})
+    close(total.value, [3, 3])
+
+
+def test_functions_in_loops_stay_in_their_stage_and_are_called_once():
+    made = []
+
+    def step(h, x):
+        made.append(Changed(h, lambda a: [2 * s for s in a], lambda a, g: [2 * s for s in g]))
+        return C.user_function(made[-1]) + x
+
+    x = C.sequence.input_variable(2, needs_gradient=True)
+    r = C.layers.Recurrence(C.Function(step))(x)
+    longer = Changed(r, lambda a: [s.repeat(2, axis=0) for s in a], lambda a, g: [s[::2] + s[1::2] for s in g])
+    found = C.sequence.reduce_sum(C.user_function(longer)).grad({x: STEPS})
+    close(found[0], np.float32([[14, 14], [6, 6], [2, 2]]))
+    close(found[1], [[2, 2]])
