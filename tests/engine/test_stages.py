@@ -309,11 +309,14 @@ def test_assignments_take_effect_once_and_with_the_backward_pass():
 
 
 def test_functions_in_loops_stay_in_their_stage_and_are_called_once():
-    made = []
+    calls = []
+
+    class Doubled(Changed):
+        def __init__(self, x, name="doubled"):
+            super().__init__(x, lambda a: calls.append(len(a)) or [2 * s for s in a], lambda a, g: [2 * s for s in g])
 
     def step(h, x):
-        made.append(Changed(h, lambda a: [2 * s for s in a], lambda a, g: [2 * s for s in g]))
-        return C.user_function(made[-1]) + x
+        return C.user_function(Doubled(h)) + x
 
     x = C.sequence.input_variable(2, needs_gradient=True)
     r = C.layers.Recurrence(C.Function(step))(x)
@@ -321,3 +324,4 @@ def test_functions_in_loops_stay_in_their_stage_and_are_called_once():
     found = C.sequence.reduce_sum(C.user_function(longer)).grad({x: STEPS})
     close(found[0], np.float32([[14, 14], [6, 6], [2, 2]]))
     close(found[1], [[2, 2]])
+    assert calls == [2, 1, 1]
