@@ -232,10 +232,9 @@ class Step:
         if samples is None:  # sequences whose lengths only the program knows, or a batch that it makes of another
             given = {v: feeds[v] for v in self.plan.arguments}
             (result,) = evaluate([self.first_counted], given, memory=self.memory.copy())
+            samples = result.samples
             if result.layout is None:
-                samples = self.counts[minibatch.signature] = result.count
-            else:
-                samples = int(np.asarray(result.layout[2]).sum())
+                self.counts[minibatch.signature] = samples
         return samples
 
     def _train(self, plan: Plan, ctx: Context, env: dict[Variable, Value], donated: Any, extra: Any) -> Any:
