@@ -338,8 +338,7 @@ class NDMask(ArrayMixin):
 
 
 def _random(dtype: Any, shape: Any, begin: float, end: float, seed: int) -> NDArrayView:
-    number = prod(as_shape(shape))
-    values = MersenneTwister64(resolve_seed(seed)).uniform(number) * (end - begin) + begin
+    values = MersenneTwister64(resolve_seed(seed)).uniform(prod(as_shape(shape)), begin, end)
     return NDArrayView._of(values.astype(dtype).reshape(as_shape(shape)), False)
 
 

@@ -136,7 +136,7 @@ def _random(draw: Callable[[MersenneTwister64, int, float], np.ndarray],
 
 
 def _uniform(rng: MersenneTwister64, number: int, scale: float) -> np.ndarray:
-    return rng.uniform(number) * (2 * scale) - scale
+    return rng.uniform(number, -scale, scale)
 
 
 def _normal(rng: MersenneTwister64, number: int, scale: float) -> np.ndarray:

@@ -5,6 +5,7 @@ import pytest
 
 import cntkjax as C
 from cntkjax import random
+from cntkjax.graph.mersenne import MersenneTwister64
 
 DISTRIBUTIONS = [
     (lambda n: random.uniform(n, low=-1, high=3, seed=1), 1.0, 4 / np.sqrt(12)),
@@ -158,3 +159,11 @@ def test_numbers_of_a_sequence_do_not_depend_on_how_far_it_is_padded():
         return C.random.normal_like(x, seed=3).eval({x: [np.zeros((n, 2), np.float32) for n in lengths]})[0]
 
     np.testing.assert_array_equal(drawn(3), drawn(5)[:3])
+
+
+def test_a_stream_goes_on_far_behind_its_beginning():
+    """As in the file of a model that has drawn much."""
+    far = 2**21 + 5
+    drawn = random.uniform(4, dtype=np.float64, seed=3)
+    drawn.root_function.node_attributes["rngOffset"] = far
+    np.testing.assert_array_equal(drawn.eval(), MersenneTwister64(3).uniform(far + 4)[far:])

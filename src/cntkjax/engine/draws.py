@@ -65,7 +65,7 @@ class _Stream:
     def __init__(self, seed: int, offset: int) -> None:
         self.seed, self.begin, self.end = seed, offset, offset
         self.generator = MersenneTwister64(seed)
-        self.generator.raw(offset)
+        self.generator.skip(offset)
         self.numbers: Any = None
         self.weights: Any = None
 

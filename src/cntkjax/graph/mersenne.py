@@ -54,9 +54,14 @@ class MersenneTwister64:
         self._unread = self._unread[number:]
         return read
 
-    def uniform(self, number: int) -> np.ndarray:
-        """The next numbers, of 64 bits, from 0 to 1, ``[number]``."""
-        return self.raw(number) / _SPAN
+    def skip(self, number: int) -> None:
+        """Pass over so many numbers of 64 bits, without keeping them."""
+        for left in range(number, 0, -_PIECE):
+            self.raw(min(left, _PIECE))
+
+    def uniform(self, number: int, low: float = 0.0, high: float = 1.0) -> np.ndarray:
+        """The next numbers, of 64 bits, from ``low`` to ``high``, ``[number]``."""
+        return self.raw(number) / _SPAN * (high - low) + low
 
     def normal(self, number: int, limit: float = math.inf) -> np.ndarray:
         """The next numbers of the standard normal distribution, without those beyond ±``limit``, ``[number]``.

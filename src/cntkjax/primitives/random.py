@@ -38,7 +38,7 @@ _DISTRIBUTIONS: dict[str, Callable[..., Any]] = {
 
 # the same from CNTK's generator: (*arguments, generator, number)
 _STREAMS: dict[str, Callable[..., np.ndarray]] = {
-    "uniform": lambda low, high, generator, n: generator.uniform(n) * (high - low) + low,
+    "uniform": lambda low, high, generator, n: generator.uniform(n, low, high),
     "normal": lambda mean, scale, generator, n: generator.normal(n) * scale + mean,
     "gumbel": lambda loc, scale, generator, n: loc - scale * np.log(-np.log1p(-generator.uniform(n))),
     "bernoulli": lambda mean, generator, n: generator.uniform(n) >= 1 - mean,
