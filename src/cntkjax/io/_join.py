@@ -9,7 +9,7 @@ import numpy as np
 
 from cntkjax.engine.ragged import Ragged, offsets_of
 
-from ._streams import Deserializer, StreamInformation
+from ._streams import Deserializer, StreamInformation, places_of
 
 
 class Joined(Deserializer):
@@ -39,8 +39,7 @@ class Joined(Deserializer):
                 "their sequence ids (for images: lines) do not match"
             )
         self._keys = keys[kept]
-        chunk = np.repeat(np.arange(len(sizes)), sizes)[kept]
-        self._place = kept - offsets_of(sizes)[chunk]  # in the chunk of the first deserializer
+        chunk, self._place = (every[kept] for every in places_of(sizes))  # of the first deserializer
         self._chunks, self._sizes = np.unique(chunk, return_counts=True)  # those of which something is left
         self._before = offsets_of(self._sizes)
         self.num_chunks = len(self._chunks)
@@ -95,10 +94,10 @@ class _ByKey:
     @cached_property
     def _sorted(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Keys in ascending order, and of each its chunk and its place there."""
-        keys, sizes = self.part.keys(), self.part.sizes()
-        chunk = np.repeat(np.arange(len(sizes)), sizes)
+        keys = self.part.keys()
+        chunk, place = places_of(self.part.sizes())
         order = np.argsort(keys, kind="stable")
-        return keys[order], chunk[order], (np.arange(len(keys)) - offsets_of(sizes)[chunk])[order]
+        return keys[order], chunk[order], place[order]
 
     def _find(self, keys: np.ndarray) -> np.ndarray:
         return np.minimum(np.searchsorted(self._sorted[0], keys), len(self._sorted[0]) - 1)

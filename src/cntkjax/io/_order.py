@@ -18,7 +18,7 @@ import numpy as np
 from cntkjax.engine.ragged import offsets_of
 from cntkjax.graph.mersenne import MersenneTwister64
 
-from ._streams import Deserializer, width
+from ._streams import Deserializer, places_of, width
 
 _TOGETHER = 2**24  # bytes of dense samples that are put in order together
 _SPARSE = 64  # bytes that a sparse sample may have
@@ -77,7 +77,7 @@ class Order:
     def samples(self) -> np.ndarray:
         """Of each chunk. Shapes: int64 [chunks]. May have to read all."""
         sizes = self.deserializer.sizes()
-        return np.diff(offsets_of(self.deserializer.samples(*_all(sizes)))[offsets_of(sizes)])
+        return np.diff(offsets_of(self.deserializer.samples(*places_of(sizes)))[offsets_of(sizes)])
 
     @cached_property
     def _together(self) -> int:
@@ -108,7 +108,7 @@ class Order:
         """Chunks without any change of their sequences."""
         chunks = self._chunks(sweep)[first:end].tolist()
         self.deserializer.hold(chunks)
-        position, place = _all(np.array([len(self.deserializer.lengths(chunk)) for chunk in chunks]))
+        position, place = places_of(np.array([len(self.deserializer.lengths(chunk)) for chunk in chunks]))
         return Part(first + position, place, end == self.deserializer.num_chunks)
 
     # ---- files
@@ -117,7 +117,7 @@ class Order:
         would leave the window of the chunk in whose place it comes: then another one is drawn.
         """
         chunks = self._chunks(sweep)
-        own, place = _all(self.deserializer.sizes()[chunks])
+        own, place = places_of(self.deserializer.sizes()[chunks])
         first = np.searchsorted(own, np.arange(len(chunks) + 1))
         begins, ends = self._windows(chunks)
         low, high = ((border << _BITS).tolist() for border in (begins, ends))
@@ -173,12 +173,6 @@ class Order:
         part = self._whole(sweep, first, end)
         order = _exchanged(_from_here_on(len(part.place), self.seed + sweep + first))
         return Part(part.position[order], part.place[order], part.ends_sweep)
-
-
-def _all(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of all sequences of chunks of these sizes, the chunk and the place in it."""
-    chunk = np.repeat(np.arange(len(sizes)), sizes)
-    return chunk, np.arange(len(chunk)) - offsets_of(sizes)[chunk]
 
 
 def _anywhere(number: int, seed: int) -> np.ndarray:

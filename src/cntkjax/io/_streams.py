@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cntkjax.engine.ragged import Ragged
+from cntkjax.engine.ragged import Ragged, offsets_of
 from cntkjax.graph.shape import NDShape
 from cntkjax.variables import Record
 
@@ -285,6 +285,17 @@ class Deserializer:
     def _keep_lengths(self, chunk: int, data: Mapping[str, Ragged]) -> None:
         defining = [s.name for s in self.streams if s.m_defines_mb_size] or list(data)
         self._known_lengths[chunk] = np.max([np.diff(data[name].offsets) for name in defining], axis=0)
+
+
+def places_of(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of all sequences of chunks of these sizes, the chunk and the place in it.
+
+    Example:
+        >>> places_of(np.array([2, 1]))
+        (array([0, 0, 1]), array([0, 1, 0]))
+    """
+    chunk = np.repeat(np.arange(len(sizes)), sizes)
+    return chunk, np.arange(len(chunk)) - offsets_of(sizes)[chunk]
 
 
 def by_chunk(chunk: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
