@@ -22,7 +22,7 @@ import jax
 import numpy as np
 
 import cntkjax as C
-from cntkjax.engine.program import device_array
+from cntkjax.engine.run.program import device_array
 
 LAYERS = 8
 

@@ -22,14 +22,14 @@ import numpy as np
 
 from benchmarks import op_cases, sequence_cases
 from benchmarks.op_cases import Case, torch
-from cntkjax.engine.allocator import keep_freed_memory
-from cntkjax.engine.compiler import compiler_options
-from cntkjax.engine.layout import Batch
-from cntkjax.engine.lower import execute
-from cntkjax.engine.packing import Packer
-from cntkjax.engine.plan import Plan
-from cntkjax.engine.program import context_of
-from cntkjax.engine.values import Value
+from cntkjax.engine.data.layout import Batch
+from cntkjax.engine.data.packing import Packer
+from cntkjax.engine.lower.lower import execute
+from cntkjax.engine.lower.values import Value
+from cntkjax.engine.plan.plan import Plan
+from cntkjax.engine.run.program import context_of
+from cntkjax.engine.xla.allocator import keep_freed_memory
+from cntkjax.engine.xla.compiler import compiler_options
 from cntkjax.interop import to_jax
 
 CASES = [*op_cases.CASES, *sequence_cases.CASES]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from cntkjax.engine import packing, program
+from cntkjax.engine.data import packing
+from cntkjax.engine.run import program
 from cntkjax.graph.seed import reset_random_seed
 
 

@@ -4,7 +4,8 @@ import pytest
 
 import cntkjax
 import cntkjax as C
-from cntkjax import cntk_py, device, logging, variables
+from cntkjax import device, logging, variables
+from cntkjax.compat import cntk_py
 from cntkjax.graph.settings import Settings
 
 

@@ -4,8 +4,8 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import cntkjax as C
-from cntkjax import cntk_py
-from cntkjax.engine.feeds import to_ragged
+from cntkjax.compat import cntk_py
+from cntkjax.engine.data.feeds import to_ragged
 from cntkjax.internal import _value_as_sequence_or_array, sanitize_value
 
 ROW = np.arange(6, dtype=np.float32).reshape(2, 3)

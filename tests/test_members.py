@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cntkjax as C
-from cntkjax import cntk_py
+from cntkjax.compat import cntk_py
 
 MEMBERS = """
 Axis: all_axes all_static_axes as_string default_batch_axis default_dynamic_axis default_input_variable_dynamic_axes

@@ -9,10 +9,7 @@ import os
 import sys
 
 from . import (
-    _reexports,
     axis,
-    cntk_py,
-    cntk_py_init,
     core,
     debugging,
     device,
@@ -33,6 +30,7 @@ from . import (
     train,
     variables,
 )
+from .compat import cntk_py, cntk_py_init, reexports
 from .core import NDArrayView, Value, asarray, asvalue
 from .default_options import (
     default_options,
@@ -73,4 +71,4 @@ from .variables import Constant, Parameter, Variable
 __version__ = "2.7"
 C = sys.modules[__name__]
 cntk_library_path = os.path.dirname(__file__)  # where CNTK has its shared libraries
-_reexports.show()
+reexports.show()

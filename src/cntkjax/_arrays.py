@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from .device import DeviceDescriptor, DeviceKind, cpu, jax_device
-from .engine.interchange import device_array, platform_of
+from .engine.data.interchange import device_array, platform_of
 from .graph.dtypes import NUMBERS, as_dtype
 from .graph.mersenne import MersenneTwister64
 from .graph.seed import AUTO_SEED, resolve_seed

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from ._arrays import DataMixin, NativeArrayView, NDArrayView, NDMask, device_of, of_known_type
-from ._value_members import CREATORS, ValueMembers
+from .compat.value_members import CREATORS, ValueMembers
 from .device import DeviceDescriptor, DeviceKind, use_default_device
-from .engine.feeds import as_array, sequences, to_ragged
-from .engine.interchange import device_array, padded
-from .engine.program import Result
-from .engine.ragged import Ragged, SparseRows, offsets_of, ranges
+from .engine.data.feeds import as_array, sequences, to_ragged
+from .engine.data.interchange import device_array, padded
+from .engine.data.ragged import Ragged, SparseRows, offsets_of, ranges
+from .engine.run.program import Result
 from .graph.errors import explain
 from .graph.shape import NDShape, Shape, as_shape, shape_text
 from .graph.variable import VariableKind

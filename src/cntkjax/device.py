@@ -14,8 +14,8 @@ from enum import IntEnum
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from cntkjax.engine import _devices
-from cntkjax.graph.origin import call_stack
+from .engine.xla import devices as _devices
+from .graph.origin import call_stack
 
 if TYPE_CHECKING:
     import jax

@@ -31,9 +31,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike
 
-from cntkjax.formats.containers import Dictionary
-from cntkjax.graph.mersenne import MersenneTwister64
-from cntkjax.graph.seed import AUTO_SEED, resolve_seed
+from .formats.containers import Dictionary
+from .graph.mersenne import MersenneTwister64
+from .graph.seed import AUTO_SEED, resolve_seed
 
 __all__ = ["DefaultParamInitScale", "SentinelValueForAutoSelectRandomSeed", "SentinelValueForInferParamInitRank",
            "bilinear", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform", "initializer_with_rank", "normal",

@@ -8,7 +8,7 @@ import pytest
 
 import cntkjax as C
 from cntkjax import debugging
-from cntkjax.engine.timing import timing_of
+from cntkjax.engine.debug.timing import timing_of
 from cntkjax.graph.settings import Settings
 
 F = np.float32

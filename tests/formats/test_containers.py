@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cntkjax as C
-from cntkjax.cntk_py import Dictionary, DictionaryValue
+from cntkjax.compat.cntk_py import Dictionary, DictionaryValue
 from cntkjax.formats.containers import bare
 
 

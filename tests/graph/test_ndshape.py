@@ -1,7 +1,7 @@
 """Shapes of CNTK's compiled module: their sizes stand in the opposite order, as in CNTK 2.7."""
 import pytest
 
-from cntkjax import cntk_py
+from cntkjax.compat import cntk_py
 from cntkjax.graph.shape import NDShape
 
 

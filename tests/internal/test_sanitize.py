@@ -2,7 +2,8 @@
 import numpy as np
 import pytest
 
-from cntkjax import cntk_py, internal
+from cntkjax import internal
+from cntkjax.compat import cntk_py
 from cntkjax.graph.axis import Axis
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from cntkjax.engine.ragged import SparseRows
+from cntkjax.engine.data.ragged import SparseRows
 from cntkjax.io import CTFDeserializer, MinibatchSource, StreamDef, StreamDefs
 
 

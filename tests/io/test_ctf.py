@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cntkjax.engine.ragged import Ragged, SparseRows
+from cntkjax.engine.data.ragged import Ragged, SparseRows
 from cntkjax.io import MinibatchSource
 from cntkjax.io._ctf import CTFFile, Field, Place, canonical, parse_rows, read_row
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cntkjax as C
-from cntkjax.engine.ragged import Ragged
+from cntkjax.engine.data.ragged import Ragged
 from cntkjax.io import FULL_DATA_SWEEP, CTFDeserializer, MinibatchSource, StreamDef, StreamDefs
 from cntkjax.io._cursor import Cursor
 from cntkjax.io._order import Order

@@ -7,8 +7,8 @@ import pytest
 
 import cntkjax as C
 from cntkjax import layers as L
-from cntkjax.engine import program
-from cntkjax.engine.plan import Loop, Plan
+from cntkjax.engine.plan.plan import Loop, Plan
+from cntkjax.engine.run import program
 from tests.layers.decoders import decoder, words
 
 S = C.sequence

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cntkjax as C
-from cntkjax import cntk_py
+from cntkjax.compat import cntk_py
 
 MOMENTUM = C.momentum_schedule(0.9)
 

@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 RECORDED = json.loads((HERE / "trajectories.json").read_text())
 GOLDEN = HERE.parents[2] / "shared" / "golden" / "learners"
 TOLERANCE = {"float32": 1e-5, "float64": 1e-10}
-# Their recorded gradients are dense; what they show of rows is in tests/engine/test_rows.py and golden/check.py.
+# Their recorded gradients are dense; what they show of rows is in tests/engine/lower/test_rows.py and golden/check.py.
 ROW_SPARSE = {"sparse_momentum_sgd", "sparse_adagrad"}
 
 C = types.SimpleNamespace(learners=learners, **vars(learners))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cntkjax as C
-from cntkjax.cntk_py import Dictionary
+from cntkjax.compat.cntk_py import Dictionary
 
 
 class Descent(C.learners.UserLearner):
@@ -26,7 +26,7 @@ def trainer_of(kind=Descent, **options):
 def _names_inside():
     """All names of a user learner and of ours behind it, but those that CNTK goes by or that can be set there."""
     learner = trainer_of()[3]
-    names = {name for o in (learner, learner.__behind__) for name in (*dir(o), *vars(o)) if not name.startswith("__")}
+    names = {name for o in (learner, learner.__wrapped__) for name in (*dir(o), *vars(o)) if not name.startswith("__")}
     known = {"as_numpy", "create_checkpoint", "minibatch_size", "restore_from_checkpoint", "taken", "update"}
     return sorted(names - known)
 

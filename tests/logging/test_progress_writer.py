@@ -4,7 +4,7 @@ import sys
 import pytest
 
 import cntkjax as C
-from cntkjax.graph.front import behind
+from cntkjax.graph.proxy import unwrap
 from cntkjax.logging import ProgressWriter, _progress_writer
 
 
@@ -135,7 +135,7 @@ def test_losses_that_nobody_reads_do_not_pile_up():
         loss = Unread(1)
         loss.ready = True
         writer.update_training(1, loss, 0)
-    assert len(behind(writer)._training.sums[0]._pending) == _progress_writer._PENDING
+    assert len(unwrap(writer)._training.sums[0]._pending) == _progress_writer._PENDING
     writer.write_training_summary()
     assert writer.calls[-1][4] == 1000
 
@@ -159,7 +159,7 @@ def test_a_writer_without_methods_does_nothing():
 
 @pytest.mark.parametrize("where", ["object", "class"])
 def test_a_class_keeps_what_it_likes_under_any_name(where):
-    inside = {name for o in (Recorder(), behind(Recorder())) for name in (*dir(o), *vars(o))}
+    inside = {name for o in (Recorder(), unwrap(Recorder())) for name in (*dir(o), *vars(o))}
     names = {name for name in inside if not name.startswith(("__", "on_"))} - {"calls", "write"}
     assert {"_training", "update_training", "write_training_summary", "update_test"} < names
 

@@ -6,7 +6,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import cntkjax as C
-from cntkjax.engine import program
+from cntkjax.engine.run import program
 
 OUTPUTS = np.array([[1.0, 2, 3, 0], [0, 5, 1, 1], [2, 2, 1, 0]], np.float32)
 LABELS = np.eye(4, dtype=np.float32)[[2, 0, 1]]
@@ -28,7 +28,7 @@ def test_a_sparse_label_gives_what_a_dense_one_gives():
 
 
 def test_a_sparse_label_is_never_made_dense(monkeypatch):
-    monkeypatch.setattr("cntkjax.engine.sparse.Sparse.todense", None)
+    monkeypatch.setattr("cntkjax.engine.data.sparse.Sparse.todense", None)
     z, label = C.input_variable(50, needs_gradient=True), C.input_variable(50, is_sparse=True)
     loss = C.cross_entropy_with_softmax(z, label)
     program._PROGRAMS.clear()

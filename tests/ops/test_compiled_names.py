@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 
 import cntkjax as C
-from cntkjax import cntk_py
-from cntkjax.ops._compiled_names import OPERATIONS
+from cntkjax.compat import cntk_py
+from cntkjax.compat.operations import OPERATIONS
 
 
 def K(numbers):

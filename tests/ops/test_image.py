@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import cntkjax as C
-from cntkjax.engine import program
+from cntkjax.engine.run import program
 from cntkjax.graph.errors import ShapeError
 from cntkjax.primitives._window import place
 

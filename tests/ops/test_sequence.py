@@ -168,7 +168,7 @@ class TestUnpacking:
         assert C.to_sequence(C.placeholder(shape=(4, 3))).shape == (3,)
 
     def test_a_reduction_compiles_once_for_lengths_that_are_near(self):
-        from cntkjax.engine import program
+        from cntkjax.engine.run import program
 
         f = S.reduce_sum(self.x)
         program._PROGRAMS.clear()

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import cntkjax as C
-from cntkjax.graph.front import behind
+from cntkjax.graph.proxy import unwrap
 
 rng = np.random.default_rng(0)
 X, Y = rng.normal(size=(26, 3)).astype(np.float32), rng.normal(size=(26, 2)).astype(np.float32)
@@ -104,7 +104,7 @@ def main(folder):
     made["later_blocks_losses"] = later_blocks(rank)
     seen = []
     x, y, _, trainer = dense(lambda learner: C.block_momentum_distributed_learner(learner, 8))
-    inside = behind(trainer)
+    inside = unwrap(trainer)
     inside.train_minibatch = lambda fed, train=inside.train_minibatch: (
         seen.append(sum(data.num_samples for data in fed.values()) // 2), train(fed),
     )[1]  # fmt: skip

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cntkjax as C
-from cntkjax.engine.training import LossScale
+from cntkjax.engine.train.step import LossScale
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(24, 4)).astype(np.float32), RNG.normal(size=(24, 3)).astype(np.float32)

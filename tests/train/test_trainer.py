@@ -7,8 +7,8 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import cntkjax as C
-from cntkjax.engine.plan import Plan
-from cntkjax.engine.training import Step
+from cntkjax.engine.plan.plan import Plan
+from cntkjax.engine.train.step import Step
 
 
 def regression(width=3):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import cntkjax as C
-from cntkjax.graph.front import behind
+from cntkjax.graph.proxy import unwrap
 from cntkjax.train import DataUnit
 
 LIMITLESS = C.io.INFINITELY_REPEAT
@@ -60,7 +60,7 @@ class Session:
         self.log.clear()
         source, trainer = source or self.source(), trainer or self.trainer()
         inputs = {self.x: source.streams.x, self.y: source.streams.y}
-        inner = behind(trainer)  # as in CNTK a session asks no methods of the user's trainer
+        inner = unwrap(trainer)  # as in CNTK a session asks no methods of the user's trainer
         saved = inner.save_checkpoint
 
         def save(*arguments, wait):
@@ -306,7 +306,7 @@ def test_classes_of_users_keep_what_they_like_under_any_name(session, where):
         return kind
 
     def inside(made):
-        names = {name for o in (made, behind(made)) for name in (*dir(o), *vars(o))}
+        names = {name for o in (made, unwrap(made)) for name in (*dir(o), *vars(o))}
         return {name for name in names if not name.startswith(("__", "on_"))}
 
     z, loss = session.parts
@@ -321,7 +321,7 @@ def test_classes_of_users_keep_what_they_like_under_any_name(session, where):
     names = inside(C.train.TrainingSession(*of_session)) - {"cv_callback", "train"}
     assert {"_trainer", "_session", "_act", "get_minibatch_size"} < names
     keeping(C.train.TrainingSession)(*of_session).train()
-    assert behind(trainer).total_number_of_samples_seen == 8 and session.checkpoints() == ["model"]
+    assert unwrap(trainer).total_number_of_samples_seen == 8 and session.checkpoints() == ["model"]
     evaluator = C.Evaluator(loss)
     names = inside(evaluator) - {"test_minibatch"}
     feed = {session.x: [[1, 2]], session.y: [[1]]}

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from .. import device, layers, ops
-from ..engine import cache
+from ..engine.xla import cache
 
 NEEDED = ("jax", "jaxlib", "numpy", "optax")
 OPTIONAL = (  # distribution, module, what it is for, the extra that brings it

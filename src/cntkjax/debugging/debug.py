@@ -4,9 +4,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from cntkjax.graph.seed import set_fixed_random_seed
-from cntkjax.graph.settings import Settings
-
+from ..graph.seed import set_fixed_random_seed
+from ..graph.settings import Settings
 from ..ops import output_variable
 from ..ops._user_functions import UserFunction, user_function
 from ..ops.functions import CloneMethod

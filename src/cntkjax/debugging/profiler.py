@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 
-from cntkjax.engine import _profiler
+from ..engine.run import profiler as _profiler
 
 __all__ = ["start_profiler", "stop_profiler", "enable_profiler", "disable_profiler"]
 

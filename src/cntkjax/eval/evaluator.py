@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..device import use_default_device
-from ..engine.feeds import to_ragged, with_starts
-from ..engine.training import Step
+from ..engine.data.feeds import to_ragged, with_starts
+from ..engine.train.step import Step
 from ..graph.errors import explain
-from ..graph.front import behind, front_of
+from ..graph.proxy import delegates_to, unwrap
 from ..io import MinibatchData
 from ..ops import combine
 from ..ops._calling import as_outputs
@@ -53,20 +53,20 @@ class Evaluating:
             self._test_step = Step([self._metric], [], ())
         outcome = self._test_step.run(feeds(self._test_step, by_variable(arguments, self._metric)))
         for writer in self._writers:
-            behind(writer).update_test(outcome.samples, outcome.loss)
+            unwrap(writer).update_test(outcome.samples, outcome.loss)
         return float(outcome.loss), outcome.samples
 
     def summarize_test_progress(self) -> None:
         """Let the progress writers report what was tested since the last summary."""
         for writer in self._writers:
-            behind(writer).write_test_summary()
+            unwrap(writer).write_test_summary()
 
     def print_node_timing(self) -> None:
         """CNTK times nodes; here XLA fuses them. Use jax.profiler for the time inside a step."""
         print("cntkjax: nodes are compiled together and have no times of their own; see jax.profiler.trace")
 
 
-@front_of(Evaluating)
+@delegates_to(Evaluating)
 class Evaluator(Evaluating):
     """Computes the average of a function over minibatches of test data.
 
@@ -82,7 +82,7 @@ class Evaluator(Evaluating):
     def __init__(self, eval_function: Any, progress_writers: Any = None) -> None:
         if eval_function is None:
             raise ValueError("an Evaluator needs the function that it evaluates")
-        self.__behind__ = Evaluating(eval_function, progress_writers)
+        self.__wrapped__ = Evaluating(eval_function, progress_writers)
 
 
 def as_function(of: Any) -> Function:

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from cntkjax.core import NativeValue, NDArrayView, Value
-from cntkjax.graph.axis import Axis
-from cntkjax.graph.dtypes import NUMBERS, as_dtype
-from cntkjax.graph.function import Function
-from cntkjax.graph.variable import Variable
-from cntkjax.ops._calling import as_outputs
-from cntkjax.ops._operand import Operand, as_variable
+from ..core import NativeValue, NDArrayView, Value
+from ..graph.axis import Axis
+from ..graph.dtypes import NUMBERS, as_dtype
+from ..graph.function import Function
+from ..graph.variable import Variable
+from ..ops._calling import as_outputs
+from ..ops._operand import Operand, as_variable
 
 
 def is_string(s: Any) -> bool:

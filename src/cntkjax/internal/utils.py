@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from cntkjax.formats.containers import Dictionary
-from cntkjax.formats.containers import to_dictionary_value as _to_cntk_dict_value
-from cntkjax.graph.dtypes import as_dtype
-from cntkjax.graph.function import Function
-from cntkjax.graph.variable import Variable
+from ..formats.containers import Dictionary
+from ..formats.containers import to_dictionary_value as _to_cntk_dict_value
+from ..graph.dtypes import as_dtype
+from ..graph.function import Function
+from ..graph.variable import Variable
 
 
 def get_data_type(*args: Any) -> type[np.generic] | None:

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..engine._compat import double_precision
+from ..engine.xla.versions import double_precision
 from ..ops._operand import Operand, as_variables
 from ..ops.functions import Function
 from ._from_jax import from_jax

@@ -11,7 +11,7 @@ import numpy as np
 from jax import export
 from jax.errors import InconclusiveDimensionOperation
 
-from ..engine._compat import double_precision
+from ..engine.xla.versions import double_precision
 from ..formats import _files
 from ..graph.errors import explain
 from ..ops.functions import Function

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..engine import pure
-from ..engine.plan import Plan, resolve
+from ..engine.plan.plan import Plan, resolve
+from ..engine.run import pure_function as pure
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import matches, shape_text
 from ..graph.variable import Leaf, Variable

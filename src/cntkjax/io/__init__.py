@@ -1,11 +1,10 @@
 """Readers: where minibatches come from."""
 
-from cntkjax.core import Value
-from cntkjax.device import use_default_device
-from cntkjax.logging import TraceLevel, get_trace_level
-from cntkjax.tensor import ArrayMixin
-from cntkjax.variables import Record
-
+from ..core import Value
+from ..device import use_default_device
+from ..logging import TraceLevel, get_trace_level
+from ..tensor import ArrayMixin
+from ..variables import Record
 from . import transforms
 from ._images import Base64ImageDeserializer, ImageDeserializer
 from ._minibatch import MinibatchData

@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from cntkjax.engine.ragged import Ragged, SparseRows, offsets_of, ranges
-
+from ..engine.data.ragged import Ragged, SparseRows, offsets_of, ranges
 from ._ctf import canonical
 from ._streams import Deserializer, StreamInformation
 

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from cntkjax.engine.ragged import Ragged, SparseRows, concatenate_rows, offsets_of, ranges
-from cntkjax.graph.origin import call_stack
-
+from ..engine.data.ragged import Ragged, SparseRows, concatenate_rows, offsets_of, ranges
+from ..graph.origin import call_stack
 from ._ctf_index import build_index
 from ._numbers import parse_integers, parse_numbers
 from ._streams import Deserializer, stream_information, width

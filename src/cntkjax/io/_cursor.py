@@ -10,8 +10,7 @@ from itertools import islice
 
 import numpy as np
 
-from cntkjax.engine.ragged import Ragged, offsets_of
-
+from ..engine.data.ragged import Ragged, offsets_of
 from ._order import Order, Unit
 
 Data = Mapping[str, Ragged]

@@ -14,8 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from cntkjax.engine.ragged import Ragged, SparseRows
-
+from ..engine.data.ragged import Ragged, SparseRows
 from ._ctf import CHUNK_SIZE
 from ._ctf_index import chunks_of
 from ._pixels import Draws, transform_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cntkjax.formats.containers import Dictionary
-from cntkjax.variables import Record
+from ..formats.containers import Dictionary
+from ..variables import Record
 
 IMAGE_TYPES = ("ImageDeserializer", "Base64ImageDeserializer")
 

@@ -7,8 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cntkjax.engine.ragged import Ragged, offsets_of
-
+from ..engine.data.ragged import Ragged, offsets_of
 from ._streams import Deserializer, StreamInformation, places_of
 
 

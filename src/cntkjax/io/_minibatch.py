@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from cntkjax.core import Value
-from cntkjax.engine.ragged import Ragged
-from cntkjax.tensor import ArrayMixin
-
+from ..core import Value
+from ..engine.data.ragged import Ragged
+from ..tensor import ArrayMixin
 from ._streams import StreamInformation
 
 

@@ -15,9 +15,8 @@ from operator import itemgetter
 
 import numpy as np
 
-from cntkjax.engine.ragged import offsets_of
-from cntkjax.graph.mersenne import MersenneTwister64
-
+from ..engine.data.ragged import offsets_of
+from ..graph.mersenne import MersenneTwister64
 from ._streams import Deserializer, places_of, width
 
 _TOGETHER = 2**24  # bytes of dense samples that are put in order together

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from cntkjax.engine.ragged import Ragged
-from cntkjax.formats.containers import Dictionary
-from cntkjax.logging import TraceLevel, get_trace_level
-from cntkjax.variables import Record
-
+from ..engine.data.ragged import Ragged
+from ..formats.containers import Dictionary
+from ..logging import TraceLevel, get_trace_level
+from ..variables import Record
 from . import _speech
 from ._cbf import CBFFile
 from ._config import MinibatchSourceConfig

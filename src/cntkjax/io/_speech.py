@@ -19,10 +19,9 @@ from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 
-from cntkjax.engine.ragged import Ragged, SparseRows, offsets_of
-from cntkjax.formats.containers import Dictionary
-from cntkjax.variables import Record
-
+from ..engine.data.ragged import Ragged, SparseRows, offsets_of
+from ..formats.containers import Dictionary
+from ..variables import Record
 from ._streams import Deserializer, StreamInformation
 
 CHUNK = 90_000  # frames, a quarter of an hour: the utterance that goes beyond is the last one of a chunk

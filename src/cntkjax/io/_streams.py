@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from cntkjax.engine.ragged import Ragged, offsets_of
-from cntkjax.graph.shape import NDShape
-from cntkjax.variables import Record
+from ..engine.data.ragged import Ragged, offsets_of
+from ..graph.shape import NDShape
+from ..variables import Record
 
 INFINITELY_REPEAT = 2**64 - 1
 """For ``max_samples`` and ``max_sweeps``: the source never ends."""

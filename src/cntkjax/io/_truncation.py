@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cntkjax.engine.ragged import Ragged, SparseRows
-
+from ..engine.data.ragged import Ragged, SparseRows
 from ._cursor import Ahead, Cursor, Share
 
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from cntkjax.engine.ragged import Ragged, SparseRows
-from cntkjax.variables import Record
-
+from ..engine.data.ragged import Ragged, SparseRows
+from ..variables import Record
 from ._minibatch import MinibatchData
 from ._streams import FULL_DATA_SWEEP, INFINITELY_REPEAT, Deserializer, Source, StreamInformation, share_of, width
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..cntk_py import PoolingType_Average, PoolingType_Max
+from ..compat.cntk_py import PoolingType_Average, PoolingType_Max
 from ..default_options import default_override_or, get_default_override, is_default_override
 from ..graph.shape import UNKNOWN_SHAPE
 from ..initializer import SentinelValueForAutoSelectRandomSeed, glorot_uniform

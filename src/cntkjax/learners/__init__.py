@@ -1,8 +1,8 @@
 """Learners: how gradients change parameters, with CNTK's units, schedules and order of things."""
 
-from cntkjax.core import NDArrayView, asarray
-from cntkjax.learners._learner import Counters, Learner, Options
-from cntkjax.learners._learners import (
+from ..core import NDArrayView, asarray
+from ._learner import Counters, Learner, Options
+from ._learners import (
     adadelta,
     adagrad,
     adam,
@@ -14,8 +14,8 @@ from cntkjax.learners._learners import (
     set_default_unit_gain_value,
     sgd,
 )
-from cntkjax.learners._optax import from_optax
-from cntkjax.learners._schedules import (
+from ._optax import from_optax
+from ._schedules import (
     IGNORE,
     TrainingParameterSchedule,
     UnitType,
@@ -31,7 +31,7 @@ from cntkjax.learners._schedules import (
     momentum_schedule_per_sample,
     training_parameter_schedule,
 )
-from cntkjax.learners._user import UserLearner, universal
+from ._user import UserLearner, universal
 
 __all__ = [
     "IGNORE", "Learner", "UnitType", "UserLearner",

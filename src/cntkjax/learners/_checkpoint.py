@@ -12,12 +12,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from cntkjax.formats.checkpoint import LearnerState, Rates, joined, parted
-from cntkjax.formats.containers import bare
-from cntkjax.graph.errors import explain
-from cntkjax.learners._learner import Counters, Learning
-from cntkjax.learners._schedules import TrainingParameterSchedule
-from cntkjax.parallel.block_momentum import BlockMomentum
+from ..formats.checkpoint import LearnerState, Rates, joined, parted
+from ..formats.containers import bare
+from ..graph.errors import explain
+from ..parallel.block_momentum import BlockMomentum
+from ._learner import Counters, Learning
+from ._schedules import TrainingParameterSchedule
 
 
 def state_of(learner: Learning) -> LearnerState | dict[str, Any]:

@@ -15,11 +15,11 @@ import jax
 import numpy as np
 import optax
 
-from cntkjax.engine.cache import persistent
-from cntkjax.graph.front import front_of
-from cntkjax.graph.seed import next_seed
-from cntkjax.learners import _transforms as transforms
-from cntkjax.learners._schedules import (
+from ..engine.xla.cache import persistent
+from ..graph.proxy import delegates_to
+from ..graph.seed import next_seed
+from . import _transforms as transforms
+from ._schedules import (
     IGNORE,
     Schedulable,
     TrainingParameterSchedule,
@@ -212,7 +212,7 @@ class Learning:
 
     def create_checkpoint(self) -> Any:
         """All that changes while it learns, for :meth:`restore_from_checkpoint`."""
-        from cntkjax.learners._checkpoint import own_state_of
+        from ._checkpoint import own_state_of
 
         return own_state_of(self)
 
@@ -221,7 +221,7 @@ class Learning:
 
         Errors: ValueError if that was a learner of another kind or of other parameters; nothing has changed then.
         """
-        from cntkjax.learners._checkpoint import own_optax_state, take_over
+        from ._checkpoint import own_optax_state, take_over
 
         take_over(self, checkpoint, own_optax_state(self, checkpoint))
 
@@ -324,7 +324,7 @@ class Learning:
         return f"Learner([{names}], learning_rate={self.learning_rate()})"
 
 
-@front_of(Learning, settable=("minibatch_size",), special=("__repr__",))
+@delegates_to(Learning, settable=("minibatch_size",), special=("__repr__",))
 class Learner(Learning):
     """Changes parameters by their gradients, with ``update`` or in a trainer: see `Learning`.
 
@@ -336,13 +336,13 @@ class Learner(Learning):
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        self.__behind__ = Learning(*arguments, **options)
+        self.__wrapped__ = Learning(*arguments, **options)
 
     @classmethod
     def _of(cls, learning: Learning) -> Self:
         """One that stands in front of this."""
         made = object.__new__(cls)
-        made.__behind__ = learning
+        made.__wrapped__ = learning
         return made
 
 

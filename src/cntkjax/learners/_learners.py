@@ -25,13 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from cntkjax.learners import _transforms as transforms
-from cntkjax.learners._learner import Learner, Options, Scalars
-from cntkjax.learners._schedules import (
-    Schedulable,
-    learning_parameter_schedule_per_sample,
-    momentum_as_time_constant_schedule,
-)
+from . import _transforms as transforms
+from ._learner import Learner, Options, Scalars
+from ._schedules import Schedulable, learning_parameter_schedule_per_sample, momentum_as_time_constant_schedule
 
 _TWO_HOURS = 2 * 3600 * 100
 """Samples, at CNTK's 100 speech frames a second: the default time constant of variances."""

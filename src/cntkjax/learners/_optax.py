@@ -8,9 +8,9 @@ from typing import Any
 import jax
 import optax
 
-from cntkjax.learners._learner import Learner, Options
-from cntkjax.learners._schedules import IGNORE, Schedulable, learning_parameter_schedule
-from cntkjax.learners._transforms import densified
+from ._learner import Learner, Options
+from ._schedules import IGNORE, Schedulable, learning_parameter_schedule
+from ._transforms import densified
 
 
 def from_optax(

@@ -14,8 +14,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from cntkjax.formats.checkpoint import Rates, rates_of, rates_record
-from cntkjax.formats.containers import Dictionary
+from ..formats.checkpoint import Rates, rates_of, rates_record
+from ..formats.containers import Dictionary
 
 IGNORE = 0
 """As a minibatch size: a value holds for a minibatch of any size, and the learner averages gradients."""

@@ -32,7 +32,7 @@ import optax
 from jax import Array
 from jax.typing import ArrayLike
 
-from cntkjax.engine.rows import Rows, dense
+from ..engine.lower.rows import Rows, dense
 
 Hyper = Mapping[str, ArrayLike]
 Rule = Callable[..., tuple[Array, ...]]

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from cntkjax.core import NDArrayView
-from cntkjax.device import DeviceDescriptor, cpu
-from cntkjax.graph.errors import explain
-from cntkjax.learners import _transforms as transforms
-from cntkjax.learners._learner import Learner, Learning, Scalars, gradient_of
-from cntkjax.learners._schedules import Schedulable
+from ..core import NDArrayView
+from ..device import DeviceDescriptor, cpu
+from ..graph.errors import explain
+from . import _transforms as transforms
+from ._learner import Learner, Learning, Scalars, gradient_of
+from ._schedules import Schedulable
 
 
 class UserLearner(Learner):
@@ -45,7 +45,7 @@ class UserLearner(Learner):
 
     def __init__(self, parameters: Sequence[Any], lr_schedule: Schedulable, as_numpy: bool = True) -> None:
         self.as_numpy = as_numpy
-        self.__behind__ = _Behind(self, parameters, lr_schedule)
+        self.__wrapped__ = _Behind(self, parameters, lr_schedule)
 
     def update(self, gradient_values: Mapping[Any, Any], training_sample_count: int, sweep_end: bool = False) -> bool:
         """One step, to be written by each class; whether it was taken."""
@@ -130,8 +130,8 @@ class _Universal(_InPython):
     """Evaluates a graph of assignments."""
 
     def __init__(self, parameters: Sequence[Any], update_func: Callable[[list[Any], list[Any]], Any]) -> None:
-        from cntkjax.ops.functions import Function
-        from cntkjax.variables import Constant
+        from ..ops.functions import Function
+        from ..variables import Constant
 
         super().__init__(parameters, 1.0)
         self._gradients = [Constant(0, p.shape, p.dtype, name="grad") for p in self.parameters]

@@ -48,7 +48,7 @@ class ProgressBar(ProgressWriter):
 
     def __init__(self, total_samples: int | None = None, metric_is_pct: bool = True) -> None:
         super().__init__()
-        self.__behind__ = _Watching(self)
+        self.__wrapped__ = _Watching(self)
         self.total, self.metric_is_pct = total_samples, metric_is_pct
         self._seen = self._fresh = self._since_start = 0
         self._loss, self._metric = LazySum(), LazySum()

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from typing import Any, SupportsFloat, TypeAlias
 
-from ..graph.front import front_of
+from ..graph.proxy import delegates_to
 
 Span: TypeAlias = tuple[float, float]  # a total at the previous line and at this one
 Counts: TypeAlias = tuple[int, int]    # the same of a count
@@ -146,7 +146,7 @@ class Counting:
         self._writer.write(key, value)
 
 
-@front_of(Counting)
+@delegates_to(Counting)
 class ProgressWriter(Counting):
     """Base of everything that shows or records progress; a subclass defines the ``on_write`` methods it cares for.
 
@@ -172,7 +172,7 @@ class ProgressWriter(Counting):
     def __init__(self, training_update_freq: int = sys.maxsize, training_first: int = 0,
                  test_update_freq: int = sys.maxsize, test_first: int = 0,
                  distributed_freq: int = sys.maxsize, distributed_first: int = 0) -> None:
-        self.__behind__ = Counting(self, training_update_freq, training_first, test_update_freq, test_first,
+        self.__wrapped__ = Counting(self, training_update_freq, training_first, test_update_freq, test_first,
                                    distributed_freq, distributed_first)
 
     def __disown__(self) -> ProgressWriter:

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from cntkjax.graph.function import Function, nodes
-from cntkjax.graph.variable import Variable
-from cntkjax.graph.walk import source_of
-
+from ..graph.function import Function, nodes
+from ..graph.variable import Variable
+from ..graph.walk import source_of
 from ._progress_writer import Counts, ProgressWriter, Span
 
 _BINS = 30  # of histograms, as many as TensorBoard draws

@@ -5,10 +5,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from cntkjax.graph.function import Function
-from cntkjax.graph.variable import Variable as GraphVariable
-from cntkjax.graph.walk import walk
-
+from ..graph.function import Function
+from ..graph.variable import Variable as GraphVariable
+from ..graph.walk import walk
 from ._drawing import dot_text, drawing, operands
 from ._picture import picture
 

@@ -12,9 +12,9 @@ from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import composite, make_block
 from ..graph.edit import replace_placeholders
 from ..graph.errors import layer_title
-from ..graph.front import behind
 from ..graph.function import Function as GraphFunction
 from ..graph.function import nodes
+from ..graph.proxy import unwrap
 from ..graph.shape import UNKNOWN_SHAPE, as_shape
 from ..graph.variable import Variable as GraphVariable
 from ..graph.variable import VariableKind, default_axes
@@ -164,7 +164,7 @@ def as_outputs(made: Any) -> Any:
     if made is None:
         raise TypeError("the Python function returned nothing: a CNTK Function must return a value")
     if isinstance(made, GraphFunction):
-        made = behind(made)
+        made = unwrap(made)
         return made if made.is_composite else composite(made)
     from . import combine
 

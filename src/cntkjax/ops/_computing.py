@@ -7,21 +7,21 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from weakref import WeakSet
 
+from ..compat.function_members import CompiledMembers
 from ..device import DeviceDescriptor, use_default_device
-from ..engine.carry import Memory
-from ..engine.checked import check
-from ..engine.draws import Drawn, draw
-from ..engine.feeds import to_ragged, with_starts
-from ..engine.program import plan_of
-from ..engine.python_code import Results
-from ..engine.stages import evaluate, gradients
-from ..engine.timing import table
+from ..engine.data.feeds import to_ragged, with_starts
+from ..engine.debug.checked import check
+from ..engine.debug.timing import table
+from ..engine.lower.carry import Memory
+from ..engine.run.program import plan_of
+from ..engine.run.python_callbacks import Results
+from ..engine.run.random_streams import Drawn, draw
+from ..engine.run.staged_execution import evaluate, gradients
 from ..graph import edit
 from ..graph.errors import explain
 from ..graph.function import Function as GraphFunction
 from ..graph.variable import Variable as GraphVariable
 from ..variables import Variable
-from ._compiled import CompiledMembers
 from ._operand import as_variable
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..graph.errors import OperandError
-from ..graph.front import behind
 from ..graph.function import Function as GraphFunction
+from ..graph.proxy import unwrap
 from ..graph.variable import Variable as GraphVariable
 from ..variables import Constant, Variable
 
@@ -24,7 +24,7 @@ def as_variable(operand: Operand, dtype: Any = None) -> Variable:
     if isinstance(operand, GraphVariable):
         return operand  # type: ignore[return-value]
     if isinstance(operand, GraphFunction):
-        return behind(operand).output
+        return unwrap(operand).output
     if isinstance(operand, (str, bytes, dict)) or operand is None or callable(operand):
         raise OperandError(f"{operand!r} is no operand: pass a variable, a function's output, or numbers")
     array = np.asarray(operand)

@@ -7,8 +7,8 @@ from typing import Any
 
 from ..graph.build import apply, composite, make_block
 from ..graph.errors import explain
-from ..graph.front import behind
 from ..graph.function import Function as GraphFunction
+from ..graph.proxy import unwrap
 from ..primitives.elementwise import ELEMENTWISE
 from ..primitives.structure import Combine
 from ._operand import Operand, as_variable
@@ -44,7 +44,7 @@ def as_composite(root_function: Function, name: str = "") -> Function:
     """
     if not isinstance(root_function, GraphFunction):
         raise TypeError(f"as_composite takes a function, not {root_function!r}")
-    node = behind(root_function)
+    node = unwrap(root_function)
     return node if node.is_composite else composite(node, name)  # type: ignore[return-value]
 
 

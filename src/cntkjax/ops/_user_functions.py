@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from ..device import cpu
-from ..engine.ragged import Ragged, SparseRows
+from ..engine.data.ragged import Ragged, SparseRows
 from ..formats.containers import Dictionary
 from ..graph.build import Spec, composite, infer
 from ..graph.errors import ResultError, explain
-from ..graph.front import behind, front_of
 from ..graph.function import Function as GraphFunction
+from ..graph.proxy import delegates_to, unwrap
 from ..graph.public import classes
 from ..graph.uid import new_uid
 from ..graph.variable import Variable
@@ -27,7 +27,7 @@ Deserializer = Callable[[list[Variable], str, dict[str, Any]], GraphFunction]
 _DESERIALIZERS: dict[str, Deserializer] = {}
 
 
-@front_of(
+@delegates_to(
     Function, settable=("name", "custom_attributes"),
     special=("__call__", "__getitem__", "__iter__", "__lshift__", "__repr__", "__rshift__", "__str__"),
 )
@@ -69,7 +69,7 @@ class UserFunction(Function):
         if not isinstance(inputs, Sequence):
             raise TypeError(f"user function {name!r}: inputs have to be a list of operands, not {inputs!r}")
         self.as_numpy = as_numpy
-        self.__behind__ = _Node(self, [as_variable(v) for v in inputs], dict(attributes or {}), name)
+        self.__wrapped__ = _Node(self, [as_variable(v) for v in inputs], dict(attributes or {}), name)
 
     # ---- what subclasses define
     def infer_outputs(self) -> list[Variable]:
@@ -166,7 +166,7 @@ class _Node(Function):
             raise self._failure("clone", error) from error
         if not isinstance(made, GraphFunction):
             raise ResultError(explain(f"{self._who}: clone returned {made!r}", fix="let it return a function"))
-        return behind(made).root_function
+        return unwrap(made).root_function
 
     def output_specs(self) -> list[Spec]:
         """What `infer_outputs` says."""
@@ -271,7 +271,7 @@ def user_function(user_func: Any) -> Function:
     """
     if not isinstance(user_func, GraphFunction):
         raise TypeError(f"user_function takes an instance of a subclass of UserFunction, not {user_func!r}")
-    node = behind(user_func)
+    node = unwrap(user_func)
     if node.is_composite:
         return node
     _ = node.node_outputs
@@ -322,7 +322,7 @@ def from_file(record: dict[str, Any], inputs: list[Variable], name: str) -> Grap
     made = make(inputs, name, record.get("state", {}))
     if not isinstance(made, GraphFunction):
         raise ResultError(f"what is to make the function {name!r} of class '{op_name}' from a file returned {made!r}")
-    return behind(made).root_function
+    return unwrap(made).root_function
 
 
 classes.user_function = from_file

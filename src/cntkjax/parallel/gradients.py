@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.packing import bucket
-from ..engine.rows import Rows
+from ..engine.data.packing import bucket
+from ..engine.lower.rows import Rows
 from . import mpi
 
 

@@ -23,7 +23,9 @@ from . import (
     select,
     sequence,
     structure,
-    whole,
+)
+from . import (
+    rewrites as whole,
 )
 from .base import BY_ID, BY_NAME, Primitive
 

@@ -30,7 +30,7 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from ..engine.ragged import offsets_of, ranges
+from ..engine.data.ragged import offsets_of, ranges
 
 NO_PATH = -1e30  # for each frame, the logarithm of a sum over no path
 _HEADER = struct.Struct("<4siIIffdII")

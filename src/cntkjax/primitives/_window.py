@@ -13,7 +13,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ..engine.values import Axes, Context, Value
+from ..engine.lower.values import Axes, Context, Value
 from ..graph.shape import FREE, INFERRED
 
 

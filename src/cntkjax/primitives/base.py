@@ -67,7 +67,7 @@ class Primitive:
 
     - `lower(attrs, *samples)`: on one sample; the engine maps it over batch and time. Operands without these axes come
       as they are. With `elementwise` it has to broadcast like NumPy and may be given whole grids.
-    - `lower_packed(ctx, attrs, *values)` with `packed = True`: on `engine.values.Value`s, for what needs to know
+    - `lower_packed(ctx, attrs, *values)` with `packed = True`: on `engine.lower.values.Value`s, for what needs to know
       sequences, samples or the minibatch.
     """
 
@@ -85,7 +85,7 @@ class Primitive:
     delay: ClassVar[int] = 0  # -1 looks back, +1 ahead: what closes a recurrent loop
     looks_back: ClassVar[bool] = False  # it computes anew what its operands come from
     calls_python: ClassVar[bool] = False  # it runs Python on the host, which may fail
-    runs_apart: ClassVar[bool] = False  # it can run between two programs, on any number of samples (`stages.py`)
+    runs_apart: ClassVar[bool] = False  # it can run between two programs, on any number of samples
     draws_once: ClassVar[bool] = False  # its random numbers stay as long as its operand does
     weight: ClassVar[int | None] = None  # the operand in which it is linear and that gathers its gradient after a loop
 

@@ -6,9 +6,9 @@ from string import ascii_letters
 
 import jax.numpy as jnp
 
-from ..engine.plan import resolve
-from ..engine.values import Axes, Context, Value, merged
-from ..engine.whole import NODES, Found
+from ..engine.lower.values import Axes, Context, Value, merged
+from ..engine.plan.plan import resolve
+from ..engine.plan.rewrite import NODE_RULES, Rewrite
 from ..graph.axis import BATCH
 from ..graph.function import Function
 from ..graph.shape import is_unknown
@@ -64,7 +64,7 @@ def reduced_axes(attrs: Attrs, rank: int) -> list[int]:
     return sorted(rank + a.static_axis_index() for a in axes_of(attrs))
 
 
-def _contracted(node: Function) -> Found | None:
+def _contracted(node: Function) -> Rewrite | None:
     """A sum of products over axes that both factors have, where one of them lacks another axis."""
     attrs = node.node_attributes
     product = resolve(node.node_inputs[0])._owner
@@ -93,4 +93,4 @@ def _unspread(factor: Variable, other: Variable) -> Variable:
 
 
 CONTRACTION = Contraction()
-NODES["ReduceElements"] = _contracted
+NODE_RULES["ReduceElements"] = _contracted

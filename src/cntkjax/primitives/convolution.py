@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..engine.materialize import materialized
-from ..engine.values import Context, Value
+from ..engine.lower.values import Context, Value
+from ..engine.xla.materialize import materialized
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import INFERRED, Shape, is_unknown

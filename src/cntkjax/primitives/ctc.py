@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..engine.layout import Layout
-from ..engine.values import Context, Value
+from ..engine.data.layout import Layout
+from ..engine.lower.values import Context, Value
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import AxisError, ShapeError, explain
 from ..graph.variable import Variable

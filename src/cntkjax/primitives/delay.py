@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 import numpy as np
 
-from ..engine.carry import entering, leave
-from ..engine.loops import initial_states
-from ..engine.values import Context, Value
+from ..engine.lower.carry import entering, leave
+from ..engine.lower.loops import initial_states
+from ..engine.lower.values import Context, Value
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import AxisError, explain

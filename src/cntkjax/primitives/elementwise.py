@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..engine.plan import resolve
-from ..engine.whole import NODES, Found
+from ..engine.plan.plan import resolve
+from ..engine.plan.rewrite import NODE_RULES, Rewrite
 from ..graph.errors import ShapeError, explain
 from ..graph.function import Function
 from ..graph.shape import UNKNOWN_SHAPE, Shape, broadcast, is_unknown
@@ -261,7 +261,7 @@ class Quotient(Elementwise):
         return _safe_divide(*samples)
 
 
-def _quotient(node: Function) -> Found | None:
+def _quotient(node: Function) -> Rewrite | None:
     """A product with a reciprocal of its own size: of one that is spread, few are divided and many multiplied."""
     for a, b in (node.node_inputs, node.node_inputs[::-1]):
         inverse = resolve(b)._owner
@@ -273,5 +273,5 @@ def _quotient(node: Function) -> Found | None:
 
 
 _QUOTIENT = Quotient()
-NODES["ElementTimes"] = _quotient
+NODE_RULES["ElementTimes"] = _quotient
 ELEMENTWISE = {op: _define(op, number, compute) for op, number, compute in _OPERATIONS}

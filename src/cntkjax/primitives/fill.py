@@ -9,9 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..engine.plan import resolve
-from ..engine.sparse import Sparse
-from ..engine.values import Context, Value
+from ..engine.data.sparse import Sparse
+from ..engine.lower.values import Context, Value
+from ..engine.plan.plan import resolve
 from ..graph.axis import Axis
 from ..graph.build import Spec
 from ..graph.errors import AxisError, ShapeError, explain

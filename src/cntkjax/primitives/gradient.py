@@ -9,10 +9,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..engine.lower import execute_after
-from ..engine.plan import Loop, Plan, resolve
-from ..engine.training import total
-from ..engine.values import Context, Value
+from ..engine.lower.lower import execute_after
+from ..engine.lower.values import Context, Value
+from ..engine.plan.plan import Loop, Plan, resolve
+from ..engine.train.step import total
 from ..graph.errors import explain
 from ..graph.function import Function
 from ..graph.variable import Variable

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..engine._compat import double_precision
-from ..engine.values import Context, Value, merged
+from ..engine.lower.values import Context, Value, merged
+from ..engine.xla.versions import double_precision
 from ..graph.build import Spec, make_node, merged_axes
 from ..graph.errors import ShapeError, explain
 from ..graph.function import Function

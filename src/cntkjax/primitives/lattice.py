@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..engine.python_code import callback
-from ..engine.values import Context, Value
+from ..engine.lower.values import Context, Value
+from ..engine.run.python_callbacks import callback
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import AxisError, ShapeError, explain

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..engine.values import Context, Value
+from ..engine.lower.values import Context, Value
 from .base import Attrs, primitive
 from .elementwise import Elementwise
 from .loss import WholeMinibatch

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..engine.values import Axes, Context, Value
+from ..engine.lower.values import Axes, Context, Value
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import broadcast

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..engine._compat import double_precision
+from ..engine.xla.versions import double_precision
 from ..graph.build import Spec, make_node
 from ..graph.errors import ShapeError, explain
 from ..graph.function import Function

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..engine.plan import resolve
-from ..engine.values import Context, Value
+from ..engine.lower.values import Context, Value
+from ..engine.plan.plan import resolve
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import INFERRED, is_known, size

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..engine.values import Context, Value
+from ..engine.lower.values import Context, Value
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import FREE, Shape, is_unknown

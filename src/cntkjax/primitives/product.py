@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..engine.sparse import Sparse, dense
-from ..engine.values import Context, Value, merged
+from ..engine.data.sparse import Sparse, dense
+from ..engine.lower.values import Context, Value, merged
 from ..graph.axis import BATCH
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import AxisError, ShapeError, explain

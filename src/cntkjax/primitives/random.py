@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..engine.sparse import Sparse
-from ..engine.values import Context, Value
+from ..engine.data.sparse import Sparse
+from ..engine.lower.values import Context, Value
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
 from ..graph.function import Function

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..engine.columns import hates_columns
-from ..engine.layout import Layout
-from ..engine.values import Context, Value
+from ..engine.data.layout import Layout
+from ..engine.lower.values import Context, Value
+from ..engine.xla.row_sums import prefers_matmul_sum
 from ..graph.axis import ALL_AXES, ALL_STATIC, BATCH, SEQUENCE, Axis
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import AxisError, explain
@@ -27,7 +27,7 @@ from .base import Attrs, AxisOf, Bool, Primitive, String, primitive
 
 def _are_columns(x: Any, axes: tuple[int, ...]) -> bool:
     """True if this adds up rows that are long."""
-    return axes == tuple(range(len(axes))) and hates_columns(prod(x.shape[len(axes):]))
+    return axes == tuple(range(len(axes))) and prefers_matmul_sum(prod(x.shape[len(axes):]))
 
 
 def _sum(x: Any, axes: tuple[int, ...]) -> Any:

@@ -9,9 +9,9 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ..engine.layout import Batch
-from ..engine.sparse import Sparse
-from ..engine.values import Context, Value
+from ..engine.data.layout import Batch
+from ..engine.data.sparse import Sparse
+from ..engine.lower.values import Context, Value
 from ..graph.axis import BATCH, END_STATIC, Axis
 from ..graph.build import Spec
 from ..graph.errors import AxisError, ShapeError, explain

@@ -16,9 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..engine.layout import Layout
-from ..engine.plan import resolve
-from ..engine.values import Context, Value
+from ..engine.data.layout import Layout
+from ..engine.lower.values import Context, Value
+from ..engine.plan.plan import resolve
 from ..graph.axis import BATCH, UNKNOWN_AXES, Axis
 from ..graph.build import Spec
 from ..graph.errors import AxisError, ShapeError, explain

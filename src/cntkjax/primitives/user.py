@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..engine.plan import resolve
-from ..engine.python_code import Resized, callback, once
-from ..engine.ragged import Ragged
-from ..engine.values import Axes, Context, Value
+from ..engine.data.ragged import Ragged
+from ..engine.lower.values import Axes, Context, Value
+from ..engine.plan.plan import resolve
+from ..engine.run.python_callbacks import Resized, callback, once
 from ..graph.errors import BatchSizeError, ResultError, explain
 from ..graph.function import Function
 from ..graph.shape import FREE, filled, matches

@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 
-from cntkjax import device
+from .. import device
 
 AA = np.asarray
 PRECISION_TO_TYPE = {"float": np.float32, "double": np.float64}

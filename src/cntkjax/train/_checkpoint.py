@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..engine.rows import Rows
-from ..engine.training import LossScale, Unfinished
+from ..engine.lower.rows import Rows
+from ..engine.train.step import LossScale, PendingGradients
 from ..formats import checkpoint, model
 from ..formats.dictionary import FormatError
 from ..graph.axis import ALL_AXES
@@ -89,7 +89,7 @@ def restore(trainer: Training, filename: str) -> dict[str, Any]:
     everything = _everything(trainer)
     try:
         carried = _carried_from(stored.own, everything)
-        unfinished = _unfinished_from(stored.own, trainer)
+        pending = _unfinished_from(stored.own, trainer)
         seen = Seen(**stored.own["seen"]) if stored.own else _seen(stored.learners)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         file = f"{filename}{checkpoint.SUFFIX}"
@@ -98,7 +98,7 @@ def restore(trainer: Training, filename: str) -> dict[str, Any]:
     trainer.memory.values, trainer.memory.last = carried
     for learner, state, optax in zip(learners, stored.learners, states, strict=True):
         adopt(learner, state, optax)
-    trainer.unfinished.__dict__.update(unfinished)
+    trainer.pending.__dict__.update(pending)
     trainer.seen = seen
     return stored.workers.get(str(mpi.rank()), {}).get(_EXTERNAL, stored.external)
 
@@ -137,7 +137,7 @@ def _carried_from(own: dict[str, Any], everything: Function) -> tuple[dict[Any, 
 
 def _unfinished(trainer: Training) -> dict[str, Any]:
     """Gradients that learners are still to get, and the scale of the loss."""
-    state = trainer.unfinished
+    state = trainer.pending
     record: dict[str, Any] = {}
     if state.scale is not None:
         record["loss_scale"] = [float(state.scale.factor), int(state.scale.steps)]
@@ -149,9 +149,9 @@ def _unfinished(trainer: Training) -> dict[str, Any]:
 
 
 def _unfinished_from(own: dict[str, Any], trainer: Training) -> dict[str, Any]:
-    """The attributes of what is unfinished. That of a trainer with other options is left out."""
-    state = vars(Unfinished(scale=trainer.unfinished.scale))
-    if trainer.unfinished.scale is not None and "loss_scale" in own:
+    """The attributes of what is pending. That of a trainer with other options is left out."""
+    state = vars(PendingGradients(scale=trainer.pending.scale))
+    if trainer.pending.scale is not None and "loss_scale" in own:
         factor, steps = own["loss_scale"]
         state["scale"] = LossScale(np.float32(factor), np.int32(steps))
     stored = own.get("unfinished", {})

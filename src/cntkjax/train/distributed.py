@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..core import NDArrayView
-from ..graph.front import behind
+from ..graph.proxy import unwrap
 from ..learners import Learner
 from ..learners._user import Parameters
 from ..parallel import mpi
@@ -105,7 +105,7 @@ class DistributedLearner(Learner):
     @property
     def parameters(self) -> Parameters:
         """The parameters that it changes, in its order; they may be called, as in CNTK."""
-        return Parameters(self.__behind__.parameters)
+        return Parameters(self.__wrapped__.parameters)
 
     def communicator(self) -> Communicator:
         """What the workers exchange gradients or models through."""
@@ -115,11 +115,11 @@ class DistributedLearner(Learner):
 
     def parallelization_after(self) -> int:
         """After how many samples the workers begin to learn together."""
-        return self.__behind__.distribution.after
+        return self.__wrapped__.distribution.after
 
     def minibatch_size_scale_factor(self) -> int:
         """What a training session multiplies minibatch sizes by: with block momentum each worker takes a whole one."""
-        return mpi.size() if isinstance(self.__behind__.distribution, BlockMomentum) else 1
+        return mpi.size() if isinstance(self.__wrapped__.distribution, BlockMomentum) else 1
 
     def set_as_metric_aggregator(self) -> None:
         """Say that this one of several learners exchanges the metric; a trainer does so once whoever is named."""
@@ -132,8 +132,8 @@ class DistributedLearner(Learner):
     @property
     def total_number_of_samples_seen(self) -> int:  # type: ignore[override]
         """Samples of all steps of all workers that were not skipped; a property, other than that of a learner."""
-        way = self.__behind__.distribution
-        return way.seen if isinstance(way, BlockMomentum) else self.__behind__.counters.samples
+        way = self.__wrapped__.distribution
+        return way.seen if isinstance(way, BlockMomentum) else self.__wrapped__.counters.samples
 
 
 def data_parallel_distributed_learner(
@@ -196,7 +196,7 @@ def block_momentum_distributed_learner(
 def _distributed(learner: Learner, distribution: DataParallel | BlockMomentum, where: str) -> DistributedLearner:
     if not isinstance(learner, Learner):
         raise TypeError(f"{where}: needs a learner, not {learner!r}")
-    learning = behind(learner)
+    learning = unwrap(learner)
     learning.distribution = distribution
     return DistributedLearner._of(learning)  # one state under both names: what is done to one is done to the other
 

@@ -12,18 +12,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..device import use_default_device
-from ..engine.carry import Memory
-from ..engine.timing import table
-from ..engine.training import LossScale, Options, Outcome, Step, Unfinished
+from ..engine.debug.timing import table
+from ..engine.lower.carry import Memory
+from ..engine.train.step import LossScale, Options, Outcome, PendingGradients, Step
 from ..eval.evaluator import Evaluating, Evaluator, as_function, by_variable, feeds
 from ..graph.errors import explain
-from ..graph.front import behind, front_of
+from ..graph.proxy import delegates_to, unwrap
 from ..io import MinibatchData
 from ..learners import Learner, UserLearner
 from ..logging import ProgressWriter, TraceLevel, get_trace_level
 from ..ops._operand import as_list, as_variable
 from ..ops.functions import Function
-from ._together import Together
+from ._distributed_training import DistributedTraining
 
 
 @dataclass(frozen=True)
@@ -66,16 +66,16 @@ class Training(Evaluating):
         self._model = None if model is None else as_function(model)
         self._parameter_learners = tuple(as_list(parameter_learners))
         _check_learners(self._parameter_learners, self._parameters())
-        self.learners = [behind(learner) for learner in self._parameter_learners]
+        self.learners = [unwrap(learner) for learner in self._parameter_learners]
         for learner in self.learners:
             learner.add_progress_writers(self._writers)
         self._steps: dict[tuple[Any, ...], Step] = {}
         self.memory, self.options = Memory(), _options(
             accumulate, precision, rematerialize, self._parameter_learners
         )
-        self.unfinished = Unfinished(scale=LossScale.first() if precision == "float16" else None)
+        self.pending = PendingGradients(scale=LossScale.first() if precision == "float16" else None)
         self._previous: Outcome | None = None
-        self.together = Together(self.learners, accumulate)
+        self.together = DistributedTraining(self.learners, accumulate)
         self._checkpoints: Any = None
         self._reported: list[int] = []
         self.seen = Seen()
@@ -126,10 +126,10 @@ class Training(Evaluating):
             return self._nothing(wanted)
         is_sweep_end = self.together.any(bool(is_sweep_end), self.seen.samples)
         outcome = replace(outcome, loss=_Loss(outcome.loss, number, self._reported))
-        self.unfinished.ends_sweep |= is_sweep_end
+        self.pending.ends_sweep |= is_sweep_end
         trained, seen = True, self.seen
         if outcome.learned:
-            ends, self.unfinished.ends_sweep = self.unfinished.ends_sweep, False
+            ends, self.pending.ends_sweep = self.pending.ends_sweep, False
             taken = [learner.advance(outcome.learned, ends) for learner in self.learners]
             trained = any(taken)
         self._previous = outcome if outcome.samples else None
@@ -138,7 +138,7 @@ class Training(Evaluating):
             self.together.end_blocks(total, seen.samples, self.seen.samples)
         for writer in self._writers if outcome.samples else ():
             metric = 0.0 if outcome.metric is None else outcome.metric
-            behind(writer).update_training(outcome.samples, outcome.loss, metric)
+            unwrap(writer).update_training(outcome.samples, outcome.loss, metric)
         values = {key: r.numpy() for key, r in zip(wanted, outcome.outputs, strict=True)}
         return (trained, values) if wanted else trained
 
@@ -161,7 +161,7 @@ class Training(Evaluating):
         if key not in self._steps:
             criteria = [self._loss] if self._metric is None else [self._loss, self._metric]
             self._steps[key] = Step(
-                criteria, outputs, self.learners, self.memory, self.options, self.unfinished
+                criteria, outputs, self.learners, self.memory, self.options, self.pending
             )
         return self._steps[key]
 
@@ -208,7 +208,7 @@ class Training(Evaluating):
         """Let the progress writers know how many samples there will be in all, if there is a limit."""
         for writer in self._writers:
             if isinstance(writer, ProgressWriter):  # others need only have the methods that CNTK calls
-                behind(writer).begin_session(self.seen.samples, total_samples)
+                unwrap(writer).begin_session(self.seen.samples, total_samples)
 
     def print_node_timing(self) -> None:
         """Print how long each operation took on average, forward and backward; see ``debugging.set_node_timing``."""
@@ -217,7 +217,7 @@ class Training(Evaluating):
     def summarize_training_progress(self) -> None:
         """Let the progress writers report what was trained since the last summary."""
         for writer in self._writers:
-            behind(writer).write_training_summary()
+            unwrap(writer).write_training_summary()
 
     # ---- checkpoints
     def save_checkpoint(self, filename: str, external_state: Mapping[str, Any] = {}, *, wait: bool = True) -> None:
@@ -253,7 +253,7 @@ class Training(Evaluating):
         return restore(self, os.fspath(filename))
 
 
-@front_of(Training)
+@delegates_to(Training)
 class Trainer(Training, Evaluator):
     """Trains a model by minibatches.
 
@@ -287,7 +287,7 @@ class Trainer(Training, Evaluator):
         self, model: Any, criterion: Any, parameter_learners: Any, progress_writers: Any = None, *,
         accumulate: int = 1, precision: str | None = None, rematerialize: bool = False,
     ) -> None:
-        self.__behind__ = Training(
+        self.__wrapped__ = Training(
             model, criterion, parameter_learners, progress_writers, accumulate, precision, rematerialize
         )
 
@@ -328,7 +328,7 @@ def _check_learners(learners: Sequence[Any], parameters: Sequence[Any]) -> None:
     for learner in learners:
         if not isinstance(learner, Learner):
             raise TypeError(f"a Trainer needs a learner or a list of learners, not {learner!r}")
-        for p in behind(learner).parameters:
+        for p in unwrap(learner).parameters:
             if p in seen:
                 raise ValueError(explain(f"{p!r} is covered by 2 different learners", {"parameter": p}))
             seen[p] = learner

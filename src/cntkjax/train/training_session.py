@@ -13,7 +13,7 @@ from typing import Any
 
 from ..device import use_default_device
 from ..formats.checkpoint import SUFFIX, exists
-from ..graph.front import behind, front_of
+from ..graph.proxy import delegates_to, unwrap
 from ..io import FULL_DATA_SWEEP, INFINITELY_REPEAT
 from ..learners import TrainingParameterSchedule
 from ..parallel import mpi
@@ -200,7 +200,7 @@ class _Session:
             raise ValueError("training_session: model_inputs_to_streams is empty; give {argument: stream, ...}")
         if max_samples is not None and max_samples <= 0:
             raise ValueError(f"training_session: max_samples has to be positive, not {max_samples}")
-        self._trainer, self._source, self._inputs = behind(trainer), mb_source, model_inputs_to_streams
+        self._trainer, self._source, self._inputs = unwrap(trainer), mb_source, model_inputs_to_streams
         self._sizes = as_sizes(mb_size)
         self._max_samples = math.inf if max_samples in (None, INFINITELY_REPEAT) else max_samples
         self._checkpoints, self._cv, self._test = checkpoint_config, cv_config, test_config
@@ -326,7 +326,7 @@ class _Session:
         self.restore_from_checkpoint(found)
 
 
-@front_of(_Session)
+@delegates_to(_Session)
 class TrainingSession(_Session):
     """Trains to the end of the data, or until ``max_samples``.
 
@@ -355,7 +355,7 @@ class TrainingSession(_Session):
         test_config: TestConfig | None,
     ) -> None:
         self.cv_callback = None if cv_config is None else cv_config.callback
-        self.__behind__ = _Session(
+        self.__wrapped__ = _Session(
             self, trainer, mb_source, mb_size, model_inputs_to_streams, max_samples, progress_frequency,
             checkpoint_config, cv_config, test_config,
         )

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ....engine.plan import Plan
+from ....engine.plan.plan import Plan
 from ....graph.edit import Cloner
 from ....graph.function import Function
 from ....graph.public import classes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ....engine.plan import components
+from ....engine.plan.plan import components
 from ....graph.function import Function
 from ....graph.variable import Variable
 from .cells import Cell, cell_of, runs_as

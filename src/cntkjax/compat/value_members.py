@@ -1,0 +1,119 @@
+"""What values have of their base class in CNTK's compiled module."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from .._arrays import DataMixin, NDArrayView
+from ..engine.data.ragged import Ragged
+from ..graph.dtypes import NUMBERS
+from ..graph.shape import as_shape
+
+
+class ValueMembers(DataMixin):
+    """A part of `Value`.
+
+    Values are also made from lists of numbers, each with ``_float`` or ``_double`` behind its name: `create_dense`
+    (sample shape, sequences of numbers), `create_one_hot` (number of classes, sequences of indices), `create_batch`
+    (number of classes, indices of samples) and `create_sequence` (number of classes, indices, whether it begins here).
+    Sequences may be followed by a list that says which of them begin here, all by a device and whether the value is
+    read-only.
+
+    >>> from cntkjax import Value
+    >>> Value.create_dense_float((2,), [[1, 2, 3, 4], [5, 6]]).asarray().tolist()
+    [[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0], [0.0, 0.0]]]
+    >>> Value.create_one_hot_double(3, [[0, 1], [2]]).shape, Value.create_batch_float(3, [0, 2]).shape
+    ((2, 2, 3), (2, 1, 3))
+    """
+
+    one_hot_skip = 2**32 - 1
+    _read_only = False
+
+    @property
+    def is_read_only(self) -> bool:
+        """True if `copy_from` cannot write to it."""
+        return self._read_only
+
+    def as_string(self) -> str:
+        """As it is printed."""
+        return repr(self)
+
+    def get_data_type(self: Any) -> int:
+        """CNTK's number of the element type, as ``cntk_py.DataType_Float``."""
+        return NUMBERS[self.dtype]
+
+    def get_storage_format(self: Any) -> int:
+        """0 (``cntk_py.StorageFormat_Dense``) or 1 (``cntk_py.StorageFormat_SparseCSC``)."""
+        return int(self.is_sparse)
+
+    def alias(self, read_only: bool = False) -> Any:
+        """Another value of the same data."""
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__, _read_only=read_only)
+        return made
+
+    def copy_from(self: Any, source: Any) -> None:
+        """Take over the data of a value of the same shape, and which of its steps are there.
+
+        Errors: TypeError for what is no Value; ValueError for another shape; RuntimeError if this one is read-only.
+        """
+        source = getattr(source, "_value", source)
+        if not isinstance(source, ValueMembers):
+            raise TypeError(f"copy_from takes a Value, not {source!r}")
+        if self.is_read_only:
+            raise RuntimeError(f"{self!r} is read-only")
+        if source.shape != self.shape:  # type: ignore[attr-defined]
+            raise ValueError(f"copy_from: {source!r} is not of the shape of {self!r}")
+        self.erase()
+        self.__dict__.update(source.deep_clone().__dict__)  # type: ignore[attr-defined]
+
+    def unpack_variable_value(self: Any, variable: Any, *sequences_only_and_device: Any) -> tuple[NDArrayView, ...]:
+        """The sequences of a variable one by one, without padding: [steps, *shape] each.
+
+        Errors: ValueError for a variable of another shape, or one without steps if there are several.
+        """
+        lengths = self.ragged.lengths
+        several = lengths is not None and lengths.max(initial=0) > 1
+        if prod(variable.shape) != prod(self._shape) or (several and not variable.has_sequence_axis()):
+            raise ValueError(f"{self!r} is no value of {variable!r}")
+        parts = [s if hasattr(s, "tocsr") else s.reshape(-1, *self._shape) for s in self.as_sequences()]
+        return tuple(NDArrayView.from_data(part, borrow=True) for part in parts)
+
+
+def _creators(dtype: Any) -> dict[str, Any]:
+    """The functions that make values of an element type."""
+
+    def made(cls: Any, ragged: Ragged, shape: Any, rest: tuple[Any, ...]) -> Any:
+        begun = next((part for part in rest if isinstance(part, (list, tuple)) and part), None)
+        value = cls.from_ragged(ragged.started(begun), shape)
+        value._read_only = any(part is True for part in rest)
+        return value
+
+    def create_dense(cls: Any, sample_shape: Any, sequences: Sequence[Sequence[float]], *rest: Any) -> Any:
+        shape = as_shape(sample_shape)
+        parts = [np.reshape(s, (-1, *shape)).astype(dtype) for s in sequences]
+        return made(cls, Ragged.from_sequences(parts), shape, rest)
+
+    def create_one_hot(cls: Any, sample_shape: Any, sequences: Sequence[Sequence[int]], *rest: Any) -> Any:
+        ones = cls.one_hot([list(s) for s in sequences], sample_shape, dtype)
+        return made(cls, ones.ragged, as_shape(sample_shape), rest)
+
+    def create_batch(cls: Any, dimension: int, indices: Sequence[int], *rest: Any) -> Any:
+        return create_one_hot(cls, dimension, [[i] for i in indices], *rest)
+
+    def create_sequence(cls: Any, dimension: int, indices: Sequence[int], begins: bool = True, *rest: Any) -> Any:
+        return create_one_hot(cls, dimension, [indices], [] if begins else [False], *rest)
+
+    return {f.__name__: f for f in (create_dense, create_one_hot, create_batch, create_sequence)}
+
+
+CREATORS = {
+    f"{name}_{kind}": creator
+    for kind, dtype in (("float", np.float32), ("double", np.float64)) for name, creator in _creators(dtype).items()
+}
+for _name, _creator in CREATORS.items():
+    setattr(ValueMembers, _name, classmethod(_creator))

@@ -1,0 +1,1 @@
+"""Checks and timings that run beside a program, on the same minibatch."""

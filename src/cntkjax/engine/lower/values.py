@@ -1,0 +1,158 @@
+"""A variable's data inside a program, and the context in which primitives compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ...graph.axis import Axis
+from ...graph.errors import AxisError
+from ...graph.function import Function
+from ...graph.variable import Leaf, Variable
+from ..data.layout import Batch, Layout
+from ..data.sparse import Sparse, dense
+
+Axes = tuple[Axis, ...]
+
+
+@dataclass(frozen=True)
+class Value:
+    """Data of a variable.
+
+    Shapes: data is [*shape] without dynamic axes, [batch, *shape] with the batch axis, [time, rows, *shape] with a
+    sequence axis too ([rows, *shape] inside the loop over that axis). With `channels_last` a sample (C, *spatial) is
+    held as (*spatial, C); `Context.array` gives it in the order of the sample shape.
+    """
+
+    data: Any
+    axes: Axes
+    channels_last: bool = False
+
+    @property
+    def is_sparse(self) -> bool:
+        """True if the data are Sparse."""
+        return isinstance(self.data, Sparse)
+
+
+@dataclass
+class Step:
+    """Where a loop stands: its axis, and what the layout says of the current step."""
+
+    axis: Axis
+    seq: Any
+    position: Any
+    remaining: Any
+    mask: Any
+    time: Any
+
+
+@dataclass
+class Context:
+    """What primitives may ask while a program is traced."""
+
+    training: bool
+    batch: Batch | None
+    layouts: dict[Axis, Layout]
+    stream_of: Callable[[Function], tuple[Any, Any]]
+    numbers: dict[Function, Any] = field(default_factory=dict)  # that were drawn for nodes before the program runs
+    differentiates: bool = False  # a backward pass follows, which a training step has always
+    updates: dict[Leaf, Any] = field(default_factory=dict)
+    node: Function | None = None  # what is being computed now, and all that is known so far
+    env: dict[Variable, Value] | None = None
+    step: Step | None = None
+    carried: dict[Function, Any] = field(default_factory=dict)  # what delays left behind in the minibatch before
+    left: dict[Function, Any] = field(default_factory=dict)  # and in this one
+    operands: dict[Function, list[Value]] = field(default_factory=dict)  # of nodes that compute with others than theirs
+    narrow: Any = None  # the type in which products with weights are computed; None: that of their operands
+
+    def lead(self, axes: Axes) -> int:
+        """How many leading dimensions of the data are dynamic."""
+        if not axes:
+            return 0
+        sequence = self.sequence_axis(axes)
+        return 1 if sequence is None or (self.step is not None and sequence == self.step.axis) else 2
+
+    @staticmethod
+    def sequence_axis(axes: Axes) -> Axis | None:
+        """The sequence axis among the axes."""
+        return next((a for a in axes if a.is_sequence_axis), None)
+
+    def layout(self, axes: Axes) -> Layout:
+        """The layout of the sequence axis among the axes."""
+        axis = self.sequence_axis(axes)
+        if axis is None or axis not in self.layouts:
+            raise AxisError(f"no input has the sequence axis {axis!r}, so the lengths of its sequences are not known")
+        return self.layouts[axis]
+
+    def mask(self, axes: Axes) -> Any:
+        """True where samples stand, False in padding; of the leading dimensions of data with these axes."""
+        sequence = self.sequence_axis(axes)
+        if sequence is not None:
+            return self.step.mask if self.step is not None and sequence == self.step.axis else self.layout(axes).mask
+        return self.batch.mask if axes and self.batch is not None else jnp.asarray(True)
+
+    def has_padding(self, axes: Axes) -> bool:
+        """False if it is known that all cells are taken."""
+        if not axes:
+            return False
+        if self.sequence_axis(axes) is not None:
+            return not self.layout(axes).full
+        return self.batch is not None and not self.batch.full
+
+    def count(self, value: Value) -> Any:
+        """Number of samples of a value, int32 scalar (1 without dynamic axes)."""
+        if not self.has_padding(value.axes):
+            cells = jax.tree.leaves(value.data)[0].shape[: self.lead(value.axes)]
+            return jnp.asarray(prod(cells), jnp.int32)
+        return jnp.sum(self.mask(value.axes), dtype=jnp.int32)
+
+    def key(self) -> Any:
+        """A fresh random key for the node being computed (for each step of a loop another)."""
+        return jax.random.fold_in(*self.stream())
+
+    def stream(self) -> tuple[Any, Any]:
+        """The random key of the node being computed, and how far it has counted (each step of a loop has its own)."""
+        assert self.node is not None
+        key, offset = self.stream_of(self.node)
+        return (key if self.step is None else jax.random.fold_in(key, self.step.time)), offset
+
+    def drawn(self) -> Any:
+        """The random numbers that the node being computed was given; None if it makes them from `key` or `stream`."""
+        return None if self.node is None else self.numbers.get(self.node)
+
+    def update(self, leaf: Leaf, value: Any) -> None:
+        """Give a parameter or constant a new value after the whole forward pass."""
+        self.updates[leaf] = value
+
+    # ---- changing the form of values
+    def array(self, value: Value) -> Any:
+        """Dense data in the order of the sample shape."""
+        return self.canonical(value).data
+
+    def canonical(self, value: Value) -> Value:
+        """The value with dense data in the order of the sample shape."""
+        if value.channels_last:
+            return Value(jnp.moveaxis(value.data, -1, self.lead(value.axes)), value.axes)
+        return replace(value, data=dense(value.data)) if value.is_sparse else value
+
+    def to_axes(self, value: Value, axes: Axes) -> Value:
+        """A value with fewer dynamic axes spread over more; static values stay as they are."""
+        if not value.axes or len(value.axes) == len(axes):
+            return value
+        layout = self.layout(axes)
+        step = self.step
+        if step is not None and self.sequence_axis(axes) == step.axis:
+            return replace(
+                value, data=jax.tree.map(lambda d: d if layout.simple else d[step.seq], value.data), axes=axes
+            )
+        return replace(value, data=jax.tree.map(layout.spread, value.data), axes=axes)
+
+
+def merged(values: Sequence[Value]) -> Axes:
+    """The dynamic axes of values that are computed together."""
+    return max((v.axes for v in values), key=len, default=())

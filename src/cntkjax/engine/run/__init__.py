@@ -1,0 +1,1 @@
+"""Compiled programs: packing a minibatch, running it, results, gradients, evaluation in stages."""

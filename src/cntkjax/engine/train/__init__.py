@@ -1,0 +1,1 @@
+"""The training step: forward, backward and learners as one program."""

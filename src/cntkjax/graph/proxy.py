@@ -1,0 +1,71 @@
+"""Objects of classes that users derive from ours. Each stands in front of an object of ours that keeps what we need to
+know: whatever attributes and methods such a class has, nothing of ours is touched by them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, TypeVar
+
+Class = TypeVar("Class", bound=type)
+
+
+def unwrap(thing: Any) -> Any:
+    """The internal object that a user's object wraps; other objects are returned as they are."""
+    return getattr(thing, "__wrapped__", thing)
+
+
+class _Member:
+    """A member that an object takes from the object it wraps, unless its class has another use for the name."""
+
+    def __init__(self, base: type, name: str) -> None:
+        self.base, self.name = base, name
+
+    def __get__(self, thing: Any, owner: type | None = None) -> Any:
+        return getattr(self.base if thing is None else thing.__wrapped__, self.name)
+
+
+class _Settable(_Member):
+    """One that can be set."""
+
+    def __set__(self, thing: Any, value: Any) -> None:
+        setattr(thing.__wrapped__, self.name, value)
+
+
+def _attribute(thing: Any, name: str) -> Any:
+    if name == "__wrapped__":
+        raise AttributeError(f"{type(thing).__name__}: call super().__init__(...) first")
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return getattr(thing.__wrapped__, name)
+
+
+def delegates_to(base: type, settable: Collection[str] = (), special: Collection[str] = ()) -> Callable[[Class], Class]:
+    """Decorator of a subclass of `base` whose objects have an object of that kind as ``__wrapped__``.
+
+    They have all its members and attributes; of its `special` methods those that are named. Only what is `settable` is
+    set there.
+
+    >>> class Counter:
+    ...     def __init__(self):
+    ...         self.count = 0
+    ...     def step(self):
+    ...         self.count += 1
+    ...         return self.count
+    >>> @delegates_to(Counter)
+    ... class UserCounter(Counter):
+    ...     def __init__(self):
+    ...         self.__wrapped__ = Counter()
+    >>> mine = UserCounter()
+    >>> mine.count = 'of something else'
+    >>> mine.step(), mine.step(), mine.count
+    (1, 2, 'of something else')
+    """
+
+    def decorate(cls: Class) -> Class:
+        for name in dir(base):
+            if name not in vars(cls) and (name in special or not name.startswith("__")):
+                setattr(cls, name, (_Settable if name in settable else _Member)(base, name))
+        setattr(cls, "__getattr__", _attribute)  # noqa: B010 - of a type
+        return cls
+
+    return decorate

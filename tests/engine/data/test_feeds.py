@@ -1,0 +1,124 @@
+"""What may be fed for a variable. The accepted forms and results are CNTK 2.7's."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+import cntkjax as C
+from cntkjax.engine.data.feeds import to_ragged
+
+ones = np.ones
+
+
+def batch():
+    return C.input_variable(3, name="x")
+
+
+def sequence():
+    return C.sequence.input_variable(3, name="s")
+
+
+@pytest.mark.parametrize("data, wanted", [
+    (ones((2, 3)), ones((2, 3))),
+    (ones(3), ones((1, 3))),
+    ([[1, 1, 1]], ones((1, 3))),
+    ([ones(3), ones(3)], ones((2, 3))),
+    ([ones((1, 3)), ones((1, 3))], ones((2, 3))),
+    (ones((2, 1, 3)), ones((2, 3))),
+    (np.array([True, True, True]), ones((1, 3))),
+    (ones((2, 3), np.int32), ones((2, 3))),
+    (ones((2, 3), np.float16), ones((2, 3))),
+], ids=repr)
+def test_batch_variable_takes(data, wanted):
+    x = batch()
+    made = (x * 1).eval({x: data})
+    assert made.dtype == np.float32
+    np.testing.assert_array_equal(made, wanted)
+
+
+@pytest.mark.parametrize("data, lengths", [
+    ([ones((2, 3)), ones((1, 3))], [2, 1]),
+    ([[[1, 1, 1]], [[1, 1, 1], [1, 1, 1]]], [1, 2]),
+    ([ones(3), ones(3)], [1, 1]),
+    (ones((2, 3)), [2]),
+    (ones((4, 2, 3)), [2, 2, 2, 2]),
+    ([csr_matrix(ones((2, 3))), csr_matrix(ones((1, 3)))], [2, 1]),
+], ids=repr)
+def test_sequence_variable_takes(data, lengths):
+    s = sequence()
+    made = (s * 1).eval({s: data})
+    assert [m.shape for m in made] == [(n, 3) for n in lengths]
+    assert all((m == 1).all() for m in made)
+
+
+def test_sequences_of_scalars_may_lack_the_axis_of_size_one():
+    s = C.sequence.input_variable(1)
+    made = (s + 1).eval({s: [[1, 2, 3], [4]]})
+    np.testing.assert_array_equal(made[0], [[2], [3], [4]])
+    np.testing.assert_array_equal(made[1], [[5]])
+
+
+@pytest.mark.parametrize("data", [
+    csr_matrix(np.eye(3, dtype=np.float32)), [csr_matrix(np.eye(3))], np.eye(3),
+    csr_matrix([[0, 2.5, 0], [1, 0, 4], [0, 0, 0]]),
+], ids=["csr", "list of csr", "dense", "general csr"])
+def test_sparse_variable_takes(data):
+    x = C.input_variable(3, is_sparse=True)
+    weights = np.arange(6, dtype=np.float32).reshape(3, 2)
+    dense = data[0] if isinstance(data, list) else data
+    dense = dense.toarray() if hasattr(dense, "toarray") else dense
+    np.testing.assert_allclose(C.times(x, C.constant(weights)).eval({x: data}), dense @ weights)
+
+
+def test_arguments_may_be_named_or_left_out_when_there_is_one():
+    x = batch()
+    f = x + 1
+    for given in ({x: ones((1, 3))}, {"x": ones((1, 3))}, ones((1, 3)), {x: ones((1, 3)), sequence(): ones((1, 3))}):
+        np.testing.assert_array_equal(f.eval(given), 2 * ones((1, 3)))
+
+
+@pytest.mark.parametrize("variable, data, message", [
+    (batch, ones((2, 4)), r"\[2 x 4\] do not match the variable Input\('x', \[#\], \[3\]\)"),
+    (batch, [ones((2, 3)), ones((2, 3))], "do not match"),
+    (batch, ones((0, 3)), "empty minibatch"),
+    (batch, [["a", "b", "c"]], "not numbers"),
+    (batch, csr_matrix(ones((2, 4))), "a column for each element"),
+    (sequence, ones((2, 2, 1)), "takes sequences"),
+    (sequence, [], "at least one sequence"),
+    (sequence, [ones((2, 3)), ones((2, 2))], "takes sequences"),
+])
+def test_data_that_do_not_fit_are_an_error_that_says_why(variable, data, message):
+    v = variable()
+    with pytest.raises(ValueError, match=message):
+        (v + 1).eval({v: data})
+
+
+def test_missing_data_are_an_error_that_names_the_argument():
+    x, y = batch(), C.input_variable(3, name="labels")
+    with pytest.raises(ValueError, match="no data for Input\\('labels'"):
+        (x + y).eval({x: ones((1, 3))})
+    with pytest.raises(ValueError, match="expects 1 arguments"):
+        (x + 1).eval()
+
+
+def test_arguments_of_one_sequence_axis_need_the_same_lengths():
+    a, b = sequence(), C.sequence.input_variable(3, name="other")
+    with pytest.raises(ValueError, match="other lengths than those of another argument"):
+        (a + b).eval({a: [ones((2, 3))], b: [ones((1, 3))]})
+    with pytest.raises(ValueError, match="different numbers of sequences or samples"):
+        (a + b).eval({a: [ones((2, 3))], b: [ones((2, 3)), ones((1, 3))]})
+
+
+def test_sparse_matrices_may_have_the_last_axis_of_the_samples_as_columns():
+    matrices = [csr_matrix(np.eye(3)[[0, 1]]), csr_matrix(np.eye(3)[[2, 0]])]
+    x = C.input_variable((2, 3), is_sparse=True)
+    made = to_ragged(x, matrices)
+    np.testing.assert_array_equal(made.data.to_dense().reshape(2, 2, 3), np.eye(3)[[[0, 1], [2, 0]]])
+    s = C.sequence.input_variable((2, 3), is_sparse=True)
+    np.testing.assert_array_equal(to_ragged(s, matrices).lengths, [1, 1])
+
+
+def test_a_free_dimension_of_sparse_samples_comes_from_their_width():
+    x = C.input_variable((C.FreeDimension, 3), is_sparse=True)
+    data = csr_matrix(np.eye(6, dtype=np.float32)[[4, 0]])
+    np.testing.assert_array_equal(C.times(x, np.eye(3)).eval({x: data}), np.eye(6)[[4, 0]].reshape(2, 2, 3))

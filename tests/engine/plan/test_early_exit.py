@@ -1,0 +1,337 @@
+"""Generators stop with the last sequence, unless somebody looks at what comes after."""
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax import layers as L
+from cntkjax.engine.plan.plan import Loop, Plan
+from cntkjax.ops.functions import UserFunction
+from tests.layers.decoders import decoder, words
+
+S = C.sequence
+LIMIT = 9
+
+
+class Counting(UserFunction):
+    """Hands on what it gets, and counts the steps at which it is asked."""
+
+    steps = 0
+
+    def __init__(self, argument, name="counting"):
+        super().__init__([argument], as_numpy=True, name=name)
+
+    def infer_outputs(self):
+        return [C.output_variable(v.shape, v.dtype, v.dynamic_axes) for v in self.inputs]
+
+    def forward(self, argument, device=None, outputs_to_retain=None):
+        Counting.steps += 1
+        return None, argument
+
+    def backward(self, state, root_gradients):
+        return root_gradients
+
+
+def steps_of(f, feeds):
+    """How many steps are computed, and the values."""
+    Counting.steps = 0
+    values = f.eval(feeds)
+    return Counting.steps, values
+
+
+def counter(start, like, **options):
+    """start + 1, start + 2, ... up to the first that is at least LIMIT."""
+    return L.UnfoldFrom(
+        lambda h: C.user_function(Counting(h + 1)),
+        until_predicate=lambda h: C.greater_equal(h, LIMIT), **options,
+    )(start, like)
+
+
+def counted(start, length):
+    """What the counter makes, in a sequence of at most that length."""
+    made = start + 1 + np.arange(length)
+    ends = np.flatnonzero(made >= LIMIT)
+    return made[: ends[0] + 1] if len(ends) else made
+
+
+def inputs(dtype=np.float32):
+    return C.input_variable(1, dtype, needs_gradient=True), S.input_variable(1, dtype)
+
+
+def fed(start, like, starts, lengths, dtype=np.float32):
+    return {start: np.array(starts, dtype)[:, None], like: [np.zeros((n, 1), dtype) for n in lengths]}
+
+
+def assert_equal(made, expected, **tolerance):
+    assert [len(m) for m in made] == [len(e) for e in expected]
+    for m, e in zip(made, expected, strict=True):
+        np.testing.assert_allclose(np.asarray(m).reshape(np.shape(e)), e, **{"rtol": 1e-6} | tolerance)
+
+
+def endings(*outputs):
+    """Loops that may stop, of a graph with these outputs."""
+    return [p for p in Plan([v for f in outputs for v in f.outputs]).parts if isinstance(p, Loop) and p.apart]
+
+
+def generated(f):
+    """What the generator makes, before all behind the end is taken away."""
+    (source,) = {n.node_inputs[0] for n in Plan(f.outputs).nodes if n.op_name == "GatherPacked"}
+    return C.combine([source])
+
+
+def in_full(f, feeds):
+    """The values when all steps are looked at, and so computed."""
+    whole = C.combine([f.output, generated(f).output])
+    assert not endings(whole)
+    return whole.eval(feeds)[f.output]
+
+
+def test_it_runs_one_step_longer_than_the_longest_sequence():
+    start, like = inputs()
+    steps, made = steps_of(counter(start, like), fed(start, like, [4, 6, 0], [50, 20, 3]))
+    assert_equal(made, [counted(4, 50), counted(6, 20), counted(0, 3)])
+    assert steps == 6
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+def test_other_types_than_single_precision(grid, dtype):
+    start, like = inputs(dtype)
+    state, going = C.placeholder(), C.placeholder()
+    before = S.past_value(C.reconcile_dynamic_axes(state, like), start)
+    h = C.element_times(before, C.constant(1.5, dtype=dtype))
+    h.replace_placeholders({state: h.output})
+    stop = C.greater(h, C.constant(LIMIT, dtype=dtype))
+    valid = (1 - S.past_value(stop)) * S.past_value(going, 1)
+    f = S.gather(h, valid.replace_placeholders({going: valid.output}))
+    made = f.eval(fed(start, like, [1, 4, 10], [30, 1, 4], dtype))
+    assert len(endings(f)) == 1 and made[0].dtype == dtype
+    assert_equal(made, [1.5 ** np.arange(1, 7), [6], [15]], rtol=1e-3 if dtype == np.float16 else 1e-12)
+
+
+def test_each_sequence_of_a_row_is_generated(grid):
+    start, like = inputs()
+    starts, lengths = [4, 6, 0, 8, 20], [40, 9, 3, 5, 4]
+    steps, made = steps_of(counter(start, like), fed(start, like, starts, lengths))
+    assert_equal(made, [counted(*a) for a in zip(starts, lengths, strict=True)])
+    assert steps < 25
+
+
+def test_without_an_end_it_runs_as_long_as_the_sequences(grid):
+    start, like = inputs()
+    steps, made = steps_of(counter(start, like), fed(start, like, [-50, -60], [12, 5]))
+    assert_equal(made, [counted(-50, 12), counted(-60, 5)])
+    assert steps >= 12
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whenever_sequences_end_values_are_those_of_all_steps(grid, seed):
+    start, like = inputs()
+    f = counter(start, like)
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 15, size=8)
+    for _ in range(12):
+        starts = rng.integers(LIMIT - 20, LIMIT + 3, size=8)
+        made = f.eval(fed(start, like, starts, lengths))
+        assert_equal(made, [counted(*a) for a in zip(starts, lengths, strict=True)])
+
+
+def test_sequences_of_another_length_than_those_that_are_given(grid):
+    start, like = inputs()
+    steps, made = steps_of(counter(start, like, length_increase=5.5), fed(start, like, [4, 6, -11], [10, 4, 3]))
+    assert_equal(made, [counted(4, 55), counted(6, 22), counted(-11, 17)])
+    assert steps < 55
+
+
+def test_values_and_gradients_are_those_of_cntk(grid):
+    """By CNTK 2.7."""
+    start, like = C.input_variable(2), S.input_variable(1)
+    w = C.parameter(init=np.array([[1.2, 0.1], [0, 1.1]], np.float32))
+    feeds = {start: np.array([[1, 0], [4, 4], [0.5, 0]], np.float32), like: [np.zeros((n, 1)) for n in (9, 4, 3)]}
+    f = L.UnfoldFrom(lambda h: 1.5 * h + 0.25, until_predicate=lambda h: C.greater(C.reduce_sum(h), 20))(start, like)
+    assert len(endings(f)) == 1
+    made = f.eval(feeds)
+    assert [len(m) for m in made] == [6, 3, 3]
+    np.testing.assert_array_equal([m[-1] for m in made], [[16.5859375, 5.1953125], [14.6875, 14.6875], [2.875, 1.1875]])
+
+    g = L.UnfoldFrom(lambda h: C.times(h, w), until_predicate=lambda h: C.greater(h[0], 3))(start, like)
+    assert len(endings(g)) == 1
+    assert [len(m) for m in g.eval(feeds)] == [7, 1, 3]
+    loss = S.reduce_sum(C.reduce_sum(g))
+    np.testing.assert_allclose(loss.grad(feeds, wrt=[w]), [[79.11666, 58.266968], [15.536203, 13.31348]], rtol=1e-5)
+
+
+def test_a_gradient_takes_the_steps_that_it_needs(grid):
+    start, like = inputs()
+    f = L.UnfoldFrom(lambda h: 1.5 * h, until_predicate=lambda h: C.greater(h, LIMIT))(start, like)
+    feeds = fed(start, like, [1, 4, 10], [30, 1, 4])
+    assert len(endings(f)) == 1
+    steps = [6, 1, 1]
+    gradient, made = f.grad(feeds, wrt=[start], outputs=[f.output])
+    assert_equal(made, [s * 1.5 ** np.arange(1, n + 1) for s, n in zip([1, 4, 10], steps, strict=True)], rtol=1e-5)
+    np.testing.assert_allclose(gradient.ravel(), [sum(1.5 ** np.arange(1, n + 1)) for n in steps], rtol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{}, {"rematerialize": True}], ids=str)
+def test_training_through_it_is_as_with_all_steps(grid, options):
+    def train(look):
+        start, like = inputs()
+        w = C.parameter(init=np.array([[1.1]], np.float32))
+        f = L.UnfoldFrom(lambda h: C.times(h, w), until_predicate=lambda h: C.greater(h, LIMIT))(start, like)
+        loss = C.reduce_sum(C.square(f)) / 100
+        loss = S.reduce_sum(loss) + 0 * S.last(generated(f)) if look else S.reduce_sum(loss)
+        assert bool(endings(loss)) is not look
+        trainer = C.Trainer(None, (loss, loss), [C.sgd([w], C.learning_parameter_schedule(0.01))], **options)
+        for _ in range(3):
+            trainer.train_minibatch(fed(start, like, [1, 4, 10], [30, 1, 4]))
+        return w.value, trainer.test_minibatch(fed(start, like, [1, 4, 10], [30, 1, 4]))
+
+    (w, error), (w_in_full, error_in_full) = train(False), train(True)
+    np.testing.assert_allclose(w, w_in_full, rtol=1e-6)
+    np.testing.assert_allclose(error, error_in_full, rtol=1e-6)
+    assert abs(w - 1.1).max() > 1e-3
+
+
+class TestWhoLooks:
+    """Of a generator h = before + 1 with the gate of UnfoldFrom, written by hand."""
+
+    start, like = inputs()
+    feeds = fed(start, like, [4, 6], [30, 7])
+    numbers = [counted(4, 30), counted(6, 7)]
+
+    def parts(self):
+        state = C.placeholder()
+        before = S.past_value(C.reconcile_dynamic_axes(state, self.like), self.start)
+        h = C.user_function(Counting(before + 1))
+        h = h.replace_placeholders({state: h.output})
+        stop = C.greater_equal(h, LIMIT)
+        valid = L.Recurrence(lambda v, x: (1 - S.past_value(x)) * v, initial_state=1)(stop)
+        return h, stop, valid
+
+    def look(self, outputs, ends):
+        """Values of the first output, after a look at whether the generator ends early."""
+        f = C.combine([v.output for v in outputs])
+        assert len(endings(f)) == ends
+        steps, values = steps_of(f, self.feeds)
+        assert steps == (6 if ends else 30)
+        return values[outputs[0].output] if len(outputs) > 1 else values
+
+    def test_what_is_gathered_is_not_looked_at_behind_the_end(self):
+        h, _, valid = self.parts()
+        assert_equal(self.look([S.gather(h, valid)], 1), self.numbers)
+
+    def test_nor_what_is_computed_from_each_step_and_then_gathered(self):
+        h, _, valid = self.parts()
+        squares = C.alias(h * h + S.past_value(h, 0, 2), "later")
+        expected = [n * n + np.r_[0, 0, n][: len(n)] for n in self.numbers]
+        assert_equal(self.look([S.gather(squares, valid), S.gather(h, valid)], 1), expected)
+
+    def test_nor_what_another_loop_makes_of_it(self):
+        h, _, valid = self.parts()
+        sums = L.Recurrence(C.plus)(h)
+        assert_equal(self.look([S.gather(sums, valid)], 1), [n.cumsum() for n in self.numbers])
+
+    def test_the_gate_may_be_looked_at(self):
+        h, _, valid = self.parts()
+        expected = [np.arange(30) < 5, np.arange(7) < 3]
+        assert_equal(self.look([valid, S.gather(h, valid)], 1), expected)
+
+    def test_an_output(self):
+        h, _, valid = self.parts()
+        assert_equal(self.look([S.gather(h, valid), h], 0), self.numbers)
+
+    def test_the_condition(self):
+        h, stop, valid = self.parts()
+        assert_equal(self.look([S.gather(h, valid), stop], 0), self.numbers)
+
+    def test_a_value_that_comes_from_later_steps(self):
+        h, _, valid = self.parts()
+        expected = [np.append(n[1:], n[-1] + 1) for n in self.numbers]
+        assert_equal(self.look([S.gather(S.future_value(h), valid)], 0), expected)
+
+    def test_a_reduction_of_all_steps(self):
+        h, _, valid = self.parts()
+        np.testing.assert_allclose(self.look([S.last(h), S.gather(h, valid)], 0).ravel(), [34, 13])
+
+    def test_steps_that_are_gathered_by_another_condition(self):
+        h, _, valid = self.parts()
+        late = S.gather(h, C.greater(h, 30))
+        assert_equal(self.look([late, S.gather(h, valid)], 0), [[31, 32, 33, 34], []])
+
+    def test_a_condition_that_looks_at_later_steps(self):
+        h, _, _ = self.parts()
+        stop = C.greater_equal(S.future_value(h), LIMIT + 1)
+        valid = L.Recurrence(lambda v, x: (1 - S.past_value(x)) * v, initial_state=1)(stop)
+        assert_equal(self.look([S.gather(h, valid)], 0), self.numbers)
+
+
+def test_a_generator_from_the_end_of_another(grid):
+    start, like = inputs()
+    first = counter(start, like)
+    second = L.UnfoldFrom(lambda h: h - 2, until_predicate=lambda h: C.less(h, 3))(S.last(first), like)
+    both = C.combine([first.output, second.output])
+    assert len(endings(both)) == 2
+    made = both.eval(fed(start, like, [4, -20], [30, 7]))
+    assert_equal(made[first.output], [counted(4, 30), counted(-20, 7)])
+    assert_equal(made[second.output], [[7, 5, 3, 1], [-15]])
+
+
+def test_several_states_of_which_one_is_the_output(grid):
+    start, like = inputs()
+    f = L.UnfoldFrom(
+        lambda h: (C.splice(h, h * h), h + 1), until_predicate=lambda p: C.greater(C.reduce_sum(p), 20)
+    )(start, like)
+    assert len(endings(f)) == 1
+    made = f.eval(fed(start, like, [2, 5, 0], [30, 9, 3]))
+    assert_equal(made, [[[n, n * n] for n in numbers] for numbers in ([2, 3, 4, 5], [5], [0, 1, 2])])
+
+
+def test_a_decoder_with_attention(grid):
+    rng = np.random.default_rng(1)
+    size = 6
+    greedy, *_ = decoder(size, until_predicate=lambda word: word[1], length_increase=4)
+    source = greedy.arguments[0]
+    for p in greedy.parameters:
+        p.value = 2 * rng.standard_normal(p.shape).astype(np.float32)
+    feeds = {source: words(rng, size, 4, 2, 5, 7)}
+    (loop,) = endings(greedy)
+    assert not any(v.name == "encode" for n in loop.nodes for v in n.node_inputs)
+    made = greedy.eval(feeds)
+    assert len({len(m) for m in made}) > 1
+    assert_equal(made, in_full(greedy, feeds))
+
+
+def test_a_saved_generator_ends_early_too(tmp_path):
+    start, like = C.input_variable(1, name="start"), S.input_variable(1, name="like")
+    f = L.UnfoldFrom(lambda h: h + 1, until_predicate=lambda h: C.greater_equal(h, LIMIT))(start, like)
+    f.save(str(tmp_path / "f.model"))
+    loaded = C.Function.load(str(tmp_path / "f.model"))
+    assert len(endings(loaded)) == 1
+    names = {v.name: v for v in loaded.arguments}
+    assert_equal(loaded.eval(fed(names["start"], names["like"], [4, 6], [30, 7])), [counted(4, 30), counted(6, 7)])
+
+
+def test_pieces_of_sequences_go_on_where_they_ended(grid):
+    """The generator of a piece goes on with its last value, whether the sequence has ended or not."""
+    start, like = inputs()
+    f = L.UnfoldFrom(lambda h: h + 1, until_predicate=lambda h: C.greater_equal(h, LIMIT))(start, like)
+    starts, zeros = np.array([[4], [0]], np.float32), [np.zeros((20, 1), np.float32)] * 2
+    made = [[], []]
+    for begin, end in [(0, 3), (3, 4), (4, 12), (12, 20)]:
+        pieces = f.eval({start: starts, like: ([z[begin:end] for z in zeros], [begin == 0] * 2)})
+        for so_far, piece in zip(made, pieces, strict=True):
+            so_far += piece.ravel().tolist()
+    assert_equal(made, [counted(4, 20), counted(0, 20)])
+
+
+def test_checked_mode_and_timing_look_at_it():
+    start, like = inputs()
+    f = L.UnfoldFrom(lambda h: h + 1, until_predicate=lambda h: C.greater_equal(h, LIMIT))(start, like)
+    feeds = fed(start, like, [4, 6], [30, 7])
+    C.debugging.set_checked_mode(True)
+    C.debugging.set_node_timing(True)
+    try:
+        assert_equal(f.eval(feeds), [counted(4, 30), counted(6, 7)])
+        assert_equal(f.grad(feeds, wrt=[start], outputs=[f.output])[1], [counted(4, 30), counted(6, 7)])
+    finally:
+        C.debugging.set_checked_mode(False)
+        C.debugging.set_node_timing(False)

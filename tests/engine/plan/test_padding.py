@@ -1,0 +1,75 @@
+"""Arrays made of sequences: where their padding cannot be seen, lengths are rounded up, and programs are few."""
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax import layers as L
+from cntkjax.engine.plan.plan import Plan
+from cntkjax.engine.run import program
+
+e = C.sequence.input_variable(3, sequence_axis=C.Axis("encoder"))
+d = C.sequence.input_variable(4)
+steps, there = C.sequence.unpack(e, 0).outputs
+mask = C.reshape(there, (1,), 1, 1)
+
+
+def relevance(far):
+    """A mean over the steps, with a mask that puts `far` where there are none."""
+    weights = C.softmax(C.element_select(mask, C.times(steps, np.ones((3, 1), np.float32)), far), axis=0)
+    return C.reduce_sum(weights * steps, axis=0)
+
+
+HIDDEN = {
+    "sum": C.reduce_sum(steps, 0), "sum of squares": C.reduce_sum(steps * steps, 0),
+    "masked": C.reduce_sum((steps + 1) * mask, 0), "masked softmax": relevance(-1e30),
+    "attention": L.AttentionModel(5)(e, d), "softmax of each step": C.reduce_sum(C.softmax(steps, 1) * mask, 0),
+    "sum over the features, softmax": C.times(C.softmax(C.element_select(
+        there, C.reshape(C.reduce_sum(steps * np.float32([1, 2, 3]), 1), (-1,)), -1e30)), steps),
+    "maximum over all axes": C.reduce_max(C.element_select(mask, steps, -1e30)),
+    "largest logarithm of softmax": C.reduce_max(C.log_softmax(C.element_select(mask, steps, -1e30), 0), 0),
+}  # fmt: skip
+SHOWN = {
+    "the array": C.combine([steps]), "the mask": C.combine([there]), "mean": C.reduce_mean(steps, 0),
+    "maximum": C.reduce_max(steps, 0), "softmax": C.softmax(steps, 0), "sum of others": C.reduce_sum(steps + 1, 0),
+    "a mask that is not far": relevance(-5.0), "softmax of each step, seen": C.reduce_sum(C.softmax(steps, 1), 0),
+    "along another axis": C.reduce_sum(steps, 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*HIDDEN, *SHOWN])
+def test_padding_is_found_to_be_seen_or_not(name):
+    assert Plan((HIDDEN | SHOWN)[name].outputs).shows_longest == (name in SHOWN)
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_what_hides_padding_gives_the_same_with_more_of_it_and_takes_no_program_for_it(name):
+    f = HIDDEN[name]
+    rng = np.random.default_rng(0)
+    short, long = (rng.standard_normal((n, 3)).astype(np.float32) for n in (5, 8))
+    word = np.ones((2, 4), np.float32)
+
+    def evaluated(*texts):
+        feeds = {e: list(texts), d: [word] * len(texts)}
+        return f.eval({v: feeds[v] for v in f.arguments})[0]
+
+    evaluated(long, long[:6])
+    before = sum(len(p.compiled) for p in program._PROGRAMS.values())
+    padded = evaluated(short, short[:4])
+    assert sum(len(p.compiled) for p in program._PROGRAMS.values()) == before
+    np.testing.assert_allclose(padded, evaluated(short, long), rtol=1e-5)
+    program._PROGRAMS.clear()
+    np.testing.assert_allclose(padded, evaluated(short, short), rtol=1e-5)
+
+
+def test_other_sequences_than_the_array_s_are_rounded_up_though_the_array_is_seen():
+    f = C.sequence.last(L.Recurrence(L.RNNStep(2))(d)) + C.reduce_mean(C.reduce_mean(steps, 0))
+    texts = [np.ones((5, 3), np.float32)] * 2
+
+    def evaluated(*lengths):
+        return f.eval({e: texts, d: [np.ones((n, 4), np.float32) for n in lengths]})
+
+    evaluated(8, 6)
+    before = sum(len(p.compiled) for p in program._PROGRAMS.values())
+    np.testing.assert_allclose(evaluated(7, 6)[1], evaluated(6, 6)[0], rtol=1e-6)
+    assert sum(len(p.compiled) for p in program._PROGRAMS.values()) == before

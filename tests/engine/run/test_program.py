@@ -1,0 +1,132 @@
+"""Programs: how often they compile, what they share, what they leave alone."""
+
+import gc
+
+import jax
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import cntkjax as C
+from cntkjax.engine.run import program
+from cntkjax.engine.xla.cache import persistent
+
+
+def compilations(f):
+    """How many programs XLA compiles (or fetches from the cache) while f runs."""
+    counted = []
+
+    def listen(event, *args, **kwargs):
+        if event == "/jax/core/compile/backend_compile_duration":
+            counted.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        f()
+    finally:
+        jax.monitoring.clear_event_listeners()
+    return len(counted)
+
+
+def dense_model(seed=0):
+    rng = np.random.default_rng(seed)
+    x = C.input_variable(3)
+    return x, C.tanh(C.times(x, C.parameter(init=rng.random((3, 2), np.float32))))
+
+
+def test_second_evaluation_does_not_compile():
+    x, f = dense_model()
+    f.eval({x: np.ones((5, 3))})
+    assert compilations(lambda: f.eval({x: np.zeros((5, 3))})) == 0
+
+
+def test_all_smaller_minibatches_share_one_program():
+    x, f = dense_model()
+    f.eval({x: np.ones((64, 3))})
+    f.eval({x: np.ones((63, 3))})  # the one with padding
+    made = []
+    assert compilations(lambda: made.append(f.eval({x: np.ones((40, 3))}))) == 0
+    assert made[0].shape == (40, 2)
+
+
+def test_graphs_of_the_same_structure_share_a_program():
+    x, f = dense_model(0)
+    first = f.eval({x: np.ones((5, 3))})
+    y, g = dense_model(1)
+    second = []
+    assert compilations(lambda: second.append(g.eval({y: np.ones((5, 3))}))) <= 1  # the transfer of the parameter
+    assert not np.allclose(first, second[0])
+
+
+def test_attributes_and_shapes_tell_structures_apart():
+    x = C.sequence.input_variable(1)
+    data = [[[1.0], [2.0], [3.0]]]
+    for step in (1, 2):
+        wanted = [[0]] * step + data[0][: 3 - step]
+        np.testing.assert_array_equal(C.sequence.past_value(x, time_step=step).eval({x: data})[0], wanted)
+
+
+def test_padding_changes_neither_values_nor_gradients():
+    x, f = dense_model()
+    data = np.random.default_rng(2).random((9, 3), np.float32)
+    W = f.parameters[0]
+    exact = f.eval({x: data}), f.grad({x: data}, wrt=[W])
+    for p in program._PROGRAMS.values():
+        p.sizes.used = [16]
+    np.testing.assert_allclose(f.eval({x: data}), exact[0], rtol=1e-6)
+    np.testing.assert_allclose(f.grad({x: data}, wrt=[W]), exact[1], rtol=1e-6)
+
+
+def test_double_precision_is_scoped_to_the_programs_that_need_it():
+    x = C.input_variable(2, dtype=np.float64)
+    w = C.parameter(init=np.array([1 / 3, 1e-12]))
+    made = (x + w).eval({x: [[1, 1]]})
+    assert made.dtype == np.float64 and made[0, 1] != 1.0
+    assert not jax.config.jax_enable_x64
+    assert (x + w).grad({x: [[1, 1]]}, wrt=[w]).dtype == np.float64
+
+
+def test_settings_of_jax_are_left_alone():
+    before = jax.config.jax_compilation_cache_dir, jax.config.jax_persistent_cache_min_compile_time_secs
+    x, f = dense_model()
+    f.eval({x: np.ones((17, 3))})
+    with persistent():
+        pass
+    assert (jax.config.jax_compilation_cache_dir, jax.config.jax_persistent_cache_min_compile_time_secs) == before
+
+
+def test_a_value_that_the_user_holds_survives_training():
+    w = C.parameter(init=np.ones(2, np.float32))
+    x = C.input_variable(2)
+    held = w.value
+    loss = C.square(x * w)
+    trainer = C.Trainer(loss, (loss, None), [C.sgd([w], 0.1)])
+    for _ in range(3):
+        trainer.train_minibatch({x: [[1, 2]]})
+    np.testing.assert_array_equal(held, [1, 1])
+    assert w.value[1] < 1
+
+
+def test_an_evaluated_graph_can_be_collected():
+    import weakref
+
+    x, f = dense_model()
+    f.eval({x: np.ones((5, 3))})
+    program._PROGRAMS.clear()
+    gone = weakref.ref(f.root_function)
+    del x, f
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.parametrize("input_variable", [C.input_variable, C.sequence.input_variable])
+def test_gradients_of_sparse_arguments_are_dense(input_variable):
+    """The first number is CNTK's, which does no more than products here."""
+    x, w = input_variable(3, is_sparse=True), C.parameter(init=np.arange(6).reshape(3, 2))
+    data = sp.csr_matrix(np.array([[0, 1, 0], [2, 0, 0]], np.float32))
+    feed = {x: [data] if x.sequence_axis else data}
+    product, twice = C.times(x, w), C.reduce_sum(x * 2)
+    np.testing.assert_array_equal(np.reshape(product.grad(feed, [x]), (2, 3)), [[1, 5, 9], [1, 5, 9]])
+    np.testing.assert_array_equal(np.reshape(twice.grad(feed, [x]), (2, 3)), np.full((2, 3), 2))
+    found = product.grad(feed, [x, w])
+    assert np.reshape(found[x], (2, 3)).tolist() == [[1, 5, 9]] * 2 and found[w].tolist() == [[2, 2], [1, 1], [0, 0]]

@@ -1,0 +1,51 @@
+"""What is kept for the backward pass, with and without rematerialization."""
+
+import jax
+import numpy as np
+
+import cntkjax as C
+from cntkjax.engine.data.layout import Batch
+from cntkjax.engine.lower.lower import execute
+from cntkjax.engine.lower.values import Context, Value
+from cntkjax.engine.plan.plan import Plan
+from cntkjax.engine.train.remat import execute_in_segments
+
+
+def kept_for_the_backward_pass(depth, run):
+    """Bytes of it, of a deep network on 64 samples; and the gradient."""
+    x = C.input_variable(8)
+    h = x
+    for i in range(depth):
+        h = C.tanh(C.times(h, C.parameter((8, 8), init=C.glorot_uniform(seed=i))))
+    plan = Plan([C.reduce_sum(h).output])
+    data = np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32)
+
+    def loss(data):
+        ctx = Context(True, Batch(64, 64, True), {}, None)
+        env = {v: Value(v._value, ()) for v in plan.leaves} | {x: Value(data, x.dynamic_axes)}
+        run(plan, ctx, env)
+        return env[plan.outputs[0]].data.sum()
+
+    backward = jax.eval_shape(lambda data: jax.vjp(loss, data)[1], data)
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(backward)), jax.grad(loss)(data)
+
+
+def test_memory_grows_with_the_root_of_the_depth():
+    all_of_it, gradient = kept_for_the_backward_pass(36, execute)
+    some, same = kept_for_the_backward_pass(36, execute_in_segments)
+    weights = 36 * 8 * 8 * 4
+    assert some - weights < (all_of_it - weights) / 3
+    np.testing.assert_allclose(same, gradient, rtol=1e-5)
+
+
+def test_recurrences_over_rows_of_several_sequences(grid):
+    def trained(**options):
+        x = C.sequence.input_variable(2)
+        f = C.layers.Recurrence(C.layers.GRU(3, init=C.glorot_uniform(seed=1)))(x)
+        loss = C.sequence.reduce_sum(C.reduce_sum(f))
+        trainer = C.Trainer(None, loss, C.sgd(f.parameters, C.learning_parameter_schedule(0.1)), **options)
+        trainer.train_minibatch({x: [np.ones((n, 2), np.float32) for n in (5, 2, 3)]})
+        return [p.value for p in f.parameters]
+
+    for again, exact in zip(trained(rematerialize=True), trained(), strict=True):
+        np.testing.assert_allclose(again, exact, rtol=1e-5)

@@ -1,0 +1,34 @@
+"""The memory of one step serves the next: counted in page faults, in a process of its own."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from cntkjax.engine.xla.allocator import keep_freed_memory
+
+SCRIPT = """
+import resource
+import cntkjax as C
+
+model = C.tanh(C.parameter((17 << 20,), init=1))  # 68 MB: more than a thread's own arena of glibc holds
+for _ in range(20):  # every thread that makes buffers keeps its own
+    model.eval()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20):
+    model.eval()
+print((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) // 20)
+"""
+
+
+def faults(**environment):
+    made = subprocess.run(
+        [sys.executable, "-c", SCRIPT], env=os.environ | environment, capture_output=True, text=True, check=True
+    )
+    return int(made.stdout)
+
+
+@pytest.mark.skipif(not keep_freed_memory(), reason="only glibc can be told to keep memory")
+def test_steps_do_not_fault_their_buffers_in_again():
+    assert faults(CNTKJAX_KEEP_MEMORY="1") < 0.1 * faults(CNTKJAX_KEEP_MEMORY="0")
