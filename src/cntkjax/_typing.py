@@ -1,7 +1,7 @@
 """Types that annotations share. Nothing is imported at run time, so every layer may use them.
 
-`Array` is what a program computes with: a device array, or a tracer while it is traced. `PyTree` is any nesting of lists,
-tuples, dicts and dataclasses with arrays as leaves, which no type of Python's describes more exactly.
+`Array` is what a program computes with: a device array, or a tracer while it is traced. `PyTree` is any nesting of
+lists, tuples, dicts and dataclasses with arrays as leaves, which no type of Python's describes more exactly.
 """
 
 from __future__ import annotations
