@@ -75,7 +75,8 @@ def test_operands_of_different_dynamic_axes():
 
 @pytest.mark.parametrize("build, message", [
     (lambda: C.input_variable(3) + C.constant(np.ones(2)), "Plus: the shapes of the operands do not broadcast"),
-    (lambda: C.times(C.input_variable(3), C.parameter((4, 2))), "leading dimensions of the right operand do not match"),
+    (lambda: C.times(C.input_variable(3), C.parameter((4, 2))),
+     r"inner dimensions differ: 3 \(left axis -1\) against 4 \(right axis 0\)"),
     (lambda: C.input_variable(2, dtype=np.float64) + C.input_variable(2),
      "operands of different types: float64 and float32"),
     (lambda: C.sequence.past_value(C.input_variable(2)), "has no sequence axis"),

@@ -28,7 +28,8 @@ MISTAKES = {
         lambda: L.Dense(3, name="fc")(free), ShapeError, ["Dense 'fc' of Input('free'", "'W'", "free dimension"]),
     "dense, other size than before": (
         lambda: [layer(v) for layer in [L.Dense(3, name="fc")] for v in (x, image)], ShapeError,
-        [f"Dense 'fc' of {IMAGE}", "[3 x 8 x 8]", "[5 x 3]"]),
+        [f"Dense 'fc' of {IMAGE}", "inner dimensions differ: 8 (left axis -1) against 5 (right axis 0)", "[3 x 8 x 8]",
+         "[5 x 3]", "Fix: ", "one layer for each input size"]),
     "dense, negative size": (lambda: L.Dense(-3), ShapeError, ["'W'", "free dimension", "[? x *]"]),
     "dense, not evaluated yet": (lambda: L.Dense(3).W.value, ValueError, ["'W'", "inferred when it is first used"]),
     "dense, activation": (lambda: L.Dense(3, activation="relu")(x), TypeError, ["a function is needed", "'relu'"]),
@@ -105,7 +106,16 @@ MISTAKES = {
         [f"recurrence_from 'rec' of Input('h0', [#], [4]), {STEPS}", "initial state does not broadcast"]),
     "initial states left out": (
         lambda: L.RecurrenceFrom(L.LSTM(3), name="rec")(state, steps), TypeError,
-        ["expected 3 arguments, got 2", "'rec' takes (h, c, x)"]),
+        ["recurrence_from 'rec'", "expected 3 arguments, got 2", "it takes (h, c, x)"]),
+    "two numbers for one input": (
+        lambda: L.Dense(2)(3, 4), TypeError,
+        ["Dense: CNTK Function expected 1 arguments, got 2", "it takes (x)", "Fix: pass one value for 'x'"]),
+    "an argument of another name": (
+        lambda: L.Dense(2, name="fc")(y=x), TypeError,
+        ["Dense 'fc'", "unexpected keyword argument 'y'", "it takes (x)"]),
+    "two inputs of different width": (
+        lambda: [layer(C.input_variable(n)) for layer in [L.Dense(2, name="fc")] for n in (40, 44)], ShapeError,
+        ["Dense 'fc' of Input(", "44 (left axis -1) against 40 (right axis 0)", "Fix: pass an operand", "size is 40"]),
 }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from ..formats.containers import bare
 from ..graph import edit
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import composite, make_node
-from ..graph.errors import AxisError, OutputError, ShapeError, layer_title, of_layer
+from ..graph.errors import AxisError, OutputError, ShapeError, explain, layer_title, of_layer
 from ..graph.function import CUSTOM, leaves
 from ..graph.function import Function as GraphFunction
 from ..graph.public import classes
@@ -229,21 +229,28 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         """Which argument gets which value in a call; TypeError if they don't fit."""
         signature = self.signature
         if len(args) + len(kwargs) != len(signature) and not kwargs:
-            names = ", ".join(v.name for v in signature)
-            raise TypeError(
-                f"CNTK Function expected {len(signature)} arguments, got {len(args)}: {self._name!r} takes ({names})"
-            )
+            raise self._call_error(f"CNTK Function expected {len(signature)} arguments, got {len(args)}")
         mapped = dict(zip(signature, args, strict=False))
         by_name = {v.name: v for v in signature}
         for name, value in kwargs.items():
             if name not in by_name:
-                raise TypeError(f"got an unexpected keyword argument '{name}'")
+                raise self._call_error(f"got an unexpected keyword argument '{name}'")
             if by_name[name] in mapped:
                 raise SyntaxError(f"got multiple values for argument '{name}'")
             mapped[by_name[name]] = value
         if len(mapped) != len(signature):
-            raise TypeError(f"CNTK Function expected {len(signature)} arguments, got {len(mapped)}")
+            raise self._call_error(f"CNTK Function expected {len(signature)} arguments, got {len(mapped)}")
         return mapped
+
+    def _call_error(self, problem: str) -> TypeError:
+        """The error for arguments that do not fit the signature: it names the function and what it takes."""
+        signature = self.signature
+        if len(signature) == 1:
+            fix = f"pass one value for {signature[0].name or signature[0].uid!r}; cntk.splice joins several into one"
+        else:
+            fix = "pass one value for each argument, by position or by name"
+        names = ", ".join(v.name or v.uid for v in signature)
+        return TypeError(explain(f"{self._title or self.op_name}: {problem}: it takes ({names})", fix=fix))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """With variables: a clone that has them as arguments and shares the parameters. With data: the value, or a

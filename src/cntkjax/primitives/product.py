@@ -60,13 +60,18 @@ class Times(Primitive):
                 "give the samples one axis (cntk.reshape, or an input of that shape)",
             )
         at = len(left.shape) - len(inner)
-        common = [d for a, b in zip(left.shape[at:], inner, strict=True) if (d := merge_dimension(a, b)) is not None]
-        if len(common) < len(inner):
-            raise self._error(
-                inputs,
-                f"the {len(inner)} leading dimensions of the right operand do not match "
-                f"the trailing dimensions of the left one",
-            )
+        common = []
+        for axis, (a, b) in enumerate(zip(left.shape[at:], inner, strict=True)):
+            dimension = merge_dimension(a, b)
+            if dimension is None:
+                raise self._error(
+                    inputs,
+                    f"inner dimensions differ: {a} (left axis {axis - len(inner)}) against {b} (right axis {axis})",
+                    f"pass an operand whose size is {b} there; or let the weights take their size from the input "
+                    "(cntk.InferredDimension), and make one layer for each input size: a layer keeps the size of the "
+                    "input that it is applied to first",
+                )
+            common.append(dimension)
         out = right.shape[len(right.shape) - out_rank :] if out_rank else ()
         if isinstance(right, Leaf) and right.has_inferred:
             right._infer_shape((*common, *out))
