@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -60,6 +60,14 @@ DTypeOf = Attribute("DType")
 Attrs = dict[str, Any]
 
 
+class StaticSlice(NamedTuple):
+    """A range along one static axis, which is counted from the last (-1)."""
+
+    axis: int
+    begin: int
+    stride: int
+
+
 class Primitive:
     """One operation. Subclasses are registered by `@primitive` and used through their single instance.
 
@@ -87,7 +95,11 @@ class Primitive:
     calls_python: ClassVar[bool] = False  # it runs Python on the host, which may fail
     runs_apart: ClassVar[bool] = False  # it can run between two programs, on any number of samples
     draws_once: ClassVar[bool] = False  # its random numbers stay as long as its operand does
-    weight: ClassVar[int | None] = None  # the operand in which it is linear and that gathers its gradient after a loop
+    weight_operand: ClassVar[int | None] = None  # bilinear: in loops, its gradient is one product at the end
+    weight_per_sequence: ClassVar[bool] = False  # that operand may also be one array for each sequence
+    autocasts: ClassVar[bool] = False  # mixed precision computes its product with a weight in the narrow type
+    multiplies: ClassVar[bool] = False  # it is the element-wise product of its operands
+    concatenates: ClassVar[bool] = False  # it joins its operands along a static axis
 
     def sizes_made(self) -> Hashable:
         """Sizes that no shapes of operands tell, but only what it made last: another one is another program."""
@@ -113,6 +125,14 @@ class Primitive:
 
     def traits(self, node: Function) -> Hashable:
         """What the computation depends on besides attributes and operands; a program is compiled for each."""
+        return None
+
+    def looks_up_rows(self, node: Function) -> bool:
+        """True for the product of a vector with a weight: of a sparse vector, only the rows that it names are read."""
+        return False
+
+    def static_slice(self, node: Function) -> StaticSlice | None:
+        """The range that a node takes along one static axis; None if it computes anything else."""
         return None
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
@@ -166,5 +186,5 @@ def primitive(name: str, cntk_id: int) -> Any:
 
 __all__ = [
     "BY_ID", "BY_NAME", "AxisOf", "Attribute", "Attrs", "Bool", "DTypeOf", "Double", "Float", "Int", "Primitive",
-    "ShapeOf", "Size", "Spec", "String", "primitive",
+    "ShapeOf", "Size", "Spec", "StaticSlice", "String", "primitive",
 ]

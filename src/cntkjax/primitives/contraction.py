@@ -28,7 +28,8 @@ class Contraction(Primitive):
 
     name = "Contraction"
     packed = True
-    weight = 1
+    weight_operand = 1
+    weight_per_sequence = True
 
     def lower_packed(self, ctx: Context, attrs: Attrs, *operands: Value) -> Value:
         """einsum. What is one value a sequence stays so where each sequence has a row of its own."""

@@ -112,7 +112,8 @@ class Convolution(_Convolving):
     """
 
     packed = True
-    weight = 0
+    weight_operand = 0
+    autocasts = True
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
         """Filters and positions; infers the kernel's channels."""

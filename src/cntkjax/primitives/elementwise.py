@@ -244,6 +244,8 @@ _OPERATIONS: list[tuple[str, int, Callable[..., Any]]] = [
 
 def _define(op: str, number: int, compute: Callable[..., Any]) -> Primitive:
     class Operation(Elementwise):
+        multiplies = compute is jnp.multiply
+
         def lower(self, attrs: Attrs, *samples: Any) -> Any:
             return compute(*samples)
 

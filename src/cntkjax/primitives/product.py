@@ -14,6 +14,7 @@ from ..engine.lower.values import Context, Value, merged
 from ..graph.axis import BATCH
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import AxisError, ShapeError, explain
+from ..graph.function import Function
 from ..graph.shape import INFERRED, Shape, merge_dimension
 from ..graph.variable import Leaf, Variable
 from .base import Attrs, Int, Primitive, Size, primitive
@@ -31,11 +32,17 @@ class Times(Primitive):
 
     attributes = {"outputRank": Size(1), "inferInputRankToMap": Int(-1)}
     takes_sparse = True
-    weight = 1
+    weight_operand = 1
+    autocasts = True
 
     def form(self, attrs: Attrs) -> Primitive:
         """With the attribute that says so, the products of all steps of a sequence are added up."""
         return _over_sequence if attrs.get("inferInputRankToMap") == REDUCE_SEQUENCE else self
+
+    def looks_up_rows(self, node: Function) -> bool:
+        """True if the left operand is a vector and the right one has a row for each of its elements."""
+        left, right = node.node_inputs
+        return len(left.shape) == 1 and len(right.shape) == node.node_attributes["outputRank"] + 1
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
         """[*map, *out]; fills inferred dimensions of a parameter on the right."""
@@ -148,7 +155,8 @@ class TransposeTimes(Primitive):
 
     attributes = {"outputRank": Size(1)}
     takes_sparse = True
-    weight = 1
+    weight_operand = 1
+    autocasts = True
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
         """[*map, *out]."""

@@ -12,10 +12,11 @@ from ..engine.lower.values import Context, Value, merged
 from ..graph.axis import END_STATIC, NEW_LEADING, Axis
 from ..graph.build import Spec
 from ..graph.errors import AxisError, ShapeError, explain
+from ..graph.function import Function
 from ..graph.shape import FREE, INFERRED, Shape, broadcast
 from ..graph.variable import Variable
 from ._axes import position, stored
-from .base import Attrs, AxisOf, Double, Int, Primitive, Size, primitive
+from .base import Attrs, AxisOf, Double, Int, Primitive, Size, StaticSlice, primitive
 
 
 @primitive("Slice", 14)
@@ -32,6 +33,13 @@ class Slice(Primitive):
         "axisVec": AxisOf(None).vector, "beginIndexVec": Int(None).vector, "endIndexVec": Int(None).vector,
         "sliceStridesVec": Int(None).vector,
     }
+
+    def static_slice(self, node: Function) -> StaticSlice | None:
+        """The range, if it is along one axis alone."""
+        attrs = node.node_attributes
+        if "axis" not in attrs:
+            return None
+        return StaticSlice(attrs["axis"].static_axis_index(), attrs["beginIndex"], attrs.get("sliceStrides", 1))
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
         """The sizes of the ranges; the attributes then count axes from the end."""
@@ -103,6 +111,7 @@ class Splice(Primitive):
 
     attributes = {"axis": AxisOf(Axis(-1))}
     packed = True
+    concatenates = True
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
         """The sum of the sizes along the axis; the attribute then counts it from the end."""

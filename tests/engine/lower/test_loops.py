@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cntkjax as C
-from cntkjax.engine.lower.loops import _tilings
+from cntkjax.engine.lower.tilings import tilings_of
 from cntkjax.engine.plan.plan import Loop, Plan
 
 LENGTHS = [[4], [5, 2, 3], [1, 1, 7, 2, 2, 3]]
@@ -210,7 +210,7 @@ def test_slices_that_are_all_of_a_state_are_cut_at_once(grid, cuts, at_once):
     out = C.tanh(h) + C.tanh(sum((i + 1) * C.reduce_sum(C.slice(h, 0, *cut)) for i, cut in enumerate(cuts)))
     out.replace_placeholders({state: out.output})
     (loop,) = [part for part in Plan(out.outputs).parts if isinstance(part, Loop)]
-    assert len(_tilings(loop.nodes)) == at_once
+    assert len(tilings_of(loop.nodes)) == at_once
     data = sequences([3, 2], 4)
 
     def reference(d):

@@ -7,7 +7,7 @@ inside the loop is one large product after the backward loop, not an accumulatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -24,6 +24,7 @@ from ..plan.plan import Loop, Part, inputs_of, resolve
 from .carry import entering, leave
 from .products import multiplied_ahead, multiply, products_of, weigh
 from .scans import scan
+from .tilings import tilings_of
 from .values import Axes, Context, Step, Value
 
 Environment = dict[Variable, Value]
@@ -106,7 +107,7 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, unti
     others = {v: ctx.array(x) for v, x in fixed.items() if v in read}
     ahead = multiplied_ahead(ctx, products, fixed, moving)
     moving = {v: x for v, x in moving.items() if v in read} | ahead
-    tilings = _tilings(loop.nodes)
+    tilings = tilings_of(loop.nodes)
     anew = layout.origin is not None or not (layout.simple and (layout.full or not loop.backwards))
     anew = anew or any(_offset(d) > 1 for d in sequences)  # each of the first steps begins with another state
     wanted = loop.wanted if layout.origin is None else [*loop.wanted, *(resolve(d.node_inputs[0]) for d in loop.delays)]
@@ -141,7 +142,7 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, unti
                 met += [pair] if node in tapped else []
             elif node in tilings:
                 if node.node_outputs[0] not in here:
-                    here.update(_cut(inner, here, *tilings[node]))
+                    here.update(tilings[node].split(inner, here))
             elif node not in folded:
                 run_node(inner, node, here)
         if inner.updates:
@@ -251,35 +252,3 @@ def _first(
     ends = moving[initial][-1 if backwards else 0]
     ends = ends.reshape(rows, *(1,) * (len(sample) + 1 - ends.ndim), *ends.shape[1:])
     return jnp.broadcast_to(ends, shape).astype(out.dtype)
-
-
-def _tilings(nodes: Sequence[Function]) -> dict[Function, tuple[int, list[Function]]]:
-    """Slices that together are all of their operand, as the gates of an LSTM, with their axis and each other, in order.
-
-    They are cut at once: the gradient then is one concatenation, not a sum of arrays filled up with zeros.
-    """
-    groups: dict[tuple[Variable, int], list[Function]] = {}
-    for node in nodes:
-        if node.op_name == "Slice" and "axis" in node.node_attributes:
-            axis = node.node_attributes["axis"].static_axis_index()
-            groups.setdefault((resolve(node.node_inputs[0]), axis), []).append(node)
-    found = {}
-    for (operand, axis), slices in groups.items():
-        size = operand.shape[axis]
-        if size <= 0:
-            continue
-        slices.sort(key=lambda n: n.node_attributes["beginIndex"] % size)
-        sizes = [n.node_outputs[0].shape[axis] for n in slices]
-        begins = [n.node_attributes["beginIndex"] % size for n in slices]
-        plain = all(n.node_attributes.get("sliceStrides", 1) == 1 for n in slices)
-        if plain and sum(sizes) == size and begins == [sum(sizes[:i]) for i in range(len(sizes))]:
-            found.update(dict.fromkeys(slices, (axis, slices)))
-    return found
-
-
-def _cut(ctx: Context, here: Environment, axis: int, slices: Sequence[Function]) -> Environment:
-    """All slices of a tiling."""
-    operand = resolve(slices[0].node_inputs[0])
-    x, sizes = ctx.array(here[operand]), [n.node_outputs[0].shape[axis] for n in slices]
-    pieces = lax.split(x, sizes, axis=x.ndim + axis)
-    return {n.node_outputs[0]: Value(d, here[operand].axes) for n, d in zip(slices, pieces, strict=True)}

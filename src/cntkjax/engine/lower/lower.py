@@ -84,8 +84,7 @@ def compute(ctx: Context, node: Function, operands: Sequence[Value]) -> list[Val
 
 def _weighs(node: Function, operands: Sequence[Value]) -> bool:
     """True for a product of dense data with a weight."""
-    is_product = node.primitive.name in ("Times", "TransposeTimes", "Convolution")
-    return is_product and not all(v.axes for v in operands) and not any(v.is_sparse for v in operands)
+    return node.primitive.autocasts and not all(v.axes for v in operands) and not any(v.is_sparse for v in operands)
 
 
 def _compute(ctx: Context, node: Function, operands: Sequence[Value]) -> list[Value]:

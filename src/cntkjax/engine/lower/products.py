@@ -54,7 +54,7 @@ def products_of(
     every step, and its gradient is not collected from large arrays in every step. Of operands that are joined, those
     from outside are multiplied before the loop, for all steps at once.
     """
-    weights = {n: resolve(n.node_inputs[n.primitive.weight]) for n in loop.nodes if _is_product(n, fixed, simple)}
+    weights = {n: _weight_of(n) for n in loop.nodes if _is_product(n, fixed, simple)}
     users: dict[Variable, list[Function]] = {}
     for node in (*loop.delays, *loop.nodes):
         for v in dict.fromkeys(map(resolve, node.node_inputs)):
@@ -80,11 +80,15 @@ def products_of(
             above = operand._owner
         if above is not None and _is_join_of_vectors(above, fixed):
             used = below(above)
-            if used and all(map(_multiplies_vectors, used)):
+            if used and all(n.primitive.looks_up_rows(n) for n in used):
                 product = _parted(product, above, moving)
                 folded.update([above] if product.ahead else [])
         found[node] = product
     return found, folded
+
+
+def _weight_of(node: Function) -> Variable:
+    return resolve(node.node_inputs[node.primitive.weight_operand])
 
 
 def _is_product(node: Function, fixed: Mapping[Variable, Value], simple: bool) -> bool:
@@ -92,20 +96,20 @@ def _is_product(node: Function, fixed: Mapping[Variable, Value], simple: bool) -
 
     It may be one for each sequence, as what attention looks at, in a `simple` grid, where each has a row of its own.
     """
-    if node.primitive.weight is None:
+    if node.primitive.weight_operand is None:
         return False
-    weight = resolve(node.node_inputs[node.primitive.weight])
+    weight = _weight_of(node)
     if weight not in fixed or fixed[weight].is_sparse:
         return False
-    if fixed[weight].axes and not (simple and node.primitive.name == "Contraction"):
+    if fixed[weight].axes and not (simple and node.primitive.weight_per_sequence):
         return False
-    others = [resolve(v) for i, v in enumerate(node.node_inputs) if i != node.primitive.weight]
+    others = [resolve(v) for i, v in enumerate(node.node_inputs) if i != node.primitive.weight_operand]
     return all(v not in fixed for v in others) and len(others) == 1
 
 
 def _scaled(node: Function, fixed: Mapping[Variable, Value]) -> tuple[Variable, Variable] | None:
     """What a node scales, and the number that it scales it by."""
-    if node.op_name != "ElementTimes":
+    if not node.primitive.multiplies:
         return None
     out, operands = node.node_outputs[0], [resolve(v) for v in node.node_inputs]
     scale = next((v for v in operands if v in fixed and not fixed[v].axes), None)
@@ -118,17 +122,12 @@ def _scaled(node: Function, fixed: Mapping[Variable, Value]) -> tuple[Variable, 
 
 def _is_join_of_vectors(node: Function, fixed: Mapping[Variable, Value]) -> bool:
     """True for a splice of vectors of known sizes, all of which move with the loop."""
-    if node.op_name != "Splice" or len(node.node_outputs[0].shape) != 1:
+    if not node.primitive.concatenates or len(node.node_outputs[0].shape) != 1:
         return False
     operands = [resolve(v) for v in node.node_inputs]
     if any(v.is_sparse or v in fixed or v.dtype != operands[0].dtype for v in operands):
         return False
     return all(len(v.shape) == 1 and v.shape[0] > 0 for v in operands)
-
-
-def _multiplies_vectors(node: Function) -> bool:
-    """True for a product of a vector with the rows of its weight."""
-    return node.op_name == "Times" and len(node.node_inputs[1].shape) == 1 + node.node_attributes["outputRank"]
 
 
 def _parted(product: Product, join: Function, moving: Collection[Variable]) -> Product:

@@ -119,17 +119,13 @@ class Lookup:
 
 def lookups(plan: Plan, env: dict[Variable, Value], parameters: Iterable[Leaf]) -> dict[Leaf, Lookup]:
     """The parameters among these that are only looked up."""
-    found = plan.weights_of(
-        lambda node: looks_up(node) and (v := env.get(resolve(node.node_inputs[0]))) is not None and v.is_sparse
-    )
-    return {p: _lookup(p, env, found[p]) for p in parameters if p in found}
 
+    def looks_up_sparse(node: Function) -> bool:
+        data = env.get(resolve(node.node_inputs[0]))
+        return node.primitive.looks_up_rows(node) and data is not None and data.is_sparse
 
-def looks_up(node: Function) -> bool:
-    """True for the product of vectors with a matrix whose rows they choose, if they are sparse."""
-    if node.primitive.name != "Times" or len(node.node_inputs[0].shape) != 1:
-        return False
-    return len(node.node_inputs[1].shape) == node.node_attributes["outputRank"] + 1
+    products = plan.weights_of(looks_up_sparse)
+    return {p: _lookup(p, env, products[p]) for p in parameters if p in products}
 
 
 def _lookup(parameter: Leaf, env: dict[Variable, Value], nodes: list[Function]) -> Lookup:

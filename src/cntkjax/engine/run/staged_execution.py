@@ -21,7 +21,7 @@ from ...graph.shape import filled
 from ...graph.variable import Leaf, Variable
 from ..data.ragged import Ragged
 from ..lower.carry import Memory
-from ..lower.rows import Rows, looks_up
+from ..lower.rows import Rows
 from ..plan.partition import Stage
 from ..plan.plan import resolve
 from ..xla.versions import double_precision
@@ -164,7 +164,7 @@ class Stages:
         def data(node: Function) -> Any:
             return self.values.get(resolve(node.node_inputs[0]))
 
-        found = self.plan.weights_of(lambda node: looks_up(node) and _is_sparse(data(node)))
+        found = self.plan.weights_of(lambda node: node.primitive.looks_up_rows(node) and _is_sparse(data(node)))
         return {p: np.unique(np.concatenate([data(n).data.indices for n in nodes])) for p, nodes in found.items()}
 
     def _constant(self, variable: Variable, number: float) -> Feed:
