@@ -22,7 +22,7 @@ import jax
 import numpy as np
 
 import cntkjax as C
-from cntkjax.engine.run.program import device_array
+from cntkjax.engine.run.program import leaf_array
 
 LAYERS = 8
 
@@ -41,7 +41,7 @@ def model(megabytes: float) -> C.Function:
 def on_device(function: C.Function) -> None:
     """Waits until all parameters are there."""
     for parameter in function.parameters:
-        device_array(parameter).block_until_ready()
+        leaf_array(parameter).block_until_ready()
 
 
 def seconds(run: Callable[[], Any]) -> float:

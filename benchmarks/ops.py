@@ -27,7 +27,7 @@ from cntkjax.engine.data.packing import Packer
 from cntkjax.engine.lower.lower import execute
 from cntkjax.engine.lower.values import Value
 from cntkjax.engine.plan.plan import Plan
-from cntkjax.engine.run.program import context_of
+from cntkjax.engine.run.program import make_context
 from cntkjax.engine.xla.allocator import keep_freed_memory
 from cntkjax.engine.xla.compiler import compiler_options
 from cntkjax.interop import to_jax
@@ -64,7 +64,7 @@ def packed(case: Case, function: Any) -> Side:
 
     def ours(x: Any, layout: Any) -> Any:
         batch = Batch(jnp.int32(layout.size), layout.size, full=True)
-        ctx = context_of(plan, case.training, batch, {plan.arguments[0].sequence_axis: layout}, None, ())
+        ctx = make_context(plan, case.training, batch, {plan.arguments[0].sequence_axis: layout}, None, ())
         env = {plan.arguments[0]: Value(x, plan.arguments[0].dynamic_axes)}
         env |= {v: Value(jnp.asarray(v._value), ()) for v in plan.leaves}
         return execute(plan, ctx, env)[plan.outputs[0]].data

@@ -435,7 +435,7 @@ def test_a_chain_of_image_operations_keeps_channels_last():
     feed = [program.Ragged(np.zeros((5, 3, 8, 8), np.float32), None)]
     minibatch = made.pack(plan, feed, program.Memory())
     text = made._run.lower(
-        (), program.leaf_data(plan), minibatch.arguments, minibatch.batch, minibatch.layouts, None, [], ()
+        (), program.leaf_arrays(plan), minibatch.arguments, minibatch.batch, minibatch.layouts, None, [], ()
     ).as_text()
     moved = [line for line in text.splitlines() if "stablehlo.transpose" in line and "tensor<" in line]
     of_images = [line for line in moved if re.search(r"-> tensor<5x\d+x\d+x\d+xf32>", line)]

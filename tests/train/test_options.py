@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cntkjax as C
-from cntkjax.engine.train.step import LossScale
+from cntkjax.engine.train.loss_scale import LossScale
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(24, 4)).astype(np.float32), RNG.normal(size=(24, 3)).astype(np.float32)
@@ -130,7 +130,7 @@ def test_an_overflow_leaves_the_step_out_and_halves_the_scale():
     trainer.train_minibatch({x: [[0.1], [0.2]]})
     before = values(trainer)
     trainer.train_minibatch({x: [[1e6], [1.0]]})
-    assert trainer.unfinished.scale.factor == 2**14
+    assert trainer.pending.scale.factor == 2**14
     trained = values(trainer)
     for old, now in zip(before, trained, strict=True):
         np.testing.assert_array_equal(old, now)
@@ -142,16 +142,16 @@ def test_an_overflow_leaves_the_step_out_and_halves_the_scale():
 def test_the_scale_grows_after_2000_good_steps():
     scale = LossScale(np.float32(8), np.int32(1998))
     for finite, expected in [(True, (8, 1999)), (True, (16, 0)), (False, (8, 0)), (True, (8, 1))]:
-        scale = scale.after(finite)
+        scale = scale.updated(finite)
         assert (float(scale.factor), int(scale.steps)) == expected
 
 
 def test_the_scale_is_kept_in_checkpoints(tmp_path):
     saved, restored = network(precision="float16"), network(precision="float16")
-    saved[0].unfinished.scale = LossScale(np.float32(4), np.int32(7))
+    saved[0].pending.scale = LossScale(np.float32(4), np.int32(7))
     saved[0].save_checkpoint(tmp_path / "t")
     restored[0].restore_from_checkpoint(tmp_path / "t")
-    assert tuple(map(float, restored[0].unfinished.scale)) == (4, 7)
+    assert tuple(map(float, restored[0].pending.scale)) == (4, 7)
 
 
 def test_small_gradients_survive_in_float16():

@@ -36,11 +36,12 @@ class ResultError(ValueError, RuntimeError):
 class BatchSizeError(ShapeError, ResultError):
     """Numbers of samples or lengths of sequences that differ, in what one program is to compute.
 
-    `returned`, `drawn`: what functions of the user had returned, and the random numbers, if it was found on the way.
+    `callback_results`, `random_state`: what functions of the user had returned, and the random numbers, if it was
+    found on the way.
     """
 
-    returned: Any = None
-    drawn: Any = None
+    callback_results: Any = None
+    random_state: Any = None
 
 
 def layer_title(layer: str, name: str) -> str:

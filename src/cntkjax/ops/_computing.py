@@ -14,8 +14,8 @@ from ..engine.debug.checked import check
 from ..engine.debug.timing import table
 from ..engine.lower.carry import Memory
 from ..engine.run.program import plan_of
-from ..engine.run.python_callbacks import Results
-from ..engine.run.random_streams import Drawn, draw
+from ..engine.run.python_callbacks import CallbackResults
+from ..engine.run.random_streams import RandomState, draw_random_state
 from ..engine.run.staged_execution import evaluate, gradients
 from ..graph import edit
 from ..graph.errors import explain
@@ -132,11 +132,11 @@ class Computing(CompiledMembers):
         feeds = self._feeds(arguments, [*wanted, *kept])
         if not kept:
             return None, self._given_out(evaluate(wanted, feeds, memory=self._memory), as_numpy, outputs)
-        random = draw(plan_of([*wanted, *kept]), advance=False)
+        random = draw_random_state(plan_of([*wanted, *kept]), advance=False)
         before = self._memory.copy()
-        returned: Results = defaultdict(list)
-        made = evaluate(wanted, feeds, True, self._memory, assign=False, returned=returned)
-        state = BackPropState(self, feeds, tuple(kept), random, before, returned)
+        callback_results: CallbackResults = defaultdict(list)
+        made = evaluate(wanted, feeds, True, self._memory, assign=False, callback_results=callback_results)
+        state = BackPropState(self, feeds, tuple(kept), random, before, callback_results)
         return state, self._given_out(made, as_numpy, outputs)
 
     def backward(
@@ -158,7 +158,7 @@ class Computing(CompiledMembers):
             variable = as_variable(root)
             roots[variable] = to_ragged(like_input(variable), gradient)
         wrt = self._leaves(variables)
-        found, _ = gradients([], roots, wrt, state.feeds, state.random, state.memory.copy(), state.returned)
+        found, _ = gradients([], roots, wrt, state.feeds, state.random, state.memory.copy(), state.callback_results)
         return self._given_out(found, as_numpy, again=False)
 
     def grad(
@@ -189,10 +189,10 @@ class BackPropState:
     the minibatch before had left behind, and what functions of the user have returned."""
 
     def __init__(
-        self, function: Computing, feeds: dict[Any, Any], kept: tuple[Any, ...], random: Drawn, memory: Memory,
-        returned: Results,
+        self, function: Computing, feeds: dict[Any, Any], kept: tuple[Any, ...], random: RandomState, memory: Memory,
+        callback_results: CallbackResults,
     ) -> None:
-        self.returned = returned
+        self.callback_results = callback_results
         self._function, self.feeds, self.kept, self.random, self.memory = function, feeds, kept, random, memory
         self._device = use_default_device()
 

@@ -20,7 +20,9 @@ class DataParallel:
     began: bool = False
 
 
-def exchange(gradients: list[list[Any]] | None, numbers: np.ndarray, like: list[list[Any]]) -> tuple[Any, np.ndarray]:
+def all_reduce(
+    gradients: list[list[Any]] | None, numbers: np.ndarray, like: list[list[Any]]
+) -> tuple[Any, np.ndarray]:
     """The gradients and numbers of all workers together, from those of this one; None if it has no data.
 
     `like`: arrays of the shapes and types of the parameters.

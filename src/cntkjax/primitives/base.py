@@ -91,9 +91,9 @@ class Primitive:
     passes_through: ClassVar[bool] = False  # its outputs are its operands themselves; it is never computed
     whole_batch: ClassVar[bool] = False  # it makes a static axis of the batch axis, which then may not be padded
     delay: ClassVar[int] = 0  # -1 looks back, +1 ahead: what closes a recurrent loop
-    looks_back: ClassVar[bool] = False  # it computes anew what its operands come from
+    recomputes_operands: ClassVar[bool] = False  # it computes anew what its operands come from
     calls_python: ClassVar[bool] = False  # it runs Python on the host, which may fail
-    runs_apart: ClassVar[bool] = False  # it can run between two programs, on any number of samples
+    runs_on_host: ClassVar[bool] = False  # it can run between two programs, on any number of samples
     draws_once: ClassVar[bool] = False  # its random numbers stay as long as its operand does
     weight_operand: ClassVar[int | None] = None  # bilinear: in loops, its gradient is one product at the end
     weight_per_sequence: ClassVar[bool] = False  # that operand may also be one array for each sequence
@@ -101,7 +101,7 @@ class Primitive:
     multiplies: ClassVar[bool] = False  # it is the element-wise product of its operands
     concatenates: ClassVar[bool] = False  # it joins its operands along a static axis
 
-    def sizes_made(self) -> Hashable:
+    def free_dimension_sizes(self) -> Hashable:
         """Sizes that no shapes of operands tell, but only what it made last: another one is another program."""
         return ()
 

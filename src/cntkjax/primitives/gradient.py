@@ -33,7 +33,7 @@ class Gradient(Primitive):
 
     infers_partially = True
     packed = True
-    looks_back = True
+    recomputes_operands = True
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
         return [Spec(v.shape, v.dtype, v.dynamic_axes, needs_gradient=inputs[0].needs_gradient) for v in inputs[1:]]

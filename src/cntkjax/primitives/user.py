@@ -16,7 +16,7 @@ import numpy as np
 from ..engine.data.ragged import Ragged
 from ..engine.lower.values import Axes, Context, Value
 from ..engine.plan.plan import resolve
-from ..engine.run.python_callbacks import Resized, callback, once
+from ..engine.run.python_callbacks import OutputResized, call_once, callback
 from ..graph.errors import BatchSizeError, ResultError, explain
 from ..graph.function import Function
 from ..graph.shape import FREE, filled, matches
@@ -36,7 +36,7 @@ class UserDefined(Primitive):
     packed = True
     infers_partially = True
     calls_python = True
-    runs_apart = True
+    runs_on_host = True
 
     def __init__(self, function: Any) -> None:
         self.function = function
@@ -49,7 +49,7 @@ class UserDefined(Primitive):
     def traits(self, node: Function) -> Any:
         return self
 
-    def sizes_made(self) -> Hashable:
+    def free_dimension_sizes(self) -> Hashable:
         return tuple(self.samples.items())
 
     def copy(self, node: Function, inputs: Sequence[Variable]) -> Function:
@@ -77,7 +77,7 @@ class UserDefined(Primitive):
             if all(isinstance(g, list) and not g for g in given) and given:  # a step in which no sequence is left
                 state, results = None, [list[Any]() for _ in made]
             else:
-                state, results = once(self, lambda: function.run_forward(given, backward_follows))
+                state, results = call_once(self, lambda: function.run_forward(given, backward_follows))
                 self._check_sizes(made, shapes, results)
             number = np.int32(next(_NUMBERS) % 2**31)
             if keep:
@@ -121,13 +121,13 @@ class UserDefined(Primitive):
         stopped = [d if v.needs_gradient else jax.lax.stop_gradient(d) for d, v in zip(results, outputs, strict=True)]
         return [Value(d, v.dynamic_axes) for d, v in zip(stopped, outputs, strict=True)]
 
-    def forward_apart(self, feeds: Sequence[Any], keep: bool) -> tuple[Any, list[Any]]:
+    def forward_on_host(self, feeds: Sequence[Any], keep: bool) -> tuple[Any, list[Any]]:
         """State, and data of the outputs, as they can be fed, from those of the operands: of any number of samples."""
         given = [_unfed(v, f) for v, f in zip(self.function.node_inputs, feeds, strict=True)]
-        state, results = once(self, lambda: self.function.run_forward(given, keep))
+        state, results = call_once(self, lambda: self.function.run_forward(given, keep))
         return state, [_fed(v, r) for v, r in zip(self.function.node_outputs, results, strict=True)]
 
-    def backward_apart(self, state: Any, feeds: Sequence[Any], gradients: Sequence[Any]) -> list[Any]:
+    def backward_on_host(self, state: Any, feeds: Sequence[Any], gradients: Sequence[Any]) -> list[Any]:
         """Gradients of the operands, in the form of what was fed for them, or None, from those of the outputs."""
         inputs, outputs = self.function.node_inputs, self.function.node_outputs
         needed = [_needs_gradient(v) for v in inputs]
@@ -139,14 +139,14 @@ class UserDefined(Primitive):
 
     def _check_sizes(self, forms: Sequence[_Form], shapes: Sequence[Any], results: Sequence[Any]) -> None:
         """Note which sizes free axes have. Errors: Resized if the program has them otherwise."""
-        before = self.sizes_made()
+        before = self.free_dimension_sizes()
         outputs = self.function.node_outputs
         for i, (form, shape, made, v) in enumerate(zip(forms, shapes, results, outputs, strict=True)):
             sample = form.sample(made, len(v.shape)) if FREE in v.shape else None
             if sample is not None and matches(v.shape, sample) and sample != shape.shape[len(form.lead) :]:
                 self.samples[i] = sample
-        if self.sizes_made() != before:
-            raise Resized
+        if self.free_dimension_sizes() != before:
+            raise OutputResized
 
 
 def _needs_gradient(variable: Variable) -> bool:

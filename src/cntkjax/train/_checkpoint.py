@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..engine.lower.rows import Rows
-from ..engine.train.step import LossScale, PendingGradients
+from ..engine.train.loss_scale import LossScale
+from ..engine.train.step import PendingGradients
 from ..formats import checkpoint, model
 from ..formats.dictionary import FormatError
 from ..graph.axis import ALL_AXES

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..parallel import mpi
 from ..parallel.block_momentum import BlockMomentum
-from ..parallel.gradients import DataParallel, exchange
+from ..parallel.gradients import DataParallel, all_reduce
 
 
 class DistributedTraining:
@@ -32,7 +32,7 @@ class DistributedTraining:
         """Whether each worker trains on data of its own, after so many samples."""
         return self.has_others and all(way is not None and seen >= way.after for way in self.ways)
 
-    def exchange(self, seen: int) -> Any:
+    def all_reduce(self, seen: int) -> Any:
         """What sums gradients over the workers in the next step; None if nothing does."""
         if not self.shares(seen) or self.blocks:
             return None
@@ -41,7 +41,7 @@ class DistributedTraining:
             self._go_on_from_worker_0()
             for way in ways:
                 way.began = True
-        return exchange
+        return all_reduce
 
     def begin_blocks(self) -> None:
         """To be called before a step."""

@@ -14,7 +14,8 @@ from typing import Any
 from ..device import use_default_device
 from ..engine.debug.timing import table
 from ..engine.lower.carry import Memory
-from ..engine.train.step import LossScale, Options, Outcome, PendingGradients, Step
+from ..engine.train.loss_scale import LossScale
+from ..engine.train.step import Options, Outcome, PendingGradients, Step
 from ..eval.evaluator import Evaluating, Evaluator, as_function, by_variable, feeds
 from ..graph.errors import explain
 from ..graph.proxy import delegates_to, unwrap
@@ -73,7 +74,7 @@ class Training(Evaluating):
         self.memory, self.options = Memory(), _options(
             accumulate, precision, rematerialize, self._parameter_learners
         )
-        self.pending = PendingGradients(scale=LossScale.first() if precision == "float16" else None)
+        self.pending = PendingGradients(scale=LossScale.initial() if precision == "float16" else None)
         self._previous: Outcome | None = None
         self.together = DistributedTraining(self.learners, accumulate)
         self._checkpoints: Any = None
@@ -151,10 +152,10 @@ class Training(Evaluating):
     def _take(self, step: Step, fed: Mapping[Any, Any], number: int) -> Outcome:
         """A step, of all workers together if that is how the learners learn."""
         self.together.begin_blocks()
-        exchange = self.together.exchange(self.seen.samples)
+        all_reduce = self.together.all_reduce(self.seen.samples)
         if fed:
-            return step.run(feeds(step, fed), number, exchange)
-        return Outcome(0.0, 0.0, 0, []) if exchange is None else step.learn_together(exchange)
+            return step.run(feeds(step, fed), number, all_reduce)
+        return Outcome(0.0, 0.0, 0, []) if all_reduce is None else step.reduce_and_update(all_reduce)
 
     def _step(self, outputs: Sequence[Any]) -> Step:
         key = tuple(outputs)

@@ -17,8 +17,8 @@ from ..lower.carry import Memory
 from ..lower.lower import execute
 from ..lower.values import Context, Value
 from ..plan.plan import Plan, outputs_of
-from ..run.program import Feeds, arguments_in_order, leaf_data, masked, program_of
-from ..run.random_streams import random_numbers
+from ..run.program import Feeds, arguments_in_order, leaf_arrays, masked, program_of
+from ..run.random_streams import random_inputs
 from .timing import time_nodes
 
 
@@ -34,7 +34,7 @@ def check(plan: Plan, feeds: Feeds, training: bool, memory: Memory, number: int 
         return
     program = program_of(plan, "check", _sound, training)
     minibatch = program.pack(plan, arguments_in_order(plan, feeds), memory)
-    flags = program(minibatch, leaf_data(plan), random_numbers(plan, advance=False))
+    flags = program(minibatch, leaf_arrays(plan), random_inputs(plan, advance=False))
     sources = [*plan.arguments, *plan.leaves]
     for variable, sound in zip([*sources, *_computed(plan)], np.asarray(flags), strict=True):
         if not sound:

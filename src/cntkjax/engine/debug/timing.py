@@ -24,8 +24,8 @@ from ..lower.values import Context, Value
 from ..plan.plan import Loop, Part, Plan, inputs_of, nodes_of, outputs_of
 from ..plan.rewrite import rewritten
 from ..run import profiler as _profiler
-from ..run.program import Feeds, arguments_in_order, context_of, leaf_data, masked, program_of
-from ..run.random_streams import random_numbers
+from ..run.program import Feeds, arguments_in_order, leaf_arrays, make_context, masked, program_of
+from ..run.random_streams import random_inputs
 from ..xla.versions import double_precision
 
 
@@ -68,9 +68,9 @@ def time_nodes(plan: Plan, feeds: Feeds, training: bool, memory: Memory) -> None
         parts += [_Part(part, training) for part in program.plan.parts]
     minibatch = program.pack(plan, arguments_in_order(plan, feeds), memory)
     with double_precision(plan.is_double):
-        place = _Place(program.plan, minibatch, program.axes, random_numbers(plan, advance=False))
+        place = _Place(program.plan, minibatch, program.axes, random_inputs(plan, advance=False))
         values: dict[Variable, Any] = dict(zip(program.plan.arguments, minibatch.arguments, strict=True))
-        values |= dict(zip(program.plan.leaves, leaf_data(plan), strict=True))
+        values |= dict(zip(program.plan.leaves, leaf_arrays(plan), strict=True))
         active = {v for v in program.plan.arguments if v.needs_gradient and not v.is_sparse}
         active |= {v for v in program.plan.leaves if v.is_parameter}
         backs: list[tuple[int, list[Variable], Any]] = []
@@ -113,7 +113,7 @@ class _Place:
 
     def context(self, axes: Sequence[Axis], arrays: Any, training: bool) -> Context:
         batch, layouts, random, past = arrays
-        return context_of(self.plan, training, batch, dict(zip(axes, layouts, strict=True)), random, past)
+        return make_context(self.plan, training, batch, dict(zip(axes, layouts, strict=True)), random, past)
 
     def ones(self, variable: Variable, data: Any) -> Any:
         """The gradient that arrives at the loss."""
@@ -128,7 +128,7 @@ class _Part:
         self.part, self.training = part, training
         inside = {v for n in nodes_of(part) for v in n.node_outputs}
         read = [v for v in inputs_of(part) if v not in inside]
-        if any(n.primitive.looks_back for n in nodes_of(part)):
+        if any(n.primitive.recomputes_operands for n in nodes_of(part)):
             below = Plan(read)
             read += [*below.leaves, *below.arguments]
         self.operands = list(dict.fromkeys(read))

@@ -32,7 +32,7 @@ class Stage:
 def stages_of(plan: Plan) -> list[Stage]:
     """The stages of a plan, in the order of computation."""
     apart: dict[Part, Function] = {
-        part: part for part in plan.parts if not isinstance(part, Loop) and part.primitive.runs_apart
+        part: part for part in plan.parts if not isinstance(part, Loop) and part.primitive.runs_on_host
     }
     places = _places(plan, apart)
     stages: dict[Any, list[Part]] = defaultdict(list)

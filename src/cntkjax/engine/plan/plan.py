@@ -181,9 +181,9 @@ class Plan:
         return stages_of(self)
 
     @property
-    def sizes_made(self) -> Hashable:
+    def free_dimension_sizes(self) -> Hashable:
         """Sizes of free dimensions that users' functions have made last; another one is another program."""
-        return tuple(n.primitive.sizes_made() for n in self.nodes if n.primitive.calls_python)
+        return tuple(n.primitive.free_dimension_sizes() for n in self.nodes if n.primitive.calls_python)
 
     @cached_property
     def equal_lengths(self) -> list[tuple[Variable, Variable]]:

@@ -22,29 +22,30 @@ from .program import (
     Result,
     apply_changes,
     arguments_in_order,
-    changes_of,
-    leaf_data,
+    created_layouts,
+    gather_rows,
+    leaf_arrays,
     masked,
-    new_layouts,
-    padded,
+    pad_rows,
     plan_of,
     program_of,
     results,
-    taken,
+    state_changes,
 )
-from .python_callbacks import Results
-from .random_streams import Drawn, random_numbers
+from .python_callbacks import CallbackResults
+from .random_streams import RandomState, random_inputs
 
 
 def gradients(
     outputs: Sequence[Variable], roots: Mapping[Variable, Feed | None], wrt: Sequence[Variable], feeds: Feeds,
-    random: Drawn | None = None, memory: Memory | None = None, returned: Results | None = None,
+    random: RandomState | None = None, memory: Memory | None = None, callback_results: CallbackResults | None = None,
     given: Sequence[Variable] = (),
 ) -> tuple[list[Result], list[Result]]:
     """Gradients of roots with respect to leaves and arguments, summed over samples for leaves; and outputs.
 
-    `roots` maps each root to the gradient that arrives there; None means ones. `returned`: what functions of the user
-    have returned in a forward pass with these feeds that came before; then only assignments are still to take effect.
+    `roots` maps each root to the gradient that arrives there; None means ones. `callback_results`: what functions of
+    the user have returned in a forward pass with these feeds that came before; then only assignments are
+    still to take effect.
     `given`: values that are fed, too.
     """
     memory = Memory() if memory is None else memory
@@ -60,15 +61,15 @@ def gradients(
     kind, body = ("gradients", len(outputs), places, fed), _Gradients(len(outputs), places, fed)
     program = program_of(plan, kind, body, True)
     minibatch = program.pack(plan, arguments_in_order(plan, feeds), memory)
-    minibatch.returned = returned
+    minibatch.callback_results = callback_results
     own = program.plan  # of the graph that it was made for: grids go by its axes
     extra = [
         _root_gradient(v, g, minibatch)
         for v, g in zip(own.outputs[len(outputs) :], roots.values(), strict=True) if g is not None
     ]
-    numbers = random_numbers(plan, again=random)
-    data, found, layouts, (updates, *others) = program(minibatch, leaf_data(plan), numbers, extra=extra)
-    if returned is not None:
+    numbers = random_inputs(plan, again=random)
+    data, found, layouts, (updates, *others) = program(minibatch, leaf_arrays(plan), numbers, extra=extra)
+    if callback_results is not None:
         updates = {i: value for i, value in updates.items() if plan.leaves[i] in plan.assigned}
     apply_changes(plan, minibatch, memory, (updates, *others))
     made = results(every, plan, program, minibatch, data, layouts)[: len(outputs)]
@@ -91,13 +92,13 @@ def _root_gradient(root: Variable, feed: Feed, minibatch: Minibatch) -> Any:
         return feed
     axis = root.sequence_axis
     if axis is None:
-        return padded(feed.data, minibatch.batch.size, root)  # type: ignore[union-attr]
+        return pad_rows(feed.data, minibatch.batch.size, root)  # type: ignore[union-attr]
     if axis not in minibatch.grids:  # only the program knows where its samples stand
         assert minibatch.batch is not None and feed.lengths is not None
         begins = np.zeros(minibatch.batch.size, np.int32)
         begins[: len(feed.lengths)] = feed.offsets[:-1]
         return feed.data, begins
-    return taken(feed.data, minibatch.grids[axis].index, root)
+    return gather_rows(feed.data, minibatch.grids[axis].index, root)
 
 
 def _placed(ctx: Context, variable: Variable, feed: Any) -> Any:
@@ -131,7 +132,7 @@ class _Gradients:
             here = env | {v: Value(d, v.dynamic_axes) for v, d in zip(differentiated, data, strict=True)}
             execute(plan, ctx, here)
             every = [ctx.array(here[v]) for v in plan.outputs]
-            return every[self.n_outputs :], (every, new_layouts(plan, ctx, known), changes_of(plan, ctx))
+            return every[self.n_outputs :], (every, created_layouts(plan, ctx, known), state_changes(plan, ctx))
 
         made, back, (data, layouts, changes) = jax.vjp(forward, [env[v].data for v in differentiated], has_aux=True)
         arriving = iter(extra)

@@ -39,9 +39,9 @@ from ..xla.compiler import compiler_options
 from ..xla.fork_guard import check_not_forked
 from ..xla.versions import double_precision
 from . import profiler as _profiler
-from .python_callbacks import Results, run_to_the_end
-from .random_streams import Drawn, Draws, drawn_from, random_numbers
-from .trace_log import tell
+from .python_callbacks import CallbackResults, run_until_sizes_settle
+from .random_streams import RandomInputs, RandomState, random_inputs, random_state_of
+from .trace_log import log_compilation
 
 Feed = Ragged | np.ndarray | jax.Array
 Feeds = Mapping[Variable, Feed]
@@ -59,7 +59,7 @@ class Minibatch:
     signature: Hashable
     past: list[Any]  # what the delays left behind in the minibatch before, if sequences go on
     slots: dict[Axis, np.ndarray]  # where the pieces of cut sequences stand
-    returned: Results | None = None  # what functions of the user have returned for it
+    callback_results: CallbackResults | None = None  # what functions of the user have returned for it
 
     @property
     def count(self) -> int:
@@ -131,8 +131,9 @@ class Result:
         return end_to_end(self.data, self.count, self.layout) if self.variable.dynamic_axes else dense(self.data)
 
 
-def context_of(
-    plan: Plan, training: bool, batch: Any, layouts: dict[Axis, Layout], random: Draws | None, past: Sequence[Any]
+def make_context(
+    plan: Plan, training: bool, batch: Any, layouts: dict[Axis, Layout], random: RandomInputs | None,
+    past: Sequence[Any],
 ) -> Context:
     """What the operations of a plan may ask, from the arrays that a program takes."""
     numbers = {n: i for i, n in enumerate(plan.random)}
@@ -167,7 +168,7 @@ class Program:
         }
         self.sizes = Sizes(varies=bool(self.axes))
         self.compiled: set[Hashable] = set()
-        self.uneven = False  # a function of the user has made another number of samples than it got
+        self.changes_batch_size = False  # a function of the user has made another number of samples than it got
         donated = (0,) if donate and not plan.calls_python else ()
         self._run = jax.jit(
             self._trace, donate_argnums=donated, static_argnames="sizes", compiler_options=compiler_options()
@@ -178,7 +179,7 @@ class Program:
         past: Any, extra: Any, sizes: Any = (),
     ) -> Any:
         by_axis = dict(zip(self.axes, layouts, strict=True))
-        ctx = context_of(self.plan, self.training, batch, by_axis, random, past)
+        ctx = make_context(self.plan, self.training, batch, by_axis, random, past)
         env = {v: Value(d, v.dynamic_axes) for v, d in zip(self.plan.arguments, arguments, strict=True)}
         env |= {v: Value(d, ()) for v, d in zip(self.plan.leaves, leaves, strict=True) if d is not None}
         return self.body(self.plan, ctx, env, donated, extra)
@@ -204,9 +205,11 @@ class Program:
         with double_precision(self.plan.is_double):
             if self.plan.calls_python:
                 try:
-                    return run_to_the_end(lambda: self._run(*call, sizes=self.plan.sizes_made), minibatch.returned)
+                    return run_until_sizes_settle(
+                        lambda: self._run(*call, sizes=self.plan.free_dimension_sizes), minibatch.callback_results
+                    )
                 except BatchSizeError as error:
-                    self.uneven, error.drawn = True, drawn_from(self.plan, random)
+                    self.changes_batch_size, error.random_state = True, random_state_of(self.plan, random)
                     raise
             if minibatch.signature in self.compiled:
                 return self._run(*call)
@@ -216,7 +219,7 @@ class Program:
                 made = self._run(*call)
             self.compiled.add(minibatch.signature)
             if Settings.trace_level > 0:
-                tell(self.kind, self.plan, minibatch.arguments, time.perf_counter() - begin)
+                log_compilation(self.kind, self.plan, minibatch.arguments, time.perf_counter() - begin)
             return made
 
     # ---- packing
@@ -226,7 +229,7 @@ class Program:
         `memory`: what the minibatch before left behind.
         Errors: BatchSizeError if that takes several programs (`run/staged_execution.py`).
         """
-        if self.uneven:
+        if self.changes_batch_size:
             raise BatchSizeError("functions of the user make other numbers of samples than they get")
         arguments = plan.arguments
         grids: dict[Axis, Grid] = {}
@@ -243,7 +246,7 @@ class Program:
             assert batch is not None and isinstance(feed, Ragged)
             axis = own.sequence_axis
             if axis is None:
-                packed.append(padded(feed.data, batch.size, own))
+                packed.append(pad_rows(feed.data, batch.size, own))
                 continue
             assert feed.lengths is not None
             if axis not in grids:
@@ -254,7 +257,7 @@ class Program:
                     f"sequence axis: {_some(feed.lengths)} against {_some(grids[axis].length[:count])}",
                     fix="feed sequences of the same lengths, or declare the arguments with different sequence axes",
                 ))
-            packed.append(taken(feed.data, grids[axis].index, own))
+            packed.append(gather_rows(feed.data, grids[axis].index, own))
         self._check_lengths(grids)
         self._check_steps(feeds, grids, count)
         slots = self._continue(grids, plan, feeds, memory)
@@ -263,7 +266,7 @@ class Program:
         signature = (
             batch and (batch.size, batch.full),
             tuple((g.index.shape, g.simple, g.full, g.origin is None) for g in grids.values()),
-            tuple(_form(d) for d in packed),
+            tuple(shape_key(d) for d in packed),
             tuple(None if p is None else p.shape for p in past),
         )
         return Minibatch(packed, batch, layouts, grids, signature, past, slots)
@@ -327,13 +330,13 @@ def _some(lengths: np.ndarray) -> str:
     return f"[{text}{', ...' if len(lengths) > 5 else ''}]"
 
 
-def _form(data: Any) -> Hashable:
+def shape_key(data: Any) -> Hashable:
     if isinstance(data, Sparse):
         return data.indices.shape, data.values is None, data.shape
     return data.shape
 
 
-def padded(data: Any, size: int, variable: Variable) -> Any:
+def pad_rows(data: Any, size: int, variable: Variable) -> Any:
     """[count, *shape] -> [size, *shape], with the first sample in the padding."""
     if isinstance(data, SparseRows):
         return _sparse(data, np.minimum(np.arange(size), len(data) - 1), variable)
@@ -344,7 +347,7 @@ def padded(data: Any, size: int, variable: Variable) -> Any:
     return np.concatenate([data, np.broadcast_to(data[:1], (size - len(data), *data.shape[1:]))])
 
 
-def taken(data: Any, index: np.ndarray, variable: Variable) -> Any:
+def gather_rows(data: Any, index: np.ndarray, variable: Variable) -> Any:
     if isinstance(data, SparseRows):
         return _sparse(data, index, variable)
     return data.take(index, axis=0) if isinstance(data, np.ndarray) else data[index]
@@ -391,12 +394,12 @@ def program_of(plan: Plan, kind: Hashable, body: Callable[..., Any], training: b
     return _PROGRAMS[key]
 
 
-def leaf_data(plan: Plan) -> list[Any]:
+def leaf_arrays(plan: Plan) -> list[Any]:
     """Values of the parameters and constants, in the plan's order, on the device."""
-    return [device_array(leaf) for leaf in plan.leaves]
+    return [leaf_array(leaf) for leaf in plan.leaves]
 
 
-def device_array(leaf: Leaf) -> jax.Array:
+def leaf_array(leaf: Leaf) -> jax.Array:
     """A leaf's value on the device; it stays there."""
     array = leaf._value
     if not isinstance(array, jax.Array):
@@ -425,7 +428,7 @@ def results(
     return made
 
 
-def new_layouts(plan: Plan, ctx: Context, known: Sequence[Axis]) -> dict[int, Any]:
+def created_layouts(plan: Plan, ctx: Context, known: Sequence[Axis]) -> dict[int, Any]:
     """Layouts of outputs along axes that were made in the program."""
     return {
         i: (layout.row, layout.start, layout.length)
@@ -453,7 +456,7 @@ def apply_changes(plan: Plan, minibatch: Minibatch, memory: Memory, changes: Cha
     memory.keep(plan.delays, left, minibatch.slots)
 
 
-def changes_of(plan: Plan, ctx: Context) -> Changes:
+def state_changes(plan: Plan, ctx: Context) -> Changes:
     """Assigned values by the leaf's place in the plan, what the delays leave behind, and lengths that have to agree."""
     updates = {plan.leaves.index(leaf): value for leaf, value in ctx.updates.items()}
     lengths = [tuple(ctx.layout(v.dynamic_axes).length for v in pair) for pair in plan.equal_lengths_made]
@@ -481,8 +484,8 @@ def arguments_in_order(plan: Plan, feeds: Feeds) -> list[Feed]:
 
 def evaluate(
     outputs: Sequence[Variable], feeds: Feeds, training: bool = False, memory: Memory | None = None,
-    assign: bool = True, returned: Results | None = None, random: Drawn | None = None, given: Sequence[Variable] = (),
-    changes: bool = True,
+    assign: bool = True, callback_results: CallbackResults | None = None, random: RandomState | None = None,
+    given: Sequence[Variable] = (), changes: bool = True,
 ) -> list[Result]:
     """Compute outputs; `memory` is for sequences that are cut between minibatches.
 
@@ -494,8 +497,8 @@ def evaluate(
     plan = plan_of(outputs, given)
     program = program_of(plan, "evaluate", _evaluate, training)
     minibatch = program.pack(plan, arguments_in_order(plan, feeds), memory)
-    minibatch.returned = returned
-    data, layouts, (updates, *others) = program(minibatch, leaf_data(plan), random_numbers(plan, again=random))
+    minibatch.callback_results = callback_results
+    data, layouts, (updates, *others) = program(minibatch, leaf_arrays(plan), random_inputs(plan, again=random))
     if not (assign and changes):
         updates = {i: value for i, value in updates.items() if changes and plan.leaves[i] not in plan.assigned}
     apply_changes(plan, minibatch, memory, (updates, *others))
@@ -506,7 +509,7 @@ def _evaluate(plan: Plan, ctx: Context, env: dict[Variable, Value], donated: Any
     known = list(ctx.layouts)
     execute(plan, ctx, env)
     made = [env[v].data if env[v].is_sparse and v._owner is not None else ctx.array(env[v]) for v in plan.outputs]
-    return made, new_layouts(plan, ctx, known), changes_of(plan, ctx)
+    return made, created_layouts(plan, ctx, known), state_changes(plan, ctx)
 
 
 def masked(ctx: Context, axes: Sequence[Axis], data: Any) -> Any:

@@ -14,18 +14,18 @@ import numpy as np
 from ...graph.errors import BatchSizeError
 
 
-class Resized(Exception):
+class OutputResized(Exception):
     """A user's function has made data of another size than the program was compiled for."""
 
 
-Results = defaultdict[Any, list[Any]]  # what functions have returned in a run, in the order of their calls
+CallbackResults = defaultdict[Any, list[Any]]  # what functions have returned in a run, in the order of their calls
 
 
 @dataclass(eq=False)  # runs are told apart by identity: comparing their results would compare arrays
 class _Run:
     """A run of a program that calls Python."""
 
-    results: Results
+    results: CallbackResults
     calls: Counter[Any] = field(default_factory=Counter)
     raised: Exception | None = None
 
@@ -33,7 +33,7 @@ class _Run:
 _RUNS: list[_Run] = []  # a user's function may run another program
 
 
-def once(key: Any, call: Callable[[], Any]) -> Any:
+def call_once(key: Any, call: Callable[[], Any]) -> Any:
     """The result of a call; in a run that is begun anew, what the same call of `key` returned before."""
     run = _RUNS[-1]
     made, at = run.results[key], run.calls[key]
@@ -44,7 +44,7 @@ def once(key: Any, call: Callable[[], Any]) -> Any:
 
 
 def callback(call: Callable[..., Any], shapes: Any, *args: Any) -> Any:
-    """The result of a Python function, for which `shapes` stand, in a program that runs inside `surfacing`.
+    """The result of a Python function in a program that runs inside `raising_callback_errors`.
 
     XLA would pass on no more than the text of an exception: so after one the program gets zeros, and no other call is
     made.
@@ -63,7 +63,7 @@ def callback(call: Callable[..., Any], shapes: Any, *args: Any) -> Any:
 
 
 @contextmanager
-def surfacing(results: Results) -> Iterator[None]:
+def raising_callback_errors(results: CallbackResults) -> Iterator[None]:
     """Around the run of a program that calls Python, and the wait for it: raises what was raised there.
 
     `results`: empty, or what functions returned before the run was begun anew.
@@ -78,19 +78,19 @@ def surfacing(results: Results) -> Iterator[None]:
         raise run.raised
 
 
-def run_to_the_end(run: Callable[[], Any], returned: Results | None = None) -> Any:
+def run_until_sizes_settle(run: Callable[[], Any], callback_results: CallbackResults | None = None) -> Any:
     """What a program returns, which is run anew while functions make data of other sizes; each is called once.
 
-    `returned`: what functions returned in a run on the same data before, which they are not called for again; what they
-    return now is added.
+    `callback_results`: what functions returned in a run on the same data before, which they are not called for
+    again; what they return now is added.
     """
-    results: Results = defaultdict(list) if returned is None else returned
+    results: CallbackResults = defaultdict(list) if callback_results is None else callback_results
     while True:
         try:
-            with surfacing(results):
+            with raising_callback_errors(results):
                 return jax.block_until_ready(run())
-        except Resized:
+        except OutputResized:
             continue
         except BatchSizeError as error:
-            error.returned = results
+            error.callback_results = results
             raise

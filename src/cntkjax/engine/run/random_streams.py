@@ -17,18 +17,18 @@ from ...graph.variable import Leaf
 from ..plan.plan import Plan, resolve
 
 
-class Draws(NamedTuple):
+class RandomInputs(NamedTuple):
     """Operands of a program: seeds and offsets ``[nodes, 2]`` of all nodes, and what was drawn for some, by place."""
 
     keys: Any
     numbers: dict[int, Any]
 
 
-Drawn: TypeAlias = Mapping[Function, tuple[int, int, Any]]
+RandomState: TypeAlias = Mapping[Function, tuple[int, int, Any]]
 """Seed, offset and, if the host draws for the node, its numbers."""
 
 
-def draw(plan: Plan, advance: bool = True) -> Drawn:
+def draw_random_state(plan: Plan, advance: bool = True) -> RandomState:
     """What the nodes draw next; with ``advance`` the offsets count on."""
     drawn: dict[Function, tuple[int, int, Any]] = {}
     for node in plan.random:
@@ -41,7 +41,7 @@ def draw(plan: Plan, advance: bool = True) -> Drawn:
     return drawn
 
 
-def drawn_from(plan: Plan, numbers: Draws | None) -> Drawn:
+def random_state_of(plan: Plan, numbers: RandomInputs | None) -> RandomState:
     """What was drawn, from what a program of the plan was given."""
     if numbers is None:
         return {}
@@ -49,14 +49,14 @@ def drawn_from(plan: Plan, numbers: Draws | None) -> Drawn:
     return {node: (*key, numbers.numbers.get(i)) for i, (node, key) in enumerate(zip(plan.random, seeds, strict=True))}
 
 
-def random_numbers(plan: Plan, advance: bool = True, again: Drawn | None = None) -> Draws | None:
+def random_inputs(plan: Plan, advance: bool = True, again: RandomState | None = None) -> RandomInputs | None:
     """What a program of the plan takes; ``again``: as it was drawn before, for this graph or one that has it in it."""
     if not plan.random:
         return None
-    drawn = draw(plan, advance) if again is None else again
+    drawn = draw_random_state(plan, advance) if again is None else again
     each = [drawn[node] for node in plan.random]
     keys = np.array([(seed % 2**32, offset % 2**32) for seed, offset, _ in each], np.uint32)
-    return Draws(keys, {i: numbers for i, (*_, numbers) in enumerate(each) if numbers is not None})
+    return RandomInputs(keys, {i: numbers for i, (*_, numbers) in enumerate(each) if numbers is not None})
 
 
 class _Stream:
@@ -90,4 +90,4 @@ def _stream_of(node: Function, seed: int, offset: int) -> _Stream:
     return stream
 
 
-__all__ = ["Drawn", "Draws", "draw", "drawn_from", "random_numbers"]
+__all__ = ["RandomInputs", "RandomState", "draw_random_state", "random_inputs", "random_state_of"]

@@ -26,35 +26,35 @@ from ..plan.partition import Stage
 from ..plan.plan import resolve
 from ..xla.versions import double_precision
 from .gradients import gradients as gradients_at_once
-from .program import Feed, Feeds, Result, device_array, plan_of
+from .program import Feed, Feeds, Result, leaf_array, plan_of
 from .program import evaluate as evaluate_at_once
-from .python_callbacks import Results, surfacing
-from .random_streams import Drawn, draw
+from .python_callbacks import CallbackResults, raising_callback_errors
+from .random_streams import RandomState, draw_random_state
 
 
 def evaluate(
     outputs: Sequence[Variable], feeds: Feeds, training: bool = False, memory: Memory | None = None,
-    assign: bool = True, returned: Results | None = None,
+    assign: bool = True, callback_results: CallbackResults | None = None,
 ) -> list[Result]:
     """As `program.evaluate`, in stages if it has to be."""
     try:
-        return evaluate_at_once(outputs, feeds, training, memory, assign, returned)
+        return evaluate_at_once(outputs, feeds, training, memory, assign, callback_results)
     except BatchSizeError as error:
-        stages = Stages(outputs, feeds, error, returned=returned)
+        stages = Stages(outputs, feeds, error, callback_results=callback_results)
         stages.forward(training, assign)
         return stages.results()
 
 
 def gradients(
     outputs: Sequence[Variable], roots: Mapping[Variable, Feed | None], wrt: Sequence[Variable], feeds: Feeds,
-    random: Drawn | None = None, memory: Memory | None = None, returned: Results | None = None,
+    random: RandomState | None = None, memory: Memory | None = None, callback_results: CallbackResults | None = None,
 ) -> tuple[list[Result], list[Result]]:
     """As `gradients.gradients`, in stages if it has to be."""
     try:
-        return gradients_at_once(outputs, roots, wrt, feeds, random, memory, returned)
+        return gradients_at_once(outputs, roots, wrt, feeds, random, memory, callback_results)
     except BatchSizeError as error:
-        stages = Stages([*outputs, *roots], feeds, error, random, returned)
-        stages.forward(True, False, changes=returned is None)
+        stages = Stages([*outputs, *roots], feeds, error, random, callback_results)
+        stages.forward(True, False, changes=callback_results is None)
         return stages.backward(roots, wrt), stages.results()[: len(outputs)]
 
 
@@ -65,20 +65,22 @@ class Stages:
     """
 
     def __init__(
-        self, outputs: Sequence[Variable], feeds: Feeds, error: BatchSizeError, random: Drawn | None = None,
-        returned: Results | None = None,
+        self, outputs: Sequence[Variable], feeds: Feeds, error: BatchSizeError, random: RandomState | None = None,
+        callback_results: CallbackResults | None = None,
     ) -> None:
         self.outputs, self.plan = outputs, plan_of(outputs)
         if not any(stage.function for stage in self.plan.stages):
             raise error
-        if any(n.primitive.looks_back for n in self.plan.nodes):
+        if any(n.primitive.recomputes_operands for n in self.plan.nodes):
             raise ValueError(explain("gradients inside of graphs are not computed with several batch sizes")) from error
         if self.plan.delays and any(isinstance(f, Ragged) and f.starts is not None for f in feeds.values()):
             raise ValueError(explain("sequences that are cut are not computed with several batch sizes")) from error
         self.values: dict[Variable, Feed] = {resolve(v): feed for v, feed in feeds.items()}
-        self.values |= {v: device_array(v) for v in self.plan.leaves}
-        self.random = random or error.drawn or draw(self.plan)
-        self.returned: Results = error.returned or (defaultdict(list) if returned is None else returned)
+        self.values |= {v: leaf_array(v) for v in self.plan.leaves}
+        self.random = random or error.random_state or draw_random_state(self.plan)
+        self.callback_results: CallbackResults = error.callback_results or (
+            defaultdict(list) if callback_results is None else callback_results
+        )
         self.made: dict[Variable, Result] = {}
         self.states: dict[Stage, Any] = {}  # what functions keep for backward
 
@@ -86,13 +88,14 @@ class Stages:
         """Compute everything. `assign`: see `program.evaluate`; without `changes` nothing is written at all."""
         for stage in self.plan.stages:
             if stage.function is not None:
-                with surfacing(self.returned):
-                    state, data = stage.function.primitive.forward_apart(self._operands(stage.function), training)
+                with raising_callback_errors(self.callback_results):
+                    state, data = stage.function.primitive.forward_on_host(self._operands(stage.function), training)
                 self.states[stage] = state
                 self.values.update(zip(stage.outputs, data, strict=True))
             else:
                 made = evaluate_at_once(
-                    stage.outputs, self.values, training, None, assign, self.returned, self.random, stage.given, changes
+                    stage.outputs, self.values, training, None, assign, self.callback_results, self.random, stage.given,
+                    changes,
                 )
                 self.made.update((r.variable, r) for r in made)
                 self.values.update((r.variable, r.ragged()) for r in made)
@@ -130,7 +133,7 @@ class Stages:
             elif reached:
                 given = [reached[v] if v in reached else self._constant(v, 0) for v in stage.outputs]
                 operands, state = self._operands(stage.function), self.states[stage]
-                found = stage.function.primitive.backward_apart(state, operands, given)
+                found = stage.function.primitive.backward_on_host(state, operands, given)
                 for v, gradient in zip(stage.function.node_inputs, found, strict=True):
                     if gradient is not None:
                         add(resolve(v), gradient)
@@ -144,7 +147,7 @@ class Stages:
         wrt = [v for v in (*plan.arguments, *plan.leaves) if v in targets or v in plan.given]
         dense = [v for v in wrt if v in targets or not _is_sparse(self.values[v])]
         found, _ = gradients_at_once(
-            stage.outputs, roots, dense, self.values, self.random, None, self.returned, stage.given
+            stage.outputs, roots, dense, self.values, self.random, None, self.callback_results, stage.given
         )
         return found
 

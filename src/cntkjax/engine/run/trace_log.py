@@ -12,13 +12,13 @@ from ...graph.variable import Variable
 from ..plan.plan import Loop, Plan, nodes_of, resolve
 
 
-def tell(kind: str, plan: Plan, arguments: list[Any], seconds: float) -> None:
+def log_compilation(kind: str, plan: Plan, arguments: list[Any], seconds: float) -> None:
     """Print on stderr what was compiled: arrays of arguments, and operations in the order of computation."""
     print(text(kind, plan, arguments, seconds), file=sys.stderr)
 
 
 def text(kind: str, plan: Plan, arguments: list[Any], seconds: float) -> str:
-    """The lines that `tell` prints."""
+    """The lines that `log_compilation` prints."""
     lines = [f"Compiled in {seconds:.2f} s: '{kind}' of {len(plan.nodes)} operations, {len(plan.leaves)} leaves"]
     for variable, data in zip(plan.arguments, arguments, strict=True):
         shapes = " and ".join(str(tuple(a.shape)) for a in jax.tree.leaves(data))

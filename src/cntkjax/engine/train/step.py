@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,15 +28,16 @@ from ..run.program import (
     Result,
     apply_changes,
     arguments_in_order,
-    changes_of,
-    device_array,
+    created_layouts,
+    leaf_array,
     masked,
-    new_layouts,
     results,
+    state_changes,
 )
-from ..run.random_streams import random_numbers
+from ..run.random_streams import random_inputs
 from ..run.staged_execution import Stages, evaluate
 from ..xla.versions import double_precision
+from .loss_scale import LossScale
 from .remat import execute_in_segments
 
 
@@ -55,7 +56,7 @@ class Outcome:
 
 
 # From gradients (or None), sums of the criteria, and the number of samples: those of all workers together.
-Exchange = Callable[[Any, np.ndarray, list[list[Any]]], tuple[Any, np.ndarray]]
+AllReduce = Callable[[Any, np.ndarray, list[list[Any]]], tuple[Any, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -69,29 +70,6 @@ class Options:
     accumulate: int = 1
     narrow: Any = None
     rematerialize: bool = False
-
-
-class LossScale(NamedTuple):
-    """What the loss is multiplied by, so that small gradients are not lost in float16; and steps since it changed.
-
-    Source: Micikevicius et al. 2018, "Mixed precision training": halved when a gradient overflows, and doubled after
-    2000 steps in which none did.
-    """
-
-    factor: Any
-    steps: Any
-
-    @classmethod
-    def first(cls) -> LossScale:
-        """What training begins with."""
-        return cls(jnp.float32(2**15), jnp.int32(0))
-
-    def after(self, finite: Any) -> LossScale:
-        """What comes after a step whose gradients were finite, or not."""
-        steps = jnp.where(finite, self.steps + 1, 0)
-        grows = steps == 2000
-        factor = jnp.where(finite, jnp.where(grows, self.factor * 2, self.factor), jnp.maximum(self.factor / 2, 1))
-        return LossScale(factor, jnp.where(grows, 0, steps))
 
 
 @dataclass
@@ -112,16 +90,17 @@ class Step:
            the loss, or, where that has no dynamic axes, of what it was reduced from.
 
     `memory`: what sequences that are cut between minibatches leave behind. Steps that take turns share it, and
-    `unfinished`.
+    `pending_gradients`.
     """
 
     def __init__(
         self, criteria: Sequence[Variable], outputs: Sequence[Variable], learners: Sequence[Any],
-        memory: Memory | None = None, options: Options = Options(), unfinished: PendingGradients | None = None,
+        memory: Memory | None = None, options: Options = Options(), pending_gradients: PendingGradients | None = None,
     ) -> None:
         self.criteria, self.outputs, self.learners = list(criteria), list(outputs), list(learners)
         self.memory = Memory() if memory is None else memory
-        self.options, self.unfinished = options, PendingGradients() if unfinished is None else unfinished
+        self.options = options
+        self.pending_gradients = PendingGradients() if pending_gradients is None else pending_gradients
         self.counted = resolve(_counted(self.criteria[0]))
         self.plan = Plan([*self.criteria, *self.outputs])
         self.changes_batch = any(n.primitive.name == "ToBatchAxis" for n in self.plan.nodes)
@@ -137,40 +116,40 @@ class Step:
         self.program = Program(self.plan, self._train if trains else self._test, trains, donate=True)
         self._learn_alone = jax.jit(self._learn, donate_argnums=0)
 
-    def run(self, feeds: Feeds, number: int | None = None, exchange: Exchange | None = None) -> Outcome:
+    def run(self, feeds: Feeds, number: int | None = None, all_reduce: AllReduce | None = None) -> Outcome:
         """Take a step; parameters and learners' states are replaced, and nothing is waited for.
 
-        `number`: that of the minibatch, for what checked mode has to say. `exchange`: what is learned from is the sum
+        `number`: that of the minibatch, for what checked mode has to say. `all_reduce`: what is learned from is the sum
         over all workers, and waited for.
         """
         try:
-            return self._run_at_once(feeds, number, exchange)
+            return self._run_at_once(feeds, number, all_reduce)
         except BatchSizeError as error:
-            return self._run_in_stages(feeds, error, exchange)
+            return self._run_in_stages(feeds, error, all_reduce)
 
-    def _run_at_once(self, feeds: Feeds, number: int | None, exchange: Exchange | None) -> Outcome:
+    def _run_at_once(self, feeds: Feeds, number: int | None, all_reduce: AllReduce | None) -> Outcome:
         plan, program = self.plan, self.program
         check(plan, feeds, bool(self.learners), self.memory, number)
         minibatch = program.pack(plan, arguments_in_order(plan, feeds), self.memory)
-        samples, before = self._samples(minibatch, feeds), self.unfinished
+        samples, before = self._samples(minibatch, feeds), self.pending_gradients
         learned, minibatches = before.samples + samples, before.minibatches + 1
         learns = minibatches == self.options.accumulate
-        hypers = [learner.hyper(learned) for learner in self.learners] if learns and exchange is None else None
+        hypers = [learner.hyper(learned) for learner in self.learners] if learns and all_reduce is None else None
         skipped = None if hypers is None else tuple(h is None for h in hypers)
         pending = tuple(g.shape for g in jax.tree.leaves(before.gradients))
         minibatch.signature = (minibatch.signature, skipped, pending)
-        leaves = [None if leaf is None else device_array(leaf) for leaf in self.others]
-        computed = program(minibatch, leaves, random_numbers(plan), self._donated(), (hypers, before.gradients))
+        leaves = [None if leaf is None else leaf_array(leaf) for leaf in self.others]
+        computed = program(minibatch, leaves, random_inputs(plan), self._donated(), (hypers, before.gradients))
         values, states, (before.gradients, before.scale), sums, data, layouts, changes, _ = computed
         self._keep(values, states)
         before.samples, before.minibatches = (0, 0) if learns else (learned, minibatches)
         apply_changes(plan, minibatch, self.memory, changes)
         made = results([*self.criteria, *self.outputs], plan, program, minibatch, data, layouts)[len(self.criteria) :]
-        if exchange is not None and learns:
-            return self.learn_together(exchange, sums, samples, made)
+        if all_reduce is not None and learns:
+            return self.reduce_and_update(all_reduce, sums, samples, made)
         return Outcome(sums[0], sums[1] if len(sums) > 1 else None, samples, made, learned if learns else 0)
 
-    def _run_in_stages(self, feeds: Feeds, error: BatchSizeError, exchange: Exchange | None) -> Outcome:
+    def _run_in_stages(self, feeds: Feeds, error: BatchSizeError, all_reduce: AllReduce | None) -> Outcome:
         """A step over several batch sizes; it is waited for."""
         stages = Stages([*self.criteria, *self.outputs, self.counted], feeds, error)
         if self.options != Options():
@@ -186,29 +165,29 @@ class Step:
             return Outcome(sums[0], sums[1] if len(sums) > 1 else None, samples, outputs)
         every = [p for group in self.trained for p in group]
         found = dict(zip(every, stages.backward({self.criteria[0]: None}, every), strict=True))
-        self.unfinished.gradients = [[stages.by_rows(found[p]) for p in group] for group in self.trained]
-        return self.learn_together(exchange or _alone, sums, samples, outputs)
+        self.pending_gradients.gradients = [[stages.by_rows(found[p]) for p in group] for group in self.trained]
+        return self.reduce_and_update(all_reduce or _alone, sums, samples, outputs)
 
-    def learn_together(
-        self, exchange: Exchange, sums: Sequence[Any] = (), samples: int = 0, outputs: Sequence[Result] = ()
+    def reduce_and_update(
+        self, all_reduce: AllReduce, sums: Sequence[Any] = (), samples: int = 0, outputs: Sequence[Result] = ()
     ) -> Outcome:
         """The step of all workers, with the gradients that this one has, if it has any."""
         numbers = np.array([*(sums or [0.0] * len(self.criteria)), samples], np.float64)
-        like = [[device_array(p) for p in group] for group in self.trained]
-        gradients, numbers = exchange(self.unfinished.gradients, numbers, like)
+        like = [[leaf_array(p) for p in group] for group in self.trained]
+        gradients, numbers = all_reduce(self.pending_gradients.gradients, numbers, like)
         total = int(numbers[-1])
-        self.unfinished.gradients = None
+        self.pending_gradients.gradients = None
         if total:
             hypers = [learner.hyper(total) for learner in self.learners]
             with double_precision(self.plan.is_double):
-                values, states, self.unfinished.scale = self._learn_alone(self._donated(), gradients, hypers)
+                values, states, self.pending_gradients.scale = self._learn_alone(self._donated(), gradients, hypers)
             self._keep(values, states)
         metric = numbers[1] if len(self.criteria) > 1 else None
         return Outcome(numbers[0], metric, total, list(outputs), total)
 
     def _donated(self) -> Any:
-        values = [[device_array(p) for p in group] for group in self.trained]
-        return values, [learner.optax_state for learner in self.learners], self.unfinished.scale
+        values = [[leaf_array(p) for p in group] for group in self.trained]
+        return values, [learner.optax_state for learner in self.learners], self.pending_gradients.scale
 
     def _keep(self, values: Any, states: Any) -> None:
         for group, new in zip(self.trained, values, strict=True):
@@ -253,7 +232,7 @@ class Step:
                 lookup.substitute(ctx, here.pop(p))
             sums, data = self._forward(plan, ctx, here, self.options.rematerialize)
             scaled = sums[0] if scale is None else sums[0] * scale.factor
-            return scaled, (sums, data, new_layouts(plan, ctx, known), changes_of(plan, ctx))
+            return scaled, (sums, data, created_layouts(plan, ctx, known), state_changes(plan, ctx))
 
         differentiated = self._each(lambda p, a: found[p].values if p in found else a, values)
         (gradients, asked), (sums, data, layouts, changes) = jax.grad(loss, (0, 1), has_aux=True)(
@@ -281,7 +260,7 @@ class Step:
             finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(g)) for g in jax.tree.leaves(gradients)]))
             before = list(zip(values, states, strict=True))
             made = jax.tree.map(lambda new, old: jnp.where(finite, new, old), made, before)
-            scale = scale.after(finite)
+            scale = scale.updated(finite)
         return [v for v, _ in made], [s for _, s in made], scale
 
     def _each(self, f: Callable[[Leaf, Any], Any], arrays: Any) -> list[list[Any]]:
@@ -294,7 +273,7 @@ class Step:
     def _test(self, plan: Plan, ctx: Context, env: dict[Variable, Value], donated: Any, extra: Any) -> Any:
         known = list(ctx.layouts)
         sums, data = self._forward(plan, ctx, env)
-        return [], [], (None, None), sums, data, new_layouts(plan, ctx, known), changes_of(plan, ctx), []
+        return [], [], (None, None), sums, data, created_layouts(plan, ctx, known), state_changes(plan, ctx), []
 
     def _forward(
         self, plan: Plan, ctx: Context, env: dict[Variable, Value], in_segments: bool = False
@@ -312,7 +291,7 @@ def learn(transform: Any, gradients: Any, state: Any, values: Any, hyper: Mappin
 
 
 def _alone(gradients: Any, numbers: np.ndarray, like: Any) -> tuple[Any, np.ndarray]:
-    """The `Exchange` of a single worker."""
+    """The `AllReduce` of a single worker."""
     return gradients, numbers
 
 
