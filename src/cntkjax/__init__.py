@@ -30,7 +30,8 @@ from . import (
     train,
     variables,
 )
-from .compat import cntk_py, cntk_py_init, reexports
+from .compat import cntk_py, cntk_py_init
+from .compat.attach import attach
 from .core import NDArrayView, Value, asarray, asvalue
 from .default_options import (
     default_options,
@@ -53,6 +54,7 @@ from .device import (
     use_default_device,
 )
 from .eval import Evaluator, evaluator
+from .formats import onnx as _onnx  # registers the format
 from .formats.containers import to_dictionary_value as _to_cntk_dict_value
 from .graph.axis import Axis
 from .graph.shape import FREE as FreeDimension
@@ -71,4 +73,4 @@ from .variables import Constant, Parameter, Variable
 __version__ = "2.7"
 C = sys.modules[__name__]
 cntk_library_path = os.path.dirname(__file__)  # where CNTK has its shared libraries
-reexports.show()
+attach()

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ._arrays import DataMixin, NativeArrayView, NDArrayView, NDMask, device_of, of_known_type
-from .compat.value_members import CREATORS, ValueMembers
 from .device import DeviceDescriptor, DeviceKind, use_default_device
 from .engine.data.feeds import as_array, sequences, to_ragged
 from .engine.data.interchange import device_array, padded
@@ -21,7 +20,7 @@ from .graph.variable import VariableKind
 from .variables import Variable
 
 
-class Value(ValueMembers):
+class Value(DataMixin):
     """Data of one variable for a minibatch.
 
     What a function gives with ``as_numpy=False`` stays on the device, and can be fed to the next function from there.
@@ -38,7 +37,8 @@ class Value(ValueMembers):
     ((2, 2, 1), [[2, 1], [2, 0]])
     """
 
-    ONE_HOT_SKIP = ValueMembers.one_hot_skip  # among the indices of `one_hot`: a sample of zeros only
+    ONE_HOT_SKIP = 2**32 - 1  # among the indices of `one_hot`: a sample of zeros only
+    _read_only = False
 
     def __init__(self, batch: Any, seq_starts: Any = None, device: Any = None) -> None:
         array = batch.held if isinstance(batch, NDArrayView) else batch
@@ -186,6 +186,11 @@ class Value(ValueMembers):
         return self._data is not None
 
     @property
+    def is_read_only(self) -> bool:
+        """True if `copy_from` cannot write to it."""
+        return self._read_only
+
+    @property
     def mask(self) -> np.ndarray:
         """2 where a sequence begins, 1 where it goes on, 0 in padding: [sequences, longest].
 
@@ -330,8 +335,6 @@ class NativeValue(DataMixin, metaclass=ABCMeta):
 
 
 NativeValue.register(Value)
-for _name in CREATORS:
-    setattr(NativeValue, _name, staticmethod(getattr(Value, _name)))
 
 
 def _unmasked(padded: Any, mask: NDMask) -> Ragged:

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from .graph.public import operators
+
 _OPERATORS: dict[np.ufunc, str] = {
     np.add: "plus", np.subtract: "minus", np.multiply: "element_times", np.divide: "element_divide",
     np.matmul: "times", np.power: "pow", np.negative: "negate", np.absolute: "abs", np.square: "square",
@@ -27,85 +29,55 @@ class TensorOpsMixin:
 
         Its other functions of one operand take the numbers of what has some. No array is equal to a tensor.
         """
-        from . import ops
-
         if ufunc in (np.equal, np.not_equal):
             return ufunc is np.not_equal
         if ufunc in _OPERATORS and method == "__call__" and not options:
-            return getattr(ops, _OPERATORS[ufunc])(*operands)
+            return operators[_OPERATORS[ufunc]](*operands)
         return getattr(ufunc, method)(np.asarray(self), **options) if len(operands) == 1 else NotImplemented
 
     def __add__(self, other: Any) -> Any:
-        from . import ops
-
-        return ops.plus(self, other)
+        return operators["plus"](self, other)
 
     def __radd__(self, other: Any) -> Any:
-        from . import ops
-
-        return ops.plus(other, self)
+        return operators["plus"](other, self)
 
     def __sub__(self, other: Any) -> Any:
-        from . import ops
-
-        return ops.minus(self, other)
+        return operators["minus"](self, other)
 
     def __rsub__(self, other: Any) -> Any:
-        from . import ops
-
-        return ops.minus(other, self)
+        return operators["minus"](other, self)
 
     def __mul__(self, other: Any) -> Any:
-        from . import ops
-
-        return ops.element_times(self, other)
+        return operators["element_times"](self, other)
 
     def __rmul__(self, other: Any) -> Any:
-        from . import ops
-
-        return ops.element_times(other, self)
+        return operators["element_times"](other, self)
 
     def __truediv__(self, other: Any) -> Any:
-        from . import ops
-
-        return ops.element_divide(self, other)
+        return operators["element_divide"](self, other)
 
     def __rtruediv__(self, other: Any) -> Any:
-        from . import ops
-
-        return ops.element_divide(other, self)
+        return operators["element_divide"](other, self)
 
     def __matmul__(self, other: Any) -> Any:
         """``x @ W`` is ``times(x, W)``."""
-        from . import ops
-
-        return ops.times(self, other)
+        return operators["times"](self, other)
 
     def __rmatmul__(self, other: Any) -> Any:
-        from . import ops
-
-        return ops.times(other, self)
+        return operators["times"](other, self)
 
     def __pow__(self, other: Any) -> Any:
-        from . import ops
-
-        return ops.pow(self, other)
+        return operators["pow"](self, other)
 
     def __neg__(self) -> Any:
-        from . import ops
-
-        return ops.negate(self)
+        return operators["negate"](self)
 
     def __abs__(self) -> Any:
-        from . import ops
-
-        return ops.abs(self)
+        return operators["abs"](self)
 
     def __getitem__(self, arg: Any) -> Any:
         """Slices of static axes: ints, slices, ``...``, and lists of indices (which are gathered)."""
-        from .ops._indexing import index
-
-        return index(self, arg)
+        return operators["index"](self, arg)
 
     def __iter__(self) -> Any:
         # Without this Python would ask for elements without end, where the number of them is not known.

@@ -18,6 +18,7 @@ from .graph.public import classes
 from .graph.shape import INFERRED, UNKNOWN_SHAPE, Shape, as_shape, broadcast, matches, shape_text
 from .graph.variable import Leaf, VariableKind, default_axes
 from .graph.variable import Variable as GraphVariable
+from .initializer import Initializer
 from .tensor import ArrayMixin, TensorOpsMixin
 
 
@@ -232,8 +233,6 @@ class Parameter(_LeafMixin):
         device: Any = None,
         name: str = "",
     ) -> None:
-        from .initializer import Initializer
-
         dtype = get_default_override(Parameter, dtype=dtype)
         init = 0 if init is None else init
         array: np.ndarray | None = None
@@ -268,8 +267,6 @@ class Constant(_LeafMixin):
         device: Any = None,
         name: str = "",
     ) -> None:
-        from .initializer import Initializer
-
         dtype = get_default_override(Constant, dtype=dtype)
         if value is None and shape is None:
             raise ValueError(f"Constant '{name}': neither a value nor a shape was given; give at least one of them")

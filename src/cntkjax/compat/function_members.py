@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from ..formats.containers import Dictionary
+from ..formats.model import graph_of, load, record_of
 from ..graph.edit import Flattener
-from ..graph.function import Function as GraphFunction
+from ..graph.proxy import add_members
 from ..ops._native import native_user_function, register_native_user_function
+from ..ops.functions import CloneMethod, Function, cloned_leaf
 
 Values = MutableMapping[Any, Any]  # {variable: None or a Value}
 
 
-class CompiledMembers(GraphFunction):
-    """A part of `Function`."""
+class FunctionMembers(Function):
+    """Members of `Function`, added to it when the package is imported."""
 
     native_user_function = staticmethod(native_user_function)
     register_native_user_function = staticmethod(register_native_user_function)
-    eval: Callable[..., Any]
-    grad: Callable[..., Any]
 
     def as_string(self, verbose: bool = True) -> str:
         """As it is printed with `repr`."""
@@ -36,7 +36,7 @@ class CompiledMembers(GraphFunction):
 
     def get_custom_attributes(self) -> Dictionary:
         """A copy of `custom_attributes`."""
-        return Dictionary(self.custom_attributes)  # type: ignore[attr-defined]
+        return Dictionary(self.custom_attributes)
 
     # ---- computing into what is given
     def evaluate(self, arguments: Mapping[Any, Any], outputs: Values, device: Any = None) -> None:
@@ -87,30 +87,22 @@ class CompiledMembers(GraphFunction):
         >>> [f.op_name for f in (C.layers.Dense(1)(x), C.layers.Dense(1)(x).clone_flattened().root_function)]
         ['CompositeFunctionOpName', 'Plus']
         """
-        from ..ops.functions import CloneMethod, _cloned_leaf
-
         numbers = CloneMethod.share, CloneMethod.clone, CloneMethod.freeze
         chosen = numbers[method] if isinstance(method, int) else CloneMethod(method)
-        return Flattener(lambda leaf: _cloned_leaf(leaf, chosen), {}).graph(self)
+        return Flattener(lambda leaf: cloned_leaf(leaf, chosen), {}).graph(self)
 
     def serialize(self) -> Dictionary:
         """The content of its model file, as it stands in `cntk_py.Function__deserialize`."""
-        from ..formats.model import record_of
-
         return Dictionary(record_of(self))
 
     @staticmethod
     def _deserialize(record: Mapping[str, Any], device: Any = None) -> Any:
         """The function of which `serialize` gave this record. Errors: FormatError if it is damaged."""
-        from ..formats.model import graph_of
-
         return graph_of(dict(record), "the record of a function")
 
     @staticmethod
     def load_from_buffer(buffer: bytes | bytearray, device: Any = None) -> Any:
         """Read a graph from the bytes of a model file. Errors: FormatError if they are damaged."""
-        from ..formats.model import load
-
         return load(bytes(buffer))
 
 
@@ -121,3 +113,9 @@ def _fill(values: Values, made: Any) -> None:
             values[key] = value.deep_clone()
         else:
             values[key].copy_from(value)
+
+
+def add_function_members() -> None:
+    """Give `Function` what CNTK's has."""
+    special = ("__module__", "__doc__")
+    add_members(Function, {name: member for name, member in vars(FunctionMembers).items() if name not in special})

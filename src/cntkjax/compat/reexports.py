@@ -7,7 +7,11 @@ from importlib import import_module
 
 # What, by where it is at home, and the modules that show it too.
 _SHOWN_IN = {
-    "": {"C": "layers layers.layers layers.models layers.models.attention losses", "cntk": "io ops.functions"},
+    "": {
+        "C": "layers layers.layers layers.models layers.models.attention losses misc misc.converter "
+        "misc.optimized_rnnstack_converter",
+        "cntk": "io ops.functions",
+    },
     "core": {"core": "logging logging.progress_print"},
     "core:NDArrayView": {"NDArrayView": "variables"},
     "core:Value": {"Value": "ops.functions"},
@@ -19,6 +23,7 @@ _SHOWN_IN = {
     "io:INFINITELY_REPEAT": {"INFINITELY_REPEAT": "ops"},
     "ops.sequence": {"sequence": "layers"},  # not layers.sequence, which is found by its full name only
     "ops:user_function": {"user_function": "core"},
+    "ops._user_functions:UserFunction": {"UserFunction": "ops.functions"},
     "variables:Variable": {"Variable": "logging logging.graph"},
     "compat.cntk_py": {
         "cntk_py": "axis core debugging debugging.debug debugging.profiler device eval eval.evaluator initializer "

@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import DataMixin, NDArrayView
+from .._arrays import NDArrayView
+from ..core import NativeValue, Value
 from ..engine.data.ragged import Ragged
 from ..graph.dtypes import NUMBERS
+from ..graph.proxy import add_members
 from ..graph.shape import as_shape
 
 
-class ValueMembers(DataMixin):
-    """A part of `Value`.
+class ValueMembers(Value):
+    """Members of `Value`, added to it when the package is imported.
 
     Values are also made from lists of numbers, each with ``_float`` or ``_double`` behind its name: `create_dense`
     (sample shape, sequences of numbers), `create_one_hot` (number of classes, sequences of indices), `create_batch`
@@ -30,13 +32,7 @@ class ValueMembers(DataMixin):
     ((2, 2, 3), (2, 1, 3))
     """
 
-    one_hot_skip = 2**32 - 1
-    _read_only = False
-
-    @property
-    def is_read_only(self) -> bool:
-        """True if `copy_from` cannot write to it."""
-        return self._read_only
+    one_hot_skip = Value.ONE_HOT_SKIP
 
     def as_string(self) -> str:
         """As it is printed."""
@@ -62,14 +58,14 @@ class ValueMembers(DataMixin):
         Errors: TypeError for what is no Value; ValueError for another shape; RuntimeError if this one is read-only.
         """
         source = getattr(source, "_value", source)
-        if not isinstance(source, ValueMembers):
+        if not isinstance(source, Value):
             raise TypeError(f"copy_from takes a Value, not {source!r}")
         if self.is_read_only:
             raise RuntimeError(f"{self!r} is read-only")
-        if source.shape != self.shape:  # type: ignore[attr-defined]
+        if source.shape != self.shape:
             raise ValueError(f"copy_from: {source!r} is not of the shape of {self!r}")
         self.erase()
-        self.__dict__.update(source.deep_clone().__dict__)  # type: ignore[attr-defined]
+        self.__dict__.update(source.deep_clone().__dict__)
 
     def unpack_variable_value(self: Any, variable: Any, *sequences_only_and_device: Any) -> tuple[NDArrayView, ...]:
         """The sequences of a variable one by one, without padding: [steps, *shape] each.
@@ -115,5 +111,10 @@ CREATORS = {
     f"{name}_{kind}": creator
     for kind, dtype in (("float", np.float32), ("double", np.float64)) for name, creator in _creators(dtype).items()
 }
-for _name, _creator in CREATORS.items():
-    setattr(ValueMembers, _name, classmethod(_creator))
+
+
+def add_value_members() -> None:
+    """Give `Value` and `NativeValue` what CNTK's have."""
+    members = {name: member for name, member in vars(ValueMembers).items() if not name.startswith("__")}
+    add_members(Value, members | {name: classmethod(creator) for name, creator in CREATORS.items()})
+    add_members(NativeValue, {name: staticmethod(getattr(Value, name)) for name in CREATORS})

@@ -12,7 +12,7 @@ from ..graph import edit
 from ..graph.build import composite
 from ..graph.function import Function as GraphFunction
 from ..graph.variable import Variable
-from ..ops import output_variable
+from ..ops import combine, output_variable
 from ..ops._user_functions import UserFunction, user_function
 from ..ops.functions import Function
 
@@ -160,8 +160,6 @@ class _Watched(edit.Cloner):
 
     def model(self, function: GraphFunction) -> Function:
         """The copy of a composite, its outputs watched too."""
-        from ..ops import combine
-
         self.graph(function)
         outputs = [self.made[v] for v in function.outputs]
         return composite(outputs[0]._owner) if len(outputs) == 1 else combine(outputs)  # type: ignore[return-value, arg-type]

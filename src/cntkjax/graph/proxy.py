@@ -3,10 +3,12 @@ know: whatever attributes and methods such a class has, nothing of ours is touch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 Class = TypeVar("Class", bound=type)
+_DELEGATING: dict[type, list[type]] = defaultdict(list)  # the classes that delegate to each class
 
 
 def unwrap(thing: Any) -> Any:
@@ -66,6 +68,23 @@ def delegates_to(base: type, settable: Collection[str] = (), special: Collection
             if name not in vars(cls) and (name in special or not name.startswith("__")):
                 setattr(cls, name, (_Settable if name in settable else _Member)(base, name))
         setattr(cls, "__getattr__", _attribute)  # noqa: B010 - of a type
+        _DELEGATING[base].append(cls)
         return cls
 
     return decorate
+
+
+def add_members(base: type, members: Mapping[str, Any]) -> None:
+    """Give a class, and those that delegate to it, members that are defined in a layer above.
+
+    >>> class Counter:
+    ...     count = 3
+    >>> add_members(Counter, {'twice': lambda self: 2 * self.count})
+    >>> Counter().twice()
+    6
+    """
+    for name, member in members.items():
+        setattr(base, name, member)
+        for cls in _DELEGATING[base]:
+            if name not in vars(cls):
+                setattr(cls, name, _Member(base, name))

@@ -25,3 +25,4 @@ class Classes:
 
 
 classes = Classes()
+operators: dict[str, Callable[..., Any]] = {}  # what `x + y`, `x[i]` and so on compute, by the name of the operation

@@ -1,9 +1,28 @@
 """Bridges to JAX and flax: a Function as one of theirs, and one of theirs as a Function. CNTK has nothing alike."""
+from __future__ import annotations
+
+import os
+
+from ..graph.proxy import add_members
+from ..ops.functions import Function
 from ._from_jax import from_jax
 from ._names import leaf_names
 from ._to_jax import JaxFunction, to_jax
 
-__all__ = ["JaxFunction", "from_flax", "from_jax", "leaf_names", "to_flax", "to_jax"]
+__all__ = ["JaxFunction", "export_stablehlo", "from_flax", "from_jax", "leaf_names", "to_flax", "to_jax"]
+
+
+def export_stablehlo(function: Function, path: str | os.PathLike[str]) -> None:
+    """Write what a Function computes as a file for ``jax.export.deserialize``, for any size of batch.
+
+    See `_stablehlo.export_stablehlo`, which is imported at the first call: jax.export is slow to import.
+    """
+    from . import _stablehlo
+
+    _stablehlo.export_stablehlo(function, path)
+
+
+add_members(Function, {"export_stablehlo": export_stablehlo})
 
 
 def __getattr__(name: str) -> object:

@@ -16,6 +16,7 @@ from ._cbf import CBFFile
 from ._config import MinibatchSourceConfig
 from ._ctf import CTFFile
 from ._cursor import Ahead, Cursor
+from ._image_files import ImageFiles
 from ._images import IMAGE_TYPES
 from ._join import Joined
 from ._minibatch import MinibatchData
@@ -275,8 +276,6 @@ def _deserializer(given: Any, frame_mode: bool) -> Deserializer:
     if isinstance(given, Mapping) and given.get("type") in _READERS:
         return _READERS[given["type"]](given)
     if isinstance(given, Mapping) and given.get("type") in IMAGE_TYPES:
-        from ._image_files import ImageFiles
-
         return ImageFiles(given)
     raise TypeError(
         f"MinibatchSource: {given!r} is no deserializer; give what CTFDeserializer, CBFDeserializer or "

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ._pixels import Draws, transform_of
+
 Range = float | tuple[float, float]
 
 
@@ -27,8 +29,6 @@ class ImageTransform(dict[str, Any]):
         Shapes: [height, width, channels] -> likewise; a network takes `image.transpose(2, 0, 1)`.
         Errors: ValueError for an array that is no such image; RuntimeError for options without meaning.
         """
-        from ._pixels import Draws, transform_of
-
         image = np.asarray(image)
         if image.ndim != 3 or image.dtype not in (np.uint8, np.float32):
             raise ValueError(

@@ -1,11 +1,12 @@
 """Layers: functions with parameters of their own, in CNTK's names and signatures."""
 
 from ..axis import Axis
-from ..compat.cntk_py import PoolingType_Average, PoolingType_Max
 from ..default_options import default_options, default_override_or, get_default_override, is_default_override
 from ..graph.shape import INFERRED as InferredDimension
 from ..initializer import SentinelValueForAutoSelectRandomSeed, glorot_uniform
 from ..ops import (
+    PoolingType_Average,
+    PoolingType_Max,
     alias,
     batch_normalization,
     combine,

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ..compat.cntk_py import PoolingType_Average, PoolingType_Max
 from ..default_options import default_override_or, get_default_override, is_default_override
 from ..graph.shape import UNKNOWN_SHAPE
 from ..initializer import SentinelValueForAutoSelectRandomSeed, glorot_uniform
@@ -15,6 +14,8 @@ from ..ops import (
     AVG_POOLING,
     MAX_POOLING,
     MAX_UNPOOLING,
+    PoolingType_Average,
+    PoolingType_Max,
     alias,
     batch_normalization,
     convolution,

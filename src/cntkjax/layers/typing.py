@@ -15,6 +15,7 @@ import numpy as np
 from ..axis import Axis
 from ..graph.axis import BATCH
 from ..graph.shape import as_shape
+from ..ops._calling import annotated
 from ..variables import Record, Variable, tensor
 
 Type = Any  # Variable._Type: what is known of a variable
@@ -93,8 +94,6 @@ def Signature(*args: Type, **kwargs: Type) -> Callable[[Callable[..., Any]], Cal
     >>> difference.shape
     (2,)
     """
-    from ..ops._calling import annotated
-
     return lambda f: annotated(f, args, kwargs)
 
 

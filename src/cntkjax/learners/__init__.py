@@ -1,7 +1,8 @@
 """Learners: how gradients change parameters, with CNTK's units, schedules and order of things."""
 
 from ..core import NDArrayView, asarray
-from ._learner import Counters, Learner, Options
+from ._counters import Counters
+from ._learner import Learner, Options
 from ._learners import (
     adadelta,
     adagrad,

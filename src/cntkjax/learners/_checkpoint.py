@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -16,8 +16,11 @@ from ..formats.checkpoint import LearnerState, Rates, joined, parted
 from ..formats.containers import bare
 from ..graph.errors import explain
 from ..parallel.block_momentum import BlockMomentum
-from ._learner import Counters, Learning
+from ._counters import Counters
 from ._schedules import TrainingParameterSchedule
+
+if TYPE_CHECKING:
+    from ._learner import Learning
 
 
 def state_of(learner: Learning) -> LearnerState | dict[str, Any]:

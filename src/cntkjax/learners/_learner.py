@@ -19,6 +19,8 @@ from ..engine.xla.cache import persistent
 from ..graph.proxy import delegates_to
 from ..graph.seed import next_seed
 from . import _transforms as transforms
+from ._checkpoint import own_optax_state, own_state_of, take_over
+from ._counters import Counters
 from ._schedules import (
     IGNORE,
     Schedulable,
@@ -31,22 +33,6 @@ from ._schedules import (
 
 Link = tuple[str, optax.GradientTransformation]
 Scalars = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Counters:
-    """What a learner has seen; with the optax state and the rate's schedule, all that changes while it learns.
-
-    ``rate_samples`` and ``rate_sweeps`` are what it had seen when the schedule of the learning rate began; ``smoothed``
-    is the number of updates (adam, rmsprop) or fsadagrad's smoothed number of samples since the state was last reset.
-    """
-
-    samples: int = 0
-    minibatches: int = 0
-    sweeps: int = 0
-    rate_samples: int = 0
-    rate_sweeps: int = 0
-    smoothed: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -212,8 +198,6 @@ class Learning:
 
     def create_checkpoint(self) -> Any:
         """All that changes while it learns, for :meth:`restore_from_checkpoint`."""
-        from ._checkpoint import own_state_of
-
         return own_state_of(self)
 
     def restore_from_checkpoint(self, checkpoint: Any) -> None:
@@ -221,8 +205,6 @@ class Learning:
 
         Errors: ValueError if that was a learner of another kind or of other parameters; nothing has changed then.
         """
-        from ._checkpoint import own_optax_state, take_over
-
         take_over(self, checkpoint, own_optax_state(self, checkpoint))
 
     def add_progress_writers(self, writers: Sequence[Any]) -> None:

@@ -10,6 +10,8 @@ import numpy as np
 from ..core import NDArrayView
 from ..device import DeviceDescriptor, cpu
 from ..graph.errors import explain
+from ..ops.functions import Function
+from ..variables import Constant
 from . import _transforms as transforms
 from ._learner import Learner, Learning, Scalars, gradient_of
 from ._schedules import Schedulable
@@ -130,9 +132,6 @@ class _Universal(_InPython):
     """Evaluates a graph of assignments."""
 
     def __init__(self, parameters: Sequence[Any], update_func: Callable[[list[Any], list[Any]], Any]) -> None:
-        from ..ops.functions import Function
-        from ..variables import Constant
-
         super().__init__(parameters, 1.0)
         self._gradients = [Constant(0, p.shape, p.dtype, name="grad") for p in self.parameters]
         self._assignments = update_func(list(self.parameters), list(self._gradients))

@@ -1,7 +1,5 @@
 """Converters of models."""
 
-import cntkjax as C
-
 from . import converter, optimized_rnnstack_converter
 from .converter import convert
 from .optimized_rnnstack_converter import convert_optimized_rnnstack

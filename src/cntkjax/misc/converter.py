@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import cntkjax as C
-
+from .. import ops
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import composite, make_block
 from ..graph.edit import Cloner, replace_placeholders
-from ..graph.function import Function, nodes
+from ..graph.function import Function as GraphFunction
+from ..graph.function import nodes
 from ..graph.public import classes
 from ..graph.shape import UNKNOWN_SHAPE
 from ..graph.variable import Variable, VariableKind
+from ..ops.functions import Function
 
 
-def convert(root_func: C.Function, filter: Callable[[Any], bool], converter: Callable[[Any], Any]) -> C.Function:
+def convert(root_func: Function, filter: Callable[[Any], bool], converter: Callable[[Any], Any]) -> Function:
     """The model with each function for which `filter` is true replaced by what `converter` makes of it.
 
     Blocks are entered: what matches inside is replaced first, then the block if it matches itself. `converter` gets
@@ -41,14 +42,14 @@ class _Conversion:
         self.made: dict[Variable, Variable] = {}  # what changes -> what stands in its place
         self.loops: dict[Variable, Variable] = {}  # an output that a cycle needs before it is made -> its stand-in
 
-    def graph(self, function: Function) -> Function:
+    def graph(self, function: GraphFunction) -> GraphFunction:
         root = function.root_function
         order = nodes([root])
         changing = self._changing(order)
         if root not in changing:
             return function
-        done: set[Function] = set()
-        last: Function = root
+        done: set[GraphFunction] = set()
+        last: GraphFunction = root
         for node in order:
             done.add(node)
             if node in changing:
@@ -58,7 +59,7 @@ class _Conversion:
             replace_placeholders(made, {stand_in: self.made[old] for old, stand_in in self.loops.items()})
         return made
 
-    def _changing(self, order: list[Function]) -> set[Function]:
+    def _changing(self, order: list[GraphFunction]) -> set[GraphFunction]:
         """What matches, blocks with something inside that does, and all that is computed from these."""
         found = {node for node in order if any(map(self.matches, nodes([node], into_blocks=True, cut=_All())))}
         before = -1
@@ -67,7 +68,7 @@ class _Conversion:
             found |= {node for node in order if any(v._owner in found for v in node.node_inputs)}
         return found
 
-    def _replace(self, node: Function, changing: set[Function], done: set[Function]) -> Function:
+    def _replace(self, node: GraphFunction, changing: set[GraphFunction], done: set[GraphFunction]) -> GraphFunction:
         for v in node.node_inputs:
             if v._owner in changing and v._owner not in done and v not in self.loops:
                 stand_in = classes.variable(VariableKind.Placeholder, UNKNOWN_SHAPE, v.dtype, UNKNOWN_AXES, name=v.name)
@@ -87,7 +88,7 @@ class _Conversion:
             self.made.update(zip(node.node_outputs, made.outputs, strict=True))
         return made
 
-    def _block(self, node: Function, operands: dict[Variable, Variable]) -> Function:
+    def _block(self, node: GraphFunction, operands: dict[Variable, Variable]) -> GraphFunction:
         """The block around a converted copy of the graph inside it; the original keeps its own arguments."""
         assert node.block_composite is not None
         inner = Cloner(lambda leaf: leaf, {})
@@ -103,5 +104,5 @@ class _All:
         return True
 
 
-def _function(made: Any) -> Function:
-    return made if isinstance(made, Function) else C.as_composite(made.owner)
+def _function(made: Any) -> GraphFunction:
+    return made if isinstance(made, GraphFunction) else ops.as_composite(made.owner)

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-import cntkjax as C
-
+from .. import layers, ops
+from ..default_options import default_options
 from ..ops import relu, tanh
+from ..ops.functions import Function
 from ..primitives.rnnstack import layers_of
 from .converter import convert
 
@@ -16,7 +17,7 @@ _LSTM_ORDER = [0, 2, 1, 3]  # cuDNN has i, f, g, o; the layer i, g, f, o
 _ACTIVATIONS = {"rnnTanh": tanh, "rnnReLU": relu}
 
 
-def convert_optimized_rnnstack(cudnn_model: C.Function) -> C.Function:
+def convert_optimized_rnnstack(cudnn_model: Function) -> Function:
     """The model with every `optimized_rnnstack` replaced by layers of LSTM or RNNStep that compute the same.
 
     Errors: ValueError for a GRU: cuDNN's has two biases and another reset gate, so that no layer is the same.
@@ -45,7 +46,7 @@ def _layers(stack: Any) -> Any:
         for way, direction in enumerate(("_fw", "_bw") if both else ("_",)):
             name = f"{stack.name}{direction}{layer}"
             ways.append(_recurrence(made, cell, parts[layer * (1 + both) + way], bool(way), name))
-        made = C.splice(*ways) if both else ways[0]
+        made = ops.splice(*ways) if both else ways[0]
     return made
 
 
@@ -56,12 +57,12 @@ def _recurrence(x: Any, cell: str, part: list[Any], backwards: bool, name: str) 
         W, R, b, c = (weight[_LSTM_ORDER] for weight in part)
     hidden, dtype = R.shape[-1], W.dtype.type
     weights = {"W": W.reshape(-1, W.shape[-1]).T, "H": R.reshape(-1, hidden).T, "b": (b + c).reshape(-1)}
-    with C.default_options(dtype=dtype):
+    with default_options(dtype=dtype):
         if cell == "lstm":
-            step = C.layers.LSTM(hidden, name=name)
+            step = layers.LSTM(hidden, name=name)
         else:
-            step = C.layers.RNNStep(hidden, activation=_ACTIVATIONS[cell], name=name)
-        layer = C.layers.Recurrence(step, go_backwards=backwards)
+            step = layers.RNNStep(hidden, activation=_ACTIVATIONS[cell], name=name)
+        layer = layers.Recurrence(step, go_backwards=backwards)
     made = layer(x)
     for parameter in layer.parameters:
         parameter._value = np.ascontiguousarray(weights[parameter.name])

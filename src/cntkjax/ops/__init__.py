@@ -1,6 +1,7 @@
 """The operations, in CNTK's names and signatures."""
 
 from ..graph.axis import Axis
+from ..graph.public import operators as _operators
 from . import functions, sequence
 from ._activations import (
     depth_to_space,
@@ -82,6 +83,7 @@ from ._image import (
     roipooling,
     unpooling,
 )
+from ._indexing import index as _index
 from ._naming import name_errors as _name_errors
 from ._native import custom_proxy_op, native_user_function, register_native_user_function
 from ._product import (
@@ -142,3 +144,7 @@ from ._variables import constant, input, input_variable, output_variable, parame
 from .functions import BlockFunction, CloneMethod, Function, ModelFormat, load_model
 
 _name_errors(globals(), f"{__name__}._", leave=("._variables", "._native"))
+_operators.update(
+    abs=abs, element_divide=element_divide, element_times=element_times, index=_index, minus=minus, negate=negate,
+    plus=plus, pow=pow, reciprocal=reciprocal, slice=slice, splice=splice, square=square, times=times,
+)

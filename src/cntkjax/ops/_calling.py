@@ -20,6 +20,7 @@ from ..graph.variable import Variable as GraphVariable
 from ..graph.variable import VariableKind, default_axes
 from ..variables import Variable
 from ._operand import as_variable
+from ._structure import alias, combine
 
 # The arguments of the Python functions that are being run now, outermost first. A function that is made inside another
 # may use the other's arguments; they are no arguments of its own.
@@ -126,8 +127,6 @@ def _set_order(made: Any, arguments: Sequence[Variable], name: str) -> None:
         )
     if found == list(arguments):
         return
-    from . import combine
-
     inside = [new_placeholder(v.name) for v in arguments]
     held = make_block(combine(inside), list(zip(inside, arguments, strict=True)), "Tuple")
     replace_placeholders(made, dict(zip(arguments, held.node_outputs, strict=True)))
@@ -158,16 +157,12 @@ def _arguments(f: Callable[..., Any], of_type: Callable[[Any, str], Variable]) -
 def as_outputs(made: Any) -> Any:
     """A composite of what a Python function returned: one output, a tuple, or a dict of names."""
     if isinstance(made, Mapping):
-        from . import alias
-
         made = tuple(alias(v, name=k) for k, v in made.items())
     if made is None:
         raise TypeError("the Python function returned nothing: a CNTK Function must return a value")
     if isinstance(made, GraphFunction):
         made = unwrap(made)
         return made if made.is_composite else composite(made)
-    from . import combine
-
     if isinstance(made, GraphVariable):
         owner = made._owner
         alone = owner is not None and len(owner.node_outputs) == 1

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from weakref import WeakSet
 
-from ..compat.function_members import CompiledMembers
+from ..core import Value, like_input
 from ..device import DeviceDescriptor, use_default_device
 from ..engine.data.feeds import to_ragged, with_starts
 from ..engine.debug.checked import check
@@ -25,7 +25,7 @@ from ..variables import Variable
 from ._operand import as_variable
 
 
-class Computing(CompiledMembers):
+class Computing(GraphFunction):
     """The part of `Function` that runs programs."""
 
     def _feeds(self, arguments: Any, outputs: Iterable[Any]) -> dict[Any, Any]:
@@ -93,8 +93,6 @@ class Computing(CompiledMembers):
 
         If this is computed `again`, Values that were given out before it are gone.
         """
-        from ..core import Value
-
         lent: WeakSet[Value] = self.__dict__.setdefault("_lent", WeakSet())
         if again:
             for value in lent:
@@ -151,8 +149,6 @@ class Computing(CompiledMembers):
             raise ValueError("backward needs the state of a forward with keep_for_backward")
         if not isinstance(root_gradients, Mapping):
             root_gradients = {self.output: root_gradients}  # type: ignore[attr-defined]
-        from ..core import like_input
-
         roots: dict[Any, Any] = {}
         for root, gradient in root_gradients.items():
             variable = as_variable(root)

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..default_options import get_global_option
 from ..graph.errors import AxisError
+from ..graph.public import operators
 from ..graph.shape import is_unknown
 
 
@@ -17,9 +18,6 @@ def index(x: Any, arg: Any) -> Any:
 
     Errors: AxisError for too many indices; IndexError for what is no index.
     """
-    from . import slice as slice_op
-    from . import splice
-
     keys = list(arg) if isinstance(arg, tuple) else [arg]
     before = len(x.dynamic_axes) if get_global_option("align_axis", 0) == 1 else 0
     rank = len(x.shape)
@@ -34,12 +32,12 @@ def index(x: Any, arg: Any) -> Any:
         if not (-rank <= axis < rank or is_unknown(x.shape)):
             raise AxisError(f"too many indices for {x!r}: {arg!r} for {rank} static axes")
         if listed:
-            parts = [slice_op(x, axis, k, k + 1 if k != -1 else 0) for k in key]
-            x = splice(*parts, axis=axis) if len(parts) > 1 else parts[0]
+            parts = [operators["slice"](x, axis, k, k + 1 if k != -1 else 0) for k in key]
+            x = operators["splice"](*parts, axis=axis) if len(parts) > 1 else parts[0]
         elif isinstance(key, slice):
-            x = slice_op(x, axis, key.start or 0, key.stop or 0, key.step)
+            x = operators["slice"](x, axis, key.start or 0, key.stop or 0, key.step)
         elif isinstance(key, int):
-            x = slice_op(x, axis, key, key + 1 if key != -1 else 0)
+            x = operators["slice"](x, axis, key, key + 1 if key != -1 else 0)
         else:
             raise IndexError(f"{key!r} is no index: use ints, slices, lists of ints, or ...")
     return x

@@ -14,6 +14,7 @@ from ..variables import Variable
 from ._blocks import as_one_block, node
 from ._elementwise import abs, element_divide, element_times, exp, log, minus, sqrt
 from ._operand import Operand, as_variable
+from ._shape import reshape
 from .functions import Function
 
 Axes = Any  # an int, an Axis, a list of them, or None for all static axes
@@ -52,8 +53,6 @@ def _along_each(reduction: str, axes: list[Axis], x: Variable) -> Any:
 
 def _without(axes: list[Axis], x: Function) -> Function:
     """Drop the static axes that were reduced to 1."""
-    from ._shape import reshape
-
     static = [a for a in axes if a.is_static_axis]
     if not static:
         return x

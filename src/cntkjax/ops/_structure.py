@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..graph.build import apply, composite, make_block
 from ..graph.errors import explain
@@ -12,7 +12,9 @@ from ..graph.proxy import unwrap
 from ..primitives.elementwise import ELEMENTWISE
 from ..primitives.structure import Combine
 from ._operand import Operand, as_variable
-from .functions import Function
+
+if TYPE_CHECKING:
+    from .functions import Function
 
 
 def combine(*operands: Operand, **kw_name: str) -> Function:
@@ -28,7 +30,7 @@ def combine(*operands: Operand, **kw_name: str) -> Function:
         raise TypeError(f"combine() got an unexpected keyword argument '{next(iter(kw_name))}'")
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
-    outputs = [v for o in operands for v in (o.outputs if isinstance(o, Function) else (as_variable(o),))]
+    outputs = [v for o in operands for v in (o.outputs if isinstance(o, GraphFunction) else (as_variable(o),))]
     return apply(Combine, outputs, name=name)  # type: ignore[return-value]
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..core import NativeValue, Value
 from ..device import cpu
 from ..engine.data.ragged import Ragged, SparseRows
 from ..formats.containers import Dictionary
@@ -21,10 +21,8 @@ from ..graph.uid import new_uid
 from ..graph.variable import Variable
 from ..primitives.user import UserDefined
 from ._operand import as_variable
+from ._user_function_files import DESERIALIZERS, register_udf_deserialize_callback
 from .functions import Function
-
-Deserializer = Callable[[list[Variable], str, dict[str, Any]], GraphFunction]
-_DESERIALIZERS: dict[str, Deserializer] = {}
 
 
 @delegates_to(
@@ -92,7 +90,7 @@ class UserFunction(Function):
         kind: Any = type(self)
         return kind(*cloned_inputs, name=self.name)
 
-    def serialize(self) -> dict[str, Any]:  # type: ignore[override]
+    def serialize(self) -> dict[str, Any]:
         """What a model file has to keep for `deserialize`: numbers, texts, arrays, lists and dicts of them."""
         return {}
 
@@ -225,8 +223,6 @@ class _Node(Function):
 
     def _given(self, variable: Variable, data: Any) -> Any:
         """Data as the methods get them."""
-        from ..core import NativeValue, Value
-
         pieces = [_csr(p) if variable.is_sparse else p for p in (data if isinstance(data, list) else [data])]
         if self.user.as_numpy:
             return pieces if isinstance(data, list) else pieces[0]
@@ -279,37 +275,13 @@ def user_function(user_func: Any) -> Function:
 
 
 # ---- files
-def register_udf_deserialize_callback(op_name: str, callback: Deserializer) -> None:
-    """Let ``callback(inputs, name, state)`` make the functions of a class, 'module.Class', that are read from files.
-
-    Errors: ValueError if there is one for that class; TypeError if it cannot be called.
-    """
-    if not callable(callback):
-        raise TypeError(f"a callback has to be callable, not {callback!r}")
-    if op_name in _DESERIALIZERS:
-        raise ValueError(f"there is a callback for '{op_name}' already")
-    _DESERIALIZERS[op_name] = callback
-
-
-@contextmanager
-def udf_callbacks(given: Mapping[str, Deserializer]) -> Iterator[None]:
-    """While a file is loaded, these callbacks come before those that are registered."""
-    before = dict(_DESERIALIZERS)
-    _DESERIALIZERS.update(given)
-    try:
-        yield
-    finally:
-        _DESERIALIZERS.clear()
-        _DESERIALIZERS.update(before)
-
-
 def from_file(record: dict[str, Any], inputs: list[Variable], name: str) -> GraphFunction:
     """The node of a user function in a file; its class has to be there: no file makes Python import anything.
 
     Errors: ValueError if the class is not known.
     """
     op_name = f"{record['module']}.{record['class']}"
-    make = _DESERIALIZERS.get(record.get("op_name", op_name))
+    make = DESERIALIZERS.get(record.get("op_name", op_name))
     if make is None:
         cls = getattr(sys.modules.get(record["module"]), record["class"], None)
         if not (isinstance(cls, type) and issubclass(cls, UserFunction)):
@@ -319,12 +291,11 @@ def from_file(record: dict[str, Any], inputs: list[Variable], name: str) -> Grap
                     f"it: Function.register_udf_deserialize_callback('{op_name}', f)",
             ))
         make = cls.deserialize
-    made = make(inputs, name, record.get("state", {}))
+    made: object = make(inputs, name, record.get("state", {}))
     if not isinstance(made, GraphFunction):
         raise ResultError(f"what is to make the function {name!r} of class '{op_name}' from a file returned {made!r}")
     return unwrap(made).root_function
 
 
 classes.user_function = from_file
-Function.register_udf_deserialize_callback = staticmethod(register_udf_deserialize_callback)  # type: ignore[attr-defined]
 __all__ = ["UserFunction", "register_udf_deserialize_callback", "user_function"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from enum import Enum, unique
 from typing import Any
 
+from ..formats import model as model_files
+from ..formats import registry
 from ..formats.containers import bare
 from ..graph import edit
 from ..graph.axis import UNKNOWN_AXES
@@ -18,13 +20,17 @@ from ..graph.settings import Settings
 from ..graph.shape import UNKNOWN_SHAPE
 from ..graph.variable import Leaf, VariableKind, outside
 from ..graph.variable import Variable as GraphVariable
+from ..logging._notebook import as_html
 from ..primitives.structure import Combine
 from ..tensor import TensorOpsMixin
 from ..variables import Constant, Parameter, Record, Variable, VariableMixin, type_text
 from ._attributes import shown
+from ._calling import ENCLOSING, annotated, from_python, input_of_type, placeholder_of_type
 from ._computing import Computing
 from ._native import native_user_function, register_native_user_function
 from ._operand import as_variable
+from ._structure import combine
+from ._user_function_files import register_udf_deserialize_callback, udf_callbacks
 
 
 @unique
@@ -79,8 +85,6 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         if cls is not Function:
             return super().__new__(cls)
-        from ._calling import from_python
-
         return from_python(*args, **kwargs)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -96,8 +100,6 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
     @staticmethod
     def with_signature(*args: Any, **kwargs: Any) -> Callable[[Callable[..., Any]], Function]:
         """Decorator that gives types to the arguments: ``@Function.with_signature(Tensor[3], Sequence[Tensor[2]])``."""
-        from ._calling import annotated, from_python
-
         return lambda f: from_python(annotated(f, args, kwargs))
 
     # ---- what it is
@@ -126,8 +128,6 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
     @property
     def signature(self) -> tuple[Any, ...]:
         """The arguments that a call may pass, in order: not those of a Python function around it."""
-        from ._calling import ENCLOSING
-
         return tuple(v for v in self.arguments if v not in ENCLOSING)
 
     @property
@@ -220,8 +220,6 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         return f"{name}({', '.join(given)}) -> {types[0] if len(types) == 1 else 'Tuple[%s]' % ', '.join(types)}"
 
     def _repr_html_(self) -> str:
-        from ..logging._notebook import as_html
-
         return as_html(self)
 
     # ---- calling and composing
@@ -293,8 +291,6 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         outputs = self.outputs
         if not isinstance(other, tuple):
             return other(*outputs) if len(outputs) > 1 else other(self)
-        from . import combine
-
         given = outputs if len(outputs) > 1 else [self] * len(other)
         return combine([g(x) for g, x in zip(other, given, strict=False)])
 
@@ -322,7 +318,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         mapped: dict[Any, Any] = {_of_graph(k): _of_graph(v) for k, v in (substitutions or {}).items()}
         if self.outputs and all(v in mapped and mapped[v]._owner is None for v in self.outputs):  # nothing else is left
             return composite(make_node(Combine, [mapped[v] for v in self.outputs], {}))  # type: ignore[return-value]
-        cloner = edit.Cloner(lambda leaf: _cloned_leaf(leaf, method), mapped)
+        cloner = edit.Cloner(lambda leaf: cloned_leaf(leaf, method), mapped)
         # What is substituted is copied too where it shares a variable with this graph that is copied.
         shares = method is CloneMethod.share
         copied = {v for v in self.inputs if v not in mapped and not (shares and isinstance(v, Leaf))}
@@ -372,8 +368,6 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
 
     def declare_args(self, *arg_types: Any) -> None:
         """Give the placeholders new variables of these types."""
-        from ._calling import placeholder_of_type
-
         placeholders = self.placeholders
         if len(placeholders) < len(arg_types):
             raise TypeError(f"{self!r} has {len(placeholders)} placeholders, got {len(arg_types)} types")
@@ -383,15 +377,13 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
 
     def update_signature(self, *arg_types: Any, **kwarg_types: Any) -> None:
         """Give arguments types: ``f.update_signature(Tensor[3])``; the shapes that follow from them are inferred."""
-        from ._calling import input_of_type
-
         if len(arg_types) > len(self.signature):
             raise TypeError(f"CNTK Function expected {len(self.signature)} arguments, got {len(arg_types)}")
         mapped = dict(zip(self.signature, arg_types, strict=False))
         mapped |= {v: kwarg_types[v.name] for v in self.signature if v.name in kwarg_types}
         self.replace_placeholders({v: input_of_type(t, v.name) for v, t in mapped.items() if t is not None})
 
-    # ---- files and training
+    # ---- files
     def save(
         self, filename: Any, format: ModelFormat = ModelFormat.CNTKv2,
         use_external_files_to_store_parameters: bool = False, *, opset: int = 9,
@@ -402,26 +394,13 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         of its operations: 9, as CNTK writes, with batches of one, or up to 21, with batches of any size.
         """
         if format is ModelFormat.ONNX:
-            from ..formats import onnx
-
-            onnx.save(self, filename, opset, use_external_files_to_store_parameters)
-            return
-        from ..formats.model import save
-
-        save(self, filename, format)
-
-    def export_stablehlo(self, path: Any) -> None:
-        """Write what this computes as a file for ``jax.export.deserialize``, for any size of batch: see
-        ``cntkjax.interop.export_stablehlo``."""
-        from ..interop._stablehlo import export_stablehlo
-
-        export_stablehlo(self, path)
+            registry.of("ONNX").save(self, filename, opset, use_external_files_to_store_parameters)
+        else:
+            model_files.save(self, filename, format)
 
     def restore(self, filename: Any) -> None:
         """Take the parameters' values from a file that was saved from this same graph."""
-        from ..formats.model import restore
-
-        restore(self, filename)
+        model_files.restore(self, filename)
 
     @staticmethod
     def load(
@@ -434,59 +413,15 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         file; `register_udf_deserialize_callback` is for all files.
         """
         if format is ModelFormat.ONNX:
-            from ..formats import onnx
-
-            return onnx.load(model)
-        from ..formats.model import load
-        from ._user_functions import udf_callbacks
-
+            return registry.of("ONNX").load(model)  # type: ignore[return-value]
         with udf_callbacks(udf_factory_callback_map or {}):
-            return load(model, format)  # type: ignore[return-value]
+            return model_files.load(model, format)  # type: ignore[return-value]
 
-    def train(
-        self, minibatch_source: Any, minibatch_size: Any = 32, streams: Any = None, model_inputs_to_streams: Any = None,
-        parameter_learners: Sequence[Any] = [], callbacks: Sequence[Any] = [], progress_frequency: Any = None,
-        max_epochs: int | None = None, epoch_size: int | None = None, max_samples: int | None = None,
-    ) -> Record:
-        """Train with this function as the criterion: a loss, or a loss and a metric.
-
-        `minibatch_source`: a source, or a tuple of arrays in the order of the arguments.
-        `streams`: of a source, in that order; or `model_inputs_to_streams`, {argument: stream}.
-        `callbacks`: progress writers, CheckpointConfig, CrossValidationConfig, TestConfig.
-        `max_epochs`: of `epoch_size` samples, by default one epoch of all data; or `max_samples` instead.
-
-        Returns: a record of ``updates`` (every so many minibatches, as the first progress writer has it) and
-                 ``epoch_summaries``, each with average loss, average metric and samples; ``test_summary`` after a test.
-        Errors: ValueError for what does not fit together.
-
-        >>> import cntkjax as C, numpy as np
-        >>> x, data = C.input_variable(1), np.ones((6, 1), np.float32)
-        >>> loss = C.squared_error(C.times(x, C.parameter((1, 1))), 2 * x)
-        >>> trained = loss.train((data,), 2, parameter_learners=[C.sgd(loss.parameters, 0.1)], max_epochs=2)
-        >>> [epoch.samples for epoch in trained.epoch_summaries]
-        [6, 6]
-        """
-        from ._training import train
-
-        return train(
-            self, minibatch_source, minibatch_size, streams, model_inputs_to_streams, parameter_learners, callbacks,
-            progress_frequency, max_epochs, epoch_size, max_samples,
-        )
-
-    def test(
-        self, minibatch_source: Any, minibatch_size: Any = 32, streams: Any = None, model_inputs_to_streams: Any = None,
-        callbacks: Sequence[Any] | None = None,
-    ) -> Record:
-        """Average of the last output over data, given as for `train`; a record of ``metric`` and ``samples``."""
-        from ._training import test
-
-        return test(self, minibatch_source, minibatch_size, streams, model_inputs_to_streams, callbacks)
+    register_udf_deserialize_callback = staticmethod(register_udf_deserialize_callback)
 
 
 def BlockFunction(op_name: str, name: str) -> Callable[[Callable[..., Any]], Function]:
     """Decorator like `Function` that makes a block: it shows in the graph, and in files, as one operation."""
-    from ._calling import from_python
-
     return lambda f: from_python(f, make_block=True, op_name=op_name, name=name)
 
 
@@ -510,7 +445,7 @@ def _of_graph(item: Any) -> Variable:
     return as_variable(item)
 
 
-def _cloned_leaf(leaf: Leaf, method: CloneMethod) -> Leaf:
+def cloned_leaf(leaf: Leaf, method: CloneMethod) -> Leaf:
     if method is CloneMethod.share:
         return leaf
     kind = Constant if method is CloneMethod.freeze else type(leaf)
@@ -529,14 +464,6 @@ def _identity() -> Function:
     # It has the ids that CNTK's has: those before the first of a user.
     keep = Variable._new(VariableKind.Placeholder, UNKNOWN_SHAPE, None, UNKNOWN_AXES, name="keep", uid="Placeholder0")
     return composite(make_node(Combine, [keep], {}, uid="Combine1"), uid="CompositeFunction2")  # type: ignore[return-value]
-
-
-def __getattr__(name: str) -> Any:
-    if name == "UserFunction":  # a subclass of Function, in a module of its own
-        from ._user_functions import UserFunction
-
-        return UserFunction
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
 identity = _identity()

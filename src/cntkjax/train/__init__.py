@@ -1,6 +1,6 @@
 """Training: the trainer, sessions that train to the end, and distributed learners."""
 
-from . import distributed, trainer
+from . import _criterion, distributed, trainer
 from .distributed import (
     Communicator,
     DistributedLearner,

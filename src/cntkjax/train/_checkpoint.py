@@ -20,7 +20,7 @@ from ..graph.function import nodes
 from ..learners._checkpoint import adopt, optax_state, state_of
 from ..parallel import mpi
 from ..primitives import BY_NAME
-from .trainer import Seen
+from ._progress import Seen
 
 if TYPE_CHECKING:
     from ..ops.functions import Function

@@ -8,7 +8,7 @@ import os
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ..device import use_default_device
@@ -24,16 +24,9 @@ from ..learners import Learner, UserLearner
 from ..logging import ProgressWriter, TraceLevel, get_trace_level
 from ..ops._operand import as_list, as_variable
 from ..ops.functions import Function
+from . import _checkpoint
 from ._distributed_training import DistributedTraining
-
-
-@dataclass(frozen=True)
-class Seen:
-    """How far training has come; steps that were skipped, as the learning rate was 0, do not count."""
-
-    samples: int = 0
-    minibatches: int = 0
-    sweeps: int = 0
+from ._progress import Seen
 
 
 class _Loss:
@@ -237,10 +230,8 @@ class Training(Evaluating):
         if self._checkpoints is not None:
             self._checkpoints.wait()
 
-    def _writer(self) -> Any:
-        from ._checkpoint import Writer
-
-        self._checkpoints = self._checkpoints or Writer()
+    def _writer(self) -> _checkpoint.Writer:
+        self._checkpoints = self._checkpoints or _checkpoint.Writer()
         return self._checkpoints
 
     def restore_from_checkpoint(self, filename: str) -> dict[str, Any]:
@@ -248,10 +239,8 @@ class Training(Evaluating):
 
         Errors: what reading a damaged file or one of another model raises; the trainer is then as it was.
         """
-        from ._checkpoint import restore
-
         self.wait_for_checkpoint()
-        return restore(self, os.fspath(filename))
+        return _checkpoint.restore(self, os.fspath(filename))
 
 
 @delegates_to(Training)

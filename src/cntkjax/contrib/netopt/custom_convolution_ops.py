@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 
-import cntkjax as C
+from ... import ops
+from ...graph.axis import Axis
+from ...ops.functions import Function
+from ...variables import Constant
 
 
-def CustomSign(input: Any) -> C.Function:
+def CustomSign(input: Any) -> Function:
     """1 where the operand is positive, otherwise -1. The gradient is that of the operand where it is within [-1, 1].
 
     >>> import cntkjax as C
@@ -27,7 +30,7 @@ def CustomSign(input: Any) -> C.Function:
 CustomPySign = CustomSign
 
 
-def CustomMultibit(input: Any, bit_map: Any, mean_bits: float | None = None) -> C.Function:
+def CustomMultibit(input: Any, bit_map: Any, mean_bits: float | None = None) -> Function:
     """The operand as a sum of signs, each times one number for the whole sample: what `bit_map` bits can say of it.
 
     The number is the mean magnitude of what the bits before it left over. The gradient is that of the operand where
@@ -41,10 +44,10 @@ def CustomMultibit(input: Any, bit_map: Any, mean_bits: float | None = None) -> 
     >>> CustomMultibit(x, 1).eval([[1, -2, 3, 2]]), CustomMultibit(x, 2).eval([[1, -2, 3, 2]])
     (array([[ 2., -2.,  2.,  2.]], dtype=float32), array([[ 1.5, -2.5,  2.5,  1.5]], dtype=float32))
     """
-    return _multibit(input, bit_map, mean_bits, C.Axis.all_static_axes(), "Multibit")
+    return _multibit(input, bit_map, mean_bits, Axis.all_static_axes(), "Multibit")
 
 
-def CustomMultibitKernel(input: Any, bit_map: Any, mean_bits: float | None = None) -> C.Function:
+def CustomMultibitKernel(input: Any, bit_map: Any, mean_bits: float | None = None) -> Function:
     """`CustomMultibit` for the kernels of a convolution: each filter (the first axis) has numbers of its own.
 
     >>> import cntkjax as C
@@ -55,7 +58,7 @@ def CustomMultibitKernel(input: Any, bit_map: Any, mean_bits: float | None = Non
     return _multibit(input, bit_map, mean_bits, tuple(range(1, len(input.shape))), "MultibitKernel")
 
 
-def _multibit(operand: Any, bit_map: Any, mean_bits: float | None, over: Any, name: str) -> C.Function:
+def _multibit(operand: Any, bit_map: Any, mean_bits: float | None, over: Any, name: str) -> Function:
     bits = _bits(bit_map, mean_bits, operand.shape)
     dtype = operand.dtype
 
@@ -64,14 +67,14 @@ def _multibit(operand: Any, bit_map: Any, mean_bits: float | None, over: Any, na
         for bit in range(int(np.max(bits))):
             left = x if made is None else x - made
             if np.ndim(bits) == 0 or np.min(bits) > bit:
-                scale = C.reduce_mean(C.abs(left), axis=over)
+                scale = ops.reduce_mean(ops.abs(left), axis=over)
                 part = scale * _sign(left)
             else:  # elements that have no more bits have no say
-                here = C.constant((bits > bit).astype(dtype))
-                total, count = (C.reduce_sum(v, axis=over) for v in (C.abs(left) * here, here))
-                part = total / C.element_max(count, 1) * _sign(left) * here
+                here = ops.constant((bits > bit).astype(dtype))
+                total, count = (ops.reduce_sum(v, axis=over) for v in (ops.abs(left) * here, here))
+                part = total / ops.element_max(count, 1) * _sign(left) * here
             made = part if made is None else made + part
-        return _through(x, made, bits if np.ndim(bits) == 0 else C.constant(bits.astype(dtype)))
+        return _through(x, made, bits if np.ndim(bits) == 0 else ops.constant(bits.astype(dtype)))
 
     return _as_block(operand, compute, name)
 
@@ -90,18 +93,18 @@ def _bits(bit_map: Any, mean_bits: float | None, shape: tuple[int, ...]) -> np.n
 
 
 def _sign(x: Any) -> Any:
-    return C.element_select(C.greater(x, 0), 1, -1)
+    return ops.element_select(ops.greater(x, 0), 1, -1)
 
 
 def _through(x: Any, made: Any, limit: Any) -> Any:
     """`made`, with the gradient of x where its magnitude is at most `limit`."""
-    passed = C.clip(x, C.negate(limit) if isinstance(limit, C.Function | C.Constant) else -float(limit), limit)
-    return passed + C.stop_gradient(made - passed)
+    passed = ops.clip(x, ops.negate(limit) if isinstance(limit, Function | Constant) else -float(limit), limit)
+    return passed + ops.stop_gradient(made - passed)
 
 
-def _as_block(operand: Any, compute: Any, name: str) -> C.Function:
-    x = C.placeholder(operand.shape, operand.dynamic_axes)
-    return C.as_block(compute(x), [(x, operand)], name, name)
+def _as_block(operand: Any, compute: Any, name: str) -> Function:
+    x = ops.placeholder(operand.shape, operand.dynamic_axes)
+    return ops.as_block(compute(x), [(x, operand)], name, name)
 
 
 __all__ = ["CustomMultibit", "CustomMultibitKernel", "CustomPySign", "CustomSign"]

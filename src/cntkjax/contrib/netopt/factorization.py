@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-import cntkjax as C
-
+from ... import layers, ops
 from ...default_options import default_override_or, get_default_override
+from ...graph.shape import INFERRED
+from ...initializer import glorot_uniform
 from ...misc import convert
-from ...ops.functions import identity
+from ...ops.functions import Function, identity
 
 _DEFAULT: Mapping[str, Any] = MappingProxyType({"W1": None, "W2": None})
 Pair = tuple[np.ndarray, np.ndarray]
@@ -31,9 +32,9 @@ def svd_subprojection(matrix: np.ndarray, k: int) -> Pair:
 
 
 def factor_dense(
-    model: C.Function, projection_function: Callable[[np.ndarray], int] | None = None,
+    model: Function, projection_function: Callable[[np.ndarray], int] | None = None,
     filter_function: Callable[[Any], bool] | None = None, factor_function: Callable[..., Pair] | None = None,
-) -> C.Function:
+) -> Function:
     """The model with its Dense layers as layers `DenseFactored`, with weights W1 and W2 in the place of W.
 
     `projection_function`: the inner size k for a weight [in, out]. `filter_function`: whether a Dense block is
@@ -58,22 +59,22 @@ def factor_dense(
             and (filter_function is None or filter_function(block))
         )  # fmt: skip
 
-    def factored(block: Any) -> C.Function:
+    def factored(block: Any) -> Function:
         W = block.W
         value = W.value
         rank = () if projection_function is None else (projection_function(value),)
         W1, W2 = (np.asarray(m, W.dtype) for m in (factor_function or svd_subprojection)(value, *rank))
         if W1.ndim != 2 or W2.ndim != 2 or (W1.shape[0], W2.shape[1], W1.shape[1]) != (*W.shape, W2.shape[0]):
             raise ValueError(f"factor_dense: factors of shapes {W1.shape} and {W2.shape} for a weight {W.shape}")
-        first, second = C.parameter(W1.shape, W1, W.dtype, name="W1"), C.parameter(W2.shape, W2, W.dtype, name="W2")
+        first, second = ops.parameter(W1.shape, W1, W.dtype, name="W1"), ops.parameter(W2.shape, W2, W.dtype, name="W2")
         arguments = [argument for argument, _ in block.block_arguments_mapping]
-        fresh = {argument: C.placeholder(name=argument.name) for argument in arguments}
+        fresh = {argument: ops.placeholder(name=argument.name) for argument in arguments}
         inside = convert(
-            C.as_composite(block.block_root).clone("share", fresh), lambda f: f.op_name == "Times",
-            lambda f: C.times(C.times(f.inputs[0], first), second),
+            ops.as_composite(block.block_root).clone("share", fresh), lambda f: f.op_name == "Times",
+            lambda f: ops.times(ops.times(f.inputs[0], first), second),
         )  # fmt: skip
         pairs = [(fresh[argument], operand) for argument, operand in block.block_arguments_mapping]
-        return C.as_block(inside, pairs, "DenseFactored", block.name)
+        return ops.as_block(inside, pairs, "DenseFactored", block.name)
 
     return convert(model, is_wanted, factored)
 
@@ -82,7 +83,7 @@ def dense_factored(
     shapes: Sequence[Any], activation: Any = default_override_or(identity), init: Mapping[str, Any] = _DEFAULT,
     input_rank: int | None = None, map_rank: int | None = None, bias: Any = default_override_or(True),
     init_bias: Any = default_override_or(0), name: str = "",
-) -> C.Function:
+) -> Function:
     """Layer ``activation(x @ W1 @ W2 + b)``.
 
     `shapes`: the inner and the output size. `init`: what W1 and W2 begin as; None is glorot_uniform.
@@ -101,15 +102,15 @@ def dense_factored(
     if input_rank is not None or map_rank is not None:
         raise ValueError("dense_factored: its operand is a vector, so that there is no input_rank or map_rank")
     given = {"activation": activation, "bias": bias, "init_bias": init_bias}
-    options = {key: get_default_override(C.layers.Dense, **{key: value}) for key, value in given.items()}
-    first, second = (C.glorot_uniform() if init[key] is None else init[key] for key in ("W1", "W2"))
-    W1 = C.parameter((C.InferredDimension, inner), init=first, name="W1")
-    W2 = C.parameter((inner, outer), init=second, name="W2")
-    b = C.parameter(outer, init=options["init_bias"], name="b") if options["bias"] else None
+    options = {key: get_default_override(layers.Dense, **{key: value}) for key, value in given.items()}
+    first, second = (glorot_uniform() if init[key] is None else init[key] for key in ("W1", "W2"))
+    W1 = ops.parameter((INFERRED, inner), init=first, name="W1")
+    W2 = ops.parameter((inner, outer), init=second, name="W2")
+    b = ops.parameter(outer, init=options["init_bias"], name="b") if options["bias"] else None
 
-    @C.BlockFunction("DenseFactored", name)
+    @ops.BlockFunction("DenseFactored", name)
     def dense(x: Any) -> Any:
-        made = C.times(C.times(x, W1), W2)
+        made = ops.times(ops.times(x, W1), W2)
         return options["activation"](made if b is None else made + b)
 
     return dense

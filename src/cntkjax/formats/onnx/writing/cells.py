@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from .... import layers, ops
+from ....default_options import default_options
 from ....engine.plan.plan import Plan
 from ....graph.edit import Cloner
 from ....graph.function import Function
@@ -49,9 +51,6 @@ def _plan(block: Function) -> tuple[Plan, list[Variable]]:
 
 def cell_of(block: Function) -> Cell | None:
     """The cell that a block is, or None."""
-    from .... import layers, ops
-    from ....default_options import default_options
-
     given = [outside(v) for _, v in block.block_map]
     if any(not is_known(v.shape) or v.dtype not in (np.float32, np.float16) for v in given):
         return None  # ONNX Runtime has these operations in single precision

@@ -7,13 +7,24 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..eval import Evaluator
+from ..graph.proxy import add_members, unwrap
 from ..io import FULL_DATA_SWEEP
 from ..logging import ProgressWriter
-from ..train import CheckpointConfig, CrossValidationConfig, TestConfig, Trainer, training_session
-from ..train._sources import Inputs, as_source, next_minibatch
-from ..train.training_session import DataUnit, Frequency, as_frequency, as_sizes
+from ..ops._operand import as_list
+from ..ops.functions import Function
 from ..variables import Record
-from ._operand import as_list
+from ._sources import Inputs, as_source, next_minibatch
+from .trainer import Trainer
+from .training_session import (
+    CheckpointConfig,
+    CrossValidationConfig,
+    DataUnit,
+    Frequency,
+    TestConfig,
+    as_frequency,
+    as_sizes,
+    training_session,
+)
 
 _CONFIGS = {
     CheckpointConfig: "checkpoint_config", CrossValidationConfig: "cv_config", TestConfig: "test_config",
@@ -47,11 +58,30 @@ class _Collector(ProgressWriter):
 
 
 def train(
-    criterion: Any, minibatch_source: Any, minibatch_size: Any, streams: Sequence[Any] | None,
-    model_inputs_to_streams: Inputs | None, parameter_learners: Any, callbacks: Any, progress_frequency: Any,
-    max_epochs: int | None, epoch_size: int | None, max_samples: int | None,
+    self: Function, minibatch_source: Any, minibatch_size: Any = 32, streams: Any = None,
+    model_inputs_to_streams: Any = None, parameter_learners: Sequence[Any] = [], callbacks: Sequence[Any] = [],
+    progress_frequency: Any = None, max_epochs: int | None = None, epoch_size: int | None = None,
+    max_samples: int | None = None,
 ) -> Record:
-    """See ``Function.train``."""
+    """Train with this function as the criterion: a loss, or a loss and a metric.
+
+    `minibatch_source`: a source, or a tuple of arrays in the order of the arguments.
+    `streams`: of a source, in that order; or `model_inputs_to_streams`, {argument: stream}.
+    `callbacks`: progress writers, CheckpointConfig, CrossValidationConfig, TestConfig.
+    `max_epochs`: of `epoch_size` samples, by default one epoch of all data; or `max_samples` instead.
+
+    Returns: a record of ``updates`` (every so many minibatches, as the first progress writer has it) and
+             ``epoch_summaries``, each with average loss, average metric and samples; ``test_summary`` after a test.
+    Errors: ValueError for what does not fit together.
+
+    >>> import cntkjax as C, numpy as np
+    >>> x, data = C.input_variable(1), np.ones((6, 1), np.float32)
+    >>> loss = C.squared_error(C.times(x, C.parameter((1, 1))), 2 * x)
+    >>> trained = loss.train((data,), 2, parameter_learners=[C.sgd(loss.parameters, 0.1)], max_epochs=2)
+    >>> [epoch.samples for epoch in trained.epoch_summaries]
+    [6, 6]
+    """
+    criterion = unwrap(self)
     if max_epochs is not None and max_samples is not None:
         raise ValueError("train: max_epochs and max_samples exclude each other; give one of them")
     configs, writers = _sorted_callbacks(callbacks)
@@ -73,10 +103,11 @@ def train(
 
 
 def test(
-    criterion: Any, minibatch_source: Any, minibatch_size: Any, streams: Sequence[Any] | None,
-    model_inputs_to_streams: Inputs | None, callbacks: Any,
+    self: Function, minibatch_source: Any, minibatch_size: Any = 32, streams: Any = None,
+    model_inputs_to_streams: Any = None, callbacks: Sequence[Any] | None = None,
 ) -> Record:
-    """See ``Function.test``."""
+    """Average of the last output over data, given as for `train`; a record of ``metric`` and ``samples``."""
+    criterion = unwrap(self)
     configs, writers = _sorted_callbacks(callbacks)
     if configs:
         raise ValueError("test: of callbacks it takes progress writers only")
@@ -126,3 +157,6 @@ def _inputs(criterion: Any, streams: Sequence[Any] | None, inputs: Inputs | None
     if inputs:
         raise ValueError("streams and model_inputs_to_streams exclude each other; give one of them")
     return criterion.argument_map(*streams)
+
+
+add_members(Function, {"train": train, "test": test})

@@ -1,0 +1,14 @@
+"""Puts all that CNTK's compiled module adds to the public classes and modules in its place."""
+
+from __future__ import annotations
+
+from .function_members import add_function_members
+from .reexports import show
+from .value_members import add_value_members
+
+
+def attach() -> None:
+    """Called once, at the end of the package's import."""
+    add_function_members()
+    add_value_members()
+    show()
