@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cntkjax.formats import checkpoint
-from cntkjax.formats.checkpoint import Checkpoint, LearnerState, Rates, joined, parted
+from cntkjax.formats.checkpoint import Checkpoint, LearnerState, Rates, pack_state, unpack_state
 from cntkjax.formats.dictionary import FormatError, Shape, SizeT, decode, encode
 from cntkjax.graph.build import composite, make_node
 from cntkjax.graph.public import classes
@@ -73,24 +73,24 @@ def test_a_schedule_reset_late_gives_the_same_rates_from_there_on(tmp_path):
 )
 def test_several_arrays_of_a_parameter_stand_in_one_matrix(shape, stored):
     arrays = [np.random.default_rng(i).normal(size=shape).astype(np.float32) for i in range(2)]
-    both = joined(arrays, np.float32)
+    both = pack_state(arrays, np.float32)
     assert both.shape == stored
-    for a, b in zip(parted(both, 2, shape, "W"), arrays, strict=True):
+    for a, b in zip(unpack_state(both, 2, shape, "W"), arrays, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 def test_one_array_stands_as_it_is_and_none_as_a_zero():
     w = np.ones((2, 3), np.float32)
-    assert joined([w], w.dtype) is w
-    assert joined([], w.dtype).shape == ()
-    assert parted(joined([], w.dtype), 0, w.shape, "W") == []
+    assert pack_state([w], w.dtype) is w
+    assert pack_state([], w.dtype).shape == ()
+    assert unpack_state(pack_state([], w.dtype), 0, w.shape, "W") == []
 
 
 def test_the_state_of_another_kind_of_learner_is_refused():
     with pytest.raises(ValueError, match=r"'W' needs 2 arrays of shape \(2, 3\), but the checkpoint has \(2, 3\)"):
-        parted(np.ones((2, 3)), 2, (2, 3), "parameter 'W'")
+        unpack_state(np.ones((2, 3)), 2, (2, 3), "parameter 'W'")
     with pytest.raises(ValueError, match="another kind of learner"):
-        parted(np.ones((2, 3)), 0, (2, 3), "parameter 'W'")
+        unpack_state(np.ones((2, 3)), 0, (2, 3), "parameter 'W'")
 
 
 def test_a_distributed_learner_keeps_the_samples_of_all_workers(tmp_path):

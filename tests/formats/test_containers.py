@@ -5,7 +5,7 @@ import pytest
 
 import cntkjax as C
 from cntkjax.compat.cntk_py import Dictionary, DictionaryValue
-from cntkjax.formats.containers import bare
+from cntkjax.formats.containers import unwrap_values
 
 
 @pytest.mark.parametrize("value", [True, 3, 2.5, "x", [1, "a"], {"a": {"b": 1}}, None])
@@ -43,7 +43,7 @@ def test_what_cannot_be_held():
         DictionaryValue(object())
     with pytest.raises(TypeError, match="a has no type|a is of type"):
         Dictionary(a=object()).save("never written")
-    assert bare([DictionaryValue({"a": DictionaryValue(1)})]) == [{"a": 1}]
+    assert unwrap_values([DictionaryValue({"a": DictionaryValue(1)})]) == [{"a": 1}]
 
 
 def test_values_tell_their_types():

@@ -123,7 +123,7 @@ def entry(kind: int, payload: bytes) -> bytes:
         (entry(6, b""), "its type is 6, but nothing"),
         (entry(6, message(8, b"\xff\xfe")), "not UTF-8"),
         (entry(6, b"\x42\xff\xff\xff\xff\x0f"), "4294967295 bytes, but only 0"),
-        (entry(1, message(3, b"x")), "wire type 2 where 0 belongs"),
+        (entry(1, message(3, b"x")), "wire type 2 instead of 0"),
         (entry(11, message(13, b"\x08\x63")), "data type 99"),
         (entry(11, message(13, b"\x08\x01\x10\x01")), "sparse"),
         (entry(11, message(13, b"\x08\x01" + message(3, message(1, b"\xff\xff\x0f")))), r"\(262143,\) has 0 values"),
@@ -197,7 +197,7 @@ def test_values_of_a_large_file_stand_behind_the_message(monkeypatch):
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (lambda data: data[:-1], "4 bytes of values belong behind the message, but only 3 are left"),
+        (lambda data: data[:-1], "4 bytes of values should follow the message, but only 3 are left"),
         (lambda data: data + b"x", "1 bytes that belong to no array"),
         (lambda data: data[:4] + b"\xff\xff\xff\x7f" + data[8:], "the message says it has 2147483647 bytes"),
     ],

@@ -9,11 +9,11 @@ import time
 import pytest
 
 import cntkjax as C
-from cntkjax.formats import _files
+from cntkjax.formats import files
 
 
 def test_missing_folders_are_made_and_several_files_appear(tmp_path):
-    _files.write((tmp_path / "new" / "a", [b"1", memoryview(b"2")]), (tmp_path / "b", [b"3"]))
+    files.write((tmp_path / "new" / "a", [b"1", memoryview(b"2")]), (tmp_path / "b", [b"3"]))
     assert (tmp_path / "new" / "a").read_bytes() == b"12"
     assert (tmp_path / "b").read_bytes() == b"3"
 
@@ -26,7 +26,7 @@ def test_after_a_failure_both_files_are_as_before(tmp_path):
     first, second = tmp_path / "model", tmp_path / "model.ckp"
     first.write_bytes(b"old")
     with pytest.raises(OSError, match="disk full"):
-        _files.write((first, [b"new"]), (second, broken()))
+        files.write((first, [b"new"]), (second, broken()))
     assert first.read_bytes() == b"old"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model"]
 
@@ -36,7 +36,7 @@ def test_permissions_are_those_of_the_old_file_or_of_any_new_one(tmp_path):
     old.write_bytes(b"")
     old.chmod(0o640)
     plain.write_bytes(b"")
-    _files.write((old, [b"x"]), (new, [b"x"]))
+    files.write((old, [b"x"]), (new, [b"x"]))
     assert old.stat().st_mode & 0o777 == 0o640
     assert new.stat().st_mode == plain.stat().st_mode
 
@@ -45,7 +45,7 @@ def test_a_link_stays_a_link_and_a_device_a_device(tmp_path):
     target, link = tmp_path / "target", tmp_path / "link"
     target.write_bytes(b"old")
     link.symlink_to(target)
-    _files.write((link, [b"new"]), (os.devnull, [b"gone"]))
+    files.write((link, [b"new"]), (os.devnull, [b"gone"]))
     assert link.is_symlink()
     assert target.read_bytes() == b"new"
     assert not os.path.isfile(os.devnull)
@@ -56,16 +56,16 @@ def test_paths_bytes_and_open_files_are_read(tmp_path):
     file.write_bytes(b"abc")
     with file.open("rb") as opened:
         sources = [file, str(file), b"abc", bytearray(b"abc"), io.BytesIO(b"abc"), opened]
-        assert [bytes(_files.read(source, "model")[0]) for source in sources] == [b"abc"] * len(sources)
+        assert [bytes(files.read(source, "model")[0]) for source in sources] == [b"abc"] * len(sources)
 
 
 def test_what_cannot_be_read_is_said_in_cntks_types(tmp_path):
     with pytest.raises(ValueError, match=r"model '.*nowhere': there is no such file"):
-        _files.read(tmp_path / "nowhere", "model")
+        files.read(tmp_path / "nowhere", "model")
     with pytest.raises(RuntimeError, match="Is a directory"):
-        _files.read(tmp_path, "model")
+        files.read(tmp_path, "model")
     with pytest.raises(TypeError, match="mode 'rb'"):
-        _files.read(io.StringIO("abc"), "model")
+        files.read(io.StringIO("abc"), "model")
 
 
 BIG = """

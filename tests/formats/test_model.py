@@ -279,7 +279,7 @@ def test_restoring_another_function_names_the_difference_and_changes_nothing(tmp
         (lambda m: m["inputs"][0].update(kind=SizeT(1)), "of kind 1"),
         (lambda m: m["inputs"][0].update(shape=Shape((99,))), "has shape"),
         (lambda m: m["inputs"][0].update(data_type=SizeT(3)), "unknown element type 3"),
-        (lambda m: m["inputs"][-1].update(dynamic_axis=[1]), "lists something else than axes"),
+        (lambda m: m["inputs"][-1].update(dynamic_axis=[1]), "has entries that are not axes"),
     ],
 )
 def test_each_kind_of_damage_is_named(tmp_path, damage, reason):

@@ -177,7 +177,7 @@ def test_a_model_can_be_saved_in_the_format_of_cntk_2(tmp_path):
         (one("Tanh", w.source("x", 3), version=9), "version 9"),
         (one("Tanh", w.source("x", 3), version=32), "version 32"),
         (one("KhatriRaoProduct", w.source("x", 3)), "'KhatriRaoProduct', which is not known"),
-        (one("Tanh", w.source("x", 3), values=b"xy"), "where 'ENodeList' belongs"),
+        (one("Tanh", w.source("x", 3), values=b"xy"), "instead of 'ENodeList'"),
         (one("Tanh", w.source("x", 3))[:-60], "does not end|are left"),
         (w.network(w.source("x", 3), w.node("Tanh", "t", "nowhere")), "'nowhere', which is not in the file"),
         (w.network(w.source("x", 3), w.source("x", 3)), "two nodes are called 'x'"),

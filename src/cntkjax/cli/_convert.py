@@ -11,7 +11,7 @@ import numpy as np
 
 import cntkjax as C
 
-from ..formats import _files as files
+from ..formats import files
 from ..interop import leaf_names
 from ._files import load
 

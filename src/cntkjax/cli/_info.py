@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ..formats import _files as files
-from ..formats import v1
-from ..formats._attributes import dtype_of, dynamic_axes_of
-from ..formats._writing import record_of
+from ..formats import files, v1
+from ..formats.attributes import dtype_of, dynamic_axes_of
 from ..formats.dictionary import FormatError, decode
+from ..formats.writing import record_of
 from ..graph.axis import axes_text
 from ..graph.shape import shape_text
 from ..primitives import BY_ID

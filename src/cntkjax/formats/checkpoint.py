@@ -1,11 +1,11 @@
-"""The state of a trainer in CNTK's layout: what stands in the file '.ckp' beside its model.
+"""The state of a trainer in CNTK's layout: the content of the '.ckp' file next to its model.
 
 The model of a trainer is a Combine of the model's outputs, the loss and its sum over the minibatch, and the evaluation
-criterion and its sum, as far as there are such; docs/formats.md has the rest of the layout.
+criterion and its sum, where they exist; docs/formats.md describes the rest of the layout.
 
-The two files change together, whenever a process dies: both are written aside; the moment in which the new '.ckp' takes
-its place makes the checkpoint; then the model takes its own. The '.ckp' knows the digest of its model, so that whoever
-comes next can tell what an interrupted writer left behind, and finish.
+The two files change together, even if a process dies: both are first written under temporary names; replacing the
+'.ckp' commits the checkpoint; then the model is moved into place. The '.ckp' holds the digest of its model, so the next
+process can detect an interrupted write and finish it.
 """
 
 from __future__ import annotations
@@ -22,25 +22,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._typing import DTypeLike
+from ..graph.errors import explain
 from ..graph.function import Function
-from . import _files
-from ._records import check_version, take
-from ._wire import Buffer
-from ._writing import record_of
+from . import files
 from .dictionary import FormatError, SizeT, buffers, decode
+from .records import check_version, take
+from .wire import Buffer
+from .writing import record_of
 
 CHECKPOINT, LEARNER, SCHEDULE = SizeT(1), SizeT(3), SizeT(2)  # the versions that CNTK 2.7 writes
 SUFFIX = ".ckp"
-DIGEST, OWN = "model_digest", "cntkjax"  # entries of the '.ckp' file that CNTK passes over
+DIGEST, EXTRA_STATE = "model_digest", "cntkjax"  # entries of the '.ckp' file that CNTK ignores
 
 Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Rates:
-    """A schedule of learning rates: the value of each number of epochs, one after another; the last one stays.
+    """A schedule of learning rates: pairs (number of epochs, value), in order; the last value holds from then on.
 
-    Units: ``epoch_size`` in samples, 0: sweeps. ``start`` is what the learner had seen when the schedule began.
+    Units: ``epoch_size`` in samples, 0 for sweeps. ``start`` is the learner's sample count when the schedule began.
     """
 
     entries: tuple[tuple[int, float], ...]
@@ -51,8 +53,8 @@ class Rates:
 
 @dataclass(frozen=True)
 class LearnerState:
-    """What a learner has to know to go on. ``smoothed_gradients`` are those of the file, one for each of its parameters
-    in their order: see :func:`joined` and :func:`parted`."""
+    """The state that a learner needs to resume. ``smoothed_gradients`` are as in the file, one array per parameter, in
+    the order of the parameters: see :func:`pack_state` and :func:`unpack_state`."""
 
     samples: int
     minibatches: int
@@ -61,36 +63,36 @@ class LearnerState:
     smoothed_gradients: list[np.ndarray]
     smoothed_count: float | None = None
     noise_seed: int = 0
-    all_workers_samples: int | None = None  # of a distributed learner: seen by all workers together
-    block_gradients: list[np.ndarray] | None = None  # of block momentum, smoothed from block to block
-    other_state: list[np.ndarray] = field(default_factory=list)  # of optax learners; CNTK has nothing like it
+    all_workers_samples: int | None = None  # distributed learners: samples seen by all workers together
+    block_gradients: list[np.ndarray] | None = None  # block momentum: gradients smoothed from block to block
+    other_state: list[np.ndarray] = field(default_factory=list)  # optax learners; CNTK has no counterpart
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a trainer has to know to go on, besides its model. ``external`` is whatever the user wants kept."""
+    """The state that a trainer needs to resume, besides its model. ``external`` is the user's state."""
 
-    learners: list[LearnerState | Record]  # of a user's class that says itself what to keep, what it says
+    learners: list[LearnerState | Record]  # a Record for a user-defined learner that saves its state itself
     external: dict[str, Any] = field(default_factory=dict)
     workers: dict[str, Any] = field(default_factory=dict)  # the external state of each worker
-    own: dict[str, Any] = field(default_factory=dict)  # what the trainer keeps that CNTK has nothing like
+    extra: dict[str, Any] = field(default_factory=dict)  # state of the trainer that CNTK has no counterpart for
 
 
 class Files(NamedTuple):
-    """The bytes of the two files of a trainer. They may be views of arrays."""
+    """The content of the two files of a trainer, as buffers, which may be views of arrays."""
 
     model: Sequence[Buffer]
     state: Sequence[Buffer]
 
     def copied(self) -> Files:
-        """The same, whatever happens to the arrays."""
+        """A copy that later changes of the arrays do not affect."""
         return Files(*([bytes(buffer) for buffer in buffers] for buffers in self))
 
 
 def encode(model: Function, checkpoint: Checkpoint) -> Files:
-    """What is to be written.
+    """The content of the model file and of the '.ckp' file.
 
-    Errors: TypeError if the external state holds what CNTK's format cannot (see dictionary.buffers).
+    Errors: TypeError if the external state has a value that CNTK's format cannot hold (see dictionary.buffers).
     """
     content = {
         "Version": CHECKPOINT,
@@ -98,77 +100,84 @@ def encode(model: Function, checkpoint: Checkpoint) -> Files:
         "ExternalState": dict(checkpoint.external),
         "DistributedState": dict(checkpoint.workers),
     }
-    if checkpoint.own:
-        content[OWN] = checkpoint.own
+    if checkpoint.extra:
+        content[EXTRA_STATE] = checkpoint.extra
     return Files(buffers(record_of(model)), buffers(content))
 
 
-def write(path: str | os.PathLike[str], files: Files) -> None:
-    """Writes the two files of a trainer: both appear, or none of them, even if the process dies on the way.
+def write(path: str | os.PathLike[str], contents: Files) -> None:
+    """Write the two files of a trainer: both appear, or neither does, even if the process dies halfway.
 
-    Errors: OSError if they cannot be written. What was there before is then still there.
+    Errors: OSError if they cannot be written. The previous checkpoint is then still intact.
     """
     target = Path(os.path.realpath(path))
-    if _aside(target).exists():
-        with suppress(FormatError):  # what is damaged is about to be replaced
-            _settle(target)
-    _files.remove_leftovers(_aside(target), Path(f"{target}{SUFFIX}"))
-    # Entries of concatenated messages add up: the digest can be computed when all else has been encoded.
-    state = [*files.state, *buffers({DIGEST: _digest(files.model)})]
-    _files.write((_aside(target), files.model), (f"{target}{SUFFIX}", state))
-    os.replace(_aside(target), target)
+    if _staged(target).exists():
+        with suppress(FormatError):  # a damaged checkpoint is about to be replaced
+            _finish_interrupted_write(target)
+    files.remove_leftovers(_staged(target), Path(f"{target}{SUFFIX}"))
+    # Concatenated protocol-buffer messages merge, so the digest can be appended once everything else is encoded.
+    state = [*contents.state, *buffers({DIGEST: _digest(contents.model)})]
+    files.write((_staged(target), contents.model), (f"{target}{SUFFIX}", state))
+    os.replace(_staged(target), target)
 
 
 def load(path: str | os.PathLike[str]) -> Checkpoint:
-    """The state beside the model file of that path; that model file is then the one that belongs to it.
+    """The state in the '.ckp' file next to the model file at ``path``; finishes a write that was interrupted.
 
-    Errors: RuntimeError, as CNTK has it, if there is no such file; FormatError if it is damaged or something else, or
-    if the model is of another checkpoint.
+    Errors: RuntimeError, as in CNTK, if the file does not exist; FormatError if it is damaged or no checkpoint, or if
+    the model belongs to another checkpoint.
     """
     target = Path(os.path.realpath(path))
     name, content = _content(target)
     check_version(content, CHECKPOINT, name, "Version")
     checkpoint = Checkpoint(
-        [_learner_of(record, f"{name}, learner {i}") for i, record in enumerate(take(content, "Learners", list, name))],
+        [
+            _learner_state(record, f"{name}, learner {i}")
+            for i, record in enumerate(take(content, "Learners", list, name))
+        ],
         take(content, "ExternalState", dict, name),
         take(content, "DistributedState", dict, name),
-        take(content, OWN, dict, name) if OWN in content else {},
+        take(content, EXTRA_STATE, dict, name) if EXTRA_STATE in content else {},
     )
-    _settle(target)
+    _finish_interrupted_write(target)
     return checkpoint
 
 
 def exists(path: str | os.PathLike[str]) -> bool:
-    """Whether there is a checkpoint of that name, or at least one of its files."""
+    """Whether at least one of the two files of a checkpoint exists."""
     return os.path.exists(path) or os.path.exists(os.fspath(path) + SUFFIX)
 
 
 def _content(target: Path) -> tuple[str, Record]:
-    """What the '.ckp' file is called, and what stands in it."""
+    """The name of the '.ckp' file, and its content."""
     file = f"{target}{SUFFIX}"
     if not os.path.exists(file):
-        raise RuntimeError(f"cannot open the checkpoint {file!r}: there is no such file")
-    data, name = _files.read(file, "checkpoint")
+        raise RuntimeError(explain(
+            f"cannot open the checkpoint {file!r}: there is no such file",
+            fix=f"pass the path given to save_checkpoint, without {SUFFIX!r}",
+        ))
+    data, name = files.read(file, "checkpoint")
     return name, decode(data, name)
 
 
-def _aside(target: Path) -> Path:
-    """Where a model waits until its '.ckp' file is in place."""
+def _staged(target: Path) -> Path:
+    """The temporary name of a model until its '.ckp' file is in place."""
     return target.with_name(f".{target.name}.next")
 
 
-def _settle(target: Path) -> None:
-    """Puts the model into place that belongs to the '.ckp' file, if an interrupted writer did not come to it."""
-    aside = _aside(target)
+def _finish_interrupted_write(target: Path) -> None:
+    """Move the model that belongs to the '.ckp' file into place, if the writer was interrupted before it did."""
+    staged = _staged(target)
     digest = _content(target)[1].get(DIGEST) if os.path.exists(f"{target}{SUFFIX}") else None
     if digest is not None and _digest_of(target) != digest:
-        if _digest_of(aside) != digest:
+        if _digest_of(staged) != digest:
             raise FormatError(
                 f"the model {str(target)!r} is not the one that '{target}{SUFFIX}' was saved with: it is missing, was "
-                "changed, or is of another checkpoint; restore from one whose two files are as they were written"
+                "changed, or belongs to another checkpoint",
+                fix="restore from a checkpoint whose two files are as save_checkpoint wrote them",
             )
-        os.replace(aside, target)
-    aside.unlink(missing_ok=True)
+        os.replace(staged, target)
+    staged.unlink(missing_ok=True)
 
 
 def _digest(pieces: Iterable[Buffer]) -> str:
@@ -186,11 +195,11 @@ def _digest_of(file: Path) -> str | None:
 
 
 # ---- learners
-def joined(arrays: Sequence[np.ndarray], dtype: Any) -> np.ndarray:
-    """What a learner keeps for a parameter as CNTK stores it: one array is itself; several stand side by side in one
-    matrix, whose last axis is the parameter's; in place of none there is a zero of the parameter's type.
+def pack_state(arrays: Sequence[np.ndarray], dtype: DTypeLike) -> np.ndarray:
+    """The state of a learner for one parameter, as CNTK stores it: a single array as it is; several concatenated to
+    one matrix whose last axis is the parameter's; a zero of the parameter's type if there is none.
 
-    >>> joined([np.zeros((2, 3)), np.ones((2, 3))], np.float64).shape
+    >>> pack_state([np.zeros((2, 3)), np.ones((2, 3))], np.float64).shape
     (4, 3)
     """
     if not arrays:
@@ -200,16 +209,17 @@ def joined(arrays: Sequence[np.ndarray], dtype: Any) -> np.ndarray:
     return np.concatenate([np.reshape(a, (-1, np.shape(a)[-1] if np.ndim(a) else 1)) for a in arrays])
 
 
-def parted(stored: np.ndarray, count: int, shape: tuple[int, ...], where: str) -> list[np.ndarray]:
-    """The ``count`` arrays of a parameter's shape that :func:`joined` made ``stored`` of.
+def unpack_state(stored: np.ndarray, count: int, shape: tuple[int, ...], where: str) -> list[np.ndarray]:
+    """The inverse of :func:`pack_state`: ``count`` arrays of the parameter's shape.
 
-    Errors: ValueError if there is another number of them: another kind of learner has written them.
+    Errors: ValueError if ``stored`` has another size: another kind of learner wrote it.
     """
     if stored.size != count * math.prod(shape) and (count or stored.size != 1):
-        raise ValueError(
+        raise ValueError(explain(
             f"{where} needs {count} arrays of shape {shape}, but the checkpoint has {stored.shape}: "
-            "it was written by another kind of learner, or for another parameter"
-        )
+            "it was written by another kind of learner, or for another parameter",
+            fix="restore with the kind of learner and the model that wrote the checkpoint",
+        ))
     return [part.reshape(shape) for part in np.split(stored.reshape(-1), count)] if count else []
 
 
@@ -238,27 +248,28 @@ def _learner_record(learner: LearnerState) -> Record:
     return {"base": record, "localTotalNumSamplesSeen": local, "blockLevelSmoothedGradient": learner.block_gradients}
 
 
-def _learner_of(record: Any, where: str) -> LearnerState | Record:
-    everyone = blocks = None
+def _learner_state(record: object, where: str) -> LearnerState | Record:
+    all_workers_samples = block_gradients = None
     if isinstance(record, dict) and "blockLevelSmoothedGradient" in record:
-        blocks = _arrays(record, "blockLevelSmoothedGradient", where)
+        block_gradients = _arrays(record, "blockLevelSmoothedGradient", where)
         record = take(record, "base", dict, where)
     if isinstance(record, dict) and "localLearners" in record:
-        everyone = take(record, "totalNumberOfSamplesSeen", int, where)
+        all_workers_samples = take(record, "totalNumberOfSamplesSeen", int, where)
         record = record["localLearners"]
     if isinstance(record, dict) and record.get("type") != "Learner":
         return record
     check_version(record, LEARNER, where)
+    assert isinstance(record, dict)
     return LearnerState(
         samples=take(record, "sample_count", int, where),
         minibatches=take(record, "minibatchCount", int, where),
         sweeps=take(record, "sweepCount", int, where),
-        rates=rates_of(take(record, "learnig_rate_schedule", dict, where), f"{where}, learning rate"),
+        rates=read_rates(take(record, "learnig_rate_schedule", dict, where), f"{where}, learning rate"),
         smoothed_gradients=_arrays(record, "smoothed_gradients", where),
         smoothed_count=take(record, "smoothed_count", float, where) if "smoothed_count" in record else None,
         noise_seed=take(record, "noise_injection_seed", int, where),
-        all_workers_samples=everyone,
-        block_gradients=blocks,
+        all_workers_samples=all_workers_samples,
+        block_gradients=block_gradients,
         other_state=_arrays(record, "optax_state", where) if "optax_state" in record else [],
     )
 
@@ -266,12 +277,13 @@ def _learner_of(record: Any, where: str) -> LearnerState | Record:
 def _arrays(record: Record, key: str, where: str) -> list[np.ndarray]:
     arrays = take(record, key, list, where)
     if not all(isinstance(array, np.ndarray) for array in arrays):
-        raise FormatError(f"{where}: {key} lists something else than arrays")
+        raise FormatError(f"{where}: {key} has entries that are not arrays")
     return arrays
 
 
 def rates_record(rates: Rates) -> Record:
-    """The values by the count of samples (or sweeps) up to which they hold; 0 for the only one, which always holds."""
+    """The record of a schedule in a file: each value by the count of samples (or sweeps) up to which it holds; the key
+    of a single value, which always holds, is 0."""
     ends: dict[str, float] = {}
     end = rates.start
     for epochs, value in rates.entries:
@@ -288,16 +300,22 @@ def rates_record(rates: Rates) -> Record:
     }
 
 
-def rates_of(record: Record, where: str) -> Rates:
+def read_rates(record: Record, where: str) -> Rates:
+    """The schedule in a record of a '.ckp' file; ``where`` names it in errors.
+
+    Units: the record has counts of samples, or of sweeps if its epoch size is 0.
+    Errors: FormatError for a record that is damaged, or whose values do not change at the ends of epochs.
+    """
     check_version(record, SCHEDULE, where)
     epoch_size = take(record, "epoch_size", int, where)
     values = _values(take(record, "schedule", dict, where), where)
     unit = epoch_size or 1
-    start = values[0][0] % unit  # a schedule may begin later than its learner; epochs before that no longer matter
+    start = values[0][0] % unit  # a schedule may begin later than its learner; earlier epochs no longer matter
     ends = [start, *(end for end, _ in values)]
     lengths = [(end - begin) / unit for begin, end in pairwise(ends)]
     if not all(length.is_integer() for length in lengths):
-        raise FormatError(f"{where}: its values change at {ends[1:]}, which are not epochs of {epoch_size}")
+        raise FormatError(f"{where}: its values change at {ends[1:]}, which are not multiples of the epoch size "
+                          f"{epoch_size}")
     entries = [(int(n), value) for n, (_, value) in zip(lengths, values, strict=True)]
     if values[0][0] == 0:
         entries[0] = (1, values[0][1])

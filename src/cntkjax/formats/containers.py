@@ -1,4 +1,4 @@
-"""Dictionaries and values as objects of their own, as scripts take them from CNTK's compiled module."""
+"""`Dictionary` and `DictionaryValue`, the classes of CNTK's compiled module that scripts use."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from . import _files
+from ..graph.errors import explain
+from . import files
 from .dictionary import buffers, decode, decode_value, encode_value, kind_of
 
 
 class Dictionary(dict):
-    """Named values that can be written to a file: what a model, a checkpoint or a configuration is made of.
+    """Named values that can be written to a file; models, checkpoints and configurations are Dictionaries.
 
     Example:
         >>> Dictionary(a=1, b=[2.5, "x"]).size()
@@ -19,25 +20,25 @@ class Dictionary(dict):
     """
 
     def add(self, other: Mapping[str, Any]) -> None:
-        """Take over the values of another one."""
+        """Add the values of another dictionary, which replace those of the same names."""
         self.update(other)
 
     def contains(self, key: str) -> bool:
-        """Whether there is a value of that name."""
+        """Whether the dictionary has a value of that name."""
         return key in self
 
     def size(self) -> int:
-        """How many values there are."""
+        """The number of values."""
         return len(self)
 
     def save(self, filename: str | os.PathLike[str]) -> None:
-        """Write it to a file. Errors: TypeError for a value that the format cannot hold."""
-        _files.write((filename, buffers(self)))
+        """Write the dictionary to a file. Errors: TypeError for a value that the format cannot hold."""
+        files.write((filename, buffers(self)))
 
     @staticmethod
     def load(filename: str | os.PathLike[str]) -> Dictionary:
-        """Read it from a file. Errors: FormatError if that is damaged; ValueError if there is none."""
-        return Dictionary(decode(*_files.read(filename, "dictionary")))
+        """Read a dictionary from a file. Errors: FormatError if it is damaged; ValueError if it does not exist."""
+        return Dictionary(decode(*files.read(filename, "dictionary")))
 
 
 class DictionaryValue:
@@ -51,16 +52,16 @@ class DictionaryValue:
     (Type__none, Type_Bool, Type_Int, Type_SizeT, Type_Float, Type_Double, Type_String, Type_NDShape, Type_Axis,
      Type_Vector, Type_Dictionary, Type_NDArrayView) = range(12)  # fmt: skip
 
-    def __init__(self, value: Any = None) -> None:
-        self.value = bare(value)
-        encode_value(self.value)  # a TypeError says what the format cannot hold
+    def __init__(self, value: object = None) -> None:
+        self.value = unwrap_values(value)
+        encode_value(self.value)  # raises the TypeError for a value that the format cannot hold
 
     def has_value(self) -> bool:
-        """Whether there is anything in it."""
+        """Whether the value is not None."""
         return self.value is not None
 
     def value_type(self) -> int:
-        """The number of its type, as ``DictionaryValue.Type_Int``."""
+        """The number of the value's type, such as ``DictionaryValue.Type_Int``."""
         return kind_of(self.value)
 
     @staticmethod
@@ -72,17 +73,20 @@ class DictionaryValue:
         """
         names = {number: name for name, number in vars(DictionaryValue).items() if name.startswith("Type_")}
         if value_type not in names:
-            raise RuntimeError(f"DictionaryValue: there is no type {value_type!r}")
+            raise RuntimeError(explain(
+                f"DictionaryValue: there is no type {value_type!r}",
+                fix=f"pass one of the numbers DictionaryValue.Type_..., 0 to {max(names)}",
+            ))
         return names[value_type].removeprefix("Type_").replace("_none", "None")
 
     def save(self, filename: str | os.PathLike[str]) -> None:
-        """Write it to a file."""
-        _files.write((filename, [encode_value(self.value)]))
+        """Write the value to a file."""
+        files.write((filename, [encode_value(self.value)]))
 
     @staticmethod
     def load(filename: str | os.PathLike[str]) -> DictionaryValue:
-        """Read it from a file. Errors: FormatError if that is damaged; ValueError if there is none."""
-        return DictionaryValue(decode_value(*_files.read(filename, "value")))
+        """Read a value from a file. Errors: FormatError if it is damaged; ValueError if it does not exist."""
+        return DictionaryValue(decode_value(*files.read(filename, "value")))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DictionaryValue) and encode_value(self.value) == encode_value(other.value)
@@ -93,10 +97,10 @@ class DictionaryValue:
         return f"DictionaryValue({self.value!r})"
 
 
-def to_dictionary_value(value: Any) -> DictionaryValue:
-    """A value as an object of its own; one that is already stays.
+def to_dictionary_value(value: object) -> DictionaryValue:
+    """A value wrapped in a DictionaryValue; a DictionaryValue is returned unchanged.
 
-    Errors: TypeError for what the format cannot hold.
+    Errors: TypeError for a value that the format cannot hold.
 
     Example:
         >>> to_dictionary_value(3)
@@ -105,18 +109,18 @@ def to_dictionary_value(value: Any) -> DictionaryValue:
     return value if isinstance(value, DictionaryValue) else DictionaryValue(value)
 
 
-def bare(value: Any) -> Any:
-    """What an object like that holds, also inside of lists and dicts.
+def unwrap_values(value: Any) -> Any:
+    """The plain values that DictionaryValues wrap, also inside lists and dicts.
 
     Example:
-        >>> bare({"a": [DictionaryValue(3)], "b": 1.5})
+        >>> unwrap_values({"a": [DictionaryValue(3)], "b": 1.5})
         {'a': [3], 'b': 1.5}
     """
     if isinstance(value, DictionaryValue):
-        return bare(value.value)
+        return unwrap_values(value.value)
     if isinstance(value, Mapping):
-        return {k: bare(v) for k, v in value.items()}
-    return [bare(v) for v in value] if isinstance(value, list) else value
+        return {k: unwrap_values(v) for k, v in value.items()}
+    return [unwrap_values(v) for v in value] if isinstance(value, list) else value
 
 
-__all__ = ["Dictionary", "DictionaryValue", "bare", "to_dictionary_value"]
+__all__ = ["Dictionary", "DictionaryValue", "to_dictionary_value", "unwrap_values"]

@@ -1,8 +1,7 @@
-"""CNTK's Dictionary, the one container of its model files and checkpoints, as plain Python values and back.
+"""CNTK's Dictionary, the container format of its model files and checkpoints, as plain Python values and back.
 
-A file is one Dictionary: names with typed values, in which dictionaries and lists may nest. The kinds of value, the
-numbers they have in the file (``value_type``; the value itself stands in field ``value_type + 2``), and what they are
-here:
+A file is one Dictionary: names with typed values; dictionaries and lists may nest. The types of values, their numbers
+in the file (``value_type``; the value itself is in field ``value_type + 2``), and their Python types:
 
     0 None          None
     1 Bool          bool
@@ -12,7 +11,7 @@ here:
     5 Double        float
     6 String        str
     7 NDShape       Shape, a tuple                     row-major, as in CNTK's Python (the file has the reverse order)
-    8 Axis          AxisRecord(number, name, ordered)  the number as the file has it
+    8 Axis          AxisRecord(number, name, ordered)  the number as in the file
     9 Vector        list
     10 Dictionary   dict
     11 NDArrayView  np.ndarray                         row-major; float32, float64, float16, int8 or int16
@@ -32,7 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._wire import (
+from .wire import (
     BYTES,
     FIXED32,
     FIXED64,
@@ -52,17 +51,17 @@ from ._wire import (
 __all__ = ["AxisRecord", "FormatError", "Shape", "SizeT", "buffers", "decode", "decode_value", "encode", "encode_value",
            "kind_of"]
 
-LARGEST = 2**31 - 1  # bytes of a protocol-buffer message; a larger file has the values of arrays behind it
-MAGIC = b"ktnc"  # and begins with this, and the size of the message
+LARGEST = 2**31 - 1  # bytes of a protocol-buffer message; in a larger file the arrays follow the message
+MAGIC = b"ktnc"  # such a file begins with this and the size of the message
 VERSION = 2  # of DictionaryValue and Dictionary, in field 1 of each
-DEEPEST = 64  # levels of dictionaries and lists; CNTK's own files have less than ten
+MAX_DEPTH = 64  # levels of dictionaries and lists; CNTK's own files have fewer than ten
 
 
 class SizeT(int):
-    """An unsigned number, which the format tells from a signed one."""
+    """An unsigned number, which the format distinguishes from a signed one."""
 
 
-class Shape(tuple):  # type arguments would keep it out of match statements
+class Shape(tuple):  # with type arguments it could not be used in match statements
     """Dimensions of a tensor, row-major. -1 is an inferred dimension, -3 a free one; (-2,) is an unknown shape."""
 
     def __repr__(self) -> str:
@@ -70,7 +69,7 @@ class Shape(tuple):  # type arguments would keep it out of match statements
 
 
 class AxisRecord(NamedTuple):
-    """An axis as the file has it: a static one counts the dimensions of the column-major shape, from 0."""
+    """An axis as in the file: a static one counts the dimensions of the column-major shape, from 0."""
 
     number: int
     name: str
@@ -80,8 +79,8 @@ class AxisRecord(NamedTuple):
 def decode(data: bytes | memoryview, name: str = "<bytes>") -> dict[str, Any]:
     """The content of a file. Arrays are read-only views of ``data``.
 
-    Errors: FormatError with ``name``, the position and the reason if the bytes are damaged. What is returned has been
-    checked: sizes against the bytes that are there, array shapes against their values.
+    Errors: FormatError with ``name``, the position and the reason if the bytes are damaged. Sizes have been checked
+    against the number of bytes, and array shapes against the number of values.
     """
     view = memoryview(data).cast("B")
     if not len(view):
@@ -91,10 +90,10 @@ def decode(data: bytes | memoryview, name: str = "<bytes>") -> dict[str, Any]:
     size = int.from_bytes(view[4:8], "little")
     if len(view) < 8 + size:
         raise FormatError(f"{name}, byte 4: the message says it has {size} bytes, but only {len(view) - 8} are left")
-    rest = [8 + size]
-    content = _dictionary(Wire(view, 8, 8 + size, name, rest), 0)
-    if rest[0] != len(view):
-        raise FormatError(f"{name}, byte {rest[0]}: {len(view) - rest[0]} bytes that belong to no array")
+    trailing = [8 + size]
+    content = _dictionary(Wire(view, 8, 8 + size, name, trailing), 0)
+    if trailing[0] != len(view):
+        raise FormatError(f"{name}, byte {trailing[0]}: {len(view) - trailing[0]} bytes that belong to no array")
     return content
 
 
@@ -104,10 +103,10 @@ def encode(content: Mapping[str, Any]) -> bytes:
 
 
 def buffers(content: Mapping[str, Any]) -> Buffers:
-    """The bytes of a file, in pieces to be written one after another, so that a large array is not copied.
+    """The bytes of a file, as buffers to be written one after another, so that large arrays are not copied.
 
     Errors: TypeError for a value that the format cannot hold, ValueError for an int beyond 64 bits or nesting (or a
-    cycle) deeper than 64 levels; both say where.
+    cycle) deeper than 64 levels; both say which entry.
     """
     out: Buffers = []
     if _put_dictionary(out, content, "") <= LARGEST:
@@ -117,8 +116,8 @@ def buffers(content: Mapping[str, Any]) -> Buffers:
     return [MAGIC, size.to_bytes(4, "little"), *split, *split.values] if split.values else out
 
 
-def encode_value(value: Any) -> bytes:
-    """The bytes of a single value, as it stands in a Dictionary.
+def encode_value(value: object) -> bytes:
+    """The bytes of a single value, as encoded in a Dictionary. Errors: those of :func:`buffers`.
 
     >>> len(encode_value(np.zeros((16, 4), np.int8)))
     82
@@ -128,13 +127,13 @@ def encode_value(value: Any) -> bytes:
     return b"".join(out)
 
 
-def kind_of(value: Any) -> int:
-    """The number of a value's type in the table above. Errors: TypeError for what the format cannot hold."""
+def kind_of(value: object) -> int:
+    """The number of a value's type in the table above. Errors: TypeError for a value the format cannot hold."""
     return 0 if value is None else _writer(value, "the value", 0)[0]
 
 
-def decode_value(data: bytes | memoryview, name: str = "<bytes>") -> Any:
-    """The single value that ``encode_value`` gave these bytes for. Errors: as of :func:`decode`."""
+def decode_value(data: bytes | memoryview, name: str = "<bytes>") -> object:
+    """The value that :func:`encode_value` encoded. Errors: those of :func:`decode`."""
     view = memoryview(data).cast("B")
     return _value(Wire(view, 0, len(view), name), 0)
 
@@ -143,50 +142,50 @@ def decode_value(data: bytes | memoryview, name: str = "<bytes>") -> Any:
 
 
 def _dictionary(wire: Wire, depth: int) -> dict[str, Any]:
-    if depth > DEEPEST:
-        wire.fail(f"dictionaries and lists are nested deeper than {DEEPEST} levels")
+    if depth > MAX_DEPTH:
+        wire.fail(f"dictionaries and lists are nested deeper than {MAX_DEPTH} levels")
     out: dict[str, Any] = {}
-    for number, item in _known(wire, {1: VARINT, 2: BYTES}):
+    for number, item in _known_fields(wire, {1: VARINT, 2: BYTES}):
         if number == 1:
             _check_version(wire, item)
             continue
-        entry = dict(_known(item, {1: BYTES, 2: BYTES}))
+        entry = dict(_known_fields(item, {1: BYTES, 2: BYTES}))
         if entry.keys() != {1, 2}:
             item.fail("an entry of a dictionary lacks its name or its value")
         key = entry[1].text()
         if key in out:
-            item.fail(f"a dictionary has {key!r} twice")
+            item.fail(f"a dictionary has the key {key!r} twice")
         out[key] = _value(entry[2], depth)
     return out
 
 
-def _value(wire: Wire, depth: int) -> Any:
-    fields = dict(_known(wire, _VALUE_FIELDS))
+def _value(wire: Wire, depth: int) -> object:
+    fields = dict(_known_fields(wire, _VALUE_FIELDS))
     _check_version(wire, fields.pop(1, VERSION))
     kind = fields.pop(2, 0)
     if fields.keys() != ({kind + 2} if kind else set()):
-        there = " and ".join(f"a value of type {number - 2}" for number in fields) or "nothing"
-        wire.fail(f"an entry says its type is {kind}, but {there} follows")
+        values = " and ".join(f"a value of type {number - 2}" for number in fields) or "nothing"
+        wire.fail(f"an entry says its type is {kind}, but {values} follows")
     return _READ[kind + 2](fields[kind + 2], depth) if kind else None
 
 
 def _vector(wire: Wire, depth: int) -> list[Any]:
-    if depth > DEEPEST:
-        wire.fail(f"dictionaries and lists are nested deeper than {DEEPEST} levels")
-    return [_value(item, depth) for _, item in _known(wire, {1: BYTES})]
+    if depth > MAX_DEPTH:
+        wire.fail(f"dictionaries and lists are nested deeper than {MAX_DEPTH} levels")
+    return [_value(item, depth) for _, item in _known_fields(wire, {1: BYTES})]
 
 
 def _shape(wire: Wire) -> Shape:
-    dims = [wire.varints() for _, wire in _known(wire, {1: BYTES})]
+    dims = [wire.varints() for _, wire in _known_fields(wire, {1: BYTES})]
     flat = np.concatenate(dims).view(np.int64)[::-1].tolist() if dims else []
     if len(flat) > 32 or min(flat, default=0) < -3:
-        wire.fail(f"a shape has {len(flat)} dimensions, the smallest {min(flat)}: the file is damaged")
+        wire.fail(f"a shape has {len(flat)} dimensions, the smallest {min(flat)}")
     return Shape(flat)
 
 
 def _axis(wire: Wire) -> AxisRecord:
     axis, name, ordered = 0, "", False
-    for number, item in _known(wire, {1: VARINT, 2: BYTES, 3: VARINT}):
+    for number, item in _known_fields(wire, {1: VARINT, 2: BYTES, 3: VARINT}):
         if number == 1:
             axis = signed(item)
         elif number == 2:
@@ -196,7 +195,7 @@ def _axis(wire: Wire) -> AxisRecord:
     return AxisRecord(axis, name, ordered)
 
 
-# data type in the file -> NumPy's, the field that holds the values, and how they stand there (float16 as float32)
+# data type in the file -> NumPy's, the field that holds the values, and their encoding there (float16 as float32)
 _ARRAYS = {
     1: ("<f4", 4, "<f4"),
     2: ("<f8", 5, "<f8"),
@@ -208,27 +207,34 @@ _DTYPES = {np.dtype(row[0]): kind for kind, row in _ARRAYS.items()}
 
 
 def _array(wire: Wire) -> np.ndarray:
-    fields = dict(_known(wire, {1: VARINT, 2: VARINT, 3: BYTES, 4: BYTES, 5: BYTES, 6: BYTES, 7: BYTES}))
+    fields = dict(_known_fields(wire, {1: VARINT, 2: VARINT, 3: BYTES, 4: BYTES, 5: BYTES, 6: BYTES, 7: BYTES}))
     kind = fields.get(1, 0)
     if kind not in _ARRAYS:
         wire.fail(f"an array has the unknown data type {kind}")
     if fields.get(2, 0):
-        wire.fail("an array is stored as a sparse matrix, which CNTK 2.7 never writes: the file is damaged")
+        wire.fail("an array is stored as a sparse matrix, which CNTK 2.7 never writes")
     dtype, number, stored = _ARRAYS[kind]
     shape = _shape(fields[3]) if 3 in fields else Shape()
     count = math.prod(shape)
-    if wire.rest is not None and number not in fields and min(shape, default=0) >= 0:
-        values = np.frombuffer(wire.behind(count * np.dtype(dtype).itemsize), dtype)
+    if wire.trailing is not None and number not in fields and min(shape, default=0) >= 0:
+        values = np.frombuffer(wire.trailing_bytes(count * np.dtype(dtype).itemsize), dtype)
         return values.reshape(shape)
-    runs = [run for _, run in _known(fields[number], {1: BYTES})] if number in fields else []
-    try:
-        parts = [_zigzag(run.varints()) if stored == "zigzag" else np.frombuffer(run.bytes(), stored) for run in runs]
-    except ValueError as error:
-        wire.fail(f"the values of an array are cut off ({error})")
-    flat = parts[0] if len(parts) == 1 else np.concatenate([*parts, np.empty(0, dtype)])
+    flat = _array_values(wire, fields.get(number), stored, dtype)
     if min(shape, default=0) < 0 or count != flat.size:
         wire.fail(f"an array of shape {tuple(shape)} has {flat.size} values")
     return flat.reshape(shape).astype(dtype, copy=False)
+
+
+def _array_values(wire: Wire, field: Wire | None, stored: str, dtype: str) -> np.ndarray:
+    """The values of an array's field, which may be split into several runs."""
+    runs = [run for _, run in _known_fields(field, {1: BYTES})] if field is not None else []
+    try:
+        parts = [_zigzag(run.varints()) if stored == "zigzag" else np.frombuffer(run.bytes(), stored) for run in runs]
+    except FormatError:
+        raise
+    except ValueError as error:
+        wire.fail(f"the values of an array are cut off ({error})")
+    return parts[0] if len(parts) == 1 else np.concatenate([*parts, np.empty(0, dtype)])
 
 
 def _zigzag(values: np.ndarray) -> np.ndarray:
@@ -236,20 +242,23 @@ def _zigzag(values: np.ndarray) -> np.ndarray:
     return (half ^ -(values & np.uint64(1)).view(np.int64)).astype(np.int16)
 
 
-def _known(wire: Wire, kinds: Mapping[int, int]) -> list[tuple[int, Any]]:
-    """The fields of a message that we know; others are skipped, as protocol buffers ask."""
+def _known_fields(wire: Wire, kinds: Mapping[int, int]) -> list[tuple[int, Any]]:
+    """The known fields of a message; unknown ones are skipped, as protocol buffers require."""
     out = []
     for number, kind, item in wire.fields():
         if number in kinds:
             if kind != kinds[number]:
-                wire.fail(f"field {number} has wire type {kind} where {kinds[number]} belongs: the file is damaged")
+                wire.fail(f"field {number} has wire type {kind} instead of {kinds[number]}")
             out.append((number, item))
     return out
 
 
 def _check_version(wire: Wire, version: int) -> None:
     if not 1 <= version <= VERSION:
-        wire.fail(f"a dictionary has version {version}; this package reads versions up to {VERSION}")
+        wire.fail(
+            f"a dictionary has version {version}; this package reads versions up to {VERSION}",
+            fix="save the file with CNTK 2.7",
+        )
 
 
 _VALUE_FIELDS = {1: VARINT, 2: VARINT, 3: VARINT, 4: VARINT, 5: VARINT, 6: FIXED32, 7: FIXED64} | dict.fromkeys(
@@ -274,7 +283,7 @@ _READ: dict[int, Callable[[Any, int], Any]] = {
 
 
 class _Split(list[Buffer]):
-    """Buffers of a message, and apart from them those of the arrays' values."""
+    """The buffers of a message and, separately, those of the values of its arrays."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -292,7 +301,7 @@ def _put_dictionary(out: Buffers, content: Mapping[str, Any], path: str, depth: 
     return size
 
 
-def _put_entry(out: Buffers, key: str, value: Any, path: str, depth: int) -> int:
+def _put_entry(out: Buffers, key: str, value: object, path: str, depth: int) -> int:
     name = put_bytes(out, 1, key.encode())
     return name + put_message(out, 2, partial(_put_value, value=value, path=path, depth=depth))
 
@@ -305,7 +314,7 @@ def _put_vector(out: Buffers, items: list[Any] | tuple[Any, ...], path: str, dep
     return size
 
 
-def _put_value(out: Buffers, value: Any, path: str, depth: int) -> int:
+def _put_value(out: Buffers, value: object, path: str, depth: int) -> int:
     size = put_varint(out, 1, VERSION)
     if value is None:
         return size
@@ -313,8 +322,8 @@ def _put_value(out: Buffers, value: Any, path: str, depth: int) -> int:
     return size + put_varint(out, 2, kind) + put(out, kind + 2)
 
 
-def _writer(value: Any, path: str, depth: int) -> tuple[int, Callable[[Buffers, int], int]]:
-    """The type of a value, and what writes it into the field of a given number."""
+def _writer(value: object, path: str, depth: int) -> tuple[int, Callable[[Buffers, int], int]]:
+    """The number of a value's type, and a function that writes it into the field of a given number."""
 
     def message(body: Callable[..., int], *args: Any) -> Callable[[Buffers, int], int]:
         return lambda out, number: put_message(out, number, lambda out: body(out, value, *args))
@@ -363,10 +372,10 @@ def _put_axis(out: Buffers, axis: AxisRecord) -> int:
 
 def _put_array(out: Buffers, array: np.ndarray) -> int:
     kind = _DTYPES[array.dtype]
-    own, number, stored = _ARRAYS[kind]
+    dtype, number, stored = _ARRAYS[kind]
     size = put_varint(out, 1, kind) + put_message(out, 3, partial(_put_shape, shape=array.shape))
     if isinstance(out, _Split):
-        out.values.append(_octets(array, own))
+        out.values.append(_octets(array, dtype))
         return size
     if stored == "zigzag":
         wide = array.astype(np.int64).ravel()
@@ -397,5 +406,5 @@ def _check_range(value: int, low: int, end: int, path: str) -> None:
 
 
 def _check_depth(depth: int, path: str) -> None:
-    if depth > DEEPEST:
-        raise ValueError(f"{path[:60]}... is nested deeper than {DEEPEST} levels; does it contain itself?")
+    if depth > MAX_DEPTH:
+        raise ValueError(f"{path[:60]}... is nested deeper than {MAX_DEPTH} levels; does it contain itself?")

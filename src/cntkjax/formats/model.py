@@ -1,112 +1,129 @@
-"""Functions in CNTK's v2 model files: saved here they load in CNTK 2.7, and the other way round.
+"""Functions in CNTK's v2 model files: those saved here load in CNTK 2.7, and vice versa.
 
-How a file is laid out stands in docs/formats.md. The operations are those of the table of primitives.
+docs/formats.md describes the layout of a file. The operations are those of the table of primitives.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any
+from enum import Enum
 
+from ..graph.errors import explain
 from ..graph.function import Function, nodes
 from ..graph.shape import matches
-from ..graph.variable import Leaf
-from . import _files, v1
-from ._reading import graph_of
-from ._writing import record_of
+from ..graph.variable import Leaf, Variable
+from . import files, v1
 from .dictionary import buffers, decode
+from .files import Source
+from .reading import graph_of
+from .writing import record_of
 
 
-def save(function: Function, path: str | os.PathLike[str], format: Any = None) -> None:
-    """Writes a function and all it stands for: graph, parameters, constants, state. The file is whole or not there.
+def save(function: Function, path: str | os.PathLike[str], format: Enum | None = None) -> None:
+    """Write a function to a model file: graph, parameters, constants, state. The file is never half-written.
 
-    Errors: ValueError if a parameter has no value yet because its shape is still to be inferred, or for another
-    `format` than ModelFormat.CNTKv2.
+    Errors: ValueError if a parameter has no value yet because its shape is still to be inferred, or if `format` is not
+    ModelFormat.CNTKv2.
     """
     _check_format(format)
-    _files.write((path, buffers(record_of(function))))
+    files.write((path, buffers(record_of(function))))
 
 
-def load(source: Any, format: Any = None) -> Function:
+def load(source: Source, format: Enum | None = None) -> Function:
     """A composite from a path, from bytes, or from an open binary file. Names and uids are those of the file.
 
-    What CNTK 1 wrote (``.dnn``) is recognized and loads for evaluation.
+    Models of CNTK 1 (``.dnn``) are recognized, and load for evaluation.
 
-    Errors: ValueError if there is no such file; FormatError, with the file, the position or node and the reason, if it
-    is damaged, no model, or of a later version of CNTK. Nothing in a file is executed.
+    Errors: ValueError if the file does not exist; FormatError, with the file, the position or node and the reason, if
+    it is damaged, no model, or of a later version of CNTK. Nothing in a file is executed.
     """
     _check_format(format)
-    data, name = _files.read(source, "model")
+    data, name = files.read(source, "model")
     view = memoryview(data).cast("B")
     content = v1.record_of(view, name) if view[: len(v1.MAGIC)] == v1.MAGIC else decode(view, name)
     return graph_of(content, name)
 
 
-def restore(function: Function, source: Any) -> None:
-    """Gives a function the state that it has in a model file: values of parameters and constants, random numbers.
+def restore(function: Function, source: Source) -> None:
+    """Set the state of a function from a model file: values of parameters and constants, states of random numbers.
 
-    The same is a function of the same operations, names, shapes and types in the same order; uids may differ, as they
-    do in another process.
+    The file has to hold the same function: the same operations, names, shapes and types in the same order; uids may
+    differ, as they do in another process.
     Errors: those of :func:`load`; ValueError, with the first difference, if the file holds another function. Nothing
     is changed then.
     """
-    for mine, theirs in list(_paired(function, load(source))):
-        if isinstance(theirs, Leaf):
-            mine._infer_shape(theirs.shape)
-            mine._value = theirs._value
-        elif isinstance(theirs, Function):
-            stored = theirs.node_attributes
-            mine.node_attributes.update({key: stored[key] for key in ("rngSeed", "rngOffset") if key in stored})
+    for mine, stored in list(_Pairing(function, load(source))):
+        if isinstance(stored, Leaf) and isinstance(mine, Leaf):
+            mine._infer_shape(stored.shape)
+            mine._value = stored._value
+        elif isinstance(stored, Function) and isinstance(mine, Function):
+            attributes = stored.node_attributes
+            mine.node_attributes.update({key: attributes[key] for key in ("rngSeed", "rngOffset") if key in attributes})
 
 
-def _check_format(format: Any) -> None:
+def _check_format(format: Enum | None) -> None:
     if getattr(format, "name", "CNTKv2") != "CNTKv2":
         raise ValueError(f"{format} is not supported: models are saved and loaded with ModelFormat.CNTKv2")
 
 
-def _paired(mine: Function, theirs: Function) -> Iterator[tuple[Any, Any]]:
-    """The nodes and the variables of two graphs that correspond to each other."""
-    seen: dict[Any, Any] = {}
-    stack: list[tuple[Function, Function]] = [(mine.root_function, theirs.root_function)]
-    while stack:
-        a, b = stack.pop()
-        if seen.setdefault(a, b) is not b:
-            raise _other(a, b, "is shared where that is not")
-        for what, ours, stored in (
-            ("is the operation", a.op_name, b.op_name),
-            ("is called", a._name, b._name),
-            ("has this number of inputs:", len(a.node_inputs), len(b.node_inputs)),
-        ):
-            if ours != stored:
-                raise _other(a, b, f"{what} {ours}, not {stored}")
-        yield a, b
-        inside, stored = _random_inside(a), _random_inside(b)
-        if [n.op_name for n in inside] == [n.op_name for n in stored]:  # the rest may be written otherwise
-            yield from zip(inside, stored, strict=True)
-        for v, w in zip(a.node_inputs, b.node_inputs, strict=True):
-            if v._owner is not None and w._owner is not None:
-                if v._owner not in seen:
-                    stack.append((v._owner, w._owner))
-                elif seen[v._owner] is not w._owner:
-                    raise _other(v, w, "is shared where that is not")
-            elif seen.setdefault(v, w) is not w:
-                raise _other(v, w, "is shared where that is not")
-            elif (v._kind, v.name, v.dtype) != (w._kind, w.name, w.dtype) or not matches(v.shape, w.shape):
-                raise _other(v, w, "is of another kind, name, type or shape")
-            else:
-                yield v, w
+Item = Function | Variable
 
 
-def _random_inside(block: Function) -> list[Function]:
-    """The nodes inside of a block that draw random numbers."""
+class _Pairing:
+    """The pairs of nodes and of variables that correspond in two graphs of the same structure."""
+
+    def __init__(self, function: Function, stored: Function) -> None:
+        self.partners: dict[Item, Item] = {}
+        self.stack: list[tuple[Function, Function]] = [(function.root_function, stored.root_function)]
+
+    def __iter__(self) -> Iterator[tuple[Item, Item]]:
+        """Errors: ValueError with the first difference."""
+        while self.stack:
+            node, stored = self.stack.pop()
+            self._pair(node, stored)
+            for what, actual, expected in (
+                ("is the operation", node.op_name, stored.op_name),
+                ("is called", node._name, stored._name),
+                ("has this number of inputs:", len(node.node_inputs), len(stored.node_inputs)),
+            ):
+                if actual != expected:
+                    raise _mismatch(node, stored, f"{what} {actual}, not {expected}")
+            yield node, stored
+            inner, inner_stored = _random_nodes(node), _random_nodes(stored)
+            if [n.op_name for n in inner] == [n.op_name for n in inner_stored]:  # other nodes of a block may differ
+                yield from zip(inner, inner_stored, strict=True)
+            for v, w in zip(node.node_inputs, stored.node_inputs, strict=True):
+                if v._owner is not None and w._owner is not None:
+                    self._visit(v, v._owner, w, w._owner)
+                else:
+                    self._pair(v, w)
+                    if (v._kind, v.name, v.dtype) != (w._kind, w.name, w.dtype) or not matches(v.shape, w.shape):
+                        raise _mismatch(v, w, "is of another kind, name, type or shape")
+                    yield v, w
+
+    def _pair(self, item: Item, stored: Item) -> None:
+        if self.partners.setdefault(item, stored) is not stored:
+            raise _mismatch(item, stored, "is shared where that is not")
+
+    def _visit(self, variable: Variable, owner: Function, stored: Variable, stored_owner: Function) -> None:
+        """Put the nodes that compute two variables on the stack, unless they have been paired already."""
+        if owner not in self.partners:
+            self.stack.append((owner, stored_owner))
+        elif self.partners[owner] is not stored_owner:
+            raise _mismatch(variable, stored, "is shared where that is not")
+
+
+def _random_nodes(block: Function) -> list[Function]:
+    """The nodes inside a block that draw random numbers."""
     if block.block_composite is None:
         return []
-    inside = nodes([block.block_composite.root_function], into_blocks=True)
-    return [node for node in inside if "rngSeed" in node.node_attributes]
+    inner = nodes([block.block_composite.root_function], into_blocks=True)
+    return [node for node in inner if "rngSeed" in node.node_attributes]
 
 
-def _other(mine: Any, theirs: Any, why: str) -> ValueError:
-    return ValueError(
-        f"the file holds another function: {mine!r} of this one corresponds to {theirs!r} there, but {why}"
-    )
+def _mismatch(item: Item, stored: Item, reason: str) -> ValueError:
+    return ValueError(explain(
+        f"the file holds another function: {item!r} of this one corresponds to {stored!r} in the file, but {reason}",
+        fix="restore a function built by the same code, or read the file with load_model",
+    ))

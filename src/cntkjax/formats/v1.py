@@ -1,7 +1,7 @@
-"""Models of CNTK 1 (``.dnn``), for evaluation: their nodes as the records of a v2 file, which go the way of all models.
+"""Models of CNTK 1 (``.dnn``), for evaluation: their nodes are converted to the records of a v2 file.
 
-What corresponds to what is as in CNTK 2.7: parameters that were not trained are constants, criteria are sums over the
-minibatch, and outputs are all nodes that nothing else uses and those that the file lists, in the order of their names.
+The conversion is that of CNTK 2.7: parameters that were not trained are constants, criteria are sums over the
+minibatch, and outputs are all nodes that no other node uses and those listed in the file, in the order of their names.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from .._typing import DTypeLike
 from ..graph.uid import new_uid
 from ..primitives import BY_NAME
-from ._attributes import DYNAMIC, dtype_number
-from ._v1_file import MAGIC, Network, Node, Values, read
-from ._writing import COMPOSITE, PRIMITIVE, VARIABLE
+from .attributes import DYNAMIC, dtype_number
 from .dictionary import AxisRecord, FormatError, Shape, SizeT
+from .v1_file import MAGIC, Network, Node, Values, read
+from .writing import COMPOSITE, PRIMITIVE, VARIABLE
 
 __all__ = ["MAGIC", "record_of"]
 
@@ -46,9 +47,9 @@ _FROM_V2 = re.compile("__v2libuid__(.+)__v2libname__(.*)", re.DOTALL)  # how CNT
 
 
 def record_of(data: memoryview, name: str) -> Record:
-    """The content that the v2 file of the same model would have.
+    """The content that the v2 file of the same model would have; ``name`` names the file in errors.
 
-    Errors: FormatError for a damaged file, or one with an operation, layout or version that is not known here.
+    Errors: FormatError for a damaged file, or for an operation, layout or version that is not known.
     """
     return _Converter(read(data, name), name).content()
 
@@ -58,7 +59,7 @@ class _Converter:
         self.network, self.name = network, name
         self.variables: list[Record] = []
         self.functions: list[Record] = []
-        self.outputs: dict[str, str] = {}  # a node's name in the file -> the uid of the variable that it makes
+        self.outputs: dict[str, str] = {}  # a node's name in the file -> the uid of its output
         self.ids: dict[str, tuple[str, str]] = {}
         self.leaves: dict[str, Record] = {}
 
@@ -82,7 +83,7 @@ class _Converter:
                 self._function(node, *self.ids[key])
         roots = [self.outputs[key] for key in self._roots()]
         if not roots:
-            raise FormatError(f"{self.name} has no node that computes something and is an output")
+            raise FormatError(f"{self.name} has no node that is an output")
         combine = self._add("Combine", new_uid("Combine"), "", roots, {})
         return {
             "version": COMPOSITE, "type": "CompositeFunction", "uid": new_uid("CompositeFunction"), "root": combine,
@@ -90,16 +91,18 @@ class _Converter:
         }
 
     def _roots(self) -> Iterator[str]:
-        """What nothing uses, and what the file lists; means and deviations are always outputs in CNTK 2."""
+        """Unused nodes, and those listed in the file; means and deviations are always outputs in CNTK 2."""
         nodes = self.network.nodes
         used = {name for node in nodes.values() for name in node.inputs}
         for key in sorted(nodes):
-            ends = key not in used or key in self.network.roots or nodes[key].op in ("Mean", "InvStdDev")
-            if ends and nodes[key].op not in (*_INPUTS, "LearnableParameter", "DynamicAxis"):
+            is_root = key not in used or key in self.network.roots or nodes[key].op in ("Mean", "InvStdDev")
+            if is_root and nodes[key].op not in (*_INPUTS, "LearnableParameter", "DynamicAxis"):
                 yield key
 
     # ---- variables
-    def _variable(self, kind: int, shape: Any, dtype: Any, uid: str, name: str = "", **more: Any) -> Record:
+    def _variable(
+        self, kind: int, shape: tuple[int, ...], dtype: DTypeLike, uid: str, name: str = "", **more: Any
+    ) -> Record:
         record = {
             "version": VARIABLE, "type": "Variable", "uid": uid, "kind": SizeT(kind), "shape": Shape(shape),
             "data_type": dtype_number(dtype), "dynamic_axis": [], "is_sparse": False, "needs_gradient": False,
@@ -117,8 +120,8 @@ class _Converter:
         shape = node.values["shape"][::-1]
         self._variable(0, shape, node.dtype, uid, name, is_sparse=sparse, dynamic_axis=axes)
 
-    def _placeholder(self, uid: str, dtype: Any) -> None:
-        """What stands for an output that a loop uses before it is made."""
+    def _placeholder(self, uid: str, dtype: type) -> None:
+        """The record of an output that a loop uses before its node is listed."""
         self._variable(4, (-2,), dtype, uid, dynamic_axis=[_UNKNOWN])
 
     # ---- functions
@@ -141,13 +144,13 @@ class _Converter:
             self._normalize(node, inputs, uid, name)
             return
         if node.op in ("PastValue", "FutureValue") and len(inputs) == 1:
-            initial = np.array(node.values["initial"], node.dtype)
+            initial: np.ndarray = np.array(node.values["initial"], node.dtype)
             inputs.append(self._leaf(initial, False, new_uid("Constant"), "")["uid"])
         if node.op == "Convolution" and inputs:
             self._shape_kernel(node)
         if node.op == "BatchNormalization" and self.network.version <= 18 and len(inputs) == 5:
             self._invert_deviation(node)
-            count = np.zeros(1, node.dtype)
+            count: np.ndarray = np.zeros(1, node.dtype)
             inputs.append(self._leaf(count, False, new_uid("Constant"), f"{name}.run_sample_count")["uid"])
         attributes = _ATTRIBUTES[node.op](node.values) if node.op in _ATTRIBUTES else {}
         self._add(_kind(node), uid, name, inputs, attributes)
@@ -161,7 +164,7 @@ class _Converter:
         self._add("ElementTimes", uid, name, [f"{centred}_Output_0", inverse], {})
 
     def _shape_kernel(self, node: Node) -> None:
-        """Kernels may stand in a matrix [outputs, elements]; its bytes are those of the kernel tensor."""
+        """Reshape kernels stored as a matrix [outputs, elements], whose bytes are those of the kernel tensor."""
         record, kernel = self.leaves.get(node.inputs[0]), node.values["kernel"][::-1]
         if record is None or len(record["shape"]) != 2 or len(kernel) < 2:
             return
@@ -172,7 +175,7 @@ class _Converter:
         record["shape"] = Shape(record["value"].shape)
 
     def _invert_deviation(self, node: Node) -> None:
-        """Until version 12 the fifth operand was not the variance, but 1 / standard deviation."""
+        """Replace the fifth operand by the variance: up to version 12 it is 1 / standard deviation."""
         record = self.leaves.get(node.inputs[4])
         if self.network.version <= 12 and record is not None:
             with np.errstate(divide="ignore"):
@@ -186,7 +189,7 @@ def _kind(node: Node) -> str:
 
 
 def _dynamic_axes(name: str) -> list[AxisRecord]:
-    """As files list them, the batch axis last. '*' is the default; a model that never names its axes calls it ''."""
+    """As a file lists them, the batch axis last. '*' is the default axis; '' in models that never name their axes."""
     if name == "__noSequenceAxis":
         return [_BATCH]
     return [AxisRecord(DYNAMIC, "defaultDynamicAxis" if name == "*" else name, True), _BATCH]
@@ -196,7 +199,7 @@ def _dynamic_axes(name: str) -> list[AxisRecord]:
 
 
 def _static(number: int) -> AxisRecord:
-    """The axis that CNTK 1 counts from 1."""
+    """A static axis; CNTK 1 counts them from 1."""
     return AxisRecord(number - 1, f"staticAxisIdx={number - 1}", True)
 
 
@@ -205,15 +208,15 @@ def _size(dims: tuple[int, ...]) -> Shape:
 
 
 def _slice(v: Values) -> Values:
-    """Each axis: begin, size, number, and in later versions the stride."""
+    """Axes have a begin, a size, a number, and in later versions a stride."""
     axes = v["axes"]
-    made = {
+    attributes = {
         "axis": [_static(a[2]) for a in axes],
         "beginIndex": [a[0] for a in axes],
         "endIndex": [a[0] + a[1] for a in axes],
         "sliceStrides": [a[3] if len(a) > 3 else 1 for a in axes],
     }
-    return {k: x[0] for k, x in made.items()} if len(axes) == 1 else {f"{k}Vec": x for k, x in made.items()}
+    return {k: x[0] for k, x in attributes.items()} if len(axes) == 1 else {f"{k}Vec": x for k, x in attributes.items()}
 
 
 def _reduce(v: Values) -> Values:
@@ -245,7 +248,7 @@ def _transpose(v: Values) -> Values:
 
 def _crop(v: Values) -> Values:
     if not all(0 <= x < 2**31 for x in v["offset"]):
-        return {}  # to be found from the graph
+        return {}  # the offset follows from the graph
     return {"offset": [SizeT(x) for x in v["offset"]]}
 
 

@@ -12,7 +12,7 @@ from jax import export
 from jax.errors import InconclusiveDimensionOperation
 
 from ..engine.xla.versions import double_precision
-from ..formats import _files
+from ..formats import files
 from ..graph.errors import explain
 from ..ops.functions import Function
 from ._to_jax import JaxFunction, to_jax
@@ -57,7 +57,7 @@ def export_stablehlo(function: Function, path: str | os.PathLike[str]) -> None:
                 f"export_stablehlo: {function!r} has no form for every size of batch and sequence ({reason})",
                 fix="give the inputs fixed sequence lengths as static axes, or save it as ONNX",
             )) from error
-        _files.write((path, [bytes(exported.serialize())]))
+        files.write((path, [bytes(exported.serialize())]))
 
 
 def _exported(made: JaxFunction, parameters: Mapping[str, Any], least_steps: int) -> export.Exported:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from ..formats.checkpoint import LearnerState, Rates, joined, parted
-from ..formats.containers import bare
+from ..formats.checkpoint import LearnerState, Rates, pack_state, unpack_state
+from ..formats.containers import unwrap_values
 from ..graph.errors import explain
 from ..parallel.block_momentum import BlockMomentum
 from ._counters import Counters
@@ -35,7 +35,7 @@ def state_of(learner: Learning) -> LearnerState | dict[str, Any]:
         raise TypeError(explain(
             f"{learner!r}: create_checkpoint returned {said!r}", fix="let it return a dict of numbers, texts and arrays"
         ))
-    return said if isinstance(said, LearnerState) else bare(said)
+    return said if isinstance(said, LearnerState) else unwrap_values(said)
 
 
 def optax_state(learner: Learning, state: LearnerState | dict[str, Any]) -> Any:
@@ -77,7 +77,7 @@ def own_state_of(learner: Learning) -> LearnerState:
             schedule.minibatch_size,
             seen.rate_samples if schedule.epoch_size else seen.rate_sweeps,
         ),
-        smoothed_gradients=[joined(arrays, p.dtype) for arrays, p in zip(fields, parameters, strict=True)],
+        smoothed_gradients=[pack_state(arrays, p.dtype) for arrays, p in zip(fields, parameters, strict=True)],
         smoothed_count=seen.smoothed,
         noise_seed=learner._noise_seed,
         all_workers_samples=None if way is None else seen.samples if blocks is None else blocks.seen,
@@ -100,7 +100,7 @@ def own_optax_state(learner: Learning, state: Any) -> Any:
     fields, is_cntks = _fields(learner, leaves)
     if is_cntks:
         parts = [
-            parted(stored, len(mine), tuple(p.shape), f"{learner!r}, parameter {p.name or p.uid!r}")
+            unpack_state(stored, len(mine), tuple(p.shape), f"{learner!r}, parameter {p.name or p.uid!r}")
             for stored, mine, p in zip(state.smoothed_gradients, fields, parameters, strict=True)
         ]
         arrays = [parts[i % len(parts)][i // len(parts)] for i in range(len(leaves))]

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..formats.checkpoint import Rates, rates_of, rates_record
+from ..formats.checkpoint import Rates, rates_record, read_rates
 from ..formats.containers import Dictionary
 
 IGNORE = 0
@@ -116,7 +116,7 @@ class TrainingParameterSchedule:
     @classmethod
     def deserialize(cls, record: Mapping[str, Any]) -> Self:
         """The schedule of which `serialize` gave this record. Errors: FormatError if it is damaged."""
-        rates = rates_of(dict(record), "the record of a schedule")
+        rates = read_rates(dict(record), "the record of a schedule")
         return cls(list(rates.entries), rates.epoch_size or None, rates.minibatch_size)
 
     def for_minibatch_size(self, minibatch_size: int | None) -> TrainingParameterSchedule:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..formats._attributes import axis_record, dtype_number
+from ..formats.attributes import axis_record, dtype_number
 from ..graph.axis import Axis
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..formats import model as model_files
 from ..formats import registry
-from ..formats.containers import bare
+from ..formats.containers import unwrap_values
 from ..graph import edit
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import composite, make_node
@@ -147,7 +147,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
     def custom_attributes(self, values: dict[str, Any]) -> None:
         if not isinstance(values, dict):
             raise TypeError(f"custom_attributes: values must be a dictionary, not {values!r}")
-        self.root_function.node_attributes[CUSTOM] = bare(dict(values))
+        self.root_function.node_attributes[CUSTOM] = unwrap_values(dict(values))
 
     def reset_custom_attributes(self) -> None:
         """Forget them."""

@@ -89,9 +89,9 @@ def restore(trainer: Training, filename: str) -> dict[str, Any]:
     states = [optax_state(learner, state) for learner, state in zip(learners, stored.learners, strict=True)]
     everything = _everything(trainer)
     try:
-        carried = _carried_from(stored.own, everything)
-        pending = _unfinished_from(stored.own, trainer)
-        seen = Seen(**stored.own["seen"]) if stored.own else _seen(stored.learners)
+        carried = _carried_from(stored.extra, everything)
+        pending = _unfinished_from(stored.extra, trainer)
+        seen = Seen(**stored.extra["seen"]) if stored.extra else _seen(stored.learners)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         file = f"{filename}{checkpoint.SUFFIX}"
         raise FormatError(f"{file}: what is kept for the next step is damaged: {error!r}") from error

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import _files
+from ... import files
 from ...dictionary import FormatError
 from .._onnx import onnx
 
@@ -25,7 +25,7 @@ _FIELDS = {1: "float_data", 11: "double_data", 7: "int64_data", 12: "uint64_data
 
 def parsed(source: Any) -> tuple[Any, str, Path | None]:
     """The ModelProto, what to call the file, and the folder in which its external data may lie."""
-    data, name = _files.read(source, "ONNX model")
+    data, name = files.read(source, "ONNX model")
     model = onnx().ModelProto()
     try:
         model.ParseFromString(bytes(data))

@@ -9,7 +9,7 @@ from typing import Any
 from ....graph.axis import BATCH
 from ....graph.function import Function
 from ....graph.variable import Variable
-from ... import _files
+from ... import files
 from .._onnx import onnx
 from . import elementwise, image, loss, product, random, reduce, rnnstack, sequence, shape  # noqa: F401  (fill the table)
 from .cells import write_cell
@@ -39,9 +39,9 @@ def save(
     made = model_of(function, opset)
     if external or sum(t.ByteSize() for t in made.graph.initializer) > _LARGEST:
         data = list(_external(made, os.path.basename(os.fspath(path)) + ".data"))
-        _files.write((os.fspath(path) + ".data", data), (path, [made.SerializeToString(deterministic=True)]))
+        files.write((os.fspath(path) + ".data", data), (path, [made.SerializeToString(deterministic=True)]))
     else:
-        _files.write((path, [made.SerializeToString(deterministic=True)]))
+        files.write((path, [made.SerializeToString(deterministic=True)]))
 
 
 def model_of(function: Function, opset: int = CNTK_OPSET) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .....formats._wire import FormatError
+from .....formats.wire import FormatError
 from ...unimodel.cntkmodel import (
     CntkBatchNormParameters,
     CntkConvolutionParameters,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .....formats._wire import BYTES, FormatError, Wire, signed
+from .....formats.wire import BYTES, FormatError, Wire, signed
 
 _BETWEEN = re.compile(r"(?:\s|#[^\n]*)*")
 _TOKEN = re.compile(r"""[{}<>:;,\[\]]|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|[^\s#"'{}<>:;,\[\]]+""")

@@ -1,10 +1,10 @@
 """The bytes of a model of CNTK 1 (``.dnn``) as a list of nodes.
 
-A file is a run of sections that begin with ``B<name>`` and end with ``E<name>``; texts are UTF-16 and end with a zero,
-numbers are little-endian. Nodes stand one after another: element type, operation, name, and what this operation writes,
-without its size, so that a reader has to know every operation. What they write depends on the version of the file.
+A file is a series of sections that begin with ``B<name>`` and end with ``E<name>``; strings are UTF-16 and end with a
+zero, numbers are little-endian. Nodes follow one another: element type, operation, name, and the payload of the
+operation, without its size, so that a reader has to know every operation. Payloads depend on the version of the file.
 
-Source: files that CNTK 2.7 wrote (`save_as_legacy_model`), and how it reads files that were changed byte by byte.
+Source: files written by CNTK 2.7 (`save_as_legacy_model`), and how it reads files that were changed byte by byte.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ._wire import FormatError
+from .wire import DAMAGED, FormatError
 
 OLDEST, NEWEST = 10, 31  # versions of the format that CNTK 2.7 reads with these layouts
 LONGEST = 4096  # characters of a text
 MAGIC = "BCN\0".encode("utf-16-le")
-_DTYPES: dict[str, Any] = {"float": np.float32, "double": np.float64, "half": np.float16}
+_DTYPES: dict[str, type] = {"float": np.float32, "double": np.float64, "half": np.float16}
 
 Values = dict[str, Any]
 
 
 @dataclass
 class Node:
-    """One node: what it computes, of what, and what its operation wrote. Shapes are column-major, as in the file."""
+    """One node: its operation, its inputs, and the values of its payload. Shapes are column-major, as in the file."""
 
     op: str
     name: str
-    dtype: Any
+    dtype: type
     values: Values
     inputs: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Network:
-    """A file's nodes by name, and those that it lists as outputs, criteria or measures."""
+    """The nodes of a file by name, and the names of those listed as outputs, criteria or metrics."""
 
     version: int
     nodes: dict[str, Node]
@@ -48,60 +48,60 @@ class Network:
 
 
 class Reader:
-    """A place in the bytes of a file, from which numbers, texts and arrays are taken; everything is checked first."""
+    """A position in the bytes of a file, from which numbers, strings and arrays are read; sizes are checked first."""
 
     def __init__(self, data: memoryview, name: str) -> None:
         self.data, self.name, self.at, self.version = data, name, 0, 0
 
-    def fail(self, reason: str) -> NoReturn:
+    def fail(self, reason: str, fix: str = DAMAGED) -> NoReturn:
         """Errors: always a FormatError, with the file and the position."""
-        raise FormatError(f"{self.name}, byte {self.at}: {reason}")
+        raise FormatError(f"{self.name}, byte {self.at}: {reason}", fix)
 
     def bytes(self, size: int) -> memoryview:
-        """That many bytes, without a copy."""
+        """The next ``size`` bytes, without a copy. Errors: FormatError if fewer are left."""
         if not 0 <= size <= len(self.data) - self.at:
-            self.fail(f"{size} bytes belong here, but only {len(self.data) - self.at} are left")
+            self.fail(f"{size} bytes are expected here, but only {len(self.data) - self.at} are left")
         self.at += size
         return self.data[self.at - size : self.at]
 
     def number(self, kind: str) -> Any:
-        """A number of a kind that the struct module has a letter for."""
+        """A number; ``kind`` is the struct module's letter for its type."""
         return struct.unpack("<" + kind, self.bytes(struct.calcsize(kind)))[0]
 
     def flag(self) -> bool:
-        """A byte that is 0 or 1."""
+        """A boolean, a byte that is 0 or 1."""
         value = self.number("B")
         if value > 1:
-            self.fail(f"{value} where true (1) or false (0) belongs")
+            self.fail(f"{value} instead of true (1) or false (0)")
         return bool(value)
 
     def count(self, kind: str, size: int) -> int:
-        """How many things of at least that many bytes follow."""
+        """The number of items that follow, each of at least ``size`` bytes. Errors: FormatError if they cannot fit."""
         value = self.number(kind)
         if not 0 <= value * size <= len(self.data) - self.at:
-            self.fail(f"{value} items of {size} bytes belong here, but only {len(self.data) - self.at} bytes are left")
+            self.fail(f"{value} items of {size} bytes are expected, but only {len(self.data) - self.at} bytes are left")
         return value
 
     def text(self) -> str:
-        """A text up to its zero."""
+        """A string up to its zero. Errors: FormatError if it does not end, or is not UTF-16."""
         end = self.at
         while bytes(self.data[end : end + 2]) != b"\0\0":
             end += 2
             if end - self.at > 2 * LONGEST or end >= len(self.data):
-                self.fail("a text does not end")
+                self.fail("a string does not end")
         try:
-            made = str(self.data[self.at : end], "utf-16-le")
+            text = str(self.data[self.at : end], "utf-16-le")
         except UnicodeDecodeError as error:
             self.fail(f"text is not UTF-16 ({error.reason})")
         self.at = end + 2
-        return made
+        return text
 
     def mark(self, expected: str) -> None:
-        """The name of a section, which has to be that one."""
-        at, there = self.at, self.text()
-        if there != expected:
+        """Read the mark of a section. Errors: FormatError if it is another one than ``expected``."""
+        at, mark = self.at, self.text()
+        if mark != expected:
             self.at = at
-            self.fail(f"{there[:40]!r} where {expected!r} belongs: the file is damaged, or an operation writes more")
+            self.fail(f"{mark[:40]!r} instead of {expected!r}")
 
     def shape(self) -> tuple[int, ...]:
         """Dimensions, column-major."""
@@ -114,10 +114,10 @@ class Reader:
         """A list of booleans."""
         return [self.flag() for _ in range(self.count("Q", 1))]
 
-    def matrix(self, dtype: Any) -> np.ndarray:
+    def matrix(self, dtype: type) -> np.ndarray:
         """A dense matrix, [columns, rows]: the file has it column-major."""
         if self.number("c") != b"d":
-            self.fail("a matrix that is not dense")
+            self.fail("a matrix is not dense")
         self.mark("BMAT")
         size = self.number("Q")
         self.text()
@@ -133,8 +133,8 @@ class Reader:
 def read(data: memoryview, name: str) -> Network:
     """The nodes of a file.
 
-    Errors: FormatError, with the file and the position, if it is damaged, or of a version or with an operation that is
-    not known here.
+    Errors: FormatError, with the file and the position, if it is damaged, or if its version or an operation is not
+    known.
     """
     r = Reader(data, name)
     r.mark("BCN")
@@ -142,8 +142,8 @@ def read(data: memoryview, name: str) -> Network:
     r.version = r.number("Q")
     if not OLDEST <= r.version <= NEWEST:
         r.fail(
-            f"version {r.version} of CNTK 1's format; versions {OLDEST} to {NEWEST} can be read: "
-            "load and save an older model with a later release of CNTK 1"
+            f"version {r.version} of CNTK 1's format; this package reads versions {OLDEST} to {NEWEST}",
+            fix="load the model with a later release of CNTK 1, and save it again",
         )
     r.mark("EVersion")
     number = r.count("Q", 6)
@@ -152,7 +152,7 @@ def read(data: memoryview, name: str) -> Network:
     for _ in range(number):
         node = _node(r)
         if node.name in nodes:
-            r.fail(f"two nodes are called {node.name!r}")
+            r.fail(f"two nodes have the name {node.name!r}")
         nodes[node.name] = node
     r.mark("ENodeList")
     r.mark("BRelation")
@@ -185,18 +185,21 @@ def _roots(r: Reader, nodes: dict[str, Node]) -> list[str]:
 def _node(r: Reader) -> Node:
     precision, op, name = r.text(), r.text(), r.text()
     if precision not in _DTYPES:
-        r.fail(f"a node of the element type {precision[:40]!r}")
+        r.fail(f"node {name!r} has the unknown element type {precision[:40]!r}")
     if op not in PAYLOADS:
-        r.fail(f"node {name!r} is the operation {op[:60]!r}, which is not known to this package")
+        r.fail(
+            f"node {name!r} is the operation {op[:60]!r}, which is not known to this package",
+            fix="save the model with CNTK 2.7 in its v2 format, or without this operation",
+        )
     dtype = _DTYPES[precision]
     read_values = PAYLOADS[op]
     return Node(op, name, dtype, read_values(r, dtype) if read_values else {})
 
 
-# ---- what operations write down --------------------------------------------------------------------------------------
+# ---- payloads of operations --------------------------------------------------------------------------------------
 
 
-def _parameter(r: Reader, dtype: Any) -> Values:
+def _parameter(r: Reader, dtype: type) -> Values:
     rate, shape = r.number("f"), r.shape()
     values = r.matrix(dtype)
     if min(shape, default=1) < 0 or math.prod(shape) != values.size:
@@ -204,12 +207,12 @@ def _parameter(r: Reader, dtype: Any) -> Values:
     return {"trained": rate > 0, "value": values.reshape(shape[::-1])}
 
 
-def _computed_before(r: Reader, dtype: Any) -> Values:
+def _computed_before(r: Reader, dtype: type) -> Values:
     r.flag()
     return {"value": r.matrix(dtype).reshape(-1)}
 
 
-def _input(r: Reader, dtype: Any) -> Values:
+def _input(r: Reader, dtype: type) -> Values:
     r.bytes(16)
     shape = r.shape()
     axes = [r.text() for _ in range(r.count("I", 2))]
@@ -219,54 +222,54 @@ def _input(r: Reader, dtype: Any) -> Values:
     return {"shape": shape, "axis": axes[0]}
 
 
-def _times(r: Reader, _: Any) -> Values:
+def _times(r: Reader, _: type) -> Values:
     return {"rank": r.number("Q"), "map": r.number("i") if r.version >= 12 else -1}
 
 
-def _slice(r: Reader, _: Any) -> Values:
+def _slice(r: Reader, _: type) -> Values:
     count = r.count("I", 20) if r.version >= 22 else 1
     kinds = "qQii" if r.version >= 27 else "qQi"
     return {"axes": [[r.number(kind) for kind in kinds] for _ in range(count)]}
 
 
-def _reduce(r: Reader, _: Any) -> Values:
+def _reduce(r: Reader, _: type) -> Values:
     axes = [r.number("i") for _ in range(r.count("I", 4))] if r.version >= 27 else [r.number("i")]
     op = r.text()
     return {"axes": axes, "op": op, "keep": r.flag() if r.version >= 24 else True}
 
 
-def _delay(r: Reader, dtype: Any) -> Values:
+def _delay(r: Reader, dtype: type) -> Values:
     step, _, initial = r.number("i"), r.shape(), r.number(np.dtype(dtype).char)
     return {"step": step, "initial": initial}
 
 
-def _transpose(r: Reader, _: Any) -> Values:
+def _transpose(r: Reader, _: type) -> Values:
     pair = r.number("i"), r.number("i")
     return {"pair": pair, "order": [] if any(pair) else [r.number("Q") for _ in range(r.count("Q", 8))]}
 
 
-def _window(r: Reader, _: Any) -> Values:
+def _window(r: Reader, _: type) -> Values:
     """Convolution and pooling. The dimensions after the kernel's are the number of outputs, which is known anyway."""
     names = ("kernel", "", "strides")
-    made: Values = dict(zip(names, (r.shape() for _ in names), strict=True))
-    made |= {"sharing": r.flags(), "padding": r.flags(), "lower": r.shape(), "upper": r.shape()}
-    made["pooling"] = r.number("i")  # 0: a convolution, 1: maxima, 2: means
+    values: Values = dict(zip(names, (r.shape() for _ in names), strict=True))
+    values |= {"sharing": r.flags(), "padding": r.flags(), "lower": r.shape(), "upper": r.shape()}
+    values["pooling"] = r.number("i")  # 0: a convolution, 1: maxima, 2: means
     r.number("i")
-    made |= {"memory": r.number("Q"), "transpose": r.flag()}
-    made["output"] = r.shape() if r.version >= 20 else (0,)
-    made["ceil"] = r.flag() if r.version >= 21 else False
-    made["padding_counts"] = r.flag() if r.version >= 23 else False
-    return made
+    values |= {"memory": r.number("Q"), "transpose": r.flag()}
+    values["output"] = r.shape() if r.version >= 20 else (0,)
+    values["ceil"] = r.flag() if r.version >= 21 else False
+    values["padding_counts"] = r.flag() if r.version >= 23 else False
+    return values
 
 
-def _convolution(r: Reader, dtype: Any) -> Values:
-    made = _window(r, dtype)
+def _convolution(r: Reader, dtype: type) -> Values:
+    values = _window(r, dtype)
     r.flag()
-    return made | {"dilation": r.shape() if r.version >= 18 else (1,) * len(made["kernel"])}
+    return values | {"dilation": r.shape() if r.version >= 18 else (1,) * len(values["kernel"])}
 
 
-def _old_pooling(kind: int) -> Callable[[Reader, Any], Values]:
-    def values(r: Reader, _: Any) -> Values:
+def _old_pooling(kind: int) -> Callable[[Reader, type], Values]:
+    def values(r: Reader, _: type) -> Values:
         width, _layout, height, *strides = (r.number(k) for k in "IIQQQ")
         return {
             "kernel": (width, height, 1), "strides": (*strides, 1), "padding": [False], "lower": (0,), "upper": (0,),
@@ -276,29 +279,29 @@ def _old_pooling(kind: int) -> Callable[[Reader, Any], Values]:
     return values
 
 
-def _normalization(r: Reader, _: Any) -> Values:
+def _normalization(r: Reader, _: type) -> Values:
     if r.version == 19:
         r.fail("batch normalization of version 19, whose layout is not known")
-    made = {"spatial": r.flag(), "time": r.number("d"), "blend": r.number("d")}
+    values = {"spatial": r.flag(), "time": r.number("d"), "blend": r.number("d")}
     r.number("i")
-    return made | {"count": r.number("Q"), "epsilon": r.number("d"), "own": r.flag()}
+    return values | {"count": r.number("Q"), "epsilon": r.number("d"), "own": r.flag()}
 
 
-def _roi(r: Reader, _: Any) -> Values:
+def _roi(r: Reader, _: type) -> Values:
     return {"output": r.shape(), "pooling": r.number("i"), "scale": r.number("d")}
 
 
-def _rnn_stack(r: Reader, _: Any) -> Values:
-    made = {k: r.number("Q") for k in ("both", "layers", "hidden")} | {"op": r.text()}
+def _rnn_stack(r: Reader, _: type) -> Values:
+    values = {k: r.number("Q") for k in ("both", "layers", "hidden")} | {"op": r.text()}
     r.number("i")
-    return made
+    return values
 
 
-def _sample(r: Reader, _: Any) -> Values:
+def _sample(r: Reader, _: type) -> Values:
     return {"duplicates": r.flag(), "samples": r.number("Q"), "seed": r.number("Q"), "offset": r.number("Q")}
 
 
-PAYLOADS: dict[str, Callable[[Reader, Any], Values] | None] = {
+PAYLOADS: dict[str, Callable[[Reader, type], Values] | None] = {
     "LearnableParameter": _parameter, "InputValue": _input, "SparseInputValue": _input, "Mean": _computed_before,
     "InvStdDev": _computed_before, "Times": _times, "TransposeTimes": _times, "Slice": _slice, "RowSlice": _slice,
     "ReduceElements": _reduce, "PastValue": _delay, "FutureValue": _delay, "TransposeDimensions": _transpose,

@@ -1,7 +1,7 @@
-"""Shapes, axes, element types and attributes: as a model file has them, and as the graph does.
+"""Shapes, axes, element types and attributes: conversion between a model file and the graph.
 
-What a file calls static axis i (it counts column-major dimensions from 0) is axis -i-1 of the graph; dynamic axes
-stand in a file with the batch axis last, in the graph with it first.
+Static axis i of a file (it counts column-major dimensions from 0) is axis -i-1 of the graph; a file lists dynamic axes
+with the batch axis last, the graph with the batch axis first.
 """
 
 from __future__ import annotations
@@ -11,19 +11,23 @@ from typing import Any
 
 import numpy as np
 
+from .._typing import DTypeLike
 from ..graph.axis import ALL_AXES, ALL_STATIC, END_STATIC, UNKNOWN, Axis
+from ..graph.build import BlockPrimitive
+from ..primitives.base import Attribute, Primitive
 from .dictionary import AxisRecord, FormatError, Shape, SizeT
 
 DYNAMIC = 2**31 - 1  # the number of every dynamic axis
 _SPECIAL = {DYNAMIC - 1: ALL_STATIC, DYNAMIC - 2: UNKNOWN, DYNAMIC - 3: END_STATIC, DYNAMIC - 4: ALL_AXES}
 _NUMBERS = {axis: number for number, axis in _SPECIAL.items()}
 
-DTYPES: dict[int, Any] = {0: None, 1: np.float32, 2: np.float64, 4: np.float16, 5: np.int8, 6: np.int16}
+DTYPES: dict[int, type | None] = {0: None, 1: np.float32, 2: np.float64, 4: np.float16, 5: np.int8, 6: np.int16}
 _DTYPE_NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
 
 
 def axis_of(record: AxisRecord) -> Axis:
-    """
+    """The graph's axis for an axis in a file.
+
     >>> axis_of(AxisRecord(0, "staticAxisIdx=0", True)), axis_of(AxisRecord(DYNAMIC, "words", True))
     (Axis('staticAxisIdx=-1'), Axis('words'))
     """
@@ -33,7 +37,8 @@ def axis_of(record: AxisRecord) -> Axis:
 
 
 def axis_record(axis: Axis) -> AxisRecord:
-    """
+    """The inverse of :func:`axis_of`.
+
     >>> axis_record(Axis(-1))
     AxisRecord(number=0, name='staticAxisIdx=0', ordered=True)
     """
@@ -46,21 +51,27 @@ def axis_record(axis: Axis) -> AxisRecord:
 
 
 def dynamic_axes_of(records: Sequence[AxisRecord]) -> tuple[Axis, ...]:
+    """The dynamic axes of a variable in the graph's order, the batch axis first."""
     return tuple(axis_of(record) for record in reversed(records))
 
 
 def dynamic_axis_records(axes: Sequence[Axis]) -> list[AxisRecord]:
+    """The inverse of :func:`dynamic_axes_of`: in the file's order, the batch axis last."""
     return [axis_record(axis) for axis in reversed(axes)]
 
 
-def dtype_of(number: int, where: str) -> Any:
-    """The NumPy type that a file has a number for; None for one that is not known yet."""
+def dtype_of(number: int, where: str) -> type | None:
+    """The NumPy type for a number in a file; None for a type that is not inferred yet.
+
+    Errors: FormatError for a number that is no element type.
+    """
     if number not in DTYPES:
         raise FormatError(f"{where}: unknown element type {number}")
     return DTYPES[number]
 
 
-def dtype_number(dtype: Any) -> SizeT:
+def dtype_number(dtype: DTypeLike | None) -> SizeT:
+    """The inverse of :func:`dtype_of`."""
     return SizeT(_DTYPE_NUMBERS[None if dtype is None else np.dtype(dtype).type])
 
 
@@ -74,38 +85,43 @@ _KINDS: dict[str, Any] = {
     "Shape": (Shape, tuple, Shape),
     "Axis": (AxisRecord, axis_of, axis_record),
     "DType": (int, None, lambda dtype: int(dtype_number(dtype))),
-}  # kind -> type in the file, the way into the graph, the way back
+}  # kind -> type in the file, conversion into the graph, conversion back
 
 
-def attributes_of(primitive: Any, stored: dict[str, Any], where: str) -> dict[str, Any]:
-    """The attributes of a node as the graph has them.
+def attributes_of(primitive: Primitive | BlockPrimitive, stored: dict[str, Any], where: str) -> dict[str, Any]:
+    """The attributes of a node in the graph, from those in a file.
 
-    One that this version does not know is kept; one that an older file lacks gets its default.
-    Errors: FormatError for a value of another type, or if one that the operation cannot do without is missing.
+    Unknown attributes are kept as they are; attributes that an older file lacks get their defaults.
+    Errors: FormatError for a value of another type, or if a required attribute is missing.
     """
-    known = getattr(primitive, "attributes", {})  # a block's attributes say what was asked for, and compute nothing
-    made = {
-        name: _from_file(known[name], value, f"{where}, attribute {name}") if name in known else _kept(value)
+    known = _declared(primitive)
+    values = {
+        name: _from_file(known[name], value, f"{where}, attribute {name}") if name in known else _undeclared(value)
         for name, value in stored.items()
     }
-    if not known:
-        return made
+    if isinstance(primitive, BlockPrimitive) or not known:
+        return values
     try:
-        return made | primitive.complete({name: value for name, value in made.items() if name in known})
+        return values | primitive.complete({name: value for name, value in values.items() if name in known})
     except TypeError as error:
         raise FormatError(f"{where}: {error}") from error
 
 
-def attribute_records(primitive: Any, attributes: dict[str, Any]) -> dict[str, Any]:
-    """The attributes of a node as a file has them."""
-    known = getattr(primitive, "attributes", {})
+def attribute_records(primitive: Primitive | BlockPrimitive, attributes: dict[str, Any]) -> dict[str, Any]:
+    """The inverse of :func:`attributes_of`: the attributes as a file stores them."""
+    known = _declared(primitive)
     return {
-        name: _to_file(known[name], value) if name in known else _kept_record(value)
+        name: _to_file(known[name], value) if name in known else _undeclared_record(value)
         for name, value in attributes.items()
     }
 
 
-def _from_file(attribute: Any, value: Any, where: str) -> Any:
+def _declared(primitive: Primitive | BlockPrimitive) -> dict[str, Attribute]:
+    """A block declares no attributes: those that it has only record the arguments of the layer, and compute nothing."""
+    return getattr(primitive, "attributes", {})
+
+
+def _from_file(attribute: Attribute, value: object, where: str) -> object:
     if not attribute.many:
         return _one_from_file(attribute.kind, value, where)
     if not isinstance(value, list):
@@ -113,26 +129,26 @@ def _from_file(attribute: Any, value: Any, where: str) -> Any:
     return [_one_from_file(attribute.kind, item, where) for item in value]
 
 
-def _one_from_file(kind: str, value: Any, where: str) -> Any:
+def _one_from_file(kind: str, value: Any, where: str) -> object:
     stored, convert, _ = _KINDS[kind]
     if not isinstance(value, stored) or (stored is int and isinstance(value, bool)):
         raise FormatError(f"{where} is {value!r}, which is no {kind}")
     return dtype_of(value, where) if kind == "DType" else convert(value)
 
 
-def _to_file(attribute: Any, value: Any) -> Any:
+def _to_file(attribute: Attribute, value: Any) -> object:
     convert = _KINDS[attribute.kind][2]
     return [convert(item) for item in value] if attribute.many else convert(value)
 
 
-def _kept(value: Any) -> Any:
-    """A value whose type only the file tells: it keeps that type, so that it is written back the same."""
+def _undeclared(value: object) -> object:
+    """A value of undeclared type, which keeps the type it has in the file, so that it is written back unchanged."""
     if isinstance(value, list):
-        return [_kept(item) for item in value]
+        return [_undeclared(item) for item in value]
     return axis_of(value) if isinstance(value, AxisRecord) else value
 
 
-def _kept_record(value: Any) -> Any:
+def _undeclared_record(value: object) -> object:
     if isinstance(value, list):
-        return [_kept_record(item) for item in value]
+        return [_undeclared_record(item) for item in value]
     return axis_record(value) if isinstance(value, Axis) else value

@@ -8,31 +8,36 @@ from typing import Any
 import numpy as np
 
 from ..graph.axis import Axis
-from ..graph.build import composite, infer_all, make_block, make_node, note_edit
+from ..graph.build import BLOCK, composite, infer_all, make_block, make_node, note_edit
 from ..graph.function import REVERSED, Function
 from ..graph.public import classes
 from ..graph.variable import Variable, VariableKind
 from ..primitives import BY_ID, native
-from ._attributes import attributes_of, dtype_of, dynamic_axes_of
-from ._records import check_version, take, texts
-from ._writing import COMPOSITE, PRIMITIVE, USER_DEFINED, VARIABLE
+from .attributes import attributes_of, dtype_of, dynamic_axes_of
 from .dictionary import AxisRecord, FormatError, Shape
+from .records import check_version, take, take_names
+from .writing import COMPOSITE, PRIMITIVE, USER_DEFINED, VARIABLE
 
 Record = dict[str, Any]
 
-DEEPEST = 100  # blocks within blocks
+MAX_DEPTH = 100  # of nested blocks
 
 
 def graph_of(content: Record, name: str) -> Function:
-    """The composite that a model file holds; `name` is the file's, for error messages.
+    """The composite that a model file holds; `name` is the name of the file, for error messages.
 
-    Errors: FormatError; nothing is left over of a file that is not whole.
+    Errors: FormatError with the file, the node or variable, and the reason.
     """
     if "Learners" in content:
-        raise FormatError(f"{name} is the state of a trainer; its model is in the file without '.ckp' at the end")
+        raise FormatError(
+            f"{name} is the state of a trainer, not a model", fix="load the file of the same name without '.ckp'"
+        )
     kind = content.get("type")
     if not isinstance(kind, str) or kind != "CompositeFunction":
-        raise FormatError(f"{name} holds no function, but a dictionary with {', '.join(content) or 'nothing'}")
+        raise FormatError(
+            f"{name} holds no function, but a dictionary with {', '.join(content) or 'nothing'}",
+            fix="load a file that Function.save wrote; other dictionaries load with Dictionary.load",
+        )
     return _Reader(content, name).graph(content, name)
 
 
@@ -49,11 +54,11 @@ class _Reader:
         for i, record in enumerate(take(content, "inputs", list, name)):
             self._add_variable(record, f"{name}, variable {i}")
         self.nodes: dict[str, Function] = {}
-        self.home: dict[str, int] = {}  # uid of a node -> number of the composite that it stands in
+        self.composite_of: dict[str, int] = {}  # uid of a node -> number of the composite that contains it
         self.composites = 0
 
     # ---- variables
-    def _add_variable(self, record: Any, where: str) -> None:
+    def _add_variable(self, record: object, where: str) -> None:
         uid = take(record, "uid", str, where)
         where = f"{self.name}, variable {uid!r}"
         if uid in self.variables:
@@ -61,7 +66,7 @@ class _Reader:
         check_version(record, VARIABLE, where)
         kind = take(record, "kind", int, where)
         if kind not in set(VariableKind) - {VariableKind.Output}:
-            raise FormatError(f"{where} is of kind {kind}, which cannot stand in a file")
+            raise FormatError(f"{where} is of kind {kind}, which a file cannot hold")
         kind = VariableKind(kind)
         shape = tuple(take(record, "shape", Shape, where))
         dtype = dtype_of(take(record, "data_type", int, where), where)
@@ -90,40 +95,42 @@ class _Reader:
             )
 
     @staticmethod
-    def _axes(record: Record, where: str) -> tuple[Axis, ...]:
+    def _axes(record: object, where: str) -> tuple[Axis, ...]:
         axes = take(record, "dynamic_axis", list, where)
         if not all(isinstance(axis, AxisRecord) for axis in axes):
-            raise FormatError(f"{where}: dynamic_axis lists something else than axes")
+            raise FormatError(f"{where}: dynamic_axis has entries that are not axes")
         return dynamic_axes_of(axes)
 
     # ---- functions
     def graph(self, record: Record, where: str, depth: int = 0) -> Function:
-        """The composite of a record, with everything that leads to its root."""
-        if depth > DEEPEST:
-            raise FormatError(f"{where}: blocks are nested deeper than {DEEPEST} levels")
+        """The composite of a record, with all nodes that lead to its root."""
+        if depth > MAX_DEPTH:
+            raise FormatError(f"{where}: blocks are nested deeper than {MAX_DEPTH} levels")
         check_version(record, COMPOSITE, where)
         uid = take(record, "uid", str, where)
         root = take(record, "root", str, where)
-        if root in self.home:
+        if root in self.composite_of:
             raise FormatError(f"{where}: its root {root!r} is part of another graph too")
-        stand_ins: dict[Variable, str] = {}
-        own = list(self._operands_first(root, stand_ins, where, depth))
-        made = composite(self.nodes[root], take(record, "name", str, where), uid=uid)
-        if stand_ins:
-            self._close_cycles(made, own, stand_ins)
-        return made
+        placeholders: dict[Variable, str] = {}
+        members = list(self._operands_first(root, placeholders, where, depth))
+        graph = composite(self.nodes[root], take(record, "name", str, where), uid=uid)
+        if placeholders:
+            self._close_cycles(graph, members, placeholders)
+        return graph
 
-    def _operands_first(self, root: str, stand_ins: dict[Variable, str], where: str, depth: int) -> Iterator[Function]:
-        """Makes the nodes that lead to a root. Where a cycle would close, a placeholder stands for the output."""
+    def _operands_first(
+        self, root: str, placeholders: dict[Variable, str], where: str, depth: int
+    ) -> Iterator[Function]:
+        """Create the nodes that lead to a root. Where a cycle would close, a placeholder stands for the output."""
         self.composites += 1
-        home = self.composites
+        composite_number = self.composites
         opened: set[str] = set()
         stack: list[tuple[str, Iterator[str]]] = []
 
         def open_(uid: str, by: str) -> None:
             if uid not in self.records:
                 raise FormatError(f"{by}: there is no function {uid!r} in the file")
-            if self.home.setdefault(uid, home) != home:
+            if self.composite_of.setdefault(uid, composite_number) != composite_number:
                 raise FormatError(f"{by}: function {uid!r} is part of another graph too")
             opened.add(uid)
             stack.append((uid, iter(self._inputs(uid))))
@@ -137,7 +144,7 @@ class _Reader:
                     if variable not in self.variables:
                         raise FormatError(f"{self._where(uid)}: its input {variable!r} is not in the file")
                     if owner is not None:
-                        stand_ins[self.variables[variable]] = variable
+                        placeholders[self.variables[variable]] = variable
                 elif owner not in opened:
                     open_(owner, self._where(uid))
                     break
@@ -146,12 +153,12 @@ class _Reader:
                 yield self._make_node(uid, depth)
 
     def _inputs(self, uid: str) -> list[str]:
-        return texts(self.records[uid], "inputs", self._where(uid))
+        return take_names(self.records[uid], "inputs", self._where(uid))
 
     def _owner(self, variable: str) -> str | None:
         """The uid of the function that has an output of that uid."""
-        owner, made, _ = variable.rpartition("_Output_")
-        return owner if made and owner in self.records else None
+        owner, separator, _ = variable.rpartition("_Output_")
+        return owner if separator and owner in self.records else None
 
     def _where(self, uid: str) -> str:
         return f"{self.name}, function {uid!r}"
@@ -172,18 +179,20 @@ class _Reader:
         check_version(record, PRIMITIVE, where)
         op = take(record, "op", int, where)
         if op not in BY_ID:
-            raise FormatError(f"{where}: operation number {op} is not known to this package")
+            raise FormatError(
+                f"{where}: operation number {op} is not known to this package",
+                fix="define the primitive with this number before loading, or save the model without the operation",
+            )
         primitive = BY_ID[op]
         where = f"{where} ({primitive.name})"
+        block = _block_of(record, where) if "block_function_composite" in record else None
+        if (primitive is BLOCK) != (block is not None):
+            raise FormatError(f"{where}: a block needs the graph inside it, and only a block has one")
         inputs = [self._variable(variable, where) for variable in self._inputs(uid)]
-        called = take(record, "block_function_op_name", str, where) if "block_function_composite" in record else ""
-        if (called or primitive.name) in REVERSED:
+        if (block["op_name"] if block else primitive.name) in REVERSED:
             inputs.reverse()
         attributes = attributes_of(primitive, take(record, "attributes", dict, where), where)
         name = take(record, "name", str, where)
-        block = _block_of(record, where) if "block_function_composite" in record else None
-        if (primitive.name == "Block") != (block is not None):
-            raise FormatError(f"{where}: a block needs the graph inside it, and only a block has one")
         try:
             if block is None:
                 node = make_node(primitive, inputs, attributes, name, uid=uid)
@@ -191,7 +200,7 @@ class _Reader:
                 node = self._block(block, attributes, name, uid, where, depth)
         except FormatError:
             raise
-        except Exception as error:  # a damaged node can break a rule anywhere; what it broke stays attached
+        except Exception as error:  # a damaged node can break a rule anywhere; the cause stays attached
             raise FormatError(f"{where} does not fit its inputs: {error}") from error
         if set(node.node_inputs) != set(inputs):
             raise FormatError(f"{where}: its inputs are not those of the graph inside it")
@@ -200,7 +209,7 @@ class _Reader:
         return node
 
     def _make_user_function(self, record: Record, uid: str, where: str) -> Function:
-        """What the user's class makes of its record, or the native function; only such as are known already."""
+        """The node of a user's class, or of a native function; only registered ones are used, nothing is imported."""
         check_version(record, USER_DEFINED, where)
         state = take(record, "user_defined_state", dict, where)
         inputs = [self._variable(variable, where) for variable in self._inputs(uid)]
@@ -228,24 +237,26 @@ class _Reader:
             operands.append((self.variables[argument], self._variable(operand, where)))
         return make_block(inner, operands, block["op_name"], name, attributes, uid)
 
-    def _close_cycles(self, made: Function, own: list[Function], stand_ins: dict[Variable, str]) -> None:
-        """Puts the outputs that are made by now in the place of what stood for them."""
-        found = {stand_in: self._variable(uid, self.name) for stand_in, uid in stand_ins.items()}
-        for node in own:
-            node.node_inputs = [found.get(v, v) for v in node.node_inputs]
-            node.block_map = [(inner, found.get(v, v)) for inner, v in node.block_map]
+    def _close_cycles(self, graph: Function, members: list[Function], placeholders: dict[Variable, str]) -> None:
+        """Replace the placeholders of outputs by the outputs, which exist by now."""
+        outputs = {placeholder: self._variable(uid, self.name) for placeholder, uid in placeholders.items()}
+        for node in members:
+            node.node_inputs = [outputs.get(v, v) for v in node.node_inputs]
+            node.block_map = [(inner, outputs.get(v, v)) for inner, v in node.block_map]
         note_edit()
         try:
-            infer_all([made.root_function])
+            infer_all([graph.root_function])
         except Exception as error:
-            raise FormatError(f"{self.name}: a loop before {made.root_function.uid!r} does not fit: {error}") from error
+            raise FormatError(
+                f"{self.name}: a loop before {graph.root_function.uid!r} does not fit: {error}"
+            ) from error
 
 
 def _block_of(record: Record, where: str) -> Record:
-    keys = texts(record, "block_function_composite_arguments_map_keys", where)
-    values = texts(record, "block_function_composite_arguments_map_values", where)
+    keys = take_names(record, "block_function_composite_arguments_map_keys", where)
+    values = take_names(record, "block_function_composite_arguments_map_values", where)
     if len(keys) != len(values):
-        raise FormatError(f"{where}: {len(keys)} arguments of the block stand for {len(values)} operands")
+        raise FormatError(f"{where}: the block has {len(keys)} arguments, but {len(values)} operands")
     return {
         "composite": take(record, "block_function_composite", dict, where),
         "op_name": take(record, "block_function_op_name", str, where),

@@ -11,7 +11,7 @@ from ..graph.uid import new_uid
 from ..graph.variable import Leaf, Variable, VariableKind
 from ..primitives.native import Native
 from ..primitives.user import UserDefined
-from ._attributes import attribute_records, dtype_number, dynamic_axis_records
+from .attributes import attribute_records, dtype_number, dynamic_axis_records
 from .dictionary import Shape, SizeT
 
 # The versions of these records that CNTK 2.7 writes.
@@ -21,7 +21,7 @@ Record = dict[str, Any]
 
 
 def record_of(function: Function) -> Record:
-    """The content of the model file of a function; of a node, that of a composite around it."""
+    """The content of the model file of a function; for a node, that of a composite around it."""
     graph = _Graph()
     root = function.root_function
     for node in nodes([root], into_blocks=True):
@@ -33,8 +33,8 @@ def record_of(function: Function) -> Record:
 
 
 class _Graph:
-    """What was written so far. Every variable comes before its first use: one that a cycle uses before it is made is
-    listed as a placeholder with the uid of that output."""
+    """The records written so far. Each variable is listed before its first use: an output that a cycle uses before its
+    node is listed appears as a placeholder with the uid of that output."""
 
     def __init__(self) -> None:
         self.functions: list[Record] = []
@@ -44,7 +44,7 @@ class _Graph:
         self._written: set[Function] = set()
 
     def uid(self, item: Function | Variable) -> str:
-        """The uid under which something stands in the file: its own, unless the same model was loaded twice."""
+        """The uid of a node or variable in the file: that in the graph, unless the same model was loaded twice."""
         if isinstance(item, Variable) and item._owner is not None:
             return f"{self.uid(item._owner)}_Output_{item._owner.node_outputs.index(item)}"
         if item not in self._uids:
@@ -56,13 +56,14 @@ class _Graph:
         return self._uids[item]
 
     def composite(self, function: Function) -> Record:
-        """The record of a composite, or of the composite that stands for a node, without what leads to its root."""
+        """The record of a composite, or of a composite around a node, without the nodes that lead to its root."""
         uid = self.uid(function) if function.is_composite else new_uid("CompositeFunction")
         record: Record = {"version": COMPOSITE, "type": "CompositeFunction", "uid": uid}
         record["root"] = self.uid(function.root_function)
         return record | ({"name": function._name} if function._name else {})
 
     def add(self, node: Function) -> None:
+        """Append the record of a node, after those of its operands that are not listed yet."""
         for variable in [*node.node_inputs, *(inner for inner, _ in node.block_map)]:
             uid = self.uid(variable)
             if uid not in self.variables and variable._owner not in self._written:
@@ -96,7 +97,7 @@ class _Graph:
         return record
 
     def _native_record(self, node: Function, primitive: Native) -> Record:
-        """The id of the operation, and where its function is."""
+        """The record of a native function: the id of its operation, and the module and factory that make it."""
         state = {
             "type": "NativeUserDefinedFunction", "op": primitive.name, "module": primitive.module,
             "deserialize_method": primitive.factory, "user_defined_state": node.node_attributes, "version": 1,
@@ -117,7 +118,7 @@ class _Graph:
 
 def _variable_record(variable: Variable, uid: str) -> Record:
     kind = VariableKind.Placeholder if variable.is_output else variable._kind
-    declared = kind != VariableKind.Placeholder  # what a placeholder will turn out to be is not said beforehand
+    declared = kind != VariableKind.Placeholder  # these properties of a placeholder are those of its replacement
     record: Record = {
         "version": VARIABLE,
         "type": "Variable",
@@ -133,5 +134,5 @@ def _variable_record(variable: Variable, uid: str) -> Record:
         record["name"] = variable.name
     if isinstance(variable, Leaf):
         record["value"] = np.asarray(variable._value)
-        record["shape"] = Shape(variable.shape)  # which making the value may have filled in
+        record["shape"] = Shape(variable.shape)  # creating the value may have inferred dimensions
     return record

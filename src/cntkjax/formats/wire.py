@@ -1,7 +1,7 @@
-"""The protocol-buffer wire format, as far as CNTK's files use it: tagged varints, fixed words and ranges of bytes.
+"""The protocol-buffer wire format, as far as CNTK's files use it: tagged varints, fixed words and byte ranges.
 
-Reading never copies: a :class:`Wire` is a range of the file's bytes, and every field of it is a number or a smaller
-range. Writing appends to one list of buffers, which is written out at the very end, so a large array is not copied.
+Reading never copies: a :class:`Wire` is a range of the file's bytes, and each of its fields is a number or a smaller
+range. Writing appends to one list of buffers, which is written at the very end, so large arrays are not copied.
 
 Source: https://protobuf.dev/programming-guides/encoding (wire types, varints, zigzag, packed fields).
 """
@@ -14,6 +14,8 @@ from typing import NoReturn
 
 import numpy as np
 
+from ..graph.errors import explain
+
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _WORD = {FIXED64: 8, FIXED32: 4}
 
@@ -21,36 +23,49 @@ Buffer = bytes | memoryview
 Buffers = list[Buffer]
 
 
+DAMAGED = "the file is damaged or of another kind: copy, download or save it again"
+
+
 class FormatError(ValueError, RuntimeError):
-    """A file that is damaged or not what it should be. CNTK raises both of its base types for such files."""
+    """A file that is damaged, or not of the expected kind. CNTK raises both base types for such files.
+
+    The message says which file, where in it and why; ``fix`` what the user can do about it.
+    """
+
+    def __init__(self, message: str, fix: str = DAMAGED) -> None:
+        super().__init__(explain(message, fix=fix))
 
 
 class Wire:
-    """One message, or one run of packed values: the bytes ``start`` to ``end`` of a file that is called ``name``.
+    """One message, or one run of packed values: the bytes ``start`` to ``end`` of the file ``name``.
 
-    ``rest`` is there if values stand behind the message: where the next ones begin.
+    ``trailing``: if arrays follow the message, a list with the position of the next one; shared by all of its fields.
     """
 
-    __slots__ = ("data", "end", "name", "rest", "start")
+    __slots__ = ("data", "end", "name", "start", "trailing")
 
-    def __init__(self, data: memoryview, start: int, end: int, name: str, rest: list[int] | None = None) -> None:
-        self.data, self.start, self.end, self.name, self.rest = data, start, end, name, rest
+    def __init__(self, data: memoryview, start: int, end: int, name: str, trailing: list[int] | None = None) -> None:
+        self.data, self.start, self.end, self.name, self.trailing = data, start, end, name, trailing
 
-    def fail(self, reason: str, at: int | None = None) -> NoReturn:
+    def fail(self, reason: str, at: int | None = None, fix: str = DAMAGED) -> NoReturn:
         """Errors: always a FormatError, with the file and the position."""
-        raise FormatError(f"{self.name}, byte {self.start if at is None else at}: {reason}")
+        raise FormatError(f"{self.name}, byte {self.start if at is None else at}: {reason}", fix)
 
     def bytes(self) -> memoryview:
+        """All bytes of the range, as a view."""
         return self.data[self.start : self.end]
 
     def fields(self) -> Iterator[tuple[int, int, int | Wire]]:
-        """Field number, wire type and value of each field: a number for a varint, otherwise the range of its bytes."""
+        """Field number, wire type and value of each field: a number for a varint, otherwise the range of its bytes.
+
+        Errors: FormatError for an unknown wire type, and for a field longer than the message.
+        """
         at = self.start
         while at < self.end:
             tag, begin = self._varint(at)
             number, kind = tag >> 3, tag & 7
             if number == 0:
-                self.fail("a field has number 0: the file is damaged, or not a protocol-buffer file", at)
+                self.fail("a field has number 0", at)
             if kind == VARINT:
                 value, at = self._varint(begin)
                 yield number, kind, value
@@ -60,33 +75,34 @@ class Wire:
             elif kind in _WORD:
                 size = _WORD[kind]
             else:
-                self.fail(f"field {number} has the unknown wire type {kind}: the file is damaged", at)
+                self.fail(f"field {number} has the unknown wire type {kind}", at)
             if size > self.end - begin:
                 self.fail(f"field {number} says it has {size} bytes, but only {self.end - begin} are left", at)
             at = begin + size
-            yield number, kind, Wire(self.data, begin, at, self.name, self.rest)
+            yield number, kind, Wire(self.data, begin, at, self.name, self.trailing)
 
-    def behind(self, size: int) -> memoryview:
-        """The next bytes behind the message."""
-        assert self.rest is not None
-        begin = self.rest[0]
+    def trailing_bytes(self, size: int) -> memoryview:
+        """The next ``size`` bytes after the message. Errors: FormatError if fewer are left."""
+        assert self.trailing is not None
+        begin = self.trailing[0]
         if size > len(self.data) - begin:
-            self.fail(f"{size} bytes of values belong behind the message, but only {len(self.data) - begin} are left")
-        self.rest[0] = begin + size
+            self.fail(f"{size} bytes of values should follow the message, but only {len(self.data) - begin} are left")
+        self.trailing[0] = begin + size
         return self.data[begin : begin + size]
 
     def text(self) -> str:
+        """The range as text. Errors: FormatError if it is not UTF-8."""
         try:
             return str(self.bytes(), "utf-8")
         except UnicodeDecodeError as error:
             self.fail(f"text is not UTF-8 ({error.reason})")
 
     def word(self) -> float:
-        """The IEEE number of a fixed 32 or 64 bit field."""
+        """The IEEE number of a fixed field of 32 or 64 bits."""
         return struct.unpack("<f" if self.end - self.start == 4 else "<d", self.bytes())[0]
 
     def varints(self) -> np.ndarray:
-        """All values of a packed field: uint64 [count]."""
+        """All values of a packed field. Shapes: uint64 [count]. Errors: FormatError if the last one is cut off."""
         octets = np.frombuffer(self.bytes(), np.uint8)
         if not octets.size:
             return np.empty(0, np.uint64)
@@ -108,7 +124,7 @@ class Wire:
             value |= (octet & 127) << shift
             if octet < 128:
                 return value & 0xFFFF_FFFF_FFFF_FFFF, at
-        self.fail("a number has more than ten bytes: the file is damaged", at)
+        self.fail("a number has more than ten bytes", at)
 
 
 def signed(value: int) -> int:
@@ -121,7 +137,8 @@ def signed(value: int) -> int:
 
 
 def varint(value: int) -> bytes:
-    """
+    """A number as a varint; a negative one by its 64-bit two's complement.
+
     >>> varint(300), varint(-1)
     (b'\\xac\\x02', b'\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\x01')
     """
@@ -135,29 +152,33 @@ def varint(value: int) -> bytes:
 
 
 def put(out: Buffers, buffer: Buffer) -> int:
-    """Appends a buffer; the number of its bytes."""
+    """Append a buffer; returns its size in bytes, as all functions below return the size of what they append."""
     out.append(buffer)
     return len(buffer)
 
 
 def put_varint(out: Buffers, number: int, value: int) -> int:
+    """Append field ``number``, an integer as a varint."""
     return put(out, varint(number << 3 | VARINT) + varint(value))
 
 
 def put_double(out: Buffers, number: int, value: float) -> int:
+    """Append field ``number``, an IEEE number of 64 bits."""
     return put(out, varint(number << 3 | FIXED64) + struct.pack("<d", value))
 
 
 def put_float(out: Buffers, number: int, value: float) -> int:
+    """Append field ``number``, an IEEE number of 32 bits."""
     return put(out, varint(number << 3 | FIXED32) + struct.pack("<f", value))
 
 
 def put_bytes(out: Buffers, number: int, value: Buffer) -> int:
+    """Append field ``number``, a range of bytes, which is not copied."""
     return put(out, varint(number << 3 | BYTES) + varint(len(value))) + put(out, value)
 
 
 def put_message(out: Buffers, number: int, body: Callable[[Buffers], int]) -> int:
-    """Appends a message whose fields ``body`` appends; its header, which holds the size, is filled in afterwards."""
+    """Append field ``number``, a message whose fields ``body`` appends; its header is filled in last."""
     header = len(out)
     out.append(b"")
     size = body(out)
