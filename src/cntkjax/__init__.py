@@ -8,6 +8,8 @@ array([-3., -3., -3.], dtype=float32)
 import os
 import sys
 
+from . import _preload  # isort: split
+
 from . import (
     axis,
     core,

@@ -1,0 +1,17 @@
+"""Imports jax before anything else does, and leaves the global random generators as they were.
+
+A module of jax (0.10: ``jax._src.clusters.k8s_cluster``) draws from NumPy's global generator while it is imported.
+Scripts that call ``np.random.seed`` before ``import cntk`` must draw the same numbers afterwards as with CNTK.
+"""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+_states = random.getstate(), np.random.get_state()
+import jax  # noqa: E402, F401
+
+random.setstate(_states[0])
+np.random.set_state(_states[1])
