@@ -59,7 +59,7 @@ def our_side(case: Case) -> Side:
 def packed(case: Case, function: Any) -> Side:
     """The operation on sequences that share rows, as a program packs them."""
     plan, (x,) = Plan(function.outputs), case.arrays()
-    grid = Packer(bool(plan.loop_axes), plan.unpacks).grid(case.steps, len(case.steps))
+    grid = Packer(bool(plan.loop_axes), plan.unpacks_sequences).grid(case.steps, len(case.steps))
     samples = np.concatenate([x[:n, i] for i, n in enumerate(case.steps)])
 
     def ours(x: Any, layout: Any) -> Any:

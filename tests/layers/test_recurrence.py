@@ -7,7 +7,8 @@ import pytest
 
 import cntkjax as C
 from cntkjax import layers as L
-from cntkjax.engine.plan.plan import Loop, Plan
+from cntkjax.engine.plan.parts import Loop
+from cntkjax.engine.plan.plan import Plan
 from cntkjax.engine.run import program
 from tests.layers.decoders import decoder, words
 

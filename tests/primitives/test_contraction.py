@@ -6,7 +6,7 @@ import pytest
 
 import cntkjax as C
 from cntkjax.engine.lower import scans
-from cntkjax.engine.plan import rewrite as whole
+from cntkjax.engine.plan import rewrite
 from cntkjax.engine.plan.plan import Plan
 
 LENGTHS = (3, 1, 4, 2)
@@ -75,7 +75,7 @@ def test_values_and_gradients_are_those_of_multiplying_and_adding(case, kind, dt
 
     nodes, found = computed()
     assert "Contraction" in nodes and not {"ElementTimes", "ReduceElements"} & set(nodes)
-    monkeypatch.setattr(whole, "NODE_RULES", {})
+    monkeypatch.setattr(rewrite, "NODE_RULES", {})
     nodes, wanted = computed()
     assert {"ElementTimes", "ReduceElements"} <= set(nodes)
     tolerance = 1e-1 if dtype is np.float16 else 1e-5
@@ -146,7 +146,7 @@ def test_attention_learns_the_same(monkeypatch):
 
     assert "Contraction" in names(made)
     found = gradients()
-    monkeypatch.setattr(whole, "NODE_RULES", {})
+    monkeypatch.setattr(rewrite, "NODE_RULES", {})
     monkeypatch.setattr(scans, "NARROW", np.inf)
     total = C.reduce_sum(C.sin(made * 1), C.Axis.all_axes())
     assert "Contraction" not in names(total)

@@ -61,7 +61,7 @@ def make_node(
     primitive: Any, inputs: Sequence[Variable], attributes: dict[str, Any], name: str = "", uid: str | None = None
 ) -> Function:
     """A primitive node with inferred outputs."""
-    primitive = primitive.form(attributes)
+    primitive = primitive.specialize(attributes)
     node = classes.function(primitive=primitive, inputs=inputs, attributes=attributes, name=name, uid=uid)
     infer(node)
     return node
@@ -135,7 +135,7 @@ def _infer_primitive(node: Function, guess: int) -> list[Spec]:
         made = primitive.outputs(inputs, node.node_attributes)
     specs = [s if isinstance(s, Spec) else Spec(s) for s in (made if isinstance(made, list) else [made])]
     for spec in specs:
-        spec.dtype = spec.dtype or merged_dtype(primitive.name, inputs[primitive.typed_by])
+        spec.dtype = spec.dtype or merged_dtype(primitive.name, inputs[primitive.dtype_operands])
         spec.axes = merged_axes(primitive.name, inputs) if spec.axes is None else spec.axes
         if spec.needs_gradient is None:
             spec.needs_gradient = any(v.needs_gradient for v in inputs)

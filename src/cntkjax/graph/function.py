@@ -50,7 +50,7 @@ class Function:
         self.block_composite: Function | None = None
         self.block_map: list[tuple[Variable, Variable]] = []
         self.block_name = ""
-        self.whole: tuple[int, Function | None] | None = None  # of a block: what `engine.plan.rewrite` knows of it
+        self.rewrite_cache: tuple[int, Function | None] | None = None  # (edits, replacement), for engine.plan.rewrite
 
     @property
     def uid(self) -> str:

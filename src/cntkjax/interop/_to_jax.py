@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..engine.plan.plan import Plan, resolve
+from ..engine.plan.parts import resolve
+from ..engine.plan.plan import Plan
 from ..engine.run import pure_function as pure
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import matches, shape_text

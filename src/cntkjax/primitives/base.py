@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from ..engine.plan.padding import ANYTHING, PaddedOperand
 from ..graph.build import BLOCK, Spec, make_node
 from ..graph.function import Function
 from ..graph.mersenne import MersenneTwister64
@@ -83,49 +84,53 @@ class Primitive:
     cntk_id: ClassVar[int]
     attributes: ClassVar[dict[str, Attribute]] = {}
     number_of_outputs: ClassVar[int] = 1
-    elementwise: ClassVar[bool] = False
-    packed: ClassVar[bool] = False
-    infers_partially: ClassVar[bool] = False  # its rule copes with operands of unknown shape
-    typed_by: ClassVar[slice] = slice(None)  # the operands that share one element type and give it to the output
-    takes_sparse: ClassVar[bool] = False  # lower() copes with Sparse operands; others get them dense
+
+    # All that the graph and the engine may ask of an operation is here; the defaults are right for an ordinary one.
+    # ---- inference of shapes and types
+    infers_partially: ClassVar[bool] = False  # `outputs` copes with operands of unknown shape
+    dtype_operands: ClassVar[slice] = slice(None)  # the operands that share one element type, which is the output's
     passes_through: ClassVar[bool] = False  # its outputs are its operands themselves; it is never computed
-    whole_batch: ClassVar[bool] = False  # it makes a static axis of the batch axis, which then may not be padded
-    delay: ClassVar[int] = 0  # -1 looks back, +1 ahead: what closes a recurrent loop
-    recomputes_operands: ClassVar[bool] = False  # it computes anew what its operands come from
-    calls_python: ClassVar[bool] = False  # it runs Python on the host, which may fail
-    runs_on_host: ClassVar[bool] = False  # it can run between two programs, on any number of samples
-    draws_once: ClassVar[bool] = False  # its random numbers stay as long as its operand does
-    weight_operand: ClassVar[int | None] = None  # bilinear: in loops, its gradient is one product at the end
-    weight_per_sequence: ClassVar[bool] = False  # that operand may also be one array for each sequence
-    autocasts: ClassVar[bool] = False  # mixed precision computes its product with a weight in the narrow type
+
+    # ---- computation
+    elementwise: ClassVar[bool] = False  # `lower` broadcasts like NumPy
+    packed: ClassVar[bool] = False  # `lower_packed` computes it, not `lower`
+    takes_sparse: ClassVar[bool] = False  # `lower` takes Sparse operands; others get them dense
+    is_identity: ClassVar[bool] = False  # its output equals its operand
     multiplies: ClassVar[bool] = False  # it is the element-wise product of its operands
     concatenates: ClassVar[bool] = False  # it joins its operands along a static axis
+    weight_operand: ClassVar[int | None] = None  # bilinear: in loops, this operand's gradient is one product at the end
+    weight_per_sequence: ClassVar[bool] = False  # that operand may also be one array for each sequence
+    autocasts: ClassVar[bool] = False  # mixed precision computes its product with a weight in the narrow type
+    gathers_rows: ClassVar[bool] = False  # of its second operand it reads only some rows, if the first is sparse
 
-    def free_dimension_sizes(self) -> Hashable:
-        """Sizes that no shapes of operands tell, but only what it made last: another one is another program."""
-        return ()
+    # ---- sequences and the batch
+    delay: ClassVar[int] = 0  # -1 looks back, +1 ahead: closes a recurrent loop, in which it is not computed itself
+    stepwise: ClassVar[bool] = False  # although `packed`, each step depends on that step, and on delayed ones, alone
+    unpacks_sequences: ClassVar[bool] = False  # it makes arrays of sequences, each padded to the longest
+    packs_sequences: ClassVar[bool] = False  # it makes sequences of arrays; its other operands say how long they are
+    equal_lengths: ClassVar[Literal["fed", "computed"] | None] = None  # its first two operands, along whatever axes,
+    # need sequences of equal lengths; they are checked when these are fed, or computed by the program
+    needs_exact_batch: ClassVar[bool] = False  # it sees the whole batch axis, which then must not be padded
+    makes_batch: ClassVar[bool] = False  # it makes the batch axis of a static one
 
-    def complete(self, given: Attrs) -> Attrs:
-        """Attributes with defaults filled in; TypeError for one that the operation does not have."""
-        unknown = set(given) - set(self.attributes)
-        if unknown:
-            raise TypeError(f"{self.name} has no attribute {', '.join(sorted(unknown))}")
-        made = {}
-        for name, attribute in self.attributes.items():
-            value = given.get(name, attribute.default)
-            if value is REQUIRED:
-                raise TypeError(f"{self.name} needs the attribute {name}")
-            if value is not None:
-                made[name] = value
-        return made
+    # ---- effects, and where it runs
+    assigns_operand: ClassVar[bool] = False  # it writes its first operand, a parameter or constant
+    recomputes_operands: ClassVar[bool] = False  # it computes once more what its operands are computed from
+    calls_python: ClassVar[bool] = False  # it runs Python on the host, which may fail
+    runs_on_host: ClassVar[bool] = False  # it can run between two programs, on any number of samples
+    keeps_numbers: ClassVar[bool] = False  # the random numbers of `draw` stay until its operand changes
 
-    def form(self, attrs: Attrs) -> Primitive:
-        """The primitive that computes with these attributes: itself, or a form of it that is lowered in another way."""
+    def specialize(self, attrs: Attrs) -> Primitive:
+        """The primitive that computes with these attributes: itself, or a variant with another computation."""
         return self
 
-    def traits(self, node: Function) -> Hashable:
-        """What the computation depends on besides attributes and operands; a program is compiled for each."""
+    def cache_key(self, node: Function) -> Hashable:
+        """What the program of a node depends on besides attributes and operands; each key is compiled anew."""
         return None
+
+    def free_dimension_sizes(self) -> Hashable:
+        """Sizes of its outputs that only its last result tells; a program is compiled for each."""
+        return ()
 
     def looks_up_rows(self, node: Function) -> bool:
         """True for the product of a vector with a weight: of a sparse vector, only the rows that it names are read."""
@@ -135,6 +140,61 @@ class Primitive:
         """The range that a node takes along one static axis; None if it computes anything else."""
         return None
 
+    def makes_sparse(self, attrs: Attrs) -> bool:
+        """True if its output is computed as sparse samples."""
+        return False
+
+    def step_condition(self, node: Function) -> Variable | None:
+        """The condition at whose steps, those where it is not 0, a node uses its first operand; None: at all steps."""
+        return None
+
+    def unpacked_padding(self, attrs: Attrs) -> Sequence[float]:
+        """For `unpacks_sequences`: the value of each output after the ends of shorter sequences."""
+        raise TypeError(f"{self.name} does not unpack sequences")
+
+    def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
+        """The value of its output, which has an axis of unpacked steps, in the padding of these steps.
+
+        ANYTHING if it is not known. None if the operation may mix steps, so that padding gets into their values.
+        """
+        return ANYTHING if self.elementwise else None
+
+    def ignores_padding(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> bool:
+        """True if its output, which has no axis of unpacked steps, does not depend on their padding."""
+        return False
+
+    def offset_increment(self, attrs: Attrs) -> int:
+        """By how much one evaluation advances the offset of a node that draws random numbers."""
+        return 1
+
+    def draws_on_host(self, node: Function) -> bool:
+        """True if `draw` makes the random numbers of a node: those of CNTK, before the program runs."""
+        return False
+
+    def draw(
+        self, attrs: Attrs, generator: MersenneTwister64, weights: np.ndarray | None
+    ) -> tuple[np.ndarray, int]:
+        """The numbers for one evaluation, given the value of its operand, and how many the generator has produced."""
+        raise TypeError(f"{self.name} draws no numbers")
+
+    # ---- nodes
+    def complete(self, attrs: Attrs) -> Attrs:
+        """The attributes with defaults filled in.
+
+        Errors: TypeError for an attribute that the operation does not have, or that it needs and that is missing.
+        """
+        unknown = set(attrs) - set(self.attributes)
+        if unknown:
+            raise TypeError(f"{self.name} has no attribute {', '.join(sorted(unknown))}")
+        complete = {}
+        for name, attribute in self.attributes.items():
+            value = attrs.get(name, attribute.default)
+            if value is REQUIRED:
+                raise TypeError(f"{self.name} needs the attribute {name}")
+            if value is not None:
+                complete[name] = value
+        return complete
+
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
         """Shape, or Spec, or a list of them; raises ShapeError or AxisError when the operands don't fit."""
         raise TypeError(f"{self.name} has no shape rule")
@@ -142,18 +202,6 @@ class Primitive:
     def copy(self, node: Function, inputs: Sequence[Variable]) -> Function:
         """A node like this one with other operands."""
         return make_node(self, inputs, node._copied_attributes(), node._name)
-
-    def drawn(self, attrs: Attrs) -> int:
-        """By how much one evaluation moves the offset of a node that draws random numbers."""
-        return 1
-
-    def draws_like_cntk(self, node: Function) -> bool:
-        """Whether `draw` makes the random numbers of this node."""
-        return False
-
-    def draw(self, attrs: Attrs, generator: MersenneTwister64, weights: Any) -> tuple[np.ndarray, int]:
-        """The numbers for one evaluation, given the operand if there is one, and how many the generator has made."""
-        raise TypeError(f"{self.name} draws no numbers")
 
     def lower(self, attrs: Attrs, *samples: Any) -> Any:
         """The computation on one sample."""

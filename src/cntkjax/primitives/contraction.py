@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from string import ascii_letters
 
 import jax.numpy as jnp
 
 from ..engine.lower.values import Axes, Context, Value, merged
-from ..engine.plan.plan import resolve
+from ..engine.plan.padding import PaddedOperand
+from ..engine.plan.parts import resolve
 from ..engine.plan.rewrite import NODE_RULES, Rewrite
 from ..graph.axis import BATCH
 from ..graph.function import Function
 from ..graph.shape import is_unknown
 from ..graph.variable import Variable
 from .base import Attrs, Primitive
-from .reduce import axes_of
+from .reduce import axes_of, padding_of_reduction
 
 _LEADING, _STATIC = "tr", ascii_letters.replace("t", "").replace("r", "")
 
@@ -30,6 +32,15 @@ class Contraction(Primitive):
     packed = True
     weight_operand = 1
     weight_per_sequence = True
+
+    def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
+        """Of a reduction of each step by itself."""
+        return padding_of_reduction(attrs, operands)
+
+    def ignores_padding(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> bool:
+        """As a sum over steps does if one factor is 0 there."""
+        reduces_steps = all(v.reduces_steps(axes_of(attrs)) for v in operands if v.has_steps)
+        return reduces_steps and any(v.padding == 0 for v in operands)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, *operands: Value) -> Value:
         """einsum. What is one value a sequence stays so where each sequence has a row of its own."""
@@ -82,7 +93,7 @@ def _contracted(node: Function) -> Rewrite | None:
         return None
     if all(b_size == 1 for _, b_size in spread):  # the weight of a loop is the larger one
         a, b = b, a
-    return CONTRACTION, [a, _unspread(b, a)], attrs | {"rank": rank}
+    return Rewrite(CONTRACTION, [a, _unspread(b, a)], attrs | {"rank": rank})
 
 
 def _unspread(factor: Variable, other: Variable) -> Variable:

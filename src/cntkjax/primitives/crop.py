@@ -8,7 +8,7 @@ from typing import Any
 from jax import lax
 
 from ..engine.lower.values import Context, Value
-from ..engine.plan.plan import resolve
+from ..engine.plan.parts import resolve
 from ..graph.errors import ShapeError, explain
 from ..graph.function import Function
 from ..graph.shape import Shape

@@ -30,7 +30,7 @@ class Delay(Primitive):
     attributes = {"offset": Size(1)}
     packed = True
     infers_partially = True
-    typed_by = slice(0, 1)  # the default initial state is there before the type of the value is known
+    dtype_operands = slice(0, 1)  # the default initial state is there before the type of the value is known
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
         """The shape of the operand, or of the initial state if that is larger."""
@@ -88,6 +88,7 @@ class PastValue(Delay):
     """The value of `offset` steps ago."""
 
     delay = -1
+    stepwise = True
 
 
 @primitive("FutureValue", 38)

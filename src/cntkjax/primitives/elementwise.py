@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..engine.plan.plan import resolve
+from ..engine.plan.padding import ANYTHING, FAR, PaddedOperand
+from ..engine.plan.parts import resolve
 from ..engine.plan.rewrite import NODE_RULES, Rewrite
 from ..graph.errors import ShapeError, explain
 from ..graph.function import Function
@@ -57,6 +58,55 @@ class Elementwise(Primitive):
             if not inputs:
                 return UNKNOWN_SHAPE
         return broadcast_shape(self.name, inputs)
+
+
+class _Identity(Elementwise):
+    """The operand."""
+
+    is_identity = True
+
+    def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
+        """That of the operand."""
+        return operands[0].padding
+
+
+class _Exponential(Elementwise):
+    """Powers of e."""
+
+    def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
+        """0, where the operand is far below 0."""
+        (x,) = operands
+        return 0.0 if x.padding is not None and x.padding <= -FAR else ANYTHING
+
+
+class _Difference(Elementwise):
+    """a - b."""
+
+    def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
+        """That of a, if it is so far from 0 that b, which has none, makes no difference."""
+        a, b = operands
+        return a.padding if b.padding is None and a.padding is not None and abs(a.padding) >= FAR else ANYTHING
+
+
+class _Product(Elementwise):
+    """a * b."""
+
+    multiplies = True
+
+    def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
+        """0, where one factor is 0."""
+        return 0.0 if any(v.padding == 0 for v in operands) else ANYTHING
+
+
+class _Selection(Elementwise):
+    """a where a flag is not 0, otherwise b."""
+
+    def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
+        """That of b, where the flag is 0."""
+        flag, _, b = operands
+        if flag.padding != 0:
+            return ANYTHING
+        return b.constant if b.padding is None else b.padding
 
 
 _LEAST = float(np.exp(-85.1))  # CNTK takes the logarithm of nothing smaller
@@ -242,10 +292,12 @@ _OPERATIONS: list[tuple[str, int, Callable[..., Any]]] = [
 ]
 
 
-def _define(op: str, number: int, compute: Callable[..., Any]) -> Primitive:
-    class Operation(Elementwise):
-        multiplies = compute is jnp.multiply
+# The operations about which the engine knows more than that they are element-wise
+_BASES = {"Exp": _Exponential, "Minus": _Difference, "ElementTimes": _Product, "Select": _Selection, "NoOp": _Identity}
 
+
+def _define(op: str, number: int, compute: Callable[..., Any]) -> Primitive:
+    class Operation(_BASES.get(op, Elementwise)):  # type: ignore[misc]
         def lower(self, attrs: Attrs, *samples: Any) -> Any:
             return compute(*samples)
 
@@ -257,6 +309,10 @@ class Quotient(Elementwise):
     """a / b, and 0 where b is 0: what CNTK composes of a product and a reciprocal, in one pass less."""
 
     name = "Quotient"
+
+    def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
+        """0, where the dividend is 0."""
+        return 0.0 if operands[0].padding == 0 else ANYTHING
 
     def lower(self, attrs: Attrs, *samples: Any) -> Any:
         """The quotient."""
@@ -270,7 +326,7 @@ def _quotient(node: Function) -> Rewrite | None:
         if inverse is not None and inverse.op_name == "Reciprocal":
             divisor = inverse.node_inputs[0]
             if (a.shape, a.dynamic_axes) == (divisor.shape, divisor.dynamic_axes) and not is_unknown(a.shape):
-                return _QUOTIENT, [a, divisor], {}
+                return Rewrite(_QUOTIENT, [a, divisor], {})
     return None
 
 

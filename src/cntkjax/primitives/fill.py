@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from ..engine.data.sparse import Sparse
 from ..engine.lower.values import Context, Value
-from ..engine.plan.plan import resolve
+from ..engine.plan.parts import resolve
 from ..graph.axis import Axis
 from ..graph.build import Spec
 from ..graph.errors import AxisError, ShapeError, explain
@@ -81,6 +81,10 @@ class OneHot(Primitive):
 
     attributes = {"numClass": Size, "oneHotOutputSparse": Bool(False), "onehotAxis": AxisOf(Axis(-1))}
 
+    def makes_sparse(self, attrs: Attrs) -> bool:
+        """As the attribute says."""
+        return bool(attrs.get("oneHotOutputSparse"))
+
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
         """With the new axis; the attribute then counts it from the end."""
         (x,) = inputs
@@ -129,6 +133,7 @@ class Assign(Primitive):
     """
 
     packed = True
+    assigns_operand = True
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
         """The shape of the operands."""

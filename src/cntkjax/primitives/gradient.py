@@ -11,7 +11,8 @@ import jax.numpy as jnp
 
 from ..engine.lower.lower import execute_after
 from ..engine.lower.values import Context, Value
-from ..engine.plan.plan import Loop, Plan, resolve
+from ..engine.plan.parts import Loop, resolve
+from ..engine.plan.plan import Plan
 from ..engine.train.step import total
 from ..graph.errors import explain
 from ..graph.function import Function
@@ -57,7 +58,7 @@ class Gradient(Primitive):
 
 
 def _check(ctx: Context, node: Function, plan: Plan, wrt: Sequence[Variable], env: dict[Variable, Value]) -> None:
-    looped = [v for part in plan.parts if isinstance(part, Loop) for v in wrt if v in part.outputs]
+    looped = [v for part in plan.parts if isinstance(part, Loop) for v in wrt if v in part.all_outputs]
     sparse = [v for v in wrt if v in env and env[v].is_sparse]
     moving = node.node_outputs if ctx.step is not None else []
     for wrong, why, mend in (

@@ -32,7 +32,7 @@ class JaxCall(Primitive):
     name = "JaxFunction"
     packed = True
     infers_partially = True
-    whole_batch = True  # what the function computes over the batch shall see no padding
+    needs_exact_batch = True  # what the function computes over the batch shall see no padding
 
     def __init__(
         self, function: Callable[..., Any], tree: Any, state_tree: Any, trained: int, kept: int, random: bool
@@ -52,7 +52,7 @@ class JaxCall(Primitive):
         """A node of it."""
         return make_node(self, inputs, {"rngSeed": next_seed(), "rngOffset": 0} if self.random else {}, name)
 
-    def traits(self, node: Function) -> Any:
+    def cache_key(self, node: Function) -> Any:
         return self
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> list[Spec]:

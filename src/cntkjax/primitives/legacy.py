@@ -5,16 +5,18 @@ Source: CNTK 2.7 with such models. Criteria are sums over the minibatch, not one
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ..engine.lower.values import Context, Value
+from ..engine.plan.padding import PaddedOperand
 from .base import Attrs, primitive
 from .elementwise import Elementwise
 from .loss import WholeMinibatch
-from .reduce import OverAllAxes
+from .reduce import OverAllAxes, padding_of_softmax
 
 
 @primitive("Sigmoid", 1)
@@ -38,6 +40,10 @@ class Pass(Elementwise):
 @primitive("LogSoftmax", 51)
 class LogSoftmax(OverAllAxes):
     """The logarithm of the softmax over all static axes together."""
+
+    def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
+        """As far from 0 as that of the operand, if nothing there adds to the sum over the steps."""
+        return padding_of_softmax(attrs, operands[0], operands[0].padding)
 
     def along(self, x: Any, axis: int) -> Any:
         """The computation along one axis."""

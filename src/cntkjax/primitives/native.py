@@ -41,7 +41,7 @@ class Native(Primitive):
     def complete(self, given: Attrs) -> Attrs:
         return dict(given)
 
-    def traits(self, node: Function) -> Any:
+    def cache_key(self, node: Function) -> Any:
         return self
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> list[Spec]:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..engine.lower.values import Context, Value
-from ..engine.plan.plan import resolve
+from ..engine.plan.parts import resolve
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import INFERRED, is_known, size
@@ -45,7 +45,7 @@ class BatchNormalization(Primitive):
         "epsilon": Double(1e-5), "useCuDNNEngine": Bool(False), "disableRegularization": Bool(False),
     }  # fmt: skip
     packed = True
-    typed_by = slice(0, 1)  # half precision comes with float32 parameters
+    dtype_operands = slice(0, 1)  # half precision comes with float32 parameters
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
         """The shape of the operand; infers that of the parameters."""

@@ -11,11 +11,12 @@ import jax.numpy as jnp
 
 from ..engine.data.sparse import Sparse, dense
 from ..engine.lower.values import Context, Value, merged
+from ..engine.plan.padding import ANYTHING, PaddedOperand
 from ..graph.axis import BATCH
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import AxisError, ShapeError, explain
 from ..graph.function import Function
-from ..graph.shape import INFERRED, Shape, merge_dimension
+from ..graph.shape import FREE, INFERRED, Shape, merge_dimension
 from ..graph.variable import Leaf, Variable
 from .base import Attrs, Int, Primitive, Size, primitive
 
@@ -34,8 +35,9 @@ class Times(Primitive):
     takes_sparse = True
     weight_operand = 1
     autocasts = True
+    gathers_rows = True
 
-    def form(self, attrs: Attrs) -> Primitive:
+    def specialize(self, attrs: Attrs) -> Primitive:
         """With the attribute that says so, the products of all steps of a sequence are added up."""
         return _over_sequence if attrs.get("inferInputRankToMap") == REDUCE_SEQUENCE else self
 
@@ -91,6 +93,14 @@ class Times(Primitive):
             "(cntk.InferredDimension, or cntk.layers.Dense)",
         ))
 
+    def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
+        """Of products of the steps of the left operand with a matrix."""
+        return ANYTHING if operands[1].padding is None else None
+
+    def ignores_padding(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> bool:
+        """As a sum over steps does if one factor is 0 there."""
+        return _is_0_in_padding(operands)
+
     def lower(self, attrs: Attrs, left: Any, right: Any) -> Any:
         """tensordot; rows of the right operand gathered where the left one is sparse."""
         right = dense(right)
@@ -100,6 +110,11 @@ class Times(Primitive):
                 return left.dot(right.reshape(prod(right.shape[:inner]), *right.shape[inner:]))
             left = left.todense()
         return jnp.tensordot(left, right, axes=inner)
+
+
+def _is_0_in_padding(operands: Sequence[PaddedOperand]) -> bool:
+    """True if a factor with a single axis of steps is 0 in their padding."""
+    return any(v.padding == 0 and v.variable.shape.count(FREE) == 1 for v in operands)
 
 
 class _TimesOverSequence(type(Times)):  # type: ignore[misc]
@@ -172,6 +187,10 @@ class TransposeTimes(Primitive):
         if isinstance(right, Leaf) and right.has_inferred:
             right._infer_shape((*right.shape[:rank], *left.shape[at:]))
         return (*left.shape[:at], *right_shape[:rank])
+
+    def ignores_padding(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> bool:
+        """As a sum over steps does if one factor is 0 there."""
+        return _is_0_in_padding(operands)
 
     def lower(self, attrs: Attrs, left: Any, right: Any) -> Any:
         """tensordot over the trailing axes; with a one-hot operand, a choice of elements."""

@@ -66,7 +66,7 @@ class RandomDistribution(Primitive):
             raise ShapeError(f"{self.name}: the shape {shape_text(attrs['newShape'])} has an open dimension")
         return Spec(attrs["newShape"], attrs["newDataType"], axes=())
 
-    def draws_like_cntk(self, node: Function) -> bool:
+    def draws_on_host(self, node: Function) -> bool:
         """Where the shape is given."""
         return not node.node_inputs
 
@@ -134,7 +134,7 @@ class Sampling(Primitive):
 
     attributes = {"numSamples": Size, "allowDuplicates": Bool, **SEED}
 
-    def draws_like_cntk(self, node: Function) -> bool:
+    def draws_on_host(self, node: Function) -> bool:
         """Where the weights are known."""
         return node.node_inputs[0].is_constant
 
@@ -161,6 +161,10 @@ class RandomSample(Sampling):
     """
 
     packed = True
+
+    def makes_sparse(self, attrs: Attrs) -> bool:
+        """One-hot rows."""
+        return True
 
     def draw(self, attrs: Attrs, generator: MersenneTwister64, weights: Any) -> tuple[np.ndarray, int]:
         """The classes; without duplicates those that come again are passed over."""
@@ -222,16 +226,16 @@ class RandomSampleInclusionFrequency(Sampling):
     """
 
     packed = True
-    draws_once = True
+    keeps_numbers = True
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
         """The shape of the weights."""
         self.check(inputs[0], attrs)
         return inputs[0].shape
 
-    def draws_like_cntk(self, node: Function) -> bool:
+    def draws_on_host(self, node: Function) -> bool:
         """Where the weights are known, and something has to be tried."""
-        return super().draws_like_cntk(node) and not node.node_attributes["allowDuplicates"]
+        return super().draws_on_host(node) and not node.node_attributes["allowDuplicates"]
 
     def draw(self, attrs: Attrs, generator: MersenneTwister64, weights: Any) -> tuple[np.ndarray, int]:
         """The mean of the draws."""

@@ -14,6 +14,7 @@ from jax import lax
 
 from ..engine.data.layout import Layout
 from ..engine.lower.values import Context, Value
+from ..engine.plan.padding import ANYTHING, FAR, PaddedOperand
 from ..engine.xla.row_sums import prefers_matmul_sum
 from ..graph.axis import ALL_AXES, ALL_STATIC, BATCH, SEQUENCE, Axis
 from ..graph.build import Spec, merged_axes
@@ -195,6 +196,23 @@ class ReduceElements(Primitive):
         "reductionKeepDimensions": Bool(True),
     }
     packed = True
+    stepwise = True
+
+    def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
+        """Of a reduction of each step by itself."""
+        return padding_of_reduction(attrs, operands)
+
+    def ignores_padding(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> bool:
+        """Where the padding is neutral for a reduction over the steps."""
+        (x,) = operands
+        if x.padding is None or not x.reduces_steps(axes_of(attrs)):
+            return False
+        reduction, value = attrs["reductionOpName"], x.padding
+        return (
+            (reduction == "Sum" and value == 0)
+            or (reduction in ("Max", "LogSum") and value <= -FAR)
+            or (reduction == "Min" and value >= FAR)
+        )
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
         """Without the reduced axes; the attributes then count axes from the end."""
@@ -288,13 +306,20 @@ def axes_of(attrs: Attrs) -> list[Axis]:
     return [attrs["axis"]] if "axis" in attrs else attrs["axisVec"]
 
 
+def padding_of_reduction(attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
+    """The value in the padding of a reduction of each step by itself; None if steps are reduced, or might be."""
+    if any(v.reduces_steps(axes_of(attrs)) is not False for v in operands if v.has_steps):
+        return None
+    return 0.0 if attrs["reductionOpName"] == "Sum" and any(v.padding == 0 for v in operands) else ANYTHING
+
+
 class OverAllAxes(Primitive):
     """An operation on the static axes flattened, or on one of them."""
 
     attributes = {"axis": AxisOf(None)}
     packed = True
 
-    def traits(self, node: Function) -> bool:
+    def cache_key(self, node: Function) -> bool:
         """Whether there are samples."""
         return bool(node.node_outputs[0].dynamic_axes)
 
@@ -311,7 +336,7 @@ class OverAllAxes(Primitive):
         if axis.is_static_axis:
             return Value(self.along(data, axis.static_axis_index()), x.axes)
         assert ctx.node is not None
-        last = data.ndim if not self.traits(ctx.node) else ctx.lead(x.axes) + 1
+        last = data.ndim if not self.cache_key(ctx.node) else ctx.lead(x.axes) + 1
         flat = data.reshape(*data.shape[: last - 1], -1)
         return Value(self.along(flat, -1).reshape(data.shape), x.axes)
 
@@ -320,9 +345,20 @@ class OverAllAxes(Primitive):
         raise NotImplementedError
 
 
+def padding_of_softmax(attrs: Attrs, x: PaddedOperand, value: float | None) -> float | None:
+    """The value in the padding of a softmax over the steps, if nothing there adds to the sum; ANYTHING over others."""
+    if attrs.get("axis", x.step_axis) != x.step_axis:
+        return ANYTHING
+    return value if x.padding is not None and x.padding <= -FAR else None
+
+
 @primitive("Softmax", 10)
 class Softmax(OverAllAxes):
     """exp(x) / sum(exp(x)) over all static axes together."""
+
+    def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
+        """0, if nothing in the padding adds to the sum over the steps."""
+        return padding_of_softmax(attrs, operands[0], 0.0)
 
     def along(self, x: Any, axis: int) -> Any:
         """The computation along one axis."""

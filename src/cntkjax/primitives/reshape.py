@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from ..engine.data.layout import Batch
 from ..engine.data.sparse import Sparse
 from ..engine.lower.values import Context, Value
+from ..engine.plan.padding import PaddedOperand
 from ..graph.axis import BATCH, END_STATIC, Axis
 from ..graph.build import Spec
 from ..graph.errors import AxisError, ShapeError, explain
@@ -33,6 +34,10 @@ class Reshape(Primitive):
 
     attributes = {"newShape": ShapeOf, "beginAxis": AxisOf(Axis(-1)), "endAxis": AxisOf(END_STATIC)}
     takes_sparse = True
+
+    def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
+        """That of the operand."""
+        return operands[0].padding
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
         """With the new dimensions; the attributes then count places from the end."""
@@ -173,7 +178,7 @@ class UnpackBatchAxis(Primitive):
     """
 
     packed = True
-    whole_batch = True
+    needs_exact_batch = True
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
         """[FREE, *shape]."""
@@ -199,7 +204,8 @@ class ToBatchAxis(Primitive):
     """
 
     packed = True
-    whole_batch = True
+    needs_exact_batch = True
+    makes_batch = True
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
         """[*shape]."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..engine.data.layout import Layout
 from ..engine.lower.values import Context, Value
-from ..engine.plan.plan import resolve
+from ..engine.plan.parts import resolve
 from ..engine.plan.rewrite import BLOCK_RULES, NODE_RULES, Rewrite, Rule
 from ..graph.axis import BATCH, SEQUENCE, Axis
 from ..graph.errors import AxisError, explain
@@ -84,7 +84,7 @@ def _reduced(block: Function) -> Rewrite | None:
         unpacked = ("UnpackSequenceOp", {"sequenceUnpackPaddingValue": padding}, "x")
         found = _found(block, ("ReduceElements", _reduction(name) | steps, unpacked))
         if found is not None:
-            return ReduceElements, [found["x"]], _reduction(name)
+            return Rewrite(ReduceElements, [found["x"]], _reduction(name))
     return None
 
 
@@ -105,7 +105,7 @@ def _static_softmax(primitive: Any, pattern: Pattern) -> Rule:
         if found is None:
             return None
         axes = {found[name]._owner.node_attributes["axis"] for name in ("Max", "Sum")}  # type: ignore[union-attr]
-        return (primitive, [found["x"]], {"axis": axes.pop()}) if len(axes) == 1 else None
+        return Rewrite(primitive, [found["x"]], {"axis": axes.pop()}) if len(axes) == 1 else None
 
     return rule
 
@@ -166,7 +166,7 @@ _SOFTMAX: Pattern = (
 
 def _softmaxed(block: Function) -> Rewrite | None:
     found = _found(block, _SOFTMAX)
-    return None if found is None else (SEQUENCE_SOFTMAX, [found["x"]], {})
+    return None if found is None else Rewrite(SEQUENCE_SOFTMAX, [found["x"]], {})
 
 
 # ---- first and last steps
@@ -218,9 +218,9 @@ def _step_at(delay: str) -> Pattern:
 def _sliced(block: Function) -> Rewrite | None:
     """The last step of all, or the first; for other slices nothing is known that is better."""
     if (found := _found(block, _step_at("FutureValue"))) is not None:
-        return SEQUENCE_LAST, [found["x"]], {}
+        return Rewrite(SEQUENCE_LAST, [found["x"]], {})
     if (found := _found(block, _step_at("PastValue"))) is not None:
-        return SEQUENCE_FIRST, [found["x"], found["marked"]], {}
+        return Rewrite(SEQUENCE_FIRST, [found["x"], found["marked"]], {})
     return None
 
 
@@ -233,6 +233,10 @@ class Shifted(type(GatherPacked)):  # type: ignore[misc]
     """
 
     name = "Sequence::Shifted"
+
+    def step_condition(self, node: Function) -> Variable | None:
+        """None: the steps are known, whatever the condition."""
+        return None
 
     def lower_packed(self, ctx: Context, attrs: Attrs, source: Value, index: Value) -> Value:
         """Sequences stay in their rows and begin where they began; behind their ends stands whatever stood there."""
@@ -270,7 +274,7 @@ def _shifted(gather: Function) -> Rewrite | None:
         if _fits(index, ("PackedIndex", {}, "x", ("Where", {}, condition)), found):
             steps = {n: v._owner.node_attributes["offset"] for n, v in found.items() if n != "x" and v._owner}
             end = steps.get("first", 0) - steps.get("last", 0)
-            return SHIFTED, [x, index], {"begin": steps.get("begin", 0), "end": end}
+            return Rewrite(SHIFTED, [x, index], {"begin": steps.get("begin", 0), "end": end})
     return None
 
 
@@ -317,7 +321,7 @@ def _normalized(block: Function) -> Rewrite | None:
         return None
     kernel = np.asarray(constants[0]._value)
     fits = kernel.ndim == 4 and kernel.shape[1] == kernel.size and (kernel == kernel.flat[0]).all()
-    return (CHANNEL_NORMALIZATION, [found["x"], *constants], {}) if fits else None
+    return Rewrite(CHANNEL_NORMALIZATION, [found["x"], *constants], {}) if fits else None
 
 
 SEQUENCE_SOFTMAX, SEQUENCE_FIRST, SEQUENCE_LAST, SHIFTED = SequenceSoftmax(), SequenceFirst(), SequenceLast(), Shifted()

@@ -112,6 +112,7 @@ class Splice(Primitive):
     attributes = {"axis": AxisOf(Axis(-1))}
     packed = True
     concatenates = True
+    stepwise = True
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
         """The sum of the sizes along the axis; the attribute then counts it from the end."""

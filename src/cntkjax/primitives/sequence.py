@@ -18,7 +18,8 @@ from jax import lax
 
 from ..engine.data.layout import Layout
 from ..engine.lower.values import Context, Value
-from ..engine.plan.plan import resolve
+from ..engine.plan.padding import PaddedOperand
+from ..engine.plan.parts import resolve
 from ..graph.axis import BATCH, UNKNOWN_AXES, Axis
 from ..graph.build import Spec
 from ..graph.errors import AxisError, ShapeError, explain
@@ -117,7 +118,7 @@ class Where(Primitive):
         value = _constant_behind(node.node_inputs[0])
         return max(1, given, 1 if value is None else ceil(float(np.max(value))))
 
-    traits = growth
+    cache_key = growth
 
     @staticmethod
     def _promised(attrs: Attrs, layout: Layout, most: int) -> int:
@@ -180,12 +181,22 @@ def _constant_behind(variable: Variable) -> np.ndarray | None:
     return np.asarray(variable._value) if isinstance(variable, Leaf) and variable.is_constant else None
 
 
+def _operand_of(operation: object, v: Variable, place: int) -> Variable | None:
+    """An operand of the node that computes a variable, if that is such an operation."""
+    owner = resolve(v)._owner
+    return resolve(owner.node_inputs[place]) if owner is not None and owner.primitive is operation else None
+
+
 @primitive("PackedIndex", 28)
 class PackedIndex(Primitive):
     """Where in the grid the steps of a sequence stand that `Where` found; for GatherPacked and ScatterPacked only."""
 
     packed = True
     infers_partially = True
+
+    def step_condition(self, node: Function) -> Variable | None:
+        """That of the steps, if `Where` computed them."""
+        return _operand_of(Where, node.node_inputs[1], 0)
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
         """Like the steps."""
@@ -213,6 +224,11 @@ class GatherPacked(Primitive):
 
     packed = True
     infers_partially = True
+
+    def step_condition(self, node: Function) -> Variable | None:
+        """That of the steps of the index, if `Where` computed them."""
+        steps = _operand_of(PackedIndex, node.node_inputs[1], 1)
+        return None if steps is None else _operand_of(Where, steps, 0)
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
         """The shape of the source, the axes of the index."""
@@ -275,6 +291,7 @@ class ScatterPacked(Primitive):
 
     packed = True
     infers_partially = True
+    equal_lengths = "computed"
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
         """The shape of the source, the axes of the condition."""
@@ -315,6 +332,12 @@ class ReconcileDynamicAxis(Primitive):
 
     packed = True
     infers_partially = True
+    stepwise = True
+    equal_lengths = "fed"
+
+    def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
+        """That of the first operand."""
+        return operands[0].padding
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
         """The shape of the first operand, the axes of the second."""
@@ -349,6 +372,11 @@ class UnpackSequenceOp(Primitive):
     attributes = {"sequenceUnpackPaddingValue": Double, "sequenceUnpackSuppressMaskOutput": Bool(False)}
     packed = True
     infers_partially = True
+    unpacks_sequences = True
+
+    def unpacked_padding(self, attrs: Attrs) -> Sequence[float]:
+        """As the attribute says, and 0 in the mask."""
+        return attrs["sequenceUnpackPaddingValue"], 0.0
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> list[Spec]:
         """A free axis in front of the shape."""
@@ -396,6 +424,7 @@ class ToSequenceOp(Primitive):
     attributes = {"sequenceAxis": String("toSequence_"), "newDynamicAxes": AxisOf(None).vector}
     packed = True
     infers_partially = True
+    packs_sequences = True
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
         """The shape without its first axis, along an axis named after the operand."""
@@ -434,6 +463,7 @@ class ToSequenceLikeOp(Primitive):
 
     packed = True
     infers_partially = True
+    packs_sequences = True
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
         """The shape without its first axis, the axes of the other operand."""

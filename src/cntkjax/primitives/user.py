@@ -15,7 +15,7 @@ import numpy as np
 
 from ..engine.data.ragged import Ragged
 from ..engine.lower.values import Axes, Context, Value
-from ..engine.plan.plan import resolve
+from ..engine.plan.parts import resolve
 from ..engine.run.python_callbacks import OutputResized, call_once, callback
 from ..graph.errors import BatchSizeError, ResultError, explain
 from ..graph.function import Function
@@ -46,7 +46,7 @@ class UserDefined(Primitive):
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
         return self.function.output_specs()
 
-    def traits(self, node: Function) -> Any:
+    def cache_key(self, node: Function) -> Any:
         return self
 
     def free_dimension_sizes(self) -> Hashable:

@@ -7,7 +7,8 @@ import pytest
 
 import cntkjax as C
 from cntkjax.engine.lower.tilings import tilings_of
-from cntkjax.engine.plan.plan import Loop, Plan
+from cntkjax.engine.plan.parts import Loop
+from cntkjax.engine.plan.plan import Plan
 
 LENGTHS = [[4], [5, 2, 3], [1, 1, 7, 2, 2, 3]]
 

@@ -5,7 +5,8 @@ import pytest
 
 import cntkjax as C
 from cntkjax import layers as L
-from cntkjax.engine.plan.plan import Loop, Plan
+from cntkjax.engine.plan.parts import Loop
+from cntkjax.engine.plan.plan import Plan
 from cntkjax.ops.functions import UserFunction
 from tests.layers.decoders import decoder, words
 
@@ -70,7 +71,7 @@ def assert_equal(made, expected, **tolerance):
 
 def endings(*outputs):
     """Loops that may stop, of a graph with these outputs."""
-    return [p for p in Plan([v for f in outputs for v in f.outputs]).parts if isinstance(p, Loop) and p.apart]
+    return [p for p in Plan([v for f in outputs for v in f.outputs]).parts if isinstance(p, Loop) and p.fused_parts]
 
 
 def generated(f):

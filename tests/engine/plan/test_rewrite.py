@@ -8,7 +8,7 @@ import pytest
 import cntkjax as C
 from cntkjax import sequence as S
 from cntkjax.engine.data.layout import Layout
-from cntkjax.engine.plan import rewrite as whole
+from cntkjax.engine.plan import rewrite
 from cntkjax.engine.plan.plan import Plan
 from cntkjax.graph.build import note_edit
 from cntkjax.graph.errors import AxisError
@@ -51,7 +51,7 @@ def test_values_and_gradients_are_those_of_the_composition(name, dtype, monkeypa
     op, node = OPERATIONS[name]
     nodes, made = computed(op, dtype)
     assert node in nodes and not {"GatherPacked", "UnpackSequenceOp"} & set(nodes)
-    monkeypatch.setattr(whole, "BLOCK_RULES", {})
+    monkeypatch.setattr(rewrite, "BLOCK_RULES", {})
     nodes, wanted = computed(op, dtype)
     assert len(nodes) > 1
     tolerance = 5e-3 if dtype is np.float16 else 1e-5
@@ -62,7 +62,7 @@ def test_values_and_gradients_are_those_of_the_composition(name, dtype, monkeypa
 
 def test_wide_samples_come_out_the_same(monkeypatch):
     made = computed(S.softmax, np.float32, (3000,))[1]
-    monkeypatch.setattr(whole, "BLOCK_RULES", {})
+    monkeypatch.setattr(rewrite, "BLOCK_RULES", {})
     for a, b in zip(made, computed(S.softmax, np.float32, (3000,))[1], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
@@ -81,7 +81,7 @@ def test_softmax_along_a_static_axis_is_that_of_the_composition(op, node, dtype,
 
     nodes, values = made()
     assert node in nodes and "ReduceElements" not in nodes
-    monkeypatch.setattr(whole, "BLOCK_RULES", {})
+    monkeypatch.setattr(rewrite, "BLOCK_RULES", {})
     nodes, wanted = made()
     assert nodes.count("ReduceElements") == 2
     tolerance = 2e-2 if dtype is np.float16 else 1e-5
@@ -101,7 +101,7 @@ def test_normalization_over_channels_is_that_of_the_composition(channels, dtype,
 
     nodes, values = made()
     assert nodes == ["LocalResponseNormalization"]
-    monkeypatch.setattr(whole, "BLOCK_RULES", {})
+    monkeypatch.setattr(rewrite, "BLOCK_RULES", {})
     for a, b in zip(values, made()[1], strict=True):
         assert a.dtype == b.dtype
         roundings = 4 * np.finfo(dtype).eps
@@ -218,7 +218,7 @@ def test_slices_from_a_fixed_step_on_are_those_of_the_composition(begin, end, le
     feed = [np.random.default_rng(n).standard_normal((n, 2)) for n in lengths]
     nodes, found = sliced(begin, end, feed, np.float64)
     assert nodes[-1] == "Sequence::Shifted"
-    monkeypatch.setattr(whole, "NODE_RULES", {})
+    monkeypatch.setattr(rewrite, "NODE_RULES", {})
     nodes, wanted = sliced(begin, end, feed, np.float64)
     assert nodes[-1] == "GatherPacked"
     for a, b, given in zip(found, wanted, [*feed, *feed], strict=True):

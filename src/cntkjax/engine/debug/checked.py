@@ -16,7 +16,8 @@ from ...graph.variable import Variable
 from ..lower.carry import Memory
 from ..lower.lower import execute
 from ..lower.values import Context, Value
-from ..plan.plan import Plan, outputs_of
+from ..plan.parts import outputs_of
+from ..plan.plan import Plan
 from ..run.program import Feeds, arguments_in_order, leaf_arrays, masked, program_of
 from ..run.random_streams import random_inputs
 from .timing import time_nodes

@@ -21,7 +21,8 @@ from ...graph.variable import Variable
 from ..lower.carry import Memory
 from ..lower.lower import run_part
 from ..lower.values import Context, Value
-from ..plan.plan import Loop, Part, Plan, inputs_of, nodes_of, outputs_of
+from ..plan.parts import Loop, Part, inputs_of, nodes_of, outputs_of
+from ..plan.plan import Plan
 from ..plan.rewrite import rewritten
 from ..run import profiler as _profiler
 from ..run.program import Feeds, arguments_in_order, leaf_arrays, make_context, masked, program_of

@@ -20,7 +20,7 @@ from ...graph.function import Function
 from ...graph.shape import is_known
 from ...graph.variable import Variable
 from ..data.layout import Layout
-from ..plan.plan import Loop, Part, inputs_of, resolve
+from ..plan.parts import Loop, Part, inputs_of, resolve
 from .carry import entering, leave
 from .products import multiplied_ahead, multiply, products_of, weigh
 from .scans import scan
@@ -36,19 +36,19 @@ def run_ending(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, ru
     """Compute a merged loop, which stops early where no gradient is taken; where one is, its parts one by one."""
 
     def apart(ctx: Context, env: Environment) -> None:
-        for part in loop.apart:
+        for part in loop.fused_parts:
             run_part(ctx, part, env)
 
     if ctx.layouts[loop.axis].origin is not None:  # the next minibatch goes on with what the last steps made
         return apart(ctx, env)
-    given = {v: env[v] for v in inputs_of(loop) if v not in loop.outputs}
+    given = {v: env[v] for v in inputs_of(loop) if v not in loop.all_outputs}
     placed, where = _places(ctx)
 
     def made(run: Callable[[Context, Environment], None], where: Any, data: Any) -> Any:
         inner = placed(where)
         here = {v: replace(x, data=d) for (v, x), d in zip(given.items(), data, strict=True)}
         run(inner, here)
-        return [inner.array(here[v]) for v in loop.wanted]
+        return [inner.array(here[v]) for v in loop.outputs]
 
     @jax.custom_vjp
     def run(where: Any, data: Any) -> Any:
@@ -63,7 +63,7 @@ def run_ending(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, ru
     run.defvjp(forward, backward)
     axes = loop.delays[0].node_outputs[0].dynamic_axes
     found = run(where, [x.data for x in given.values()])
-    env.update({v: Value(d, axes) for v, d in zip(loop.wanted, found, strict=True)})
+    env.update({v: Value(d, axes) for v, d in zip(loop.outputs, found, strict=True)})
 
 
 def _places(ctx: Context) -> tuple[Callable[[Any], Context], Any]:
@@ -89,12 +89,12 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, unti
     sequences = {d: v for d, v in starts.items() if v in env and ctx.sequence_axis(env[v].axes) is not None}
     starts |= {delay: delay.node_outputs[0] for delay in sequences}
     used = [resolve(v) for n in (*loop.delays, *loop.nodes) for v in n.node_inputs[: 1 if n in sequences else None]]
-    outside = dict.fromkeys(v for v in used if v not in loop.outputs)
+    outside = dict.fromkeys(v for v in used if v not in loop.all_outputs)
     # One value a sequence is not spread over the steps: it may be all that an attention looks at. Initial states are.
     states = set(starts.values())
     fixed = {v: env[v] for v in outside if len(env[v].axes) < (1 if v in states else 2)}
     moving = {v: ctx.to_axes(ctx.canonical(env[v]), axes) for v in outside if v not in fixed} | {
-        starts[d]: initial_states(ctx, ctx.canonical(env[v]), axes, _offset(d), loop.backwards)
+        starts[d]: initial_states(ctx, ctx.canonical(env[v]), axes, _offset(d), loop.reverse)
         for d, v in sequences.items()
     }
     products, folded = products_of(loop, fixed, moving, layout.simple)
@@ -108,9 +108,11 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, unti
     ahead = multiplied_ahead(ctx, products, fixed, moving)
     moving = {v: x for v, x in moving.items() if v in read} | ahead
     tilings = tilings_of(loop.nodes)
-    anew = layout.origin is not None or not (layout.simple and (layout.full or not loop.backwards))
+    anew = layout.origin is not None or not (layout.simple and (layout.full or not loop.reverse))
     anew = anew or any(_offset(d) > 1 for d in sequences)  # each of the first steps begins with another state
-    wanted = loop.wanted if layout.origin is None else [*loop.wanted, *(resolve(d.node_inputs[0]) for d in loop.delays)]
+    wanted = loop.outputs
+    if layout.origin is not None:
+        wanted = [*wanted, *(resolve(d.node_inputs[0]) for d in loop.delays)]
     placed, where = _places(ctx)
 
     def step(weight_data: Any, given: Any, carry: Any, now: Any, taps: Any) -> tuple[Any, Any, Any]:
@@ -124,7 +126,7 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, unti
         )
         here = {v: Value(d, fixed[v].axes) for v, d in zip(others, other_data, strict=True)}
         here |= {v: Value(d, axes) for v, d in zip(moving, moving_now, strict=True)}
-        far = remaining if loop.backwards else position
+        far = remaining if loop.reverse else position
         for delay, buffer in zip(loop.delays, carry, strict=True):
             old = buffer[0]
             if anew:
@@ -165,7 +167,7 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, unti
 
     moving_data = [v.data for v in moving.values()]
     first = tuple(
-        _first(delay, start, layout.rows, others, dict(zip(moving, moving_data, strict=True)), loop.backwards, anew)
+        _first(delay, start, layout.rows, others, dict(zip(moving, moving_data, strict=True)), loop.reverse, anew)
         for delay, start in starts.items()
     )
     scaled = [w.data(ctx, fixed) for w in weights]
@@ -177,7 +179,7 @@ def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, unti
 
         made = _until_ended(body, first, (moving_data, cells), layout)
     else:
-        made = scan(step, scaled, given, first, (moving_data, cells), collect, loop.backwards)
+        made = scan(step, scaled, given, first, (moving_data, cells), collect, loop.reverse)
     for v, d in zip(wanted, made, strict=True):
         env[v] = Value(d, axes)
     for delay in loop.delays if layout.origin is not None else ():

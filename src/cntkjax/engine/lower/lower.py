@@ -15,7 +15,8 @@ from ...graph.function import Function
 from ...graph.shape import is_known
 from ...graph.variable import Variable
 from ..data.sparse import Sparse, dense
-from ..plan.plan import Loop, Part, Plan, inputs_of, outputs_of, resolve
+from ..plan.parts import Loop, Part, inputs_of, outputs_of, resolve
+from ..plan.plan import Plan
 from .loops import run_ending, run_loop
 from .values import Axes, Context, Value, merged
 
@@ -33,7 +34,7 @@ def run_part(ctx: Context, part: Part, env: Environment) -> None:
     """Compute the outputs of a node or of a loop."""
     if not isinstance(part, Loop):
         run_node(ctx, part, env)
-    elif part.apart:
+    elif part.fused_parts:
         run_ending(ctx, part, env, run_node, run_part)
     else:
         run_loop(ctx, part, env, run_node)
@@ -103,7 +104,7 @@ def _compute(ctx: Context, node: Function, operands: Sequence[Value]) -> list[Va
 def _of_one_type(node: Function, operands: Sequence[Value]) -> Sequence[Value]:
     """Constants take the type of the other operands."""
     own = [resolve(v) for v in node.node_inputs]
-    sharing = set(own[node.primitive.typed_by])
+    sharing = set(own[node.primitive.dtype_operands])
     types = {v.dtype for v in sharing}
     if len(types) == 1:
         return operands

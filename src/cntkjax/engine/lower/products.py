@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from ...graph.function import Function
 from ...graph.variable import Variable
-from ..plan.plan import Loop, resolve
+from ..plan.parts import Loop, resolve
 from .values import Axes, Context, Value
 
 Rows = tuple[tuple[int, int], ...]
@@ -64,7 +64,7 @@ def products_of(
 
     def below(node: Function) -> list[Function]:
         """The products that use a node, scaled or not; none if anything else uses it."""
-        if node not in loop.nodes or node.node_outputs[0] in loop.wanted:
+        if node not in loop.nodes or node.node_outputs[0] in loop.outputs:
             return []
         parts = [[n] if n in weights else below(n) if _scaled(n, fixed) else [] for n in users[node.node_outputs[0]]]
         return [n for part in parts for n in part] if all(parts) else []

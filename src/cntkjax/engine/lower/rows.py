@@ -19,7 +19,8 @@ from ...graph.function import Function
 from ...graph.variable import Leaf, Variable
 from ..data.packing import bucket
 from ..data.sparse import Sparse
-from ..plan.plan import Plan, resolve
+from ..plan.parts import resolve
+from ..plan.plan import Plan
 from .values import Context, Value
 
 

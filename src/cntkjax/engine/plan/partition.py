@@ -1,88 +1,106 @@
-"""Where a graph is cut for an evaluation with several batch sizes.
+"""Partitions a plan into stages, for an evaluation with several batch sizes.
 
-Nodes of which one computes from the other along dynamic axes have one number of samples: they are an island. Functions
-of the user that can run outside of programs belong to none. What an island computes before it needs anything of another
-one is a stage, and so is each of these functions.
+Nodes one of which is computed from the other along dynamic axes have the same number of samples; they form a subgraph
+of one batch size. Functions of the user that can run on the host, between programs, belong to none. What a subgraph
+computes before it needs a value of another one is a stage, and each of these functions is a stage of its own.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ...graph.function import Function
 from ...graph.variable import Variable
-from .plan import Loop, Part, Plan, inputs_of, nodes_of
+from .parts import Loop, Part, inputs_of, nodes_of
+
+StageKey = tuple[int, Hashable]  # how many borders of subgraphs lie before the stage, and its subgraph
 
 
 @dataclass(eq=False)
 class Stage:
-    """Nodes that are computed together, or one function of the user.
+    """Nodes that one program computes, or one function of the user.
 
-    `given`: what is computed in other stages; `makes`: what is needed outside of this one.
+    `inputs`: what other stages compute for it; `outputs`: what is needed outside of it; of a function, all it returns.
     """
 
-    given: list[Variable]
+    inputs: list[Variable]
     outputs: list[Variable]
     function: Function | None
 
 
-def stages_of(plan: Plan) -> list[Stage]:
-    """The stages of a plan, in the order of computation."""
-    apart: dict[Part, Function] = {
-        part: part for part in plan.parts if not isinstance(part, Loop) and part.primitive.runs_on_host
+def partition(parts: Sequence[Part], outputs: Sequence[Variable]) -> list[Stage]:
+    """The stages of a plan with these parts and outputs, in the order of computation."""
+    on_host: dict[Part, Function] = {
+        part: part for part in parts if not isinstance(part, Loop) and part.primitive.runs_on_host
     }
-    places = _places(plan, apart)
-    stages: dict[Any, list[Part]] = defaultdict(list)
-    for part in plan.parts:
-        stages[places[part]].append(part)
-    maker = {v: part for part in plan.parts for v in _made(part)}
+    stage_of = _assign_stages(parts, on_host)
+    stages: dict[StageKey, list[Part]] = defaultdict(list)
+    for part in parts:
+        stages[stage_of[part]].append(part)
+    producer = {v: part for part in parts for v in _outputs(part)}
 
-    def entering(part: Part) -> list[Variable]:
-        return [v for v in inputs_of(part) if v in maker and places[maker[v]] != places[part]]
+    def stage_inputs(part: Part) -> list[Variable]:
+        return [v for v in inputs_of(part) if v in producer and stage_of[producer[v]] != stage_of[part]]
 
-    needed = {v for part in plan.parts for v in entering(part)} | set(plan.outputs)
+    needed = {v for part in parts for v in stage_inputs(part)} | set(outputs)
     return [
         Stage(
-            list(dict.fromkeys(v for part in parts for v in entering(part))),
-            [v for part in parts for v in _made(part) if part in apart or v in needed],
-            apart.get(parts[0]),
+            list(dict.fromkeys(v for part in members for v in stage_inputs(part))),
+            [v for part in members for v in _outputs(part) if part in on_host or v in needed],
+            on_host.get(members[0]),
         )
-        for _, parts in sorted(stages.items(), key=lambda item: item[0][0])
+        for _, members in sorted(stages.items(), key=lambda item: item[0][0])
     ]
 
 
-def _places(plan: Plan, apart: Collection[Part]) -> dict[Part, tuple[int, Any]]:
-    """For each part its stage: how many borders of islands were crossed on the way to it, and its island."""
-    above: dict[Any, Any] = {}
+class _DisjointSets:
+    """Union-find over parts and variables."""
 
-    def island(x: Any) -> Any:
-        while (parent := above.setdefault(x, x)) is not x:
+    def __init__(self) -> None:
+        self._parent: dict[Part | Variable, Part | Variable] = {}
+
+    def find(self, x: Part | Variable) -> Part | Variable:
+        """The representative of the set of x."""
+        while (parent := self._parent.setdefault(x, x)) is not x:
             x = parent
         return x
 
-    readers: dict[Variable, set[Part]] = defaultdict(set)
-    for part in reversed(plan.parts):
-        if part not in apart:
-            together: list[Any] = [v for v in (*inputs_of(part), *_made(part)) if v.dynamic_axes]
-            if not together:  # it is computed where it is needed, if that is one island
-                islands = {island(reader) for v in _made(part) for reader in readers[v]}
-                together = [*islands] if len(islands) == 1 and islands.isdisjoint(apart) else []
-            for x in together:
-                above[island(x)] = island(part)
+    def union(self, x: Part | Variable, y: Part | Variable) -> None:
+        """Merge the sets of x and y; the representative is that of y."""
+        self._parent[self.find(x)] = self.find(y)
+
+
+def _assign_stages(parts: Sequence[Part], on_host: Collection[Part]) -> dict[Part, StageKey]:
+    """The stage of each part."""
+    subgraphs = _subgraphs(parts, on_host)
+    stage_of: dict[Part, StageKey] = {}
+    producer: dict[Variable, Part] = {}
+    for part in parts:
+        subgraph = subgraphs.find(part)
+        before = [stage_of[producer[v]] for v in inputs_of(part) if v in producer]
+        stage_of[part] = max((depth + (other is not subgraph) for depth, other in before), default=0), subgraph
+        producer.update(dict.fromkeys(_outputs(part), part))
+    return stage_of
+
+
+def _subgraphs(parts: Sequence[Part], on_host: Collection[Part]) -> _DisjointSets:
+    """The parts and their variables, grouped by batch size."""
+    subgraphs = _DisjointSets()
+    users: dict[Variable, set[Part]] = defaultdict(set)
+    for part in reversed(parts):
+        if part not in on_host:
+            members: list[Part | Variable] = [v for v in (*inputs_of(part), *_outputs(part)) if v.dynamic_axes]
+            if not members:  # it is computed where it is needed, if that is a single subgraph
+                using = {subgraphs.find(user) for v in _outputs(part) for user in users[v]}
+                members = [*using] if len(using) == 1 and using.isdisjoint(on_host) else []
+            for member in members:
+                subgraphs.union(member, part)
         for v in inputs_of(part):
-            readers[v].add(part)
-    places: dict[Part, tuple[int, Any]] = {}
-    maker: dict[Variable, Part] = {}
-    for part in plan.parts:
-        own = island(part)
-        below = [places[maker[v]] for v in inputs_of(part) if v in maker]
-        places[part] = max((n + (other is not own) for n, other in below), default=0), own
-        maker.update(dict.fromkeys(_made(part), part))
-    return places
+            users[v].add(part)
+    return subgraphs
 
 
-def _made(part: Part) -> list[Variable]:
+def _outputs(part: Part) -> list[Variable]:
     return [v for node in nodes_of(part) for v in node.node_outputs]

@@ -14,7 +14,8 @@ from ..data.ragged import Ragged
 from ..lower.carry import Memory
 from ..lower.lower import execute
 from ..lower.values import Context, Value
-from ..plan.plan import Plan, resolve
+from ..plan.parts import resolve
+from ..plan.plan import Plan
 from .program import (
     Feed,
     Feeds,
@@ -83,7 +84,7 @@ def gradients(
                 np.shape(minibatch.arguments[plan.arguments.index(target)]) if target in plan.arguments else v.shape,
                 v.dtype,
             )
-        gradient_results.append(Result(v, d, minibatch.count, layout, target in plan.looked_up))
+        gradient_results.append(Result(v, d, minibatch.count, layout, target in plan.gathered_leaves))
     return gradient_results, made
 
 

@@ -32,7 +32,8 @@ from ..data.sparse import Sparse, dense
 from ..lower.carry import Memory, slots_of
 from ..lower.lower import execute
 from ..lower.values import Context, Value
-from ..plan.plan import Plan, resolve
+from ..plan.parts import resolve
+from ..plan.plan import Plan
 from ..xla.allocator import keep_freed_memory
 from ..xla.cache import persistent
 from ..xla.compiler import compiler_options
@@ -45,7 +46,6 @@ from .trace_log import log_compilation
 
 Feed = Ragged | np.ndarray | jax.Array
 Feeds = Mapping[Variable, Feed]
-_OF_STEPS = "ToSequenceOp", "ToSequenceLikeOp"
 
 
 @dataclass
@@ -163,8 +163,9 @@ class Program:
         self.axes = list(dict.fromkeys(v.sequence_axis for v in plan.arguments if v.sequence_axis is not None))
         self.has_batch = any(v.dynamic_axes for v in plan.arguments)
         self.packers = {
-            axis: Packer(axis in plan.loop_axes, plan.unpacks, axis in plan.unpacked and plan.shows_longest)
-            for axis in self.axes
+            axis: Packer(
+                axis in plan.loop_axes, plan.unpacks_sequences, axis in plan.unpacked_axes and plan.depends_on_padding
+            ) for axis in self.axes
         }
         self.sizes = Sizes(varies=bool(self.axes))
         self.compiled: set[Hashable] = set()
@@ -234,9 +235,9 @@ class Program:
         arguments = plan.arguments
         grids: dict[Axis, Grid] = {}
         count = self._count(arguments, feeds) if self.has_batch else 0
-        size = 0 if not self.has_batch else count if self.plan.whole_batch else self.sizes.choose(count)
+        size = 0 if not self.has_batch else count if self.plan.needs_exact_batch else self.sizes.choose(count)
         # A variant without masks: for sequences one more that hardly helps; where batches change their size it must be.
-        full = self.plan.whole_batch or (count == size and not self.axes)
+        full = self.plan.needs_exact_batch or (count == size and not self.axes)
         batch = Batch(np.int32(count), size, full) if self.has_batch else None
         packed = []
         for own, named, feed in zip(self.plan.arguments, arguments, feeds, strict=True):
@@ -292,17 +293,11 @@ class Program:
             if one is not None and other is not None and not np.array_equal(one.length, other.length):
                 raise _other_lengths(a, b, one.length, other.length)
 
-    @cached_property
-    def _made_of_steps(self) -> list[tuple[Variable, Variable]]:
-        """Arrays of which sequences are made, and what says how long these are."""
-        found = [[resolve(v) for v in n.node_inputs] for n in self.plan.nodes if n.primitive.name in _OF_STEPS]
-        return [(array, lengths) for array, *others in found for lengths in others]
-
     def _check_steps(self, feeds: Sequence[Feed], grids: Mapping[Axis, Grid], count: int) -> None:
         """ShapeError if a sequence is to have more steps than its array, as far as this is known before it runs."""
         every = zip(self.plan.arguments, feeds, strict=True)
         fed = {v: f.data for v, f in every if isinstance(f, Ragged) and not isinstance(f.data, SparseRows)}
-        for array, lengths in self._made_of_steps:
+        for array, lengths in self.plan.packed_arrays:
             axis = lengths.sequence_axis
             if (axis not in grids if axis else lengths not in fed) or (array.shape[0] < 0 and array not in fed):
                 continue
@@ -422,7 +417,7 @@ def results(
             grid = minibatch.grids.get(axis)
             layout = layouts[i] if grid is None else (grid.row, grid.start, grid.length)
         count = minibatch.count
-        if program.plan.whole_batch and own.dynamic_axes and d is not None:  # no padding, whatever its size
+        if program.plan.needs_exact_batch and own.dynamic_axes and d is not None:  # no padding, whatever its size
             count = len(d) if layout is None else len(layout[2])
         made.append(Result(v, d, count, layout))
     return made
@@ -447,7 +442,7 @@ def apply_changes(plan: Plan, minibatch: Minibatch, memory: Memory, changes: Cha
     Errors: AxisError if sequences that meet in it have other lengths.
     """
     updates, left, misfits = changes
-    for (a, b), (one, other) in zip(plan.equal_lengths_made, jax.device_get(misfits), strict=True):
+    for (a, b), (one, other) in zip(plan.computed_equal_lengths, jax.device_get(misfits), strict=True):
         one, other = one[: minibatch.count], other[: minibatch.count]
         if not np.array_equal(one, other):
             raise _other_lengths(a, b, one, other)
@@ -459,7 +454,7 @@ def apply_changes(plan: Plan, minibatch: Minibatch, memory: Memory, changes: Cha
 def state_changes(plan: Plan, ctx: Context) -> Changes:
     """Assigned values by the leaf's place in the plan, what the delays leave behind, and lengths that have to agree."""
     updates = {plan.leaves.index(leaf): value for leaf, value in ctx.updates.items()}
-    lengths = [tuple(ctx.layout(v.dynamic_axes).length for v in pair) for pair in plan.equal_lengths_made]
+    lengths = [tuple(ctx.layout(v.dynamic_axes).length for v in pair) for pair in plan.computed_equal_lengths]
     return updates, [ctx.left.get(n) for n in plan.delays], lengths
 
 

@@ -14,7 +14,8 @@ import numpy as np
 from ...graph.function import Function
 from ...graph.mersenne import MersenneTwister64
 from ...graph.variable import Leaf
-from ..plan.plan import Plan, resolve
+from ..plan.parts import resolve
+from ..plan.plan import Plan
 
 
 class RandomInputs(NamedTuple):
@@ -34,10 +35,10 @@ def draw_random_state(plan: Plan, advance: bool = True) -> RandomState:
     for node in plan.random:
         attrs = node.node_attributes
         seed, offset = attrs["rngSeed"], attrs.get("rngOffset", 0)
-        stream = _stream_of(node, seed, offset) if node.primitive.draws_like_cntk(node) else None
+        stream = _stream_of(node, seed, offset) if node.primitive.draws_on_host(node) else None
         drawn[node] = seed, offset, None if stream is None else stream.numbers
         if advance:
-            attrs["rngOffset"] = offset + node.primitive.drawn(attrs) if stream is None else stream.end
+            attrs["rngOffset"] = offset + node.primitive.offset_increment(attrs) if stream is None else stream.end
     return drawn
 
 
@@ -84,7 +85,7 @@ def _stream_of(node: Function, seed: int, offset: int) -> _Stream:
     leaf = resolve(node.node_inputs[0]) if node.node_inputs else None
     weights = leaf._value if isinstance(leaf, Leaf) else None
     is_new = stream.numbers is None or weights is not stream.weights
-    if is_new or (offset == stream.end and not node.primitive.draws_once):
+    if is_new or (offset == stream.end and not node.primitive.keeps_numbers):
         made, used = node.primitive.draw(node.node_attributes, stream.generator, weights)
         stream.numbers, stream.weights, stream.begin, stream.end = made, weights, offset, offset + used
     return stream

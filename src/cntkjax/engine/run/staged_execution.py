@@ -23,7 +23,7 @@ from ..data.ragged import Ragged
 from ..lower.carry import Memory
 from ..lower.rows import Rows
 from ..plan.partition import Stage
-from ..plan.plan import resolve
+from ..plan.parts import resolve
 from ..xla.versions import double_precision
 from .gradients import gradients as gradients_at_once
 from .program import Feed, Feeds, Result, leaf_array, plan_of
@@ -94,7 +94,8 @@ class Stages:
                 self.values.update(zip(stage.outputs, data, strict=True))
             else:
                 made = evaluate_at_once(
-                    stage.outputs, self.values, training, None, assign, self.callback_results, self.random, stage.given,
+                    stage.outputs, self.values, training, None, assign, self.callback_results, self.random,
+                    stage.inputs,
                     changes,
                 )
                 self.made.update((r.variable, r) for r in made)
@@ -141,13 +142,13 @@ class Stages:
 
     def _gradients(self, stage: Stage, roots: Mapping[Variable, Feed], targets: set[Variable]) -> list[Result]:
         """What flows out of a stage: to other stages, and to what gradients are wanted of."""
-        plan = plan_of([*stage.outputs, *roots], stage.given)
+        plan = plan_of([*stage.outputs, *roots], stage.inputs)
         if not roots and not plan.assigned:
             return []
-        wrt = [v for v in (*plan.arguments, *plan.leaves) if v in targets or v in plan.given]
+        wrt = [v for v in (*plan.arguments, *plan.leaves) if v in targets or v in plan.known]
         dense = [v for v in wrt if v in targets or not _is_sparse(self.values[v])]
         found, _ = gradients_at_once(
-            stage.outputs, roots, dense, self.values, self.random, None, self.callback_results, stage.given
+            stage.outputs, roots, dense, self.values, self.random, None, self.callback_results, stage.inputs
         )
         return found
 
@@ -155,7 +156,7 @@ class Stages:
         own = resolve(variable)
         if gradient is None:
             gradient = np.zeros(own.shape, own.dtype) if isinstance(own, Leaf) else self._constant(own, 0)
-        return replace(_as_result(variable, gradient), by_rows=own in self.plan.looked_up)
+        return replace(_as_result(variable, gradient), by_rows=own in self.plan.gathered_leaves)
 
     def by_rows(self, gradient: Result) -> Any:
         """A gradient as learners take it: of what sparse data look up only the rows that occur."""

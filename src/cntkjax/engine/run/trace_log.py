@@ -9,7 +9,8 @@ import jax
 
 from ...graph.function import Function
 from ...graph.variable import Variable
-from ..plan.plan import Loop, Plan, nodes_of, resolve
+from ..plan.parts import Loop, nodes_of, resolve
+from ..plan.plan import Plan
 
 
 def log_compilation(kind: str, plan: Plan, arguments: list[Any], seconds: float) -> None:
@@ -25,8 +26,8 @@ def text(kind: str, plan: Plan, arguments: list[Any], seconds: float) -> str:
         lines.append(f"  {variable.name or variable.uid} is fed as {shapes}")
     for part in plan.parts:
         if isinstance(part, Loop):
-            way = "backwards" if part.backwards else "forwards"
-            until = " until all sequences have ended" if part.apart else ""
+            way = "backwards" if part.reverse else "forwards"
+            until = " until all sequences have ended" if part.fused_parts else ""
             lines.append(f"  loop {way} along {part.axis.name}{until}:")
             lines += [f"    {_line(node)}" for node in nodes_of(part)]
         else:

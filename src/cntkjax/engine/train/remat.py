@@ -17,7 +17,8 @@ import jax
 from ...graph.variable import Variable
 from ..lower.lower import Environment, run_part
 from ..lower.values import Context
-from ..plan.plan import Part, Plan, inputs_of, outputs_of
+from ..plan.parts import Part, inputs_of, outputs_of
+from ..plan.plan import Plan
 
 
 def execute_in_segments(plan: Plan, ctx: Context, env: Environment) -> None:

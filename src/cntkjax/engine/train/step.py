@@ -19,7 +19,8 @@ from ..lower.carry import Memory
 from ..lower.lower import execute
 from ..lower.rows import Rows, added, lookups, summed
 from ..lower.values import Context, Value
-from ..plan.plan import Plan, resolve
+from ..plan.parts import resolve
+from ..plan.plan import Plan
 from ..run.program import (
     Changes,
     Feeds,
@@ -103,7 +104,6 @@ class Step:
         self.pending_gradients = PendingGradients() if pending_gradients is None else pending_gradients
         self.counted = resolve(_counted(self.criteria[0]))
         self.plan = Plan([*self.criteria, *self.outputs])
-        self.changes_batch = any(n.primitive.name == "ToBatchAxis" for n in self.plan.nodes)
         self.counts: dict[Hashable, int] = {}
         if options.narrow is not None and self.plan.is_double:
             raise ValueError("a model in double precision is not computed in a narrower one: leave out precision=")
@@ -206,7 +206,7 @@ class Step:
 
     def _samples(self, minibatch: Minibatch, feeds: Feeds) -> int:
         samples = minibatch.samples(self.counted.dynamic_axes)
-        if self.changes_batch and self.counted.dynamic_axes:
+        if self.plan.makes_batch and self.counted.dynamic_axes:
             samples = self.counts.get(minibatch.signature)  # which has all shapes, and these decide
         if samples is None:  # sequences whose lengths only the program knows, or a batch that it makes of another
             given = {v: feeds[v] for v in self.plan.arguments}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ....engine.plan.plan import components
+from ....engine.plan.components import strongly_connected_components
 from ....graph.function import Function
 from ....graph.variable import Variable
 from .cells import Cell, cell_of, runs_as
@@ -82,7 +82,7 @@ class Order:
         """False if a cell had to be opened, so that all begins again."""
         roots = [v._owner for v in map(self.resolve, outputs) if v._owner is not None]
         self.parts = []
-        for found in components(roots, self._operands):
+        for found in strongly_connected_components(roots, self._operands):
             if len(found) == 1 and found[0] not in self._operands(found[0]):
                 if cell_block(found[0]):
                     self._opened.add(found[0])  # a cell outside of a recurrence

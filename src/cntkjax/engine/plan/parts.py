@@ -1,0 +1,82 @@
+"""The parts that a plan consists of: single nodes and recurrent loops, and the variables that pass between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeAlias
+
+from ...graph.axis import Axis
+from ...graph.function import Function
+from ...graph.variable import Variable
+from .rewrite import rewritten
+
+
+def resolve(variable: Variable) -> Variable:
+    """The variable that is actually computed: the output of a node, a leaf or an argument, never that of a block.
+
+    The output of a block is that of the graph inside it, and an argument inside is the block's operand. What a rewrite
+    rule replaced is the output of the node that replaces it.
+    """
+    while True:
+        owner = variable._owner
+        if owner is not None and (node := rewritten(owner)) is not owner:
+            variable = node.node_outputs[owner.node_outputs.index(variable)]
+        elif variable._bound is not None:
+            variable = variable._bound
+        else:
+            return variable
+
+
+@dataclass(eq=False)
+class Loop:
+    """A recurrent loop: a strongly connected component, its nodes in the order in which one step computes them.
+
+    `reverse`: it runs from the last step to the first. `outputs`: what is used outside of it.
+    Several loops and the nodes between them may be fused into one that stops as soon as what its last delay holds is 0
+    in all sequences; `fused_parts` are these loops and nodes, in order (`early_exit.fuse_early_exit`).
+    """
+
+    delays: list[Function]
+    nodes: list[Function]  # without the delays
+    axis: Axis
+    reverse: bool
+    outputs: list[Variable] = field(default_factory=list)
+    fused_parts: list[Part] = field(default_factory=list)
+
+    @cached_property
+    def all_outputs(self) -> set[Variable]:
+        """Everything that is computed in the loop."""
+        return all_outputs_of(self)
+
+
+Part: TypeAlias = Function | Loop
+
+
+def nodes_of(part: Part) -> Sequence[Function]:
+    """The nodes of a part; of a loop the delays first."""
+    return (*part.delays, *part.nodes) if isinstance(part, Loop) else (part,)
+
+
+def inputs_of(part: Part) -> list[Variable]:
+    """The operands of all nodes of a part; of a loop including those that it computes itself."""
+    return [resolve(v) for node in nodes_of(part) for v in node.node_inputs]
+
+
+def outputs_of(part: Part) -> list[Variable]:
+    """The outputs of a part; of a loop only those that are used outside of it."""
+    return part.outputs if isinstance(part, Loop) else list(part.node_outputs)
+
+
+def all_outputs_of(part: Part) -> set[Variable]:
+    """The outputs of all nodes of a part, used outside of it or not."""
+    return {v for node in nodes_of(part) for v in node.node_outputs}
+
+
+def operand_nodes(node: Function) -> Iterator[Function]:
+    """The nodes that compute the operands of a node."""
+    for v in node.node_inputs:
+        owner = resolve(v)._owner
+        if owner is not None:
+            yield owner
