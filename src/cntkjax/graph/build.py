@@ -12,7 +12,7 @@ from .function import Function, leaves, native_inputs, nodes
 from .public import classes
 from .shape import UNKNOWN_SHAPE, Shape, is_unknown
 from .uid import skip_uid
-from .variable import Axes, Leaf, Variable, VariableKind, outside
+from .variable import Axes, Leaf, Variable, VariableKind, bindings, outside
 
 _EDITS = 0
 
@@ -145,6 +145,11 @@ def _infer_primitive(node: Function, guess: int) -> list[Spec]:
 def _infer_block(node: Function, guess: int) -> list[Spec]:
     assert node.block_composite is not None
     for argument, operand in node.block_map:
+        if argument in bindings(operand):
+            raise ValueError(explain(
+                f"an argument of block {node.block_name!r} would stand for itself", {"argument": argument},
+                "bind it to another variable than the block's own placeholder",
+            ))
         argument._bound = operand
         # As in CNTK an argument inside needs no gradient: a block says that it needs one only for parameters inside.
         argument._become(operand.shape, operand.dtype, operand.dynamic_axes, operand.is_sparse, False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -145,11 +145,18 @@ class Variable:
         return f"{self._kind.name}('{self.name or self.uid}', {axes_text(self.dynamic_axes)}, {shape_text(self.shape)})"
 
 
+def bindings(variable: Variable) -> Iterator[Variable]:
+    """The variable, the operand it is bound to if it is an argument of a block, and so on outwards."""
+    bound: Variable | None = variable
+    while bound is not None:
+        yield bound
+        bound = bound._bound
+
+
 def outside(variable: Variable) -> Variable:
     """The variable itself; for an argument inside a block what stands for it outside."""
-    while variable._bound is not None:
-        variable = variable._bound
-    return variable
+    *_, outermost = bindings(variable)
+    return outermost
 
 
 class Leaf(Variable):

@@ -6,15 +6,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..graph.build import apply, composite, make_block
+from ..graph.edit import Cloner
 from ..graph.errors import explain
 from ..graph.function import Function as GraphFunction
+from ..graph.function import nodes
 from ..graph.proxy import unwrap
+from ..graph.public import classes
+from ..graph.variable import Variable, VariableKind
 from ..primitives.elementwise import ELEMENTWISE
 from ..primitives.structure import Combine
 from ._operand import Operand, as_variable
 
 if TYPE_CHECKING:
     from .functions import Function
+
+Operands = list[tuple[Variable, Variable]]  # of a block: (argument inside, operand outside)
 
 
 def combine(*operands: Operand, **kw_name: str) -> Function:
@@ -61,7 +67,7 @@ def as_block(
     Errors: TypeError for what is no function; ValueError for arguments that are no placeholders, or have no operand.
     """
     composite = as_composite(composite)
-    operands = [(as_variable(inner), as_variable(outer)) for inner, outer in block_arguments_map]
+    operands: Operands = [(as_variable(inner), as_variable(outer)) for inner, outer in block_arguments_map]
     arguments = dict.fromkeys([*composite.arguments, *(inner for inner, _ in operands)])
     if others := [v for v in arguments if not v.is_placeholder]:
         raise ValueError(explain(
@@ -71,5 +77,28 @@ def as_block(
         raise ValueError(explain(
             f"as_block: no operand is given for {left[0]!r}", fix="give a pair for each argument of the composite"
         ))
-    made = make_block(composite, operands, block_op_name, block_instance_name)
-    return as_composite(made, block_instance_name)  # type: ignore[arg-type]
+    if not set(arguments).isdisjoint(_leaves([outer for _, outer in operands])):
+        composite, operands = _with_new_placeholders(composite, operands)
+    block = make_block(composite, operands, block_op_name, block_instance_name)
+    return as_composite(block, block_instance_name)  # type: ignore[arg-type]
+
+
+def _leaves(variables: Sequence[Variable]) -> set[Variable]:
+    """The leaf variables that these depend on."""
+    return {v for v in variables if v._owner is None} | {
+        leaf for node in nodes([v._owner for v in variables if v._owner is not None])
+        for leaf in node.node_inputs if leaf._owner is None
+    }
+
+
+def _with_new_placeholders(composite: Any, operands: Operands) -> tuple[Any, Operands]:
+    """A copy for a block whose arguments occur in its own operands, as in ``as_block(f, [(p, p)], ...)``.
+
+    A placeholder cannot stand for a variable that depends on it, so the copy has placeholders of its own.
+    """
+    fresh = {
+        inner: classes.variable(VariableKind.Placeholder, inner.shape, inner.dtype, inner.dynamic_axes, name=inner.name)
+        for inner, _ in operands
+    }
+    copy = Cloner(lambda leaf: leaf, fresh).graph(composite)
+    return copy, [(fresh[inner], outer) for inner, outer in operands]
