@@ -12,7 +12,7 @@ import pytest
 
 from cntkjax import learners
 from cntkjax.formats import checkpoint
-from cntkjax.learners._checkpoint import state_of
+from cntkjax.learners._checkpoint import state_dict
 from cntkjax.learners._learner import Learner
 from tests.learners.weights import Weights
 
@@ -59,7 +59,7 @@ def test_a_restored_learner_goes_on_the_same(call, dtype):
     for w, old in zip(again, first, strict=True):
         w.value = old.value
     other = eval(call, {"C": C, "params": again})
-    other.restore_from_checkpoint(state_of(learner))
+    other.restore_from_checkpoint(state_dict(learner))
     assert other.counters == learner.counters
     assert other.learning_rate() == learner.learning_rate()
     for each in learner, other:
@@ -73,7 +73,7 @@ def test_a_rate_that_was_reset_goes_on_from_where_it_was():
     run(first, range(1))
     first.reset_learning_rate(C.learning_parameter_schedule([0.4, 0.2], epoch_size=4))
     run(first, range(1, 2))
-    second.restore_from_checkpoint(state_of(first))
+    second.restore_from_checkpoint(state_dict(first))
     assert second.learning_rate() == 0.4
     run(second, range(2, 3))
     assert second.learning_rate() == 0.2
@@ -93,7 +93,7 @@ def test_learners_of_cntk_are_restored_and_saved_the_same():
             learner = eval(entry["learner"], {"C": C, "params": params})
         learner.restore_from_checkpoint(states[0])
         assert [learner.learning_rate()] == entry["restore"]["learning_rate"]
-        for mine, theirs in zip(state_of(learner).smoothed_gradients, states[0].smoothed_gradients, strict=True):
+        for mine, theirs in zip(state_dict(learner).smoothed_gradients, states[0].smoothed_gradients, strict=True):
             np.testing.assert_array_equal(mine, theirs)
 
 
@@ -102,7 +102,7 @@ def test_any_optax_chain_is_kept():
     schedule = C.learning_parameter_schedule(1.0)
     first, second = Learner(weights(), schedule, rule), Learner(weights(), schedule, rule)
     run(first, range(3))
-    second.restore_from_checkpoint(state_of(first))
+    second.restore_from_checkpoint(state_dict(first))
     states = first.optax_state, second.optax_state
     same = jax.tree.map(lambda a, b: bool((np.asarray(a) == np.asarray(b)).all()), *states)
     assert all(jax.tree.leaves(same))
@@ -112,8 +112,8 @@ def test_the_state_of_another_learner_is_refused_and_changes_nothing():
     adam, momentum = C.adam(weights(), 0.1, 0.9), C.momentum_sgd(weights(), 0.2, 0.9)
     run(adam, range(2))
     with pytest.raises(ValueError, match=r"parameter 'W' needs 1 arrays of shape \(2, 3\)"):
-        momentum.restore_from_checkpoint(state_of(adam))
+        momentum.restore_from_checkpoint(state_dict(adam))
     with pytest.raises(ValueError, match="has 3 parameters, but in the checkpoint the learner has 1"):
-        momentum.restore_from_checkpoint(state_of(C.sgd(weights()[:1], 0.1)))
+        momentum.restore_from_checkpoint(state_dict(C.sgd(weights()[:1], 0.1)))
     assert momentum.counters.samples == 0
     assert momentum.learning_rate() == 0.2

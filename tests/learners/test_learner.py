@@ -220,7 +220,7 @@ def test_a_new_rate_is_for_as_many_samples_as_the_old_one(first, second, minibat
     learner = L.sgd([w], first)
     learner.reset_learning_rate(second)
     assert steps(learner, 0.25, [4]) == pytest.approx(move)
-    assert learner._learning_rate_schedule.minibatch_size == minibatch_size
+    assert learner.rate_schedule.minibatch_size == minibatch_size
 
 
 @pytest.mark.parametrize("shape", [(2, 1), (1, 2), (1, 2, 1), (2,)])

@@ -313,13 +313,13 @@ def test_classes_of_users_keep_what_they_like_under_any_name(session, where):
     learner, source = C.sgd(z.parameters, 0.01), session.source()
     inputs = {session.x: source.streams.x, session.y: source.streams.y}
     names = inside(C.Trainer(z, (loss, loss), learner))
-    assert {"seen", "memory", "_steps", "train_minibatch", "model", "test_sum"} < names
+    assert {"progress", "memory", "_steps", "train_minibatch", "model", "test_sum"} < names
     trainer = keeping(C.Trainer)(z, (loss, loss), learner)
     of_session = trainer, source, 4, inputs, 8, 4, session.checkpoint(), session.validation(), C.TestConfig(
         session.source(6, max_sweeps=1)
     )
     names = inside(C.train.TrainingSession(*of_session)) - {"cv_callback", "train"}
-    assert {"_trainer", "_session", "_act", "get_minibatch_size"} < names
+    assert {"_trainer", "_session", "_run_actions", "get_minibatch_size"} < names
     keeping(C.train.TrainingSession)(*of_session).train()
     assert unwrap(trainer).total_number_of_samples_seen == 8 and session.checkpoints() == ["model"]
     evaluator = C.Evaluator(loss)

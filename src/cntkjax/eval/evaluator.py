@@ -2,49 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
-from ..device import use_default_device
+from .._typing import AnyArray
+from ..device import DeviceDescriptor, use_default_device
 from ..engine.data.feeds import to_ragged, with_starts
+from ..engine.run.program import Feeds
 from ..engine.train.step import Step
 from ..graph.errors import explain
 from ..graph.proxy import delegates_to, unwrap
 from ..io import MinibatchData
+from ..logging import ProgressWriter
 from ..ops import combine
 from ..ops._calling import as_outputs
 from ..ops._operand import as_list, as_variable
 from ..ops.functions import Function
+from ..variables import Variable
+
+# {variable: data}, data in the order of the criterion's arguments, or the data of its only argument
+Arguments: TypeAlias = "Mapping[Any, Any] | Sequence[Any] | AnyArray | MinibatchData"
 
 
-class Evaluating:
-    """What stands behind an `Evaluator`."""
+class EvaluatorCore:
+    """The implementation of `Evaluator`, with its arguments."""
 
-    def __init__(self, function: Any, progress_writers: Any) -> None:
+    def __init__(
+        self,
+        function: Function | Variable | None,
+        progress_writers: ProgressWriter | Sequence[ProgressWriter] | None,
+    ) -> None:
         self._metric = None if function is None else as_variable(function)
         self._evaluation_function = None if function is None else as_function(function)
-        self._writers = [] if progress_writers is None else as_list(progress_writers)
+        self._writers: list[ProgressWriter] = [] if progress_writers is None else as_list(progress_writers)
         self._test_step: Step | None = None
 
     @property
     def evaluation_function(self) -> Function | None:
-        """What is evaluated; None for a trainer without a metric."""
+        """The function that is evaluated; None for a trainer without a metric."""
         return self._evaluation_function
 
-    def progress_writers(self) -> list[Any]:
-        """Those that are told of progress."""
+    def progress_writers(self) -> list[ProgressWriter]:
+        """The writers that progress is reported to."""
         return list(self._writers)
 
-    def test_minibatch(self, arguments: Any, device: Any = None, distributed: bool = False) -> float:
-        """The average over the samples of a minibatch. `arguments`: {variable: data}.
+    def test_minibatch(
+        self, arguments: Arguments, device: DeviceDescriptor | None = None, distributed: bool = False
+    ) -> float:
+        """The metric, averaged over the samples of a minibatch.
 
+        `arguments`: {variable: array, list of sequences, sparse matrix, or minibatch of a reader}.
+
+        Shapes: an array is [samples, *shape of the variable], of a sequence [steps, *shape].
         Errors: ValueError if there is no metric, or an argument is missing.
         """
         total, samples = self.test_sum(arguments)
         return total / samples
 
-    def test_sum(self, arguments: Any) -> tuple[float, int]:
-        """As `test_minibatch`, but the sum and the number of samples."""
+    def test_sum(self, arguments: Arguments) -> tuple[float, int]:
+        """As `test_minibatch`, but the sum over the samples, and their number."""
         if self._metric is None:
             raise ValueError(
                 "nothing to test: there is no evaluation function; give the trainer (loss, metric)"
@@ -57,7 +73,7 @@ class Evaluating:
         return float(outcome.loss), outcome.samples
 
     def summarize_test_progress(self) -> None:
-        """Let the progress writers report what was tested since the last summary."""
+        """Make the progress writers report the tests since their last summary."""
         for writer in self._writers:
             unwrap(writer).write_test_summary()
 
@@ -66,8 +82,8 @@ class Evaluating:
         print("cntkjax: nodes are compiled together and have no times of their own; see jax.profiler.trace")
 
 
-@delegates_to(Evaluating)
-class Evaluator(Evaluating):
+@delegates_to(EvaluatorCore)
+class Evaluator(EvaluatorCore):
     """Computes the average of a function over minibatches of test data.
 
     Units: the average is over samples.
@@ -79,40 +95,44 @@ class Evaluator(Evaluating):
     0.5
     """
 
-    def __init__(self, eval_function: Any, progress_writers: Any = None) -> None:
+    def __init__(
+        self,
+        eval_function: Function | Variable | None,
+        progress_writers: ProgressWriter | Sequence[ProgressWriter] | None = None,
+    ) -> None:
         if eval_function is None:
-            raise ValueError("an Evaluator needs the function that it evaluates")
-        self.__wrapped__ = Evaluating(eval_function, progress_writers)
+            raise ValueError("an Evaluator needs the function that it evaluates: give Evaluator(metric)")
+        self.__wrapped__ = EvaluatorCore(eval_function, progress_writers)
 
 
-def as_function(of: Any) -> Function:
-    """A function of a variable, of several, or itself."""
-    if isinstance(of, Function):
-        return of
-    return combine(*of) if isinstance(of, (tuple, list)) else as_outputs(of)
+def as_function(criterion: Function | Variable | Sequence[Function | Variable]) -> Function:
+    """The function itself, or one with this variable, or these, as its outputs."""
+    if isinstance(criterion, Function):
+        return criterion
+    return combine(*criterion) if isinstance(criterion, (tuple, list)) else as_outputs(criterion)
 
 
-def by_variable(arguments: Any, criterion: Any) -> dict[Any, Any]:
-    """{variable: data} of what may also be data alone, in the order of the criterion's arguments."""
+def by_variable(arguments: Arguments, criterion: Function | Variable) -> dict[Any, Any]:
+    """{variable: data}; data without variables are matched with the criterion's arguments in their order."""
     arguments = with_starts(arguments)
     if isinstance(arguments, Mapping):
         return dict(arguments)
     return dict(zip(as_function(criterion).arguments, as_list(arguments), strict=True))
 
 
-def feeds(step: Step, fed: Mapping[Any, Any]) -> dict[Any, Any]:
-    """What the step needs of what was fed, checked."""
-    needed = step.plan.arguments
-    if not all(v in fed for v in needed):
-        by_name = {v.name: v for v in needed if v.name}
-        fed = {by_name.get(k, k) if isinstance(k, str) else as_variable(k): d for k, d in fed.items()}
-        missing = [v for v in needed if v not in fed]
+def feeds(step: Step, data: Mapping[Any, Any]) -> Feeds:
+    """The data of the step's arguments, checked and packed; `data` may be keyed by variables, functions or names."""
+    arguments = step.plan.arguments
+    if not all(v in data for v in arguments):
+        by_name = {v.name: v for v in arguments if v.name}
+        data = {by_name.get(k, k) if isinstance(k, str) else as_variable(k): d for k, d in data.items()}
+        missing = [v for v in arguments if v not in data]
         if missing:
             raise ValueError(explain(
                 "values for " + ", ".join(f"argument {v.name or v.uid!r}" for v in missing) + " have not been provided",
                 {"missing": missing[0]}, "give an array for each argument: {argument: array, ...}",
             ))
-    return {v: to_ragged(v, fed[v]) for v in needed}
+    return {v: to_ragged(v, data[v]) for v in arguments}
 
 
 __all__ = ["Evaluator", "MinibatchData", "use_default_device"]

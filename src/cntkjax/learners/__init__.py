@@ -1,44 +1,23 @@
-"""Learners: how gradients change parameters, with CNTK's units, schedules and order of things."""
+"""Learners: how gradients update parameters, with CNTK's units, schedules and order of operations."""
 
 from ..core import NDArrayView, asarray
+from . import _learners, _optax, _schedules, _user
 from ._counters import Counters
 from ._learner import Learner, Options
-from ._learners import (
-    adadelta,
-    adagrad,
-    adam,
-    default_unit_gain_value,
-    fsadagrad,
-    momentum_sgd,
-    nesterov,
-    rmsprop,
-    set_default_unit_gain_value,
-    sgd,
-)
-from ._optax import from_optax
+from ._learners import *  # noqa: F403 - a new learner is named in __all__ of its module only
+from ._optax import *  # noqa: F403
+from ._schedules import *  # noqa: F403
 from ._schedules import (
-    IGNORE,
     TrainingParameterSchedule,
-    UnitType,
     _infer_learning_parameter_schedule,
     _infer_learning_rate_schedule_and_ref_minibatch_size,
     _verify_learning_rate_type,
     _verify_momentum_type,
-    learning_parameter_schedule,
-    learning_parameter_schedule_per_sample,
-    learning_rate_schedule,
-    momentum_as_time_constant_schedule,
-    momentum_schedule,
-    momentum_schedule_per_sample,
-    training_parameter_schedule,
 )
-from ._user import UserLearner, universal
+from ._user import *  # noqa: F403
 
-__all__ = [
-    "IGNORE", "Learner", "UnitType", "UserLearner",
-    "adadelta", "adagrad", "adam", "from_optax", "fsadagrad", "momentum_sgd", "nesterov", "rmsprop", "sgd", "universal",
-    "learning_parameter_schedule", "learning_parameter_schedule_per_sample", "learning_rate_schedule",
-    "momentum_as_time_constant_schedule", "momentum_schedule", "momentum_schedule_per_sample",
-    "training_parameter_schedule",
-    "default_unit_gain_value", "set_default_unit_gain_value",
-]  # fmt: skip
+__all__ = ["Learner"]
+__all__ += _learners.__all__
+__all__ += _optax.__all__
+__all__ += _schedules.__all__
+__all__ += _user.__all__

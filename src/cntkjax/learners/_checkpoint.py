@@ -1,145 +1,194 @@
-"""A learner's state as CNTK's checkpoints have it, and back.
+"""A learner's state in the layout of CNTK's checkpoints, and back.
 
-CNTK keeps for each parameter what our transformations keep, field by field in the same order: see _transforms.py.
+CNTK stores for each parameter the same arrays as our transformations, field by field in the same order: see
+_transforms.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import jax
 import numpy as np
 
+from .._typing import AnyArray, Array, PyTree
+from ..engine.train.learner import StepLearner
 from ..formats.checkpoint import LearnerState, Rates, pack_state, unpack_state
 from ..formats.containers import unwrap_values
 from ..graph.errors import explain
 from ..parallel.block_momentum import BlockMomentum
+from ..parallel.gradients import DataParallel
 from ._counters import Counters
 from ._schedules import TrainingParameterSchedule
 
-if TYPE_CHECKING:
-    from ._learner import Learning
+T = TypeVar("T", bound="AnyArray")
+UserState: TypeAlias = dict[str, Any]  # what a user's class stores: numbers, texts, arrays
 
 
-def state_of(learner: Learning) -> LearnerState | dict[str, Any]:
-    """What a checkpoint keeps of a learner: everything that changes while it learns; or what the user's class says.
+class CustomCheckpoint(Protocol):
+    """A user's learner that defines its own checkpoints."""
 
-    Errors: TypeError if that is no dict.
+    def create_checkpoint(self) -> Any:
+        """A dict of numbers, texts and arrays."""
+
+    def restore_from_checkpoint(self, checkpoint: UserState, /) -> None:
+        """Load such a dict."""
+
+
+class SavedLearner(StepLearner, Protocol):
+    """What a checkpoint saves and restores of a learner; `LearnerCore` provides it."""
+
+    counters: Counters
+    rate_schedule: TrainingParameterSchedule
+    noise_seed: int
+    strategy: DataParallel | BlockMomentum | None
+
+    @property
+    def extra_variables(self) -> Sequence[Any]:
+        """Variables that change in a step, besides the parameters."""
+
+    @property
+    def custom_checkpoint(self) -> CustomCheckpoint | None:
+        """The user's object that defines its own checkpoints, if it does."""
+
+    def precision(self) -> AbstractContextManager[Any]:
+        """The scope in which `transform` runs."""
+
+
+def state_dict(learner: SavedLearner) -> LearnerState | UserState:
+    """The state that a checkpoint stores of a learner: all that changes while it learns, or the user's own dict.
+
+    Errors: TypeError if that is not a dict.
     """
-    if learner.keeper is None:
-        return own_state_of(learner)
-    said = learner.keeper.create_checkpoint()
-    if not isinstance(said, LearnerState | Mapping):
+    if learner.custom_checkpoint is None:
+        return core_state_dict(learner)
+    state = learner.custom_checkpoint.create_checkpoint()
+    if not isinstance(state, LearnerState | Mapping):
         raise TypeError(explain(
-            f"{learner!r}: create_checkpoint returned {said!r}", fix="let it return a dict of numbers, texts and arrays"
+            f"{learner!r}: create_checkpoint returned {state!r}", fix="return a dict of numbers, texts and arrays"
         ))
-    return said if isinstance(said, LearnerState) else unwrap_values(said)
+    return state if isinstance(state, LearnerState) else unwrap_values(state)
 
 
-def optax_state(learner: Learning, state: LearnerState | dict[str, Any]) -> Any:
-    """The checkpoint's state of the learner's transformation, to be adopted.
+def decode_optax_state(learner: SavedLearner, state: LearnerState | UserState) -> PyTree:
+    """The optax state in a checkpoint, for `load_state`.
 
     Errors: ValueError if the checkpoint is of a learner of other parameters or of another kind.
     """
-    return own_optax_state(learner, state) if learner.keeper is None else None
+    return decode_core_optax_state(learner, state) if learner.custom_checkpoint is None else None
 
 
-def adopt(learner: Learning, state: LearnerState | dict[str, Any], transform_state: Any) -> None:
-    """Make a learner go on where the one went that the checkpoint is of. This cannot fail, unless the user's code does.
+def load_state(learner: SavedLearner, state: LearnerState | UserState, optax_state: PyTree) -> None:
+    """Load the state of a checkpoint into a learner. This cannot fail, unless the user's code does.
 
-    The schedule of the learning rate is the checkpoint's; momentum and all else stay what the learner was made with.
+    The schedule of the learning rate is the checkpoint's; momentum and other options stay those of this learner.
     """
-    if learner.keeper is None:
-        take_over(learner, state, transform_state)  # type: ignore[arg-type]
+    if learner.custom_checkpoint is None:
+        load_core_state(learner, state, optax_state)  # type: ignore[arg-type]
     else:
-        learner.keeper.restore_from_checkpoint(state)
-    if isinstance(learner.distribution, BlockMomentum):  # what users' classes say has no place for blocks
-        kept = state if isinstance(state, LearnerState) else None
-        learner.distribution.go_on(kept.all_workers_samples or 0 if kept else 0, kept.block_gradients if kept else None)
+        learner.custom_checkpoint.restore_from_checkpoint(state)  # type: ignore[arg-type]
+    if isinstance(learner.strategy, BlockMomentum):  # a user's own dict has no place for blocks
+        stored = state if isinstance(state, LearnerState) else None
+        learner.strategy.load_state(
+            stored.all_workers_samples or 0 if stored else 0, stored.block_gradients if stored else None
+        )
 
 
-def own_state_of(learner: Learning) -> LearnerState:
-    """`state_of` but for what the user's class says."""
-    seen, schedule, parameters = learner.counters, learner._learning_rate_schedule, learner.parameters
-    way = learner.distribution
-    blocks = way if isinstance(way, BlockMomentum) else None
+def core_state_dict(learner: SavedLearner) -> LearnerState:
+    """As `state_dict`, without regard to the user's own checkpoints."""
+    counters, schedule, parameters = learner.counters, learner.rate_schedule, learner.parameters
+    strategy = learner.strategy
+    blocks = strategy if isinstance(strategy, BlockMomentum) else None
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(learner.optax_state)]
-    fields, is_cntks = _fields(learner, leaves)
+    fields, fits = _fields(learner, leaves)
+    extra = [np.asarray(v.value) for v in learner.extra_variables]
     return LearnerState(
-        samples=seen.samples,
-        minibatches=seen.minibatches,
-        sweeps=seen.sweeps,
+        samples=counters.samples,
+        minibatches=counters.minibatches,
+        sweeps=counters.sweeps,
         rates=Rates(
             schedule.entries,
             schedule.epoch_size,
             schedule.minibatch_size,
-            seen.rate_samples if schedule.epoch_size else seen.rate_sweeps,
+            counters.rate_samples if schedule.epoch_size else counters.rate_sweeps,
         ),
         smoothed_gradients=[pack_state(arrays, p.dtype) for arrays, p in zip(fields, parameters, strict=True)],
-        smoothed_count=seen.smoothed,
-        noise_seed=learner._noise_seed,
-        all_workers_samples=None if way is None else seen.samples if blocks is None else blocks.seen,
-        block_gradients=None if blocks is None else blocks.gradients([p.value for p in parameters]),
-        other_state=[np.asarray(v.value) for v in learner.kept] if is_cntks else [a.astype(np.float64) for a in leaves],
+        smoothed_count=counters.smoothed,
+        noise_seed=learner.noise_seed,
+        all_workers_samples=_all_workers_samples(learner),
+        block_gradients=None if blocks is None else blocks.smoothed_gradients([p.value for p in parameters]),
+        other_state=extra if fits else [leaf.astype(np.float64) for leaf in leaves],
     )
 
 
-def own_optax_state(learner: Learning, state: Any) -> Any:
-    """`optax_state` but for what the user's class says."""
+def _all_workers_samples(learner: SavedLearner) -> int | None:
+    if isinstance(learner.strategy, BlockMomentum):
+        return learner.strategy.samples_seen
+    return None if learner.strategy is None else learner.counters.samples
+
+
+def decode_core_optax_state(learner: SavedLearner, state: object) -> PyTree:
+    """As `decode_optax_state`, without regard to the user's own checkpoints."""
     if not isinstance(state, LearnerState):
         raise ValueError(f"{learner!r}: the checkpoint has the state of another kind of learner: {state!r}")
-    parameters = learner.parameters
-    if len(state.smoothed_gradients) != len(parameters):
+    if len(state.smoothed_gradients) != len(learner.parameters):
         raise ValueError(
-            f"{learner!r} has {len(parameters)} parameters, but in the checkpoint the learner has "
-            f"{len(state.smoothed_gradients)}"
+            f"{learner!r} has {len(learner.parameters)} parameters, but in the checkpoint the learner has "
+            f"{len(state.smoothed_gradients)}; make it with the parameters of the one that was saved"
         )
     leaves, tree = jax.tree.flatten(learner.optax_state)
-    fields, is_cntks = _fields(learner, leaves)
-    if is_cntks:
-        parts = [
-            unpack_state(stored, len(mine), tuple(p.shape), f"{learner!r}, parameter {p.name or p.uid!r}")
-            for stored, mine, p in zip(state.smoothed_gradients, fields, parameters, strict=True)
-        ]
-        arrays = [parts[i % len(parts)][i // len(parts)] for i in range(len(leaves))]
-        if state.other_state and [a.shape for a in state.other_state] != [tuple(v.shape) for v in learner.kept]:
-            raise ValueError(f"{learner!r}: the checkpoint has the state of a learner that keeps other variables")
+    fields, fits = _fields(learner, leaves)
+    if fits:
+        arrays = _split(learner, state, fields)
     elif [np.shape(a) for a in state.other_state] == [np.shape(leaf) for leaf in leaves]:
         arrays = state.other_state
     else:
         raise ValueError(f"{learner!r}: the checkpoint has the state of another kind of learner")
-    with learner._precision():
+    with learner.precision():
         return jax.tree.unflatten(
             tree, [jax.numpy.array(a, leaf.dtype) for a, leaf in zip(arrays, leaves, strict=True)]
         )
 
 
-def take_over(learner: Learning, state: LearnerState, transform_state: Any) -> None:
-    """`adopt` but for what the user's class says."""
+def _split(learner: SavedLearner, state: LearnerState, fields: list[list[Array]]) -> list[np.ndarray]:
+    """The leaves of the optax state, from the arrays that CNTK joins for each parameter."""
+    parts = [
+        unpack_state(stored, len(arrays), tuple(p.shape), f"{learner!r}, parameter {p.name or p.uid!r}")
+        for stored, arrays, p in zip(state.smoothed_gradients, fields, learner.parameters, strict=True)
+    ]
+    shapes = [tuple(v.shape) for v in learner.extra_variables]
+    if state.other_state and [a.shape for a in state.other_state] != shapes:
+        raise ValueError(f"{learner!r}: the checkpoint has the state of a learner that keeps other variables")
+    return [part[i] for i in range(len(fields[0])) for part in parts]
+
+
+def load_core_state(learner: SavedLearner, state: LearnerState, optax_state: PyTree) -> None:
+    """As `load_state`, without regard to the user's own checkpoints."""
     rates = state.rates
-    learner.optax_state = transform_state
-    for variable, value in zip(learner.kept, state.other_state, strict=False):  # CNTK's checkpoints have no such values
+    learner.optax_state = optax_state
+    for variable, value in zip(learner.extra_variables, state.other_state, strict=False):  # CNTK's files have none
         variable.value = value
-    learner._learning_rate_schedule = TrainingParameterSchedule(
+    learner.rate_schedule = TrainingParameterSchedule(
         list(rates.entries), rates.epoch_size or None, rates.minibatch_size
     )
-    learner._noise_seed = state.noise_seed
+    learner.noise_seed = state.noise_seed
     start = {"rate_samples" if rates.epoch_size else "rate_sweeps": rates.start}
     learner.counters = replace(
         Counters(state.samples, state.minibatches, state.sweeps, smoothed=state.smoothed_count or 0.0), **start
     )
 
 
-def _fields(learner: Learning, leaves: list[Any]) -> tuple[list[list[Any]], bool]:
-    """For each parameter the arrays that stand for it in the state; whether the whole state is such arrays.
+def _fields(learner: SavedLearner, leaves: Sequence[T]) -> tuple[list[list[T]], bool]:
+    """For each parameter its arrays in the optax state; and whether the whole state consists of such arrays.
 
-    A chain of optax pieces that keep other things has a state that CNTK's layout has no place for.
+    An optax chain with other state does not fit CNTK's layout.
     """
     parameters = learner.parameters
     count = len(parameters)
     fits = len(leaves) % count == 0 and all(
         np.shape(leaf) == tuple(parameters[i % count].shape) for i, leaf in enumerate(leaves)
     )
-    return [leaves[i::count] if fits else [] for i in range(count)], fits
+    return [list(leaves[i::count]) if fits else [] for i in range(count)], fits

@@ -1,4 +1,4 @@
-"""What a learner has seen."""
+"""What a learner counts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Counters:
-    """What a learner has seen; with the optax state and the rate's schedule, all that changes while it learns.
+    """A learner's counts of steps that were taken. With its optax state and rate schedule, they are all its state.
 
-    ``rate_samples`` and ``rate_sweeps`` are what it had seen when the schedule of the learning rate began; ``smoothed``
+    ``rate_samples`` and ``rate_sweeps`` are the counts at which the schedule of the learning rate started; ``smoothed``
     is the number of updates (adam, rmsprop) or fsadagrad's smoothed number of samples since the state was last reset.
     """
 

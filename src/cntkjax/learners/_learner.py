@@ -1,4 +1,4 @@
-"""What all learners are: parameters, schedules, counters, and a chain of optax transformations."""
+"""The base of all learners: parameters, schedules, counters, and a chain of optax transformations."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ import jax
 import numpy as np
 import optax
 
+from .._typing import PyTree
 from ..engine.xla.cache import persistent
 from ..graph.proxy import delegates_to
 from ..graph.seed import next_seed
+from ..parallel.block_momentum import BlockMomentum
+from ..parallel.gradients import DataParallel
+from ..variables import Parameter
 from . import _transforms as transforms
-from ._checkpoint import own_optax_state, own_state_of, take_over
+from ._checkpoint import CustomCheckpoint, core_state_dict, decode_core_optax_state, load_core_state
 from ._counters import Counters
 from ._schedules import (
     IGNORE,
@@ -32,14 +36,17 @@ from ._schedules import (
 )
 
 Link = tuple[str, optax.GradientTransformation]
-Scalars = dict[str, Any]
+Scalars = dict[str, Any]  # numbers on the host; a step gets them as NumPy's
+Gradients = Mapping[Any, Any]  # {parameter: array}
 
 
 @dataclass(frozen=True)
 class Options:
-    """What every learner can do besides its own rule, and how the bare numbers among its arguments are meant.
+    """What all learners share besides their rules: regularization, clipping, noise, and the units of bare numbers.
 
-    Weights, noise and thresholds below zero do nothing, as in CNTK.
+    Weights, noise and thresholds below zero have no effect, as in CNTK.
+
+    Units: ``l1``, ``l2`` and ``clip`` are per sample; ``minibatch_size`` and ``epoch_size`` are in samples.
     """
 
     l1: float = 0.0
@@ -52,17 +59,17 @@ class Options:
     epoch_size: int | None = None
 
     def rate(self, lr: Schedulable) -> tuple[TrainingParameterSchedule, int | None]:
-        """The learning rate, and the minibatch size that the learner goes by."""
+        """The schedule of the learning rate, and the reference minibatch size of the learner."""
         return _infer_learning_rate_schedule_and_ref_minibatch_size(
             self.use_mean_gradient, self.minibatch_size, lr, self.epoch_size
         )
 
     def schedule(self, values: Schedulable) -> TrainingParameterSchedule:
-        """A momentum, for the learner's minibatch size."""
+        """A momentum's schedule, for the learner's reference minibatch size."""
         return _infer_learning_parameter_schedule(values, self.minibatch_size, self.epoch_size)
 
     def chain(self, rule: Sequence[Link]) -> optax.GradientTransformationExtraArgs:
-        """The rule with the links around it, in CNTK's order."""
+        """The rule, preceded and followed by the links for these options, in CNTK's order."""
         clip = transforms.clip_by_value if self.clip_by_value else transforms.clip_by_norm
         links: list[Link | None] = [
             ("mean", transforms.average()),
@@ -76,149 +83,154 @@ class Options:
         return optax.named_chain(*(link for link in links if link))
 
 
-def _no_more(count: float, sample_count: int, scalars: Scalars) -> Scalars:
+def _no_scalars(count: float, sample_count: int, scalars: Scalars) -> Scalars:
     return {}
 
 
-class Learning:
-    """What stands behind a `Learner`, with its arguments. A step has two forms: ``update`` does one with arrays;
-    ``transform``, ``hyper`` and ``advance`` are the same in pieces, for a training step compiled as a whole:
+class LearnerCore:
+    """The implementation of `Learner`, with its arguments. ``update`` takes a step with arrays; ``transform``,
+    ``hyper`` and ``advance`` are the pieces of it, for a training step that is compiled as a whole:
 
         hyper = learner.hyper(n)                     # host scalars; None: this step is skipped (the rate is 0)
-        updates, state = learner.transform.update(gradients, learner.optax_state, values, hyper=hyper)     # inside jit
+        updates, state = learner.transform.update(gradients, learner.optax_state, values, hyper=hyper)  # inside jit
         values = optax.apply_updates(values, updates)
         learner.advance(n, is_sweep_end)
 
-    ``rule`` is any chain of optax transformations that makes what is subtracted from the parameters; its links receive
+    ``rule`` is a chain of named optax transformations that computes the decrease of the parameters; its links receive
     ``hyper``, with a scalar for each of ``momenta`` ("momentum" and "variance") and the gain that goes with "momentum".
-    ``more(smoothed, n, hyper)`` adds scalars to it; "count" among them is the next ``counters.smoothed``.
-    Progress writers are told the learning rate, and the momentum if it ``tells_momentum``, whenever they change.
+    ``extra_scalars(smoothed, n, hyper)`` adds to it; "count" among them is the next ``counters.smoothed``.
+    The learning rate, and with ``reports_momentum`` the momentum, are reported to progress writers when they change.
     """
 
     ignored_minibatch_size = IGNORE
     _MINIBATCH_SIZE = "MinibatchSize"  # its key in AdditionalLearningOptions.dict_options
-    kept: Sequence[Any] = ()  # variables that change while it learns, besides its parameters and state
-    distribution: Any = None  # how it learns together with other workers
-    takes_seed: ClassVar[bool] = True  # with noise or without: whatever is created next begins as it does in CNTK
-    keeper: Any = None  # the user's object that makes checkpoints of its own and restores from them
+    extra_variables: Sequence[Any] = ()  # variables that change in a step, besides the parameters
+    strategy: DataParallel | BlockMomentum | None = None  # how it learns from the data of several workers
+    takes_seed: ClassVar[bool] = True  # even without noise, so that later initializers get CNTK's seeds
 
     def __init__(
         self,
-        parameters: Sequence[Any],
+        parameters: Sequence[Parameter],
         lr_schedule: Schedulable,
         rule: Sequence[Link] = (("rate", transforms.scale_by_rate()),),
         options: Options = Options(),
         *,
         momenta: Mapping[str, Schedulable] = MappingProxyType({}),
         unit_gain: bool = True,
-        more: Callable[[float, int, Scalars], Scalars] = _no_more,
-        tells_momentum: bool = False,
+        extra_scalars: Callable[[float, int, Scalars], Scalars] = _no_scalars,
+        reports_momentum: bool = False,
     ) -> None:
         if not isinstance(unit_gain, bool):
             raise TypeError(f"unit_gain must be True or False, not {unit_gain!r}")
         self._parameters = _checked(parameters)
-        self._learning_rate_schedule, minibatch_size = options.rate(lr_schedule)
+        self.rate_schedule, minibatch_size = options.rate(lr_schedule)
         self._unit_gain = unit_gain
         self._momenta = {name: options.schedule(values) for name, values in momenta.items()}
-        self._more = more
-        self._tells_momentum = tells_momentum
-        self._told: dict[str, float] = {}
+        self._extra_scalars = extra_scalars
+        self._reports_momentum = reports_momentum
+        self._reported: dict[str, float] = {}
         self._writers: list[Any] = []
-        self._averages = minibatch_size == IGNORE and minibatch_size is not None
-        self._told_minibatch_size = minibatch_size is not None
+        self._averages_gradients = minibatch_size == IGNORE and minibatch_size is not None
+        self._minibatch_size_is_explicit = minibatch_size is not None
         self._minibatch_size = minibatch_size or IGNORE
         self._noise = _infer_learning_parameter_schedule(options.noise, None, None) if options.noise != 0 else None
-        self._noise_seed = next_seed() if self.takes_seed else 0
-        self._optax_state: Any = None
+        self.noise_seed = next_seed() if self.takes_seed else 0
+        self._optax_state: PyTree = None
         self.counters = Counters()
         self.transform = options.chain(rule)
         if any(p.dtype == np.float16 for p in self._parameters):
             self.transform = transforms.with_master_weights(self.transform)
         self._optax_step = jax.jit(partial(_step, self.transform), donate_argnums=1)
 
-    # ------------------------------------------------------------ what CNTK's learners show
+    # ------------------------------------------------------------ the members of CNTK's learners
 
     @property
-    def parameters(self) -> tuple[Any, ...]:
-        """The parameters that this learner changes, in its order."""
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters that this learner updates, in its order."""
         return self._parameters
 
     def learning_rate(self) -> float:
-        """The rate of the next step, as the schedule says it."""
-        seen = self.counters
-        return self._learning_rate_schedule.at(seen.samples - seen.rate_samples, seen.sweeps - seen.rate_sweeps)
+        """The learning rate of the next step."""
+        now = self.counters
+        return self.rate_schedule.at(now.samples - now.rate_samples, now.sweeps - now.rate_sweeps)
 
     def reset_learning_rate(self, learning_rate: TrainingParameterSchedule) -> None:
-        """A new schedule, which begins now.
+        """Replace the schedule of the learning rate by another one, which starts now.
 
-        Units: the values are for as many samples as those before, whatever the new schedule says, as in CNTK.
-        Errors: ValueError if it is no schedule.
+        Units: the values are for as many samples as those of the old schedule, whatever the new one says, as in CNTK.
+        Errors: ValueError if it is not a schedule.
         """
         _verify_learning_rate_type(learning_rate)
-        self._learning_rate_schedule = learning_rate.per(self._learning_rate_schedule.minibatch_size)
+        self.rate_schedule = learning_rate.per(self.rate_schedule.minibatch_size)
         self.counters = replace(
             self.counters, rate_samples=self.counters.samples, rate_sweeps=self.counters.sweeps
         )
 
     @property
     def minibatch_size(self) -> int:
-        """The reference minibatch size; setting it to ``IGNORE`` makes the learner average gradients."""
+        """The reference minibatch size, in samples; setting it to ``IGNORE`` makes the learner average gradients."""
         return self._minibatch_size
 
     @minibatch_size.setter
     def minibatch_size(self, value: int) -> None:
         self._minibatch_size = operator.index(value)
-        self._averages = self._minibatch_size == IGNORE
+        self._averages_gradients = self._minibatch_size == IGNORE
 
     @property
     def is_minibatch_size_explicitly_specified(self) -> bool:
         """Whether the learner was made with a ``minibatch_size``, or to average gradients."""
-        return self._told_minibatch_size
+        return self._minibatch_size_is_explicit
 
     def is_compatible_mode(self) -> bool:
         """Whether gradients are averaged over the minibatch, as other toolkits do."""
-        return self._averages
+        return self._averages_gradients
 
     def total_number_of_samples_seen(self) -> int:
-        """Samples of all steps that were not skipped."""
+        """The number of samples of all steps that were not skipped."""
         return self.counters.samples
 
     def total_number_of_minibatches_seen(self) -> int:
-        """Steps that were not skipped."""
+        """The number of steps that were not skipped."""
         return self.counters.minibatches
 
     def total_number_of_sweeps_seen(self) -> int:
-        """Sweeps of the data that have ended."""
+        """The number of sweeps over the data that have ended."""
         return self.counters.sweeps
 
     def reset_smoothed_gradients(self) -> None:
-        """Forget momentum and statistics, as if no step had been taken; the counters of samples stay."""
+        """Reset momentum and statistics to zero; the counters of samples are not changed."""
         self._optax_state = None
         self.counters = replace(self.counters, smoothed=0.0)
 
+    @property
+    def custom_checkpoint(self) -> CustomCheckpoint | None:
+        """The user's object that defines its own checkpoints, if it does."""
+        return None
+
     def create_checkpoint(self) -> Any:
-        """All that changes while it learns, for :meth:`restore_from_checkpoint`."""
-        return own_state_of(self)
+        """The state of this learner, for :meth:`restore_from_checkpoint`."""
+        return core_state_dict(self)
 
     def restore_from_checkpoint(self, checkpoint: Any) -> None:
-        """Go on where a learner was when it made this checkpoint; momentum and other options stay this learner's.
+        """Load the state of a learner that created this checkpoint; momentum and other options stay this learner's.
 
         Errors: ValueError if that was a learner of another kind or of other parameters; nothing has changed then.
         """
-        take_over(self, checkpoint, own_optax_state(self, checkpoint))
+        load_core_state(self, checkpoint, decode_core_optax_state(self, checkpoint))
 
     def add_progress_writers(self, writers: Sequence[Any]) -> None:
-        """Tell these too when the learning rate changes."""
+        """Report changes of the learning rate to these writers too."""
         self._writers.extend(writers)
 
     def update(
-        self, gradient_values: Mapping[Any, Any], training_sample_count: int, is_sweep_end: bool = False
+        self, gradient_values: Gradients, training_sample_count: int, is_sweep_end: bool = False
     ) -> bool:
-        """One step; whether it was taken (a learning rate of 0 skips it).
+        """Take one step; returns whether it was taken (a learning rate of 0 skips it).
 
-        Shapes: each gradient as its parameter; axes of length 1 may be added or missing.
+        Shapes: each gradient has the shape of its parameter, up to axes of length 1.
+        Units: gradients are sums over ``training_sample_count`` samples.
         Errors: RuntimeError if a parameter has no gradient, ValueError for another shape or an empty minibatch,
-                TypeError for what is no array; nothing has changed then.
+                TypeError for a gradient that is not an array; nothing has changed then.
         """
         sample_count = operator.index(training_sample_count)
         if sample_count <= 0:
@@ -226,9 +238,9 @@ class Learning:
         gradients = [gradient_of(p, gradient_values) for p in self._parameters]
         hyper = self.hyper(sample_count)
         if hyper is not None:
-            with self._precision():
-                before = [p.value for p in self._parameters]
-                values, self.optax_state = self._optax_step(gradients, self.optax_state, before, hyper)
+            with self.precision():
+                old_values = [p.value for p in self._parameters]
+                values, self.optax_state = self._optax_step(gradients, self.optax_state, old_values, hyper)
             for p, value in zip(self._parameters, values, strict=True):
                 p.value = np.asarray(value)
         return self.advance(sample_count, is_sweep_end)
@@ -236,67 +248,70 @@ class Learning:
     # ------------------------------------------------------------ the same step in pieces
 
     @property
-    def optax_state(self) -> Any:
-        """The state of ``transform``, made when it is first asked for."""
+    def optax_state(self) -> PyTree:
+        """The state of ``transform``, which is initialized on first use. Shapes: those of the parameters."""
         if self._optax_state is None:
-            with self._precision(), persistent():  # one program: each array of zeros would be one of its own
+            with self.precision(), persistent():  # one program; otherwise XLA compiles one for each array of zeros
                 self._optax_state = jax.jit(self.transform.init)([p.value for p in self._parameters])
         return self._optax_state
 
     @optax_state.setter
-    def optax_state(self, state: Any) -> None:
+    def optax_state(self, state: PyTree) -> None:
         self._optax_state = state
 
-    def _precision(self) -> AbstractContextManager[Any]:
-        """The scope that ``transform`` has to run in: double precision if a parameter has it."""
+    def precision(self) -> AbstractContextManager[Any]:
+        """The scope in which ``transform`` has to run: double precision if a parameter has it."""
         return jax.enable_x64(True) if any(p.dtype == np.float64 for p in self._parameters) else nullcontext()
 
     def hyper(self, sample_count: int) -> Scalars | None:
-        """The scalars of the next step, always the same names; None if the learning rate is 0: the step is skipped."""
-        lr, seen = self.learning_rate(), self.counters
+        """The scalars of the next step, under the same names for each; None if the rate is 0: the step is skipped.
+
+        Units: ``sample_count`` is the number of samples in the minibatch.
+        """
+        lr, now = self.learning_rate(), self.counters
         if lr == 0:
             return None
-        reference = self._learning_rate_schedule.minibatch_size or sample_count
-        divisor, weight = (sample_count, 1) if self._averages else (1, sample_count)
+        reference = self.rate_schedule.minibatch_size or sample_count
+        divisor, weight = (sample_count, 1) if self._averages_gradients else (1, sample_count)
         # A gradient that stands for `reference` samples gets the rate itself.
         scalars: Scalars = {"divisor": divisor, "weight": weight, "rate": lr * divisor / reference}
         for name, schedule in self._momenta.items():
-            scalars[name] = momentum_after(schedule, seen.samples, seen.sweeps, sample_count)
+            scalars[name] = momentum_after(schedule, now.samples, now.sweeps, sample_count)
         if "momentum" in scalars:
             scalars["gain"] = 1 - scalars["momentum"] if self._unit_gain else 1
-        scalars.update(self._more(seen.smoothed, sample_count, scalars))
+        scalars.update(self._extra_scalars(now.smoothed, sample_count, scalars))
         scalars = {name: np.float64(value) for name, value in scalars.items()}
         if self._noise:
-            scalars["noise"] = np.float64(max(self._noise.at(seen.samples, seen.sweeps), 0))
-            scalars["seed"] = np.array([self._noise_seed & 0xFFFFFFFF, seen.minibatches & 0xFFFFFFFF], np.uint32)
+            scalars["noise"] = np.float64(max(self._noise.at(now.samples, now.sweeps), 0))
+            scalars["seed"] = np.array([self.noise_seed & 0xFFFFFFFF, now.minibatches & 0xFFFFFFFF], np.uint32)
         return scalars
 
     def advance(self, sample_count: int, is_sweep_end: bool = False) -> bool:
-        """Count a step, and say whether it was taken: as in CNTK, a skipped one does not count, nor a sweep it ends."""
-        scalars, seen = self.hyper(sample_count), self.counters
+        """Count a step; returns whether it was taken. As in CNTK a skipped one does not count, nor a sweep it ends."""
+        scalars, now = self.hyper(sample_count), self.counters
         if self._writers:
-            self._tell()
+            self._report()
         if scalars is None:
             return False
         self.counters = replace(
-            seen,
-            samples=seen.samples + sample_count,
-            minibatches=seen.minibatches + 1,
-            sweeps=seen.sweeps + bool(is_sweep_end),
-            smoothed=float(scalars.get("count", seen.smoothed)),
+            now,
+            samples=now.samples + sample_count,
+            minibatches=now.minibatches + 1,
+            sweeps=now.sweeps + bool(is_sweep_end),
+            smoothed=float(scalars.get("count", now.smoothed)),
         )
         return True
 
-    def _tell(self) -> None:
-        """Tell the progress writers what has changed. Of a step that is skipped CNTK says no momentum."""
-        seen, rate = self.counters, self.learning_rate()
-        news = {"Learning rate": (self._learning_rate_schedule, rate)}
-        if self._tells_momentum and rate != 0:
+    def _report(self) -> None:
+        """Report changed values to the progress writers. For a step that is skipped CNTK reports no momentum."""
+        now, rate = self.counters, self.learning_rate()
+        values = {"Learning rate": (self.rate_schedule, rate)}
+        if self._reports_momentum and rate != 0:
             momentum = self._momenta["momentum"]
-            news["Momentum"] = momentum, momentum.at(seen.samples, seen.sweeps)
-        for name, (schedule, value) in news.items():
-            if value != self._told.get(name):
-                self._told[name] = value
+            values["Momentum"] = momentum, momentum.at(now.samples, now.sweeps)
+        for name, (schedule, value) in values.items():
+            if value != self._reported.get(name):
+                self._reported[name] = value
                 unit = f"{schedule.minibatch_size} samples" if schedule.minibatch_size else "minibatch"
                 for writer in self._writers:
                     writer.write(f"{name} per {unit}", value)
@@ -306,49 +321,64 @@ class Learning:
         return f"Learner([{names}], learning_rate={self.learning_rate()})"
 
 
-@delegates_to(Learning, settable=("minibatch_size",), special=("__repr__",))
-class Learner(Learning):
-    """Changes parameters by their gradients, with ``update`` or in a trainer: see `Learning`.
+@delegates_to(LearnerCore, settable=("minibatch_size",), special=("__repr__",))
+class Learner(LearnerCore):
+    """Updates parameters by their gradients, with ``update`` or in a trainer. For its arguments see `LearnerCore`.
 
     Shapes: gradients, values and all state have the shapes of the parameters, in their order.
     Units: gradients are sums over the samples of the minibatch.
-    Errors: ValueError if there are no parameters or one stands there twice, TypeError if something is no parameter;
-            ValueError if a rate or momentum is no number, list or schedule.
+    Errors: ValueError if there are no parameters or one is listed twice, TypeError if an item is not a parameter;
+            ValueError if a rate or momentum is not a number, list or schedule.
     Source: CNTK 2.7 (golden/learners).
+
+    Any optax transformation can be a rule:
+
+    >>> import cntkjax as C, numpy as np
+    >>> w = C.parameter((2,), init=1)
+    >>> learner = C.Learner([w], 0.1, [("sign", optax.scale_by_sign()), ("rate", optax.scale(0.5))])
+    >>> learner.update({w: np.array([4, -8], np.float32)}, 4)
+    True
+    >>> w.value
+    array([0.5, 1.5], dtype=float32)
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        self.__wrapped__ = Learning(*arguments, **options)
+        self.__wrapped__ = LearnerCore(*arguments, **options)
 
     @classmethod
-    def _of(cls, learning: Learning) -> Self:
-        """One that stands in front of this."""
-        made = object.__new__(cls)
-        made.__wrapped__ = learning
-        return made
+    def wrap(cls, core: LearnerCore) -> Self:
+        """A learner with this implementation."""
+        learner = object.__new__(cls)
+        learner.__wrapped__ = core
+        return learner
 
 
-def _step(transform: optax.GradientTransformationExtraArgs, gradients: Any, state: Any, values: Any, hyper: Any) -> Any:
+def _step(
+    transform: optax.GradientTransformationExtraArgs, gradients: PyTree, state: PyTree, values: PyTree, hyper: Scalars
+) -> tuple[PyTree, PyTree]:
     updates, state = transform.update(gradients, state, values, hyper=hyper)
     return optax.apply_updates(values, updates), state
 
 
-def _checked(parameters: Iterable[Any]) -> tuple[Any, ...]:
+def _checked(parameters: Iterable[Parameter]) -> tuple[Parameter, ...]:
     if not isinstance(parameters, list | tuple):
-        raise TypeError(f"parameters must be a list or tuple of parameters, not {type(parameters).__name__}")
+        raise TypeError(
+            f"parameters must be a list or tuple of parameters, not {type(parameters).__name__}; give "
+            "function.parameters, or [parameter] for a single one"
+        )
     if not parameters:
-        raise ValueError("a learner needs at least one parameter, but the list is empty")
+        raise ValueError("a learner needs at least one parameter, but the list is empty: give function.parameters")
     for p in parameters:
         if not getattr(p, "is_parameter", False):
-            raise TypeError(f"a learner changes parameters, but {p!r} of type {type(p).__name__} is none")
+            raise TypeError(f"a learner updates parameters, but {p!r} of type {type(p).__name__} is none")
     for p in parameters:
         if sum(p is other for other in parameters) > 1:
-            raise ValueError(f"parameter {p.name or p.uid!r} stands more than once in the learner's list")
+            raise ValueError(f"parameter {p.name or p.uid!r} stands more than once in the learner's list: drop one")
     return tuple(parameters)
 
 
-def gradient_of(parameter: Any, gradients: Mapping[Any, Any]) -> np.ndarray:
-    """The gradient of one parameter, checked; see :meth:`Learner.update`."""
+def gradient_of(parameter: Parameter, gradients: Gradients) -> np.ndarray:
+    """The gradient of one parameter, checked, in its shape and type; see :meth:`Learner.update`."""
     name = parameter.name or parameter.uid
     if parameter not in gradients:
         raise RuntimeError(f"there is no gradient of parameter {name!r}: give one for each of the learner's parameters")
@@ -357,5 +387,8 @@ def gradient_of(parameter: Any, gradients: Mapping[Any, Any]) -> np.ndarray:
     if not isinstance(gradient, np.ndarray | jax.Array):
         raise TypeError(f"the gradient of parameter {name!r} must be an array, not {type(gradient).__name__}")
     if [d for d in gradient.shape if d != 1] != [d for d in parameter.shape if d != 1]:
-        raise ValueError(f"parameter {name!r} has shape {parameter.shape}, but its gradient has {gradient.shape}")
+        raise ValueError(
+            f"parameter {name!r} has shape {parameter.shape}, but its gradient has {gradient.shape}; give an array of "
+            "the parameter's shape"
+        )
     return np.asarray(gradient, parameter.dtype).reshape(parameter.shape)

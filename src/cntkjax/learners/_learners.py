@@ -1,17 +1,18 @@
 """CNTK's learners.
 
-All share these arguments. What the numbers among them are meant for, is said once for all:
+To add a learner, write its rule in _transforms.py, a function here with its name in ``__all__`` (:func:`nesterov` is an
+example), and a row in tests/learners/cases.py. All learners share these arguments:
 
     parameters      a list of parameters
     lr              learning rate: a number, a list of one for each epoch, or a schedule
-    minibatch_size  the number of samples that bare numbers for rates and momentums are meant for. None: a minibatch of
-                    any size. IGNORE: the same, and the learner averages the gradient over the minibatch before all else
-    epoch_size      samples in each epoch of a bare list; None: one sweep of the data
-    use_mean_gradient   deprecated word for ``minibatch_size=IGNORE``
+    minibatch_size  the number of samples that plain numbers for rates and momentums refer to. None: a minibatch of any
+                    size. IGNORE: the same, and the learner first averages the gradient over the minibatch
+    epoch_size      samples in each epoch of a plain list; None: one sweep over the data
+    use_mean_gradient   deprecated for ``minibatch_size=IGNORE``
     gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation
-                    each element of the gradient within ± the threshold, or its Frobenius norm within it
+                    clips each element of the gradient to ± the threshold, or else its Frobenius norm to the threshold
     l2_regularization_weight    per sample, added to the gradient
-    gaussian_noise_injection_std_dev    of noise on the parameters after each step, whatever the rate
+    gaussian_noise_injection_std_dev    of noise added to the parameters after each step, independent of the rate
     l1_regularization_weight    per sample and rate: parameters are moved towards zero after each step
 
 "Per sample" is "per minibatch" where gradients are averaged.
@@ -21,33 +22,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from ..variables import Parameter
 from . import _transforms as transforms
 from ._learner import Learner, Options, Scalars
 from ._schedules import Schedulable, learning_parameter_schedule_per_sample, momentum_as_time_constant_schedule
 
+__all__ = [
+    "adadelta", "adagrad", "adam", "default_unit_gain_value", "fsadagrad", "momentum_sgd", "nesterov", "rmsprop",
+    "set_default_unit_gain_value", "sgd",
+]  # fmt: skip
+
 _TWO_HOURS = 2 * 3600 * 100
-"""Samples, at CNTK's 100 speech frames a second: the default time constant of variances."""
+"""Samples, at CNTK's 100 speech frames per second: the default time constant of variances."""
 
 _default_unit_gain = True
 
 
 def default_unit_gain_value() -> bool:
-    """Whether learners made through CNTK's C++ functions have unit gain; those of this module say it themselves."""
+    """The default of ``unit_gain`` for CNTK's C++ functions; the functions of this module have their own defaults."""
     return _default_unit_gain
 
 
 def set_default_unit_gain_value(value: bool) -> None:
-    """Change :func:`default_unit_gain_value`. The defaults of the functions here stay ``True``, as in CNTK 2.7."""
+    """Set :func:`default_unit_gain_value`. The defaults of the functions here stay ``True``, as in CNTK 2.7."""
     global _default_unit_gain
     _default_unit_gain = bool(value)
 
 
 def sgd(
-    parameters: Sequence[Any],
+    parameters: Sequence[Parameter],
     lr: Schedulable,
     l1_regularization_weight: float = 0.0,
     l2_regularization_weight: float = 0.0,
@@ -60,7 +66,8 @@ def sgd(
 ) -> Learner:
     """Stochastic gradient descent: w <- w - lr g.
 
-    Units: ``lr`` is for a minibatch of any size, or for ``minibatch_size`` samples; see the module for all arguments.
+    Units: ``lr`` refers to a minibatch of any size, or to ``minibatch_size`` samples; see the module's documentation
+           for all arguments.
     Errors: as :class:`Learner`.
     Source: CNTK 2.7.
 
@@ -81,7 +88,7 @@ def sgd(
 
 
 def momentum_sgd(
-    parameters: Sequence[Any],
+    parameters: Sequence[Parameter],
     lr: Schedulable,
     momentum: Schedulable,
     unit_gain: bool = True,
@@ -96,8 +103,9 @@ def momentum_sgd(
 ) -> Learner:
     """Gradient descent with momentum: s <- m s + u lr g; w <- w - s, with u = 1 - m for ``unit_gain``, otherwise 1.
 
-    Units: of M samples for which ``momentum`` is given, n leave m = momentum ** (n / M) of s; see the module.
-    Errors: as :class:`Learner`; TypeError if ``unit_gain`` is no bool.
+    Units: ``momentum`` refers to M samples; a minibatch of n decays s by m = momentum ** (n / M); see the module's
+           documentation.
+    Errors: as :class:`Learner`; TypeError if ``unit_gain`` is not a bool.
     Source: CNTK 2.7.
 
     >>> import cntkjax as C
@@ -115,12 +123,12 @@ def momentum_sgd(
     )  # fmt: skip
     rule = [("rate", transforms.scale_by_rate()), ("momentum", transforms.momentum())]
     return Learner(
-        parameters, lr, rule, options, momenta={"momentum": momentum}, unit_gain=unit_gain, tells_momentum=True
+        parameters, lr, rule, options, momenta={"momentum": momentum}, unit_gain=unit_gain, reports_momentum=True
     )
 
 
 def nesterov(
-    parameters: Sequence[Any],
+    parameters: Sequence[Parameter],
     lr: Schedulable,
     momentum: Schedulable,
     unit_gain: bool = True,
@@ -156,7 +164,7 @@ def nesterov(
 
 
 def adagrad(
-    parameters: Sequence[Any],
+    parameters: Sequence[Parameter],
     lr: Schedulable,
     need_ave_multiplier: bool = True,
     l1_regularization_weight: float = 0.0,
@@ -170,7 +178,7 @@ def adagrad(
 ) -> Learner:
     """Adagrad: a <- a + g²; w <- w - lr g / √a; with ``need_ave_multiplier`` over the mean of 1 / √a in each parameter.
 
-    Units: see the module.
+    Units: see the module's documentation.
     Errors: as :class:`Learner`.
     Source: Duchi, Hazan and Singer 2011; CNTK 2.7.
 
@@ -192,7 +200,7 @@ def adagrad(
 
 
 def adadelta(
-    parameters: Sequence[Any],
+    parameters: Sequence[Parameter],
     lr: Schedulable = learning_parameter_schedule_per_sample(1),
     rho: float = 0.95,
     epsilon: float = 1e-8,
@@ -207,7 +215,7 @@ def adadelta(
 ) -> Learner:
     """Adadelta: w <- w - lr d, d = g √(E[d²] + ε) / √(E[g²] + ε), with running means E[x²] <- ρ E[x²] + (1-ρ) x².
 
-    Units: the default rate is 1 per sample; see the module.
+    Units: the default rate is 1 per sample; see the module's documentation.
     Errors: as :class:`Learner`.
     Source: Zeiler 2012; CNTK 2.7.
 
@@ -229,7 +237,7 @@ def adadelta(
 
 
 def rmsprop(
-    parameters: Sequence[Any],
+    parameters: Sequence[Parameter],
     lr: Schedulable,
     gamma: float,
     inc: float,
@@ -248,10 +256,10 @@ def rmsprop(
 ) -> Learner:
     """RMSProp with a step size t for each element: a <- γ a + (1-γ) g²; w <- w - lr g q, q = t / √(a + 1e-6).
 
-    t begins at 0.02; it becomes t · ``inc``, at most ``max``, if g has the sign it had before, otherwise t · ``dec``,
-    at least ``min``. With ``need_ave_multiplier`` q is divided by its mean over the parameter.
+    t is initially 0.02; it becomes t · ``inc``, at most ``max``, if the sign of g has not changed, otherwise
+    t · ``dec``, at least ``min``. With ``need_ave_multiplier`` q is divided by its mean over the parameter.
 
-    Units: see the module.
+    Units: see the module's documentation.
     Errors: RuntimeError unless 0 < gamma < 1, inc > 1, 0 < dec < 1 and 0 < min < max; otherwise as :class:`Learner`.
     Source: CNTK 2.7.
 
@@ -263,14 +271,14 @@ def rmsprop(
     >>> w.value.round(4)
     array([0.8667, 1.1333], dtype=float32)
     """
-    for condition, says in (
+    for condition, requirement in (
         (0 < gamma < 1, f"gamma must be between 0 and 1, but is {gamma}"),
         (inc > 1, f"inc must be greater than 1, but is {inc}"),
         (0 < dec < 1, f"dec must be between 0 and 1, but is {dec}"),
         (0 < min < max, f"max must be greater than min and min greater than 0, but they are {max} and {min}"),
     ):
         if not condition:
-            raise RuntimeError(f"rmsprop: {says}")
+            raise RuntimeError(f"rmsprop: {requirement}")
     options = Options(
         l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
         gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
@@ -280,11 +288,11 @@ def rmsprop(
         ("rmsprop", transforms.rmsprop(gamma, inc, dec, max, min, need_ave_multiplier)),
         ("rate", transforms.scale_by_rate()),
     ]
-    return Learner(parameters, lr, rule, options, more=_updates)
+    return Learner(parameters, lr, rule, options, extra_scalars=_updates)
 
 
 def fsadagrad(
-    parameters: Sequence[Any],
+    parameters: Sequence[Parameter],
     lr: Schedulable,
     momentum: Schedulable,
     unit_gain: bool = True,
@@ -300,9 +308,9 @@ def fsadagrad(
 ) -> Learner:
     """Frank Seide's adagrad: s <- m s + u g · min(√(k/a), 10); w <- w - lr s, with a <- v a + (1-v) g².
 
-    Units: k <- v k + (1-v) n smooths the number of samples as a does g²: √(a/k) is the size of one sample's gradient.
+    Units: k <- v k + (1-v) n smooths the number of samples as a smooths g²: √(a/k) is the rms of one sample's gradient.
            See :func:`momentum_sgd` for m, u and, with ``variance_momentum``, v.
-    Errors: as :class:`Learner`; TypeError if ``unit_gain`` is no bool.
+    Errors: as :class:`Learner`; TypeError if ``unit_gain`` is not a bool.
     Source: CNTK 2.7.
 
     >>> import cntkjax as C
@@ -321,12 +329,13 @@ def fsadagrad(
     rule = [("fsadagrad", transforms.fsadagrad()), ("rate", transforms.scale_by_rate())]
     return Learner(
         parameters, lr, rule, options,
-        momenta={"momentum": momentum, "variance": variance_momentum}, unit_gain=unit_gain, more=_smoothed_samples,
+        momenta={"momentum": momentum, "variance": variance_momentum}, unit_gain=unit_gain,
+        extra_scalars=_smoothed_samples,
     )  # fmt: skip
 
 
 def adam(
-    parameters: Sequence[Any],
+    parameters: Sequence[Parameter],
     lr: Schedulable,
     momentum: Schedulable,
     unit_gain: bool = True,
@@ -347,8 +356,9 @@ def adam(
     ``adamax``: a <- max(v a, |g|); w <- w - lr c s / (a + ε), c = 1 / (1 - m^t).
 
     Units: ``variance_momentum`` is a time constant of 720,000 samples by default; see :func:`momentum_sgd` for m and u.
-           With ``minibatch_size=IGNORE`` and bare numbers this is the paper's, up to the place of ε.
-    Errors: ValueError if ``epsilon`` is negative; otherwise as :class:`Learner`; TypeError if ``unit_gain`` is no bool.
+           With ``minibatch_size=IGNORE`` and plain numbers this is the paper's algorithm, except for the place of ε.
+    Errors: ValueError if ``epsilon`` is negative; TypeError if ``unit_gain`` is not a bool; otherwise as
+            :class:`Learner`.
     Source: Kingma and Ba 2014; CNTK 2.7.
 
     >>> import cntkjax as C
@@ -366,12 +376,12 @@ def adam(
         gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
         use_mean_gradient, minibatch_size, epoch_size,
     )  # fmt: skip
-    name, piece = ("adamax", transforms.adamax) if adamax else ("adam", transforms.adam)
-    rule = [(name, piece(epsilon)), ("rate", transforms.scale_by_rate())]
+    name, link = ("adamax", transforms.adamax) if adamax else ("adam", transforms.adam)
+    rule = [(name, link(epsilon)), ("rate", transforms.scale_by_rate())]
     return Learner(
         parameters, lr, rule, options,
         momenta={"momentum": momentum, "variance": variance_momentum}, unit_gain=unit_gain,
-        more=_adamax_bias if adamax else _adam_bias,
+        extra_scalars=_adamax_bias if adamax else _adam_bias,
     )  # fmt: skip
 
 
@@ -390,6 +400,6 @@ def _adamax_bias(updates: float, sample_count: int, scalars: Scalars) -> Scalars
 
 
 def _adam_bias(updates: float, sample_count: int, scalars: Scalars) -> Scalars:
-    more = _adamax_bias(updates, sample_count, scalars)
-    left = 1 - scalars["variance"] ** more["count"]
-    return {**more, "bias": more["bias"] * math.sqrt(left) if left >= 0 else math.nan}
+    adamax = _adamax_bias(updates, sample_count, scalars)
+    correction = 1 - scalars["variance"] ** adamax["count"]
+    return {**adamax, "bias": adamax["bias"] * math.sqrt(correction) if correction >= 0 else math.nan}

@@ -1,4 +1,4 @@
-"""optax transformations as learners. CNTK has nothing alike."""
+"""optax transformations as learners, an extension of CNTK."""
 
 from __future__ import annotations
 
@@ -8,22 +8,26 @@ from typing import Any
 import jax
 import optax
 
+from .._typing import PyTree
+from ..variables import Parameter
 from ._learner import Learner, Options
 from ._schedules import IGNORE, Schedulable, learning_parameter_schedule
-from ._transforms import densified
+from ._transforms import Hyper, densify
 
 
 def from_optax(
-    parameters: Sequence[Any], transformation: optax.GradientTransformation, lr_schedule: Schedulable | None = None
+    parameters: Sequence[Parameter],
+    transformation: optax.GradientTransformation,
+    lr_schedule: Schedulable | None = None,
 ) -> Learner:
-    """A learner that does what an optax optimizer does, such as ``optax.adamw(1e-3)`` or a chain of transformations.
+    """A learner that runs an optax optimizer, such as ``optax.adamw(1e-3)`` or a chain of transformations.
 
-    Its updates are added to the parameters, as optax means them, times the learning rate if a schedule is given: then
-    let the transformation have the rate 1, as in ``optax.lion(1.0)``.
+    Its updates are added to the parameters, as in optax; with `lr_schedule` they are multiplied by the learning rate
+    first: then the transformation should have a rate of 1, as in ``optax.lion(1.0)``.
 
-    Shapes: the transformation sees a list of gradients, in the order of `parameters`.
+    Shapes: the transformation gets a list of gradients, in the order and of the shapes of `parameters`.
     Units: gradients are means over the samples of the minibatch; the rate is per minibatch.
-    Errors: TypeError if `transformation` is none; otherwise as :class:`Learner`.
+    Errors: TypeError if `transformation` is not an optax transformation; otherwise as :class:`Learner`.
 
     >>> import cntkjax as C, numpy as np
     >>> w = C.parameter((2,), init=1)
@@ -36,16 +40,19 @@ def from_optax(
     if not isinstance(transformation, optax.GradientTransformation):
         raise TypeError(f"from_optax needs an optax transformation, such as optax.adam(1e-3), not {transformation!r}")
     rate = learning_parameter_schedule(1.0, minibatch_size=IGNORE) if lr_schedule is None else lr_schedule
-    return Learner(parameters, rate, [("optax", _decrease(transformation))], Options(minibatch_size=IGNORE))
+    return Learner(parameters, rate, [("optax", _as_decrease(transformation))], Options(minibatch_size=IGNORE))
 
 
-def _decrease(transformation: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
-    """What is to be subtracted from parameters, where optax says what is to be added."""
+def _as_decrease(transformation: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
+    """The transformation with its updates negated: rules of learners compute decreases, optax increases."""
     inner = optax.with_extra_args_support(transformation)
 
-    def update(gradients: Any, state: Any, values: Any = None, *, hyper: Any, **_: Any) -> tuple[Any, Any]:
-        updates, state = inner.update(densified(gradients), state, values)
-        return jax.tree.map(lambda u: (-hyper["rate"] * u).astype(u.dtype), updates), state
+    def update(
+        gradients: PyTree, state: PyTree, values: PyTree = None, *, hyper: Hyper, **_: Any
+    ) -> tuple[PyTree, PyTree]:
+        updates, state = inner.update(densify(gradients), state, values)
+        rate: Any = hyper["rate"]
+        return jax.tree.map(lambda u: (-rate * u).astype(u.dtype), updates), state
 
     return optax.GradientTransformationExtraArgs(inner.init, update)
 

@@ -1,4 +1,4 @@
-"""Training parameters that change with the number of samples or sweeps seen: rates, momentums, noise."""
+"""Schedules: training parameters that depend on the number of samples or sweeps seen: rates, momentums, noise."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from ..formats.checkpoint import Rates, rates_record, read_rates
 from ..formats.containers import Dictionary
 
 IGNORE = 0
-"""As a minibatch size: a value holds for a minibatch of any size, and the learner averages gradients."""
+"""As a minibatch size: a value refers to a minibatch of any size, and the learner averages gradients."""
 
 FULL_DATA_SWEEP = 0
-"""As an epoch size: entries of a schedule count sweeps of the data, not samples."""
+"""As an epoch size: the entries of a schedule count sweeps over the data, not samples."""
 
 Entries = float | list[float] | list[tuple[int, float]]
 
 
 class UnitType(Enum):
-    """What a value of a deprecated schedule refers to."""
+    """What the values of a deprecated schedule refer to."""
 
     sample = "sample"
     minibatch = "minibatch"
@@ -36,13 +36,14 @@ class UnitType(Enum):
 class TrainingParameterSchedule:
     """A piecewise constant function of the number of samples (or sweeps) seen.
 
-    ``schedule[count]`` is the value at ``count`` samples, or sweeps if :meth:`is_sweep_based`. The last stays for good.
+    ``schedule[count]`` is the value at ``count`` samples, or sweeps if :meth:`is_sweep_based`. The last value holds for
+    all later counts.
 
-    Units: ``epoch_size`` is in samples (0: one sweep of the data). ``minibatch_size`` is the number of samples that a
-           value is meant for (``IGNORE``: a minibatch, whatever its size).
-    Errors: ValueError for what is neither a number nor a list of numbers or (epochs, value) pairs, and for negative
-            sizes; RuntimeError for an empty list, and for 0 epochs before the last value; TypeError for counts and
-            sizes that are not whole numbers.
+    Units: ``epoch_size`` is in samples (0: one sweep over the data). ``minibatch_size`` is the number of samples that
+           the values refer to (``IGNORE``: a minibatch of any size).
+    Errors: ValueError for anything but a number or a list of numbers or (epochs, value) pairs, and for negative sizes;
+            RuntimeError for an empty list, and for 0 epochs before the last value; TypeError for counts and sizes that
+            are not whole numbers.
 
     >>> rate = TrainingParameterSchedule([(2, 0.1), 0.05], epoch_size=100)
     >>> rate[199], rate[200], rate[10**6]
@@ -70,7 +71,7 @@ class TrainingParameterSchedule:
             raise RuntimeError(f"{what} is an empty list: give at least one value")
         self.entries = tuple(_entry(item, what) for item in schedule)
         if not all(epochs for epochs, _ in self.entries[:-1]):
-            raise RuntimeError(f"{what}: only the last value may be for 0 epochs, then all that follow: {schedule}")
+            raise RuntimeError(f"{what}: only the last value may be for 0 epochs, for all that follow: {schedule}")
         self.epoch_size = _size(epoch_size or FULL_DATA_SWEEP, "epoch_size")
         self.minibatch_size = _size(minibatch_size or IGNORE, "minibatch_size")
         self.is_minibatch_size_explicitly_specified = minibatch_size is not None
@@ -85,11 +86,11 @@ class TrainingParameterSchedule:
         return self._values[bisect_right(self._ends, count)]
 
     def is_sweep_based(self) -> bool:
-        """Whether the argument of ``schedule[count]`` is a number of sweeps, not of samples."""
+        """Whether ``schedule[count]`` takes a number of sweeps, not of samples."""
         return self.epoch_size == FULL_DATA_SWEEP
 
     def at(self, samples: int, sweeps: int) -> float:
-        """The value after that many samples in that many sweeps.
+        """The value after this many samples and sweeps.
 
         >>> learning_parameter_schedule([0.1, 0.01]).at(samples=5000, sweeps=1)
         0.01
@@ -106,7 +107,7 @@ class TrainingParameterSchedule:
         return self._with(values, self.minibatch_size if self.is_minibatch_size_explicitly_specified else None)
 
     def serialize(self) -> Dictionary:
-        """The schedule as it stands in checkpoints: values by the count of samples or sweeps up to which they hold.
+        """The schedule as stored in checkpoints: values by the count of samples or sweeps up to which they hold.
 
         >>> TrainingParameterSchedule([0.1, 0.2], 10, 3).serialize()["schedule"]
         {'10': 0.1, '20': 0.2}
@@ -115,12 +116,12 @@ class TrainingParameterSchedule:
 
     @classmethod
     def deserialize(cls, record: Mapping[str, Any]) -> Self:
-        """The schedule of which `serialize` gave this record. Errors: FormatError if it is damaged."""
+        """The schedule that `serialize` returned this record of. Errors: FormatError if the record is damaged."""
         rates = read_rates(dict(record), "the record of a schedule")
         return cls(list(rates.entries), rates.epoch_size or None, rates.minibatch_size)
 
     def for_minibatch_size(self, minibatch_size: int | None) -> TrainingParameterSchedule:
-        """The same values, meant for that many samples unless this schedule says for how many itself."""
+        """The same values, for this many samples unless the schedule was made with a minibatch size."""
         if minibatch_size is None or self.is_minibatch_size_explicitly_specified:
             return self
         schedule = self.per(minibatch_size)
@@ -128,13 +129,13 @@ class TrainingParameterSchedule:
         return schedule
 
     def per(self, minibatch_size: int) -> TrainingParameterSchedule:
-        """The same values, for that many samples, whatever this schedule says."""
+        """The same values, for this many samples, whatever the minibatch size of this schedule."""
         return self._with(list(self.entries), minibatch_size)
 
     def _with(self, entries: list[tuple[int, float]], minibatch_size: int | None) -> TrainingParameterSchedule:
         return TrainingParameterSchedule(entries, self.epoch_size, minibatch_size)
 
-    def _key(self) -> tuple:
+    def _key(self) -> tuple[object, ...]:
         return self.entries, self.epoch_size, self.minibatch_size
 
     def __eq__(self, other: object) -> bool:
@@ -185,10 +186,10 @@ def learning_parameter_schedule(
     """A schedule of learning rates (or any other parameter of a learner).
 
     ``schedule`` is a number, a list of values of one epoch each, or a list of (epochs, value) pairs; a schedule is
-    returned as it is.
+    returned unchanged.
 
-    Units: values are for gradients of ``minibatch_size`` samples; None or ``IGNORE``: of a minibatch of any size.
-           ``epoch_size`` in samples; None: sweeps of the data.
+    Units: values refer to ``minibatch_size`` samples; None or ``IGNORE``: to a minibatch of any size.
+           ``epoch_size`` in samples; None: sweeps over the data.
     Errors: as :class:`TrainingParameterSchedule`.
     Source: CNTK 2.7.
 
@@ -202,7 +203,7 @@ def learning_parameter_schedule(
 def learning_parameter_schedule_per_sample(
     schedule: Schedulable, epoch_size: int | None = None
 ) -> TrainingParameterSchedule:
-    """A schedule whose values are for single samples; see :func:`learning_parameter_schedule`.
+    """A schedule whose values refer to single samples; see :func:`learning_parameter_schedule`.
 
     >>> learning_parameter_schedule_per_sample(0.003).minibatch_size
     1
@@ -213,22 +214,22 @@ def learning_parameter_schedule_per_sample(
 def training_parameter_schedule(
     schedule: Schedulable, unit: UnitType | str = UnitType.minibatch, epoch_size: int | None = None
 ) -> TrainingParameterSchedule:
-    """A schedule whose values are for a sample or for a minibatch of any size; see :func:`learning_parameter_schedule`.
+    """A schedule whose values refer to a sample or a minibatch of any size; see :func:`learning_parameter_schedule`.
 
-    Errors: ValueError if ``unit`` is no :class:`UnitType`.
+    Errors: ValueError if ``unit`` is not a :class:`UnitType`.
 
     >>> training_parameter_schedule([0.1, 0.2], UnitType.sample, epoch_size=5).minibatch_size
     1
     """
     if isinstance(schedule, TrainingParameterSchedule):
-        return _said(schedule)
-    # CNTK takes the bare name, and then treats it as a minibatch's even if it says "sample".
+        return _explicit(schedule)
+    # CNTK accepts the name as text, but takes it for a minibatch even if it is "sample".
     per_sample = UnitType(unit) is UnitType.sample and isinstance(unit, UnitType)
     return _schedule(schedule, 1 if per_sample else IGNORE, epoch_size)
 
 
-def _said(schedule: TrainingParameterSchedule) -> TrainingParameterSchedule:
-    """A schedule given for another one: as in CNTK it stays as it is, but is not for a learner's minibatch size."""
+def _explicit(schedule: TrainingParameterSchedule) -> TrainingParameterSchedule:
+    """A schedule passed where one is made: as in CNTK it is returned, and keeps its minibatch size in learners."""
     schedule.is_minibatch_size_explicitly_specified = True
     return schedule
 
@@ -236,7 +237,7 @@ def _said(schedule: TrainingParameterSchedule) -> TrainingParameterSchedule:
 def learning_rate_schedule(
     lr: Schedulable, unit: UnitType | str, epoch_size: int | None = None
 ) -> TrainingParameterSchedule:
-    """Deprecated: :func:`learning_parameter_schedule` and :func:`learning_parameter_schedule_per_sample` say the same.
+    """Deprecated: use :func:`learning_parameter_schedule` or :func:`learning_parameter_schedule_per_sample`.
 
     >>> import warnings
     >>> with warnings.catch_warnings():
@@ -256,9 +257,9 @@ def learning_rate_schedule(
 def momentum_schedule(
     momentum: Schedulable, epoch_size: int | None = None, minibatch_size: int | None = None
 ) -> TrainingParameterSchedule:
-    """A schedule of momentums: the part of the smoothed gradient that is left after ``minibatch_size`` samples.
+    """A schedule of momentums: the fraction of the smoothed gradient that remains after ``minibatch_size`` samples.
 
-    Units: None or ``IGNORE``: after a minibatch of any size. Otherwise n samples leave
+    Units: None or ``IGNORE``: after a minibatch of any size. Otherwise the fraction for n samples is
            ``momentum ** (n / minibatch_size)``.
 
     >>> momentum_schedule([0.9, 0.99], epoch_size=10)[10]
@@ -268,7 +269,7 @@ def momentum_schedule(
 
 
 def momentum_schedule_per_sample(momentum: Schedulable, epoch_size: int | None = None) -> TrainingParameterSchedule:
-    """A schedule of momentums that hold for each sample; see :func:`momentum_schedule`.
+    """A schedule of momentums per sample; see :func:`momentum_schedule`.
 
     >>> momentum_schedule_per_sample(0.999).minibatch_size
     1
@@ -279,7 +280,7 @@ def momentum_schedule_per_sample(momentum: Schedulable, epoch_size: int | None =
 def momentum_as_time_constant_schedule(
     momentum: Schedulable, epoch_size: int | None = None
 ) -> TrainingParameterSchedule:
-    """Momentums given as the number of samples after which 1/e of the smoothed gradient is left; 0: no momentum.
+    """Momentums given as the number of samples after which 1/e of the smoothed gradient remains; 0: no momentum.
 
     >>> momentum_as_time_constant_schedule(1100)[0]
     0.9990913221888589
@@ -287,13 +288,13 @@ def momentum_as_time_constant_schedule(
     0.0
     """
     if isinstance(momentum, TrainingParameterSchedule):
-        return _said(momentum)
+        return _explicit(momentum)
     constants = _schedule(momentum, 1, epoch_size, "momentum")
     return constants.transform(lambda constant: math.exp(-1 / constant) if constant else 0.0)
 
 
 def momentum_after(schedule: TrainingParameterSchedule, samples: int, sweeps: int, sample_count: int) -> float:
-    """The part that is left of the past after a minibatch of ``sample_count`` samples.
+    """The momentum for a minibatch of ``sample_count`` samples, after so many samples and sweeps.
 
     >>> momentum_after(momentum_schedule(0.25, minibatch_size=4), 0, 0, sample_count=2)
     0.5
@@ -310,9 +311,9 @@ def _infer_learning_parameter_schedule(
     epoch_size: int | None,
     use_mean_gradient: bool | None = None,
 ) -> TrainingParameterSchedule:
-    """A learner's option as a schedule: bare numbers are for the learner's own minibatch size.
+    """A learner's option as a schedule: plain numbers refer to the learner's own minibatch size.
 
-    ``use_mean_gradient`` makes a rate per sample one per minibatch.
+    ``use_mean_gradient`` turns a rate per sample into one per minibatch.
     """
     if isinstance(number_or_schedule, TrainingParameterSchedule):
         rate = number_or_schedule.for_minibatch_size(ref_minibatch_size)
@@ -333,7 +334,7 @@ def _infer_learning_rate_schedule_and_ref_minibatch_size(
     schedule: Schedulable,
     epoch_size: int | None,
 ) -> tuple[TrainingParameterSchedule, int | None]:
-    """The rate and minibatch size of a learner from its arguments; ``use_mean_gradient`` is the old word for IGNORE."""
+    """The rate and minibatch size of a learner from its arguments; ``use_mean_gradient`` is the old name of IGNORE."""
     rate = _infer_learning_parameter_schedule(schedule, ref_minibatch_size, epoch_size, use_mean_gradient)
     return rate, IGNORE if use_mean_gradient and ref_minibatch_size is None else ref_minibatch_size
 
@@ -346,6 +347,13 @@ def _verify_momentum_type(momentum: TrainingParameterSchedule) -> None:
     _verify(momentum, "momentum", "momentum_schedule")
 
 
-def _verify(value: object, what: str, maker: str) -> None:
+def _verify(value: object, what: str, factory: str) -> None:
     if not isinstance(value, TrainingParameterSchedule):
-        raise ValueError(f"{what} must be a schedule, not {type(value).__name__}: make one with {maker}({value!r})")
+        raise ValueError(f"{what} must be a schedule, not {type(value).__name__}: make one with {factory}({value!r})")
+
+
+__all__ = [
+    "IGNORE", "UnitType", "learning_parameter_schedule", "learning_parameter_schedule_per_sample",
+    "learning_rate_schedule", "momentum_as_time_constant_schedule", "momentum_schedule", "momentum_schedule_per_sample",
+    "training_parameter_schedule",
+]  # fmt: skip

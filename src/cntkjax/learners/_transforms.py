@@ -1,8 +1,8 @@
-"""The pieces that learners are chained from, as optax transformations.
+"""The links that learners are chained from, as optax transformations.
 
-Each piece is a rule for one parameter, a pure function of its gradient, its value and the rule's own state, made into
-a transformation by :func:`per_parameter`. What changes from step to step comes in ``hyper``, scalars computed on the
-host, so that one compiled program serves all steps:
+Each link is a rule for one parameter, a pure function of its gradient, its value and the rule's own state, turned into
+a transformation by :func:`per_parameter`. What changes from step to step is passed in ``hyper``, scalars computed on
+the host, so that one compiled program serves all steps:
 
     divisor, weight     gradients are sums over n samples: divided by ``divisor`` they stand for ``weight`` samples
                         (n and 1 where the learner averages, 1 and n otherwise)
@@ -10,14 +10,14 @@ host, so that one compiled program serves all steps:
     momentum, gain      m and the factor of the new gradient: 1 - m (unit gain) or 1
     variance            v of the running mean of squares; its 1 - v is taken in the parameters' precision, as CNTK does
     count               adam: number of updates; fsadagrad: the smoothed number of samples
-    bias                adam: the correction of both means for their start at zero
+    bias                adam: the bias correction of both means
     noise, seed         standard deviation, and a key for the random numbers
 
-The rules compute the *decrease* of a parameter; the link "descend" of every chain turns its sign.
+The rules compute the *decrease* of a parameter; the link "descend" of every chain changes its sign.
 
-The gradient of an embedding may be :class:`Rows`, those that a minibatch looked up. The rule then sees only these rows
-of the parameter and of the state, and the others stay, as in CNTK. What changes every row (weight decay, noise,
-adadelta's running means) makes the gradient dense first.
+The gradient of an embedding may be :class:`Rows`, those that a minibatch looked up. The rule then gets only these rows
+of the parameter and of the state, and the others are not changed, as in CNTK. Links that change every row (weight
+decay, noise, adadelta's running means) convert the gradient to a dense array first.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import Array
 from jax.typing import ArrayLike
 
+from .._typing import PyTree
 from ..engine.lower.rows import Rows, dense
 
 Hyper = Mapping[str, ArrayLike]
@@ -42,42 +44,42 @@ Mean = Callable[[Array], Array]
 class Trace(NamedTuple):
     """Unit-gain momentum: the smoothed steps."""
 
-    trace: Any
+    trace: PyTree
 
 
 class SumOfSquares(NamedTuple):
-    """adagrad."""
+    """adagrad: the sum of the squares of the gradients."""
 
-    squares: Any
+    squares: PyTree
 
 
 class Moments(NamedTuple):
     """adam, adamax, fsadagrad: running means of the squares (adamax: a decaying maximum) and of the gradients."""
 
-    squares: Any
-    trace: Any
+    squares: PyTree
+    trace: PyTree
 
 
 class DeltaMoments(NamedTuple):
     """adadelta: running means of the squares of gradients and of steps."""
 
-    squares: Any
-    deltas: Any
+    squares: PyTree
+    deltas: PyTree
 
 
 class StepSizes(NamedTuple):
     """rmsprop: running mean of the squares, sign of the last gradient, and step size (0 before the first update)."""
 
-    squares: Any
-    signs: Any
-    steps: Any
+    squares: PyTree
+    signs: PyTree
+    steps: PyTree
 
 
 class MasterWeights(NamedTuple):
     """float32 copies of the float16 parameters (None for others), and the state of the learner on them."""
 
-    weights: Any
-    inner: Any
+    weights: PyTree
+    inner: PyTree
 
 
 def per_parameter(
@@ -85,17 +87,19 @@ def per_parameter(
 ) -> optax.GradientTransformationExtraArgs:
     """A transformation that applies ``rule(g, w, *state, **hyper) -> (update, *state)`` to each parameter by itself.
 
-    A rule sees one gradient, one parameter and that parameter's share of each field of ``state_type``, all of one shape
-    and type, zeros before the first step. It is therefore also the rule for some rows of a parameter, where only those
-    have a gradient, unless that has another one ``for_rows`` or it changes ``every_row``. ``mean`` among its keywords
-    takes the mean of such an array.
+    A rule gets one gradient, one parameter and that parameter's part of each field of ``state_type``, all of one shape
+    and type; the state is zero before the first step. Where only some rows of a parameter have a gradient, the rule is
+    applied to these rows, unless there is another one ``for_rows``, or it changes ``every_row``. ``mean`` among its
+    keywords computes the mean of such an array. An example is :func:`nesterov`.
     """
 
-    def init(params: Any) -> Any:
+    def init(params: PyTree) -> PyTree:
         return state_type(*(optax.tree.zeros_like(params) for _ in state_type._fields))
 
-    def update(updates: Any, state: Any, params: Any = None, *, hyper: Hyper, **_: Any) -> tuple[Any, Any]:
-        gradients, structure = jax.tree.flatten(densified(updates) if every_row else updates, is_leaf=_is_rows)
+    def update(
+        updates: PyTree, state: PyTree, params: PyTree = None, *, hyper: Hyper, **_: Any
+    ) -> tuple[PyTree, PyTree]:
+        gradients, structure = jax.tree.flatten(densify(updates) if every_row else updates, is_leaf=_is_rows)
         columns = [gradients, *(jax.tree.leaves(column) for column in (params, *state))]
         scalars = {dtype: _scalars(hyper, dtype) for dtype in {g.dtype for g in gradients}}
         results = [
@@ -114,20 +118,20 @@ def _to_rows(rule: Rule, scalars: dict[str, Any], g: Rows, w: Array, *state: Arr
     return replace(g, values=update), *(g.put(old, new) for old, new in zip(state, changed, strict=True))
 
 
-def _is_rows(x: Any) -> bool:
+def _is_rows(x: object) -> bool:
     return isinstance(x, Rows)
 
 
-def densified(updates: Any) -> Any:
-    """Gradients as arrays, whatever their form."""
+def densify(updates: PyTree) -> PyTree:
+    """Gradients as dense arrays; those that are :class:`Rows` are expanded."""
     return jax.tree.map(dense, updates, is_leaf=_is_rows)
 
 
-def _scalars(hyper: Hyper, dtype: Any) -> dict[str, Array]:
+def _scalars(hyper: Hyper, dtype: np.dtype[Any]) -> dict[str, Array]:
     return {name: jnp.asarray(value, dtype) for name, value in hyper.items() if name != "seed"}
 
 
-# ---------------------------------------------------------------- what is done to the gradient before the rule
+# ---------------------------------------------------------------- links before the rule
 
 
 def _average(g: Array, w: Array, divisor: Array, **_: Any) -> tuple[Array]:
@@ -135,12 +139,12 @@ def _average(g: Array, w: Array, divisor: Array, **_: Any) -> tuple[Array]:
 
 
 def average() -> optax.GradientTransformationExtraArgs:
-    """The mean over the samples where the learner wants it; otherwise the sum stays."""
+    """The mean over the samples if the learner averages gradients (then ``divisor`` is their number), else the sum."""
     return per_parameter(_average)
 
 
 def clip_by_value(threshold: float) -> optax.GradientTransformationExtraArgs:
-    """Every element within ±``threshold`` per sample."""
+    """Every element clipped to ±``threshold`` per sample."""
 
     def rule(g: Array, w: Array, weight: Array, **_: Any) -> tuple[Array]:
         return (jnp.clip(g, -threshold * weight, threshold * weight),)
@@ -175,7 +179,7 @@ def _rate(g: Array, w: Array, rate: Array, **_: Any) -> tuple[Array]:
 
 
 def scale_by_rate() -> optax.GradientTransformationExtraArgs:
-    """The learning rate."""
+    """The gradient times the learning rate."""
     return per_parameter(_rate)
 
 
@@ -194,7 +198,7 @@ def _momentum_of_rows(
 def momentum() -> optax.GradientTransformationExtraArgs:
     """s <- m s + u g; the update is s.
 
-    Of rows CNTK smooths the gradients without the rate, and takes that afterwards.
+    For rows CNTK smooths the gradients before they are multiplied by the rate.
     """
     return per_parameter(_momentum, Trace, for_rows=_momentum_of_rows)
 
@@ -296,7 +300,7 @@ def rmsprop(
 
 
 def _scaled(g: Array, factor: Array, mean: Mean | None) -> Array:
-    """Gradients times factors, whose mean becomes 1. A parameter with an infinite one rests: steps can overflow."""
+    """Gradients times factors, normalized to mean 1. If that is infinite, as steps can overflow, the update is zero."""
     if mean is None:
         return g * factor
     average = mean(factor)
@@ -308,31 +312,33 @@ def _descend(g: Array, w: Array, **_: Any) -> tuple[Array]:
 
 
 def descend() -> optax.GradientTransformationExtraArgs:
-    """A decrease becomes what is added to the parameter."""
+    """Turns the decrease of a parameter into the update that is added to it."""
     return per_parameter(_descend)
 
 
 def keep_gradients() -> optax.GradientTransformation:
-    """Nothing is added to the parameters; the state is the last gradients."""
+    """Leaves the parameters unchanged; the state is the last gradients."""
 
-    def init(params: Any) -> Any:
+    def init(params: PyTree) -> PyTree:
         return optax.tree.zeros_like(params)
 
-    def update(updates: Any, state: Any, params: Any = None, **_: Any) -> tuple[Any, Any]:
-        gradients = densified(updates)
+    def update(updates: PyTree, state: PyTree, params: PyTree = None, **_: Any) -> tuple[PyTree, PyTree]:
+        gradients = densify(updates)
         return optax.tree.zeros_like(gradients), gradients
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-# ---------------------------------------------------------------- what is done to the parameter after the rule
+# ---------------------------------------------------------------- links after the rule
 
 
 def add_noise() -> optax.GradientTransformationExtraArgs:
-    """Gaussian noise on the parameter, whatever the rate; each parameter draws its own."""
+    """Gaussian noise on the parameter, independent of the rate; each parameter draws its own."""
 
-    def update(updates: Any, state: Any, params: Any = None, *, hyper: Hyper, **_: Any) -> tuple[Any, Any]:
-        grads, tree = jax.tree.flatten(densified(updates))
+    def update(
+        updates: PyTree, state: PyTree, params: PyTree = None, *, hyper: Hyper, **_: Any
+    ) -> tuple[PyTree, PyTree]:
+        grads, tree = jax.tree.flatten(densify(updates))
         key = jax.random.wrap_key_data(jnp.asarray(hyper["seed"]), impl="threefry2x32")
         noisy = [
             g + jnp.asarray(hyper["noise"], g.dtype) * jax.random.normal(jax.random.fold_in(key, i), g.shape, g.dtype)
@@ -344,7 +350,7 @@ def add_noise() -> optax.GradientTransformationExtraArgs:
 
 
 def shrink_l1(strength: float) -> optax.GradientTransformationExtraArgs:
-    """The proximal step of ``strength * |w|`` per sample: the new parameter is moved towards zero, and stops there."""
+    """The proximal step of ``strength * |w|`` per sample: moves the new parameter towards zero, at most to zero."""
 
     def rule(g: Array, w: Array, rate: Array, weight: Array, **_: Any) -> tuple[Array]:
         moved = w + g
@@ -357,12 +363,12 @@ def shrink_l1(strength: float) -> optax.GradientTransformationExtraArgs:
 
 
 def with_master_weights(inner: optax.GradientTransformationExtraArgs) -> optax.GradientTransformationExtraArgs:
-    """``inner`` on float32 copies of float16 parameters, so that steps too small for float16 add up.
+    """``inner`` on float32 copies of float16 parameters, so that steps too small for float16 accumulate.
 
-    A copy that is further from its parameter than rounding explains was overtaken: the parameter was set from outside.
+    Where a parameter differs from its copy by more than rounding, it was set by the user, and the copy is replaced.
     """
 
-    def widened(params: Any) -> Any:
+    def widen(params: PyTree) -> PyTree:
         return jax.tree.map(lambda w: w.astype(jnp.float32) if w.dtype == jnp.float16 else w, params)
 
     def current(w: Array, master: Array | None) -> Array:
@@ -371,16 +377,18 @@ def with_master_weights(inner: optax.GradientTransformationExtraArgs) -> optax.G
         wide = w.astype(jnp.float32)
         return jnp.where(jnp.abs(master - wide) <= jnp.abs(wide) * 2**-10 + 2**-24, master, wide)
 
-    def init(params: Any) -> MasterWeights:
+    def init(params: PyTree) -> MasterWeights:
         masters = jax.tree.map(lambda w: w.astype(jnp.float32) if w.dtype == jnp.float16 else None, params)
-        return MasterWeights(masters, inner.init(widened(params)))
+        return MasterWeights(masters, inner.init(widen(params)))
 
-    def update(updates: Any, state: MasterWeights, params: Any = None, **extra: Any) -> tuple[Any, MasterWeights]:
+    def update(
+        updates: PyTree, state: MasterWeights, params: PyTree = None, **extra: Any
+    ) -> tuple[PyTree, MasterWeights]:
         masters = jax.tree.map(current, params, state.weights)
-        updates, inner_state = inner.update(widened(densified(updates)), state.inner, masters, **extra)
+        updates, inner_state = inner.update(widen(densify(updates)), state.inner, masters, **extra)
         moved = optax.apply_updates(masters, updates)
         updates = jax.tree.map(lambda w, u, new: u if w.dtype == new.dtype else new - w, params, updates, moved)
-        kept = jax.tree.map(lambda w, new: None if w.dtype == new.dtype else new, params, moved)
-        return updates, MasterWeights(kept, inner_state)
+        weights = jax.tree.map(lambda w, new: None if w.dtype == new.dtype else new, params, moved)
+        return updates, MasterWeights(weights, inner_state)
 
     return optax.GradientTransformationExtraArgs(init, update)

@@ -1,1 +1,1 @@
-"""Processes that train together."""
+"""Processes that train together: collective operations over MPI, and the strategies that use them."""

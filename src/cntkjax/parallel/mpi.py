@@ -1,21 +1,25 @@
-"""The processes that were started together by mpiexec, and what they exchange."""
+"""The processes started by mpiexec, and collective operations over them. Without MPI there is one worker."""
 
 from __future__ import annotations
 
 import os
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-_LAUNCHERS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")  # what Open MPI, MPICH and Intel MPI set
+from .._typing import ArrayLike
+
+_LAUNCHERS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")  # set by Open MPI, MPICH and Intel MPI
+
+T = TypeVar("T")
 
 
 @cache
 def world() -> Any:
-    """MPI's communicator of all processes; None for a process that is alone. MPI is only loaded under mpiexec.
+    """MPI's communicator of all processes; None for a single process. MPI is loaded only under mpiexec.
 
-    Errors: ImportError, with the pip line to run, under mpiexec without mpi4py.
+    Errors: ImportError, with the pip command to run, under mpiexec without mpi4py.
     """
     if not any(name in os.environ for name in _LAUNCHERS):
         return None
@@ -27,12 +31,12 @@ def world() -> Any:
 
 
 def rank() -> int:
-    """Number of this worker, from 0."""
+    """The number of this worker, from 0."""
     return 0 if world() is None else int(world().Get_rank())
 
 
 def size() -> int:
-    """How many workers there are."""
+    """The number of workers."""
     return 1 if world() is None else int(world().Get_size())
 
 
@@ -42,8 +46,8 @@ def barrier() -> None:
         world().Barrier()
 
 
-def summed(array: Any) -> np.ndarray:
-    """The sum of an array over all workers. Shapes: the same on each of them."""
+def all_reduce(array: ArrayLike) -> np.ndarray:
+    """The sum of an array over all workers. Shapes: the same on each worker, and of the result."""
     array = np.asarray(array)
     if world() is None:
         return array
@@ -53,12 +57,11 @@ def summed(array: Any) -> np.ndarray:
     return total.astype(array.dtype, copy=False)
 
 
-def gathered(value: Any) -> list[Any]:
-    """What each worker gives, by rank, on all of them."""
+def all_gather(value: T) -> list[T]:
+    """The values of all workers, in the order of their ranks."""
     return [value] if world() is None else world().allgather(value)
 
 
-def from_main(value: Any) -> Any:
-    """What worker 0 gives, on all of them."""
+def broadcast(value: T) -> T:
+    """The value of worker 0, on all workers."""
     return value if world() is None else world().bcast(value, root=0)
-

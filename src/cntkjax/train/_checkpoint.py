@@ -2,126 +2,155 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from ..engine.lower.carry import Memory
 from ..engine.lower.rows import Rows
 from ..engine.train.loss_scale import LossScale
-from ..engine.train.step import PendingGradients
+from ..engine.train.step import Options, PendingGradients
 from ..formats import checkpoint, model
 from ..formats.dictionary import FormatError
-from ..graph.axis import ALL_AXES
+from ..graph.axis import ALL_AXES, Axis
 from ..graph.build import apply
 from ..graph.function import nodes
-from ..learners._checkpoint import adopt, optax_state, state_of
+from ..learners._checkpoint import decode_optax_state, load_state, state_dict
+from ..learners._learner import LearnerCore
+from ..ops.functions import Function
 from ..parallel import mpi
 from ..primitives import BY_NAME
-from ._progress import Seen
-
-if TYPE_CHECKING:
-    from ..ops.functions import Function
-    from .trainer import Training
+from ._distributed_training import DistributedTraining
+from ._progress import Progress
 
 _EXTERNAL = "external_worker_state"
+
+Record = dict[str, Any]
+
+
+class TrainerState(Protocol):
+    """What a checkpoint saves and restores of a trainer; `TrainerCore` provides it."""
+
+    learners: list[LearnerCore]
+    distributed: DistributedTraining
+    memory: Memory
+    options: Options
+    pending: PendingGradients
+    progress: Progress
+
+    @property
+    def model(self) -> Function | None:
+        """The model, if there is one besides the criteria."""
+
+    @property
+    def loss_function(self) -> Function:
+        """The loss."""
+
+    @property
+    def evaluation_function(self) -> Function | None:
+        """The metric, if there is one."""
 
 
 class Writer:
     """Writes one checkpoint at a time in the background."""
 
     def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1, "checkpoint")  # its thread starts when it is first needed
+        self._pool = ThreadPoolExecutor(1, "checkpoint")  # its thread starts with the first task
         self._last: Future[None] | None = None
 
-    def write(self, trainer: Training, filename: str, external_state: dict[str, Any], wait: bool) -> None:
-        """Writes `filename` and `filename.ckp`; both appear, or none of them.
+    def write(self, trainer: TrainerState, filename: str, external_state: Record, wait: bool) -> None:
+        """Write `filename` and `filename.ckp`; either both appear, or none.
 
-        Returns when the state is copied, or with `wait`, when the files are there. Errors: TypeError for an external
-        state that cannot be kept; what went wrong with this checkpoint, if waited for, or else with the last one.
+        Returns when the state is copied, or with `wait`, when the files are written. Errors: TypeError for an external
+        state that cannot be stored; OSError if writing fails: of this checkpoint with `wait`, or else of the last one.
         """
-        together = trainer.together
-        together.merge()
-        learners, everything = [state_of(learner) for learner in trainer.learners], _everything(trainer)
-        own = {"seen": asdict(trainer.seen)} | _unfinished(trainer) | _carried(trainer, everything)
-        workers = _by_worker(external_state) if together.has_others else {}
-        files = checkpoint.encode(everything, checkpoint.Checkpoint(learners, external_state, workers, own))
+        trainer.distributed.merge()
+        learners, everything = [state_dict(learner) for learner in trainer.learners], _combined(trainer)
+        extra = {"seen": asdict(trainer.progress)} | _pending_record(trainer) | _memory_record(trainer, everything)
+        workers = _by_worker(external_state) if trainer.distributed.has_others else {}
+        files = checkpoint.encode(everything, checkpoint.Checkpoint(learners, external_state, workers, extra))
         self.wait()
-        if together.has_others:
-            _main_writes(filename, files)
+        if trainer.distributed.has_others:
+            _write_on_worker_0(filename, files)
         elif wait:
             checkpoint.write(filename, files)
         else:
             self._last = self._pool.submit(checkpoint.write, filename, files.copied())
 
     def wait(self) -> None:
-        """Waits until the last checkpoint is written. Errors: what went wrong with it."""
+        """Wait until the last checkpoint is written. Errors: those of writing it."""
         last, self._last = self._last, None
         if last is not None:
             last.result()
 
 
-def _by_worker(external_state: dict[str, Any]) -> dict[str, Any]:
-    return {str(i): {_EXTERNAL: state} for i, state in enumerate(mpi.gathered(external_state))}
+def _by_worker(external_state: Record) -> Record:
+    return {str(i): {_EXTERNAL: state} for i, state in enumerate(mpi.all_gather(external_state))}
 
 
-def _main_writes(filename: str, files: checkpoint.Files) -> None:
-    """Worker 0 writes; the others wait for it, and learn what went wrong."""
+def _write_on_worker_0(filename: str, files: checkpoint.Files) -> None:
+    """Worker 0 writes; the others wait for it, and raise its error too."""
     problem = None
     try:
         if mpi.rank() == 0:
             checkpoint.write(filename, files)
     except OSError as error:
         problem = error
-    said = mpi.from_main(None if problem is None else str(problem))
-    if said is not None:
-        raise problem or OSError(f"worker 0 could not write the checkpoint: {said}")
+    message = mpi.broadcast(None if problem is None else str(problem))
+    if message is not None:
+        raise problem or OSError(f"worker 0 could not write the checkpoint: {message}")
 
 
-def restore(trainer: Training, filename: str) -> dict[str, Any]:
-    """Makes the trainer go on from these files; the external state saved with it. On an error nothing changes."""
+def restore(trainer: TrainerState, filename: str) -> Record:
+    """Load the state in these files into a trainer; returns the external state. On an error nothing changes."""
     stored = checkpoint.load(filename)
     learners = trainer.learners
     if len(stored.learners) != len(learners):
-        raise ValueError(f"the trainer has {len(learners)} learners, but {filename!r} is of {len(stored.learners)}")
-    states = [optax_state(learner, state) for learner, state in zip(learners, stored.learners, strict=True)]
-    everything = _everything(trainer)
+        raise ValueError(
+            f"the trainer has {len(learners)} learners, but {filename!r} is of {len(stored.learners)}: make the "
+            "trainer with the same learners as the one that was saved"
+        )
+    states = [decode_optax_state(learner, state) for learner, state in zip(learners, stored.learners, strict=True)]
+    everything = _combined(trainer)
     try:
-        carried = _carried_from(stored.extra, everything)
-        pending = _unfinished_from(stored.extra, trainer)
-        seen = Seen(**stored.extra["seen"]) if stored.extra else _seen(stored.learners)
+        memory = _memory_of(stored.extra, everything)
+        pending = _pending_of(stored.extra, trainer)
+        progress = Progress(**stored.extra["seen"]) if stored.extra else _progress_of(stored.learners)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         file = f"{filename}{checkpoint.SUFFIX}"
         raise FormatError(f"{file}: what is kept for the next step is damaged: {error!r}") from error
     model.restore(everything, filename)
-    trainer.memory.values, trainer.memory.last = carried
-    for learner, state, optax in zip(learners, stored.learners, states, strict=True):
-        adopt(learner, state, optax)
+    trainer.memory.values, trainer.memory.last = memory
+    for learner, state, optax_state in zip(learners, stored.learners, states, strict=True):
+        load_state(learner, state, optax_state)
     trainer.pending.__dict__.update(pending)
-    trainer.seen = seen
+    trainer.progress = progress
     return stored.workers.get(str(mpi.rank()), {}).get(_EXTERNAL, stored.external)
 
 
-def _seen(learners: Sequence[Any]) -> Seen:
-    """What the learner has seen that has seen most; users' classes do not say it."""
+def _progress_of(learners: Sequence[object]) -> Progress:
+    """The progress of the learner that is furthest, for files of CNTK's; users' classes do not store theirs."""
     last = max(
         (state for state in learners if isinstance(state, checkpoint.LearnerState)), key=lambda state: state.samples,
         default=None,
     )
     if last is None:
-        return Seen()
+        return Progress()
     samples = last.samples if last.all_workers_samples is None else last.all_workers_samples
-    return Seen(samples, last.minibatches, last.sweeps)
+    return Progress(samples, last.minibatches, last.sweeps)
 
 
-def _carried(trainer: Training, everything: Function) -> dict[str, Any]:
-    """What sequences that are cut between minibatches left behind: by number of the delay, and of the sequence axis."""
-    memory, every, axes = trainer.memory, *_nodes_and_axes(everything)
+# ---- state carried between minibatches by sequences that are cut, by number of the delay and of the sequence axis
+
+
+def _memory_record(trainer: TrainerState, everything: Function) -> Record:
+    memory, delays, axes = trainer.memory, *_nodes_and_axes(everything)
     if not memory.last:
         return {}
-    values = {every.index(node): np.asarray(value) for node, value in memory.values.items()}
+    values = {delays.index(node): np.asarray(value) for node, value in memory.values.items()}
     slots = {axes.index(axis): last for axis, last in memory.last.items()}
     return {
         "carried": {str(n): {"type": v.dtype.name, "value": _storable(v)} for n, v in values.items()},
@@ -129,52 +158,14 @@ def _carried(trainer: Training, everything: Function) -> dict[str, Any]:
     }
 
 
-def _carried_from(own: dict[str, Any], everything: Function) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    every, axes = _nodes_and_axes(everything)
-    values = {every[int(n)]: v["value"].astype(v["type"]) for n, v in own.get("carried", {}).items()}
-    slots = {axes[int(n)]: {int(k): i for k, i in last.items()} for n, last in own.get("slots", {}).items()}
+def _memory_of(extra: Record, everything: Function) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    delays, axes = _nodes_and_axes(everything)
+    values = {delays[int(n)]: v["value"].astype(v["type"]) for n, v in extra.get("carried", {}).items()}
+    slots = {axes[int(n)]: {int(k): i for k, i in last.items()} for n, last in extra.get("slots", {}).items()}
     return values, slots
 
 
-def _unfinished(trainer: Training) -> dict[str, Any]:
-    """Gradients that learners are still to get, and the scale of the loss."""
-    state = trainer.pending
-    record: dict[str, Any] = {}
-    if state.scale is not None:
-        record["loss_scale"] = [float(state.scale.factor), int(state.scale.steps)]
-    if state.minibatches:
-        gradients = [[_gradient_record(g) for g in group] for group in state.gradients]
-        counts = {"samples": state.samples, "minibatches": state.minibatches, "ends_sweep": state.ends_sweep}
-        record["unfinished"] = counts | {"gradients": gradients}
-    return record
-
-
-def _unfinished_from(own: dict[str, Any], trainer: Training) -> dict[str, Any]:
-    """The attributes of what is pending. That of a trainer with other options is left out."""
-    state = vars(PendingGradients(scale=trainer.pending.scale))
-    if trainer.pending.scale is not None and "loss_scale" in own:
-        factor, steps = own["loss_scale"]
-        state["scale"] = LossScale(np.float32(factor), np.int32(steps))
-    stored = own.get("unfinished", {})
-    if 0 < stored.get("minibatches", 0) < trainer.options.accumulate:
-        state.update(stored, gradients=[[_gradient_of(g) for g in group] for group in stored["gradients"]])
-    return state
-
-
-def _gradient_record(gradient: Any) -> Any:
-    if not isinstance(gradient, Rows):
-        return np.asarray(gradient)
-    indices = np.asarray(gradient.indices, np.float64)  # CNTK's format has no integers of 32 bits
-    return {"indices": indices, "values": np.asarray(gradient.values), "height": gradient.height}
-
-
-def _gradient_of(record: Any) -> Any:
-    if isinstance(record, np.ndarray):
-        return record
-    return Rows(record["indices"].astype(np.int32), record["values"], record["height"])
-
-
-def _nodes_and_axes(everything: Function) -> tuple[list[Any], list[Any]]:
+def _nodes_and_axes(everything: Function) -> tuple[list[Any], list[Axis]]:
     axes = dict.fromkeys(a for v in everything.arguments for a in v.dynamic_axes if a.is_sequence_axis)
     return list(nodes([everything.root_function], into_blocks=True)), list(axes)
 
@@ -183,13 +174,53 @@ def _storable(array: np.ndarray) -> np.ndarray:
     return array if array.dtype in (np.float32, np.float64, np.float16) else array.astype(np.float32)
 
 
-def _everything(trainer: Training) -> Function:
-    """All that the trainer computes, as CNTK's checkpoints have it: the model, the loss, the metric, and their sums."""
+# ---- gradients that are still accumulated, and the scale of the loss
+
+
+def _pending_record(trainer: TrainerState) -> Record:
+    pending = trainer.pending
+    record: Record = {}
+    if pending.scale is not None:
+        record["loss_scale"] = [float(pending.scale.factor), int(pending.scale.steps)]
+    if pending.minibatches:
+        gradients = [[_gradient_record(g) for g in group] for group in pending.gradients]
+        counts = {"samples": pending.samples, "minibatches": pending.minibatches, "ends_sweep": pending.ends_sweep}
+        record["unfinished"] = counts | {"gradients": gradients}
+    return record
+
+
+def _pending_of(extra: Record, trainer: TrainerState) -> Record:
+    """The attributes of the pending gradients; those of a trainer with other options are left out."""
+    attributes = vars(PendingGradients(scale=trainer.pending.scale))
+    if trainer.pending.scale is not None and "loss_scale" in extra:
+        factor, steps = extra["loss_scale"]
+        attributes["scale"] = LossScale(np.float32(factor), np.int32(steps))
+    stored = extra.get("unfinished", {})
+    if 0 < stored.get("minibatches", 0) < trainer.options.accumulate:
+        attributes.update(stored, gradients=[[_gradient_of(g) for g in group] for group in stored["gradients"]])
+    return attributes
+
+
+def _gradient_record(gradient: Any) -> np.ndarray | Record:
+    if not isinstance(gradient, Rows):
+        return np.asarray(gradient)
+    indices = np.asarray(gradient.indices, np.float64)  # CNTK's format has no integers of 32 bits
+    return {"indices": indices, "values": np.asarray(gradient.values), "height": gradient.height}
+
+
+def _gradient_of(record: np.ndarray | Mapping[str, Any]) -> np.ndarray | Rows:
+    if isinstance(record, np.ndarray):
+        return record
+    return Rows(record["indices"].astype(np.int32), record["values"], record["height"])
+
+
+def _combined(trainer: TrainerState) -> Function:
+    """The graph that CNTK's checkpoints contain: a Combine of the model, the loss, the metric, and their sums."""
     outputs: list[Any] = [] if trainer.model is None else list(trainer.model.outputs)
     criteria = {"aggregateLoss": trainer.loss_function, "aggregateEvalMetric": trainer.evaluation_function}
     for name, criterion in criteria.items():
         if criterion is not None:
-            sum_of_all = {"axis": ALL_AXES, "reductionOpName": "Sum", "reductionKeepDimensions": False}
-            total = apply(BY_NAME["ReduceElements"], [criterion.output], sum_of_all, name)
+            attributes = {"axis": ALL_AXES, "reductionOpName": "Sum", "reductionKeepDimensions": False}
+            total = apply(BY_NAME["ReduceElements"], [criterion.output], attributes, name)
             outputs += [criterion.output, total.outputs[0]]
     return apply(BY_NAME["Combine"], outputs)  # type: ignore[return-value]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Seen:
-    """How far training has come; steps that were skipped, as the learning rate was 0, do not count."""
+class Progress:
+    """Counts of what was trained on; steps that were skipped, because the learning rate was 0, do not count."""
 
     samples: int = 0
     minibatches: int = 0

@@ -1,56 +1,86 @@
-"""Where a training session takes its data from: a source, or arrays in place of one."""
+"""Where a training session takes its data from: a minibatch source, or arrays in place of one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
-from ..device import use_default_device
-from ..io import INFINITELY_REPEAT, MinibatchSourceFromData, UserMinibatchSource
+from .._typing import AnyArray
+from ..device import DeviceDescriptor, use_default_device
+from ..io import INFINITELY_REPEAT, MinibatchData, MinibatchSourceFromData, StreamInformation, UserMinibatchSource
 from ..ops._operand import as_variable
 from ..ops.functions import Function
+from ..variables import Variable
 
-Inputs = Mapping[Any, Any]  # {argument: stream}
+Inputs = Mapping[Variable, StreamInformation]  # {argument: stream}
+Criterion = Function | Variable | Sequence[Function | Variable | None]  # the loss, or (loss, metric)
+
+
+class Reader(Protocol):
+    """What a training session needs of a minibatch source; `MinibatchSource` and users' classes provide it.
+
+    `next_minibatch` returns {stream: data} of at most about so many samples; nothing at the end of the data.
+    """
+
+    @property
+    def next_minibatch(self) -> Callable[..., Mapping[Any, MinibatchData]]:  # users' sources take other arguments
+        """Reads the next minibatch."""
+
+    def is_infinite(self) -> bool:
+        """Whether the data never end."""
+
+    def get_checkpoint_state(self) -> dict[str, Any]:
+        """The position, for `restore_from_checkpoint`."""
+
+    def restore_from_checkpoint(self, checkpoint: Mapping[str, Any], /) -> None:
+        """Move to the position of a checkpoint."""
+
+
+Data: TypeAlias = "Reader | Sequence[AnyArray | list[AnyArray]]"  # a source, or data in the order of a criterion's arguments
 
 
 def as_source(
-    given: Any, inputs: Inputs | None, criterion: Any = None, max_samples: int = INFINITELY_REPEAT
+    data: Data | None, inputs: Inputs | None, criterion: Criterion | None = None, max_samples: int = INFINITELY_REPEAT
 ) -> tuple[Any, Inputs | None]:
-    """A source and which argument takes which stream. A tuple or list of arrays becomes a source.
+    """A source, and which argument takes which stream. A tuple or list of arrays becomes a source.
 
-    Errors: ValueError for arrays without a criterion that tells their order, or not as many as it has arguments.
+    Errors: ValueError for arrays without a criterion that defines their order, or if their number is not that of its
+            arguments.
     """
-    if not isinstance(given, (tuple, list)):
-        return given, inputs
+    if not isinstance(data, (tuple, list)):
+        return data, inputs
     if criterion is None:
         raise ValueError("data in place of a minibatch source are of the arguments of a criterion: give criterion=...")
     if inputs:
         raise ValueError("data in place of a minibatch source have no streams: leave out model_inputs_to_streams")
     arguments = _arguments(criterion)
-    if len(given) != len(arguments):
+    if len(data) != len(arguments):
         names = ", ".join(a.name or a.uid for a in arguments)
-        raise ValueError(f"the criterion has {len(arguments)} arguments ({names}), but there are {len(given)} data")
+        raise ValueError(
+            f"the criterion has {len(arguments)} arguments ({names}), but there are {len(data)} data: give an array or "
+            "a list of sequences for each, in this order"
+        )
     streams = {
-        a.uid: (data, a._type) if isinstance(data, list) else data for a, data in zip(arguments, given, strict=True)
+        a.uid: (array, a._type) if isinstance(array, list) else array for a, array in zip(arguments, data, strict=True)
     }
     source = MinibatchSourceFromData(streams, max_samples)
     return source, dict(zip(arguments, source.streams.values(), strict=True))
 
 
-def _arguments(criterion: Any) -> Sequence[Any]:
-    if isinstance(criterion, (tuple, list)):
-        criterion = criterion[0]
-    return (criterion if isinstance(criterion, Function) else as_variable(criterion).owner).arguments
+def _arguments(criterion: Criterion) -> Sequence[Any]:
+    loss = criterion[0] if isinstance(criterion, (tuple, list)) else criterion
+    return (loss if isinstance(loss, Function) else as_variable(loss).owner).arguments
 
 
 def next_minibatch(
-    source: Any, samples: int, inputs: Inputs, device: Any = None, part: tuple[int, int] = (0, 1)
-) -> dict[Any, Any]:
-    """{argument: data}, empty at the end of the source. Streams are found by name: `inputs` may be of another source.
+    source: Reader, samples: int, inputs: Inputs, device: DeviceDescriptor | None = None, part: tuple[int, int] = (0, 1)
+) -> dict[Variable, MinibatchData]:
+    """{argument: data}, empty at the end of the source. Streams are matched by name: `inputs` may be of another source.
 
     `part`: the number of this worker among those that share the minibatch, and their number.
     Errors: RuntimeError if the source has no stream of such a name.
     """
+    minibatch: Mapping[Any, MinibatchData]
     if isinstance(source, UserMinibatchSource):
         minibatch = source.next_minibatch(samples, part[1], part[0], device or use_default_device())
     elif part[1] > 1:
@@ -64,5 +94,8 @@ def next_minibatch(
     streams = {info.name: data for info, data in minibatch.items()}
     missing = [stream.name for stream in inputs.values() if stream.name not in streams]
     if missing:
-        raise RuntimeError(f"the minibatch source has no stream {missing[0]!r}; its streams are {', '.join(streams)}")
+        raise RuntimeError(
+            f"the minibatch source has no stream {missing[0]!r}; its streams are {', '.join(streams)}: name one of "
+            "them in model_inputs_to_streams"
+        )
     return {argument: streams[stream.name] for argument, stream in inputs.items()}

@@ -1,4 +1,4 @@
-"""Workers that train together: the processes that were started by mpiexec, or one that is alone."""
+"""Distributed training: the workers started by mpiexec, or a single one, and learners that span them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class WorkerDescriptor(NamedTuple):
 
 
 class Communicator:
-    """What workers exchange data through; ``mpi_communicator()`` gives one.
+    """The means by which workers exchange data; ``mpi_communicator()`` returns one.
 
     >>> communicator = mpi_communicator()
     >>> Communicator.rank(), Communicator.num_workers(), communicator.is_main()
@@ -41,17 +41,17 @@ class Communicator:
 
     @staticmethod
     def rank() -> int:
-        """Number of this worker, from 0."""
+        """The number of this worker, from 0."""
         return mpi.rank()
 
     @staticmethod
     def num_workers() -> int:
-        """How many workers there are."""
+        """The number of workers."""
         return mpi.size()
 
     @staticmethod
     def finalize() -> None:
-        """To be called at the end of a distributed script: no worker ends before the others."""
+        """Wait for all workers; to be called at the end of a distributed script."""
         mpi.barrier()
 
     def current_worker(self) -> WorkerDescriptor:
@@ -60,7 +60,7 @@ class Communicator:
 
     def workers(self) -> list[WorkerDescriptor]:
         """All workers."""
-        return [WorkerDescriptor(*worker) for worker in mpi.gathered(tuple(self.current_worker()))]
+        return [WorkerDescriptor(*worker) for worker in mpi.all_gather((self.rank(), socket.gethostname()))]
 
     def is_main(self) -> bool:
         """True for the worker with rank 0, which writes files."""
@@ -71,9 +71,10 @@ class Communicator:
         mpi.barrier()
 
     def aggregate_in_place(self, values: Sequence[NDArrayView], send_to_workers: Sequence[WorkerDescriptor]) -> None:
-        """Put sums over all workers into dense array views, which have the same shapes on each of them.
+        """Replace the contents of dense array views by their sums over all workers.
 
-        Errors: RuntimeError for a part of the workers only.
+        Shapes: the same on each worker.
+        Errors: RuntimeError unless all workers take part.
 
         >>> import numpy as np
         >>> from cntkjax import NDArrayView
@@ -83,9 +84,9 @@ class Communicator:
         array([1., 1.], dtype=float32)
         """
         if {worker.global_rank for worker in send_to_workers} != set(range(self.num_workers())):
-            raise RuntimeError("aggregate_in_place: all workers take part, so give workers()")
+            raise RuntimeError("aggregate_in_place: all workers take part; pass communicator.workers()")
         for view in values:
-            view.copy_from(NDArrayView.from_dense(mpi.summed(view.asarray()), borrow=True))
+            view.copy_from(NDArrayView.from_dense(mpi.all_reduce(view.asarray()), borrow=True))
 
 
 def mpi_communicator() -> Communicator:
@@ -98,31 +99,37 @@ def mpi_communicator() -> Communicator:
 
 
 class DistributedLearner(Learner):
-    """A learner that learns what all workers have seen, in the way that its `distribution` says."""
+    """A learner that learns from the data of all workers, by summed gradients or by block momentum.
+
+    ``data_parallel_distributed_learner`` and ``block_momentum_distributed_learner`` return one.
+    """
 
     _aggregates_metrics = False
 
     @property
     def parameters(self) -> Parameters:
-        """The parameters that it changes, in its order; they may be called, as in CNTK."""
+        """The parameters that it updates, in its order; as in CNTK they can also be called: ``parameters()``."""
         return Parameters(self.__wrapped__.parameters)
 
     def communicator(self) -> Communicator:
-        """What the workers exchange gradients or models through."""
+        """The communicator that gradients or models are exchanged with."""
         return mpi_communicator()
 
     get_communicator = communicator
 
     def parallelization_after(self) -> int:
-        """After how many samples the workers begin to learn together."""
-        return self.__wrapped__.distribution.after
+        """The number of samples after which distributed training starts."""
+        return self._strategy.after
 
     def minibatch_size_scale_factor(self) -> int:
-        """What a training session multiplies minibatch sizes by: with block momentum each worker takes a whole one."""
-        return mpi.size() if isinstance(self.__wrapped__.distribution, BlockMomentum) else 1
+        """The factor that a training session applies to minibatch sizes: with block momentum, the number of workers.
+
+        Each worker then takes a minibatch of the full size; otherwise the workers share one.
+        """
+        return mpi.size() if isinstance(self._strategy, BlockMomentum) else 1
 
     def set_as_metric_aggregator(self) -> None:
-        """Say that this one of several learners exchanges the metric; a trainer does so once whoever is named."""
+        """Mark this one of several learners as the one that sums the metric; it is summed once in any case."""
         self._aggregates_metrics = True
 
     def is_metric_aggregator(self) -> bool:
@@ -131,9 +138,15 @@ class DistributedLearner(Learner):
 
     @property
     def total_number_of_samples_seen(self) -> int:  # type: ignore[override]
-        """Samples of all steps of all workers that were not skipped; a property, other than that of a learner."""
-        way = self.__wrapped__.distribution
-        return way.seen if isinstance(way, BlockMomentum) else self.__wrapped__.counters.samples
+        """Samples of all steps of all workers that were not skipped; a property here, a method of other learners."""
+        strategy = self._strategy
+        return strategy.samples_seen if isinstance(strategy, BlockMomentum) else self.__wrapped__.counters.samples
+
+    @property
+    def _strategy(self) -> DataParallel | BlockMomentum:
+        strategy = self.__wrapped__.strategy
+        assert strategy is not None
+        return strategy
 
 
 def data_parallel_distributed_learner(
@@ -142,14 +155,15 @@ def data_parallel_distributed_learner(
     num_quantization_bits: int = 32,
     use_async_buffered_parameter_update: bool = False,
 ) -> DistributedLearner:
-    """The learner with gradients summed over all workers, as if their minibatches were one.
+    """A learner that sums gradients over all workers, as if their minibatches were one.
 
     All workers have to take the same number of steps; one without data takes part with an empty minibatch.
 
-    `distributed_after`: until this number of samples the workers train by themselves, on the same data; then they all
-    go on with the model of worker 0. Gradients are exchanged in full, whatever `num_quantization_bits` says.
+    `distributed_after`: up to this number of samples the workers train independently, on the same data; then all
+    continue with the model of worker 0. Gradients are exchanged in full precision; `num_quantization_bits` is ignored.
 
-    Errors: TypeError for what is no learner; RuntimeError for the asynchronous update, which CNTK does not have either.
+    Units: `distributed_after` in samples.
+    Errors: TypeError if `learner` is not a learner; RuntimeError for the asynchronous update, which CNTK lacks too.
 
     >>> import cntkjax as C
     >>> w = C.parameter((2, 1))
@@ -157,7 +171,10 @@ def data_parallel_distributed_learner(
     0.1
     """
     if use_async_buffered_parameter_update:
-        raise RuntimeError("data_parallel_distributed_learner: there is no asynchronous parameter update")
+        raise RuntimeError(
+            "data_parallel_distributed_learner: there is no asynchronous parameter update; leave out "
+            "use_async_buffered_parameter_update"
+        )
     return _distributed(learner, DataParallel(distributed_after), "data_parallel_distributed_learner")
 
 
@@ -170,13 +187,14 @@ def block_momentum_distributed_learner(
     block_learning_rate: float = 1.0,
     distributed_after: int = 0,
 ) -> DistributedLearner:
-    """The learner with what all workers have learned put together after each block of samples, with a momentum.
+    """A learner whose workers train independently; after each block of samples their models are merged, with momentum.
 
-    `block_size`: samples of all workers. `block_momentum_as_time_constant`: in samples; by default such that a block
-    counts as much as it would for one worker. `reset_sgd_momentum_after_aggregation`: a block begins without momentum.
-    `distributed_after`: blocks begin after this number of samples.
+    `block_momentum_as_time_constant`: by default such that a block counts as much as it would for one worker.
+    `reset_sgd_momentum_after_aggregation`: each block starts without momentum of its own.
+    `distributed_after`: blocks start after this number of samples.
 
-    Errors: TypeError for what is no learner; ValueError for a block without samples.
+    Units: `block_size`, the time constant and `distributed_after` in samples of all workers.
+    Errors: TypeError if `learner` is not a learner; ValueError for a block without samples.
     Source: CNTK 2.7 (see ``parallel/block_momentum.py``).
 
     >>> import cntkjax as C
@@ -185,20 +203,22 @@ def block_momentum_distributed_learner(
     0.1
     """
     if block_size < 1:
-        raise ValueError(f"block_momentum_distributed_learner: a block has samples, at least 1, not {block_size}")
-    distribution = BlockMomentum(
+        raise ValueError(
+            f"block_momentum_distributed_learner: block_size is a number of samples, at least 1, not {block_size}"
+        )
+    strategy = BlockMomentum(
         block_size, block_momentum_as_time_constant, use_nestrov_momentum, reset_sgd_momentum_after_aggregation,
         block_learning_rate, distributed_after,
     )
-    return _distributed(learner, distribution, "block_momentum_distributed_learner")
+    return _distributed(learner, strategy, "block_momentum_distributed_learner")
 
 
-def _distributed(learner: Learner, distribution: DataParallel | BlockMomentum, where: str) -> DistributedLearner:
+def _distributed(learner: Learner, strategy: DataParallel | BlockMomentum, where: str) -> DistributedLearner:
     if not isinstance(learner, Learner):
-        raise TypeError(f"{where}: needs a learner, not {learner!r}")
+        raise TypeError(f"{where}: needs a learner, such as sgd(...), not {learner!r}")
     learning = unwrap(learner)
-    learning.distribution = distribution
-    return DistributedLearner._of(learning)  # one state under both names: what is done to one is done to the other
+    learning.strategy = strategy
+    return DistributedLearner.wrap(learning)  # both share one state: what is done to one is done to the other
 
 
 __all__ = [

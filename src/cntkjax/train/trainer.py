@@ -1,4 +1,4 @@
-"""The trainer: takes steps, keeps count, reports progress, saves and restores."""
+"""The trainer: takes training steps, counts them, reports progress, saves and restores checkpoints."""
 
 from __future__ import annotations
 
@@ -9,50 +9,62 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, SupportsFloat
 
-from ..device import use_default_device
+from ..device import DeviceDescriptor, use_default_device
 from ..engine.debug.timing import table
 from ..engine.lower.carry import Memory
 from ..engine.train.loss_scale import LossScale
 from ..engine.train.step import Options, Outcome, PendingGradients, Step
-from ..eval.evaluator import Evaluating, Evaluator, as_function, by_variable, feeds
+from ..eval.evaluator import Arguments, Evaluator, EvaluatorCore, as_function, by_variable, feeds
 from ..graph.errors import explain
 from ..graph.proxy import delegates_to, unwrap
+from ..graph.variable import Leaf
 from ..io import MinibatchData
 from ..learners import Learner, UserLearner
 from ..logging import ProgressWriter, TraceLevel, get_trace_level
 from ..ops._operand import as_list, as_variable
 from ..ops.functions import Function
+from ..variables import Variable
 from . import _checkpoint
 from ._distributed_training import DistributedTraining
-from ._progress import Seen
+from ._progress import Progress
+from ._sources import Criterion
 
 
-class _Loss:
-    """The loss of a minibatch, on the device until somebody reads it. The first NaN that is read gives a warning."""
+class _LazyLoss:
+    """The loss of a minibatch, left on the device until it is read. The first NaN that is read raises a warning.
 
-    def __init__(self, value: Any, minibatch: int, reported: list[int]) -> None:
-        self._value, self._minibatch, self._reported = value, minibatch, reported
+    `nan_minibatches`: where the trainer records the number of that minibatch.
+    """
+
+    def __init__(self, value: SupportsFloat, minibatch: int, nan_minibatches: list[int]) -> None:
+        self._value, self._minibatch, self._nan_minibatches = value, minibatch, nan_minibatches
 
     def __float__(self) -> float:
         value = float(self._value)
-        if math.isnan(value) and not self._reported:
-            self._reported.append(self._minibatch)
+        if math.isnan(value) and not self._nan_minibatches:
+            self._nan_minibatches.append(self._minibatch)
             warnings.warn(
-                f"the loss of minibatch {self._minibatch} is NaN; training goes on. "
-                "debugging.set_checked_mode(True) stops it, and names the operation where it began",
+                f"the loss of minibatch {self._minibatch} is NaN; training continues. To stop at the operation that "
+                "produced it, call debugging.set_checked_mode(True)",
                 RuntimeWarning, stacklevel=3,
             )
         return value
 
 
-class Training(Evaluating):
-    """What stands behind a `Trainer`, with its arguments."""
+class TrainerCore(EvaluatorCore):
+    """The implementation of `Trainer`, with its arguments."""
 
     def __init__(
-        self, model: Any, criterion: Any, parameter_learners: Any, progress_writers: Any, accumulate: int,
-        precision: str | None, rematerialize: bool,
+        self,
+        model: Function | Variable | None,
+        criterion: Criterion,
+        parameter_learners: Learner | Sequence[Learner],
+        progress_writers: ProgressWriter | Sequence[ProgressWriter] | None,
+        accumulate: int,
+        precision: str | None,
+        rematerialize: bool,
     ) -> None:
         loss, metric = _criteria(criterion)
         self._loss, self._loss_function = as_variable(loss), as_function(loss)
@@ -63,94 +75,110 @@ class Training(Evaluating):
         self.learners = [unwrap(learner) for learner in self._parameter_learners]
         for learner in self.learners:
             learner.add_progress_writers(self._writers)
-        self._steps: dict[tuple[Any, ...], Step] = {}
-        self.memory, self.options = Memory(), _options(
-            accumulate, precision, rematerialize, self._parameter_learners
-        )
+        self._steps: dict[tuple[Variable, ...], Step] = {}
+        self.memory = Memory()
+        self.options = _options(accumulate, precision, rematerialize, self._parameter_learners)
         self.pending = PendingGradients(scale=LossScale.initial() if precision == "float16" else None)
         self._previous: Outcome | None = None
-        self.together = DistributedTraining(self.learners, accumulate)
-        self._checkpoints: Any = None
-        self._reported: list[int] = []
-        self.seen = Seen()
+        self.distributed = DistributedTraining(self.learners, accumulate)
+        self._checkpoint_writer: _checkpoint.Writer | None = None
+        self._nan_minibatches: list[int] = []
+        self.progress = Progress()
 
-    def _parameters(self) -> list[Any]:
-        of = (self._model, self.loss_function, self.evaluation_function)
-        return list(dict.fromkeys(p for function in of if function is not None for p in function.parameters))
+    def _parameters(self) -> list[Leaf]:
+        functions = (self._model, self.loss_function, self.evaluation_function)
+        return list(dict.fromkeys(p for function in functions if function is not None for p in function.parameters))
 
     # ---- what it trains
     @property
     def model(self) -> Function | None:
-        """The model."""
+        """The function that is trained; None if the trainer was made with a criterion only."""
         return self._model
 
     @property
     def loss_function(self) -> Function:
-        """The loss."""
+        """The function that is minimized."""
         return self._loss_function
 
     @property
-    def parameter_learners(self) -> tuple[Any, ...]:
-        """The learners."""
+    def parameter_learners(self) -> tuple[Learner, ...]:
+        """The learners that update the parameters."""
         return self._parameter_learners
 
     # ---- steps
     def train_minibatch(
-        self, arguments: Any, outputs: Any = None, device: Any = None, is_sweep_end: bool | None = None
+        self,
+        arguments: Arguments,
+        outputs: Any = None,
+        device: DeviceDescriptor | None = None,
+        is_sweep_end: bool | None = None,
     ) -> Any:
         """Take one step; True if anything was trained (False for an empty minibatch, or if all learning rates are 0).
 
         `arguments`: {variable: array, list of sequences, sparse matrix, or minibatch of a reader}.
-        `outputs`: what values are wanted of: then the result is a pair (trained, {output: value}).
+        `outputs`: functions or variables to be evaluated too: then the result is a pair (trained, {output: value}).
         `is_sweep_end`: overrides what a reader's minibatch says.
 
-        The step is not waited for: losses are fetched when they are read.
+        Shapes: an array is [samples, *shape of the variable], of a sequence [steps, *shape].
+        Errors: ValueError for a missing argument or one of another shape; nothing has changed then.
+
+        Returns before the step has finished on the device: losses are fetched when they are read.
         """
-        fed = by_variable(arguments, self._loss)
-        wanted = as_list(outputs) if outputs else []
-        if not fed and not self.together.shares(self.seen.samples):
-            return self._nothing(wanted)
+        minibatch = by_variable(arguments, self._loss)
+        requested = as_list(outputs) if outputs else []
+        if not minibatch and not self.distributed.is_sharded(self.progress.samples):
+            return self._skip(requested)
         if is_sweep_end is None:
-            is_sweep_end = any(getattr(d, "end_of_sweep", False) for d in fed.values())
-        step = self._step([as_variable(v) for v in wanted])
-        number = self.seen.minibatches + 1
-        outcome = self._take(step, fed, number)
-        total = self.together.total(outcome.samples, self.seen.samples)
+            is_sweep_end = any(getattr(d, "end_of_sweep", False) for d in minibatch.values())
+        step = self._step([as_variable(v) for v in requested])
+        number = self.progress.minibatches + 1
+        outcome = self._run(step, minibatch, number)
+        total = self.distributed.total(outcome.samples, self.progress.samples)
         if not total:
-            return self._nothing(wanted)
-        is_sweep_end = self.together.any(bool(is_sweep_end), self.seen.samples)
-        outcome = replace(outcome, loss=_Loss(outcome.loss, number, self._reported))
-        self.pending.ends_sweep |= is_sweep_end
-        trained, seen = True, self.seen
-        if outcome.learned:
-            ends, self.pending.ends_sweep = self.pending.ends_sweep, False
-            taken = [learner.advance(outcome.learned, ends) for learner in self.learners]
-            trained = any(taken)
+            return self._skip(requested)
+        is_sweep_end = self.distributed.any(bool(is_sweep_end), self.progress.samples)
+        outcome = replace(outcome, loss=_LazyLoss(outcome.loss, number, self._nan_minibatches))
+        trained = self._advance(outcome.learned, total, is_sweep_end)
         self._previous = outcome if outcome.samples else None
-        if trained:
-            self.seen = Seen(seen.samples + total, seen.minibatches + 1, seen.sweeps + is_sweep_end)
-            self.together.end_blocks(total, seen.samples, self.seen.samples)
         for writer in self._writers if outcome.samples else ():
             metric = 0.0 if outcome.metric is None else outcome.metric
             unwrap(writer).update_training(outcome.samples, outcome.loss, metric)
-        values = {key: r.numpy() for key, r in zip(wanted, outcome.outputs, strict=True)}
-        return (trained, values) if wanted else trained
+        values = {key: r.numpy() for key, r in zip(requested, outcome.outputs, strict=True)}
+        return (trained, values) if requested else trained
 
-    def _nothing(self, wanted: list[Any]) -> Any:
-        """What an empty minibatch gives, of all workers: at the end of the data they go on with one model."""
-        self.together.merge()
+    def _skip(self, requested: Sequence[Any]) -> Any:
+        """The result for a minibatch that is empty on all workers: the data have ended, and their models are merged."""
+        self.distributed.merge()
         self._previous = None
-        return (False, {}) if wanted else False
+        return (False, {}) if requested else False
 
-    def _take(self, step: Step, fed: Mapping[Any, Any], number: int) -> Outcome:
-        """A step, of all workers together if that is how the learners learn."""
-        self.together.begin_blocks()
-        all_reduce = self.together.all_reduce(self.seen.samples)
-        if fed:
-            return step.run(feeds(step, fed), number, all_reduce)
+    def _run(self, step: Step, minibatch: Mapping[Any, Any], number: int) -> Outcome:
+        """Run a step; all workers take part where gradients are summed, also one without data."""
+        self.distributed.begin_blocks()
+        all_reduce = self.distributed.all_reduce(self.progress.samples)
+        if minibatch:
+            return step.run(feeds(step, minibatch), number, all_reduce)
         return Outcome(0.0, 0.0, 0, []) if all_reduce is None else step.reduce_and_update(all_reduce)
 
-    def _step(self, outputs: Sequence[Any]) -> Step:
+    def _advance(self, learned: int, samples: int, is_sweep_end: bool) -> bool:
+        """Count a step of so many samples of all workers; whether any learner took it.
+
+        `learned`: the samples that the learners took their step for; 0 while gradients are accumulated.
+        """
+        self.pending.ends_sweep |= is_sweep_end
+        if learned:
+            ends_sweep, self.pending.ends_sweep = self.pending.ends_sweep, False
+            taken = [learner.advance(learned, ends_sweep) for learner in self.learners]
+            if not any(taken):
+                return False
+        before = self.progress
+        self.progress = Progress(
+            before.samples + samples, before.minibatches + 1, before.sweeps + is_sweep_end
+        )
+        self.distributed.end_blocks(samples, before.samples, self.progress.samples)
+        return True
+
+    def _step(self, outputs: Sequence[Variable]) -> Step:
         key = tuple(outputs)
         if key not in self._steps:
             criteria = [self._loss] if self._metric is None else [self._loss, self._metric]
@@ -159,109 +187,113 @@ class Training(Evaluating):
             )
         return self._steps[key]
 
-    # ---- figures
-    def _last(self) -> Outcome:
+    # ---- loss and metric of the last minibatch
+    def _last_outcome(self) -> Outcome:
         if self._previous is None:
-            raise RuntimeError("no figures: there was no preceding call to train_minibatch, or its minibatch was empty")
+            raise RuntimeError(
+                "no loss to report: there was no preceding call to train_minibatch, or its minibatch was empty"
+            )
         return self._previous
 
     @property
     def previous_minibatch_loss_average(self) -> float:
-        """Average loss of the last minibatch; waits for it."""
-        return float(self._last().loss) / self._last().samples
+        """The loss of the last minibatch, averaged over its samples; waits for the step to finish."""
+        return float(self._last_outcome().loss) / self._last_outcome().samples
 
     @property
     def previous_minibatch_evaluation_average(self) -> float:
-        """Average metric of the last minibatch; waits for it. ValueError if there is no metric."""
+        """The metric of the last minibatch, averaged over its samples; waits for the step to finish.
+
+        Errors: ValueError if the trainer has no metric.
+        """
         if self._metric is None:
-            raise ValueError("there is no evaluation criterion: no evaluation function was given to this trainer")
-        return float(self._last().metric) / self._last().samples
+            raise ValueError("there is no evaluation criterion: give the trainer (loss, metric)")
+        return float(self._last_outcome().metric) / self._last_outcome().samples
 
     @property
     def previous_minibatch_sample_count(self) -> int:
-        """Samples in the last minibatch; 0 if it was empty, or there was none."""
+        """The number of samples in the last minibatch; 0 if it was empty, or there was none."""
         return 0 if self._previous is None else self._previous.samples
 
     @property
     def total_number_of_samples_seen(self) -> int:
-        """Samples trained on so far."""
-        return self.seen.samples
+        """The number of samples trained on so far."""
+        return self.progress.samples
 
     def total_number_of_units_seen(self, unit: int = 1) -> int:
-        """Samples, minibatches or sweeps trained on so far, as the ``DataUnit`` says.
+        """The number of samples, minibatches or sweeps trained on so far; `unit` is a ``DataUnit``.
 
         Errors: RuntimeError for another unit.
         """
-        counts = self.seen.sweeps, self.seen.samples, self.seen.minibatches  # by the numbers of CNTK's DataUnit
+        counts = self.progress.sweeps, self.progress.samples, self.progress.minibatches  # in the order of DataUnit
         if unit not in range(len(counts)):
-            raise RuntimeError(f"total_number_of_units_seen: there is no unit of data {unit!r}; see train.DataUnit")
+            raise RuntimeError(f"total_number_of_units_seen: there is no unit of data {unit!r}; use train.DataUnit")
         return counts[unit]
 
     # ---- progress
     def begin_session(self, total_samples: int | None) -> None:
-        """Let the progress writers know how many samples there will be in all, if there is a limit."""
+        """Announce to the progress writers how many samples there will be in total, if there is a limit."""
         for writer in self._writers:
-            if isinstance(writer, ProgressWriter):  # others need only have the methods that CNTK calls
-                unwrap(writer).begin_session(self.seen.samples, total_samples)
+            if isinstance(writer, ProgressWriter):  # others may have only the methods that CNTK calls
+                unwrap(writer).begin_session(self.progress.samples, total_samples)
 
     def print_node_timing(self) -> None:
         """Print how long each operation took on average, forward and backward; see ``debugging.set_node_timing``."""
         print(table([self.loss_function, *filter(None, [self.evaluation_function])]))
 
     def summarize_training_progress(self) -> None:
-        """Let the progress writers report what was trained since the last summary."""
+        """Make the progress writers report the training since their last summary."""
         for writer in self._writers:
             unwrap(writer).write_training_summary()
 
     # ---- checkpoints
     def save_checkpoint(self, filename: str, external_state: Mapping[str, Any] = {}, *, wait: bool = True) -> None:
-        """Write the model and, beside it with the suffix '.ckp', all that is needed to go on.
+        """Write the model and, in a second file with the suffix '.ckp', all state needed to resume training.
 
-        The files are whole or as before, even if the process is killed on the way. `wait=False` returns as soon as the
+        The files are replaced atomically, even if the process is killed meanwhile. `wait=False` returns as soon as the
         state is copied: the files are written in the background.
 
-        Errors: TypeError for an external state that cannot be kept; OSError if the files cannot be written, in the
-                background by the next call that saves, restores or waits.
+        Errors: TypeError for an external state that cannot be stored; OSError if the files cannot be written: with
+                `wait=False`, from the next call that saves, restores or waits.
         """
-        self._writer().write(self, os.fspath(filename), dict(external_state), wait)
+        self._checkpoint_writer = self._checkpoint_writer or _checkpoint.Writer()
+        self._checkpoint_writer.write(self, os.fspath(filename), dict(external_state), wait)
 
     def wait_for_checkpoint(self) -> None:
-        """Wait until the last checkpoint is written. Errors: OSError if it could not be."""
-        if self._checkpoints is not None:
-            self._checkpoints.wait()
-
-    def _writer(self) -> _checkpoint.Writer:
-        self._checkpoints = self._checkpoints or _checkpoint.Writer()
-        return self._checkpoints
+        """Wait until the last checkpoint is written. Errors: OSError if writing it failed."""
+        if self._checkpoint_writer is not None:
+            self._checkpoint_writer.wait()
 
     def restore_from_checkpoint(self, filename: str) -> dict[str, Any]:
-        """Go on from a checkpoint; returns the external state that was saved with it.
+        """Resume from a checkpoint; returns the external state that was saved with it.
 
-        Errors: what reading a damaged file or one of another model raises; the trainer is then as it was.
+        Errors: FormatError for a damaged file, ValueError for one of another model or other learners; the trainer is
+                then unchanged.
         """
         self.wait_for_checkpoint()
         return _checkpoint.restore(self, os.fspath(filename))
 
 
-@delegates_to(Training)
-class Trainer(Training, Evaluator):
+@delegates_to(TrainerCore)
+class Trainer(TrainerCore, Evaluator):
     """Trains a model by minibatches.
 
     `criterion`: the loss, or (loss, metric), or a function with these two outputs; the metric may be None.
-    `parameter_learners`: one learner or several with disjoint parameters; what none covers stays as it is.
+    `parameter_learners`: one learner or several with disjoint parameters; parameters of none are not trained.
+    `progress_writers`: one or several, which report losses and metrics.
 
-    What CNTK never had:
+    Beyond CNTK:
 
-    `accumulate`: learners take a step for so many minibatches together, with the sum of their gradients, as if they had
-    been one minibatch. Between steps their counts stand still.
+    `accumulate`: learners take a step only every so many minibatches, on the sum of their gradients, as if they were
+    one minibatch. Their counters do not change between steps.
     `precision`: 'bfloat16' or 'float16' for the type in which products with weights are computed. Parameters and all
-    else stay as they are, in single precision. With float16 the loss is scaled so that small gradients are not lost,
-    and a step whose gradients overflow is left out.
-    `rematerialize`: most values are computed again for the backward pass instead of being kept; it takes longer, in
-    less memory.
+    other computations stay in single precision. With float16 the loss is scaled so that small gradients are not lost,
+    and a step whose gradients overflow is skipped.
+    `rematerialize`: recompute most intermediate values in the backward pass instead of saving them, which takes more
+    time and less memory.
 
-    Units: losses and metrics are reported as averages over samples.
-    Errors: ValueError if there is no learner, or two cover the same parameter; or for options that cannot be.
+    Units: losses and metrics are reported as averages over samples; `accumulate` is a number of minibatches.
+    Errors: ValueError if there is no learner, or two cover the same parameter, or for unknown or conflicting options.
 
     >>> import cntkjax as C
     >>> x, y = C.input_variable(2), C.input_variable(1)
@@ -274,34 +306,41 @@ class Trainer(Training, Evaluator):
     """
 
     def __init__(
-        self, model: Any, criterion: Any, parameter_learners: Any, progress_writers: Any = None, *,
-        accumulate: int = 1, precision: str | None = None, rematerialize: bool = False,
+        self,
+        model: Function | Variable | None,
+        criterion: Criterion,
+        parameter_learners: Learner | Sequence[Learner],
+        progress_writers: ProgressWriter | Sequence[ProgressWriter] | None = None,
+        *,
+        accumulate: int = 1,
+        precision: str | None = None,
+        rematerialize: bool = False,
     ) -> None:
-        self.__wrapped__ = Training(
+        self.__wrapped__ = TrainerCore(
             model, criterion, parameter_learners, progress_writers, accumulate, precision, rematerialize
         )
 
     @staticmethod
-    def _get_loss_metric(criterion: Any) -> tuple[Function, Function | None]:
-        """Loss and metric of a criterion: scripts call it."""
+    def _get_loss_metric(criterion: Criterion) -> tuple[Function, Function | None]:
+        """Loss and metric of a criterion, which users' scripts call."""
         loss, metric = _criteria(criterion)
         return as_function(loss), None if metric is None else as_function(metric)
 
 
-def _criteria(criterion: Any) -> tuple[Any, Any]:
+def _criteria(criterion: Criterion) -> tuple[Function | Variable, Function | Variable | None]:
     if isinstance(criterion, (tuple, list)):
-        found = list(criterion)
+        criteria = list(criterion)
     else:
-        found = list(criterion.outputs) if isinstance(criterion, Function) else [criterion]
-    if found[:1] == [None]:
+        criteria = list(criterion.outputs) if isinstance(criterion, Function) else [criterion]
+    if criteria[:1] == [None]:
         raise TypeError("criterion has to be a loss, or (loss, metric); there is no loss")
-    if not 1 <= len(found) <= 2:
-        raise ValueError(f"criterion has to be a loss, or (loss, metric); got {len(found)} values")
-    loss, metric = itertools.islice(itertools.chain(found, [None]), 2)
+    if not 1 <= len(criteria) <= 2:
+        raise ValueError(f"criterion has to be a loss, or (loss, metric); got {len(criteria)} values")
+    loss, metric = itertools.islice(itertools.chain(criteria, [None]), 2)
     return loss, metric
 
 
-def _options(accumulate: int, precision: str | None, rematerialize: bool, learners: Sequence[Any]) -> Options:
+def _options(accumulate: int, precision: str | None, rematerialize: bool, learners: Sequence[Learner]) -> Options:
     if isinstance(accumulate, bool) or not isinstance(accumulate, int) or accumulate < 1:
         raise ValueError(f"accumulate is a number of minibatches, at least 1, not {accumulate!r}")
     if precision not in (None, "bfloat16", "float16"):
@@ -311,26 +350,31 @@ def _options(accumulate: int, precision: str | None, rematerialize: bool, learne
     return Options(accumulate, precision, bool(rematerialize))
 
 
-def _check_learners(learners: Sequence[Any], parameters: Sequence[Any]) -> None:
+def _check_learners(learners: Sequence[Learner], parameters: Sequence[Leaf]) -> None:
     if not learners:
         raise ValueError("There must be at least one learner.")
-    seen: dict[Any, Any] = {}
+    learner_of: dict[Leaf, Learner] = {}
     for learner in learners:
         if not isinstance(learner, Learner):
             raise TypeError(f"a Trainer needs a learner or a list of learners, not {learner!r}")
         for p in unwrap(learner).parameters:
-            if p in seen:
-                raise ValueError(explain(f"{p!r} is covered by 2 different learners", {"parameter": p}))
-            seen[p] = learner
+            if p in learner_of:
+                raise ValueError(explain(
+                    f"{p!r} is covered by 2 different learners", {"parameter": p}, "give each parameter to one learner"
+                ))
+            learner_of[p] = learner
     known = set(parameters)
-    if strange := [p for p in seen if p not in known]:
-        raise ValueError(f"{len(strange)} of the learners' parameters is not part of the model: {_names(strange)}")
-    if (left_out := [p for p in parameters if p not in seen]) and get_trace_level() != TraceLevel.Error:
-        said = f"no learner covers {len(left_out)} of the model's parameters, which will not be learned"
-        print(f"Trainer: {said}: {_names(left_out)}", file=sys.stderr)
+    if unknown := [p for p in learner_of if p not in known]:
+        raise ValueError(explain(
+            f"{len(unknown)} of the learners' parameters is not part of the model: {_names(unknown)}",
+            fix="make the learner with the parameters of the model or the loss, as in sgd(model.parameters, lr)",
+        ))
+    if (uncovered := [p for p in parameters if p not in learner_of]) and get_trace_level() != TraceLevel.Error:
+        warning = f"no learner covers {len(uncovered)} of the model's parameters, which will not be learned"
+        print(f"Trainer: {warning}: {_names(uncovered)}", file=sys.stderr)
 
 
-def _names(parameters: Sequence[Any]) -> str:
+def _names(parameters: Sequence[Leaf]) -> str:
     more = ", ..." if len(parameters) > 5 else ""
     return ", ".join(repr(p.name or p.uid) for p in parameters[:5]) + more
 

@@ -1,0 +1,31 @@
+"""What a training step needs of a learner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import optax
+
+from ..._typing import PyTree
+
+
+class StepLearner(Protocol):
+    """A learner as a compiled step sees it: parameters, and an optax transformation with its state and scalars.
+
+    `optax_state`: the state of `transform`; the step replaces it.
+    """
+
+    optax_state: PyTree
+
+    @property
+    def parameters(self) -> Sequence[Any]:
+        """The leaves that the learner updates, in the order of `transform`'s arrays."""
+
+    @property
+    def transform(self) -> optax.GradientTransformationExtraArgs:
+        """Turns gradients into updates; its links receive ``hyper`` as a keyword."""
+
+    def hyper(self, sample_count: int) -> Mapping[str, np.ndarray | np.generic] | None:
+        """The scalars of a step on so many samples, under the same names for each; None if the step is skipped."""
