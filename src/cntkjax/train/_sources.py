@@ -36,7 +36,7 @@ class Reader(Protocol):
         """Move to the position of a checkpoint."""
 
 
-Data: TypeAlias = "Reader | Sequence[AnyArray | list[AnyArray]]"  # a source, or data in the order of a criterion's arguments
+Data: TypeAlias = "Reader | Sequence[AnyArray | list[AnyArray]]"  # data in the order of a criterion's arguments
 
 
 def as_source(
