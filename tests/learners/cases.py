@@ -1,4 +1,8 @@
-"""Calls of every learner, and the gradients fed to them. Plain Python, so that CNTK 2.7's interpreter reads it too."""
+"""Calls of all learners, and the gradients fed to them. Plain Python, so that CNTK 2.7's interpreter reads it too.
+
+A new learner gets a row here. `CALLS` are compared with recordings of CNTK 2.7 (see record.py); a learner that CNTK
+does not have goes to `REFERENCES`, with its rule in plain Python.
+"""
 import math
 
 SIZES = [4, 2, 7, 1, 5, 3]
@@ -14,6 +18,17 @@ def gradient(step):
     wave[1][2] = 0.0 if step < 2 else wave[1][2]
     return [[SIZES[step] * value for value in row] for row in wave]
 
+
+def sgd_rule(g, w, state, n):
+    """The rule of plain gradient descent, as an example of a reference."""
+    return w - 0.1 * g / n, state
+
+
+# call -> rule(g, w, state, n), which returns (new w, new state) for one element of a parameter: g is the sum of its
+# gradients over n samples, and state is None before the first step.
+REFERENCES = {
+    "C.sgd(params, 0.1, minibatch_size=0)": sgd_rule,
+}
 
 RMSPROP = "gamma=0.9, inc=1.5, dec=0.5, max=0.05, min=0.001"
 CALLS = [

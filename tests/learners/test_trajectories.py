@@ -1,4 +1,4 @@
-"""Every learner moves parameters as CNTK 2.7 did: as recorded by record.py, and in ../shared/golden if it is there."""
+"""All learners update parameters as CNTK 2.7 does: as recorded by record.py, and in ../shared/golden if it exists."""
 
 import json
 import types
@@ -10,15 +10,18 @@ import numpy as np
 import pytest
 
 from cntkjax import learners
-from tests.learners.cases import CALLS, SIZES, START, SWEEP_ENDS, gradient
+from tests.learners.cases import CALLS, REFERENCES, SIZES, START, SWEEP_ENDS, gradient
 from tests.learners.weights import Weights
 
 HERE = Path(__file__).resolve().parent
 RECORDED = json.loads((HERE / "trajectories.json").read_text())
 GOLDEN = HERE.parents[2] / "shared" / "golden" / "learners"
 TOLERANCE = {"float32": 1e-5, "float64": 1e-10}
-# Their recorded gradients are dense; what they show of rows is in tests/engine/lower/test_rows.py and golden/check.py.
+# Their recorded gradients are dense; rows are tested in tests/engine/lower/test_rows.py and golden/check.py.
 ROW_SPARSE = {"sparse_momentum_sgd", "sparse_adagrad"}
+
+# These have no rule of their own, and tests of their own instead.
+WITHOUT_RULE = {"default_unit_gain_value", "from_optax", "set_default_unit_gain_value", "universal"}
 
 C = types.SimpleNamespace(learners=learners, **vars(learners))
 
@@ -31,7 +34,7 @@ def make(call, params):
 
 @pytest.fixture(autouse=True)
 def without_compiling():
-    """The mathematics, hundreds of times on tiny arrays; test_learner.py compiles."""
+    """Without compiling, hundreds of steps on tiny arrays are fast; test_learner.py compiles."""
     with jax.disable_jit():
         yield
 
@@ -55,13 +58,36 @@ def test_follows_the_recorded_trajectory(call, dtype):
             assert (before, was_taken) == (pytest.approx(rate), taken)
 
 
-def test_every_case_is_recorded():
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("call", REFERENCES)
+def test_follows_its_reference_rule(call, dtype):
+    w = Weights(START, dtype)
+    learner = make(call, [w])
+    values, states = w.value.astype(float), [None] * w.value.size
+    for step, size in enumerate(SIZES):
+        gradients = np.array(gradient(step))
+        assert learner.update({w: gradients.astype(dtype)}, size, step in SWEEP_ENDS)
+        elements = zip(gradients.ravel(), values.ravel(), states, strict=True)
+        results = [REFERENCES[call](g, value, state, size) for g, value, state in elements]
+        values, states = np.reshape([value for value, _ in results], values.shape), [state for _, state in results]
+        close(w.value, values, dtype)
+
+
+def test_all_calls_are_recorded():
     assert list(RECORDED) == CALLS
+
+
+def test_all_learners_have_a_row():
+    """Adding a learner takes its rule and its function, with its name in ``__all__`` there, and a row in cases.py."""
+    functions = {name for module in (learners._learners, learners._optax, learners._user) for name in module.__all__}
+    functions = {name for name in functions if not isinstance(getattr(learners, name), type)} - WITHOUT_RULE
+    assert functions == {name for name in functions if any(f"C.{name}(" in call for call in [*CALLS, *REFERENCES])}
+    assert functions <= set(learners.__all__)
 
 
 def golden_traces():
     if not GOLDEN.is_dir():
-        return [pytest.param(None, marks=pytest.mark.skip(reason="there is no ../shared/golden"))]
+        return [pytest.param(None, marks=pytest.mark.skip(reason="needs ../shared/golden"))]
     traces = json.loads((GOLDEN / "index.json").read_text())["traces"]
     usable = [t for t in traces if t["file"] and "universal" not in t["learner"] and t["name"] not in ROW_SPARSE]
     return [pytest.param(trace, id=trace["name"]) for trace in usable]
@@ -73,16 +99,16 @@ def test_follows_the_golden_trajectory_when_fed_its_gradients(trace):
     dtype = "float64" if "float64_W" in arrays else "float32"
     params = [Weights(arrays[f"{dtype}_{name}"][0], dtype, name) for name in "WbV"]
     learner = make(trace["learner"], params)
-    promise = trace.get("dtypes", {}).get(dtype)
+    expected = trace.get("dtypes", {}).get(dtype)
     for step, size in enumerate(trace["minibatch_sizes"]):
         if statement := trace.get("after", {}).get(str(step)):
             exec(statement, {"C": C, "learner": learner})
-        ends = step in trace["sweep_end_at_steps"] if promise else step % 5 == 4
+        ends = step in trace["sweep_end_at_steps"] if expected else step % 5 == 4
         gradients = {p: arrays[f"{dtype}_grad_{p.name}"][step].astype(dtype) for p in params}
         taken = learner.update(gradients, size, ends)
         for p in params:
             close(p.value, arrays[f"{dtype}_{p.name}"][step + 1], dtype)
-        if promise:
-            assert taken is promise["train_minibatch_returned"][step]
-            assert learner.total_number_of_samples_seen() == promise["samples_seen"][step]
-            assert learner.learning_rate() == pytest.approx(promise["learning_rate_after_step"][step])
+        if expected:
+            assert taken is expected["train_minibatch_returned"][step]
+            assert learner.total_number_of_samples_seen() == expected["samples_seen"][step]
+            assert learner.learning_rate() == pytest.approx(expected["learning_rate_after_step"][step])
