@@ -51,9 +51,9 @@ def path(tmp_path_factory):
 def test_what_was_written_is_read(path, chunks, double):
     path.write_bytes(cbf(chunks, double))
     file = CBFFile(CBFDeserializer(str(path)))
-    assert [len(file.lengths(i)) for i in range(file.num_chunks)] == [len(chunk) for chunk in chunks]
+    assert [len(file.sequence_lengths(i)) for i in range(file.num_chunks)] == [len(chunk) for chunk in chunks]
     for i, chunk in enumerate(chunks):
-        data = file.read(i)
+        data = file.read_chunk(i)
         assert [s.tolist() for s in data["x"].sequences()] == [[list(step) for step in s["x"]] for s in chunk]
         dense = [[[step.get(k, 0) for k in range(6)] for step in s["w"]] for s in chunk]
         assert [s.to_dense().tolist() for s in data["w"].sequences()] == dense
@@ -75,8 +75,8 @@ def test_streams_can_be_chosen_renamed_and_shaped(small, read_all):
 
 @pytest.mark.parametrize("stream, what", [
     (StreamDef("z", 2), r"has no stream 'z'; its streams: \['x', 'w'\]"),
-    (StreamDef("x", 3), r"'x' is dense of dimension 2, but is asked for as dense of shape \(3,\)"),
-    (StreamDef("x", 2, is_sparse=True), "'x' is dense of dimension 2, but is asked for as sparse"),
+    (StreamDef("x", 3), r"'x' is dense of dimension 2, but is requested as dense of shape \(3,\)"),
+    (StreamDef("x", 2, is_sparse=True), "'x' is dense of dimension 2, but is requested as sparse"),
 ])  # fmt: skip
 def test_streams_have_to_be_as_in_the_file(small, stream, what):
     with pytest.raises(RuntimeError, match=what):
@@ -108,7 +108,7 @@ def read_or_refuse(place):
         file = CBFFile(CBFDeserializer(str(place)))
         for i in range(file.num_chunks):
             for info in file.streams:
-                ragged = file.read(i)[info.name]
+                ragged = file.read_chunk(i)[info.name]
                 if info.is_sparse:
                     assert (ragged.data.indices < ragged.data.width).all()
                 else:

@@ -180,8 +180,8 @@ def test_grey_images_have_one_channel_if_it_is_asked_for(listed):
     np.testing.assert_array_equal(images(source([transforms.scale(13, 9, 1)]))[0, 0], PIXELS[..., 0])
 
 
-def test_a_mean_of_another_size_is_left_out_with_a_warning(listed):
-    with pytest.warns(UserWarning, match="mean image 'mean.xml' is left out"):
+def test_a_mean_of_another_size_is_not_subtracted_with_a_warning(listed):
+    with pytest.warns(UserWarning, match="mean image 'mean.xml' is not subtracted"):
         made = images(source([scale(5, 4), transforms.mean("mean.xml")], multithreaded_deserializer=False))
     np.testing.assert_allclose(made[0].ravel(), RECORDED["down_linear"]["values"], atol=1)
 
@@ -191,7 +191,7 @@ def test_a_mean_of_another_size_is_left_out_with_a_warning(listed):
     [
         ("nope.png\t1", "line 1: Cannot open file 'nope.png'"),
         ("map.txt\t1", "line 1: Cannot open file 'map.txt'"),
-        ("a.png 1", "line 1: 1 columns"),
+        ("a.png 1", "line 1: has 1 columns"),
         ("a.png\t7", "label 7 is outside of stream 'y'"),
         ("a.png\tx", "cannot parse the label 'x'"),
         ("none.zip@/a.png\t1", "Cannot open file 'none.zip@/a.png'"),

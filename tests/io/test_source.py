@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 import cntkjax as C
 from cntkjax.engine.data.ragged import Ragged
 from cntkjax.io import FULL_DATA_SWEEP, CTFDeserializer, MinibatchSource, StreamDef, StreamDefs
-from cntkjax.io._cursor import Cursor
-from cntkjax.io._order import Order
-from cntkjax.io._streams import Deserializer, StreamInformation
+from cntkjax.io._batcher import Batcher
+from cntkjax.io._sampler import Sampler
+from cntkjax.io._streams import StreamInformation
+from cntkjax.io.deserializer import ChunkedDeserializer
 
 LENGTHS = [9, 2, 6, 1, 12, 3, 7, 4]
 
 
-class Numbered(Deserializer):
+class Numbered(ChunkedDeserializer):
     """Sequence i has lengths[i] samples, all of them i."""
 
     def __init__(self, lengths, chunks):
@@ -25,45 +26,43 @@ class Numbered(Deserializer):
         self._numbers = np.array_split(np.arange(len(lengths)), chunks)
         self._all, self.num_chunks, self.reads = np.array(lengths), len(self._numbers), []
 
-    def sizes(self):
+    def chunk_sizes(self):
         return np.array([len(numbers) for numbers in self._numbers])
 
-    def read(self, chunk):
+    def read_chunk(self, chunk):
         self.reads.append(chunk)
         numbers = self._numbers[chunk]
         lengths = self._all[numbers]
-        data = {"x": Ragged(np.repeat(numbers, lengths)[:, None].astype(np.float32), lengths.astype(np.int32))}
-        self._keep_lengths(chunk, data)
-        return data
+        return {"x": Ragged(np.repeat(numbers, lengths)[:, None].astype(np.float32), lengths.astype(np.int32))}
 
 
-def cursor(lengths=LENGTHS, chunks=1, sweeps=2**64, samples=2**64, ahead=False, tumbles=False, **order):
+def batcher(lengths=LENGTHS, chunks=1, sweeps=2**64, samples=2**64, prefetch=False, tumbling_windows=False, **order):
     deserializer = Numbered(lengths, chunks)
-    deserializer.tumbles = tumbles
-    return Cursor(Order(deserializer, **order), sweeps, samples, ahead)
+    deserializer.tumbling_windows = tumbling_windows
+    return Batcher(Sampler(deserializer, **order), sweeps, samples, prefetch)
 
 
-def taken(a_cursor, budget, share=(1, 0)):
+def batch(a_batcher, size, shard=(1, 0)):
     """Numbers of the sequences of the next minibatch, and whether a sweep ended."""
-    pieces, ended = a_cursor.take(budget, share)
-    parts = [piece.data["x"].take(piece.choice) for piece in pieces]
-    return [int(s[0, 0]) for part in parts for s in part.sequences()], ended
+    parts, ended = a_batcher.next_batch(size, shard)
+    streams = [part.data["x"].take(part.rows) for part in parts]
+    return [int(s[0, 0]) for stream in streams for s in stream.sequences()], ended
 
 
 def test_minibatches_have_as_many_whole_sequences_as_fit_but_at_least_one():
-    source = cursor(sweeps=1)
-    assert [taken(source, 11)[0] for _ in range(6)] == [[0, 1], [2, 3], [4], [5, 6], [7], []]
+    source = batcher(sweeps=1)
+    assert [batch(source, 11)[0] for _ in range(6)] == [[0, 1], [2, 3], [4], [5, 6], [7], []]
 
 
 def test_minibatches_cross_the_ends_of_sweeps():
-    source = cursor([1] * 10, sweeps=2)
-    assert [taken(source, 7) for _ in range(4)] == [
+    source = batcher([1] * 10, sweeps=2)
+    assert [batch(source, 7) for _ in range(4)] == [
         ([0, 1, 2, 3, 4, 5, 6], False), ([7, 8, 9, 0, 1, 2, 3], True), ([4, 5, 6, 7, 8, 9], True), ([], False),
     ]  # fmt: skip
 
 
 def test_a_minibatch_may_hold_several_sweeps():
-    assert taken(cursor([1] * 4), 10) == ([0, 1, 2, 3, 0, 1, 2, 3, 0, 1], True)
+    assert batch(batcher([1] * 4), 10) == ([0, 1, 2, 3, 0, 1, 2, 3, 0, 1], True)
 
 
 def test_workers_take_turns_with_the_sequences_and_end_sweeps_when_they_pass_them():
@@ -73,8 +72,8 @@ def test_workers_take_turns_with_the_sequences_and_end_sweeps_when_they_pass_the
         2: [([2], False, 17), ([5], False, 33), ([0], True, 53), ([3], False, 77), ([6], False, 84), ([], False, 88)],
     }
     for rank, expected in recorded.items():
-        source = cursor(sweeps=2)
-        got = [(*taken(source, 3, (3, rank)), source.position) for _ in range(6)]
+        source = batcher(sweeps=2)
+        got = [(*batch(source, 3, (3, rank)), source.position) for _ in range(6)]
         assert [g[0] for g in got] == [e[0] for e in expected]
         assert [g[2] for g in got if g[0]] == [e[2] for e in expected if e[0]]
         assert [g[1] for g in got if g[0]] == [e[1] for e in expected if e[0]]
@@ -82,46 +81,46 @@ def test_workers_take_turns_with_the_sequences_and_end_sweeps_when_they_pass_the
 
 def test_a_worker_waits_for_its_turn_through_sweeps_with_fewer_sequences_than_workers():
     got = []
-    source = cursor([1], samples=30)
-    while (sequences := taken(source, 2, (3, 0)))[0]:
+    source = batcher([1], samples=30)
+    while (sequences := batch(source, 2, (3, 0)))[0]:
         got.append((*sequences, source.position))
     assert got == [([0, 0], True, n) for n in (4, 10, 16, 22, 28)]  # from CNTK 2.7
 
 
 @pytest.mark.parametrize(
-    "lengths, samples, budget, share, end", [([3, 2, 3, 3], 5, 3, (2, 1), 5), ([1] * 6, 33, 4, (2, 0), 33)]
+    "lengths, samples, size, shard, end", [([3, 2, 3, 3], 5, 3, (2, 1), 5), ([1] * 6, 33, 4, (2, 0), 33)]
 )
-def test_the_position_at_the_end_is_that_of_the_first_sequence_that_is_not_wanted(lengths, samples, budget, share, end):
-    source = cursor(lengths, samples=samples)
-    while taken(source, budget, share)[0]:
+def test_the_position_at_the_end_is_that_of_the_first_sequence_that_is_not_wanted(lengths, samples, size, shard, end):
+    source = batcher(lengths, samples=samples)
+    while batch(source, size, shard)[0]:
         pass
     assert source.position == end  # from CNTK 2.7
 
 
 def test_the_number_of_workers_may_change():
-    source = cursor([1] * 60)
-    assert [taken(source, 4)[0], taken(source, 2, (2, 0))[0], source.position, taken(source, 2, (2, 1))[0]] == [
+    source = batcher([1] * 60)
+    assert [batch(source, 4)[0], batch(source, 2, (2, 0))[0], source.position, batch(source, 2, (2, 1))[0]] == [
         [0, 1, 2, 3], [4, 6], 7, [7, 9],
     ]  # fmt: skip
 
 
 def test_max_samples_stops_before_the_first_sequence_that_begins_behind_it():
-    source = cursor(samples=20)
-    assert [taken(source, 12)[0] for _ in range(4)] == [[0, 1], [2, 3], [4], []]
-    source = cursor([1] * 10, samples=14)
-    assert [taken(source, 4)[0] for _ in range(5)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 0, 1], [2, 3], []]
+    source = batcher(samples=20)
+    assert [batch(source, 12)[0] for _ in range(4)] == [[0, 1], [2, 3], [4], []]
+    source = batcher([1] * 10, samples=14)
+    assert [batch(source, 4)[0] for _ in range(5)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 0, 1], [2, 3], []]
 
 
 @pytest.mark.parametrize("position, expected", [
     (5, [1, 2, 3]), (9, [1, 2, 3]), (10, [2, 3]), (44, [0, 1]), (45, [1, 2, 3]), (60, [3, 4]), (1000, []),
 ])  # fmt: skip
 def test_a_position_is_rounded_up_to_the_next_sequence(position, expected):
-    source = cursor(sweeps=2)
+    source = batcher(sweeps=2)
     source.seek(position)
-    assert taken(source, 13)[0] == expected
+    assert batch(source, 13)[0] == expected
 
 
-shuffled = {"randomize": st.just(True), "seed": st.integers(0, 9), "tumbles": st.booleans()}
+shuffled = {"randomize": st.just(True), "seed": st.integers(0, 9), "tumbling_windows": st.booleans()}
 orders = st.one_of(
     st.just({}),
     st.fixed_dictionaries(shuffled | {"window_in_chunks": st.integers(1, 5)}),
@@ -134,17 +133,17 @@ orders = st.one_of(
     st.lists(st.integers(1, 6), min_size=1, max_size=30), st.integers(1, 7), orders, st.integers(1, 12),
     st.integers(1, 3), st.booleans(),
 )  # fmt: skip
-def test_laws_of_sweeps(lengths, chunks, order, budget, workers, ahead):
-    """All workers together take every sequence once in each sweep; none takes more than its budget."""
+def test_laws_of_sweeps(lengths, chunks, order, size, workers, prefetch):
+    """All workers together take every sequence once in each sweep; none takes more than the size of a minibatch."""
     sweeps, counts = 2, Counter()
     for rank in range(workers):
-        source = cursor(lengths, min(chunks, len(lengths)), sweeps, ahead=ahead, **order)
+        source = batcher(lengths, min(chunks, len(lengths)), sweeps, prefetch=prefetch, **order)
         while True:
-            sequences, _ = taken(source, budget, (workers, rank))
+            sequences, _ = batch(source, size, (workers, rank))
             if not sequences:
                 break
             counts.update(sequences)
-            assert sum(lengths[i] for i in sequences) <= budget or len(sequences) == 1
+            assert sum(lengths[i] for i in sequences) <= size or len(sequences) == 1
         assert source.position == sweeps * sum(lengths)
     assert counts == dict.fromkeys(range(len(lengths)), sweeps)
 
@@ -157,19 +156,19 @@ def test_laws_of_sweeps(lengths, chunks, order, budget, workers, ahead):
     st.integers(1, 12),
     st.integers(0, 9),
 )
-def test_from_a_position_it_goes_on_the_same(lengths, chunks, order, budget, steps):
-    sources = [cursor(lengths, min(chunks, len(lengths)), **order) for _ in range(2)]
+def test_from_a_position_it_goes_on_the_same(lengths, chunks, order, size, steps):
+    sources = [batcher(lengths, min(chunks, len(lengths)), **order) for _ in range(2)]
     for _ in range(steps):
-        taken(sources[0], budget)
+        batch(sources[0], size)
     sources[1].seek(sources[0].position)
     for _ in range(8):
-        assert taken(sources[0], budget) == taken(sources[1], budget)
+        assert batch(sources[0], size) == batch(sources[1], size)
 
 
 def test_shuffling_depends_on_seed_and_sweep_only():
     def sweeps(seed):
-        source = cursor([1] * 50, 5, randomize=True, window_in_chunks=2, seed=seed)
-        return [tuple(taken(source, 50)[0]) for _ in range(2)]
+        source = batcher([1] * 50, 5, randomize=True, window_in_chunks=2, seed=seed)
+        return [tuple(batch(source, 50)[0]) for _ in range(2)]
 
     assert sweeps(1) == sweeps(1)
     assert sweeps(1)[1] == sweeps(2)[0]
@@ -179,51 +178,51 @@ def test_shuffling_depends_on_seed_and_sweep_only():
 @pytest.mark.parametrize("window", [{"window_in_chunks": 3}, {"window_in_samples": 30}])
 def test_no_more_chunks_than_a_window_has_are_in_memory(window):
     deserializer = Numbered([1] * 60, 10)
-    source, held = Cursor(Order(deserializer, randomize=True, **window), 2, 2**64, False), []
-    while taken(source, 4)[0]:
-        held.append(len(deserializer._held))
+    source, held = Batcher(Sampler(deserializer, randomize=True, **window), 2, 2**64, False), []
+    while batch(source, 4)[0]:
+        held.append(len(deserializer._cache))
     assert max(held) <= 5
     assert len(deserializer.reads) >= 20
-    assert not deserializer._held
+    assert not deserializer._cache
 
 
 def test_of_a_single_shuffled_chunk_the_first_worker_gets_all_as_in_cntk(tmp_path):
     path = tmp_path / "one.ctf"
     path.write_text("".join(f"|x {i}\n" for i in range(6)))
 
-    def taken(rank):
+    def num_samples(rank):
         source = MinibatchSource(CTFDeserializer(str(path), StreamDefs(x=StreamDef("x", 1))), max_sweeps=1)
         found = source.next_minibatch(20, num_data_partitions=2, partition_index=rank)
         return found[source.streams.x].num_samples if found else 0
 
-    assert [taken(0), taken(1)] == [6, 0]
+    assert [num_samples(0), num_samples(1)] == [6, 0]
 
 
 def test_shuffled_chunks_are_dealt_out_so_that_no_worker_reads_those_of_another():
-    sources = [cursor([1] * 60, 10, 1, randomize=True, window_in_chunks=4) for _ in range(2)]
-    shares = [{i // 6 for i in taken(source, 60, (2, rank))[0]} for rank, source in enumerate(sources)]
+    sources = [batcher([1] * 60, 10, 1, randomize=True, window_in_chunks=4) for _ in range(2)]
+    shares = [{i // 6 for i in batch(source, 60, (2, rank))[0]} for rank, source in enumerate(sources)]
     assert not shares[0] & shares[1]
     assert len(shares[0] | shares[1]) == 10
 
 
 def test_data_that_fit_into_one_window_are_read_once():
     deserializer = Numbered([1] * 60, 10)
-    source = Cursor(Order(deserializer, True, 128), 3, 2**64, True)
-    while taken(source, 7)[0]:
+    source = Batcher(Sampler(deserializer, True, 128), 3, 2**64, True)
+    while batch(source, 7)[0]:
         pass
     assert sorted(deserializer.reads) == list(range(10))
 
 
 def test_chunks_that_are_read_ahead_are_the_next_ones():
     deserializer = Numbered([1] * 6, 3)
-    source = Cursor(Order(deserializer), 2, 2**64, True)
-    assert [taken(source, 2)[0] for _ in range(7)] == [[0, 1], [2, 3], [4, 5], [0, 1], [2, 3], [4, 5], []]
+    source = Batcher(Sampler(deserializer), 2, 2**64, True)
+    assert [batch(source, 2)[0] for _ in range(7)] == [[0, 1], [2, 3], [4, 5], [0, 1], [2, 3], [4, 5], []]
     assert deserializer.reads == [0, 1, 2, 0, 1, 2]
 
 
 def test_an_error_in_a_chunk_that_is_read_ahead_comes_with_its_minibatch():
     deserializer = Numbered([1] * 4, 2)
-    read = deserializer.read
+    read = deserializer.read_chunk
 
     def fails(chunk):
         if chunk == 1:
@@ -231,14 +230,14 @@ def test_an_error_in_a_chunk_that_is_read_ahead_comes_with_its_minibatch():
         return read(chunk)
 
     deserializer._known_lengths[1] = np.ones(2, np.int32)
-    deserializer.read = fails
-    source = Cursor(Order(deserializer), 1, 2**64, True)
-    assert taken(source, 2)[0] == [0, 1]
+    deserializer.read_chunk = fails
+    source = Batcher(Sampler(deserializer), 1, 2**64, True)
+    assert batch(source, 2)[0] == [0, 1]
     for _ in range(2):
         with pytest.raises(RuntimeError, match="bad chunk"):
-            taken(source, 2)
-    deserializer.read = read
-    assert taken(source, 2)[0] == [2, 3]
+            batch(source, 2)
+    deserializer.read_chunk = read
+    assert batch(source, 2)[0] == [2, 3]
 
 
 class TestMinibatchSource:

@@ -147,15 +147,15 @@ def test_binary_labels(files, version):
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "begins with MLF"),
-        (b"MLF", "is cut off: it ends at byte 3"),
+        (b"", "has to begin with MLF"),
+        (b"MLF", "is truncated: it ends at byte 3"),
         (b"MLF" + struct.pack("<h", 3), "version 3 of binary"),
-        (in_bytes(*RUNS)[:-3], "is cut off: it ends at byte 58, with 4 numbers to come"),
-        (in_bytes(*RUNS) + b"abc", "is cut off"),
-        (in_bytes(*RUNS, ("u", 5, (2, 4))), "byte 61: the labels of 'u' are for 4 of its 5 frames"),
-        (in_bytes(("u", 0)), "for 0 of its 0 frames"),
+        (in_bytes(*RUNS)[:-3], "is truncated: it ends at byte 58, with 4 numbers missing"),
+        (in_bytes(*RUNS) + b"abc", "is truncated"),
+        (in_bytes(*RUNS, ("u", 5, (2, 4))), "byte 61: the labels of 'u' cover 4 of its 5 frames"),
+        (in_bytes(("u", 0)), "cover 0 of its 0 frames"),
         (in_bytes(("u", 5, (3, 5))), "byte 5: label 3 of 'u' is not among the 3 labels"),
-        (in_bytes(("u", 65535 * 200, *[(0, 65535)] * 200)), "byte 5: the labels of 'u' are for 13107000"),
+        (in_bytes(("u", 65535 * 200, *[(0, 65535)] * 200)), "byte 5: the labels of 'u' cover 13107000"),
     ],
 )
 def test_mistakes_of_binary_labels_name_the_byte(files, data, reason):
@@ -193,10 +193,10 @@ def test_lattices_are_bytes_of_archives(archives):
 @pytest.mark.parametrize(
     ("table", "reason"),
     [
-        ("utt1=one.ark", "b.toc, line 1: 'utt1=one.ark' has no place of a lattice"),
-        ("\nutt1=[0]", "b.toc, line 2: 'utt1=\\[0\\]' has no place"),
+        ("utt1=one.ark", "b.toc, line 1: 'utt1=one.ark' does not locate a lattice"),
+        ("\nutt1=[0]", "b.toc, line 2: 'utt1=\\[0\\]' does not locate"),
         ("utt8=nothing.ark[0]", "Failed to open input file: nothing.ark"),
-        ("utt8=two.ark[36]", "two.ark: it has 36 bytes, and a lattice is to begin at byte 36"),
+        ("utt8=two.ark[36]", "two.ark: it has 36 bytes, but the table of contents has a lattice at byte 36"),
     ],
 )
 def test_mistakes_of_tables_name_the_place(archives, table, reason):
@@ -208,9 +208,9 @@ def test_mistakes_of_tables_name_the_place(archives, table, reason):
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("a.mfc", "line 1: 'a.mfc' has no numbers of frames"),
+        ("a.mfc", "line 1: 'a.mfc' has no range of frames"),
         ("u=a.mfc[0,9]", "end frame exceeds its 7 frames"),
-        ("u=a.mfc[3,2]", "comes before the first one"),
+        ("u=a.mfc[3,2]", "precedes the first one"),
         ("u=zz.mfc[0,3]", "error opening file 'zz.mfc'"),
         ("u=l.list[0,3]", "is no HTK file"),
     ],
@@ -225,12 +225,12 @@ def test_mistakes_of_scripts_name_the_place(files, script, reason):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("no header", "begins with #!MLF!#"),
+        ("no header", "has to begin with #!MLF!#"),
         ('#!MLF!#\n"u.lab"\n0 100000 s9\n.\n', "label 's9' is not among the 3 labels"),
-        ('#!MLF!#\n"u.lab"\n0 x s1\n.\n', "line 3: '0 x s1' is no"),
-        ('#!MLF!#\n"u.lab"\n100000 200000 s1\n.\n', "do not go on from frame 0"),
-        (f'#!MLF!#\n"u.lab"\n0 {10**18} s1\n.\n', "do not go on"),
-        ('#!MLF!#\n"u.lab"\n0 100000 s1\n100000 100000 s2\n.\n', "frames 1 to 1 do not go on from frame 1"),
+        ('#!MLF!#\n"u.lab"\n0 x s1\n.\n', "line 3: '0 x s1' is malformed"),
+        ('#!MLF!#\n"u.lab"\n100000 200000 s1\n.\n', "do not continue from frame 0"),
+        (f'#!MLF!#\n"u.lab"\n0 {10**18} s1\n.\n', "do not continue"),
+        ('#!MLF!#\n"u.lab"\n0 100000 s1\n100000 100000 s2\n.\n', "frames 1 to 1 do not continue from frame 1"),
     ],
 )
 def test_mistakes_of_labels_name_the_line(files, text, reason):
@@ -240,7 +240,7 @@ def test_mistakes_of_labels_name_the_line(files, text, reason):
 
 
 def test_mistakes_of_descriptions():
-    with pytest.raises(RuntimeError, match="a frame of 'a.mfc' has 12 bytes; 4 numbers have 16"):
+    with pytest.raises(RuntimeError, match="a frame of 'a.mfc' has 12 bytes, but 4 numbers have 16"):
         read(features(shape=4))
     with pytest.raises(ValueError, match="No scp files"):
         HTKFeatureDeserializer(StreamDefs(x=StreamDef(shape=3)))

@@ -13,7 +13,7 @@ TRACES = json.loads((FOLDER / "index.json").read_text())["traces"] if FOLDER.exi
 
 pytestmark = [
     pytest.mark.skipif(not TRACES, reason="the recorded traces of CNTK 2.7 are not here"),
-    pytest.mark.filterwarnings("ignore:.*(left out|fewer than):UserWarning"),
+    pytest.mark.filterwarnings("ignore:.*(skipped|fewer than):UserWarning"),
 ]
 
 

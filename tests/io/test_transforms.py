@@ -5,7 +5,7 @@ import pytest
 
 import cntkjax as C
 from cntkjax.io import transforms
-from cntkjax.io._pixels import Draws, transform_of
+from cntkjax.io._image_transforms import TransformRandom, as_transform
 
 IMAGE = np.random.RandomState(0).randint(0, 256, (20, 30, 3)).astype(np.uint8)
 
@@ -77,16 +77,16 @@ JITTER = {"jitter_type": "uniratio"}
      [(0, 0, 250, 200, 0), (0, 0, 250, 200, 1), (0, 0, 250, 200, 0), (0, 0, 250, 200, 0)]),
 ])  # fmt: skip
 def test_random_cuts_are_those_of_cntk(kind, options, cuts):
-    crop, draws = transform_of(transforms.crop(f"random{kind}", **options)), Draws(0)
+    crop, random = as_transform(transforms.crop(f"random{kind}", **options)), TransformRandom(0)
     for cut in cuts:
-        part = crop(places(200, 250), draws)
+        part = crop(places(200, 250), random)
         left, right = sorted(part[0, [0, -1], 0].tolist())
         assert (left, part[0, 0, 1], right - left + 1, len(part), part[0, 0, 0] > part[0, -1, 0]) == cut
 
 
 def test_random_colours_are_those_of_cntk():
-    color, draws = transform_of(transforms.color(0.3, 0.2, 0.4)), Draws(0)
-    made = [color(np.array([[[60, 120, 180]]] * 2, np.uint8)[:, :, ::-1], draws)[0, 0] for _ in range(3)]
+    color, random = as_transform(transforms.color(0.3, 0.2, 0.4)), TransformRandom(0)
+    made = [color(np.array([[[60, 120, 180]]] * 2, np.uint8)[:, :, ::-1], random)[0, 0] for _ in range(3)]
     recorded = [[190.1994, 117.2584, 44.3175], [212.1861, 131.8321, 51.4782], [208.2337, 144.0732, 79.9128]]
     np.testing.assert_allclose(made, recorded, atol=1e-3)
 

@@ -82,7 +82,7 @@ def test_shuffled_chunks_come_once_in_a_sweep(read_all):
 @pytest.mark.parametrize("chunk, what", [
     (lambda c: {"x": [EYE[:1, :2]], "s": []}, r"get_chunk\(0\), stream 's': is an empty list"),
     (lambda c: {"x": [EYE[:1, :2]]}, r"Chunks.get_chunk\(0\): has no data of the streams \['s'\]"),
-    (lambda c: {**samples(c), "x": EYE[:2, :2]}, r"as many sequences for each stream, but gives \{'x': 2, 's': 3\}"),
+    (lambda c: {**samples(c), "x": EYE[:2, :2]}, r"as many sequences for each stream, but returns \{'x': 2, 's': 3\}"),
     (lambda c: {**samples(c), "x": EYE[:3]}, r"stream 'x': samples have shape \(4,\), but the stream has \(2,\)"),
     (lambda c: {**samples(c), "s": sp.csr_matrix(EYE[:3, :3])}, r"samples have shape \(3,\), but the stream"),
 ])  # fmt: skip
@@ -97,7 +97,7 @@ def test_a_chunk_has_to_stay_the_same():
     source = MinibatchSource(user, randomize=False)
     source.next_minibatch(1)
     source.next_minibatch(1)
-    with pytest.raises(RuntimeError, match=r"get_chunk\(0\): gives sequences of other lengths than before"):
+    with pytest.raises(RuntimeError, match=r"get_chunk\(0\): returns sequences of other lengths than before"):
         source.next_minibatch(1)
 
 

@@ -1,20 +1,19 @@
-"""Readers: where minibatches come from."""
+"""Minibatch sources and deserializers. ``deserializer`` shows how a file format is added."""
 
 from ..core import Value
 from ..device import use_default_device
 from ..logging import TraceLevel, get_trace_level
 from ..tensor import ArrayMixin
 from ..variables import Record
-from . import transforms
+from . import deserializer, transforms
+from ._cbf import CBFDeserializer
+from ._ctf import CTFDeserializer
+from ._ctf_writer import _is_tensor, sequence_to_cntk_text_format
+from ._htk import HTKFeatureDeserializer, HTKMLFBinaryDeserializer, HTKMLFDeserializer
 from ._images import Base64ImageDeserializer, ImageDeserializer
-from ._minibatch import MinibatchData
-from ._source import CBFDeserializer, CTFDeserializer, MinibatchSource
-from ._speech import (
-    HTKFeatureDeserializer,
-    HTKMLFBinaryDeserializer,
-    HTKMLFDeserializer,
-    LatticeDeserializer,
-)
+from ._lattices import LatticeDeserializer
+from ._minibatch_data import MinibatchData
+from ._source import MinibatchSource
 from ._streams import (
     DEFAULT_RANDOMIZATION_WINDOW_IN_CHUNKS,
     FULL_DATA_SWEEP,
@@ -24,8 +23,8 @@ from ._streams import (
     StreamDefs,
     StreamInformation,
 )
-from ._text import _is_tensor, sequence_to_cntk_text_format
-from ._user import MinibatchSourceFromData, UserDeserializer, UserMinibatchSource
+from ._user_deserializer import UserDeserializer
+from ._user_source import MinibatchSourceFromData, UserMinibatchSource
 
 __all__ = [
     "DEFAULT_RANDOMIZATION_WINDOW_IN_CHUNKS",

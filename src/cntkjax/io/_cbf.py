@@ -1,4 +1,4 @@
-"""CNTK binary format (CBF): what a CTF file holds, without the parsing.
+"""CNTK binary format (CBF): the content of a CTF file in binary form, which needs no parsing.
 
 All numbers are little-endian. The file begins with the magic number and uint32 1, the version; then come the chunks,
 then the header, and in the last eight bytes the offset of the header:
@@ -20,8 +20,11 @@ from typing import Any
 import numpy as np
 
 from ..engine.data.ragged import Ragged, SparseRows, offsets_of, ranges
-from ._ctf import canonical
-from ._streams import Deserializer, StreamInformation
+from ..formats.containers import Dictionary
+from ..variables import Record
+from ._ctf_parser import canonical
+from ._streams import StreamInformation, stream_definitions
+from .deserializer import ChunkedDeserializer, register_deserializer
 
 MAGIC = b"nib_ktnc"
 _VERSION = 1
@@ -35,31 +38,54 @@ class _Stream:
     dtype: np.dtype
 
 
-class CBFFile(Deserializer):
-    """A CBF file, by the configuration that ``CBFDeserializer`` makes.
+def CBFDeserializer(filename: str, streams: Mapping[str, Record] = {}) -> Dictionary:
+    """Reads CNTK binary format.
 
-    Errors: RuntimeError for a file that cannot be read or is damaged, or has no such stream; it says file and offset.
+    Args:
+        filename: path of the file
+        streams: name -> ``StreamDef``, as ``StreamDefs`` holds them; the field of each is its name in the file, by
+            default the same name. Without any, all streams of the file are read, under their own names
+
+    Errors: AttributeError if a stream has no shape.
+
+    Example:
+        >>> CBFDeserializer("train.cbf")["type"]
+        'CNTKBinaryFormatDeserializer'
+    """
+    named = {name: stream.updated_with(stream_alias=stream.stream_alias or name) for name, stream in streams.items()}
+    return Dictionary(type="CNTKBinaryFormatDeserializer", file=filename, input=stream_definitions(named))
+
+
+@register_deserializer("CNTKBinaryFormatDeserializer")
+class CBFFile(ChunkedDeserializer):
+    """A CBF file, opened from the description that ``CBFDeserializer`` returns.
+
+    Errors: RuntimeError for a file that cannot be read or is damaged, or lacks a stream. The message has file and
+            offset.
     """
 
-    def __init__(self, configuration: Mapping[str, Any]) -> None:
-        self.path = configuration["file"]
+    def __init__(self, description: Mapping[str, Any]) -> None:
+        self.path = description["file"]
         try:
             with open(self.path, "rb") as file:
                 if file.read(8) != MAGIC:
-                    raise RuntimeError(f"The input ({self.path}) is not a valid CNTK binary format file.")
+                    raise RuntimeError(
+                        f"The input ({self.path}) is not a valid CNTK binary format file. "
+                        "Read text with CTFDeserializer"
+                    )
                 end = file.seek(-8, 2)
                 header = _Bytes(self.path, file.read(8), end)
                 begin = header.number("q")
                 if not 12 <= begin < end:
                     raise RuntimeError(
-                        f"{self.path}, byte {end}: says that the header is at {begin}, outside of the file"
+                        f"{self.path}, byte {end}: the file is damaged; no byte {begin}, where its header would be"
                     )
                 file.seek(begin)
                 header = _Bytes(self.path, file.read(end - begin), begin)
         except OSError as error:
             raise RuntimeError(f"Input file '{self.path}' is not open: {error.strerror}") from error
         if header.take(8).tobytes() != MAGIC:
-            raise RuntimeError(f"{self.path}, byte {begin}: there is no header")
+            raise RuntimeError(f"{self.path}, byte {begin}: the file is damaged; there is no header")
         self.num_chunks, streams = header.number("I"), header.number("I")
         self._stored = [_stream(header) for _ in range(streams)]
         table = header.take(16 * self.num_chunks).view(
@@ -68,63 +94,68 @@ class CBFFile(Deserializer):
         self._ends = np.append(table["offset"][1:], begin)
         self._begins, self._sequences = table["offset"], table["sequences"].astype(np.int64)
         if (np.diff(self._begins, append=begin) < 0).any() or (self._begins < 12).any():
-            raise RuntimeError(f"{self.path}, byte {begin}: the offsets of the chunks are not in order")
-        wanted = configuration["input"] or {s.name: {"alias": s.name} for s in self._stored}
-        self._names = {definition["alias"]: name for name, definition in wanted.items()}
-        self.streams = [self._information(i, name, definition) for i, (name, definition) in enumerate(wanted.items())]
+            raise RuntimeError(f"{self.path}, byte {begin}: the file is damaged; chunk offsets are not in order")
+        inputs = description["input"] or {s.name: {"alias": s.name} for s in self._stored}
+        self._names = {definition["alias"]: name for name, definition in inputs.items()}
+        self.streams = [self._information(i, name, definition) for i, (name, definition) in enumerate(inputs.items())]
 
-    def _information(self, number: int, name: str, definition: Mapping) -> StreamInformation:
+    def _information(self, number: int, name: str, definition: Mapping[str, Any]) -> StreamInformation:
         stored = next((s for s in self._stored if s.name == definition["alias"]), None)
         if stored is None:
             raise RuntimeError(
-                f"{self.path}: has no stream '{definition['alias']}'; its streams: {[s.name for s in self._stored]}"
+                f"{self.path}: has no stream '{definition['alias']}'; its streams: {[s.name for s in self._stored]}. "
+                f"Write one of these as the field, as in {name}=StreamDef(field='...', shape=...)"
             )
         shape = definition.get("dim", stored.width)
         shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
         storage = "sparse" if stored.is_sparse else "dense"
         if np.prod(shape) != stored.width or definition.get("format", storage) != storage:
             raise RuntimeError(
-                f"{self.path}: stream '{stored.name}' is {storage} of dimension {stored.width}, but is asked for as "
-                f"{definition.get('format', storage)} of shape {shape}"
+                f"{self.path}: stream '{stored.name}' is {storage} of dimension {stored.width}, but is requested as "
+                f"{definition.get('format', storage)} of shape {shape}; change the StreamDef to shape={stored.width}, "
+                f"is_sparse={stored.is_sparse}"
             )
         return StreamInformation(name, number, storage, stored.dtype, shape, definition.get("definesMBSize", False))
 
-    def sizes(self) -> np.ndarray:
+    def chunk_sizes(self) -> np.ndarray:
+        """Number of sequences in each chunk. Shapes: int64 [chunks]."""
         return self._sequences
 
-    def read(self, chunk: int) -> Mapping[str, Ragged]:
+    def read_chunk(self, chunk: int) -> Mapping[str, Ragged]:
+        """Decodes a chunk."""
         begin, end, number = (int(a[chunk]) for a in (self._begins, self._ends, self._sequences))
         with open(self.path, "rb") as file:
             file.seek(begin)
             data = _Bytes(self.path, file.read(end - begin), begin)
         longest = data.take(4 * number).view("<u4").astype(np.int64)
-        read = {s.name: (_sparse if s.is_sparse else _dense)(data, s, number, longest) for s in self._stored}
+        decoded = {s.name: (_sparse if s.is_sparse else _dense)(data, s, number, longest) for s in self._stored}
         shapes = {info.name: info.sample_shape for info in self.streams}
-        result = {}
+        streams: dict[str, Ragged] = {}
         for alias, name in self._names.items():
-            samples = read[alias].data
+            samples = decoded[alias].data
             if isinstance(samples, np.ndarray):
                 samples = samples.reshape(-1, *shapes[name])
-            result[name] = Ragged(samples, read[alias].lengths)
-        self._keep_lengths(chunk, result)
-        return result
+            streams[name] = Ragged(samples, decoded[alias].lengths)
+        return streams
 
 
 class _Bytes:
-    """Bytes from a file that are taken one after the other; running out of them is an error that says where."""
+    """Bytes of a file that are consumed from front to back; errors have the offset in the file."""
 
     def __init__(self, path: str, data: bytes, offset: int) -> None:
-        self.path, self.data, self.offset, self.at = path, np.frombuffer(data, np.uint8), offset, 0
+        self.path, self.data, self.offset, self.position = path, np.frombuffer(data, np.uint8), offset, 0
 
     def take(self, count: int) -> np.ndarray:
-        if not 0 <= count <= len(self.data) - self.at:
+        """The next bytes. Errors: RuntimeError if there are too few."""
+        if not 0 <= count <= len(self.data) - self.position:
             raise RuntimeError(
-                f"{self.path}, byte {self.offset + self.at}: the file is damaged; {count} more bytes expected here"
+                f"{self.path}, byte {self.offset + self.position}: the file is damaged; expected {count} more bytes"
             )
-        self.at += count
-        return self.data[self.at - count : self.at]
+        self.position += count
+        return self.data[self.position - count : self.position]
 
     def number(self, kind: str) -> int:
+        """The next number; ``kind`` is its character in ``struct``."""
         return struct.unpack("<" + kind, self.take(struct.calcsize("<" + kind)).tobytes())[0]
 
 
@@ -134,49 +165,52 @@ def _stream(header: _Bytes) -> _Stream:
     double, width = header.number("B"), header.number("I")
     if is_sparse > 1 or double > 1 or width == 0:
         raise RuntimeError(
-            f"{header.path}, byte {header.offset + header.at}: the file is damaged; stream '{name}' is of no known kind"
+            f"{header.path}, byte {header.offset + header.position}: the file is damaged; stream '{name}' is of "
+            "unknown type"
         )
     return _Stream(name, width, bool(is_sparse), np.dtype("<f8" if double else "<f4"))
 
 
 def _dense(data: _Bytes, stream: _Stream, number: int, longest: np.ndarray) -> Ragged:
     sample = stream.width * stream.dtype.itemsize
-    for guess in (longest, np.ones(number, np.int64)):  # what nearly all files have needs no loop over the sequences
-        begins = data.at + offsets_of(4 + guess * sample)
+    for guess in (longest, np.ones(number, np.int64)):  # nearly all files have these lengths: no loop
+        begins = data.position + offsets_of(4 + guess * sample)
         if begins[-1] <= len(data.data) and (_numbers_at(data, begins[:-1]) == guess).all():
             lengths = guess
             break
     else:
-        lengths, start = np.zeros(number, np.int64), data.at
+        lengths, start = np.zeros(number, np.int64), data.position
         for i in range(number):
             lengths[i] = data.number("I")
             data.take(int(lengths[i]) * sample)
-        begins, data.at = start + offsets_of(4 + lengths * sample), start
-    data.take(int(begins[-1]) - data.at)
+        begins, data.position = start + offsets_of(4 + lengths * sample), start
+    data.take(int(begins[-1]) - data.position)
     values = data.data[ranges(begins[:-1] + 4, lengths * sample)].view(stream.dtype)
     return Ragged(values.astype(stream.dtype.newbyteorder("=")).reshape(-1, stream.width), lengths.astype(np.int32))
 
 
 def _numbers_at(data: _Bytes, begins: np.ndarray) -> np.ndarray:
+    """The uint32 numbers at these positions. Shapes: int64 [numbers] -> [numbers]."""
     return data.data[begins[:, None] + np.arange(4)].view("<u4").ravel()
 
 
 def _sparse(data: _Bytes, stream: _Stream, number: int, longest: np.ndarray) -> Ragged:
     lengths, values, indices, counts = np.zeros(number, np.int64), [], [], []
     for i in range(number):
-        at = data.offset + data.at
+        offset = data.offset + data.position
         lengths[i], nonzeros = data.number("I"), data.number("I")
         values.append(data.take(nonzeros * stream.dtype.itemsize).view(stream.dtype))
         indices.append(data.take(nonzeros * 4).view("<i4"))
         counts.append(data.take(4 * int(lengths[i])).view("<u4"))
         if counts[-1].sum() != nonzeros:
             raise RuntimeError(
-                f"{data.path}, byte {at}: the file is damaged; the nonzeros of stream '{stream.name}' do not add up"
+                f"{data.path}, byte {offset}: the file is damaged; the nonzeros of stream '{stream.name}' do not add up"
             )
     index = np.concatenate([np.zeros(0, np.int32), *indices])
     if len(index) and not 0 <= index.min() <= index.max() < stream.width:
         raise RuntimeError(
-            f"{data.path}, byte {data.offset}: an index of stream '{stream.name}' is beyond dimension {stream.width}"
+            f"{data.path}, byte {data.offset}: the file is damaged; an index of stream '{stream.name}' is not below "
+            f"its dimension {stream.width}"
         )
     value = np.concatenate([np.zeros(0, stream.dtype.newbyteorder("=")), *values])
     indptr = offsets_of(np.concatenate([np.zeros(0, np.int64), *counts]))

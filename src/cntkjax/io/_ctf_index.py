@@ -1,4 +1,4 @@
-"""Where the sequences of a CTF file begin, found without parsing any value."""
+"""The index of a CTF file: where its sequences begin, without parsing any value."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import BinaryIO
 
 import numpy as np
 
-from ._numbers import parse_integers
+from ._number_parsing import parse_integers
 
-_WINDOW = 1 << 24  # bytes that are looked at together
+_WINDOW = 1 << 24  # bytes that are scanned at once
 _NEWLINE, _BAR = 10, 124
 
 
 @dataclass(frozen=True)
 class CTFIndex:
-    """Sequences of a CTF file and the chunks they are read in.
+    """Sequences of a CTF file and their chunks.
 
     Shapes: begins int64 [sequences + 1], the byte at which each sequence begins, then the size of the file;
             rows int64 [sequences + 1], the number of its first row in the file, then the number of all rows;
@@ -30,15 +30,15 @@ class CTFIndex:
 
 
 def build_index(file: BinaryIO, name: str, chunk_size: int, skip_ids: bool) -> CTFIndex:
-    """Index of an open file.
+    """Indexes an open file.
 
     Args:
-        file: opened for reading bytes
-        name: for messages
-        chunk_size: bytes of a chunk; a chunk holds whole sequences, so a long one may have more
-        skip_ids: each row is a sequence, whatever number stands before it
+        file: opened in binary mode
+        name: for error messages
+        chunk_size: bytes of a chunk; chunks hold whole sequences, so a long sequence makes a larger chunk
+        skip_ids: each row is a sequence, whatever its id
 
-    Errors: RuntimeError if the file has only white space, or does not begin with a bar or a number.
+    Errors: RuntimeError if the file is blank, or does not begin with a bar or a number.
     """
     begin, skipped, first = _first_row(file, name)
     if not (first == _BAR or chr(first).isdigit()):
@@ -67,7 +67,7 @@ def build_index(file: BinaryIO, name: str, chunk_size: int, skip_ids: bool) -> C
 
 
 def _first_row(file: BinaryIO, name: str) -> tuple[int, int, int]:
-    """Where the first row begins, how many white lines are before it, and its first character."""
+    """Offset of the first row, number of blank lines before it, and its first character."""
     file.seek(0)
     offset = 3 if file.read(3) == b"\xef\xbb\xbf" else 0  # the byte order mark of UTF-8
     file.seek(offset)
@@ -83,7 +83,7 @@ def _first_row(file: BinaryIO, name: str) -> tuple[int, int, int]:
 
 
 def _windows(file: BinaryIO, begin: int) -> Iterator[tuple[np.ndarray, int, np.ndarray]]:
-    """Parts of the file that end with whole rows: bytes, the offset of the first one, and the offsets of the rows."""
+    """Windows of whole rows: the bytes, the offset of the first one, and the offsets of the rows."""
     file.seek(begin)
     rest = b""
     while True:
@@ -100,7 +100,7 @@ def _windows(file: BinaryIO, begin: int) -> Iterator[tuple[np.ndarray, int, np.n
 
 
 def _new_sequences(text: np.ndarray, rows: np.ndarray, last: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Which rows have another id than the row before, and these ids; a row without id goes on with the sequence."""
+    """Rows with another id than the row before, and these ids; a row without an id continues the sequence."""
     with_id = np.flatnonzero(text[rows] - ord("0") < 10)
     begins = rows[with_id]
     ends = begins.copy()
@@ -117,7 +117,9 @@ def _new_sequences(text: np.ndarray, rows: np.ndarray, last: int | None) -> tupl
 
 
 def chunks_of(begins: np.ndarray, size: int) -> np.ndarray:
-    """The first sequence of each chunk of so many bytes, and the number of all.
+    """Groups sequences into chunks of so many bytes: the first sequence of each chunk, then the number of sequences.
+
+    Shapes: begins int64 [sequences + 1] -> int64 [chunks + 1].
 
     Example:
         >>> chunks_of(np.array([0, 3, 6, 9, 20]), 7)

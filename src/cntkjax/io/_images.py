@@ -1,27 +1,48 @@
-"""How images are to be read; _image_files.py reads them when a source is made."""
+"""Images that are listed in a text file, as sequences of one sample. Reading them needs Pillow."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+import io
+import os
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
+
+from .._typing import Shape
+from ..engine.data.ragged import Ragged, SparseRows
 from ..formats.containers import Dictionary
 from ..variables import Record
+from ._ctf import CHUNK_SIZE
+from ._ctf_index import chunks_of
+from ._image_transforms import TransformRandom, as_transform
+from ._streams import StreamInformation
+from .deserializer import ChunkedDeserializer, register_deserializer
 
-IMAGE_TYPES = ("ImageDeserializer", "Base64ImageDeserializer")
+if TYPE_CHECKING:
+    from types import ModuleType
+
+_LIST_FOLDER = ".../"  # prefix of paths relative to the folder of the list
 
 
 def ImageDeserializer(filename: str, streams: Mapping[str, Record]) -> Dictionary:
-    """Reads image files that are listed in a text file, with a label each. It needs Pillow.
+    """Reads image files that are listed in a text file, with a label each. Requires Pillow.
 
-    Samples are (channels, height, width), blue, green, red, from 0 to 255. All images of a stream have to be of one
-    size after its transforms. Labels are sparse, one of as many as their stream says.
+    All images of a stream must have the same size after its transforms. Labels are sparse.
 
     Args:
-        filename: the list, with rows ``path <tab> label`` or ``number of the sequence <tab> path <tab> label``;
-            ``archive.zip@/path`` is a file in an archive, ``.../path`` one beside the list
-        streams: name -> ``StreamDef``, one with the field 'image' and its transforms, one with the field 'label' and
+        filename: the list, with rows ``path <tab> label`` or ``sequence id <tab> path <tab> label``. Write
+            ``archive.zip@/path`` for a file in an archive, and ``.../path`` for one relative to the folder of the list
+        streams: name -> ``StreamDef``: one with the field 'image' and its transforms, one with the field 'label' and
             the number of labels as shape
 
+    Shapes: an image is [channels, height, width], channels in the order blue, green, red; a label [labels].
+    Units: intensities are 0 to 255.
     Errors: ValueError for other fields.
 
     Example:
@@ -35,7 +56,14 @@ def ImageDeserializer(filename: str, streams: Mapping[str, Record]) -> Dictionar
 
 
 def Base64ImageDeserializer(filename: str, streams: Mapping[str, Record]) -> Dictionary:
-    """The same for images that stand in the list itself, encoded with base64, in rows ``label <tab> image``.
+    """Reads images that are contained in the list itself, encoded with base64. Requires Pillow.
+
+    Args:
+        filename: the list, with rows ``label <tab> image`` or ``sequence id <tab> label <tab> image``
+        streams: as for ``ImageDeserializer``
+
+    Shapes: as for ``ImageDeserializer``.
+    Errors: ValueError for other fields.
 
     Example:
         >>> from cntkjax.io import StreamDef, StreamDefs
@@ -46,10 +74,10 @@ def Base64ImageDeserializer(filename: str, streams: Mapping[str, Record]) -> Dic
 
 
 def _describe(kind: str, filename: str, streams: Mapping[str, Record]) -> Dictionary:
-    inputs = {}
+    inputs: dict[str, dict[str, Any]] = {}
     for name, stream in streams.items():
         if stream.stream_alias == "image":
-            # Files have the colours of a pixel side by side; a tensor has them one plane after the other.
+            # In files the channels of a pixel are adjacent; in a tensor, channels are separate planes.
             inputs[name] = {"transforms": [*stream.transforms, {"type": "Transpose"}]}
         elif stream.stream_alias == "label":
             inputs[name] = {"labelDim": stream.dim}
@@ -58,5 +86,196 @@ def _describe(kind: str, filename: str, streams: Mapping[str, Record]) -> Dictio
                 f"{kind}: stream '{name}' has the field {stream.stream_alias!r}; it has to be 'image' or 'label'"
             )
     if not any("transforms" in stream for stream in inputs.values()):
-        raise ValueError(f"{kind}: needs a stream with the field 'image'")
+        raise ValueError(f"{kind}: needs a stream with the field 'image', as in StreamDef('image', transforms=[...])")
     return Dictionary(type=kind, file=filename, input=inputs)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One row of the list; ``image`` is a path, or the encoded image itself."""
+
+    line: int
+    key: int
+    image: str
+    label: int
+
+
+@register_deserializer("ImageDeserializer", "Base64ImageDeserializer")
+class ImageFiles(ChunkedDeserializer):
+    """The images of a list, opened from the description that ``ImageDeserializer`` or ``Base64ImageDeserializer``
+    returns. For shuffling, each image file is a chunk; of embedded images, chunks have a number of bytes.
+
+    Errors: RuntimeError for a list or an image that cannot be read, with file and line; ImportError without Pillow.
+    """
+
+    reads_whole_chunks, reads_per_minibatch, multithreaded_by_default = False, True, True
+
+    def __init__(self, description: Mapping[str, Any]) -> None:
+        self.path, self.embedded = description["file"], description["type"] == "Base64ImageDeserializer"
+        _pillow()
+        inputs = description["input"]
+        self._images = {name: stream["transforms"] for name, stream in inputs.items() if "transforms" in stream}
+        self._labels = {name: int(stream["labelDim"]) for name, stream in inputs.items() if "labelDim" in stream}
+        self._transforms = {name: [as_transform(t) for t in options] for name, options in self._images.items()}
+        self._channels = {
+            name: next((int(t["channels"]) for t in options if t["type"] == "Scale"), 3)
+            for name, options in self._images.items()
+        }
+        self._random: dict[str, list[list[TransformRandom]]] = {name: [] for name in self._images}
+        self._rows, bytes_before = self._read_list()
+        images = np.arange(len(bytes_before))
+        self._chunks = chunks_of(np.array(bytes_before), CHUNK_SIZE) if self.embedded else images
+        self.num_chunks = len(self._chunks) - 1
+        self.streams = [
+            StreamInformation(name, i, "dense" if name in self._images else "sparse", np.float32, self._shape(name))
+            for i, name in enumerate(inputs)
+        ]
+
+    def _shape(self, name: str) -> Shape:
+        """Shape of a sample: the size to which images are scaled, or else that of the first image."""
+        if name in self._labels:
+            return (self._labels[name],)
+        resizing = next((t for t in reversed(self._images[name]) if t["type"] in ("Crop", "Scale")), None)
+        if resizing is not None and resizing["type"] == "Scale":
+            return int(resizing["channels"]), int(resizing["height"]), int(resizing["width"])
+        return self._sample(name, self._rows[0], self._random_of(name, 0)).shape
+
+    # ---- the list
+    def _read_list(self) -> tuple[list[_Row], list[int]]:
+        """The rows, and the number of characters before each and in total."""
+        rows, bytes_before = [], [0]
+        for row, size in self._parsed_rows():
+            rows.append(row)
+            bytes_before.append(bytes_before[-1] + size)
+        if not rows:
+            raise RuntimeError(f"{self.path}: the list is empty; write one image per row")
+        return rows, bytes_before
+
+    def _parsed_rows(self) -> Iterator[tuple[_Row, int]]:
+        """The rows and their sizes."""
+        columns = ("sequence id", "label", "image") if self.embedded else ("sequence id", "image", "label")
+        try:
+            with open(self.path, encoding="utf-8", newline="") as file:
+                for line, text in enumerate(file):
+                    parts = text.rstrip("\r\n").split("\t")
+                    if len(parts) not in (2, 3):
+                        self._fail(
+                            line, f"has {len(parts)} columns; write 2 or 3, separated by tabs: {', '.join(columns)}"
+                        )
+                    image, label = parts[-2:][::-1] if self.embedded else parts[-2:]
+                    key = self._integer(line, parts[0], columns[0]) if len(parts) == 3 else line
+                    if image.startswith(_LIST_FOLDER):
+                        image = os.path.join(os.path.dirname(self.path), image[len(_LIST_FOLDER) :])
+                    yield _Row(line, key, image, self._label(line, label)), len(text)
+        except (OSError, UnicodeDecodeError) as error:
+            raise RuntimeError(f"Could not open {self.path} for reading: {error}") from error
+
+    def _label(self, line: int, text: str) -> int:
+        label = self._integer(line, text, "label")
+        for name, dim in self._labels.items():
+            if not 0 <= label < dim:
+                self._fail(line, f"label {label} is outside of stream {name!r}, which has {dim} labels")
+        return label
+
+    def _integer(self, line: int, text: str, column: str) -> int:
+        if not text.strip().isdecimal():
+            self._fail(line, f"cannot parse the {column} {text[:40]!r}: it is no number")
+        return int(text)
+
+    def _fail(self, line: int, reason: str) -> NoReturn:
+        raise RuntimeError(f"{self.path}, line {line + 1}: {reason}")
+
+    # ---- sequences
+    def chunk_sizes(self) -> np.ndarray:
+        """Number of images in each chunk. Shapes: int64 [chunks]."""
+        return np.diff(self._chunks)
+
+    def sequence_keys(self) -> np.ndarray:
+        """Sequence ids, by default line numbers. Shapes: int64 [images]."""
+        wrapped = [row.key % 2**64 for row in self._rows]  # ids of text files may be as large
+        return np.array(wrapped, np.uint64).view(np.int64)
+
+    def sequence_lengths(self, chunk: int) -> np.ndarray:
+        """1 for each image of a chunk. Shapes: int64 [images]."""
+        return np.ones(self._chunks[chunk + 1] - self._chunks[chunk], np.int64)
+
+    def num_samples(self, chunks: np.ndarray, indices: np.ndarray) -> np.ndarray:
+        """1 for each image. Shapes: int64 [images]."""
+        return np.ones(len(chunks), np.int64)
+
+    def retain(self, chunks: Iterable[int]) -> None:
+        """Does nothing: images are read when they are needed."""
+
+    def take(self, chunks: np.ndarray, indices: np.ndarray) -> Mapping[str, Ragged]:
+        """Reads and transforms the images of a minibatch, with several threads."""
+        rows = [self._rows[i] for i in self._chunks[chunks] + indices]
+        lengths = np.ones(len(rows), np.int32)
+        streams: dict[str, Ragged] = {name: Ragged(self._read_images(name, rows), lengths) for name in self._images}
+        for name, dim in self._labels.items():
+            labels = np.array([row.label for row in rows], np.int32)
+            ones = np.ones(len(rows), np.float32)
+            streams[name] = Ragged(SparseRows(np.arange(len(rows) + 1), labels, ones, dim), lengths)
+        return streams
+
+    def _read_images(self, name: str, rows: Sequence[_Row]) -> np.ndarray:
+        """Shapes: float32 [images, channels, height, width]."""
+        random = self._random[name]
+        while len(random) < len(rows):
+            random.append(self._random_of(name, len(random)))
+        samples = list(self._threads.map(self._sample, [name] * len(rows), rows, random))
+        shape = next(s.sample_shape for s in self.streams if s.name == name)
+        for row, sample in zip(rows, samples, strict=True):
+            if sample.shape != shape:
+                self._fail(
+                    row.line,
+                    f"the image is {sample.shape}, others are {shape}: scale them to one size, with transforms.scale",
+                )
+        return np.stack(samples)
+
+    @cached_property
+    def _threads(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(min(os.cpu_count() or 1, 8), "cntkjax-images")
+
+    def _random_of(self, name: str, index: int) -> list[TransformRandom]:
+        """The random numbers of each transform for the image at this index of every minibatch.
+
+        As in CNTK, they depend on nothing else, so that two lists of the same sequences, such as images and masks, are
+        cropped at the same places.
+        """
+        return [TransformRandom(index) for _ in self._transforms[name]]
+
+    def _sample(self, name: str, row: _Row, random: Sequence[TransformRandom]) -> np.ndarray:
+        """A transformed image. Shapes: float32 [channels, height, width]."""
+        image = self._pixels(row, self._channels[name])
+        for transform, random_of_transform in zip(self._transforms[name], random, strict=True):
+            image = transform(image, random_of_transform)
+        return np.ascontiguousarray(image, np.float32)
+
+    def _pixels(self, row: _Row, channels: int) -> np.ndarray:
+        """Shapes: uint8 [height, width, channels]."""
+        try:
+            with _pillow().open(io.BytesIO(self._bytes(row))) as image:
+                if channels == 1:
+                    return np.asarray(image.convert("L"))[:, :, None]
+                return np.asarray(image.convert("RGB"))[:, :, ::-1]
+        except (OSError, ValueError, KeyError, SyntaxError, zipfile.BadZipFile) as error:
+            image_name = "the image in it" if self.embedded else repr(row.image)
+            self._fail(row.line, f"Cannot open file {image_name}: {error}")
+
+    def _bytes(self, row: _Row) -> bytes:
+        if self.embedded:
+            return base64.b64decode(row.image, validate=True)
+        archive, is_member, member = row.image.partition("@")
+        if not is_member:
+            with open(row.image, "rb") as file:
+                return file.read()
+        with zipfile.ZipFile(archive) as files:
+            return files.read(member.lstrip("/\\"))
+
+
+def _pillow() -> ModuleType:
+    try:
+        from PIL import Image  # loaded late, as it is optional
+    except ImportError as missing:
+        raise ImportError("reading images needs Pillow: pip install 'cntkjax[images]'") from missing
+    return Image

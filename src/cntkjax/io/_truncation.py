@@ -1,4 +1,4 @@
-"""Truncated back-propagation through time: long sequences in pieces, spread over minibatches."""
+"""Truncated back-propagation through time: long sequences are cut into segments, spread over minibatches."""
 
 from __future__ import annotations
 
@@ -9,71 +9,86 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..engine.data.ragged import Ragged, SparseRows
-from ._cursor import Ahead, Cursor, Share
+from ._batcher import Batcher, PrefetchingBatcher, Shard
 
 
 @dataclass
-class _Open:
-    """A sequence of which the first ``done`` samples were delivered."""
+class _OpenSequence:
+    """A sequence of which the first ``consumed`` samples were delivered; its length is that of the rest."""
 
     streams: list[np.ndarray | SparseRows]
     ends_sweep: bool
-    done: int = 0
+    consumed: int = 0
 
     def __len__(self) -> int:
-        return len(self.streams[0]) - self.done
+        return len(self.streams[0]) - self.consumed
 
 
-class Slots:
-    """Rows that sequences stand in end to end; each minibatch takes the next ``length`` samples of every row.
+@dataclass
+class _Segments:
+    """The segments of a minibatch, slot by slot."""
 
-    A row is filled up when it has no more than one minibatch left, so that pieces of several sequences may stand in it.
+    data: list[list[np.ndarray | SparseRows]]  # of each segment, by stream
+    starts: list[bool]
+    slots: list[int]
+    sweep_ended: bool = False
+
+
+class TruncatedBatcher:
+    """Slots, each of which holds sequences end to end; a minibatch takes the next ``length`` samples of every slot.
+
+    A slot is refilled when it has no more than one minibatch left, so that segments of several sequences may share it.
 
     Errors: RuntimeError if the streams of a sequence differ in length.
     """
 
-    def __init__(self, cursor: Cursor | Ahead, names: Sequence[str], length: int) -> None:
-        self._cursor, self._names, self._length = cursor, names, length
-        self._slots: list[deque[_Open]] = []
+    def __init__(self, batcher: Batcher | PrefetchingBatcher, names: Sequence[str], length: int) -> None:
+        self._batcher, self._names, self._length = batcher, names, length
+        self._slots: list[deque[_OpenSequence]] = []
 
-    def take(self, slots: int, share: Share) -> tuple[dict[str, Ragged], bool]:
-        """The next minibatch by stream, and whether the last sequence of a sweep ends in it; nothing at the end."""
+    def next_batch(self, slots: int, shard: Shard) -> tuple[dict[str, Ragged], bool]:
+        """The next minibatch by stream, and whether the last sequence of a sweep ends in it; empty at the end."""
         self._slots += [deque() for _ in range(slots - len(self._slots))]
         for slot in self._slots[:slots]:
-            while sum(map(len, slot)) <= self._length and self._open(slot, share):
+            while sum(map(len, slot)) <= self._length and self._refill(slot, shard):
                 pass
-        pieces: list[list[np.ndarray | SparseRows]] = []
-        starts, places, sweep_ended = [], [], False
-        for place, slot in enumerate(self._slots):
+        segments = self._take_segments()
+        if not segments.data:
+            return {}, False
+        starts, places = np.array(segments.starts), np.array(segments.slots, np.int32)
+        minibatch = {
+            name: Ragged.from_sequences(rows)
+            for name, rows in zip(self._names, zip(*segments.data, strict=True), strict=False)
+        }
+        return {name: Ragged(r.data, r.lengths, starts, places) for name, r in minibatch.items()}, segments.sweep_ended
+
+    def _take_segments(self) -> _Segments:
+        """Removes the next ``length`` samples from every slot."""
+        segments = _Segments([], [], [])
+        for index, slot in enumerate(self._slots):
             room = self._length
             while room and slot:
                 sequence = slot[0]
-                begin, end = sequence.done, sequence.done + min(room, len(sequence))
-                pieces.append([rows[begin:end] for rows in sequence.streams])
-                starts.append(begin == 0)
-                places.append(place)
-                sequence.done = end
+                begin, end = sequence.consumed, sequence.consumed + min(room, len(sequence))
+                segments.data.append([rows[begin:end] for rows in sequence.streams])
+                segments.starts.append(begin == 0)
+                segments.slots.append(index)
+                sequence.consumed = end
                 room -= end - begin
                 if not len(sequence):
-                    sweep_ended |= slot.popleft().ends_sweep
-        if not pieces:
-            return {}, False
-        about = np.array(starts), np.array(places, np.int32)
-        minibatch = {
-            name: Ragged.from_sequences(rows)
-            for name, rows in zip(self._names, zip(*pieces, strict=True), strict=False)
-        }
-        return {name: Ragged(r.data, r.lengths, *about) for name, r in minibatch.items()}, sweep_ended
+                    segments.sweep_ended |= slot.popleft().ends_sweep
+        return segments
 
-    def _open(self, slot: deque[_Open], share: Share) -> bool:
-        pieces, sweep_ended = self._cursor.take(1, share)
-        for piece in pieces:
-            streams = [piece.data[name].take(piece.choice).data for name in self._names]
+    def _refill(self, slot: deque[_OpenSequence], shard: Shard) -> bool:
+        """Appends the next sequence to a slot; False at the end of the data."""
+        parts, sweep_ended = self._batcher.next_batch(1, shard)
+        for part in parts:
+            streams = [part.data[name].take(part.rows).data for name in self._names]
             lengths = dict(zip(self._names, map(len, streams), strict=True))
             if len(set(lengths.values())) > 1:
                 raise RuntimeError(
                     "truncation_length: the streams of a sequence have to be of the same length to be cut into pieces, "
-                    f"but they have {lengths} samples"
+                    f"but they have {lengths} samples. Leave out truncation_length, or make them equally long"
                 )
-            slot.append(_Open(streams, sweep_ended))
-        return bool(pieces)
+            slot.append(_OpenSequence(streams, sweep_ended))
+        return bool(parts)

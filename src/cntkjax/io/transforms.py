@@ -1,4 +1,4 @@
-"""What is done to images between file and network: in ``StreamDef(transforms=[...])``, or called on an array."""
+"""Image transforms, for ``StreamDef(transforms=[...])`` or to be called with an array."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ._pixels import Draws, transform_of
+from ._image_transforms import TransformRandom, as_transform
 
 Range = float | tuple[float, float]
 
 
 class ImageTransform(dict[str, Any]):
-    """A transform as readers are told of it; calling it does to an array what a reader does to an image.
+    """Description of a transform for an image deserializer; calling it applies the transform to an array.
 
     Example:
         >>> scale(4, 2, 3)(np.full((8, 8, 3), 7, np.uint8)).shape
@@ -20,14 +20,15 @@ class ImageTransform(dict[str, Any]):
     """
 
     def __call__(self, image: np.ndarray, seed: int | None = None) -> np.ndarray:
-        """The image after it.
+        """Applies the transform to an image.
 
         Args:
-            image: uint8 or float32 [height, width, channels], colours in the order blue, green, red, as readers have it
-            seed: of what is drawn at random; None: another one each time
+            image: uint8 or float32, channels in the order blue, green, red
+            seed: seed of the random numbers; None: a new one for each call
 
-        Shapes: [height, width, channels] -> likewise; a network takes `image.transpose(2, 0, 1)`.
-        Errors: ValueError for an array that is no such image; RuntimeError for options without meaning.
+        Shapes: [height, width, channels] -> [height, width, channels]; networks take `image.transpose(2, 0, 1)`.
+        Units: intensities are 0 to 255.
+        Errors: ValueError for an array that is no such image; RuntimeError for invalid options.
         """
         image = np.asarray(image)
         if image.ndim != 3 or image.dtype not in (np.uint8, np.float32):
@@ -35,7 +36,7 @@ class ImageTransform(dict[str, Any]):
                 f"{self['type']}: an image is uint8 or float32 [height, width, channels], not {image.dtype} "
                 f"{list(image.shape)}"
             )
-        return transform_of(self)(image, Draws(seed))
+        return as_transform(self)(image, TransformRandom(seed))
 
 
 def crop(
@@ -46,17 +47,18 @@ def crop(
     aspect_ratio: Range = 1.0,
     jitter_type: str = "none",
 ) -> ImageTransform:
-    """Cuts out a part.
+    """Crops images.
 
     Args:
-        crop_type: 'center', 'randomside', 'randomarea' or 'multiview10' (corners and centre, each also mirrored)
-        crop_size: width and height in pixels, or one number for both
-        side_ratio: of the side of the cut to the shorter side, or a range of them
-        area_ratio: of the area of the cut to that of the image, or a range of them
-        aspect_ratio: of width to height, or a range of them
-        jitter_type: how a ratio is chosen from its range: 'none' or 'uniratio'
+        crop_type: 'center', 'randomside', 'randomarea' or 'multiview10' (corners and centre, each also mirrored); half
+            of the random crops are mirrored
+        crop_size: width and height in pixels, or one number for both; 0: the ratios apply
+        side_ratio: ratio of the side of the crop to the shorter side of the image, or a range (low, high)
+        area_ratio: ratio of the area of the crop to that of the image, or a range (low, high)
+        aspect_ratio: ratio of width to height, or a range (low, high)
+        jitter_type: how ratios are chosen: 'uniratio' uniformly from their ranges, 'none' always the lowest
 
-    Errors: ValueError for a range that is no pair of ascending numbers.
+    Errors: ValueError for a range that is no pair of ascending numbers. Reading raises RuntimeError for other options.
 
     Example:
         >>> crop("randomside", side_ratio=(0.5, 1))["sideRatio"]
@@ -81,15 +83,17 @@ def scale(
     scale_mode: str = "fill",
     pad_value: int = -1,
 ) -> ImageTransform:
-    """Brings images to one size.
+    """Resizes images.
 
     Args:
-        width: pixels of a row
-        height: number of rows
-        channels: number of colours
+        width: new width in pixels
+        height: new height in pixels
+        channels: 3, or 1 to read images as greyscale
         interpolations: 'nearest', 'linear', 'cubic' or 'lanczos'
-        scale_mode: 'fill' warps, 'crop' keeps the proportions and cuts, 'pad' keeps them and fills up
-        pad_value: what is filled in; -1: the nearest pixel
+        scale_mode: 'fill' stretches the image, 'crop' preserves the aspect ratio and crops, 'pad' preserves it and pads
+        pad_value: intensity of the padding, 0 to 255; -1: that of the nearest pixel
+
+    Errors: reading raises RuntimeError for other options.
 
     Example:
         >>> scale(32, 24, 3)["height"]
@@ -107,10 +111,12 @@ def scale(
 
 
 def mean(filename: str) -> ImageTransform:
-    """Subtracts a mean image.
+    """Subtracts a mean image. Images of another size are left unchanged, with a warning.
 
     Args:
-        filename: an OpenCV XML file with it
+        filename: OpenCV XML file with the mean image
+
+    Errors: reading raises RuntimeError if the file cannot be read.
 
     Example:
         >>> mean("mean.xml")
@@ -122,7 +128,12 @@ def mean(filename: str) -> ImageTransform:
 def color(
     brightness_radius: float = 0.0, contrast_radius: float = 0.0, saturation_radius: float = 0.0
 ) -> ImageTransform:
-    """Varies colours at random, by factors from ``1 - radius`` to ``1 + radius``.
+    """Jitters colours at random.
+
+    Args:
+        brightness_radius: adds up to this fraction of the mean intensity, or subtracts it
+        contrast_radius: scales intensities by a factor from ``1 - radius`` to ``1 + radius``
+        saturation_radius: scales the differences between channels likewise
 
     Example:
         >>> color(contrast_radius=0.5)["contrastRadius"]
@@ -137,7 +148,7 @@ def color(
 
 
 def _pair(value: Range) -> str:
-    """A number or range as 'low:high'."""
+    """A number or range, formatted as 'low:high'."""
     pair = value if isinstance(value, tuple) else (value, value)
     if len(pair) != 2 or pair[0] > pair[1]:
         raise ValueError(f"crop: {value!r} has to be a number or a tuple of two numbers, the smaller one first")

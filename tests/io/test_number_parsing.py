@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cntkjax.io._numbers import parse_integers, parse_numbers
+from cntkjax.io._number_parsing import parse_integers, parse_numbers
 
 NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 words = st.text("0123456789+-.eE", min_size=1, max_size=8) | st.from_regex(NUMBER, fullmatch=True).filter(

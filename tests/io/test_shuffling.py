@@ -19,7 +19,7 @@ from cntkjax.io import (
     UserDeserializer,
     transforms,
 )
-from cntkjax.io._speech import HTKFeatures
+from cntkjax.io._htk import HTKFeatures
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def test_utterances_fill_a_chunk_until_it_is_longer_than_a_quarter_of_an_hour(fr
     scp = tmp_path / "f.scp"
     scp.write_text("".join(f"u{i}=a.mfc[0,{n - 1}]\n" for i, n in enumerate(frames)))
     (described,) = HTKFeatureDeserializer(StreamDefs(x=StreamDef(shape=3, scp=str(scp))))["_deserializers"]
-    assert HTKFeatures(described).sizes().tolist() == chunks
+    assert HTKFeatures(described).chunk_sizes().tolist() == chunks
 
 
 def test_of_frames(tmp_path):

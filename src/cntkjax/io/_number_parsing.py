@@ -1,4 +1,4 @@
-"""Many numbers at once: from the bytes of a text to arrays, with a few operations for each character of the longest."""
+"""Vectorized parsing of numbers: a few array operations for each character of the longest number."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterator
 import numpy as np
 
 _ZERO, _PLUS, _MINUS, _DOT, _E = np.frombuffer(b"0+-.e", np.uint8)
-_POWERS = 10.0 ** np.arange(23)  # those that float64 has exactly
-_BATCH = 1 << 15  # numbers at a time: intermediate arrays stay in the cache
-_LONGEST = 512  # characters of a number; more is a damaged file
+_POWERS = 10.0 ** np.arange(23)  # those that float64 represents exactly
+_BATCH = 1 << 15  # numbers at a time, so that intermediate arrays stay in the cache
+_LONGEST = 512  # characters of a number; a longer one means a damaged file
 
 
 def parse_numbers(text: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Decimal numbers ``[+-] digits [. [digits]] [e [+-] digits]``, as CTF has them: no leading point, no nan, no inf.
+    """Parses decimal numbers of CTF files: ``[+-] digits [. [digits]] [e [+-] digits]``, no leading point, nan or inf.
 
     Shapes: text uint8 [bytes]; begins, ends int [numbers] -> values float64 [numbers], valid bool [numbers]
-    Units:  values are exact up to 15 digits, further digits count to about 1e-16 of the value.
+    Units:  values are exact up to 15 digits; beyond, the relative error is about 1e-16.
 
     Example:
         >>> text = np.frombuffer(b"-1.25 3e2 .5", np.uint8)
@@ -24,14 +24,14 @@ def parse_numbers(text: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> tup
         >>> values[:2], valid
         (array([ -1.25, 300.  ]), array([ True,  True, False]))
     """
-    with_exponent, at = _exponents(text, begins, ends)
+    with_exponent, positions = _exponents(text, begins, ends)
     if len(with_exponent) == 0:
         values, valid, places = _decimals(text, begins, ends)
         return _scaled(values, -places), valid
     mantissa_ends = ends.copy()
-    mantissa_ends[with_exponent] = at
+    mantissa_ends[with_exponent] = positions
     values, valid, places = _decimals(text, begins, mantissa_ends)
-    exponents, is_number, exponent_places = _decimals(text, at + 1, ends[with_exponent])
+    exponents, is_number, exponent_places = _decimals(text, positions + 1, ends[with_exponent])
     valid[with_exponent] &= is_number & (exponent_places == 0) & (text[ends[with_exponent] - 1] != _DOT)
     scale = -places.astype(np.float64)
     scale[with_exponent] += exponents
@@ -39,7 +39,7 @@ def parse_numbers(text: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> tup
 
 
 def _exponents(text: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which numbers have an e, and where the first one is."""
+    """Which numbers have an exponent, and the position of the first e in each."""
     e = np.flatnonzero((text | 32) == _E)
     number = np.searchsorted(begins, e, "right") - 1
     inside = number >= 0
@@ -49,18 +49,20 @@ def _exponents(text: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> tuple[
 
 
 def _scaled(values: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Times ten to the power of ``scale``; dividing by a power is exact where multiplying with its inverse is not."""
+    """``values * 10**scale``. Division by a power of ten is exact where multiplication by its inverse is not."""
     if not scale.any():
         return values
     if (scale <= 0).all() and scale.min() > -len(_POWERS):
         return values / _POWERS[(-scale).astype(np.int8)]
-    scale = np.clip(scale, -308, 308)  # beyond, everything is zero or infinite as float32
+    scale = np.clip(scale, -308, 308)  # beyond, everything is zero or infinite in float32
     with np.errstate(over="ignore"):
         return np.where(scale < 0, values / 10.0 ** np.maximum(-scale, 0), values * 10.0 ** np.maximum(scale, 0))
 
 
 def parse_integers(text: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Digits only. Shapes: as ``parse_numbers``; values int64, meaningless where not valid.
+    """Parses numbers that consist of digits only.
+
+    Shapes: as ``parse_numbers``; values int64 [numbers], undefined where not valid.
 
     Example:
         >>> parse_integers(np.frombuffer(b"12 +3", np.uint8), np.array([0, 3]), np.array([2, 5]))[1]
@@ -75,30 +77,30 @@ def parse_integers(text: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> tu
 
 
 def _decimals(text: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Numbers without exponent: the values as if they had no point, whether they are any, digits behind the point."""
+    """Numbers without exponent: values without the point, whether they are valid, and digits after the point."""
     values, valid = np.zeros(len(begins)), np.zeros(len(begins), bool)
     places = np.zeros(len(begins), np.int16)
     for which, characters in _columns(text, begins, ends):
-        for some, point in _by_point(characters == _DOT):
-            where, these = (which, characters) if some is None else (which[some], characters[:, some])
-            values[where], valid[where] = _digits(these if point < 0 else np.delete(these, point, 0), point)
-            places[where] = len(these) - 1 - point if point >= 0 else 0
+        for group, point in _by_point(characters == _DOT):
+            numbers, columns = (which, characters) if group is None else (which[group], characters[:, group])
+            values[numbers], valid[numbers] = _digits(columns if point < 0 else np.delete(columns, point, 0), point)
+            places[numbers] = len(columns) - 1 - point if point >= 0 else 0
     return values, valid, places
 
 
 def _by_point(dots: np.ndarray) -> Iterator[tuple[np.ndarray | None, int]]:
-    """Groups of numbers of the same length with the point at the same place; None: all of them; -1: no point."""
+    """Groups of equally long numbers by the position of the point (-1: no point); None stands for all of them."""
     if not dots.any():
         yield None, -1
         return
     point = np.where(dots.any(0), dots.argmax(0), -1)
     for place in np.flatnonzero(np.bincount(point + 1)) - 1:
-        some = np.flatnonzero(point == place)
-        yield (None if len(some) == len(point) else some), int(place)
+        group = np.flatnonzero(point == place)
+        yield (None if len(group) == len(point) else group), int(place)
 
 
 def _digits(characters: np.ndarray, point: int) -> tuple[np.ndarray, np.ndarray]:
-    """Integers with or without sign, of which the point was taken away; a point has a digit before it."""
+    """Integers with or without sign. A point was removed from this position; it needs a digit before it."""
     digits = characters - _ZERO
     is_digit = digits < 10
     if point == 0 or len(digits) == 0:
@@ -113,6 +115,7 @@ def _digits(characters: np.ndarray, point: int) -> tuple[np.ndarray, np.ndarray]
 
 
 def _horner(digits: np.ndarray, dtype: type) -> np.ndarray:
+    """Numbers from their digits. Shapes: uint8 [digits, numbers] -> [numbers]."""
     value = digits[0].astype(dtype)
     for digit in digits[1:]:
         value *= 10
@@ -121,7 +124,7 @@ def _horner(digits: np.ndarray, dtype: type) -> np.ndarray:
 
 
 def _columns(text: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Groups of numbers of equal length: which they are, and their characters, uint8 [length, numbers]."""
+    """Groups of equally long numbers: their indices, and their characters, uint8 [length, numbers]."""
     for first in range(0, len(begins), _BATCH):
         begin = begins[first : first + _BATCH]
         lengths = ends[first : first + _BATCH] - begin

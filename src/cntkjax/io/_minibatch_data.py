@@ -1,25 +1,29 @@
-"""What a source gives for one stream of a minibatch."""
+"""The data of one stream of a minibatch."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .._typing import Shape
 from ..core import Value
 from ..engine.data.ragged import Ragged
 from ..tensor import ArrayMixin
 from ._streams import StreamInformation
 
+if TYPE_CHECKING:
+    from ..graph.variable import Variable
+
 
 class MinibatchData(ArrayMixin):
-    """The data of one stream.
+    """The sequences of one stream in a minibatch.
 
     Args:
-        value: a ``Value`` (or a ``Ragged``, whose samples lie end to end)
+        value: a ``Value``, or a ``Ragged``, whose sequences are stored end to end
         num_sequences: number of sequences
         num_samples: number of samples
-        sweep_end: whether the minibatch has the last sample of a sweep through the data
+        sweep_end: whether the minibatch contains the last sample of a sweep through the data
 
     Example:
         >>> data = MinibatchData(Ragged(np.array([[1.], [2.], [3.]]), np.array([2, 1])), 2, 3, False)
@@ -29,33 +33,35 @@ class MinibatchData(ArrayMixin):
         [array([1., 2.]), array([3.])]
     """
 
-    def __init__(self, value: Any, num_sequences: int, num_samples: int, sweep_end: bool) -> None:
+    def __init__(self, value: Value | Ragged, num_sequences: int, num_samples: int, sweep_end: bool) -> None:
         self._value = value
-        self._time: int | None = None
-        self._shape: tuple[int, ...] | None = None
+        self._steps: int | None = None
+        self._shape: Shape | None = None
         self.number_of_sequences, self.number_of_samples, self.sweep_end = num_sequences, num_samples, sweep_end
 
     @staticmethod
-    def of(info: StreamInformation, ragged: Ragged, sweep_end: bool, time: int | None = None) -> MinibatchData:
-        """Of a stream; ``time`` is the width of the grid if it is not that of the longest sequence."""
+    def from_ragged(
+        info: StreamInformation, ragged: Ragged, sweep_end: bool, steps: int | None = None
+    ) -> MinibatchData:
+        """The data of a stream, padded to so many steps, by default to the longest sequence."""
         data = MinibatchData(ragged, ragged.num_sequences, ragged.num_samples, sweep_end)
-        data._shape, data._time = info.sample_shape, time
+        data._shape, data._steps = info.sample_shape, steps
         return data
 
     @property
     def ragged(self) -> Ragged:
-        """All samples end to end, and the lengths of the sequences."""
+        """The sequences end to end, and their lengths."""
         return self._value if isinstance(self._value, Ragged) else self._value.ragged
 
     @property
-    def data(self) -> Any:
+    def data(self) -> Value:
         """The data as a ``Value``."""
         if not isinstance(self._value, Ragged):
             return self._value
         return Value.from_ragged(self._value, self._sample_shape, self._value.dtype)
 
     @property
-    def _sample_shape(self) -> tuple[int, ...]:
+    def _sample_shape(self) -> Shape:
         if self._shape is not None:
             return self._shape
         data = self.ragged.data
@@ -63,48 +69,49 @@ class MinibatchData(ArrayMixin):
 
     @property
     def num_sequences(self) -> int:
-        """How many sequences there are."""
+        """Number of sequences."""
         return self.number_of_sequences
 
     @property
     def num_samples(self) -> int:
-        """How many samples there are."""
+        """Number of samples."""
         return self.number_of_samples
 
     @property
     def end_of_sweep(self) -> bool:
-        """Whether the minibatch has the last sample of a sweep through the data."""
+        """Whether the minibatch contains the last sample of a sweep through the data."""
         return self.sweep_end
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the padded data: [sequences, steps, *sample shape]."""
+    def shape(self) -> Shape:
+        """Shape of the padded data, [sequences, steps, *sample_shape]; without steps if there is no sequence axis."""
         if not isinstance(self._value, Ragged):
             return self._value.shape
         if self._value.lengths is None:
             return (self._value.num_samples, *self._sample_shape)
-        time = self._time or int(self._value.lengths.max(initial=0))
-        return (self._value.num_sequences, time, *self._sample_shape)
+        steps = self._steps or int(self._value.lengths.max(initial=0))
+        return (self._value.num_sequences, steps, *self._sample_shape)
 
     @property
     def is_sparse(self) -> bool:
-        """Whether the data are sparse."""
+        """Whether the samples are sparse."""
         return self.ragged.is_sparse
 
     @property
     def mask(self) -> np.ndarray:
-        """2 where a sequence begins, 1 where it goes on, 0 in padding: [sequences, steps].
+        """2 where a sequence begins, 1 where it continues, 0 for padding.
 
-        Errors: AttributeError if nothing is padding.
+        Shapes: int [sequences, steps].
+        Errors: AttributeError if nothing is padded.
         """
         return self.data.mask
 
     def asarray(self) -> np.ndarray:
-        """The data as an array, sequences padded with zeros."""
+        """The data as an array, padded with zeros. Shapes: [sequences, steps, *sample_shape]."""
         return self.data.asarray()
 
-    def as_sequences(self, variable: Any = None) -> list:
-        """The sequences one by one: arrays [steps, *shape], or CSR matrices with a row for each step."""
+    def as_sequences(self, variable: Variable | None = None) -> list[np.ndarray]:
+        """The sequences one by one: arrays [steps, *sample_shape], or CSR matrices with a row for each step."""
         return self.data.as_sequences(variable)
 
     def __len__(self) -> int:

@@ -1,0 +1,314 @@
+"""Features and labels of speech in the formats of the Hidden Markov Model Toolkit (HTK).
+
+A feature file has a big-endian header, int32 frames, int32 period in 100 ns, int16 bytes of a frame, int16 kind, and
+float32 frames. A script file lists utterances, ``name=file[first,last]`` with numbers of frames. A master label file
+has for each utterance its name in quotes, lines ``begin end label`` with times in 100 ns, 100,000 to a frame, and a
+dot.
+Source: The HTK Book, sections 5.10 and 6.3; CNTK 2.7 for how it interprets such files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from ..engine.data.ragged import Ragged, SparseRows, offsets_of
+from ..formats.containers import Dictionary
+from ..variables import Record
+from ._streams import StreamInformation
+from ._utterances import UtteranceDeserializer, utterance_name
+from .deserializer import register_deserializer
+
+FRAME_PERIOD = 100_000  # in the unit of label files, 100 ns
+MAX_FRAMES = 10**7  # of an utterance, more than a day
+_CONTENT = re.compile(r"(?P<name>[^=]+)=(?P<file>[^\[]*)\[(?P<first>\d+)(?:,\d+)?\]")
+_SCRIPT = re.compile(r"(?:(?P<name>[^=]+)=)?(?P<file>.+)\[(?P<first>\d+),(?P<last>\d+)\]")
+
+
+def HTKFeatureDeserializer(streams: Mapping[str, Record]) -> Dictionary:
+    """Reads features of speech; a script file lists the feature files of each stream.
+
+    Args:
+        streams: name -> ``StreamDef`` with the script file as `scp`. With `context`, so many frames to the left and
+            right are concatenated to each; with `broadcast`, the only frame of an utterance is repeated to the length
+            of the other streams
+
+    Shapes: a sample is [shape * (left + 1 + right)].
+    Errors: ValueError for a stream without a script file.
+
+    Example:
+        >>> from cntkjax.io import StreamDef, StreamDefs
+        >>> description = HTKFeatureDeserializer(StreamDefs(x=StreamDef(shape=33, context=(2, 2), scp="train.scp")))
+        >>> description["_deserializers"][0]["input"]["x"]["contextWindow"]
+        [2, 2]
+    """
+    descriptions = []
+    for name, stream in streams.items():
+        if not stream.get("scp"):
+            raise ValueError(
+                f"No scp files specified for HTKFeatureDeserializer: stream '{name}'; write "
+                f"{name}=StreamDef(shape=..., scp='files.scp')"
+            )
+        definition = {
+            "dim": stream.dim,
+            "scpFile": stream.scp[0] if isinstance(stream.scp, list) else stream.scp,
+            "contextWindow": list(stream.get("context", (0, 0))),
+            "expandToUtterance": stream.get("broadcast", False),
+            "definesMBSize": stream.defines_mb_size,
+            "maxSequenceLength": stream.max_sequence_length,
+        }
+        descriptions.append({"type": "HTKFeatureDeserializer", "input": {name: definition}})
+    return Dictionary(_deserializers=descriptions)
+
+
+def HTKMLFDeserializer(
+    label_mapping_file: str, streams: Mapping[str, Record], phoneBoundaries: bool = False
+) -> Dictionary:
+    """Reads the labels of frames from master label files, as sparse one-hot vectors.
+
+    Args:
+        label_mapping_file: file with the names of the labels, one per line
+        streams: one stream, name -> ``StreamDef`` with the label file or files as `mlf`
+        phoneBoundaries: the first frame of each label has a 2 instead of a 1, as CTC requires
+
+    Shapes: a sample is [shape], the number of labels.
+    Errors: ValueError for several streams.
+
+    Example:
+        >>> from cntkjax.io import StreamDef, StreamDefs
+        >>> description = HTKMLFDeserializer("states.list", StreamDefs(y=StreamDef(shape=132, mlf="train.mlf")))
+        >>> description["input"]["y"]["mlfFile"]
+        'train.mlf'
+    """
+    name, definition = _label_stream("HTKMLFDeserializer", streams)
+    definition |= {"labelMappingFile": label_mapping_file, "phoneBoundaries": str(phoneBoundaries).lower()}
+    return Dictionary(type="HTKMLFDeserializer", input={name: definition})
+
+
+def HTKMLFBinaryDeserializer(streams: Mapping[str, Record]) -> Dictionary:
+    """Reads the labels of frames from binary master label files (``BinaryMasterLabels``), as sparse one-hot vectors.
+
+    Args:
+        streams: one stream, name -> ``StreamDef`` with the label file or files as `mlf`
+
+    Shapes: a sample is [shape], the number of labels.
+    Errors: ValueError for several streams.
+
+    Example:
+        >>> from cntkjax.io import StreamDef, StreamDefs
+        >>> description = HTKMLFBinaryDeserializer(StreamDefs(y=StreamDef(shape=132, mlf="train.bin")))
+        >>> description["input"]["y"]["mlfFile"]
+        'train.bin'
+    """
+    name, definition = _label_stream("HTKMLFBinaryDeserializer", streams)
+    return Dictionary(type="HTKMLFBinaryDeserializer", input={name: definition})
+
+
+def _label_stream(kind: str, streams: Mapping[str, Record]) -> tuple[str, dict[str, Any]]:
+    """Name and definition of the only stream."""
+    if len(streams) != 1:
+        raise ValueError(f"{kind} only accepts a single stream, not {', '.join(streams)}; use one each")
+    ((name, stream),) = streams.items()
+    files = stream.mlf
+    key = {"mlfFileList": files} if isinstance(files, list) and len(files) > 1 else {
+        "mlfFile": files[0] if isinstance(files, list) else files
+    }  # fmt: skip
+    return name, {"dim": stream.dim, **key}
+
+
+@register_deserializer("HTKFeatureDeserializer")
+class HTKFeatures(UtteranceDeserializer):
+    """Features of one stream, opened from a description that ``HTKFeatureDeserializer`` returns.
+
+    Errors: RuntimeError for files that cannot be read or are damaged, with file and line.
+    """
+
+    def __init__(self, description: Mapping[str, Any], frame_mode: bool = False) -> None:
+        ((name, definition),) = description["input"].items()
+        self.frame_mode, self.broadcasts = frame_mode, bool(definition["expandToUtterance"])
+        self._left, self._right = definition["contextWindow"]
+        self._dim = int(definition["dim"])
+        self._files = list(self._script(definition["scpFile"]))
+        self.names = [utterance for utterance, *_ in self._files]
+        self.frames = np.array([last - first + 1 for _, _, first, last in self._files], np.int64)
+        width = self._dim * (self._left + 1 + self._right)
+        defines = bool(definition["definesMBSize"])
+        self.streams = [StreamInformation(name, 0, "dense", np.float32, (width,), defines)]
+        self.num_chunks = len(self.chunks)
+
+    def _script(self, path: str) -> Iterator[tuple[str, str, int, int]]:
+        """Name, file, first and last frame of each utterance."""
+        for number, text in self.lines(path):
+            match = _SCRIPT.fullmatch(text)
+            if match is None:
+                self.fail(f"{text[:60]!r} has no range of frames; write name=file[first,last]", number)
+            first, last = int(match["first"]), int(match["last"])
+            if last < first:
+                self.fail(f"the last frame, {last}, precedes the first one, {first}", number)
+            file = match["file"]
+            if file.startswith(".../"):
+                file = os.path.join(os.path.dirname(path), file[4:])
+            yield utterance_name(match["name"] or file), file, first, last
+
+    def read_chunk(self, chunk: int) -> Mapping[str, Ragged]:
+        """Reads the frames of a chunk."""
+        parts = [self._read_utterance(*row[1:]) for row in self._files[self.chunks[chunk]]]
+        return self.as_stream(chunk, np.concatenate(parts))
+
+    def _read_utterance(self, file: str, first: int, last: int) -> np.ndarray:
+        """The frames of an utterance with their context; the first and last one are repeated at the ends.
+
+        Shapes: float32 [last - first + 1, dim * (left + 1 + right)].
+        """
+        try:
+            with open(file, "rb") as opened:
+                header = opened.read(12)
+                if len(header) < 12:
+                    self.fail(f"{file!r} is no HTK file: it has only {len(header)} bytes")
+                frames, size = (int(np.frombuffer(header, *field)[0]) for field in ((">i4", 1, 0), (">i2", 1, 8)))
+                if size != 4 * self._dim:
+                    self.fail(
+                        f"a frame of {file!r} has {size} bytes, but {self._dim} numbers have {4 * self._dim}; "
+                        f"set the shape of the stream to {size // 4}")
+                if last >= frames:
+                    self.fail(f"frames {first} to {last} of {file!r}: end frame exceeds its {frames} frames")
+                opened.seek(12 + first * size)
+                data = opened.read((last - first + 1) * size)
+        except OSError as error:
+            raise RuntimeError(f"{self.path}: error opening file {file!r}: {error.strerror}") from error
+        if len(data) != (last - first + 1) * size:
+            self.fail(f"{file!r} is truncated")
+        features = np.frombuffer(data, ">f4").astype(np.float32).reshape(-1, self._dim)
+        context = np.arange(-self._left, self._right + 1)
+        rows = np.clip(np.arange(len(features))[:, None] + context, 0, len(features) - 1)
+        return features[rows].reshape(len(features), -1)
+
+
+class _Labels(UtteranceDeserializer):
+    """Labels of one stream; if files repeat an utterance, its first labels are used.
+
+    With phone boundaries, the first frame of each label has a 2 instead of a 1.
+    """
+
+    def __init__(self, description: Mapping[str, Any], frame_mode: bool = False) -> None:
+        ((name, definition),) = description["input"].items()
+        self.frame_mode, self._marks_boundaries = frame_mode, definition.get("phoneBoundaries") == "true"
+        if frame_mode and self._marks_boundaries:
+            raise RuntimeError(
+                "HTKMLFDeserializer: frame mode and phoneBoundaries are mutually exclusive; leave out one of them"
+            )
+        self._width = int(definition["dim"])
+        runs_by_name: dict[str, np.ndarray] = {}
+        for path in definition.get("mlfFileList") or [definition["mlfFile"]]:
+            self.path = path
+            for utterance, runs in self._utterances(path):
+                runs_by_name.setdefault(utterance, runs)
+        self.names, self._runs = list(runs_by_name), list(runs_by_name.values())
+        self.frames = np.array([runs[:, 1].sum() for runs in self._runs], np.int64)
+        self.streams = [StreamInformation(name, 0, "sparse", np.float32, (self._width,))]
+        self.num_chunks = len(self.chunks)
+
+    def _utterances(self, path: str) -> Iterator[tuple[str, np.ndarray]]:
+        """The utterances of a file, each with the label and the length of its runs. Shapes: int64 [runs, 2]."""
+        raise NotImplementedError
+
+    def read_chunk(self, chunk: int) -> Mapping[str, Ragged]:
+        """Expands the runs of a chunk to frames."""
+        labels, lengths = np.concatenate(self._runs[self.chunks[chunk]]).T
+        indices = np.repeat(labels, lengths)
+        values = np.ones(len(indices), np.float32)
+        if self._marks_boundaries:
+            values[offsets_of(lengths)[:-1]] = 2
+        return self.as_stream(chunk, SparseRows(np.arange(len(indices) + 1), indices, values, self._width))
+
+
+@register_deserializer("HTKMLFDeserializer")
+class MasterLabels(_Labels):
+    """Labels of one stream, opened from the description that ``HTKMLFDeserializer`` returns.
+
+    Errors: RuntimeError for files that cannot be read or are malformed, with file and line.
+    """
+
+    def __init__(self, description: Mapping[str, Any], frame_mode: bool = False) -> None:
+        (definition,) = description["input"].values()
+        labels = [text.split()[0] for _, text in self.lines(definition["labelMappingFile"])]
+        self._numbers = {label: i for i, label in enumerate(labels)}
+        super().__init__(description, frame_mode)
+
+    def _utterances(self, path: str) -> Iterator[tuple[str, np.ndarray]]:
+        name = ""
+        runs: list[tuple[int, int]] = []
+        lines = self.lines(path)
+        if next(lines, (0, ""))[1] != "#!MLF!#":
+            self.fail("a master label file has to begin with #!MLF!#", 1)
+        frames = 0
+        for number, text in lines:
+            if text.startswith('"'):
+                name, runs, frames = utterance_name(text.strip('"')), [], 0
+            elif text == ".":
+                yield name, np.array(runs, np.int64).reshape(-1, 2)
+            else:
+                runs.append(self._segment(number, text, frames))
+                frames += runs[-1][1]
+
+    def _segment(self, number: int, text: str, frames_before: int) -> tuple[int, int]:
+        """The label and its number of frames."""
+        columns = text.split()
+        if len(columns) < 3 or not (columns[0].isdecimal() and columns[1].isdecimal()):
+            self.fail(f"{text[:60]!r} is malformed; write 'begin end label'", number)
+        first, end = (round(int(time) / FRAME_PERIOD) for time in columns[:2])
+        label = self._numbers.get(columns[2])
+        if label is None or label >= self._width:
+            self.fail(f"label {columns[2]!r} is not among the {min(len(self._numbers), self._width)} labels", number)
+        if first != frames_before or not first < end <= MAX_FRAMES:
+            self.fail(f"frames {first} to {end} do not continue from frame {frames_before}", number)
+        return label, end - first
+
+
+@register_deserializer("HTKMLFBinaryDeserializer")
+class BinaryMasterLabels(_Labels):
+    """Labels of one stream, opened from the description that ``HTKMLFBinaryDeserializer`` returns.
+
+    All is little-endian: ``MLF`` and an int16 version, then for each utterance its name, a uint32 number of frames, a
+    uint16 number of runs, and for each run the uint16 number of its label and a uint16 number of frames. In version 1
+    the name is a uint32, in version 2 a uint16 length and so many bytes.
+
+    Errors: RuntimeError for files that cannot be read or are damaged, with file and offset.
+    """
+
+    def _utterances(self, path: str) -> Iterator[tuple[str, np.ndarray]]:
+        try:
+            with open(path, "rb") as file:
+                yield from self._entries(file, os.fstat(file.fileno()).st_size)
+        except OSError as error:
+            raise RuntimeError(f"Failed to open input file: {path}: {error}") from error
+
+    def _entries(self, file: BinaryIO, size: int) -> Iterator[tuple[str, np.ndarray]]:
+        def read(kind: str, count: int = 1) -> np.ndarray:
+            data = file.read(np.dtype(kind).itemsize * count)
+            if len(data) < np.dtype(kind).itemsize * count:
+                self.fail(f"it is truncated: it ends at byte {size}, with {count} numbers missing")
+            return np.frombuffer(data, kind)
+
+        if file.read(3) != b"MLF":
+            self.fail("a binary master label file has to begin with MLF")
+        (version,) = read("<i2")
+        if version not in (1, 2):
+            self.fail(f"version {version} of binary master label files is unknown; only 1 and 2 are")
+        while (begin := file.tell()) < size:
+            if version == 1:
+                name = str(read("<u4")[0])
+            else:
+                name = read("u1", int(read("<u2")[0])).tobytes().decode("utf-8", "replace")
+            frames, count = int(read("<u4")[0]), int(read("<u2")[0])
+            runs = read("<u2", 2 * count).reshape(-1, 2).astype(np.int64)
+            runs = runs[runs[:, 1] > 0]
+            if not 0 < frames == runs[:, 1].sum() <= MAX_FRAMES:
+                self.fail(f"byte {begin}: the labels of {name!r} cover {runs[:, 1].sum()} of its {frames} frames")
+            if runs[:, 0].max() >= self._width:
+                self.fail(f"byte {begin}: label {runs[:, 0].max()} of {name!r} is not among the {self._width} labels")
+            yield name, runs

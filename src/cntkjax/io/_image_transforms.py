@@ -1,0 +1,283 @@
+"""Transforms of the pixels of one image: the functions behind the descriptions of ``cntkjax.io.transforms``.
+
+An image is uint8 or float32 [height, width, channels], channels in the order blue, green, red.
+Source: CNTK 2.7 with OpenCV 3.1, whose results are reproduced within one grey level and with the same random numbers:
+each is the next 32-bit number of the Mersenne Twister that NumPy's ``RandomState`` also implements.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+Pixels = np.ndarray
+
+Taps = list[tuple[np.ndarray, np.ndarray]]  # of a resampling kernel: source pixel and weight for each target pixel
+
+
+class TransformRandom:
+    """Random numbers for one transform.
+
+    Example:
+        >>> random = TransformRandom(0)
+        >>> round(random.uniform(0, 1), 7), random.integer(10)
+        (0.5488135, 5)
+    """
+
+    def __init__(self, seed: int | None) -> None:
+        self._twister = np.random.RandomState(seed)
+
+    def uniform(self, low: float, high: float) -> float:
+        """A number in the range [low, high)."""
+        return low + (high - low) * int(self._twister.randint(2**32, dtype=np.uint32)) / 2**32
+
+    def integer(self, stop: int) -> int:
+        """One of 0, 1, ..., stop - 1; if there is only one choice, no random number is consumed."""
+        return int(self.uniform(0, stop)) if stop > 1 else 0
+
+
+Transform = Callable[[Pixels, TransformRandom], Pixels]
+
+
+def as_transform(description: Mapping[str, Any]) -> Transform:
+    """The function that a description stands for.
+
+    Errors: RuntimeError, as in CNTK, for invalid values, an unknown type, or a mean file that cannot be read.
+    """
+    kind = description["type"]
+    factory = _FACTORIES.get(kind)
+    if factory is None:
+        raise RuntimeError(
+            f"images: there is no transform {kind!r}; use those of cntkjax.io.transforms: crop, scale, mean, color"
+        )
+    return factory(description)
+
+
+# ---- cropping
+_MAX_ATTEMPTS = 10  # at a random crop inside of the image; if all fail, the image is not cropped
+
+
+@dataclass(frozen=True)
+class _Crop:
+    """Crops an image, and mirrors half of the random crops. Ranges are (low, high); zero: not used."""
+
+    kind: str
+    size: list[int]  # width and height in pixels, or one number for both
+    side: tuple[float, float]
+    area: tuple[float, float]
+    aspect: tuple[float, float]
+    jitter: bool
+
+    def __call__(self, image: Pixels, random: TransformRandom) -> Pixels:
+        width, height = self._crop_size(image, random)
+        free = image.shape[1] - width, image.shape[0] - height
+        if self.kind == "center":
+            left, top = free[0] // 2, free[1] // 2
+        elif self.kind == "multiview10":
+            left, top = 0, 0  # the first view is the only one that CNTK 2.7 produces
+        else:
+            left, top = (random.integer(n + 1) for n in free)
+        part = image[top : top + height, left : left + width]
+        return part[:, ::-1] if self.kind.startswith("random") and random.uniform(0, 1) < 0.5 else part
+
+    def _crop_size(self, image: Pixels, random: TransformRandom) -> tuple[int, int]:
+        """Width and height."""
+        rows, columns = image.shape[:2]
+        if min(self.size) > 0:
+            return min(self.size[0], columns), min(self.size[-1], rows)
+        if self.side[0] > 0 or self.area[0] > 0:
+            for _ in range(_MAX_ATTEMPTS):
+                side, ratio = self._random_size(rows, columns, random)
+                if side * ratio < columns + 1 and side / ratio < rows + 1:
+                    return max(int(side * ratio), 1), max(int(side / ratio), 1)
+        return columns, rows
+
+    def _random_size(self, rows: int, columns: int, random: TransformRandom) -> tuple[int, float]:
+        """Geometric mean of width and height, and the square root of their ratio."""
+        if self.side[0] > 0:
+            exact = min(rows, columns) * self._choose(self.side, random)
+        else:
+            exact = np.sqrt(rows * columns * self._choose(self.area, random))
+        ratio = np.sqrt(self._choose(self.aspect, random))
+        if ratio != 1 and random.integer(2):
+            ratio = 1 / ratio
+        return int(exact + 0.5), ratio
+
+    def _choose(self, bounds: tuple[float, float], random: TransformRandom) -> float:
+        return random.uniform(*bounds) if self.jitter and bounds[0] < bounds[1] else bounds[0]
+
+
+def _crop(description: Mapping[str, Any]) -> Transform:
+    kind, jitter = description["cropType"].lower(), description["jitterType"].lower()
+    kinds, jitters = ("center", "randomside", "randomarea", "multiview10"), ("none", "uniratio")
+    if kind not in kinds:
+        raise RuntimeError(f"Invalid crop type: {description['cropType']}. Use one of {', '.join(kinds)}")
+    size = [int(n) for n in description["cropSize"].split(":")]
+    if min(size) < 0:
+        raise RuntimeError(f"Invalid cropSize: {description['cropSize']} has to be 0 or more")
+    side, area, aspect = (_range(description, key) for key in ("sideRatio", "areaRatio", "aspectRatio"))
+    for name, (low, high) in {"sideRatio": side, "areaRatio": area}.items():
+        if high != 0 and not 0 < low <= high <= 1:
+            raise RuntimeError(f"Invalid {name}: {description[name]} has to be above 0, and 1 at most")
+    if aspect[0] <= 0:
+        raise RuntimeError(f"Invalid aspectRatio: {description['aspectRatio']} has to be above 0")
+    if side[0] > 0 and area[0] > 0:
+        raise RuntimeError("sideRatio and areaRatio cannot be specified simultaneously; leave out one of them")
+    if jitter not in jitters:
+        raise RuntimeError(f"Invalid jitter type: {description['jitterType']}. Use one of {', '.join(jitters)}")
+    return _Crop(kind, size, side, area, aspect, jitter == "uniratio")
+
+
+def _range(description: Mapping[str, Any], key: str) -> tuple[float, float]:
+    low, _, high = description[key].partition(":")
+    return float(np.float32(low)), float(np.float32(high or low))  # single precision decides how sizes are rounded
+
+
+# ---- scaling
+def _scale(description: Mapping[str, Any]) -> Transform:
+    kernel = {"nearest": _nearest, "linear": _linear, "cubic": _cubic, "lanczos": _lanczos}.get(
+        description["interpolations"].lower()
+    )
+    mode, pad = description["scaleMode"], int(description["padValue"])
+    width, height = int(description["width"]), int(description["height"])
+    if kernel is None:
+        raise RuntimeError("Invalid interpolations value, must be nearest, cubic, lanczos or linear")
+    if mode not in ("fill", "crop", "pad"):
+        raise RuntimeError("Invalid scaleMode value, must be fill, crop or pad (all lower case)")
+
+    def scale(image: Pixels, _: TransformRandom) -> Pixels:
+        if mode == "fill":
+            return _resized(image, height, width, kernel)
+        rows, columns = image.shape[:2]
+        by_width = (width * rows >= height * columns) == (mode == "crop")
+        inner_rows = max(int(rows * width / columns + 0.5), 1) if by_width else height
+        inner_columns = width if by_width else max(int(columns * height / rows + 0.5), 1)
+        inner = _resized(image, inner_rows, inner_columns, kernel)
+        top, left = abs(inner.shape[0] - height) // 2, abs(inner.shape[1] - width) // 2
+        if mode == "crop":
+            return inner[top : top + height, left : left + width]
+        around = (top, height - inner.shape[0] - top), (left, width - inner.shape[1] - left), (0, 0)
+        if pad < 0:
+            return np.pad(inner, around, mode="edge")
+        return np.pad(inner, around, constant_values=np.asarray(pad).astype(inner.dtype))
+
+    return scale
+
+
+def _resized(image: Pixels, rows: int, columns: int, kernel: Callable[[int, int], Taps]) -> Pixels:
+    """Resizes as OpenCV does: without antialiasing, and with the nearest pixel outside of the image."""
+    resized = image.astype(np.float32)
+    if rows != image.shape[0]:
+        resized = np.add.reduce([resized[i] * w[:, None, None] for i, w in kernel(image.shape[0], rows)])
+    if columns != image.shape[1]:
+        resized = np.add.reduce([resized[:, i] * w[:, None] for i, w in kernel(image.shape[1], columns)])
+    return resized if image.dtype != np.uint8 else np.clip(np.round(resized), 0, 255).astype(np.uint8)
+
+
+def _nearest(old: int, new: int) -> Taps:
+    source = np.minimum(np.arange(new) * old // new, old - 1)
+    return [(source, np.ones(new, np.float32))]
+
+
+def _source_position(old: int, new: int) -> tuple[np.ndarray, np.ndarray]:
+    """For the centre of each new pixel, the old pixel before it and the distance from that one."""
+    middle = (np.arange(new) + 0.5) * old / new - 0.5
+    before = np.floor(middle).astype(int)
+    return before, middle - before
+
+
+def _taps(old: int, before: np.ndarray, first: int, weights: np.ndarray) -> Taps:
+    """Taps at the offsets first, first + 1, ... from a pixel. Shapes: before [new], weights [taps, new]."""
+    return [(np.clip(before + first + i, 0, old - 1), w.astype(np.float32)) for i, w in enumerate(weights)]
+
+
+def _linear(old: int, new: int) -> Taps:
+    before, t = _source_position(old, new)
+    return _taps(old, before, 0, np.stack([1 - t, t]))
+
+
+def _cubic(old: int, new: int) -> Taps:
+    before, t = _source_position(old, new)
+    a = -0.75
+
+    def near(x: np.ndarray) -> np.ndarray:
+        return ((a + 2) * x - (a + 3)) * x * x + 1
+
+    far = ((a * (t + 1) - 5 * a) * (t + 1) + 8 * a) * (t + 1) - 4 * a
+    inner = near(t), near(1 - t)
+    return _taps(old, before, -1, np.stack([far, *inner, 1 - far - inner[0] - inner[1]]))
+
+
+def _lanczos(old: int, new: int) -> Taps:
+    before, t = _source_position(old, new)
+    x = t - np.arange(-3, 5)[:, None]
+    weights = np.sinc(x) * np.sinc(x / 4)
+    return _taps(old, before, -3, weights / weights.sum(0))
+
+
+# ---- values
+def mean_image(path: str) -> Pixels:
+    """Reads the mean image from an OpenCV XML file: Channel, Row, Col and MeanImg, its values pixel by pixel.
+
+    Shapes: float32 [height, width, channels].
+    Errors: RuntimeError if it cannot be read.
+    """
+    import xml.etree.ElementTree as ElementTree  # loaded late: it would slow down the import of the package
+
+    try:
+        root = ElementTree.parse(path).getroot()
+        shape = tuple(int(root.findtext(key, "")) for key in ("Row", "Col", "Channel"))
+        return np.array(root.findtext("MeanImg/data", "").split(), np.float32).reshape(shape)
+    except (OSError, ElementTree.ParseError, ValueError) as error:
+        raise RuntimeError(f"Could not open file: {path} ({error})") from error
+
+
+def _mean(description: Mapping[str, Any]) -> Transform:
+    path = description["meanFile"]
+    return partial(_subtract_mean, mean_image(path), path)
+
+
+def _subtract_mean(mean: Pixels, path: str, image: Pixels, _: TransformRandom) -> Pixels:
+    if mean.shape != image.shape:
+        warnings.warn(
+            f"the mean image {path!r} is not subtracted: its shape [height, width, channels] is {mean.shape}, that of "
+            f"the image is {image.shape}; scale images to the size of the mean image first",
+            stacklevel=2,
+        )
+        return image
+    return image.astype(np.float32) - mean
+
+
+def _color(description: Mapping[str, Any]) -> Transform:
+    keys = "brightnessRadius", "contrastRadius", "saturationRadius"
+    brightness, contrast, saturation = (float(description[key]) for key in keys)
+
+    def color(image: Pixels, random: TransformRandom) -> Pixels:
+        pixels = image.astype(np.float32)
+        if brightness or contrast:
+            offset = random.uniform(-brightness, brightness) if brightness else 0
+            gain = 1 + random.uniform(-contrast, contrast) if contrast else 1
+            pixels = np.clip(pixels * np.float32(gain) + pixels.mean() * np.float32(offset), 0, 255)
+        if saturation and pixels.shape[2] == 3:
+            brightest = pixels.max(2, keepdims=True)
+            chroma = (brightest - pixels) * np.float32(1 + random.uniform(-saturation, saturation))
+            pixels = np.clip(brightest - chroma, 0, 255)
+        return pixels
+
+    return color
+
+
+def _transpose(description: Mapping[str, Any]) -> Transform:
+    return lambda image, _: image.transpose(2, 0, 1)
+
+
+_FACTORIES: dict[str, Callable[[Mapping[str, Any]], Transform]] = {
+    "Crop": _crop, "Scale": _scale, "Mean": _mean, "Color": _color, "Transpose": _transpose,
+}  # fmt: skip
+
+__all__ = ["Transform", "TransformRandom", "as_transform", "mean_image"]

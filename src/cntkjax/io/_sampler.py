@@ -1,0 +1,248 @@
+"""The order in which the sequences of a deserializer are read, shuffled or not.
+
+The order that a seed yields is that of CNTK 2.7, inferred from its output for files of numbered sequences. All random
+numbers are those of the 64-bit Mersenne Twister (see ``graph/mersenne.py``), modulo the number of choices.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count, dropwhile, groupby, pairwise
+from operator import itemgetter
+
+import numpy as np
+
+from ..engine.data.ragged import offsets_of
+from ..graph.mersenne import MersenneTwister64
+from ._streams import sample_size
+from .deserializer import Deserializer, enumerate_sequences
+
+_BLOCK_BYTES = 2**24  # of dense samples in a block
+_SPARSE_SAMPLE_BYTES = 64  # estimate of the size of a sparse sample
+_INDEX_BITS = 32  # a sequence is packed into one integer: chunk position << 32 | index in the chunk
+_RANDOM_BATCH = 1024  # random numbers that are generated at once
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Consecutive sequences of a sweep. Shapes: int64 [sequences]."""
+
+    positions: np.ndarray  # of the chunk, in the chunk order of the sweep
+    indices: np.ndarray  # in the chunk
+    ends_sweep: bool
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive sequences that are read together, in this order. Shapes: int64 [sequences]."""
+
+    positions: np.ndarray  # of the chunk, in the chunk order of the sweep
+    chunks: np.ndarray
+    indices: np.ndarray  # in the chunk
+    num_samples: np.ndarray
+    ends_sweep: bool
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """The order of the sequences in each sweep. It depends only on the data and the sum of seed and sweep.
+
+    If shuffled, chunks come in a random order. By default the randomization window slides: a sequence may swap places
+    with any other whose chunk is at most half a window before or after its own. With tumbling windows, successive
+    groups of chunks are shuffled, each as large as the window; a window may extend over the end of a sweep, but only
+    sequences of the same sweep are shuffled together.
+
+    Units: the window is in chunks or in samples; the other size is 0.
+    """
+
+    deserializer: Deserializer
+    randomize: bool = False
+    window_in_chunks: int = 0
+    window_in_samples: int = 0
+    seed: int = 0
+
+    def blocks(self, sweep: int) -> Iterator[Block]:
+        """Blocks from the start of a sweep on, without end. Only chunks in the window of a block stay in memory."""
+        for number, segments in self._sweeps(sweep):
+            chunk_order = self._chunk_order(number)
+            for segment in segments:
+                chunks = chunk_order[segment.positions]
+                samples = self.deserializer.num_samples(chunks, segment.indices)
+                cuts = np.flatnonzero(np.diff((np.cumsum(samples) - 1) // self._samples_per_block)) + 1
+                for begin, end in pairwise([0, *cuts.tolist(), len(chunks)]):
+                    rows, is_last = slice(begin, end), segment.ends_sweep and end == len(chunks)
+                    yield Block(segment.positions[rows], chunks[rows], segment.indices[rows], samples[rows], is_last)
+
+    @cached_property
+    def samples_per_chunk(self) -> np.ndarray:
+        """Number of samples in each chunk; may have to read all chunks. Shapes: int64 [chunks]."""
+        sizes = self.deserializer.chunk_sizes()
+        return np.diff(offsets_of(self.deserializer.num_samples(*enumerate_sequences(sizes)))[offsets_of(sizes)])
+
+    @cached_property
+    def _samples_per_block(self) -> int:
+        streams = self.deserializer.streams
+        sizes = (_SPARSE_SAMPLE_BYTES if s.is_sparse else sample_size(s) * s.dtype.itemsize for s in streams)
+        return max(_BLOCK_BYTES // sum(sizes), 1)
+
+    def _sweeps(self, sweep: int) -> Iterator[tuple[int, Iterator[Segment]]]:
+        """Sweeps from this one on: the number and the segments of each."""
+        if self.randomize and self.deserializer.tumbling_windows:
+            windows = dropwhile(lambda window: window[0] < sweep, self._tumbling_windows())
+            for number, windows_of_sweep in groupby(windows, itemgetter(0)):
+                yield number, (self._shuffled_window(*window) for window in windows_of_sweep)
+        else:
+            for number in count(sweep):
+                yield number, self._sliding_shuffle(number) if self.randomize else self._sequential()
+
+    def _chunk_order(self, sweep: int) -> np.ndarray:
+        """The chunks in the order of a sweep. Shapes: int64 [chunks]."""
+        number = self.deserializer.num_chunks
+        return _permutation(_uniform_swaps(number, self.seed + sweep)) if self.randomize else np.arange(number)
+
+    def _sequential(self) -> Iterator[Segment]:
+        number = self.deserializer.num_chunks
+        step = 1 if self.deserializer.reads_whole_chunks else self._samples_per_block
+        return (self._whole_chunks(0, first, min(first + step, number)) for first in range(0, number, step))
+
+    def _whole_chunks(self, sweep: int, first: int, end: int) -> Segment:
+        """The sequences of chunks, unshuffled."""
+        chunks = self._chunk_order(sweep)[first:end].tolist()
+        self.deserializer.retain(chunks)
+        sizes = np.array([len(self.deserializer.sequence_lengths(chunk)) for chunk in chunks])
+        position, indices = enumerate_sequences(sizes)
+        return Segment(first + position, indices, end == self.deserializer.num_chunks)
+
+    # ---- sliding windows
+    def _sliding_shuffle(self, sweep: int) -> Iterator[Segment]:
+        """Swaps each sequence in turn with a random one in the window of its chunk, unless one of the two would leave
+        the window of the chunk whose place it takes: then another one is drawn.
+        """
+        chunks = self._chunk_order(sweep)
+        position, indices = enumerate_sequences(self.deserializer.chunk_sizes()[chunks])
+        first = np.searchsorted(position, np.arange(len(chunks) + 1))
+        begins, ends = self._sliding_windows(chunks)
+        low, high = ((bound << _INDEX_BITS).tolist() for bound in (begins, ends))
+        sequences = position << _INDEX_BITS | indices
+        buffer = _ShuffleBuffer(low, high, _random_integers(self.seed + sweep))
+        ready = array("q")
+        turn = 0
+        for chunk in range(len(chunks)):
+            while turn < len(chunks) and begins[turn] == chunk:
+                entering = slice(first[chunk] + len(buffer), first[ends[turn]])
+                buffer.extend(sequences[entering], position[entering])
+                buffer.shuffle(turn, range(*(first[turn : turn + 2] - first[chunk])))
+                turn += 1
+            ready += buffer.pop(int(first[chunk + 1] - first[chunk]))
+            is_last = chunk + 1 == len(chunks)
+            window_moves = is_last or begins[chunk] < begins[chunk + 1] or ends[chunk] < ends[chunk + 1]
+            flush = window_moves and self.deserializer.reads_whole_chunks
+            if is_last or len(ready) >= self._samples_per_block or flush:
+                self.deserializer.retain(chunks[begins[chunk] : ends[chunk]].tolist())
+                packed = np.array(ready, np.int64)
+                yield Segment(packed >> _INDEX_BITS, packed & ((1 << _INDEX_BITS) - 1), is_last)
+                ready = array("q")
+
+    def _sliding_windows(self, chunks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """First and end position of the window around each chunk position. Shapes: int64 [chunks] each."""
+        number = len(chunks)
+        if self.window_in_chunks:
+            begins = np.clip(np.arange(number) - self.window_in_chunks // 2, 0, max(number - self.window_in_chunks, 0))
+            return begins, np.minimum(begins + self.window_in_chunks, number)
+        starts = offsets_of(self.samples_per_chunk[chunks])
+        half = self.window_in_samples // 2
+        ends = np.searchsorted(starts, starts[:-1] + half) - 1  # of chunks that are in the window as a whole
+        return np.searchsorted(starts, starts[:-1] - half), np.maximum(ends, np.arange(number) + 1)
+
+    # ---- tumbling windows
+    def _tumbling_windows(self) -> Iterator[tuple[int, int, int]]:
+        """Sweep, first chunk position and end of each window; a window over the end of a sweep comes in two parts."""
+        filled = 0
+        for sweep in count():
+            first = 0
+            for position, chunk in enumerate(self._chunk_order(sweep).tolist()):
+                if filled >= (self.window_in_chunks or self.window_in_samples):
+                    if position:
+                        yield sweep, first, position
+                    first, filled = position, 0
+                filled += 1 if self.window_in_chunks else int(self.deserializer.sequence_lengths(chunk).sum())
+            yield sweep, first, self.deserializer.num_chunks
+
+    def _shuffled_window(self, sweep: int, first: int, end: int) -> Segment:
+        segment = self._whole_chunks(sweep, first, end)
+        order = _permutation(_fisher_yates_swaps(len(segment.indices), self.seed + sweep + first))
+        return Segment(segment.positions[order], segment.indices[order], segment.ends_sweep)
+
+
+class _ShuffleBuffer:
+    """The sequences in the sliding window.
+
+    Args:
+        low, high: first sequence in the window of each chunk position, and the end of the window, both packed
+        random_integers: source of random numbers
+    """
+
+    def __init__(self, low: list[int], high: list[int], random_integers: Iterator[int]) -> None:
+        self._low, self._high, self._random_integers = low, high, random_integers
+        self._sequences, self._positions = array("q"), array("q")  # position: of the chunk whose place it is
+
+    def __len__(self) -> int:
+        return len(self._sequences)
+
+    def extend(self, sequences: np.ndarray, positions: np.ndarray) -> None:
+        """Appends sequences that enter the window, with the positions of their chunks."""
+        self._sequences.frombytes(sequences.tobytes())
+        self._positions.frombytes(positions.tobytes())
+
+    def pop(self, size: int) -> array:
+        """Removes and returns the first sequences."""
+        popped = self._sequences[:size]
+        del self._sequences[:size], self._positions[:size]
+        return popped
+
+    def shuffle(self, position: int, places: range) -> None:
+        """Swaps the sequences at these places, all of one chunk position, with random ones of the buffer."""
+        sequences, positions, low, high = self._sequences, self._positions, self._low, self._high
+        random_integers = self._random_integers
+        size, lowest, highest = len(sequences), low[position], high[position]
+        for place in places:
+            sequence = sequences[place]
+            while True:
+                partner = next(random_integers) % size
+                other, other_position = sequences[partner], positions[partner]
+                if lowest <= other < highest and low[other_position] <= sequence < high[other_position]:
+                    break
+            sequences[place], sequences[partner] = other, sequence
+
+
+def _uniform_swaps(number: int, seed: int) -> np.ndarray:
+    """A random partner for each of so many places. Shapes: int64 [number]."""
+    return (MersenneTwister64(seed).raw(number) % np.uint64(number)).astype(np.int64)
+
+
+def _fisher_yates_swaps(number: int, seed: int) -> np.ndarray:
+    """A random partner for each of so many places, at or after the place itself. Shapes: int64 [number]."""
+    choices = np.arange(number, 0, -1)
+    return number - choices + (MersenneTwister64(seed).raw(number) % choices.astype(np.uint64)).astype(np.int64)
+
+
+def _permutation(partners: np.ndarray) -> np.ndarray:
+    """The numbers 0, 1, 2, ... after each place in turn was swapped with its partner.
+
+    Example:
+        >>> _permutation(np.array([1, 2, 2]))
+        array([1, 2, 0])
+    """
+    permutation = array("q", range(len(partners)))
+    for place, partner in enumerate(partners.tolist()):
+        permutation[place], permutation[partner] = permutation[partner], permutation[place]
+    return np.array(permutation, np.int64)
+
+
+def _random_integers(seed: int) -> Iterator[int]:
+    twister = MersenneTwister64(seed)
+    while True:
+        yield from twister.raw(_RANDOM_BATCH).tolist()

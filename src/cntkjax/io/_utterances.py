@@ -1,0 +1,92 @@
+"""What deserializers of speech have in common: utterances by name, whose frames may be sequences of their own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..engine.data.ragged import Ragged, SparseRows, offsets_of
+from .deserializer import ChunkedDeserializer, Deserializer
+
+CHUNK_FRAMES = 90_000  # a quarter of an hour; the utterance that exceeds it is the last one of its chunk
+
+
+class UtteranceDeserializer(ChunkedDeserializer):
+    """Base class: a subclass sets ``names`` and ``frames`` of all utterances, and defines ``read_chunk``.
+
+    In frame mode, each frame of an utterance is a sequence of its own.
+    """
+
+    path: str  # of the file that is being read, for messages
+    names: list[str]
+    frames: np.ndarray
+    """Number of frames of each utterance. Shapes: int64 [utterances]."""
+    frame_mode: bool
+
+    @classmethod
+    def open(cls, description: Mapping[str, Any], frame_mode: bool = False) -> Deserializer:
+        """Opens what a description names."""
+        return cls(description, frame_mode)  # type: ignore[call-arg]
+
+    @cached_property
+    def chunks(self) -> list[slice]:
+        """The utterances of each chunk."""
+        frames_before = offsets_of(self.frames)
+        cuts = [0]
+        while cuts[-1] < len(self.names):
+            end = int(np.searchsorted(frames_before, frames_before[cuts[-1]] + CHUNK_FRAMES, "right"))
+            cuts.append(min(end, len(self.names)))
+        return [slice(*pair) for pair in pairwise(cuts)]
+
+    def sequence_keys(self) -> np.ndarray:
+        """Names of the utterances, in frame mode with the number of the frame. Shapes: str [sequences]."""
+        if not self.frame_mode:
+            return np.array(self.names)
+        return np.array([
+            f"{name}\0{i}" for name, n in zip(self.names, self.frames, strict=True) for i in range(n)
+        ])  # fmt: skip
+
+    def sequence_lengths(self, chunk: int) -> np.ndarray:
+        """Number of frames of each sequence of a chunk. Shapes: int64 [sequences]."""
+        frames = self.frames[self.chunks[chunk]]
+        return np.ones(int(frames.sum()), np.int64) if self.frame_mode else frames
+
+    def record_lengths(self, chunk: int, data: Mapping[str, Ragged]) -> None:
+        """Does nothing: the lengths are known without reading."""
+
+    def as_stream(self, chunk: int, samples: np.ndarray | SparseRows) -> Mapping[str, Ragged]:
+        """The frames of a chunk as its only stream."""
+        return {self.streams[0].name: Ragged(samples, self.sequence_lengths(chunk).astype(np.int32))}
+
+    def fail(self, reason: str, line: int | None = None) -> NoReturn:
+        """Raises a RuntimeError with file and line."""
+        raise RuntimeError(f"{self.path}{'' if line is None else f', line {line}'}: {reason}")
+
+    def lines(self, path: str) -> Iterator[tuple[int, str]]:
+        """Lines that are not blank, with their numbers from 1 on.
+
+        Errors: RuntimeError if the file cannot be read.
+        """
+        self.path = path
+        try:
+            with open(path, encoding="utf-8") as file:
+                for number, text in enumerate(file, 1):
+                    if text.strip():
+                        yield number, text.strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise RuntimeError(f"Failed to open input file: {path}: {error}") from error
+
+
+def utterance_name(path: str) -> str:
+    """Name of an utterance: without an extension, and without HTK's '*/' for any folder.
+
+    Example:
+        >>> utterance_name("*/a.lab")
+        'a'
+    """
+    return os.path.splitext(path.removeprefix("*/"))[0]
