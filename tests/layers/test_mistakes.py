@@ -63,6 +63,29 @@ MISTAKES = {
         lambda: L.Convolution2D(3, 4, stride=2), TypeError, ["Convolution2D()", "'stride'", "pad, strides, bias"]),
     "item of a Sequential": (
         lambda: L.Sequential([L.Dense(3), 5], name="net"), TypeError, ["Sequential 'net'", "item 1", "5"]),
+    "layer function that was not called": (
+        lambda: L.Sequential([L.Dense])(x), TypeError, ["Dense: the shape is a number", "Fix: ", "Dense(10)(x)"]),
+    "layer made of its input": (
+        lambda: L.LSTM(steps), TypeError, ["LSTM: the shape is a number", STEPS, "LSTM(10)(x)"]),
+    "shape as text": (lambda: L.Embedding("300"), ValueError, ["Embedding: the shape is a number", "'300'"]),
+    "activation of a cell": (
+        lambda: L.GRU(3, activation="tanh"), TypeError, ["GRU: activation: a function is needed", "'tanh'", "Fix: "]),
+    "strides of another length": (
+        lambda: L.MaxPooling((2, 2), strides=(1, 2, 3)), ValueError,
+        ["MaxPooling: strides", "one for each of the 2 axes", "(1, 2, 3)"]),
+    "number instead of a range": (lambda: L.For(3, lambda: L.Dense(2)), TypeError, ["For: ", "Fix: pass range(3)"]),
+    "clique without layers": (lambda: L.SequentialClique([]), ValueError, ["SequentialClique: there are no layers"]),
+    "shortcut around a layer that changes the shape": (
+        lambda: L.ResNetBlock(L.Dense(3))(x), ShapeError, ["ResNetBlock: the shapes (3,) and (5,)", "Fix: "]),
+    "clique with a layer that changes the shape": (
+        lambda: L.SequentialClique([L.Dense(3), L.Dense(3)])(x), ShapeError,
+        ["SequentialClique: the shapes (5,) and (3,)", "Fix: "]),
+    "step function that cannot be called": (
+        lambda: L.Recurrence(3), TypeError, ["Recurrence: the step function is 3", "LSTM(300)"]),
+    "step function without a state": (
+        lambda: L.Recurrence(L.Dense(3))(steps), TypeError, ["takes 0 and returns 1", "LSTM(10), not Dense(10)"]),
+    "generator that cannot be called": (lambda: L.UnfoldFrom(3), TypeError, ["UnfoldFrom: the generator is 3"]),
+    "number of steps": (lambda: L.Delay("2"), TypeError, ["Delay: ", "must be an integer, not '2'"]),
     "recurrence without a sequence": (
         lambda: L.Recurrence(L.LSTM(3), name="rec")(x), AxisError,
         [f"recurrence 'rec' of {X}", "no sequence axis", "sequence.input_variable"]),

@@ -1,41 +1,44 @@
-"""Blocks of which recurrent layers are made: cells and stabilizers, with parameters of their own."""
+"""Building blocks of recurrent layers: cells and stabilizers, each with parameters of its own."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..default_options import default_override_or, get_default_override
+from ..graph.errors import explain
 from ..graph.function import Function as GraphFunction
 from ..graph.shape import INFERRED as InferredDimension
 from ..graph.variable import Variable as GraphVariable
 from ..initializer import Initializer, glorot_uniform, initializer_with_rank
-from ..internal.sanitize import _as_tuple
 from ..ops import alias, combine, placeholder, plus, sigmoid, slice, softplus, tanh, times
 from ..ops.functions import BlockFunction, Function, identity
 from ..variables import Constant, Parameter, Record, Variable
+from ._arguments import Activation, Flag, Init, Layer, Operand, check_activation, shape_of
 
 _INFERRED = (InferredDimension,)
 
-Activation = Any  # a function of a variable, or a default for one
-
 
 def _initializer_for(init: Any, rank_params: Record | None = None) -> Any:
-    """What a parameter takes as `init`, with the ranks of its axes where the initializer leaves them open.
+    """The `init` of a parameter; an initializer gets the ranks that it leaves open.
 
     Errors: ValueError for None.
     """
     if init is None:
-        raise ValueError("init parameter cannot be None")
+        raise ValueError(explain(
+            "init parameter cannot be None",
+            fix="leave it out for the default, or give a number, an array or an initializer such as glorot_uniform()",
+        ))
     if isinstance(init, Initializer) and rank_params:
         return initializer_with_rank(init, **rank_params)
     return init
 
 
-def _get_initial_state_or_default(initial_state: Any) -> Any:
+def _get_initial_state_or_default(initial_state: Any) -> Operand:
     """An initial state as an operand: numbers and arrays become constants, None is 0."""
     if initial_state is None:
         return Constant(0)
@@ -44,8 +47,8 @@ def _get_initial_state_or_default(initial_state: Any) -> Any:
     return Constant(initial_state) if isinstance(initial_state, (np.ndarray, list)) else initial_state
 
 
-def _inject_name(f: Any, name: str) -> Any:
-    """The function under a name, if one is given."""
+def _inject_name(f: Any, name: str) -> Any:  # CNTK's helper takes whatever a layer may be
+    """The function under a name, unless it is empty."""
     if not name:
         return f
     outputs = f.outputs if isinstance(f, GraphFunction) else (f,)
@@ -53,14 +56,15 @@ def _inject_name(f: Any, name: str) -> Any:
 
 
 def UntestedBranchError(name: str) -> None:
-    """Say that an option is not implemented. Errors: NotImplementedError, always."""
+    """Report an option that CNTK does not implement either. Errors: NotImplementedError, always."""
     raise NotImplementedError(f"{name}: CNTK has no such option either")
 
 
 def ForwardDeclaration(name: str = "forward_declaration") -> Variable:
-    """A placeholder for what is defined later: its ``resolve_to(function)`` closes the loop.
+    """A placeholder for a function that is defined later: ``resolve_to(function)`` closes the loop.
 
-    Errors of `resolve_to`: ValueError if the function does not depend on the placeholder.
+    Shapes: those of the function that it is resolved to.
+    Errors: ValueError from `resolve_to` if the function does not depend on the placeholder.
 
         >>> from cntkjax import sequence
         >>> x, total = sequence.input_variable(1), ForwardDeclaration("total")
@@ -74,40 +78,56 @@ def ForwardDeclaration(name: str = "forward_declaration") -> Variable:
     return declared
 
 
-def _resolve(declared: Variable, value: Any) -> None:
+def _resolve(declared: Variable, value: Operand) -> None:
     combine([value]).replace_placeholders({declared: value})
 
 
 def Stabilizer(
-    steepness: float = 4, enable_self_stabilization: Any = default_override_or(True), name: str = ""
+    steepness: float = 4, enable_self_stabilization: Flag = default_override_or(True), name: str = ""
 ) -> Function:
-    """x times a learned positive scalar, 1 at first.
+    """x times a learned positive scalar that starts at 1; the identity without `enable_self_stabilization`.
 
     Shapes: x [*shape] -> [*shape]; alpha [].
+    Errors: ValueError for a steepness of 0.
     Source: Ghahremani and Droppo, "Self-stabilized deep neural network", ICASSP 2016; values as in CNTK 2.7.
+
+    >>> import cntkjax as C
+    >>> x = C.input_variable(2)
+    >>> Stabilizer()(x).eval({x: [[1, 2]]}).round(4)
+    array([[1., 2.]], dtype=float32)
     """
     if not get_default_override(Stabilizer, enable_self_stabilization=enable_self_stabilization):
         return identity
     alpha = Parameter((), init=np.log(np.expm1(steepness)) / steepness, name="alpha")
 
     @BlockFunction("Stabilizer", name)
-    def stabilize(x: GraphVariable) -> Any:
+    def stabilize(x: GraphVariable) -> Function:
         return softplus(alpha, steepness=steepness) * x
 
     return stabilize
+
+
+def _activation_of(layer: Callable[..., Function], activation: Activation) -> Layer:
+    """The activation of a cell, or its default. Errors: TypeError if it is not a function."""
+    function = get_default_override(layer, activation=activation)
+    check_activation(layer.__name__, function)
+    return function
 
 
 class _Cell:
     """The parameters of a recurrent cell with `gates` stacked inner products, in CNTK's order."""
 
     def __init__(
-        self, kind: str, gates: int, shape: Any, cell_shape: Any, init: Any, init_bias: Any, stabilize: bool,
-        peepholes: bool = False,
+        self, kind: str, gates: int, shape: int | Sequence[int], cell_shape: int | Sequence[int] | None, init: Init,
+        init_bias: Init, stabilize: bool, peepholes: bool = False,
     ) -> None:
-        out = _as_tuple(shape)
-        cell = out if cell_shape is None else _as_tuple(cell_shape)
+        out = shape_of(kind, shape)
+        cell = out if cell_shape is None else shape_of(kind, cell_shape)
         if len(out) != 1 or len(cell) != 1:
-            raise ValueError(f"{kind}: shape and cell_shape must be vectors (rank-1 tensors)")
+            raise ValueError(explain(
+                f"{kind}: shape and cell_shape must be vectors (rank-1 tensors), not {out} and {cell}",
+                fix=f"give one number, for example {kind}({int(np.prod(out))}), and reshape the output",
+            ))
         self.size = cell[0]
         stacked = (gates * self.size,)
         recurrent = (2 * self.size,) if kind == "GRU" else stacked  # the third product of a GRU is with H1
@@ -120,42 +140,44 @@ class _Cell:
         if peepholes:
             self.Ci, self.Cf, self.Co = (Parameter(cell, init=init, name=name) for name in ("Ci", "Cf", "Co"))
         self.P = None if cell_shape is None else Parameter(cell + out, init=init, name="P")
-        self.of_dh, self.of_dc, self.of_c, self.of_h = (
+        self.stabilize_dh, self.stabilize_dc, self.stabilize_c, self.stabilize_h = (
             Stabilizer(enable_self_stabilization=stabilize, name=f"{name}_stabilizer")
             for name in ("dh", "dc", "c", "P")
         )
 
-    def part(self, stacked: Any, i: int) -> Any:
+    def part(self, stacked: Operand, i: int) -> Function:
         """The i-th of the stacked products."""
         return slice(stacked, -1, i * self.size, (i + 1) * self.size)
 
-    def projected(self, h: Any) -> Any:
+    def projected(self, h: Function) -> Function:
         """The output for a state of the cell's size."""
-        return h if self.P is None else times(self.of_h(h), self.P)
+        return h if self.P is None else times(self.stabilize_h(h), self.P)
 
 
 def LSTM(
-    shape: Any,
-    cell_shape: Any = None,
+    shape: int | Sequence[int],
+    cell_shape: int | Sequence[int] | None = None,
     activation: Activation = default_override_or(tanh),
-    use_peepholes: Any = default_override_or(False),
-    init: Any = default_override_or(glorot_uniform()),
-    init_bias: Any = default_override_or(0),
-    enable_self_stabilization: Any = default_override_or(False),
+    use_peepholes: Flag = default_override_or(False),
+    init: Init = default_override_or(glorot_uniform()),
+    init_bias: Init = default_override_or(0),
+    enable_self_stabilization: Flag = default_override_or(False),
     name: str = "",
 ) -> Function:
-    """A long short-term memory cell, for `Recurrence` and its kin.
+    """A long short-term memory cell, for `Recurrence`, `Fold` and `RecurrenceFrom`.
 
     Shapes: (dh [*shape], dc [*cell_shape], x [n]) -> (h [*shape], c [*cell_shape]); b [4 d], W [n, 4 d], H [s, 4 d]
             with s = shape and d = cell_shape, P [d, s] if a cell_shape is given, Ci, Cf, Co [d] with peepholes. The
             parts are stacked as input gate, update, forget gate, output gate.
-    Errors: ValueError unless shape and cell_shape are vectors.
+    Errors: ValueError unless shape and cell_shape are vectors; TypeError for an activation that is not a function.
     Source: Gers, Schraudolph and Schmidhuber, JMLR 3 (2002), the cell with forget gate and peepholes; CNTK 2.7's graph.
 
-    >>> [p.name for p in LSTM(3).parameters]
-    ['b', 'W', 'H']
+    >>> import cntkjax as C
+    >>> states = C.layers.Recurrence(LSTM(3))(C.sequence.input_variable(5))
+    >>> states.shape, [(p.name, p.shape) for p in states.parameters]
+    ((3,), [('b', (12,)), ('W', (5, 12)), ('H', (3, 12))])
     """
-    activation = get_default_override(LSTM, activation=activation)
+    nonlinearity = _activation_of(LSTM, activation)
     peepholes = get_default_override(LSTM, use_peepholes=use_peepholes)
     init = get_default_override(LSTM, init=init)
     init_bias = get_default_override(LSTM, init_bias=init_bias)
@@ -163,59 +185,71 @@ def LSTM(
     cell = _Cell("LSTM", 4, shape, cell_shape, init, init_bias, stabilize, peepholes)
 
     @BlockFunction("LSTM", name)
-    def lstm(dh: GraphVariable, dc: GraphVariable, x: GraphVariable) -> Any:
-        dhs, dcs = cell.of_dh(dh), cell.of_dc(dc)
+    def lstm(dh: GraphVariable, dc: GraphVariable, x: GraphVariable) -> tuple[Function, Function]:
+        dhs, dcs = cell.stabilize_dh(dh), cell.stabilize_dc(dc)
         products = plus(plus(cell.b, times(x, cell.W)), times(dhs, cell.H))
-        input_, update, forget, output = (cell.part(products, i) for i in range(4))
+        input_gate, update, forget_gate, output_gate = (cell.part(products, i) for i in range(4))
         if peepholes:
-            input_, forget = input_ + cell.Ci * dcs, forget + cell.Cf * dcs
-        new = sigmoid(input_) * activation(update)
-        c = sigmoid(forget) * dc + new
+            input_gate, forget_gate = input_gate + cell.Ci * dcs, forget_gate + cell.Cf * dcs
+        new = sigmoid(input_gate) * nonlinearity(update)
+        c = sigmoid(forget_gate) * dc + new
         if peepholes:
-            output = output + cell.Co * cell.of_c(c)
-        return cell.projected(sigmoid(output) * activation(c)), c
+            output_gate = output_gate + cell.Co * cell.stabilize_c(c)
+        return cell.projected(sigmoid(output_gate) * nonlinearity(c)), c
 
     return lstm
 
 
 def RNNStep(
-    shape: Any,
-    cell_shape: Any = None,
+    shape: int | Sequence[int],
+    cell_shape: int | Sequence[int] | None = None,
     activation: Activation = default_override_or(sigmoid),
-    init: Any = default_override_or(glorot_uniform()),
-    init_bias: Any = default_override_or(0),
-    enable_self_stabilization: Any = default_override_or(False),
+    init: Init = default_override_or(glorot_uniform()),
+    init_bias: Init = default_override_or(0),
+    enable_self_stabilization: Flag = default_override_or(False),
     name: str = "",
 ) -> Function:
-    """A plain recurrent cell, for `Recurrence` and its kin: ``h = activation(x @ W + dh @ H + b)``.
+    """A plain recurrent cell, for `Recurrence`, `Fold` and `RecurrenceFrom`: ``h = activation(x @ W + dh @ H + b)``.
 
     Shapes: (dh [*shape], x [n]) -> h [*shape]; b [d], W [n, d], H [s, d] with s = shape and d = cell_shape, P [d, s] if
             a cell_shape is given.
-    Errors: ValueError unless shape and cell_shape are vectors.
+    Errors: ValueError unless shape and cell_shape are vectors; TypeError for an activation that is not a function.
+
+    >>> import cntkjax as C
+    >>> states = C.layers.Recurrence(RNNStep(3, activation=C.tanh))(C.sequence.input_variable(5))
+    >>> states.shape, [(p.name, p.shape) for p in states.parameters]
+    ((3,), [('W', (5, 3)), ('H', (3, 3)), ('b', (3,))])
     """
-    activation = get_default_override(RNNStep, activation=activation)
+    nonlinearity = _activation_of(RNNStep, activation)
     init = get_default_override(RNNStep, init=init)
     init_bias = get_default_override(RNNStep, init_bias=init_bias)
     stabilize = get_default_override(RNNStep, enable_self_stabilization=enable_self_stabilization)
     cell = _Cell("RNNStep", 1, shape, cell_shape, init, init_bias, stabilize)
 
     @BlockFunction("RNNStep", name)
-    def rnn_step(dh: GraphVariable, x: GraphVariable) -> Any:
-        return cell.projected(activation(times(x, cell.W) + times(cell.of_dh(dh), cell.H) + cell.b))
+    def rnn_step(dh: GraphVariable, x: GraphVariable) -> Function:
+        return cell.projected(nonlinearity(times(x, cell.W) + times(cell.stabilize_dh(dh), cell.H) + cell.b))
 
     return rnn_step
 
 
 def RNNUnit(
-    shape: Any,
-    cell_shape: Any = None,
+    shape: int | Sequence[int],
+    cell_shape: int | Sequence[int] | None = None,
     activation: Activation = default_override_or(sigmoid),
-    init: Any = default_override_or(glorot_uniform()),
-    init_bias: Any = default_override_or(0),
-    enable_self_stabilization: Any = default_override_or(False),
+    init: Init = default_override_or(glorot_uniform()),
+    init_bias: Init = default_override_or(0),
+    enable_self_stabilization: Flag = default_override_or(False),
     name: str = "",
 ) -> Function:
-    """The old name of `RNNStep`."""
+    """The old name of `RNNStep`, with a DeprecationWarning.
+
+    Shapes, Errors: as `RNNStep`.
+
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     sorted(p.name for p in RNNUnit(3).parameters)
+    ['H', 'W', 'b']
+    """
     warnings.warn("RNNUnit is deprecated: use RNNStep", DeprecationWarning, stacklevel=2)
     options = {
         key: get_default_override(RNNUnit, **{key: value})
@@ -228,36 +262,44 @@ def RNNUnit(
 
 
 def GRU(
-    shape: Any,
-    cell_shape: Any = None,
+    shape: int | Sequence[int],
+    cell_shape: int | Sequence[int] | None = None,
     activation: Activation = default_override_or(tanh),
-    init: Any = default_override_or(glorot_uniform()),
-    init_bias: Any = default_override_or(0),
-    enable_self_stabilization: Any = default_override_or(False),
+    init: Init = default_override_or(glorot_uniform()),
+    init_bias: Init = default_override_or(0),
+    enable_self_stabilization: Flag = default_override_or(False),
     name: str = "",
 ) -> Function:
-    """A gated recurrent unit, for `Recurrence` and its kin; the reset gate acts on the state before that meets H1.
+    """A gated recurrent unit, for `Recurrence`, `Fold` and `RecurrenceFrom`.
+
+    The reset gate scales the state before its product with H1.
 
     Shapes: (dh [*shape], x [n]) -> h [*shape]; b [3 d], W [n, 3 d], H [s, 2 d], H1 [s, d] with s = shape and
-            d = cell_shape, P [d, s] if a cell_shape is given. The parts stand as update gate, reset gate, candidate.
-    Errors: ValueError unless shape and cell_shape are vectors.
+            d = cell_shape, P [d, s] if a cell_shape is given. The parts are stacked as update gate, reset gate,
+            candidate.
+    Errors: ValueError unless shape and cell_shape are vectors; TypeError for an activation that is not a function.
     Source: Cho et al., EMNLP 2014 (arXiv:1406.1078); graph as in CNTK 2.7.
+
+    >>> import cntkjax as C
+    >>> states = C.layers.Recurrence(GRU(3))(C.sequence.input_variable(5))
+    >>> states.shape, [(p.name, p.shape) for p in states.parameters]
+    ((3,), [('b', (9,)), ('W', (5, 9)), ('H', (3, 6)), ('H1', (3, 3))])
     """
-    activation = get_default_override(GRU, activation=activation)
+    nonlinearity = _activation_of(GRU, activation)
     init = get_default_override(GRU, init=init)
     init_bias = get_default_override(GRU, init_bias=init_bias)
     stabilize = get_default_override(GRU, enable_self_stabilization=enable_self_stabilization)
     cell = _Cell("GRU", 3, shape, cell_shape, init, init_bias, stabilize)
 
     @BlockFunction("GRU", name)
-    def gru(dh: GraphVariable, x: GraphVariable) -> Any:
-        dhs = cell.of_dh(dh)
-        of_x, of_h = plus(cell.b, times(x, cell.W)), times(dhs, cell.H)
-        z = cell.part(of_x, 0) + cell.part(of_h, 0)
-        r = cell.part(of_x, 1) + cell.part(of_h, 1)
-        candidate = cell.part(of_x, 2)
+    def gru(dh: GraphVariable, x: GraphVariable) -> Function:
+        dhs = cell.stabilize_dh(dh)
+        x_products, h_products = plus(cell.b, times(x, cell.W)), times(dhs, cell.H)
+        z = cell.part(x_products, 0) + cell.part(h_products, 0)
+        r = cell.part(x_products, 1) + cell.part(h_products, 1)
+        candidate = cell.part(x_products, 2)
         z, r = sigmoid(z), sigmoid(r)
-        candidate = activation(candidate + times(dhs * r, cell.H1))
+        candidate = nonlinearity(candidate + times(dhs * r, cell.H1))
         return cell.projected((1 - z) * candidate + z * dhs)
 
     return gru

@@ -1,15 +1,16 @@
-"""Feed-forward layers: each owns its parameters, and is a block in the graph."""
+"""Feed-forward layers. Each owns its parameters and is one block in the graph."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
+from .._typing import ArrayLike
 from ..default_options import default_override_or, get_default_override, is_default_override
+from ..graph.errors import explain
 from ..graph.shape import UNKNOWN_SHAPE
 from ..initializer import SentinelValueForAutoSelectRandomSeed, glorot_uniform
-from ..internal.sanitize import _as_tuple
 from ..ops import (
     AVG_POOLING,
     MAX_POOLING,
@@ -33,8 +34,9 @@ from ..ops import (
 )
 from ..ops.functions import BlockFunction, Function, identity
 from ..variables import Constant, Parameter, Record, Variable
+from ._arguments import Activation as ActivationOption
+from ._arguments import Axes, AxisFlags, Flag, Init, Number, shape_of
 from ._convolution import (
-    Axes,
     Convolution,
     Convolution1D,
     Convolution2D,
@@ -52,21 +54,23 @@ from .blocks import _INFERRED, UntestedBranchError, _initializer_for
 
 
 def Dense(
-    shape: Any,
-    activation: Any = default_override_or(identity),
-    init: Any = default_override_or(glorot_uniform()),
+    shape: int | Sequence[int],
+    activation: ActivationOption = default_override_or(identity),
+    init: Init = default_override_or(glorot_uniform()),
     input_rank: int | None = None,
     map_rank: int | None = None,
-    bias: Any = default_override_or(True),
-    init_bias: Any = default_override_or(0),
+    bias: Flag = default_override_or(True),
+    init_bias: Init = default_override_or(0),
     name: str = "",
 ) -> Function:
     """``activation(x @ W + b)``.
 
-    All axes of x are contracted, unless `input_rank` says how many, or `map_rank` how many leading ones are left alone.
+    All axes of x are contracted, unless `input_rank` says how many, or `map_rank` how many leading axes stay as they
+    are.
 
     Shapes: x [*map, *in] -> [*map, *shape]; W [*in, *shape], b [*shape].
-    Errors: ValueError if both ranks are given.
+    Errors: ValueError if both ranks are given; TypeError for an activation that is not a function. When it is applied,
+            ShapeError if x does not have the size that W took from the first input.
 
     >>> import cntkjax as C
     >>> layer = Dense(2, init=1)
@@ -77,9 +81,12 @@ def Dense(
     init = get_default_override(Dense, init=init)
     bias = get_default_override(Dense, bias=bias)
     init_bias = get_default_override(Dense, init_bias=init_bias)
-    shape = _as_tuple(shape)
+    shape = shape_of("Dense", shape)
     if input_rank is not None and map_rank is not None:
-        raise ValueError("Dense: input_rank and map_rank cannot be specified at the same time.")
+        raise ValueError(explain(
+            "Dense: input_rank and map_rank cannot be specified at the same time",
+            fix="give input_rank to say how many axes are contracted, or map_rank to say how many are kept",
+        ))
     to_map = -1 if input_rank is not None else map_rank or 0
     W = Parameter(
         _INFERRED * (1 if input_rank is None else input_rank) + shape,
@@ -88,50 +95,74 @@ def Dense(
     b = Parameter(shape, init=init_bias, name="b") if bias else None
 
     @BlockFunction("Dense", name)
-    def dense(x: Variable) -> Any:
-        r = times(x, W, output_rank=len(shape), infer_input_rank_to_map=to_map)
-        return _activated(r if b is None else r + b, activation)
+    def dense(x: Variable) -> Function:
+        product = times(x, W, output_rank=len(shape), infer_input_rank_to_map=to_map)
+        return _activated("Dense", product if b is None else product + b, activation)
 
     return dense
 
 
 def Embedding(
-    shape: Any = None, init: Any = default_override_or(glorot_uniform()), weights: Any = None, name: str = ""
+    shape: int | Sequence[int] | None = None,
+    init: Init = default_override_or(glorot_uniform()),
+    weights: ArrayLike | None = None,
+    name: str = "",
 ) -> Function:
     """``x @ E``, for one-hot or sparse x; with `weights`, E is a constant.
 
     Shapes: x [n] -> [*shape]; E [n, *shape].
     Errors: ValueError unless either shape or weights are given.
+
+    >>> import cntkjax as C
+    >>> word = C.input_variable(4, is_sparse=True)
+    >>> vector = Embedding(weights=[[0, 1], [2, 3], [4, 5], [6, 7]])(word)
+    >>> vector.eval({word: C.Value.one_hot([[2], [0]], 4)})
+    array([[4., 5.],
+           [0., 1.]], dtype=float32)
     """
     if not is_default_override(init) and weights is not None:
-        raise ValueError("Embedding: init and weights options are mutually exclusive")
+        raise ValueError(explain(
+            "Embedding: init and weights options are mutually exclusive",
+            fix="give weights for a constant embedding, or shape and init for one that is learned",
+        ))
     init = get_default_override(Embedding, init=init)
     if weights is None:
         if shape is None:
-            raise ValueError("Embedding: output shape must be specified")
-        E: Any = Parameter(_INFERRED + _as_tuple(shape), init=init, name="E")
+            raise ValueError(explain(
+                "Embedding: output shape must be specified", fix="give the size of a vector: Embedding(300)"
+            ))
+        E: Parameter | Constant = Parameter(_INFERRED + shape_of("Embedding", shape), init=init, name="E")
     else:
         if shape is not None:
-            raise ValueError("Embedding: output shape must not be specified when weights are given")
+            raise ValueError(explain(
+                "Embedding: output shape must not be specified when weights are given",
+                fix="leave out shape, which is that of the weights",
+            ))
         E = Constant(np.asarray(weights, np.float32), name="E")
 
     @BlockFunction("Embedding", name)
-    def embed(x: Variable) -> Any:
+    def embed(x: Variable) -> Function:
         return times(x, E)
 
     return embed
 
 
-def Activation(activation: Any = default_override_or(identity), name: str = "") -> Function:
+def Activation(activation: ActivationOption = default_override_or(identity), name: str = "") -> Function:
     """An activation function as a layer.
 
     Shapes: x [*shape] -> [*shape].
+    Errors: TypeError for an activation that is not a function, when the layer is applied.
+
+    >>> import cntkjax as C
+    >>> x = C.input_variable(2)
+    >>> Activation(C.relu)(x).eval({x: [[-1, 3]]})
+    array([[0., 3.]], dtype=float32)
     """
     activation = get_default_override(Activation, activation=activation)
 
     @BlockFunction("Activation", name)
-    def activate(x: Variable) -> Any:
-        return _activated(x, activation)
+    def activate(x: Variable) -> Function:
+        return _activated("Activation", x, activation)
 
     return activate
 
@@ -144,105 +175,158 @@ def Dropout(
 
     Shapes: x [*shape] -> [*shape].
     Errors: ValueError unless one of dropout_rate and keep_prob = 1 - dropout_rate is given, and the rate is in [0, 1).
+
+    >>> import cntkjax as C
+    >>> x = C.input_variable(3)
+    >>> layer = Dropout(0.5)(x)
+    >>> layer.eval({x: [[1, 2, 3]]})    # not in training
+    array([[1., 2., 3.]], dtype=float32)
     """
-    if dropout_rate is None and keep_prob is None:
-        raise ValueError("Dropout: either dropout_rate or keep_prob must be specified.")
-    if dropout_rate is not None and keep_prob is not None:
-        raise ValueError("Dropout: dropout_rate and keep_prob cannot be specified at the same time.")
-    rate: Any = dropout_rate if keep_prob is None else 1 - keep_prob
+    if (dropout_rate is None) == (keep_prob is None):
+        raise ValueError(explain(
+            "Dropout: dropout_rate and keep_prob cannot be specified at the same time" if keep_prob is not None
+            else "Dropout: either dropout_rate or keep_prob must be specified",
+            fix="give the probability that an element is dropped: Dropout(0.5)",
+        ))
+    rate = dropout_rate if dropout_rate is not None else 1 - (keep_prob or 0)
     if not 0 <= rate < 1:
-        raise ValueError(f"dropout_rate must be in the interval [0,1), not {rate}")
+        raise ValueError(explain(
+            f"Dropout: dropout_rate must be in the interval [0,1), not {rate}",
+            fix="give a probability, not a percentage: Dropout(0.2) drops every fifth element",
+        ))
 
     @BlockFunction("Dropout", name)
-    def drop(x: Variable) -> Any:
+    def drop(x: Variable) -> Function:
         return dropout(x, dropout_rate=rate, seed=seed)
 
     return drop
 
 
 def _Pooling(
-    op: int, filter_shape: Axes, sequential: bool = False, strides: Axes = 1, pad: Any = False,
+    op: int, filter_shape: Axes | None, sequential: bool = False, strides: Axes = 1, pad: AxisFlags = False,
     op_name: str | None = None, name: str = "",
 ) -> Function:
-    """A pooling layer; `filter_shape` None takes all axes but the first."""
+    """A pooling layer; without a `filter_shape` the window covers all axes but the first."""
     if sequential:
         raise NotImplementedError("Pooling: sequential pooling is not supported")
-    window = UNKNOWN_SHAPE if filter_shape is None else _as_tuple(filter_shape)
-    strides, pad = _pad_to_shape(window, strides, "strides"), _pad_to_shape(window, pad, "pad")
+    layer = op_name or "Pooling"
+    window = UNKNOWN_SHAPE if filter_shape is None else shape_of(layer, filter_shape)
+    steps, padded = _pad_to_shape(window, strides, f"{layer}: strides"), _pad_to_shape(window, pad, f"{layer}: pad")
 
-    @BlockFunction(op_name or "Pooling", name)
-    def pool(x: Variable) -> Any:
-        return pooling(x, op, window, strides=strides, auto_padding=list(pad))
+    @BlockFunction(layer, name)
+    def pool(x: Variable) -> Function:
+        return pooling(x, op, window, strides=steps, auto_padding=list(padded))
 
     return pool
 
 
 def MaxPooling(
-    filter_shape: Axes, strides: Axes = 1, pad: Any = default_override_or(False), name: str = ""
+    filter_shape: Axes, strides: Axes = 1, pad: AxisFlags = default_override_or(False), name: str = ""
 ) -> Function:
     """The largest value in each window.
 
-    Shapes: x [channels, *in] -> [channels, *out].
-    Errors: ValueError for strides or pad of another length than the filter.
+    Shapes: x [channels, *in] -> [channels, *out], with out = (in - filter) // strides + 1 along each axis, or
+            ceil(in / strides) with `pad`.
+    Errors: ValueError for strides or pad of another length than the filter; ShapeError if the window does not fit.
+
+    >>> import cntkjax as C
+    >>> MaxPooling((2, 2), strides=2)(C.input_variable((3, 8, 8))).shape
+    (3, 4, 4)
     """
     pad = get_default_override(MaxPooling, pad=pad)
     return _Pooling(MAX_POOLING, filter_shape, strides=strides, pad=pad, op_name="MaxPooling", name=name)
 
 
 def AveragePooling(
-    filter_shape: Axes, strides: Axes = 1, pad: Any = default_override_or(False), name: str = ""
+    filter_shape: Axes, strides: Axes = 1, pad: AxisFlags = default_override_or(False), name: str = ""
 ) -> Function:
-    """The mean of each window; see `MaxPooling`."""
+    """The mean of each window.
+
+    Shapes, Errors: as `MaxPooling`. Padding does not count in the mean.
+
+    >>> import cntkjax as C
+    >>> AveragePooling((3, 3), strides=2, pad=True)(C.input_variable((3, 9, 9))).shape
+    (3, 5, 5)
+    """
     pad = get_default_override(AveragePooling, pad=pad)
     return _Pooling(AVG_POOLING, filter_shape, strides=strides, pad=pad, op_name="AveragePooling", name=name)
 
 
 def GlobalMaxPooling(name: str = "") -> Function:
-    """The largest value of each channel. Shapes: x [channels, *in] -> [channels, 1, ..]."""
+    """The largest value of each channel.
+
+    Shapes: x [channels, *in] -> [channels, 1, ..].
+    Errors: ShapeError for an input without channels.
+
+    >>> import cntkjax as C
+    >>> GlobalMaxPooling()(C.input_variable((3, 8, 8))).shape
+    (3, 1, 1)
+    """
     return _Pooling(MAX_POOLING, None, op_name="GlobalMaxPooling", name=name)
 
 
 def GlobalAveragePooling(name: str = "") -> Function:
-    """The mean of each channel. Shapes: x [channels, *in] -> [channels, 1, ..]."""
+    """The mean of each channel.
+
+    Shapes, Errors: as `GlobalMaxPooling`.
+
+    >>> import cntkjax as C
+    >>> x = C.input_variable((1, 2, 2))
+    >>> GlobalAveragePooling()(x).eval({x: [[[[1, 2], [3, 6]]]]}).ravel()
+    array([3.], dtype=float32)
+    """
     return _Pooling(AVG_POOLING, None, op_name="GlobalAveragePooling", name=name)
 
 
-def MaxUnpooling(filter_shape: Axes, strides: Axes = 1, pad: Any = False, name: str = "") -> Function:
-    """Puts values where the maxima were that `MaxPooling` found, zeros elsewhere.
+def MaxUnpooling(filter_shape: Axes, strides: Axes = 1, pad: AxisFlags = False, name: str = "") -> Function:
+    """Inverts `MaxPooling`: values go where the maxima of the windows were, zeros elsewhere.
 
-    Shapes: (x [channels, *out], y [channels, *in]) -> [channels, *in], y what was pooled.
+    Shapes: (x [channels, *out], y [channels, *in]) -> [channels, *in], with y the input of the pooling.
     Errors: as `MaxPooling`.
+
+    >>> import cntkjax as C
+    >>> y = C.input_variable((1, 1, 4))
+    >>> restored = MaxUnpooling((1, 2), strides=2)(MaxPooling((1, 2), strides=2)(y), y)
+    >>> restored.eval({y: [[[[1, 5, 4, 2]]]]}).ravel()
+    array([0., 5., 4., 0.], dtype=float32)
     """
-    window = _as_tuple(filter_shape)
-    strides, pad = _pad_to_shape(window, strides, "strides"), _pad_to_shape(window, pad, "pad")
+    window = shape_of("MaxUnpooling", filter_shape)
+    steps = _pad_to_shape(window, strides, "MaxUnpooling: strides")
+    padded = _pad_to_shape(window, pad, "MaxUnpooling: pad")
 
     @BlockFunction("MaxUnpooling", name)
-    def unpool(x: Variable, y: Variable) -> Any:
-        return unpooling(x, y, MAX_UNPOOLING, window, strides=strides, auto_padding=list(pad))
+    def unpool(x: Variable, y: Variable) -> Function:
+        return unpooling(x, y, MAX_UNPOOLING, window, strides=steps, auto_padding=list(padded))
 
     return unpool
 
 
 def BatchNormalization(
-    map_rank: Any = default_override_or(None),
+    map_rank: int | default_override_or | None = default_override_or(None),
     init_scale: float = 1,
-    normalization_time_constant: Any = default_override_or(5000),
+    normalization_time_constant: Number = default_override_or(5000),
     blend_time_constant: float = 0,
-    epsilon: Any = default_override_or(0.00001),
-    use_cntk_engine: Any = default_override_or(False),
-    disable_regularization: Any = default_override_or(False),
+    epsilon: Number = default_override_or(0.00001),
+    use_cntk_engine: Flag = default_override_or(False),
+    disable_regularization: Flag = default_override_or(False),
     name: str = "",
 ) -> Function:
     """Normalizes by mean and variance of the minibatch in training, by their running values otherwise.
 
     Shapes: x [*shape] -> [*shape]; scale, bias and the running values are [*shape], or with map_rank 1 [channels].
     Units:  normalization_time_constant is in samples.
-    Errors: NotImplementedError for a map_rank that is neither 1 nor None.
+    Errors: NotImplementedError for a map_rank that is neither 1 nor None; when it is applied, ShapeError for an input
+            of another size than the first one.
     Source: Ioffe and Szegedy, ICML 2015 (arXiv:1502.03167); details as in CNTK 2.7.
+
+    >>> import cntkjax as C
+    >>> layer = BatchNormalization(map_rank=1)(C.input_variable((3, 8, 8)))
+    >>> [(p.name, p.shape) for p in layer.parameters]
+    [('scale', (3,)), ('bias', (3,))]
     """
     map_rank = get_default_override(BatchNormalization, map_rank=map_rank)
     time_constant = get_default_override(BatchNormalization, normalization_time_constant=normalization_time_constant)
-    epsilon = get_default_override(BatchNormalization, epsilon=epsilon)
+    offset = get_default_override(BatchNormalization, epsilon=epsilon)
     use_cntk_engine = get_default_override(BatchNormalization, use_cntk_engine=use_cntk_engine)
     unregularized = get_default_override(BatchNormalization, disable_regularization=disable_regularization)
     if map_rank not in (None, 1):
@@ -254,9 +338,9 @@ def BatchNormalization(
     count = Constant(0, shape=(), name="aggregate_count")
 
     @BlockFunction("BatchNormalization", name)
-    def normalize(x: Variable) -> Any:
+    def normalize(x: Variable) -> Function:
         return batch_normalization(
-            x, scale, bias, mean, variance, map_rank == 1, time_constant, blend_time_constant, epsilon,
+            x, scale, bias, mean, variance, map_rank == 1, time_constant, blend_time_constant, offset,
             use_cudnn_engine=not use_cntk_engine, disable_regularization=unregularized, running_count=count,
         )
 
@@ -264,30 +348,44 @@ def BatchNormalization(
 
 
 def LayerNormalization(
-    initial_scale: float = 1, initial_bias: float = 0, epsilon: Any = default_override_or(0.00001), name: str = ""
+    initial_scale: float = 1, initial_bias: float = 0, epsilon: Number = default_override_or(0.00001), name: str = ""
 ) -> Function:
     """Normalizes each sample to mean 0 and standard deviation 1, then scales and shifts.
 
     Shapes: x [*shape] -> [*shape]; scale, bias [*shape].
+    Errors: ShapeError for an input with a free dimension, or of another size than the first one, when it is applied.
     Source: Ba, Kiros and Hinton, arXiv:1607.06450; as in CNTK 2.7, epsilon is added to the standard deviation.
+
+    >>> import cntkjax as C
+    >>> x = C.input_variable(3)
+    >>> LayerNormalization()(x).eval({x: [[1, 2, 3]]}).round(3)
+    array([[-1.225,  0.   ,  1.225]], dtype=float32)
     """
-    epsilon = Constant(get_default_override(LayerNormalization, epsilon=epsilon))
+    offset = Constant(get_default_override(LayerNormalization, epsilon=epsilon))
     scale = Parameter(_INFERRED, init=initial_scale, name="scale")
     bias = Parameter(_INFERRED, init=initial_bias, name="bias")
 
     @BlockFunction("LayerNormalization", name)
-    def normalize(x: Variable) -> Any:
+    def normalize(x: Variable) -> Function:
         centered = x - reduce_mean(x)
         deviation = sqrt(reduce_mean(centered * centered))
-        return element_divide(centered, deviation + epsilon) * scale + bias
+        return element_divide(centered, deviation + offset) * scale + bias
 
     return normalize
 
 
 def Label(name: str) -> Function:
-    """The operand itself, under a name by which it is found in the graph."""
+    """The operand itself, under a name by which it can be found in the graph.
 
-    def label(x: Variable) -> Any:
+    Shapes: x [*shape] -> [*shape].
+
+    >>> import cntkjax as C
+    >>> model = C.layers.Sequential([Dense(3), Label("hidden"), Dense(2)])(C.input_variable(4))
+    >>> model.hidden.shape
+    (3,)
+    """
+
+    def label(x: Variable) -> Function:
         return alias(x, name=name)
 
     return Function(label)

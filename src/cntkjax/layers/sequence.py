@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 from ..default_options import default_override_or, get_default_override
+from ..graph.errors import explain
 from ..graph.function import Function as GraphFunction
 from ..graph.shape import INFERRED as InferredDimension
+from ..graph.variable import Variable as GraphVariable
 from ..initializer import glorot_uniform
 from ..ops import (
     alias,
@@ -25,6 +28,7 @@ from ..ops import (
 from ..ops._calling import function_of
 from ..ops.functions import BlockFunction, Function, identity
 from ..variables import Constant, Parameter, Record, Variable
+from ._arguments import Flag, InitialState, Layer
 from .blocks import (
     GRU,
     LSTM,
@@ -41,57 +45,81 @@ Step = Callable[..., Any]  # (state, ..., x) -> (new state, ...)
 _STATES = ("h", "c", "a")  # names of the arguments that are initial states
 
 
-def _sanitize_function(f: Any) -> Any:
+def _sanitize_function(f: Layer) -> Any:
     """A Python function as a Function."""
     return Function(f) if callable(f) and not isinstance(f, GraphFunction) else f
 
 
-def _santize_step_function(f: Any) -> Any:  # CNTK's spelling, under which scripts import it
-    """A Python function as a Function that makes no parameters: each call would make others.
+def _santize_step_function(f: Step) -> Any:  # CNTK's spelling, under which scripts import it
+    """A Python function as a Function that creates no parameters: each call would create new ones.
 
-    Errors: TypeError if it does.
+    Errors: TypeError if it does, or if it cannot be called.
     """
-    made = _sanitize_function(f)
-    if made is not f and made.arguments:
-        begin = _number(made.arguments[0])
-        if any(_number(p) > begin for p in made.parameters):
-            raise TypeError("Parameter cannot be created inside Recurrence Python step function.")
-    return made
+    if not callable(f):
+        raise TypeError(explain(
+            f"Recurrence: the step function is {f!r}", fix="pass a function of (states..., x), such as LSTM(300)"
+        ))
+    step = _sanitize_function(f)
+    if step is not f and step.arguments:
+        begin = _number(step.arguments[0])
+        if any(_number(p) > begin for p in step.parameters):
+            raise TypeError(explain(
+                "Parameter cannot be created inside Recurrence Python step function.",
+                fix="create the layer before the function, and call it inside",
+            ))
+    return step
 
 
-def _number(variable: Any) -> int:
-    """Variables are numbered as they are made."""
+def _number(variable: GraphVariable) -> int:
+    """Variables are numbered in the order in which they are created."""
     return int(variable.uid[len(variable.uid.rstrip("0123456789")) :])
 
 
-def Delay(T: int = 1, initial_state: Any = default_override_or(0), name: str = "") -> Function:
+def Delay(T: int = 1, initial_state: InitialState = default_override_or(0), name: str = "") -> Function:
     """The value of T steps ago, or of -T steps ahead; `initial_state` where the sequence does not reach so far.
 
     Shapes: x [*shape] with a sequence axis -> [*shape].
+    Errors: TypeError for a T that is not a whole number; when it is applied, AxisError for x without a sequence axis.
+
+    >>> import cntkjax as C
+    >>> x = C.sequence.input_variable(1)
+    >>> Delay(1, initial_state=7)(x).eval({x: [[[1], [2], [3]]]})[0].ravel()
+    array([7., 1., 2.], dtype=float32)
     """
-    initial_state = _get_initial_state_or_default(get_default_override(Delay, initial_state=initial_state))
+    start = _get_initial_state_or_default(get_default_override(Delay, initial_state=initial_state))
+    if not isinstance(T, Integral):
+        raise TypeError(explain(
+            f"Delay: the number of steps T must be an integer, not {T!r}", fix="Delay(1) is the step before"
+        ))
 
     @BlockFunction("Delay", name)
-    def delay(x: Variable) -> Any:
-        return sequence.delay(x, initial_state, T)
+    def delay(x: Variable) -> Function:
+        return sequence.delay(x, start, T)
 
     return delay
 
 
 def PastValueWindow(
-    window_size: int, axis: int, go_backwards: Any = default_override_or(False), name: str = ""
+    window_size: int, axis: int, go_backwards: Flag = default_override_or(False), name: str = ""
 ) -> Function:
-    """The last `window_size` steps of each sequence (with `go_backwards`: the first), and which of them there are.
+    """The last `window_size` steps of each sequence (with `go_backwards`: the first), and which of them exist.
 
-    Shapes: x [*shape] with a sequence axis -> (value, valid), both without it: the steps stand along the new static
+    Shapes: x [*shape] with a sequence axis -> (value, valid), both without it: the steps lie along the new static
             axis `axis`, latest first, in value [.., window_size, ..] and valid [.., window_size, ..], which is 1 or 0.
+    Errors: when it is applied, AxisError for x without a sequence axis, or an axis that does not exist.
+
+    >>> import cntkjax as C
+    >>> x = C.sequence.input_variable(1)
+    >>> window = PastValueWindow(3, axis=-2)(x)
+    >>> [values.ravel().tolist() for values in window.eval({x: [[[1], [2]]]}).values()]
+    [[2.0, 1.0, 0.0], [1.0, 1.0, 0.0]]
     """
     go_backwards = get_default_override(PastValueWindow, go_backwards=go_backwards)
     end = sequence.first if go_backwards else sequence.last
     steps = [-t if go_backwards else t for t in range(window_size)]
 
     @BlockFunction("PastValueWindow", name)
-    def past_value_window(x: Variable) -> Any:
+    def past_value_window(x: Variable) -> tuple[Function, Function]:
         ones = sequence.broadcast_as(1, x)
         values = [end(Delay(t)(x)) for t in steps]
         flags = [end(Delay(t)(ones)) for t in steps]
@@ -101,35 +129,47 @@ def PastValueWindow(
 
 
 def RecurrenceFrom(
-    step_function: Step, go_backwards: Any = default_override_or(False), return_full_state: bool = False, name: str = ""
+    step_function: Step, go_backwards: Flag = default_override_or(False), return_full_state: bool = False,
+    name: str = "",
 ) -> Function:
     """A recurrence whose initial states are arguments: a function (initial states..., x) -> states at all steps.
 
     `step_function` (states..., x) -> new states; the first is the output, all of them with `return_full_state`.
 
     Shapes: initial states [*state] without a sequence axis, x with one -> [*state] along the sequence of x.
-    Errors: TypeError if the step returns another number of states than it takes; ValueError for more than ten.
+    Errors: TypeError if the step returns another number of states than it takes; ValueError for more than ten. When it
+            is applied, AxisError for x without a sequence axis, or initial states that do not broadcast to the states.
+
+    >>> import cntkjax as C
+    >>> start, x = C.input_variable(1), C.sequence.input_variable(1)
+    >>> total = RecurrenceFrom(C.plus)(start, x)
+    >>> total.eval({start: [[10]], x: [[[1], [2], [3]]]})[0].ravel()
+    array([11., 13., 16.], dtype=float32)
     """
-    go_backwards = get_default_override(RecurrenceFrom, go_backwards=go_backwards)
-    return _from_states("recurrence_from", _santize_step_function(step_function), go_backwards, return_full_state, name)
+    backwards = get_default_override(RecurrenceFrom, go_backwards=go_backwards)
+    return _from_states("recurrence_from", _santize_step_function(step_function), backwards, return_full_state, name)
 
 
-def _from_states(kind: str, step: Any, go_backwards: bool, return_full_state: bool, name: str) -> Any:
+def _from_states(kind: str, step: Any, go_backwards: bool, return_full_state: bool, name: str) -> Function:
     """A recurrence whose initial states are arguments; messages call it `kind`."""
     number = len(step.signature) - 1
     if number > 10:
-        raise ValueError("RecurrenceFrom() currently supports recurrence with up to 10 state variables")
+        raise ValueError(explain(
+            "RecurrenceFrom() currently supports recurrence with up to 10 state variables",
+            fix="join states of the same kind with cntk.splice, and slice them in the step function",
+        ))
     delay = sequence.future_value if go_backwards else sequence.past_value
 
-    def from_states(*arguments: Variable) -> Any:
+    def from_states(*arguments: Variable) -> Function:
         *initial, x = arguments
         states = [ForwardDeclaration("state_fwd") for _ in initial]
         new = step(*(delay(state, start) for state, start in zip(states, initial, strict=True)), x)
         if len(new.outputs) != number:
-            raise TypeError(
+            raise TypeError(explain(
                 f"Recurrence: number of state variables inconsistent between create_placeholder() and recurrent block: "
-                f"the step function takes {number} and returns {len(new.outputs)}"
-            )
+                f"the step function takes {number} and returns {len(new.outputs)}",
+                fix="a step function takes (states..., x) and returns as many new states: LSTM(10), not Dense(10)",
+            ))
         new.replace_placeholders(dict(zip(states, new.outputs, strict=True)))
         return _inject_name(new if return_full_state else combine([new.outputs[0]]), name)
 
@@ -139,8 +179,8 @@ def _from_states(kind: str, step: Any, go_backwards: bool, return_full_state: bo
 
 def Recurrence(
     step_function: Step,
-    go_backwards: Any = default_override_or(False),
-    initial_state: Any = default_override_or(0),
+    go_backwards: Flag = default_override_or(False),
+    initial_state: InitialState = default_override_or(0),
     return_full_state: bool = False,
     name: str = "",
 ) -> Function:
@@ -148,10 +188,11 @@ def Recurrence(
 
     `step_function` (states..., x) -> new states, such as `LSTM`, `GRU` or `RNNStep`; the first state is the output, all
     of them with `return_full_state`. `initial_state` is one for all states, or a tuple: numbers, arrays, parameters;
-    for initial states that come with the data there is `RecurrenceFrom`.
+    for initial states that come with the data use `RecurrenceFrom`.
 
     Shapes: x [n] with a sequence axis -> [*state] along the same axis.
-    Errors: TypeError if the numbers of states do not match, or an initial state depends on inputs.
+    Errors: TypeError if the numbers of states do not match, or an initial state depends on inputs. When it is applied,
+            AxisError for x without a sequence axis, ShapeError for another size than that of the first x.
 
     >>> import cntkjax as C
     >>> x = C.sequence.input_variable(1)
@@ -160,22 +201,23 @@ def Recurrence(
            [3.],
            [6.]], dtype=float32)]
     """
-    go_backwards = get_default_override(Recurrence, go_backwards=go_backwards)
+    backwards = get_default_override(Recurrence, go_backwards=go_backwards)
     initial_state = get_default_override(Recurrence, initial_state=initial_state)
     step = _santize_step_function(step_function)
-    from_states = _from_states("recurrence", step, go_backwards, return_full_state, name)
+    from_states = _from_states("recurrence", step, backwards, return_full_state, name)
     number = len(step.signature) - 1
     if isinstance(initial_state, tuple):
         states = [_get_initial_state_or_default(state) for state in initial_state]
     else:
         states = [_get_initial_state_or_default(initial_state)] * number
     if len(states) != number:
-        raise TypeError(
+        raise TypeError(explain(
             f"Recurrence {name!r}: initial_state has {len(states)} states, and the step function takes {number}: "
-            f"({', '.join(v.name for v in step.signature[:-1])})"
-        )
+            f"({', '.join(v.name for v in step.signature[:-1])})",
+            fix="give one value for all states, or a tuple with one for each",
+        ))
 
-    def recurrence(x: Variable) -> Any:
+    def recurrence(x: Variable) -> Function:
         return from_states(*states, x)
 
     return Function(recurrence)
@@ -183,38 +225,45 @@ def Recurrence(
 
 def Fold(
     folder_function: Step,
-    go_backwards: Any = default_override_or(False),
-    initial_state: Any = default_override_or(0),
+    go_backwards: Flag = default_override_or(False),
+    initial_state: InitialState = default_override_or(0),
     return_full_state: bool = False,
     name: str = "",
 ) -> Function:
-    """The final state of a recurrence: `Recurrence`, and of its output the last step (with `go_backwards`: the first).
+    """The final state of a `Recurrence`: its output at the last step, or with `go_backwards` at the first.
 
     Shapes: x [n] with a sequence axis -> [*state] without it.
     Errors: as `Recurrence`.
+
+    >>> import cntkjax as C
+    >>> x = C.sequence.input_variable(1)
+    >>> Fold(C.plus)(x).eval({x: [[[1], [2], [3]]]})
+    array([[6.]], dtype=float32)
     """
     go_backwards = get_default_override(Fold, go_backwards=go_backwards)
     initial_state = get_default_override(Fold, initial_state=initial_state)
     recurrence = Recurrence(folder_function, go_backwards, initial_state, return_full_state)
     final = sequence.first if go_backwards else sequence.last
 
-    def fold(x: Variable) -> Any:
+    def fold(x: Variable) -> Function:
         return _inject_name(combine([final(state) for state in recurrence(x).outputs]), name)
 
     return Function(fold)
 
 
 def UnfoldFrom(
-    generator_function: Step, until_predicate: Any = None, length_increase: float = 1, name: str = ""
+    generator_function: Step, until_predicate: Layer | None = None, length_increase: float = 1, name: str = ""
 ) -> Function:
-    """A generator: a function (initial_state, dynamic_axes_like) -> a sequence made step by step from its last state.
+    """A generator: a function (initial_state, dynamic_axes_like) -> a sequence, each step computed from the last state.
 
-    `generator_function` takes the state before and returns the output, which is the new state too, or a pair (output,
-    new state). The sequences are `length_increase` times as long as those of `dynamic_axes_like`, and end before that
-    with the first output of which `until_predicate` is true.
+    `generator_function` takes the previous state and returns the output, which is also the new state, or a pair
+    (output, new state). The sequences are `length_increase` times as long as those of `dynamic_axes_like`, or end with
+    the first output for which `until_predicate` is true.
 
     Shapes: initial_state [*state] with the batch axis -> [*output] with the axes of `dynamic_axes_like`, or a new
             sequence axis if the lengths change.
+    Errors: TypeError for a generator that cannot be called; when it is applied, AxisError if `dynamic_axes_like` has no
+            sequence axis.
 
     >>> import cntkjax as C
     >>> start, like = C.input_variable(1), C.sequence.input_variable(1)
@@ -224,17 +273,21 @@ def UnfoldFrom(
            [4.],
            [8.]], dtype=float32)]
     """
+    if not callable(generator_function):
+        raise TypeError(explain(
+            f"UnfoldFrom: the generator is {generator_function!r}", fix="pass a function of the previous state"
+        ))
     generator = _sanitize_function(generator_function)
 
-    def unfold_from(initial_state: Variable, dynamic_axes_like: Variable) -> Any:
-        like: Any = dynamic_axes_like
+    def unfold_from(initial_state: Variable, dynamic_axes_like: Variable) -> Function:
+        like: Variable | Function = dynamic_axes_like
         if length_increase != 1:
             like = sequence.where(sequence.broadcast_as(length_increase, like))
         state = ForwardDeclaration("unfold_state_fwd")
         before = sequence.past_value(reconcile_dynamic_axes(state, like), initial_state, name="unfold_prev_state")
-        made = generator(before)
-        output = combine([made.outputs[0]], name="" if name else "unfold_output")
-        made.replace_placeholders({state: made.outputs[-1]})
+        generated = generator(before)
+        output = combine([generated.outputs[0]], name="" if name else "unfold_output")
+        generated.replace_placeholders({state: generated.outputs[-1]})
         if until_predicate is not None:
             stop = _sanitize_function(until_predicate)(output)
             valid_frames = Recurrence(

@@ -1,4 +1,4 @@
-"""Types of arguments: ``Tensor[3]``, ``Sequence[Tensor[3]]``, for annotations and ``Function.update_signature``.
+"""Types of arguments, such as ``Tensor[3]`` and ``Sequence[Tensor[3]]``: for annotations and `update_signature`.
 
 >>> import numpy as np
 >>> print(Sequence[Tensor[2, 3]], Tensor[np.float64, 3])
@@ -8,26 +8,28 @@ Sequence[Tensor[2,3]] Tensor[np.float64,3]
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from .._typing import ShapeLike
 from ..axis import Axis
 from ..graph.axis import BATCH
+from ..graph.errors import explain
 from ..graph.shape import as_shape
 from ..ops._calling import annotated
 from ..variables import Record, Variable, tensor
 
-Type = Any  # Variable._Type: what is known of a variable
+Type: TypeAlias = Record  # a Variable._Type: shape, element type and axes of a variable
 
 
 class _TensorMeta(type):
-    """Classes whose ``[shape]``, or ``[element type, *shape]``, is a type."""
+    """The class of types with ``[shape]`` or ``[element type, *shape]``."""
 
     is_sparse = False
     dynamic_axes: tuple[Axis, ...] = (BATCH,)
 
-    def __getitem__(cls, shape: Any) -> Type:
+    def __getitem__(cls, shape: ShapeLike | tuple[type | int, ...]) -> Type:
         first, *rest = shape if isinstance(shape, tuple) and shape else (shape,)
         known = {}
         if isinstance(first, type) and issubclass(first, np.floating):
@@ -54,13 +56,15 @@ class ParameterTensor(metaclass=_TensorMeta):
 
 
 class _SequenceMeta(type):
-    """Classes whose ``[type]`` is that type along a sequence axis."""
+    """The class of types with ``[type of a step]``."""
 
     axis: Axis = Axis.default_dynamic_axis()
 
     def __getitem__(cls, item_type: Type) -> Type:
         if not isinstance(item_type, Record):
-            raise TypeError(f"{cls.__name__} takes the type of a step, such as Tensor[3], not {item_type!r}")
+            raise TypeError(explain(
+                f"{cls.__name__} takes the type of a step, not {item_type!r}", fix=f"write {cls.__name__}[Tensor[3]]"
+            ))
         return Variable._Type(**{**item_type, "dynamic_axes": (BATCH, cls.axis)})
 
 
@@ -71,12 +75,12 @@ class Sequence(metaclass=_SequenceMeta):
 class SequenceOverMeta(type):
     """The class of `SequenceOver`."""
 
-    def __getitem__(self, axis: Axis) -> Any:
+    def __getitem__(self, axis: Axis) -> _SequenceMeta:
         return _SequenceMeta("Sequence", (), {"axis": axis})
 
 
 class SequenceOver(metaclass=SequenceOverMeta):
-    """``SequenceOver[axis][Tensor[3]]``: sequences along an axis of one's own.
+    """``SequenceOver[axis][Tensor[3]]``: sequences along an axis other than the default one.
 
     >>> print(SequenceOver[Axis('words')][Tensor[3]])
     SequenceOver[words][Tensor[3]]

@@ -1,4 +1,4 @@
-"""Models that come ready made."""
+"""Ready-made models."""
 
 from ...default_options import default_options, default_override_or, get_default_override
 from ...initializer import glorot_uniform
