@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import cntkjax as C
-from cntkjax.engine.lower import scans
+from cntkjax.engine.lower import partial_eval, scans
 from cntkjax.engine.plan import rewrite
 from cntkjax.engine.plan.plan import Plan
 
@@ -147,24 +147,24 @@ def test_attention_learns_the_same(monkeypatch):
     assert "Contraction" in names(made)
     found = gradients()
     monkeypatch.setattr(rewrite, "NODE_RULES", {})
-    monkeypatch.setattr(scans, "NARROW", np.inf)
+    monkeypatch.setattr(partial_eval, "NARROW", np.inf)
     total = C.reduce_sum(C.sin(made * 1), C.Axis.all_axes())
     assert "Contraction" not in names(total)
     for a, b in zip(found, gradients(), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
-def test_attention_keeps_no_array_of_all_steps_and_all_places(monkeypatch):
+def test_attention_saves_no_array_of_all_steps_and_all_positions(monkeypatch):
     """Steps 5, rows 3, places 5: neither tanh of all relevances [.., 5] nor the weighed values [.., 3] are stacked."""
     stacked = []
-    cut = scans._cut
+    split_step = scans.split_step
 
     def watched(*arguments):
-        halves = cut(*arguments)
-        stacked.extend(v.aval.shape for v in halves.there.outvars)
-        return halves
+        split, y_tree = split_step(*arguments)
+        stacked.extend(v.aval.shape for v in split.forward.outvars)
+        return split, y_tree
 
-    monkeypatch.setattr(scans, "_cut", watched)
+    monkeypatch.setattr(scans, "split_step", watched)
     made, feed, letters = attention()
     C.reduce_sum(made, C.Axis.all_axes()).grad(feed, wrt=[letters])
     assert stacked and not {(3, 5, 5), (3, 5, 3)} & set(stacked)

@@ -15,20 +15,20 @@ from typing import Any
 
 from jax import lax
 
-_in_loop = ContextVar("_in_loop", default=False)
+_WITHOUT_BARRIERS = ContextVar("_WITHOUT_BARRIERS", default=False)
 
 
 def materialized(x: Any) -> Any:
     """The same value, read from memory by whatever uses it, gradients too; in loops with gradients as it comes."""
-    return x if _in_loop.get() else lax.optimization_barrier(x)
+    return x if _WITHOUT_BARRIERS.get() else lax.optimization_barrier(x)
 
 
 @contextmanager
-def in_a_loop() -> Iterator[None]:
+def without_barriers() -> Iterator[None]:
     """While a step is traced with its gradient: XLA of jax 0.12 does not compile barriers in the gradient of a loop."""
-    token = _in_loop.set(True)
+    token = _WITHOUT_BARRIERS.set(True)
     try:
         yield
     finally:
-        _in_loop.reset(token)
+        _WITHOUT_BARRIERS.reset(token)
 

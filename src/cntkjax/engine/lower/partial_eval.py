@@ -1,0 +1,323 @@
+"""Partial evaluation of a step and its gradient: what runs in the forward loop, what in the backward loop.
+
+`split_jaxpr` takes a step traced together with its gradient. Whatever does not depend on a cotangent is computed
+forward; the rest, backward. Values that cross this border are residuals. Each residual is saved once, and not at all
+where cheap operations recompute it from values that the backward loop has anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from math import prod
+from typing import TypeAlias, TypeVar
+
+from jax.core import eval_jaxpr
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+
+from ..._typing import Array
+
+Atom: TypeAlias = "Var | Literal"
+T = TypeVar("T")
+
+CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "custom_jvp_call": "call_jaxpr"}  # and the parameter with the callee
+VIEWS = {"broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose"}
+# To recompute these takes less time than to write and to read an array.
+CHEAP = VIEWS | {
+    "add", "add_any", "sub", "mul", "neg", "max", "min", "integer_pow", "square", "one_minus_square", "sign", "eq",
+    "ne", "lt", "le", "gt", "ge", "and", "or", "not", "select_n", "convert_element_type", "iota", "slice", "copy",
+}  # fmt: skip
+# These take longer, but not where the operands are smaller than the result by this factor.
+NARROW = 4
+ELEMENTWISE = CHEAP | {
+    "exp", "log", "log1p", "div", "logistic", "tanh", "sqrt", "rsqrt", "round", "abs", "clamp", "pow", "expm1", "sin",
+    "cos", "bitcast_convert_type", "shift_left", "shift_right_arithmetic",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class JointStep:
+    """A step traced together with its gradient: the variables of the jaxpr by what they stand for.
+
+    Inputs: `invariants`, `carry`, `xs` (the inputs of the step), and the `cotangents` of the new carry and the outputs.
+    Outputs: `new_carry`, `ys` (the outputs of the step), `operands` of tapped products, and `gradients` by the place of
+    the input among invariants, carry, xs and taps.
+    """
+
+    closed: ClosedJaxpr
+    invariants: list[Var]
+    carry: list[Var]
+    xs: list[Var]
+    cotangents: list[Var]
+    new_carry: list[Atom]
+    ys: list[Atom]
+    operands: list[Atom]
+    gradients: dict[int, Atom]
+
+    @classmethod
+    def of(
+        cls, closed: ClosedJaxpr, sizes: tuple[int, int, int], num_ys: int, differentiable: Sequence[int]
+    ) -> JointStep:
+        """Name the variables of a jaxpr, given the numbers of invariants, carry and xs, and which inputs are floats."""
+        invariants, carry, xs, cotangents = split_list(closed.jaxpr.invars, *sizes)
+        outputs: Sequence[Atom] = closed.jaxpr.outvars
+        num_operands = len(outputs) - len(carry) - num_ys - len(differentiable)
+        new_carry, ys, operands, gradients = split_list(outputs, len(carry), num_ys, num_operands)
+        by_place = dict(zip(differentiable, gradients, strict=True))
+        return cls(closed, invariants, carry, xs, cotangents, new_carry, ys, operands, by_place)
+
+    @property
+    def available(self) -> set[Var]:
+        """What the backward loop has without saving it."""
+        return {*self.closed.jaxpr.constvars, *self.invariants, *self.xs}
+
+    def invariant_values(self, primal: Iterable[JaxprEqn]) -> set[Var]:
+        """The invariants and what is computed from them alone, which XLA moves out of the loop."""
+        values = {*self.closed.jaxpr.constvars, *self.invariants}
+        for eqn in primal:
+            if values.issuperset(variables(eqn.invars)):
+                values.update(eqn.outvars)
+        return values
+
+    def jaxpr(self, inputs: Iterable[Var], equations: Sequence[JaxprEqn], outputs: Iterable[Atom]) -> Jaxpr:
+        """A part of the whole, with the same constants."""
+        return self.closed.jaxpr.replace(
+            constvars=[*self.closed.jaxpr.constvars], invars=[*inputs], eqns=[*equations], outvars=[*outputs]
+        )
+
+
+@dataclass(frozen=True)
+class SplitStep:
+    """The two halves of a step and its gradient, on flat lists of arrays.
+
+    `forward`: invariants, carry, xs -> new carry, stacked. `backward`: invariants, xs, residuals, cotangents of the new
+    carry and of the outputs -> gradients of the carry, gradients of some invariants, stacked gradients.
+    """
+
+    consts: list[Array]
+    forward: Jaxpr
+    backward: Jaxpr
+    num_ys: int  # the outputs of the step, which are the first of what `forward` stacks
+    residuals: list[int]  # places among what `forward` stacks
+    operands: list[int]  # of tapped products: places among the same
+    differentiated_invariants: list[int]
+    x_gradients: dict[int, int]  # of the xs that have one: its place among the stacked gradients
+    product_gradients: list[int]  # of tapped products: places among the stacked gradients
+
+
+@dataclass(frozen=True)
+class _Gradients:
+    """The gradients that the backward loop computes: carried, summed over the steps, and stacked."""
+
+    carry: list[Atom]
+    invariants: dict[int, Var]
+    xs: dict[int, Var]
+    products: list[Atom]
+
+    @property
+    def stacked(self) -> list[Atom]:
+        """Those of xs and of tapped products, each once."""
+        return list(dict.fromkeys((*self.xs.values(), *self.products)))
+
+    @property
+    def outputs(self) -> list[Atom]:
+        """All of them, as the backward half returns them."""
+        return [*self.carry, *self.invariants.values(), *self.stacked]
+
+
+def split_jaxpr(joint: JointStep) -> SplitStep:
+    """Split a step and its gradient into a forward half, a backward half and residuals."""
+    available = joint.available
+    primal, backward, known = _partition(joint.closed.jaxpr.eqns, {*available, *joint.carry})
+    candidates = [v for eqn in backward for v in variables(eqn.invars) if v in known]
+    stacked = _stacked(joint, primal, candidates)
+    gradients = _gradients(joint, known)
+    equations = _live_equations(
+        [*primal, *backward], gradients.outputs, {*available, *joint.cotangents, *variables(stacked)}
+    )
+    used = {v for eqn in equations for v in variables(eqn.invars)}.union(variables(gradients.outputs))
+    residuals = {v: i for i, v in enumerate(stacked) if isinstance(v, Var) and v in used and v not in available}
+    forward = _live_equations(
+        primal, [*joint.new_carry, *stacked], {*available, *joint.carry}, keep_effects=True
+    )
+    stacked_gradients = gradients.stacked
+    return SplitStep(
+        consts=joint.closed.consts,
+        forward=joint.jaxpr([*joint.invariants, *joint.carry, *joint.xs], forward, [*joint.new_carry, *stacked]),
+        backward=joint.jaxpr(
+            [*joint.invariants, *joint.xs, *residuals, *joint.cotangents], equations, gradients.outputs
+        ),
+        num_ys=len(joint.ys),
+        residuals=list(residuals.values()),
+        operands=[stacked.index(v) for v in joint.operands],
+        differentiated_invariants=list(gradients.invariants),
+        x_gradients={i: stacked_gradients.index(d) for i, d in gradients.xs.items()},
+        product_gradients=[stacked_gradients.index(d) for d in gradients.products],
+    )
+
+
+def _partition(
+    equations: Iterable[JaxprEqn], inputs: Iterable[Var]
+) -> tuple[list[JaxprEqn], list[JaxprEqn], set[Var]]:
+    """Equations that follow from the inputs alone, the other ones, and all variables that are known by the first."""
+    known, primal, rest = set(inputs), [], []
+    for eqn in equations:
+        if known.issuperset(variables(eqn.invars)):
+            primal.append(eqn)
+            known.update(eqn.outvars)
+        else:
+            rest.append(eqn)
+    return primal, rest, known
+
+
+def _gradients(joint: JointStep, known: Collection[Var]) -> _Gradients:
+    """The gradients of a step by what they are of; those that do not depend on a cotangent are 0."""
+    begin_carry = len(joint.invariants)
+    begin_xs = begin_carry + len(joint.carry)
+    begin_taps = begin_xs + len(joint.xs)
+    nonzero = {i: d for i, d in joint.gradients.items() if isinstance(d, Var) and d not in known}
+    every = list(joint.gradients.values())
+    first = sum(i < begin_carry for i in joint.gradients)
+    return _Gradients(
+        carry=every[first : first + len(joint.carry)],
+        invariants={i: d for i, d in nonzero.items() if i < begin_carry},
+        xs={i - begin_xs: d for i, d in nonzero.items() if begin_xs <= i < begin_taps},
+        products=every[len(every) - len(joint.operands) :],
+    )
+
+
+def _stacked(joint: JointStep, primal: Sequence[JaxprEqn], candidates: Iterable[Var]) -> list[Atom]:
+    """What the forward loop stacks, each once: outputs of the step, operands of tapped products, residuals."""
+    ys = set(variables(joint.ys))
+    saved = ys.union(variables(joint.operands))
+    available = joint.available | joint.invariant_values(primal)
+    residuals = _residuals(primal, candidates, available | saved)
+    residuals = _narrowed(primal, residuals, available | saved)
+    return [*joint.ys, *dict.fromkeys(v for v in (*joint.operands, *residuals) if v not in ys)]
+
+
+def _residuals(primal: Sequence[JaxprEqn], candidates: Iterable[Var], available: Collection[Var]) -> dict[Var, None]:
+    """What has to be saved so that cheap operations recompute all candidates from it and from what is available."""
+    producers = _producers(primal)
+    recomputable = _recomputable(primal, available)
+    residuals: dict[Var, None] = {}
+    for v in candidates:
+        source = _source_of_view(v, producers, recomputable)
+        if source not in recomputable:
+            residuals[source] = None
+    # A residual that is a cheap function of other ones is not saved either.
+    at_hand = {*available, *(residuals.keys() - producers.keys())}
+    for eqn in primal:
+        cheap = _is_cheap(eqn, at_hand)
+        for v in eqn.outvars:
+            if cheap:
+                residuals.pop(v, None)
+            if cheap or v in residuals:
+                at_hand.add(v)
+    return residuals
+
+
+def _recomputable(primal: Iterable[JaxprEqn], available: Iterable[Var]) -> set[Var]:
+    """What is available and what cheap operations compute from that."""
+    values = set(available)
+    for eqn in primal:
+        if _is_cheap(eqn, values):
+            values.update(eqn.outvars)
+    return values
+
+
+def _source_of_view(v: Var, producers: Mapping[Var, JaxprEqn], recomputable: Collection[Var]) -> Var:
+    """The array that a variable is a view of, in the end."""
+    while v not in recomputable and v in producers and producers[v].primitive.name in VIEWS:
+        (v,) = variables(producers[v].invars[:1])
+    return v
+
+
+def _narrowed(primal: Iterable[JaxprEqn], residuals: Iterable[Var], available: Collection[Var]) -> dict[Var, None]:
+    """The residuals, where a large one is replaced by the small arrays that it is computed from element by element.
+
+    Attention adds a row for each step to one for each place it may look at, and takes tanh: to do so again takes less
+    time than to write and to read an array of all steps and places.
+    """
+    producers = _producers(primal)
+    narrowed: dict[Var, None] = {}
+    for v in residuals:
+        sources = _elementwise_sources(v, producers, available)
+        narrowed.update(sources if NARROW * _num_elements(sources) <= _num_elements([v]) else {v: None})
+    return narrowed
+
+
+def _elementwise_sources(
+    v: Var, producers: Mapping[Var, JaxprEqn], available: Collection[Var]
+) -> dict[Var, None]:
+    """The variables that are not available from which element-wise operations compute a variable."""
+    sources: dict[Var, None] = {}
+    pending = [v]
+    while pending:
+        source = pending.pop()
+        eqn = producers.get(source)
+        if eqn is not None and eqn.primitive.name in ELEMENTWISE:
+            pending += [u for u in variables(eqn.invars) if u not in available and u not in sources]
+        else:
+            sources[source] = None
+    return sources
+
+
+def _producers(equations: Iterable[JaxprEqn]) -> dict[Var, JaxprEqn]:
+    return {v: eqn for eqn in equations for v in eqn.outvars}
+
+
+def _num_elements(arrays: Iterable[Var]) -> int:
+    return sum(prod(getattr(v.aval, "shape", ())) for v in arrays)
+
+
+def _is_cheap(eqn: JaxprEqn, available: Collection[Var]) -> bool:
+    return eqn.primitive.name in CHEAP and all(v in available for v in variables(eqn.invars))
+
+
+def _live_equations(
+    equations: Sequence[JaxprEqn], outputs: Iterable[Atom], inputs: Collection[Var], keep_effects: bool = False
+) -> list[JaxprEqn]:
+    """The equations that compute the outputs from the inputs, in their order: dead code is eliminated."""
+    missing, live = {v for v in variables(outputs) if v not in inputs}, []
+    for eqn in reversed(equations):
+        if missing.intersection(eqn.outvars) or (keep_effects and eqn.effects):
+            live.append(eqn)
+            missing.update(v for v in variables(eqn.invars) if v not in inputs)
+    return live[::-1]
+
+
+def inline_calls(closed: ClosedJaxpr, arrays: Sequence[Array]) -> list[Array]:
+    """The outputs of a jaxpr, evaluated with the bodies of the functions that it calls in place of the calls."""
+    jaxpr = closed.jaxpr
+    values: dict[Var, Array] = dict(
+        zip((*jaxpr.constvars, *jaxpr.invars), (*closed.consts, *arrays), strict=True)
+    )
+
+    def read(atom: Atom) -> Array:
+        return atom.val if isinstance(atom, Literal) else values[atom]
+
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name in CALLS:
+            outputs = inline_calls(eqn.params[CALLS[eqn.primitive.name]], [read(v) for v in eqn.invars])
+        else:
+            inputs = list(dict.fromkeys(variables(eqn.invars)))
+            single = jaxpr.replace(constvars=[], invars=inputs, eqns=[eqn], outvars=eqn.outvars)
+            outputs = eval_jaxpr(single, [], *[values[v] for v in inputs])
+        values.update(zip(eqn.outvars, outputs, strict=True))
+    return [read(v) for v in jaxpr.outvars]
+
+
+def variables(atoms: Iterable[Atom]) -> list[Var]:
+    """The atoms that are no literals."""
+    return [v for v in atoms if not isinstance(v, Literal)]
+
+
+def split_list(items: Iterable[T], *sizes: int) -> list[list[T]]:
+    """The first of these many items, the next ones, and so on, and the rest."""
+    remaining: Iterator[T] = iter(items)
+    return [*(list(islice(remaining, size)) for size in sizes), list(remaining)]
+
+
+__all__ = ["JointStep", "SplitStep", "inline_calls", "split_jaxpr", "split_list"]
