@@ -71,5 +71,4 @@ def test_imports_close_no_circle():
 TO_BE_CUT = {
     ("cntkjax.engine.plan.plan", "cntkjax.engine.plan.early_exit"),
     ("cntkjax.engine.plan.plan", "cntkjax.engine.plan.partition"),
-    ("cntkjax.engine.lower.products", "cntkjax.engine.lower.lower"),
 }

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 import numpy as np
 
-from ..engine.lower.carry import entering, leave
-from ..engine.lower.loops import initial_states
+from ..engine.lower.carry import entering, initial_states, leave
 from ..engine.lower.values import Context, Value
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import Spec, merged_axes

@@ -10,7 +10,7 @@ def test_free_dimensions_that_do_not_fit_are_an_error_that_names_the_operation()
     x = C.input_variable((C.FreeDimension, C.InferredDimension))
     f = C.times(x, C.parameter(init=np.ones((2, 2), np.float32)))
     assert f.eval({x: np.ones((1, 3, 2))}).shape == (1, 3, 2)
-    with pytest.raises(ValueError, match="Times: dimensions that the data give do not fit"):
+    with pytest.raises(ValueError, match="Times: dimensions that come with the data do not fit"):
         f.eval({x: np.ones((1, 3, 5))})
 
 

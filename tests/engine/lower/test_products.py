@@ -76,7 +76,7 @@ def ahead(monkeypatch):
 
     def watched(*arguments):
         found, folded = find(*arguments)
-        seen.extend(p.ahead for p in found.values())
+        seen.extend(p.hoisted_operands for p in found.values())
         return found, folded
 
     monkeypatch.setattr("cntkjax.engine.lower.loops.products_of", watched)
@@ -90,7 +90,7 @@ def test_values_and_gradients_do_not_depend_on_what_is_multiplied_ahead(case, de
     found = results(out, feed)
     assert any(ahead) == (case in STEPS)
     ahead.clear()
-    monkeypatch.setattr(products, "_is_join_of_vectors", lambda *_: False)
+    monkeypatch.setattr(products, "_is_concatenation_of_vectors", lambda *_: False)
     note_edit()
     wanted = results(C.combine(out.outputs) * 1, feed)
     assert ahead and not any(ahead)

@@ -18,7 +18,7 @@ from ...graph.errors import explain
 from ...graph.function import Function
 from ..data.layout import Layout
 from ..data.ragged import Ragged
-from .values import Context, Value
+from .values import Axes, Context, Value
 
 
 @dataclass
@@ -77,6 +77,18 @@ def entering(layout: Layout, carried: Any, offset: int, seq: Any, position: Any,
     origin = layout.origin[seq]
     before = carried[jnp.clip(offset - 1 - position, 0, offset - 1), jnp.maximum(origin, 0)]
     return jnp.where((origin >= 0).reshape(*origin.shape, *(1,) * (before.ndim - origin.ndim)), before, initial)
+
+
+def initial_states(ctx: Context, initial: Value, axes: Axes, offset: int, ahead: bool) -> Value:
+    """Initial states at the steps that read them: of a sequence its last (looking ahead: first) `offset` steps."""
+    if ctx.sequence_axis(initial.axes) is None:
+        return ctx.to_axes(initial, axes)
+    source, layout = ctx.layout(initial.axes), ctx.layout(axes)
+    length = source.length[layout.seq]
+    step = offset - 1 - layout.remaining if ahead else length - offset + layout.position
+    cells = (source.start[layout.seq] + jnp.clip(step, 0, length - 1)) * source.rows + source.row[layout.seq]
+    data = ctx.array(initial)
+    return Value(data.reshape(-1, *data.shape[2:])[cells], axes)
 
 
 def leave(ctx: Context, delay: Function, data: Any, initial: Value) -> None:

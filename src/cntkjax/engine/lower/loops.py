@@ -7,250 +7,275 @@ inside the loop is one large product after the backward loop, not an accumulatio
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
+from ..._typing import Array, Shape
+from ...graph.errors import explain
 from ...graph.function import Function
 from ...graph.shape import is_known
 from ...graph.variable import Variable
-from ..data.layout import Layout
-from ..plan.parts import Loop, Part, inputs_of, resolve
-from .carry import entering, leave
-from .products import multiplied_ahead, multiply, products_of, weigh
+from ..plan.parts import Loop, resolve
+from .carry import entering, initial_states, leave
+from .nodes import run_node
+from .products import Product, Weight, hoisted_products, multiply, products_of, weigh
 from .scans import scan
-from .tilings import tilings_of
-from .values import Axes, Context, Step, Value
+from .tilings import Tiling, tilings_of
+from .values import Axes, Context, Environment, LayoutArrays, Step, Value, layouts_as_arguments
 
-Environment = dict[Variable, Value]
-RunNode = Callable[[Context, Function, Environment], None]
-RunPart = Callable[[Context, Part, Environment], None]
-
-
-def run_ending(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, run_part: RunPart) -> None:
-    """Compute a merged loop, which stops early where no gradient is taken; where one is, its parts one by one."""
-
-    def apart(ctx: Context, env: Environment) -> None:
-        for part in loop.fused_parts:
-            run_part(ctx, part, env)
-
-    if ctx.layouts[loop.axis].origin is not None:  # the next minibatch goes on with what the last steps made
-        return apart(ctx, env)
-    given = {v: env[v] for v in inputs_of(loop) if v not in loop.all_outputs}
-    placed, where = _places(ctx)
-
-    def made(run: Callable[[Context, Environment], None], where: Any, data: Any) -> Any:
-        inner = placed(where)
-        here = {v: replace(x, data=d) for (v, x), d in zip(given.items(), data, strict=True)}
-        run(inner, here)
-        return [inner.array(here[v]) for v in loop.outputs]
-
-    @jax.custom_vjp
-    def run(where: Any, data: Any) -> Any:
-        return made(lambda ctx, env: run_loop(ctx, loop, env, run_node, until_ended=True), where, data)
-
-    def forward(where: Any, data: Any) -> Any:
-        return jax.vjp(lambda data: made(apart, where, data), data)
-
-    def backward(back: Any, gradient: Any) -> Any:
-        return None, *back(gradient)
-
-    run.defvjp(forward, backward)
-    axes = loop.delays[0].node_outputs[0].dynamic_axes
-    found = run(where, [x.data for x in given.values()])
-    env.update({v: Value(d, axes) for v, d in zip(loop.outputs, found, strict=True)})
+Cells = tuple[Array, Array, Array, Array, Array]  # position, remaining, seq, mask, time: [time, rows], the last [time]
+Buffers = tuple[Array, ...]  # the carry: for each delay the last values [offset, rows, *shape], the oldest first
+Invariants = tuple[LayoutArrays, list[Array]]
+Inputs = tuple[list[Array], Cells]
+TappedProducts = list[tuple[Array, Array]]
 
 
-def _places(ctx: Context) -> tuple[Callable[[Any], Context], Any]:
-    """Where samples stand, as arguments for functions with a gradient of their own, and a context made of these again.
-
-    Such a function is traced later once more, and must not hold on to arrays of the trace in which it was made.
-    """
-    known = list(ctx.layouts)
-
-    def placed(where: Any) -> Context:
-        layouts, batch = where
-        return replace(ctx, layouts=dict(zip(known, layouts, strict=True)), batch=batch)
-
-    return placed, (list(ctx.layouts.values()), ctx.batch)
+def run_loop(ctx: Context, loop: Loop, env: Environment) -> None:
+    """Compute what is used outside of a loop, for all steps."""
+    scanned = ScannedLoop.of(ctx, loop, env)
+    weights, invariants, init, xs = scanned.arguments()
+    ys = scan(scanned.step, weights, invariants, init, xs, scanned.weight_gradients, loop.reverse)
+    scanned.store(env, ys)
 
 
-def run_loop(ctx: Context, loop: Loop, env: Environment, run_node: RunNode, until_ended: bool = False) -> None:
-    """Compute all that is in a loop, for all steps; or `until_ended`, without gradients, for as long as one goes on."""
-    layout = ctx.layouts[loop.axis]
-    axes = loop.delays[0].node_outputs[0].dynamic_axes
-    starts = {delay: resolve(delay.node_inputs[1]) for delay in loop.delays}
-    # Initial states that are a sequence stand under the name of the delayed value until that is known.
-    sequences = {d: v for d, v in starts.items() if v in env and ctx.sequence_axis(env[v].axes) is not None}
-    starts |= {delay: delay.node_outputs[0] for delay in sequences}
-    used = [resolve(v) for n in (*loop.delays, *loop.nodes) for v in n.node_inputs[: 1 if n in sequences else None]]
-    outside = dict.fromkeys(v for v in used if v not in loop.all_outputs)
-    # One value a sequence is not spread over the steps: it may be all that an attention looks at. Initial states are.
-    states = set(starts.values())
-    fixed = {v: env[v] for v in outside if len(env[v].axes) < (1 if v in states else 2)}
-    moving = {v: ctx.to_axes(ctx.canonical(env[v]), axes) for v in outside if v not in fixed} | {
-        starts[d]: initial_states(ctx, ctx.canonical(env[v]), axes, _offset(d), loop.reverse)
-        for d, v in sequences.items()
-    }
-    products, folded = products_of(loop, fixed, moving, layout.simple)
-    # With a vector XLA reads all operands again, and slowly: better in each step, where they are at hand.
-    tapped = [n for n, p in products.items() if p.weight.variable.shape[-1:] != (1,)]
-    weights = list(dict.fromkeys(p.weight for p in products.values()))
-    computed = [n for n in loop.nodes if n not in products and n not in folded]
-    read = {*starts.values(), *(resolve(v) for n in (*loop.delays, *computed) for v in n.node_inputs)}
-    read.update(v for p in products.values() for v in p.operands)
-    others = {v: ctx.array(x) for v, x in fixed.items() if v in read}
-    ahead = multiplied_ahead(ctx, products, fixed, moving)
-    moving = {v: x for v, x in moving.items() if v in read} | ahead
-    tilings = tilings_of(loop.nodes)
-    anew = layout.origin is not None or not (layout.simple and (layout.full or not loop.reverse))
-    anew = anew or any(_offset(d) > 1 for d in sequences)  # each of the first steps begins with another state
-    wanted = loop.outputs
-    if layout.origin is not None:
-        wanted = [*wanted, *(resolve(d.node_inputs[0]) for d in loop.delays)]
-    placed, where = _places(ctx)
+@dataclass(frozen=True)
+class ScannedLoop:
+    """A loop with what its steps compute from, as `scan` takes it."""
 
-    def step(weight_data: Any, given: Any, carry: Any, now: Any, taps: Any) -> tuple[Any, Any, Any]:
-        where, other_data = given
-        moving_now, (position, remaining, seq, mask, time) = now
-        ctx = placed(where)
+    ctx: Context
+    loop: Loop
+    axes: Axes
+    initial: Mapping[Function, Variable]  # for each delay the variable that holds its initial state in a step
+    invariants: Mapping[Variable, Value]  # the same in each step: without a sequence axis
+    invariant_arrays: Mapping[Variable, Array]  # those that steps read other than as weights
+    sequences: Mapping[Variable, Value]  # what steps read of values with a sequence axis, and hoisted products
+    products: Mapping[Function, Product]
+    fused_scales: frozenset[Function]  # nodes whose scale is part of a weight, and which are not computed
+    resets_state: bool  # sequences select their initial states where they begin; otherwise all begin with the loop
+    outputs: Sequence[Variable]
+    layout_arrays: LayoutArrays
+    with_layouts: Callable[[LayoutArrays], Context]
+    weights: Sequence[Weight]
+    tapped: Sequence[Function]  # the products whose weight gradients are computed after the backward loop
+    tilings: Mapping[Function, Tiling]
+
+    @classmethod
+    def of(cls, ctx: Context, loop: Loop, env: Environment) -> ScannedLoop:
+        """Find what the loop computes from, and compute what does not have to wait for its steps."""
         layout = ctx.layouts[loop.axis]
-        inner = Context(
-            ctx.training, ctx.batch, ctx.layouts, ctx.stream_of, narrow=ctx.narrow,
-            step=Step(loop.axis, seq, position, remaining, mask, time),
+        axes = loop.delays[0].node_outputs[0].dynamic_axes
+        initial, initial_sequences = _initial_variables(ctx, loop, env)
+        invariants, sequences = _outside_values(ctx, loop, env, axes, initial, initial_sequences)
+        products, fused_scales = products_of(loop, invariants, sequences, layout.simple)
+        read = _read_variables(loop, initial, products, fused_scales)
+        invariant_arrays = {v: ctx.array(x) for v, x in invariants.items() if v in read}
+        hoisted = hoisted_products(ctx, products, invariants, sequences)
+        resets_state = layout.origin is not None or not (layout.simple and (layout.full or not loop.reverse))
+        resets_state |= any(offset(d) > 1 for d in initial_sequences)  # each of the first steps has another state
+        outputs = list(loop.outputs)
+        if layout.origin is not None:
+            outputs += [resolve(d.node_inputs[0]) for d in loop.delays]
+        layout_arrays, with_layouts = layouts_as_arguments(ctx)
+        return cls(
+            ctx, loop, axes, initial, invariants, invariant_arrays,
+            {v: x for v, x in sequences.items() if v in read} | hoisted, products, frozenset(fused_scales),
+            resets_state, outputs, layout_arrays, with_layouts,
+            weights=list(dict.fromkeys(p.weight for p in products.values())),
+            # With a vector XLA reads all operands again, and slowly: better in each step, where they are at hand.
+            tapped=[n for n, p in products.items() if p.weight.variable.shape[-1:] != (1,)],
+            tilings=tilings_of(loop.nodes),
         )
-        here = {v: Value(d, fixed[v].axes) for v, d in zip(others, other_data, strict=True)}
-        here |= {v: Value(d, axes) for v, d in zip(moving, moving_now, strict=True)}
-        far = remaining if loop.reverse else position
-        for delay, buffer in zip(loop.delays, carry, strict=True):
-            old = buffer[0]
-            if anew:
-                initial = here[starts[delay]].data.astype(old.dtype)
-                initial = entering(layout, ctx.carried.get(delay), _offset(delay), seq, position, initial)
-                begins = (far < _offset(delay)).reshape(-1, *(1,) * (old.ndim - 1))
-                old = jnp.where(begins, initial, old)
-            here[delay.node_outputs[0]] = Value(old, axes)
-        met: list[Any] = []
-        for node in loop.nodes:
-            if node in products:
-                product = products[node]
-                tap = None if taps is None or node not in tapped else taps[len(met)]
-                pair = multiply(inner, node, here, product, weight_data[weights.index(product.weight)], tap)
-                met += [pair] if node in tapped else []
-            elif node in tilings:
-                if node.node_outputs[0] not in here:
-                    here.update(tilings[node].split(inner, here))
-            elif node not in folded:
-                run_node(inner, node, here)
-        if inner.updates:
-            raise ValueError(f"a value cannot be assigned inside a recurrent loop: {next(iter(inner.updates))!r}")
-        after = [inner.array(here[resolve(d.node_inputs[0])]) for d in loop.delays]
-        carry = tuple(
-            a[None].astype(b.dtype) if b.shape[0] == 1 else jnp.concatenate([b[1:], a[None]])
-            for a, b in zip(after, carry, strict=True)
-        )
-        return carry, [inner.array(here[v]) for v in wanted], met
 
-    def collect(weight_data: Any, operands: Any, gradients: Any) -> list[Any]:
-        found = [jnp.zeros_like(w) for w in weight_data]
-        for node, x, dz in zip(tapped, operands, gradients, strict=True):
-            weight = products[node].weight
-            at = weights.index(weight)
-            whole = partial(weigh, ctx, node, weight, Value(x, node.node_outputs[0].dynamic_axes))
-            found[at] += jax.vjp(whole, weight_data[at])[1](dz)[0]
-        return found
+    def arguments(self) -> tuple[list[Array], Invariants, Buffers, Inputs]:
+        """The weights, the invariants, the carry before the first step, and the inputs of all steps.
 
-    moving_data = [v.data for v in moving.values()]
-    first = tuple(
-        _first(delay, start, layout.rows, others, dict(zip(moving, moving_data, strict=True)), loop.reverse, anew)
-        for delay, start in starts.items()
-    )
-    scaled = [w.data(ctx, fixed) for w in weights]
-    given = (where, list(others.values()))
-    cells = (layout.position, layout.remaining, layout.seq, layout.mask, jnp.arange(layout.time))
-    if until_ended:
-        def body(carry: Any, now: Any) -> Any:
-            return step(scaled, given, carry, now, None)[:2]
+        Shapes: inputs [time, rows, *shape].
+        """
+        layout = self.ctx.layouts[self.loop.axis]
+        sequence_arrays = [v.data for v in self.sequences.values()]
+        init = tuple(self._initial_buffer(delay, layout.rows) for delay in self.initial)
+        weights = [w.data(self.ctx, self.invariants) for w in self.weights]
+        cells = (layout.position, layout.remaining, layout.seq, layout.mask, jnp.arange(layout.time))
+        return weights, (self.layout_arrays, list(self.invariant_arrays.values())), init, (sequence_arrays, cells)
 
-        made = _until_ended(body, first, (moving_data, cells), layout)
-    else:
-        made = scan(step, scaled, given, first, (moving_data, cells), collect, loop.reverse)
-    for v, d in zip(wanted, made, strict=True):
-        env[v] = Value(d, axes)
-    for delay in loop.delays if layout.origin is not None else ():
-        start = starts[delay]
-        leave(ctx, delay, env[resolve(delay.node_inputs[0])].data, moving.get(start) or fixed[start])
+    def step(
+        self, weights: Sequence[Array], invariants: Invariants, carry: Buffers, inputs: Inputs,
+        taps: Sequence[Array] | None,
+    ) -> tuple[Buffers, list[Array], TappedProducts]:
+        """One step, as `scan` takes it: the new carry, the outputs, the tapped products.
+
+        Errors: ValueError if a value is assigned in the loop.
+        """
+        layout_arrays, invariant_arrays = invariants
+        sequence_arrays, (position, remaining, seq, mask, time) = inputs
+        outer = self.with_layouts(layout_arrays)
+        step = Step(self.loop.axis, seq, position, remaining, mask, time)
+        ctx = Context(outer.training, outer.batch, outer.layouts, outer.stream_of, narrow=outer.narrow, step=step)
+        env: Environment = {
+            v: Value(d, self.invariants[v].axes)
+            for v, d in zip(self.invariant_arrays, invariant_arrays, strict=True)
+        }
+        env |= {v: Value(d, self.axes) for v, d in zip(self.sequences, sequence_arrays, strict=True)}
+        for delay, buffer in zip(self.loop.delays, carry, strict=True):
+            env[delay.node_outputs[0]] = Value(self._delayed(outer, env, delay, buffer[0], step), self.axes)
+        tapped_products = self._run_nodes(ctx, env, weights, taps)
+        if ctx.updates:
+            raise ValueError(explain(
+                f"a value cannot be assigned inside a recurrent loop: {next(iter(ctx.updates))!r}",
+                fix="move cntk.assign out of the loop",
+            ))
+        new_values = [ctx.array(env[resolve(d.node_inputs[0])]) for d in self.loop.delays]
+        new_carry = tuple(_pushed(buffer, value) for value, buffer in zip(new_values, carry, strict=True))
+        return new_carry, [ctx.array(env[v]) for v in self.outputs], tapped_products
+
+    def _delayed(self, outer: Context, env: Environment, delay: Function, state: Array, step: Step) -> Array:
+        """The value of a delay in a step: the oldest of its buffer, or the initial state. Shapes: [rows, *shape]."""
+        if not self.resets_state:
+            return state
+        initial = env[self.initial[delay]].data.astype(state.dtype)
+        carried = outer.carried.get(delay)
+        layout = outer.layouts[self.loop.axis]
+        initial = entering(layout, carried, offset(delay), step.seq, step.position, initial)
+        distance = step.remaining if self.loop.reverse else step.position
+        begins = (distance < offset(delay)).reshape(-1, *(1,) * (state.ndim - 1))
+        return jnp.where(begins, initial, state)
+
+    def _run_nodes(
+        self, ctx: Context, env: Environment, weights: Sequence[Array], taps: Sequence[Array] | None
+    ) -> TappedProducts:
+        """Compute the nodes of a step in order; returns the operands of tapped products, and these."""
+        tapped_products: TappedProducts = []
+        for node in self.loop.nodes:
+            if node in self.products:
+                product = self.products[node]
+                tap = None if taps is None or node not in self.tapped else taps[len(tapped_products)]
+                pair = multiply(ctx, node, env, product, weights[self.weights.index(product.weight)], tap)
+                tapped_products += [pair] if node in self.tapped else []
+            elif node in self.tilings:
+                if node.node_outputs[0] not in env:
+                    env.update(self.tilings[node].split(ctx, env))
+            elif node not in self.fused_scales:
+                run_node(ctx, node, env)
+        return tapped_products
+
+    def weight_gradients(
+        self, weights: Sequence[Array], operands: Sequence[Array], gradients: Sequence[Array]
+    ) -> list[Array]:
+        """The gradients of the weights from those of the tapped products.
+
+        Shapes: operands, gradients [time, rows, *shape].
+        """
+        totals = [jnp.zeros_like(w) for w in weights]
+        for node, x, d_product in zip(self.tapped, operands, gradients, strict=True):
+            weight = self.products[node].weight
+            place = self.weights.index(weight)
+            product = partial(weigh, self.ctx, node, weight, Value(x, node.node_outputs[0].dynamic_axes))
+            totals[place] += jax.vjp(product, weights[place])[1](d_product)[0]
+        return totals
+
+    def store(self, env: Environment, ys: Sequence[Array]) -> None:
+        """Put the outputs of all steps into the environment, and save the last values of sequences that are cut."""
+        for v, y in zip(self.outputs, ys, strict=True):
+            env[v] = Value(y, self.axes)
+        if self.ctx.layouts[self.loop.axis].origin is None:
+            return
+        for delay, initial in self.initial.items():
+            value = self.sequences.get(initial) or self.invariants[initial]
+            leave(self.ctx, delay, env[resolve(delay.node_inputs[0])].data, value)
+
+    def _initial_buffer(self, delay: Function, rows: int) -> Array:
+        """The buffer before the first step: the initial state, or zeros where every sequence selects its own.
+
+        Shapes: [offset, rows, *shape].
+        """
+        sample = self._state_shape(delay.node_outputs[0])
+        shape, dtype = (offset(delay), rows, *sample), delay.node_outputs[0].dtype
+        if self.resets_state:
+            return jnp.zeros(shape, dtype)
+        initial = self.initial[delay]
+        if initial in self.invariant_arrays:
+            return jnp.broadcast_to(self.invariant_arrays[initial], shape).astype(dtype)
+        states = self.sequences[initial].data[-1 if self.loop.reverse else 0]
+        states = states.reshape(rows, *(1,) * (len(sample) + 1 - states.ndim), *states.shape[1:])
+        return jnp.broadcast_to(states, shape).astype(dtype)
+
+    def _state_shape(self, state: Variable) -> Shape:
+        """The shape of a state; its free dimensions are those of an input of the loop.
+
+        Errors: ValueError if no input has the same free dimensions.
+        """
+        if is_known(state.shape):
+            return state.shape
+        free = [i for i, d in enumerate(state.shape) if d < 0]
+        for v, x in self.sequences.items():
+            if len(v.shape) == len(state.shape) and all(v.shape[i] == state.shape[i] for i in free):
+                return tuple(x.data.shape[2 + i] if i in free else d for i, d in enumerate(state.shape))
+        raise ValueError(explain(
+            f"the state of a loop, {state!r}, has a free dimension that no input of the loop has",
+            fix="declare its size, or use an input with the same free dimension in the loop",
+        ))
 
 
-def _until_ended(body: Any, first: Any, steps: Any, layout: Layout) -> Any:
-    """What a scan makes, up to the step from which on no sequence begins or goes on; behind it zeros.
-
-    A sequence goes on while the value that the last delay holds is not 0.
-    """
-    last_begin = jnp.max(jnp.where(layout.mask & (layout.position == 0), jnp.arange(layout.time)[:, None], 0))
-
-    def at(t: Any, data: Any) -> Any:
-        return jax.tree.map(lambda d: lax.dynamic_index_in_dim(d, t, keepdims=False), data)
-
-    def goes_on(state: Any) -> Any:
-        t, (*_, (gate,)), _ = state
-        here = at(t, layout.mask).reshape(-1, *(1,) * (gate.ndim - 1))
-        return (t < layout.time) & ((t <= last_begin) | jnp.any(here & (gate != 0)))
-
-    def step(state: Any) -> Any:
-        t, carry, made = state
-        carry, now = body(carry, at(t, steps))
-        return t + 1, carry, jax.tree.map(lambda d, n: lax.dynamic_update_index_in_dim(d, n, t, 0), made, now)
-
-    _, shapes = jax.eval_shape(body, first, at(0, steps))
-    made = jax.tree.map(lambda s: jnp.zeros((layout.time, *s.shape), s.dtype), shapes)
-    return lax.while_loop(goes_on, step, (0, first, made))[2]
-
-
-def initial_states(ctx: Context, initial: Value, axes: Axes, offset: int, ahead: bool) -> Value:
-    """Initial states at the steps where they are looked at: the last (looking ahead: first) `offset` of a sequence."""
-    if ctx.sequence_axis(initial.axes) is None:
-        return ctx.to_axes(initial, axes)
-    given, layout = ctx.layout(initial.axes), ctx.layout(axes)
-    length = given.length[layout.seq]
-    step = offset - 1 - layout.remaining if ahead else length - offset + layout.position
-    cells = (given.start[layout.seq] + jnp.clip(step, 0, length - 1)) * given.rows + given.row[layout.seq]
-    data = ctx.array(initial)
-    return Value(data.reshape(-1, *data.shape[2:])[cells], axes)
-
-
-def _offset(delay: Function) -> int:
+def offset(delay: Function) -> int:
+    """How many steps a delay looks back or ahead."""
     return delay.node_attributes["offset"]
 
 
-def _first(
-    delay: Function, initial: Variable, rows: int, still: dict[Variable, Any], moving: dict[Variable, Any],
-    backwards: bool, anew: bool,
-) -> Any:
-    """The buffer before the first step: the initial state, or zeros where every sequence selects its own."""
-    out = delay.node_outputs[0]
-    sample = out.shape
-    if not is_known(sample):
-        free = [i for i, d in enumerate(sample) if d < 0]
-        like = next(
-            (
-                d.shape[2:] for v, d in moving.items()
-                if len(v.shape) == len(sample) and all(v.shape[i] == sample[i] for i in free)
-            ), None,
-        )
-        if like is None:
-            raise ValueError(f"the state of a loop, {out!r}, has a free dimension that no input of the loop gives")
-        sample = tuple(like[i] if i in free else d for i, d in enumerate(sample))
-    shape = (_offset(delay), rows, *sample)
-    if anew:
-        return jnp.zeros(shape, out.dtype)
-    if initial in still:
-        return jnp.broadcast_to(still[initial], shape).astype(out.dtype)
-    ends = moving[initial][-1 if backwards else 0]
-    ends = ends.reshape(rows, *(1,) * (len(sample) + 1 - ends.ndim), *ends.shape[1:])
-    return jnp.broadcast_to(ends, shape).astype(out.dtype)
+def _initial_variables(
+    ctx: Context, loop: Loop, env: Environment
+) -> tuple[dict[Function, Variable], dict[Function, Variable]]:
+    """For each delay the variable that holds its initial state in a step; and those states that are sequences.
+
+    The latter take the place of the delayed value, which is set to it before anything reads it.
+    """
+    initial = {delay: resolve(delay.node_inputs[1]) for delay in loop.delays}
+    sequences = {d: v for d, v in initial.items() if v in env and ctx.sequence_axis(env[v].axes) is not None}
+    return initial | {delay: delay.node_outputs[0] for delay in sequences}, sequences
+
+
+def _outside_values(
+    ctx: Context, loop: Loop, env: Environment, axes: Axes, initial: Mapping[Function, Variable],
+    initial_sequences: Mapping[Function, Variable],
+) -> tuple[dict[Variable, Value], dict[Variable, Value]]:
+    """What a loop computes from: values that are the same in each step, and sequences.
+
+    One value a sequence counts as the same in each step, as it may be all that an attention looks at. Only where it is
+    an initial state it is spread over the steps.
+    """
+    operands = [
+        resolve(v)
+        for n in (*loop.delays, *loop.nodes) for v in n.node_inputs[: 1 if n in initial_sequences else None]
+    ]
+    outside = dict.fromkeys(v for v in operands if v not in loop.all_outputs)
+    states = set(initial.values())
+    invariants = {v: env[v] for v in outside if len(env[v].axes) < (1 if v in states else 2)}
+    sequences = {v: ctx.to_axes(ctx.canonical(env[v]), axes) for v in outside if v not in invariants}
+    for delay, v in initial_sequences.items():
+        states_at = initial_states(ctx, ctx.canonical(env[v]), axes, offset(delay), loop.reverse)
+        sequences[initial[delay]] = states_at
+    return invariants, sequences
+
+
+def _read_variables(
+    loop: Loop, initial: Mapping[Function, Variable], products: Mapping[Function, Product],
+    fused_scales: set[Function],
+) -> set[Variable]:
+    """The variables that the steps of a loop read, weights of products left out."""
+    computed = [n for n in loop.nodes if n not in products and n not in fused_scales]
+    read = {*initial.values(), *(resolve(v) for n in (*loop.delays, *computed) for v in n.node_inputs)}
+    read.update(v for p in products.values() for v in p.operands)
+    return read
+
+
+def _pushed(buffer: Array, value: Array) -> Array:
+    """A buffer without its oldest value and with a new one. Shapes: [offset, rows, *shape], [rows, *shape]."""
+    if buffer.shape[0] == 1:
+        return value[None].astype(buffer.dtype)
+    return jnp.concatenate([buffer[1:], value[None]])
+
+
+__all__ = ["ScannedLoop", "offset", "run_loop"]

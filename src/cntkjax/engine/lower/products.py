@@ -1,204 +1,231 @@
-"""Products in recurrent loops with weights that do not move with the loop, and what of them need not wait for it."""
+"""Products in recurrent loops with weights from outside, and what of them can be computed before the loop."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from ..._typing import Array, PyTree
 from ...graph.function import Function
 from ...graph.variable import Variable
 from ..plan.parts import Loop, resolve
-from .values import Axes, Context, Value
+from .nodes import compute
+from .values import Axes, Context, Environment, Value
 
-Rows = tuple[tuple[int, int], ...]
+RowRanges = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
 class Weight:
-    """What a product is multiplied by: a weight, or some rows of it, times a number if there is one."""
+    """What a product multiplies with: a weight, or some ranges of its rows, times a scale if there is one."""
 
     variable: Variable
     axes: Axes
     scale: Variable | None = None
-    rows: Rows = ()
+    rows: RowRanges = ()
 
-    def data(self, ctx: Context, fixed: Mapping[Variable, Value]) -> Any:
-        """The weight, scaled; its rows one below the other."""
-        weight = ctx.array(fixed[self.variable])
+    def data(self, ctx: Context, invariants: Mapping[Variable, Value]) -> Array:
+        """The weight, scaled, with the ranges of rows one below the other. Shapes: [rows, *out]."""
+        weight = ctx.array(invariants[self.variable])
         if self.rows:
             weight = jnp.concatenate([weight[begin:end] for begin, end in self.rows])
-        return weight if self.scale is None else weight * fixed[self.scale].data.reshape(()).astype(weight.dtype)
+        return weight if self.scale is None else weight * invariants[self.scale].data.reshape(()).astype(weight.dtype)
 
 
 @dataclass(frozen=True)
 class Product:
-    """A product in a loop: its operands, one behind the other, and their weight; and those known before the loop."""
+    """A product in a loop: concatenated operands with their weight; and those that are multiplied before the loop."""
 
     operands: tuple[Variable, ...]
     weight: Weight
-    ahead: tuple[Variable, ...] = ()
-    weight_ahead: Weight | None = None
+    hoisted_operands: tuple[Variable, ...] = ()
+    hoisted_weight: Weight | None = None
 
 
 def products_of(
-    loop: Loop, fixed: Mapping[Variable, Value], moving: Collection[Variable], simple: bool
+    loop: Loop, invariants: Mapping[Variable, Value], sequences: Collection[Variable], simple: bool
 ) -> tuple[dict[Function, Product], set[Function]]:
-    """The products of a loop, and nodes that need not be computed, as nothing but products uses them.
+    """The products of a loop, and the nodes that need not be computed, as only products read them.
 
-    A number that scales nothing but operands of products, as a stabilizer's, scales the weights instead: once, not in
-    every step, and its gradient is not collected from large arrays in every step. Of operands that are joined, those
-    from outside are multiplied before the loop, for all steps at once.
+    A number that scales only operands of products, as a stabilizer's, scales the weights instead: once, not in every
+    step, and its gradient is not summed over large arrays in every step. Of concatenated operands, those from outside
+    are multiplied before the loop, for all steps at once.
     """
-    weights = {n: _weight_of(n) for n in loop.nodes if _is_product(n, fixed, simple)}
-    users: dict[Variable, list[Function]] = {}
-    for node in (*loop.delays, *loop.nodes):
-        for v in dict.fromkeys(map(resolve, node.node_inputs)):
-            users.setdefault(v, []).append(node)
-    folded: set[Function] = set()
-    found = {}
+    finder = _ProductFinder(loop, invariants, sequences, simple)
+    return {node: finder.product(node) for node in finder.weights}, finder.fused
 
-    def below(node: Function) -> list[Function]:
-        """The products that use a node, scaled or not; none if anything else uses it."""
-        if node not in loop.nodes or node.node_outputs[0] in loop.outputs:
-            return []
-        parts = [[n] if n in weights else below(n) if _scaled(n, fixed) else [] for n in users[node.node_outputs[0]]]
-        return [n for part in parts for n in part] if all(parts) else []
 
-    for node, variable in weights.items():
-        operand = next(v for v in map(resolve, node.node_inputs) if v is not variable)
-        product = Product((operand,), Weight(variable, fixed[variable].axes))
-        above = operand._owner
-        if above is not None and below(above) and (scaled := _scaled(above, fixed)):
-            folded.add(above)
+@dataclass
+class _ProductFinder:
+    """The nodes of a loop and their readers. `fused`: nodes that have become part of products."""
+
+    loop: Loop
+    invariants: Mapping[Variable, Value]
+    sequences: Collection[Variable]
+    simple: bool
+    fused: set[Function] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.weights = {node: _weight_of(node) for node in self.loop.nodes if self._is_product(node)}
+        self.readers: dict[Variable, list[Function]] = {}
+        for node in (*self.loop.delays, *self.loop.nodes):
+            for v in dict.fromkeys(map(resolve, node.node_inputs)):
+                self.readers.setdefault(v, []).append(node)
+
+    def product(self, node: Function) -> Product:
+        """A product, with the scale of its operand in the weight, and parts of a concatenated operand hoisted."""
+        weight = self.weights[node]
+        operand = next(v for v in map(resolve, node.node_inputs) if v is not weight)
+        product = Product((operand,), Weight(weight, self.invariants[weight].axes))
+        producer = operand._owner
+        readers = [] if producer is None else self._readers_if_products(producer)
+        if producer is not None and readers and (scaled := _scaled(producer, self.invariants)):
+            self.fused.add(producer)
             operand, scale = scaled
             product = Product((operand,), replace(product.weight, scale=scale))
-            above = operand._owner
-        if above is not None and _is_join_of_vectors(above, fixed):
-            used = below(above)
-            if used and all(n.primitive.looks_up_rows(n) for n in used):
-                product = _parted(product, above, moving)
-                folded.update([above] if product.ahead else [])
-        found[node] = product
-    return found, folded
+            producer = operand._owner
+        if producer is not None and _is_concatenation_of_vectors(producer, self.invariants):
+            readers = self._readers_if_products(producer)
+            if readers and all(n.primitive.looks_up_rows(n) for n in readers):
+                product = _with_hoisted_operands(product, producer, self.sequences)
+                if product.hoisted_operands:
+                    self.fused.add(producer)
+        return product
+
+    def _is_product(self, node: Function) -> bool:
+        """True for a bilinear node whose weight is the same in each step.
+
+        It may be one for each sequence, as for attention, in a `simple` grid, where each has a row of its own.
+        """
+        if node.primitive.weight_operand is None:
+            return False
+        weight = _weight_of(node)
+        if weight not in self.invariants or self.invariants[weight].is_sparse:
+            return False
+        if self.invariants[weight].axes and not (self.simple and node.primitive.weight_per_sequence):
+            return False
+        others = [resolve(v) for i, v in enumerate(node.node_inputs) if i != node.primitive.weight_operand]
+        return all(v not in self.invariants for v in others) and len(others) == 1
+
+    def _readers_if_products(self, node: Function) -> list[Function]:
+        """The products that read a node, scaled or not; none if anything else reads it."""
+        if node not in self.loop.nodes or node.node_outputs[0] in self.loop.outputs:
+            return []
+        products: list[Function] = []
+        for reader in self.readers[node.node_outputs[0]]:
+            if reader in self.weights:
+                products.append(reader)
+            elif _scaled(reader, self.invariants) and (below := self._readers_if_products(reader)):
+                products += below
+            else:
+                return []
+        return products
 
 
 def _weight_of(node: Function) -> Variable:
     return resolve(node.node_inputs[node.primitive.weight_operand])
 
 
-def _is_product(node: Function, fixed: Mapping[Variable, Value], simple: bool) -> bool:
-    """True for a bilinear node whose weight does not move with the loop.
-
-    It may be one for each sequence, as what attention looks at, in a `simple` grid, where each has a row of its own.
-    """
-    if node.primitive.weight_operand is None:
-        return False
-    weight = _weight_of(node)
-    if weight not in fixed or fixed[weight].is_sparse:
-        return False
-    if fixed[weight].axes and not (simple and node.primitive.weight_per_sequence):
-        return False
-    others = [resolve(v) for i, v in enumerate(node.node_inputs) if i != node.primitive.weight_operand]
-    return all(v not in fixed for v in others) and len(others) == 1
-
-
-def _scaled(node: Function, fixed: Mapping[Variable, Value]) -> tuple[Variable, Variable] | None:
-    """What a node scales, and the number that it scales it by."""
+def _scaled(node: Function, invariants: Mapping[Variable, Value]) -> tuple[Variable, Variable] | None:
+    """What a node scales, and the number that it scales it by; None if it computes anything else."""
     if not node.primitive.multiplies:
         return None
     out, operands = node.node_outputs[0], [resolve(v) for v in node.node_inputs]
-    scale = next((v for v in operands if v in fixed and not fixed[v].axes), None)
-    operand = next((v for v in operands if v not in fixed), None)
-    if scale is None or operand is None or set(scale.shape) - {1} or fixed[scale].is_sparse:
+    scale = next((v for v in operands if v in invariants and not invariants[v].axes), None)
+    operand = next((v for v in operands if v not in invariants), None)
+    if scale is None or operand is None or set(scale.shape) - {1} or invariants[scale].is_sparse:
         return None
     alike = (operand.shape, operand.dtype) == (out.shape, out.dtype) and scale.dtype == out.dtype
     return (operand, scale) if alike else None
 
 
-def _is_join_of_vectors(node: Function, fixed: Mapping[Variable, Value]) -> bool:
-    """True for a splice of vectors of known sizes, all of which move with the loop."""
+def _is_concatenation_of_vectors(node: Function, invariants: Mapping[Variable, Value]) -> bool:
+    """True if a node concatenates vectors of known sizes, none of which is the same in each step."""
     if not node.primitive.concatenates or len(node.node_outputs[0].shape) != 1:
         return False
     operands = [resolve(v) for v in node.node_inputs]
-    if any(v.is_sparse or v in fixed or v.dtype != operands[0].dtype for v in operands):
+    if any(v.is_sparse or v in invariants or v.dtype != operands[0].dtype for v in operands):
         return False
     return all(len(v.shape) == 1 and v.shape[0] > 0 for v in operands)
 
 
-def _parted(product: Product, join: Function, moving: Collection[Variable]) -> Product:
-    """A product of joined vectors, parted into what is known before the loop and what is not."""
-    pieces = [resolve(v) for v in join.node_inputs]
+def _with_hoisted_operands(product: Product, concatenation: Function, sequences: Collection[Variable]) -> Product:
+    """A product of concatenated vectors, of which those from outside the loop are hoisted."""
+    pieces = [resolve(v) for v in concatenation.node_inputs]
     rows = list(pairwise(accumulate((v.shape[0] for v in pieces), initial=0)))
-    ahead = [i for i, v in enumerate(pieces) if v in moving]
-    inside = [i for i, v in enumerate(pieces) if v not in moving]
-    if not ahead or not inside:
+    outside = [i for i, v in enumerate(pieces) if v in sequences]
+    inside = [i for i, v in enumerate(pieces) if v not in sequences]
+    if not outside or not inside:
         return product
 
     def weight(places: list[int]) -> Weight:
         return replace(product.weight, rows=tuple(rows[i] for i in places))
 
     return Product(
-        tuple(pieces[i] for i in inside), weight(inside), tuple(pieces[i] for i in ahead), weight(ahead)
+        tuple(pieces[i] for i in inside), weight(inside), tuple(pieces[i] for i in outside), weight(outside)
     )
 
 
-def multiplied_ahead(
-    ctx: Context, products: Mapping[Function, Product], fixed: Mapping[Variable, Value],
-    moving: Mapping[Variable, Value],
+def hoisted_products(
+    ctx: Context, products: Mapping[Function, Product], invariants: Mapping[Variable, Value],
+    sequences: Mapping[Variable, Value],
 ) -> dict[Variable, Value]:
-    """What products make of the operands that are known before the loop, under the names of the products."""
-    made = {}
+    """The products of hoisted operands with their weights, under the names of the products that they are part of."""
+    hoisted = {}
     for node, product in products.items():
-        if product.weight_ahead is not None:
-            values = [moving[v] for v in product.ahead]
+        if product.hoisted_weight is not None:
+            values = [sequences[v] for v in product.hoisted_operands]
             x = replace(values[0], data=jnp.concatenate([v.data for v in values], -1))
-            data = weigh(ctx, node, product.weight_ahead, x, product.weight_ahead.data(ctx, fixed))
-            made[node.node_outputs[0]] = Value(data, x.axes)
-    return made
+            data = weigh(ctx, node, product.hoisted_weight, x, product.hoisted_weight.data(ctx, invariants))
+            hoisted[node.node_outputs[0]] = Value(data, x.axes)
+    return hoisted
 
 
 def multiply(
-    ctx: Context, node: Function, here: dict[Variable, Value], product: Product, w: Any, tap: Any
-) -> tuple[Any, Any]:
-    """The operand of a product, and the product; its gradient goes to the tap if there is one, none to the weight."""
-    arrays, axes = [ctx.array(here[v]) for v in product.operands], here[product.operands[0]].axes
+    ctx: Context, node: Function, env: Environment, product: Product, w: Array, tap: Array | None
+) -> tuple[Array, Array]:
+    """Compute a product; returns its operand, and the product without what was hoisted.
+
+    With a tap, its gradient goes there, and none to the weight.
+    """
+    arrays, axes = [ctx.array(env[v]) for v in product.operands], env[product.operands[0]].axes
     x = arrays[0] if len(arrays) == 1 else jnp.concatenate(arrays, -1)
 
-    def compute(x: Any, w: Any) -> Any:
+    def weighed(x: Array, w: Array) -> Array:
         return weigh(ctx, node, product.weight, Value(x, axes), w)
 
-    made = compute(x, w) if tap is None else _tapped(compute)(x, w, tap)
+    y = weighed(x, w) if tap is None else _tapped(weighed)(x, w, tap)
     out = node.node_outputs[0]
-    here[out] = Value(made + here[out].data if product.ahead else made, axes)
-    return x, made
+    env[out] = Value(y + env[out].data if product.hoisted_operands else y, axes)
+    return x, y
 
 
-def weigh(ctx: Context, node: Function, weight: Weight, x: Value, w: Any) -> Any:
-    """A bilinear node's output for a given operand and weight."""
-    from .lower import compute  # computing a node and running a loop need each other
-
+def weigh(ctx: Context, node: Function, weight: Weight, x: Value, w: Array) -> Array:
+    """The output of a bilinear node for this operand and this weight."""
     operands = [Value(w, weight.axes) if resolve(v) is weight.variable else x for v in node.node_inputs]
     return ctx.array(compute(ctx, node, operands)[0])
 
 
-def _tapped(product: Any) -> Any:
-    """A product whose weight gradient is left to whoever collects what arrives at `tap`."""
+def _tapped(product: Callable[[Array, Array], Array]) -> Callable[[Array, Array, Array], Array]:
+    """A product that gives its weight no gradient: whoever holds the tap computes it from the tap's gradient."""
 
     @jax.custom_vjp
-    def tapped(x: Any, w: Any, tap: Any) -> Any:
+    def tapped(x: Array, w: Array, tap: Array) -> Array:
         return product(x, w)
 
-    def forward(x: Any, w: Any, tap: Any) -> Any:
+    def forward(x: Array, w: Array, tap: Array) -> tuple[Array, tuple[Array, Array]]:
         return product(x, w), (x, w)
 
-    def backward(kept: Any, dz: Any) -> Any:
-        x, w = kept
-        return jax.vjp(lambda x: product(x, w), x)[1](dz)[0], None, dz
+    def backward(residuals: tuple[Array, Array], d_product: Array) -> PyTree:
+        x, w = residuals
+        return jax.vjp(lambda x: product(x, w), x)[1](d_product)[0], None, d_product
 
     tapped.defvjp(forward, backward)
     return tapped
+
+
+__all__ = ["Product", "Weight", "hoisted_products", "multiply", "products_of", "weigh"]

@@ -13,7 +13,7 @@ from jax import lax
 
 from ...graph.function import Function
 from ...graph.variable import Variable
-from ..plan.plan import resolve
+from ..plan.parts import resolve
 from .values import Context, Value
 
 

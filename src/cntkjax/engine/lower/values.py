@@ -153,6 +153,25 @@ class Context:
         return replace(value, data=jax.tree.map(layout.spread, value.data), axes=axes)
 
 
+Environment = dict[Variable, Value]
+LayoutArrays = tuple[list[Layout], Batch | None]
+
+
+def layouts_as_arguments(ctx: Context) -> tuple[LayoutArrays, Callable[[LayoutArrays], Context]]:
+    """The layouts of a context as an argument, and the context with such an argument in their place.
+
+    For functions with a gradient of their own: these are traced again later, when they must not hold on to arrays of
+    the trace in which they were defined.
+    """
+    axes = list(ctx.layouts)
+
+    def with_layouts(arrays: LayoutArrays) -> Context:
+        layouts, batch = arrays
+        return replace(ctx, layouts=dict(zip(axes, layouts, strict=True)), batch=batch)
+
+    return (list(ctx.layouts.values()), ctx.batch), with_layouts
+
+
 def merged(values: Sequence[Value]) -> Axes:
     """The dynamic axes of values that are computed together."""
     return max((v.axes for v in values), key=len, default=())

@@ -15,8 +15,8 @@ from typing import Any
 import jax
 
 from ...graph.variable import Variable
-from ..lower.lower import Environment, run_part
-from ..lower.values import Context
+from ..lower.lower import run_part
+from ..lower.values import Context, Environment
 from ..plan.parts import Part, inputs_of, outputs_of
 from ..plan.plan import Plan
 

@@ -1,0 +1,148 @@
+"""One node: its operands in one type, its computation on samples or on whole grids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..._typing import Array, PyTree
+from ...graph.errors import ShapeError, explain
+from ...graph.function import Function
+from ...graph.shape import is_known
+from ..plan.parts import resolve
+from .values import Axes, Context, Environment, Value, merged
+
+
+def run_node(ctx: Context, node: Function, env: Environment) -> None:
+    """Compute the outputs of one primitive node."""
+    ctx.node, ctx.env = node, env
+    operands = ctx.operands.get(node) or [env[resolve(v)] for v in node.node_inputs]
+    with jax.named_scope(node._name or node.primitive.name):
+        try:
+            results = compute(ctx, node, operands)
+        except TypeError as error:
+            if all(is_known(v.shape) for v in node.node_inputs):
+                raise
+            raise ShapeError(explain(
+                f"{node.op_name}: dimensions that come with the data do not fit: {error}",
+                {f"[{i}]": v for i, v in enumerate(node.node_inputs)},
+                "feed data of the size that the other operands have",
+            )) from error
+    for variable, result in zip(node.node_outputs, results, strict=True):
+        env[variable] = result
+
+
+def compute(ctx: Context, node: Function, operands: Sequence[Value]) -> list[Value]:
+    """The values of a node's outputs."""
+    operands = _of_one_type(node, operands)
+    if ctx.narrow is not None and _is_product_with_weight(node, operands):
+        narrow = _compute(ctx, node, [replace(v, data=v.data.astype(ctx.narrow)) for v in operands])
+        return [replace(v, data=v.data.astype(o.dtype)) for v, o in zip(narrow, node.node_outputs, strict=True)]
+    return _compute(ctx, node, operands)
+
+
+def _is_product_with_weight(node: Function, operands: Sequence[Value]) -> bool:
+    """True for a product of dense data with a weight, which mixed precision computes in the narrow type."""
+    return node.primitive.autocasts and not all(v.axes for v in operands) and not any(v.is_sparse for v in operands)
+
+
+def _compute(ctx: Context, node: Function, operands: Sequence[Value]) -> list[Value]:
+    primitive, attrs = node.primitive, node.node_attributes
+    if primitive.packed:
+        outputs = primitive.lower_packed(ctx, attrs, *operands)
+        return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+    axes = merged(operands)
+    operands = [ctx.to_axes(v, axes) for v in operands]
+    if primitive.elementwise:
+        return [_elementwise(ctx, node, operands, axes)]
+    arrays = map_samples(ctx, lambda *xs: primitive.lower(attrs, *xs), operands, axes, primitive.takes_sparse)
+    return [Value(d, axes) for d in (arrays if isinstance(arrays, (list, tuple)) else [arrays])]
+
+
+def _of_one_type(node: Function, operands: Sequence[Value]) -> Sequence[Value]:
+    """The operands, in which constants have taken the type of the others.
+
+    Errors: ShapeError for a constant of a wider type than theirs.
+    """
+    variables = [resolve(v) for v in node.node_inputs]
+    sharing = set(variables[node.primitive.dtype_operands])
+    types = {v.dtype for v in sharing}
+    if len(types) == 1:
+        return operands
+    dtype = next((v.dtype for v in variables if not v.is_constant), None)
+    cast = []
+    for v, x in zip(variables, operands, strict=True):
+        if v in sharing and v.is_constant and dtype is not None and v.dtype != dtype:
+            if np.dtype(v.dtype).itemsize > np.dtype(dtype).itemsize:
+                raise ShapeError(explain(
+                    f"{node.op_name}: a constant has a wider type than the other operands",
+                    {f"[{i}]": w for i, w in enumerate(node.node_inputs)}, "give the constant the type of the others",
+                ))
+            x = replace(x, data=x.data.astype(dtype))
+        cast.append(x)
+    return cast
+
+
+def map_samples(
+    ctx: Context, f: Callable[..., PyTree], operands: Sequence[Value], axes: Axes, takes_sparse: bool = False
+) -> PyTree:
+    """Apply a function of single samples to whole grids; operands without dynamic axes are passed unchanged."""
+    data = [v.data if takes_sparse and v.is_sparse else ctx.array(v) for v in operands]
+    lead = ctx.lead(axes)
+    if lead == 0:
+        return f(*data)
+    if lead == 2:
+        data = [jax.tree.map(_flatten, d) if v.axes else d for d, v in zip(data, operands, strict=True)]
+    outputs = jax.vmap(f, in_axes=[0 if v.axes else None for v in operands])(*data)
+    if lead == 1:
+        return outputs
+    layout = ctx.layout(axes)
+    return jax.tree.map(lambda d: d.reshape(layout.time, layout.rows, *d.shape[1:]), outputs)
+
+
+def _flatten(d: Array) -> Array:
+    """[time, rows, *shape] -> [time * rows, *shape]."""
+    return d.reshape(-1, *d.shape[2:])
+
+
+def _elementwise(ctx: Context, node: Function, operands: Sequence[Value], axes: Axes) -> Value:
+    """Apply a function that broadcasts like NumPy to whole grids, channels last where all operands allow it."""
+    lead = ctx.lead(axes)
+    last = _common_channels_last(operands, lead)
+    data = [_channels_to_end(v, lead) if last else ctx.array(v) for v in operands]
+    rank = max((jnp.ndim(d) - (lead if v.axes else 0) for d, v in zip(data, operands, strict=True)), default=0)
+    data = [_pad_rank(d, lead, rank) if v.axes else d for d, v in zip(data, operands, strict=True)]
+    return Value(node.primitive.lower(node.node_attributes, *data), axes, channels_last=last)
+
+
+def _rank(v: Value, lead: int) -> int:
+    """The rank of a sample."""
+    return len(v.data.shape) if v.is_sparse else jnp.ndim(v.data) - (lead if v.axes else 0)
+
+
+def _common_channels_last(operands: Sequence[Value], lead: int) -> bool:
+    """True if one operand is channels last, and every other is too, or has the same rank, or is one number a sample."""
+    rank = next((_rank(v, lead) for v in operands if v.channels_last), None)
+
+    def allows(v: Value) -> bool:
+        single = _rank(v, lead) == 0 or (not v.axes and jnp.size(v.data) == 1)
+        return not v.is_sparse and (_rank(v, lead) == rank or single)
+
+    return rank is not None and all(allows(v) for v in operands)
+
+
+def _channels_to_end(v: Value, lead: int) -> Array:
+    return v.data if v.channels_last or _rank(v, lead) < 2 else jnp.moveaxis(v.data, lead if v.axes else 0, -1)
+
+
+def _pad_rank(d: Array, lead: int, rank: int) -> Array:
+    """Samples of a lower rank with leading axes of size 1."""
+    missing = rank - (d.ndim - lead)
+    return d.reshape(*d.shape[:lead], *(1,) * missing, *d.shape[lead:]) if missing else d
+
+
+__all__ = ["compute", "map_samples", "run_node"]
