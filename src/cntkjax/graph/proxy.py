@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
+from functools import wraps
+from inspect import isfunction
 from typing import Any, TypeVar
 
 Class = TypeVar("Class", bound=type)
@@ -23,7 +25,20 @@ class _Member:
         self.base, self.name = base, name
 
     def __get__(self, thing: Any, owner: type | None = None) -> Any:
-        return getattr(self.base if thing is None else thing.__wrapped__, self.name)
+        if thing is not None:
+            return getattr(thing.__wrapped__, self.name)
+        member = getattr(self.base, self.name)
+        return _unbound(member) if isfunction(member) else member
+
+
+def _unbound(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method as a function of the object, which may be called with one that wraps another."""
+
+    @wraps(method)
+    def call(thing: Any, *args: Any, **kwargs: Any) -> Any:
+        return method(unwrap(thing), *args, **kwargs)
+
+    return call
 
 
 class _Settable(_Member):
