@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
@@ -13,15 +13,16 @@ from ...graph.variable import Variable
 from .rewrite import rewritten
 
 
-def resolve(variable: Variable) -> Variable:
+def resolve(variable: Variable, expand: Callable[[Function], Function] = rewritten) -> Variable:
     """The variable that is actually computed: the output of a node, a leaf or an argument, never that of a block.
 
     The output of a block is that of the graph inside it, and an argument inside is the block's operand. What a rewrite
-    rule replaced is the output of the node that replaces it.
+    rule replaced is the output of the node that replaces it. `expand` decides this: it maps a node to the one that
+    computes its outputs.
     """
     while True:
         owner = variable._owner
-        if owner is not None and (node := rewritten(owner)) is not owner:
+        if owner is not None and (node := expand(owner)) is not owner:
             variable = node.node_outputs[owner.node_outputs.index(variable)]
         elif variable._bound is not None:
             variable = variable._bound

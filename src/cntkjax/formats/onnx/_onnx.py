@@ -1,15 +1,17 @@
-"""The onnx package, loaded when a model in its format is read or written, and what types are called there."""
+"""The onnx package, imported when a model is read or written, and its element types."""
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
+from ..._typing import DTypeLike
 
-def onnx() -> Any:
-    """The package; ImportError with the line that installs it if it is missing."""
+
+def onnx() -> ModuleType:
+    """The package. Errors: ImportError, with the command that installs it, if it is missing."""
     try:
         return importlib.import_module("onnx")
     except ImportError as error:
@@ -24,6 +26,6 @@ INT32, INT64, BOOL = 6, 7, 9
 FLOATING = {1: np.float32, 10: np.float16, 11: np.float64}
 
 
-def element_type(dtype: Any) -> int:
-    """The number of a NumPy type of CNTK's in an ONNX file."""
+def element_type(dtype: DTypeLike | None) -> int:
+    """The number of a NumPy type in an ONNX file."""
     return ELEMENT[np.dtype(dtype).type]

@@ -1,13 +1,12 @@
-"""Recurrent cells: blocks that are exactly what the layers of CNTK make are LSTM, GRU and RNN in ONNX.
+"""Recurrent cells: blocks that compute the same as a layer LSTM, GRU or RNNStep are one operation in ONNX.
 
-A block is compared with one that is made now, by the structure of its graph; so models from files count too.
+A block is compared with a new layer by the structure of its graph, so that models from files match too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -25,120 +24,151 @@ from .sequence import initial_states
 ACTIVATIONS = {"tanh": "Tanh", "sigmoid": "Sigmoid", "relu": "Relu", "softsign": "Softsign", "softplus": "Softplus"}
 
 
+@dataclass(frozen=True)
+class CellForm:
+    """How ONNX has a layer's cell. `gates` and `onnx_gates`: the order of the gates in the weights of both.
+
+    `recurrent`: the layer's parameters that are side by side in ONNX's recurrent weights. `gated`: how many activations
+    are those of gates, sigmoids, and how many the layer's own. `variants`: options of the layer to compare with.
+    """
+
+    op: str
+    layer: Callable[..., layers.Function]
+    gates: str
+    onnx_gates: str
+    gated: tuple[int, int]
+    recurrent: tuple[str, ...] = ("H",)
+    variants: tuple[dict[str, bool], ...] = ({},)
+    attributes: dict[str, int] = field(default_factory=dict)
+
+
+CELLS = {
+    "LSTM": CellForm("LSTM", layers.LSTM, "igfo", "iofg", (1, 2),
+                     variants=({"use_peepholes": False}, {"use_peepholes": True})),
+    "GRU": CellForm("GRU", layers.GRU, "zrh", "zrh", (1, 1), ("H", "H1"), attributes={"linear_before_reset": 0}),
+    "RNNStep": CellForm("RNN", layers.RNNStep, "h", "h", (0, 1)),
+}  # fmt: skip
+
+
 @dataclass
 class Cell:
-    """A block recognized as a cell: what its parameters are called in a layer, and its activation."""
+    """A block that matches a cell, with its parameters by their names in the layer, and its activation in ONNX."""
 
     block: Function
-    kind: str
+    form: CellForm
     activation: str
     parameters: dict[str, Leaf]
-    states: dict[str, Variable] | None = None  # role: the delayed value outside
+    states: dict[str, Variable] | None = None  # "h" and "c" -> the delayed value outside
     x: Variable | None = None
 
 
+def is_cell(node: Function) -> bool:
+    """True for a block with the name of a recurrent cell."""
+    return node.block_composite is not None and node.op_name in CELLS
+
+
 def _plan(block: Function) -> tuple[Plan, list[Variable]]:
-    """The structure of what is inside, with plain inputs for its arguments."""
+    """The plan of the graph inside a block, with inputs in place of its arguments."""
     inner = block.block_composite
     assert inner is not None
-    stands = {}
-    for argument, outer in block.block_map:
-        v = outside(outer)
-        stands[argument] = classes.variable(VariableKind.Input, v.shape, v.dtype, v.dynamic_axes, name=argument.name)
-    copy = Cloner(lambda leaf: leaf, stands).graph(inner)
-    return Plan(copy.outputs), list(stands.values())
+    inputs = {}
+    for argument, operand in block.block_map:
+        v = outside(operand)
+        inputs[argument] = classes.variable(VariableKind.Input, v.shape, v.dtype, v.dynamic_axes, name=argument.name)
+    copy = Cloner(lambda leaf: leaf, inputs).graph(inner)
+    return Plan(copy.outputs), list(inputs.values())
 
 
-def cell_of(block: Function) -> Cell | None:
+def match_cell(block: Function) -> Cell | None:
     """The cell that a block is, or None."""
-    given = [outside(v) for _, v in block.block_map]
-    if any(not is_known(v.shape) or v.dtype not in (np.float32, np.float16) for v in given):
+    operands = [outside(v) for _, v in block.block_map]
+    if any(not is_known(v.shape) or v.dtype not in (np.float32, np.float16) for v in operands):
         return None  # ONNX Runtime has these operations in single precision
     try:
         plan, arguments = _plan(block)
-    except ValueError:  # nothing that could be computed by itself
+    except ValueError:  # the graph inside cannot be computed by itself
         return None
     size = len(plan.outputs[0].shape) == 1 and plan.outputs[0].shape[0]
     if not size:
         return None
-    make: Any = getattr(layers, block.op_name)
-    options: list[dict[str, Any]] = [{"use_peepholes": p} for p in (False, True)] if block.op_name == "LSTM" else [{}]
-    for option in options:
+    form = CELLS[block.op_name]
+    for options in form.variants:
         for name in ACTIVATIONS:
             try:
                 with default_options(dtype=plan.outputs[0].dtype):
-                    layer = make(size, activation=getattr(ops, name), enable_self_stabilization=False, **option)
+                    layer = form.layer(size, activation=getattr(ops, name), enable_self_stabilization=False, **options)
                 other = Plan(layer(*arguments).outputs)
             except ValueError:
                 continue
             if other.key == plan.key:
-                named = {t.name: leaf for t, leaf in zip(other.leaves, plan.leaves, strict=True) if t.name}
-                return Cell(block, block.op_name, ACTIVATIONS[name], named)
+                parameters = {t.name: leaf for t, leaf in zip(other.leaves, plan.leaves, strict=True) if t.name}
+                return Cell(block, form, ACTIVATIONS[name], parameters)
     return None
 
 
-def runs_as(
+def match_recurrence(
     members: Sequence[Function], block: Function, resolve: Callable[[Variable], Variable], used: set[Variable]
 ) -> Cell | None:
-    """The cell with its states, if a loop is nothing but this block and delays by one step of its outputs."""
-    cell = cell_of(block)
-    outer = [resolve(v) for _, v in block.block_map]
-    delays = outer[:-1]
-    if cell is None or {v._owner for v in delays} != set(members) - {block}:
+    """The cell with its states, if a recurrence is only this block and delays of its outputs by one step.
+
+    `used`: the variables that the rest of the graph uses, which has to see the output h alone.
+    """
+    cell = match_cell(block)
+    *delayed, x = [resolve(v) for _, v in block.block_map]
+    delays = [v._owner for v in delayed if v._owner is not None]
+    if cell is None or len(delays) != len(delayed) or set(delays) != set(members) - {block}:
         return None
-    for state, made in zip(delays, block.node_outputs, strict=False):
-        node = state._owner
-        assert node is not None
-        if resolve(node.node_inputs[0]) is not made or node.node_attributes["offset"] != 1:
+    for delay, output in zip(delays, block.node_outputs, strict=False):
+        if not delay.primitive.delay:
             return None
-        if resolve(node.node_inputs[1]).sequence_axis is not None:
+        value, initial = map(resolve, delay.node_inputs)
+        if value is not output or delay.node_attributes["offset"] != 1 or initial.sequence_axis is not None:
             return None
     hidden = {v for n in members for v in n.node_outputs} - {block.node_outputs[0]}
-    if len({v._owner.op_name for v in delays}) > 1 or hidden & used or len(outer[-1].shape) != 1:  # type: ignore[union-attr]
+    one_direction = len({n.op_name for n in delays}) == 1
+    if not one_direction or hidden & used or len(x.shape) != 1 or x.sequence_axis is None:
         return None
-    if outer[-1].sequence_axis is None:
-        return None
-    cell.states = dict(zip(("h", "c"), delays, strict=False))
-    cell.x = outer[-1]
+    cell.states = dict(zip(("h", "c"), delayed, strict=False))
+    cell.x = x
     return cell
 
 
 def write_cell(w: Writer, cell: Cell, resolve: Callable[[Variable], Variable]) -> str:
-    """The operation for a recurrence; gates of CNTK's LSTM stand as i, g, f, o, and of its GRU as z, r, candidate."""
+    """The operation for a recurrence that is a cell; returns its output tensor, [T, N, size]."""
     assert cell.x is not None and cell.states is not None
-    p = {name: np.asarray(leaf._value) for name, leaf in cell.parameters.items()}
-    x, d = w.of(cell.x), cell.block.node_outputs[0].shape[0]
-
-    def gates(value: np.ndarray, order: str, ours: str) -> np.ndarray:
-        parts = dict(zip(ours, np.split(value, len(ours), axis=-1), strict=True))
-        return np.concatenate([parts[g] for g in order], axis=-1)
-
-    if cell.kind == "LSTM":
-        W, R, b = (gates(p[k], "iofg", "igfo") for k in ("W", "H", "b"))
-    elif cell.kind == "GRU":
-        W, R, b = p["W"], np.concatenate([p["H"], p["H1"]], axis=1), p["b"]
-    else:
-        W, R, b = p["W"], p["H"], p["b"]
-    names = {k: cell.parameters[k].name for k in ("W", "H", "b")}
-    given = [x, w.array(W.T[None], names["W"]), w.array(R.T[None], names["H"]),
-             w.array(np.concatenate([b, np.zeros_like(b)])[None], names["b"]), ""]
-    for delayed in cell.states.values():
-        node = delayed._owner
-        assert node is not None
-        state = resolve(node.node_inputs[1])
+    form, x, size = cell.form, w.tensor(cell.x), cell.block.node_outputs[0].shape[0]
+    delays = [v._owner for v in cell.states.values() if v._owner is not None]
+    inputs = [x, *_weights(w, cell), ""]  # without the lengths of sequences
+    for delay in delays:
+        state = resolve(delay.node_inputs[1])
         if isinstance(state, Leaf) and not np.any(state._value):
-            given.append("")
+            inputs.append("")
             continue
-        given.append(w.unsqueeze(initial_states(w, node, w.of(state), state, x), [0]))
-    if "Ci" in p:
-        given.append(w.array(np.concatenate([p["Ci"], p["Co"], p["Cf"]])[None]))
-    while not given[-1]:
-        given.pop()
-    backwards = next(iter(cell.states.values()))._owner.op_name == "FutureValue"  # type: ignore[union-attr]
-    activations = {"LSTM": ["Sigmoid", cell.activation, cell.activation], "GRU": ["Sigmoid", cell.activation],
-                   "RNNStep": [cell.activation]}[cell.kind]
-    options: dict[str, Any] = {"linear_before_reset": 0} if cell.kind == "GRU" else {}
-    op = "RNN" if cell.kind == "RNNStep" else cell.kind
-    y = w.node(op, given, hidden_size=d, direction="reverse" if backwards else "forward", activations=activations,
-               **options)
-    return w.reshape(y, 0, OPEN, d)  # without directions; CNTK 2.7 reads no Squeeze here
+        inputs.append(w.unsqueeze(initial_states(w, delay, w.tensor(state), state, x), [0]))
+    peepholes = [np.asarray(cell.parameters[name]._value) for name in ("Ci", "Co", "Cf") if name in cell.parameters]
+    if peepholes:
+        inputs.append(w.array(np.concatenate(peepholes)[None]))
+    while not inputs[-1]:
+        inputs.pop()
+    sigmoids, others = form.gated
+    y = w.node(
+        form.op, inputs, hidden_size=size, direction="reverse" if delays[0].primitive.delay > 0 else "forward",
+        activations=["Sigmoid"] * sigmoids + [cell.activation] * others, **form.attributes,
+    )  # fmt: skip
+    return w.reshape(y, 0, OPEN, size)  # drops the axis of directions; CNTK 2.7 reads no Squeeze here
+
+
+def _weights(w: Writer, cell: Cell) -> list[str]:
+    """The tensors W [1, gates * size, n], R [1, gates * size, size] and B [1, 2 * gates * size] of a cell."""
+    form, p = cell.form, {name: np.asarray(leaf._value) for name, leaf in cell.parameters.items()}
+
+    def reordered(value: np.ndarray) -> np.ndarray:
+        if form.gates == form.onnx_gates:
+            return value
+        parts = dict(zip(form.gates, np.split(value, len(form.gates), axis=-1), strict=True))
+        return np.concatenate([parts[gate] for gate in form.onnx_gates], axis=-1)
+
+    recurrent = p["H"] if len(form.recurrent) == 1 else np.concatenate([p[k] for k in form.recurrent], axis=1)
+    W, R, b = reordered(p["W"]), reordered(recurrent), reordered(p["b"])
+    values = {"W": W.T[None], "H": R.T[None], "b": np.concatenate([b, np.zeros_like(b)])[None]}
+    return [w.array(value, cell.parameters[name].name) for name, value in values.items()]

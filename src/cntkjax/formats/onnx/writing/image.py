@@ -13,12 +13,12 @@ from ....graph.variable import Leaf, Variable, outside
 from ....primitives._window import Window
 from ....primitives.pooling import windows_of
 from .graph import ExportError, Writer
-from .table import inner_nodes, operands, role, writes, writes_block
+from .table import nodes_inside, writes, writes_block
 
 
 def _pads(node: Function, windows: Sequence[Window], auto: Sequence[bool] = ()) -> dict[str, Any]:
-    """Borders as numbers, or, along axes of free size, by the rule that is nearest to CNTK's."""
-    if all(w.count >= 0 for w in windows):  # cells that are left over at the end need not be cut off
+    """The attribute `pads`; along axes of free size, or `auto_pad` if CNTK pads automatically."""
+    if all(w.count >= 0 for w in windows):  # surplus elements at the end need not be removed
         after = [0 if -w.stride < w.after < 0 else w.after for w in windows]
         return {"pads": [w.before for w in windows] + after}
     if any(auto):
@@ -42,35 +42,35 @@ def _convolution(w: Writer, node: Function, kernel: str, x: str) -> str:
     )
     auto = a["autoPadding"][::-1]
     groups = int(a["groups"])
-    whole = a["transpose"] or groups > 1 or windows[0].is_whole
+    spatial_only = a["transpose"] or groups > 1 or windows[0].is_whole
     samples, per_sample = w.flatten_lead(x, lead, source.shape), source.shape
-    if not whole:  # the window moves along the channels too: as one more axis of space
+    if not spatial_only:  # the window moves along the channels too, which become another spatial axis
         samples, kernel = w.unsqueeze(samples, [1]), w.unsqueeze(kernel, [1])
-        per_sample, windows_used, autos = (1, *per_sample), windows, auto
+        per_sample, spatial_windows, auto_padded = (1, *per_sample), windows, auto
     else:
-        windows_used, autos = windows[1:], auto[1:]
+        spatial_windows, auto_padded = windows[1:], auto[1:]
     spatial: dict[str, Any] = {
-        "kernel_shape": [v.size for v in windows_used], "strides": [v.stride for v in windows_used],
-        "dilations": [v.dilation for v in windows_used],
+        "kernel_shape": [v.size for v in spatial_windows], "strides": [v.stride for v in spatial_windows],
+        "dilations": [v.dilation for v in spatial_windows],
     }  # fmt: skip
-    spatial |= _pads(node, windows_used, autos)
+    spatial |= _pads(node, spatial_windows, auto_padded)
     if any(p < 0 for p in spatial.get("pads", ())) and not a["transpose"]:
         samples, spatial["pads"] = _trimmed(w, samples, spatial["pads"])
-    made = _transposed(w, node, samples, kernel, spatial, windows_used) if a["transpose"] else w.node(
+    output = _transposed(w, node, samples, kernel, spatial, spatial_windows) if a["transpose"] else w.node(
         "Conv", [samples, kernel], group=groups, **spatial
     )
-    if not whole:
+    if not spatial_only:
         out = node.node_outputs[0].shape
-        made = w.sample(made, 1, out)
-    return w.unflatten_lead(made, lead, x)
+        output = w.reshape_samples(output, 1, out)
+    return w.unflatten_lead(output, lead, x)
 
 
 def _trimmed(w: Writer, x: str, pads: list[int]) -> tuple[str, list[int]]:
-    """ONNX has no negative borders: the cells are cut off first."""
+    """x without the elements that negative padding, which ONNX does not have, removes; and the other padding."""
     n = len(pads) // 2
-    cut = [(i + 2, max(-pads[i], 0), max(-pads[n + i], 0)) for i in range(n) if min(pads[i], pads[n + i]) < 0]
-    ends = [-after if after else np.iinfo(np.int32).max for _, _, after in cut]
-    x = w.slice(x, [before for _, before, _ in cut], ends, [axis for axis, _, _ in cut])
+    cropped = [(i + 2, max(-pads[i], 0), max(-pads[n + i], 0)) for i in range(n) if min(pads[i], pads[n + i]) < 0]
+    ends = [-after if after else np.iinfo(np.int32).max for _, _, after in cropped]
+    x = w.slice(x, [before for _, before, _ in cropped], ends, [axis for axis, _, _ in cropped])
     return x, [max(p, 0) for p in pads]
 
 
@@ -92,7 +92,7 @@ def _transposed(
 
 @writes("ConvolutionSequenceShape")
 def _lengths(w: Writer, node: Function, kernel: str, x: str) -> str:
-    """All sequences of a batch are of one length here, and a sequence is as long as its data."""
+    """In ONNX all sequences of a batch have the length of the tensor."""
     return w.dimensions(x, 0, 1)
 
 
@@ -104,11 +104,11 @@ def _pooling(w: Writer, node: Function, x: str) -> str:
     samples = w.flatten_lead(x, lead, source.shape)
     sizes = a["poolingWindowShape"]
     if is_unknown(sizes) or (sizes == source.shape[1:] and not any(a["autoPadding"]) and len(source.shape) > 1):
-        made = w.node("GlobalMaxPool" if largest else "GlobalAveragePool", [samples])
-        return w.unflatten_lead(made, lead, x)
+        output = w.node("GlobalMaxPool" if largest else "GlobalAveragePool", [samples])
+        return w.unflatten_lead(output, lead, x)
     windows = windows_of(a, sizes, source.shape)
-    flat = len(source.shape) == 1 or windows[0].size > 1 or windows[0].stride > 1
-    if flat:  # the first axis is pooled too: it is one of space then
+    along_channels = len(source.shape) == 1 or windows[0].size > 1 or windows[0].stride > 1
+    if along_channels:  # the first axis is pooled too, and becomes a spatial axis
         samples = w.unsqueeze(samples, [1])
     else:
         windows = windows[1:]
@@ -116,14 +116,14 @@ def _pooling(w: Writer, node: Function, x: str) -> str:
     if any(p < 0 for p in options.get("pads", ())):
         samples, options["pads"] = _trimmed(w, samples, options["pads"])
     if largest:
-        made = w.node("MaxPool", [samples], **options)
+        output = w.node("MaxPool", [samples], **options)
     elif any(p >= v.size for v, p in zip(windows, options.get("pads", ()), strict=False)):
         raise ExportError(f"{node!r}: means of windows that lie outside the operand cannot be written")
     else:
-        made = w.node("AveragePool", [samples], count_include_pad=int(a["includePad"]), **options)
-    if flat:
-        made = w.squeeze(made, [1])
-    return w.unflatten_lead(made, lead, x)
+        output = w.node("AveragePool", [samples], count_include_pad=int(a["includePad"]), **options)
+    if along_channels:
+        output = w.squeeze(output, [1])
+    return w.unflatten_lead(output, lead, x)
 
 
 def _pool_options(node: Function, a: dict[str, Any], windows: Sequence[Window], auto: Sequence[Any]) -> dict[str, Any]:
@@ -133,15 +133,15 @@ def _pool_options(node: Function, a: dict[str, Any], windows: Sequence[Window], 
 
 @writes("Unpooling")
 def _unpooling(w: Writer, node: Function, x: str, pooled: str) -> str:
-    """The places of the maxima are found again, as CNTK finds them."""
+    """The positions of the maxima are computed again from the operand of the pooling, as in CNTK."""
     values, source = w.inputs(node)
     a, lead = node.node_attributes, w.lead(source)
     windows = windows_of(a, a["unpoolingWindowShape"], source.shape)[1:]
     options = _pool_options(node, a, windows, a["autoPadding"][::-1])
     if any(p < 0 for p in options["pads"]):
-        raise ExportError(f"{node!r}: ONNX has no unpooling of windows that leave out cells")
+        raise ExportError(f"{node!r}: ONNX has no unpooling of windows that skip elements")
     samples = w.flatten_lead(pooled, lead, source.shape)
-    _, places = w.node("MaxPool", [samples], 2, **options)
+    _, places = w.multi_node("MaxPool", [samples], 2, **options)
     small = w.flatten_lead(x, w.lead(values), values.shape)
     return w.unflatten_lead(w.node("MaxUnpool", [small, places, w.node("Shape", [samples])], **options), lead, pooled)
 
@@ -153,14 +153,14 @@ def _roi_pooling(w: Writer, node: Function, x: str, rois: str) -> str:
         raise ExportError(f"{node!r}: regions of interest can be written with the batch axis alone")
     n = regions.shape[0]
     out = node.node_outputs[0]
-    one = w.filled(w.dimensions(x, 0, 1), np.float32(1))
+    one = w.constant_of_shape(w.dimensions(x, 0, 1), np.float32(1))
     number = w.node("Transpose", [w.node("NonZero", [one])], perm=[1, 0])  # [N, 1]: 0, 1, 2, ...
     number = w.cast(w.unsqueeze(number, [1]), regions.dtype)
     number = w.node("Expand", [number, w.ints(1, n, 1)])
     flat = w.reshape(w.node("Concat", [number, rois], axis=2), -1, 5)
-    made = w.node("MaxRoiPool", [x, flat], pooled_shape=list(node.node_attributes["roiOutputShape"]),
+    regions_pooled = w.node("MaxRoiPool", [x, flat], pooled_shape=list(node.node_attributes["roiOutputShape"]),
                   spatial_scale=float(node.node_attributes["spatialScale"]))
-    return w.reshape(made, -1, *out.shape)
+    return w.reshape(regions_pooled, -1, *out.shape)
 
 
 @writes("BatchNormalization")
@@ -170,21 +170,21 @@ def _batch_normalization(w: Writer, node: Function, *x: str) -> str:
     samples, dtype = w.flatten_lead(x[0], lead, source.shape), source.dtype
     flat = not a["spatial"] and len(source.shape) != 1
     if flat:
-        samples = w.sample(samples, 1, (-1,))
-    given = [_vector(w, v, dtype) for v in statistics]
+        samples = w.reshape_samples(samples, 1, (-1,))
+    operands = [_vector(w, v, dtype) for v in statistics]
     t = float(a["normalizationTimeConstant"])
-    momentum = float(np.exp(-1 / t)) if t > 0 else 0.9  # CNTK's is a time constant in samples, not a factor
-    made = w.node("BatchNormalization", [samples, *given], epsilon=float(a["epsilon"]), momentum=momentum)
+    momentum = float(np.exp(-1 / t)) if t > 0 else 0.9  # CNTK has a time constant in samples, not a factor
+    output = w.node("BatchNormalization", [samples, *operands], epsilon=float(a["epsilon"]), momentum=momentum)
     if flat:
-        made = w.sample(made, 1, source.shape)
-    return w.unflatten_lead(made, lead, x[0])
+        output = w.reshape_samples(output, 1, source.shape)
+    return w.unflatten_lead(output, lead, x[0])
 
 
 def _vector(w: Writer, variable: Variable, dtype: Any) -> str:
-    """As a vector of the operand's type: CNTK keeps statistics of half precision in float32."""
+    """A vector of the operand's type: CNTK keeps statistics of half precision in float32."""
     if isinstance(variable, Leaf) and (len(variable.shape) != 1 or variable.dtype is not dtype):
         return w.array(np.asarray(variable._value, dtype).reshape(-1), variable.name or variable.uid)
-    return w.of(variable) if len(variable.shape) == 1 else w.reshape(w.of(variable), -1)
+    return w.tensor(variable) if len(variable.shape) == 1 else w.reshape(w.tensor(variable), -1)
 
 
 # ---- blocks
@@ -192,37 +192,37 @@ def _scales(block: Function) -> bool:
     return bool(block.node_attributes.get("doVarianceScaling", False))
 
 
-@writes_block("MeanVarianceNormalization", fits=_scales)
+@writes_block("MeanVarianceNormalization", matches=_scales)
 def _mean_variance(w: Writer, node: Function, x: str) -> str:
-    source = w.resolved(operands(node)[0])
+    source = w.block_operand(node)
     lead, rank = w.lead(source), len(source.shape)
-    whole = node.node_attributes["useStatsAcrossChannels"] or rank < 2
-    axes = list(range(lead + (0 if whole else 1), lead + rank))
+    across_channels = node.node_attributes["useStatsAcrossChannels"] or rank < 2
+    axes = list(range(lead + (0 if across_channels else 1), lead + rank))
     return _normalized(w, x, source, axes, float(node.node_attributes["epsilon"]))
 
 
-@writes_block("LayerNormalization", fits=lambda b: _epsilon(b) is not None)
+@writes_block("LayerNormalization", matches=lambda b: _epsilon(b) is not None)
 def _layer_normalization(w: Writer, node: Function, x: str) -> str:
-    source = w.resolved(operands(node)[0])
+    source = w.block_operand(node)
     lead, rank = w.lead(source), len(source.shape)
-    made = _normalized(w, x, source, list(range(lead, lead + rank)), _epsilon(node) or 0.0)
-    scale, bias = (w.of(w.resolved(role(v))) for v in _affine(node))
-    return w.node("Add", [w.node("Mul", [made, scale]), bias])
+    normalized = _normalized(w, x, source, list(range(lead, lead + rank)), _epsilon(node) or 0.0)
+    scale, bias = (w.tensor(w.resolve(outside(v))) for v in _affine(node))
+    return w.node("Add", [w.node("Mul", [normalized, scale]), bias])
 
 
 def _normalized(w: Writer, x: str, source: Variable, axes: list[int], epsilon: float) -> str:
-    """(x - mean) / (standard deviation + epsilon). In opset 9 with ONNX's own operation, as CNTK writes it, which has
-    an epsilon of 1e-9 under the root: as good as the same for CNTK's defaults, 0 and 1e-5.
+    """(x - mean) / (standard deviation + epsilon). In opset 9 by ONNX's MeanVarianceNormalization, as CNTK writes it,
+    which has an epsilon of 1e-9 under the root: practically the same for CNTK's defaults, 0 and 1e-5.
     """
-    if w.opset == 9 and epsilon <= 1.1e-5 and not w.step:
+    if w.opset == 9 and epsilon <= 1.1e-5 and not w.in_scan:
         return w.node("MeanVarianceNormalization", [x], axes=axes)
     centered = w.node("Sub", [x, w.reduce("ReduceMean", x, axes, True)])
     deviation = w.node("Sqrt", [w.reduce("ReduceMean", w.node("Mul", [centered, centered]), axes, True)])
-    return w.node("Div", [centered, w.node("Add", [deviation, w.number(epsilon, source)])])
+    return w.node("Div", [centered, w.node("Add", [deviation, w.scalar(epsilon, source)])])
 
 
 def _affine(block: Function) -> tuple[Variable, Variable]:
-    """Scale and bias of a layer normalization: x * scale + bias is what it ends in."""
+    """Scale and bias of a layer normalization, which ends with x * scale + bias."""
     root = block.block_composite.root_function  # type: ignore[union-attr]
     product, bias = root.node_inputs
     scale = next(v for v in product._owner.node_inputs if isinstance(outside(v), Leaf))  # type: ignore[union-attr]
@@ -230,38 +230,38 @@ def _affine(block: Function) -> tuple[Variable, Variable]:
 
 
 def _epsilon(block: Function) -> float | None:
-    """The number added to the standard deviation of a layer normalization; None if the block is another one."""
-    found = inner_nodes(block)
-    root = found[-1]
+    """The number added to the standard deviation of a layer normalization; None if it is another composition."""
+    inner = nodes_inside(block)
+    root = inner[-1]
     product = root.node_inputs[0]._owner
     if root.op_name != "Plus" or product is None or product.op_name != "ElementTimes":
         return None
     if not isinstance(outside(root.node_inputs[1]), Leaf):
         return None
-    after = [n for n in found if n.op_name == "Plus" and n is not root and n.node_inputs[0]._owner is not None
+    sums = [n for n in inner if n.op_name == "Plus" and n is not root and n.node_inputs[0]._owner is not None
              and n.node_inputs[0]._owner.op_name == "Sqrt"]
-    if not after:
+    if not sums:
         return 0.0
-    added = outside(after[0].node_inputs[1])
+    added = outside(sums[0].node_inputs[1])
     return float(np.asarray(added._value)) if isinstance(added, Leaf) and np.size(added._value) == 1 else None
 
 
-@writes_block("LocalResponseNormalization", fits=lambda b: "depthRadius" in b.node_attributes)
+@writes_block("LocalResponseNormalization", matches=lambda b: "depthRadius" in b.node_attributes)
 def _local_response(w: Writer, node: Function, x: str) -> str:
-    source, a = w.resolved(operands(node)[0]), node.node_attributes
+    source, a = w.block_operand(node), node.node_attributes
     lead, window = w.lead(source), 2 * int(a["depthRadius"]) + 1
     samples = w.flatten_lead(x, lead, source.shape)
     alpha, beta, bias = (float(a[k]) for k in ("alpha", "beta", "bias"))
-    made = w.node("LRN", [samples], size=window, alpha=alpha, beta=beta, bias=bias)
-    return w.unflatten_lead(made, lead, x)
+    output = w.node("LRN", [samples], size=window, alpha=alpha, beta=beta, bias=bias)
+    return w.unflatten_lead(output, lead, x)
 
 
-@writes_block("ImageScaler", fits=lambda b: {"Scaler", "Biases"} <= set(b.node_attributes))
+@writes_block("ImageScaler", matches=lambda b: {"Scaler", "Biases"} <= set(b.node_attributes), batch_of_one=True)
 def _image_scaler(w: Writer, node: Function, x: str) -> str:
-    source, a = w.resolved(operands(node)[0]), node.node_attributes
+    source, a = w.block_operand(node), node.node_attributes
     lead, n = w.lead(source), source.shape[0]
-    given = [w.array(np.asarray(v, source.dtype)) for v in (
+    operands = [w.array(np.asarray(v, source.dtype)) for v in (
         np.full(n, float(a["Scaler"])), a["Biases"], np.zeros(n), np.ones(n)
     )]  # fmt: skip
-    made = w.node("BatchNormalization", [w.flatten_lead(x, lead, source.shape), *given], epsilon=0.0)
-    return w.unflatten_lead(made, lead, x)
+    output = w.node("BatchNormalization", [w.flatten_lead(x, lead, source.shape), *operands], epsilon=0.0)
+    return w.unflatten_lead(output, lead, x)

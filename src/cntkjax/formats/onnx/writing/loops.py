@@ -1,8 +1,8 @@
-"""Recurrences that ONNX has no operation for: a Scan over the steps."""
+"""Recurrences that are no operation of ONNX: a Scan over the steps."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from ....graph.function import Function
 from ....graph.variable import Variable
@@ -12,66 +12,93 @@ from .order import Order, Recurrence
 from .sequence import initial_states
 
 
-def write_loop(w: Writer, loop: Recurrence, order: Order, wanted: list[Variable], emit: Any) -> None:
-    """A Scan: delayed values are its states (one for each step of the delay), sequences from outside its inputs.
-
-    What has no sequence axis is seen in the body as it is.
+class ScanWriter:
+    """Writes a recurrence as a Scan: delayed values are its states (one for each step of the delay), sequences from
+    outside its scanned inputs. Values without a sequence axis are visible in the body as they are.
     """
-    inside = {v for n in loop.members for v in n.node_outputs}
-    delays = set(loop.delays)
-    fed = [v for n in loop.members for v in order.inputs(n)[: 1 if n in delays else None] if v not in inside]
-    sequences = list(dict.fromkeys(v for v in fed if v.sequence_axis is not None))
-    like = w.of(sequences[0])
-    body = Writer(w.opset, order, w)
-    body.label = w.label
-    first: list[str] = []
-    states: dict[Function, list[str]] = {}
-    declared: list[Any] = []
-    for delay in loop.delays:
+
+    def __init__(self, w: Writer, loop: Recurrence, order: Order) -> None:
+        self.w, self.loop, self.order = w, loop, order
+        self.body = Writer(w.opset, order, w)
+        self.body.label = w.label
+        self.sequences = self._scanned_sequences()
+        self.initial: list[str] = []  # tensors of the initial states
+        self.states: dict[Function, list[str]] = {}  # delay -> its states in the body, the latest step first
+        self.inputs: list[object] = []  # ValueInfoProtos of the body
+        self.results: list[object] = []
+
+    def write(self, outputs: Sequence[Variable], emit: Callable[[Writer, Function], None]) -> None:
+        """Write the Scan, whose scanned outputs are `outputs`; `emit` writes one node of the body."""
+        like = self.w.tensor(self.sequences[0])
+        for delay in self.loop.delays:
+            self._declare_states(delay, like)
+        for v in self.sequences:
+            name = self.w.unique(f"{self.w.tensor(v)}_step")
+            self.body.tensors[v] = name
+            self.inputs.append(self.body_value(name, v))
+        for node in self.loop.nodes:
+            emit(self.body, node)
+        self._add_results(outputs)
+        self._name_outputs(outputs, self._add_scan(len(outputs)))
+
+    def _scanned_sequences(self) -> list[Variable]:
+        """The sequences from outside that the nodes use; initial states are no scanned inputs."""
+        inside = {v for n in self.loop.members for v in n.node_outputs}
+        delays = set(self.loop.delays)
+        used = [v for n in self.loop.members for v in self.order.inputs(n)[: 1 if n in delays else None]]
+        return list(dict.fromkeys(v for v in used if v not in inside and v.sequence_axis is not None))
+
+    def _declare_states(self, delay: Function, like: str) -> None:
+        w, body = self.w, self.body
         w.label = body.label = delay._name or delay.uid
-        out = delay.node_outputs[0]
-        state = order.inputs(delay)[1]
-        begins = [w.of(state)] * int(delay.node_attributes["offset"])
-        if state.sequence_axis is not None:  # the steps beside the loop, the nearest one first
-            ends = [(i, i + 1) if loop.backwards else (-1 - i, -i or END) for i in range(len(begins))]
-            begins = [w.squeeze(w.slice(b, [i], [j], [0]), [0]) for b, (i, j) in zip(begins, ends, strict=True)]
-        names = [w.unique(f"{body.label}_state") for _ in begins]
-        states[delay] = names
-        first += [initial_states(w, delay, begin, state, like) for begin in begins]
-        declared += [w.info(name, out, [None, *out.shape]) for name in names]
-        body.tensors[out] = names[-1]
-    for v in sequences:
-        name = w.unique(f"{w.of(v)}_step")
-        body.tensors[v] = name
-        declared.append(w.info(name, v, [None, *(d if d >= 0 else None for d in v.shape)]))
-    for node in loop.nodes:
-        emit(body, node)
-    results: list[Any] = []
+        output, state = delay.node_outputs[0], self.order.inputs(delay)[1]
+        initial = [w.tensor(state)] * int(delay.node_attributes["offset"])
+        if state.sequence_axis is not None:  # the steps next to the loop, the nearest one first
+            ranges = [(i, i + 1) if self.loop.backwards else (-1 - i, -i or END) for i in range(len(initial))]
+            initial = [w.squeeze(w.slice(t, [i], [j], [0]), [0]) for t, (i, j) in zip(initial, ranges, strict=True)]
+        names = [w.unique(f"{body.label}_state") for _ in initial]
+        self.states[delay] = names
+        self.initial += [initial_states(w, delay, tensor, state, like) for tensor in initial]
+        self.inputs += [w.value_info(name, output, [None, *output.shape]) for name in names]
+        body.tensors[output] = names[-1]
 
-    def result(tensor: str, v: Variable) -> None:
-        name = body.node("Identity", [tensor])
-        results.append(w.info(name, v, [None, *(d if d >= 0 else None for d in v.shape)]))
+    def body_value(self, name: str, v: Variable) -> object:
+        """The ValueInfoProto of a value of one step, [N, *shape]."""
+        return self.w.value_info(name, v, [None, *(d if d >= 0 else None for d in v.shape)])
 
-    for delay, names in states.items():
-        value = order.inputs(delay)[0]
-        out = delay.node_outputs[0]
-        newest = body.raised(body.of(value), value, len(out.shape))
-        for tensor in [newest, *names[:-1]]:
-            result(tensor, out)
-    for v in wanted:
-        result(body.of(v), v)
-    graph = onnx().helper.make_graph(body.nodes, w.unique("step"), declared, results)
-    direction = int(loop.backwards)
-    w.label = loop.members[0]._name or loop.members[0].uid
-    begun = len(w.nodes)
-    made = w.node(
-        "Scan", [*first, *(w.of(v) for v in sequences)], len(results), body=graph, num_scan_inputs=len(sequences),
-        scan_input_directions=[direction] * len(sequences), scan_output_directions=[direction] * len(wanted),
-    )
-    made = [made] if isinstance(made, str) else made
-    for v, tensor in zip(wanted, made[len(first) :], strict=True):
-        name = w.unique(v.uid if not v.name else f"{v.name}_Output")
-        for i, output in enumerate(w.nodes[begun].output):
-            if output == tensor:
-                w.nodes[begun].output[i] = name
-        w.tensors[v] = w.uids[v.uid] = name
+    def _add_results(self, outputs: Sequence[Variable]) -> None:
+        """The next states, and the outputs of the step."""
+        body = self.body
+        for delay, names in self.states.items():
+            value, output = self.order.inputs(delay)[0], delay.node_outputs[0]
+            latest = body.with_rank(body.tensor(value), value, len(output.shape))
+            for tensor in [latest, *names[:-1]]:
+                self._add_result(tensor, output)
+        for v in outputs:
+            self._add_result(body.tensor(v), v)
+
+    def _add_result(self, tensor: str, v: Variable) -> None:
+        name = self.body.node("Identity", [tensor])
+        self.results.append(self.body_value(name, v))
+
+    def _add_scan(self, outputs: int) -> list[str]:
+        """The tensors of the Scan's outputs without the last states."""
+        w, direction = self.w, int(self.loop.backwards)
+        graph = onnx().helper.make_graph(self.body.nodes, w.unique("step"), self.inputs, self.results)
+        first = self.loop.members[0]
+        w.label = first._name or first.uid
+        tensors = w.multi_node(
+            "Scan", [*self.initial, *(w.tensor(v) for v in self.sequences)], len(self.results), body=graph,
+            num_scan_inputs=len(self.sequences), scan_input_directions=[direction] * len(self.sequences),
+            scan_output_directions=[direction] * outputs,
+        )  # fmt: skip
+        return tensors[len(self.initial) :]
+
+    def _name_outputs(self, outputs: Sequence[Variable], tensors: Sequence[str]) -> None:
+        scan = self.w.nodes[-1]
+        for v, tensor in zip(outputs, tensors, strict=True):
+            name = self.w.unique(v.uid if not v.name else f"{v.name}_Output")
+            for i, output in enumerate(scan.output):
+                if output == tensor:
+                    scan.output[i] = name
+            self.w.tensors[v] = self.w.uids[v.uid] = name

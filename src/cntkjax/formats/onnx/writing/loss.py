@@ -1,4 +1,4 @@
-"""Criteria that make one number of a whole minibatch."""
+"""Criteria, which are summed over a whole minibatch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _sum(w: Writer, node: Function, x: str) -> str:
 
 @writes("SquaredError")
 def _squared_error(w: Writer, node: Function, *x: str) -> str:
-    difference = w.node("Sub", w.aligned(w.inputs(node)))
+    difference = w.node("Sub", w.broadcastable(w.inputs(node)))
     return _total(w, w.node("Mul", [difference, difference]))
 
 
@@ -42,35 +42,35 @@ def _cross_entropy(w: Writer, node: Function, output: str, label: str) -> str:
 
 @writes("Logistic")
 def _logistic(w: Writer, node: Function, *x: str) -> str:
-    """The sum of -w log(y p + (1 - y) (1 - p)), over the mean of w."""
+    """The sum of -w log(y p + (1 - y) (1 - p)), divided by the mean of w."""
     chance, label, *weight = w.inputs(node)
-    p, y = w.aligned([chance, label])
-    one = w.number(1, chance)
+    p, y = w.broadcastable([chance, label])
+    one = w.scalar(1, chance)
     right = w.node("Add", [w.node("Mul", [y, p]),
                            w.node("Mul", [w.node("Sub", [one, y]), w.node("Sub", [one, p])])])
     loss = w.node("Neg", [w.node("Log", [right])])
     if not weight:
         return _total(w, loss)
-    spread = w.node("Add", [w.aligned([*weight, chance])[0], w.node("Mul", [p, w.number(0, chance)])])
+    spread = w.node("Add", [w.broadcastable([*weight, chance])[0], w.node("Mul", [p, w.scalar(0, chance)])])
     mean = w.reduce("ReduceMean", w.reshape(spread, OPEN), [0], False)
     return w.node("Div", [_total(w, w.node("Mul", [loss, spread])), mean])
 
 
 @writes("ClassificationError")
 def _classification_error(w: Writer, node: Function, output: str, label: str, *n: str) -> str:
-    """The number of labels that are not among the n largest outputs; of equal ones the first count as larger."""
+    """The number of labels that are not among the n largest outputs; of equal outputs the first counts as larger."""
     scores, labels = w.inputs(node)[:2]
     axis, count = w.lead(scores), int(np.prod(scores.shape))
     x = _rows(w, output, scores)
     true = w.node("ArgMax", [_rows(w, label, labels)], axis=axis, keepdims=1)
     number = w.array(np.arange(count, dtype=scores.dtype))
-    place = w.cast(true, scores.dtype)
-    apart = w.node("Abs", [w.node("Sub", [number, place])])
-    chosen = w.cast(w.node("Less", [apart, w.number(0.5, scores)]), scores.dtype)
-    score = w.reduce("ReduceSum", w.node("Mul", [x, chosen]), [axis], True)
+    label_index = w.cast(true, scores.dtype)
+    distance = w.node("Abs", [w.node("Sub", [number, label_index])])
+    is_label = w.cast(w.node("Less", [distance, w.scalar(0.5, scores)]), scores.dtype)
+    score = w.reduce("ReduceSum", w.node("Mul", [x, is_label]), [axis], True)
     larger = w.cast(w.node("Greater", [x, score]), scores.dtype)
     not_less = w.cast(w.node("Not", [w.node("Less", [x, score])]), scores.dtype)
-    before = w.node("Mul", [not_less, w.cast(w.node("Less", [number, place]), scores.dtype)])
-    ahead = w.reduce("ReduceSum", w.node("Max", [larger, before]), [axis], True)
-    best = n[0] if n else w.number(1, scores)
-    return _total(w, w.truth(w.node("Not", [w.node("Less", [ahead, best])]), scores))
+    ties = w.node("Mul", [not_less, w.cast(w.node("Less", [number, label_index]), scores.dtype)])
+    rank = w.reduce("ReduceSum", w.node("Max", [larger, ties]), [axis], True)
+    top_n = n[0] if n else w.scalar(1, scores)
+    return _total(w, w.from_bool(w.node("Not", [w.node("Less", [rank, top_n])]), scores))

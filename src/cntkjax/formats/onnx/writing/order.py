@@ -1,4 +1,4 @@
-"""A graph in the order in which it is written: blocks that ONNX does not know are opened, loops found."""
+"""The order in which a graph is written: blocks that ONNX does not have are expanded, recurrences are found."""
 
 from __future__ import annotations
 
@@ -6,137 +6,138 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ....engine.plan.components import strongly_connected_components
+from ....engine.plan.parts import resolve
 from ....graph.function import Function
 from ....graph.variable import Variable
-from .cells import Cell, cell_of, runs_as
-from .table import BLOCKS, operands
+from .cells import Cell, is_cell, match_cell, match_recurrence
+from .table import conversion_of, operands
 
 
 @dataclass
 class Recurrence:
-    """Nodes that feed each other along one sequence axis; `delays` is where a step begins."""
+    """Nodes that form a cycle along one sequence axis; a step begins with `delays`."""
 
     delays: list[Function]
     nodes: list[Function]
-    cell: Cell | None = None  # what it is, if ONNX has it as one operation
+    cell: Cell | None = None  # if ONNX has it as one operation
 
     @property
     def backwards(self) -> bool:
-        """True if it runs from the end."""
-        return self.delays[0].op_name == "FutureValue"
+        """True if it runs from the end of a sequence to its start."""
+        return self.delays[0].primitive.delay > 0
 
     @property
     def members(self) -> list[Function]:
-        """All its nodes."""
+        """All of its nodes."""
         return [*self.delays, *self.nodes]
 
 
 class Order:
-    """What is written for some outputs, operands first."""
+    """The nodes and recurrences that compute some outputs, operands first."""
 
     def __init__(self, outputs: Sequence[Variable]) -> None:
-        self._whole: dict[Function, bool] = {}
-        self._opened: set[Function] = set()  # cells that turned out to be part of another loop
-        self.titles: dict[Function, str] = {}  # node: the name of the opened block whose output it makes
+        self._is_operation: dict[Function, bool] = {}
+        self._expanded: set[Function] = set()  # cells that are part of another recurrence, or of none
+        self.block_names: dict[Function, str] = {}  # node -> the name of the expanded block whose output it computes
         self.parts: list[Function | Recurrence] = []
-        while not self._arrange(outputs):
-            pass
+        while cells := self._partition(outputs):
+            self._expanded.update(cells)
         self.outputs = [self.resolve(v) for v in outputs]
 
-    def whole(self, block: Function) -> bool:
+    def is_one_operation(self, block: Function) -> bool:
         """True if a block is written as one operation."""
-        if block not in self._whole:
-            entry = BLOCKS.get(block.op_name)
-            cell = block.op_name in ("LSTM", "GRU", "RNNStep") and cell_of(block) is not None
-            self._whole[block] = cell or (entry is not None and entry.fits(block))
-        return self._whole[block] and block not in self._opened
+        if block not in self._is_operation:
+            conversion = conversion_of(block)
+            self._is_operation[block] = (is_cell(block) and match_cell(block) is not None) or (
+                conversion is not None and conversion.matches(block)
+            )
+        return self._is_operation[block] and block not in self._expanded
 
     def resolve(self, variable: Variable) -> Variable:
-        """The variable that is computed: through opened blocks inwards, through their arguments outwards."""
-        title = ""
-        while True:
-            owner = variable._owner
-            if owner is not None and owner.block_composite is not None and not self.whole(owner):
-                title = title or owner._name
-                variable = owner.block_composite.root_function.node_outputs[owner.node_outputs.index(variable)]
-            elif variable._bound is not None:
-                variable = variable._bound
-            else:
-                if title and owner is not None:
-                    self.titles.setdefault(owner, title)
-                return variable
+        """The variable that is computed when blocks are expanded; records the name of the outermost one."""
+        names: list[str] = []
+
+        def expanded(node: Function) -> Function:
+            if node.block_composite is None or self.is_one_operation(node):
+                return node
+            names.append(node._name)
+            return node.block_composite.root_function
+
+        computed = resolve(variable, expanded)
+        name = next(filter(None, names), "")
+        if name and computed._owner is not None:
+            self.block_names.setdefault(computed._owner, name)
+        return computed
 
     def inputs(self, node: Function) -> list[Variable]:
-        """Operands of a primitive; of a block what its arguments stand for, and then what it uses besides."""
+        """The operands of a primitive; of a block its operands, and then the leaves that it uses inside."""
         if node.block_composite is None:
             return [self.resolve(v) for v in node.node_inputs]
-        given = operands(node)
-        return [self.resolve(v) for v in [*given, *(v for v in node.node_inputs if v not in given)]]
+        arguments = operands(node)
+        return [self.resolve(v) for v in [*arguments, *(v for v in node.node_inputs if v not in arguments)]]
 
     def _operands(self, node: Function) -> Iterator[Function]:
         for v in self.inputs(node):
             if v._owner is not None:
                 yield v._owner
 
-    def _arrange(self, outputs: Sequence[Variable]) -> bool:
-        """False if a cell had to be opened, so that all begins again."""
+    def _partition(self, outputs: Sequence[Variable]) -> Sequence[Function]:
+        """Fills `parts`, unless cells are found that have to be expanded first: these are returned."""
         roots = [v._owner for v in map(self.resolve, outputs) if v._owner is not None]
         self.parts = []
-        for found in strongly_connected_components(roots, self._operands):
-            if len(found) == 1 and found[0] not in self._operands(found[0]):
-                if cell_block(found[0]):
-                    self._opened.add(found[0])  # a cell outside of a recurrence
-                    return False
-                self.parts.append(found[0])
+        for members in strongly_connected_components(roots, self._operands):
+            if len(members) == 1 and members[0] not in self._operands(members[0]):
+                if is_cell(members[0]):  # outside of a recurrence
+                    return members
+                self.parts.append(members[0])
                 continue
-            cells = [n for n in found if cell_block(n)]
-            delays = [n for n in found if n.op_name in ("PastValue", "FutureValue")]
-            cell = runs_as(found, cells[0], self.resolve, self._used_outside(found, roots)) if len(cells) == 1 else None
+            cells = [n for n in members if is_cell(n)]
+            cell = None
+            if len(cells) == 1:
+                cell = match_recurrence(members, cells[0], self.resolve, self._used_outside(members, roots))
             if cells and cell is None:
-                self._opened.update(cells)
-                return False
-            self.parts.append(Recurrence(delays, self._steps(found, delays), cell))
-        wanted = {self.resolve(v) for v in outputs}
+                return cells
+            delays = [n for n in members if n.block_composite is None and n.primitive.delay]
+            self.parts.append(Recurrence(delays, self._steps(members, delays), cell))
+        return self._cells_with_visible_states({self.resolve(v) for v in outputs})
+
+    def _cells_with_visible_states(self, outputs: set[Variable]) -> Sequence[Function]:
+        """The first cell, if any, of which more than the output h is an output of the graph."""
         for part in self.parts:
             if isinstance(part, Recurrence) and part.cell is not None:
                 hidden = {v for n in part.members for v in n.node_outputs} - {part.cell.block.node_outputs[0]}
-                if hidden & wanted:
-                    self._opened.add(part.cell.block)
-                    return False
-        return True
+                if hidden & outputs:
+                    return [part.cell.block]
+        return []
 
-    def _used_outside(self, found: Sequence[Function], roots: Sequence[Function]) -> set[Variable]:
-        members = set(found)
-        seen: set[Function] = set()
+    def _used_outside(self, members: Sequence[Function], roots: Sequence[Function]) -> set[Variable]:
+        """The variables that nodes other than these use."""
+        inside = set(members)
+        visited: set[Function] = set()
         used: set[Variable] = set()
         stack = list(roots)
         while stack:
             node = stack.pop()
-            if node in seen:
+            if node in visited:
                 continue
-            seen.add(node)
-            if node not in members:
+            visited.add(node)
+            if node not in inside:
                 used.update(self.inputs(node))
             stack.extend(self._operands(node))
         return used
 
-    def _steps(self, found: Sequence[Function], delays: Sequence[Function]) -> list[Function]:
-        """The nodes of one step in order: a loop without its delays has no cycles."""
-        members, done, order = set(found), set(delays), []
-        for node in found:
+    def _steps(self, members: Sequence[Function], delays: Sequence[Function]) -> list[Function]:
+        """The nodes of one step in topological order: without its delays a recurrence has no cycles."""
+        inside, done, order = set(members), set(delays), []
+        for node in members:
             stack = [node] if node not in done else []
             while stack:
-                waiting = [o for o in self._operands(stack[-1]) if o in members and o not in done]
-                if waiting:
-                    stack.append(waiting[0])
+                pending = [o for o in self._operands(stack[-1]) if o in inside and o not in done]
+                if pending:
+                    stack.append(pending[0])
                     continue
                 top = stack.pop()
                 if top not in done:
                     done.add(top)
                     order.append(top)
         return order
-
-
-def cell_block(node: Function) -> bool:
-    """True for a block that is a recurrent cell."""
-    return node.block_composite is not None and node.op_name in ("LSTM", "GRU", "RNNStep")

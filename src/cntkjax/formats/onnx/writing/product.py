@@ -17,11 +17,11 @@ def _size(shape: Shape) -> int:
     return prod(shape) if all(d >= 0 for d in shape) else OPEN
 
 
-def _as(w: Writer, x: str, lead: int, old: Shape, groups: Sequence[Shape]) -> str:
-    """Each group of axes as one."""
+def _merged_axes(w: Writer, x: str, lead: int, old: Shape, groups: Sequence[Shape]) -> str:
+    """x with each group of axes merged into one."""
     if all(len(g) == 1 for g in groups):
         return x
-    return w.sample(x, lead, tuple(_size(g) for g in groups), old)
+    return w.reshape_samples(x, lead, tuple(_size(g) for g in groups), old)
 
 
 @writes("Times")
@@ -41,7 +41,7 @@ def _transpose_times(w: Writer, node: Function, x: str, y: str) -> str:
     missing = max(rank + 1 - len(right.shape), 0)
     shape = (1,) * missing + right.shape
     if missing:
-        y = w.sample(y, w.lead(right), shape)
+        y = w.reshape_samples(y, w.lead(right), shape)
     inner = len(shape) - rank
     kept, contracted = left.shape[: len(left.shape) - inner], left.shape[len(left.shape) - inner :]
     return _product(w, node, x, y, kept, contracted, shape[:rank], transposed=True)
@@ -50,21 +50,21 @@ def _transpose_times(w: Writer, node: Function, x: str, y: str) -> str:
 def _product(
     w: Writer, node: Function, x: str, y: str, kept: Shape, inner: Shape, out: Shape, transposed: bool
 ) -> str:
-    """[*kept, *inner] by [*inner, *out]; `transposed`: the latter is [*out, *inner]."""
+    """The product [*kept, *inner] times [*inner, *out]; `transposed`: y is [*out, *inner]."""
     left, right = w.inputs(node)
     x_lead, y_lead = w.lead(left), w.lead(right)
     groups = [out, inner] if transposed else [inner, out]
-    y = _as(w, y, y_lead, (), groups)
+    y = _merged_axes(w, y, y_lead, (), groups)
     if transposed:
         order = [*range(y_lead), y_lead + 1, y_lead]
         y = w.node("Transpose", [y], perm=order)
     batched = y_lead > 0
     if batched or len(inner) != 1:
-        x = _as(w, x, x_lead, left.shape, [kept, inner]) if batched else w.sample(
+        x = _merged_axes(w, x, x_lead, left.shape, [kept, inner]) if batched else w.reshape_samples(
             x, x_lead, (*kept, _size(inner)), left.shape
         )
-    made = w.node("MatMul", [x, y])
+    output = w.node("MatMul", [x, y])
     lead = max(x_lead, y_lead)
-    have = (_size(kept), _size(out)) if batched else (*kept, _size(out))
-    wanted = (*kept, *out)
-    return made if have == wanted else w.sample(made, lead, wanted)
+    shape = (_size(kept), _size(out)) if batched else (*kept, _size(out))
+    target_shape = (*kept, *out)
+    return output if shape == target_shape else w.reshape_samples(output, lead, target_shape)

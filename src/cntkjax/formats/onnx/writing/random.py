@@ -1,4 +1,4 @@
-"""Random numbers: of the same distribution, not the same numbers."""
+"""Random numbers: the distribution is the same, the numbers are not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .table import writes
 
 @writes("Dropout")
 def _dropout(w: Writer, node: Function, x: str) -> str:
-    """Inactive outside of training, as ONNX Runtime runs it."""
+    """Dropout is active in training only, which ONNX Runtime does not do."""
     rate = float(node.node_attributes["dropoutRate"])
     if w.opset < 12:
         return w.node("Dropout", [x], ratio=rate)
@@ -38,9 +38,9 @@ def _random(w: Writer, node: Function, *like: str) -> str:
         return draw("RandomUniform", low=args[0], high=args[1])
     uniform = draw("RandomUniform", low=float(np.finfo(np.float32).tiny) if kind == "gumbel" else 0.0, high=1.0)
     if kind == "bernoulli":
-        return w.truth(w.node("Less", [uniform, w.number(args[0], out)]), out)
+        return w.from_bool(w.node("Less", [uniform, w.scalar(args[0], out)]), out)
     if kind == "gumbel":
         inner = w.node("Neg", [w.node("Log", [uniform])])
-        spread = w.node("Mul", [w.node("Log", [inner]), w.number(-args[1], out)])
-        return w.node("Add", [spread, w.number(args[0], out)])
+        spread = w.node("Mul", [w.node("Log", [inner]), w.scalar(-args[1], out)])
+        return w.node("Add", [spread, w.scalar(args[0], out)])
     raise ExportError(f"{node!r}: ONNX has no {kind} distribution")

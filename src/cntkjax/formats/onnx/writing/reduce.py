@@ -1,4 +1,4 @@
-"""Reductions, softmax and the choice of largest elements."""
+"""Reductions, softmax and the selection of the largest elements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ....graph.function import Function
 from ....graph.variable import Variable
 from .._onnx import INT64
 from .graph import OPEN, ExportError, Writer
-from .table import operands, writes, writes_block
+from .table import writes, writes_block
 
 _REDUCTIONS = {
     "Sum": "ReduceSum", "Mean": "ReduceMean", "Max": "ReduceMax", "Min": "ReduceMin", "Prod": "ReduceProd",
@@ -22,8 +22,8 @@ def _axes(attributes: dict[str, Any]) -> list[Axis]:
     return [attributes["axis"]] if "axis" in attributes else list(attributes["axisVec"])
 
 
-def _places(w: Writer, axes: Sequence[Axis], x: Variable) -> tuple[list[int], list[int]]:
-    """Dimensions to reduce: those of dynamic axes, which always vanish, and those of samples."""
+def _dimensions(w: Writer, axes: Sequence[Axis], x: Variable) -> tuple[list[int], list[int]]:
+    """The dimensions to reduce: those of dynamic axes, which are always dropped, and those of samples."""
     lead, rank = w.lead(x), len(x.shape)
     dynamic: list[int] = []
     if ALL_AXES in axes or BATCH in axes:
@@ -42,30 +42,31 @@ def _reduce(w: Writer, node: Function, x: str) -> str:
 
 def _reduced(w: Writer, op: str, node: Function, variable: Variable, x: str) -> str:
     axes = _axes(node.node_attributes)
-    dynamic, static = _places(w, axes, variable)
-    whole = bool({ALL_AXES, ALL_STATIC} & set(axes))
-    keep = bool(node.node_attributes.get("reductionKeepDimensions", True)) and not whole
-    places = dynamic + static
-    if not places:
+    dynamic, static = _dimensions(w, axes, variable)
+    all_axes = bool({ALL_AXES, ALL_STATIC} & set(axes))
+    keep = bool(node.node_attributes.get("reductionKeepDimensions", True)) and not all_axes
+    dimensions = dynamic + static
+    if not dimensions:
         return x
     if op not in ("ArgMax", "ArgMin"):
-        made = w.reduce(op, x, places, keep)
-        return w.squeeze(made, dynamic) if keep else made
-    if len(places) > 1:
-        if places != list(range(places[0], places[-1] + 1)):
-            raise ExportError(f"{node!r}: ONNX finds the largest element along one axis only")
-        rest = variable.shape[places[-1] + 1 - w.lead(variable) :]
-        x, keep = w.reshape(x, *(0,) * places[0], OPEN, *rest), False
-    return w.cast(w.node(op, [x], axis=places[0], keepdims=int(keep and not dynamic)), node.node_outputs[0].dtype)
+        output = w.reduce(op, x, dimensions, keep)
+        return w.squeeze(output, dynamic) if keep else output
+    if len(dimensions) > 1:
+        if dimensions != list(range(dimensions[0], dimensions[-1] + 1)):
+            raise ExportError(f"{node!r}: ONNX finds the largest element along one axis only",
+                              fix="reshape these axes to one before argmax or argmin")
+        rest = variable.shape[dimensions[-1] + 1 - w.lead(variable) :]
+        x, keep = w.reshape(x, *(0,) * dimensions[0], OPEN, *rest), False
+    return w.cast(w.node(op, [x], axis=dimensions[0], keepdims=int(keep and not dynamic)), node.node_outputs[0].dtype)
 
 
 def _has_axes(block: Function) -> bool:
     return bool({"axis", "axisVec"} & set(block.node_attributes))
 
 
-@writes_block("ReduceL1", "ReduceL2", "ReduceSumSquare", fits=_has_axes)
+@writes_block("ReduceL1", "ReduceL2", "ReduceSumSquare", matches=_has_axes)
 def _reduce_block(w: Writer, node: Function, x: str) -> str:
-    return _reduced(w, node.op_name, node, w.resolved(operands(node)[0]), x)
+    return _reduced(w, node.op_name, node, w.block_operand(node), x)
 
 
 @writes("Softmax", "Hardmax", "LogSoftmax")
@@ -73,18 +74,18 @@ def _softmax(w: Writer, node: Function, x: str) -> str:
     return _along(w, node.op_name, x, w.inputs(node)[0], node.node_attributes.get("axis", ALL_STATIC))
 
 
-@writes_block("Softmax", "LogSoftmax", fits=lambda b: "axis" in b.node_attributes)
+@writes_block("Softmax", "LogSoftmax", matches=lambda b: "axis" in b.node_attributes)
 def _softmax_block(w: Writer, node: Function, x: str) -> str:
-    return _along(w, node.op_name, x, w.resolved(operands(node)[0]), node.node_attributes["axis"])
+    return _along(w, node.op_name, x, w.block_operand(node), node.node_attributes["axis"])
 
 
 def _along(w: Writer, op: str, x: str, variable: Variable, axis: Axis) -> str:
-    """Before opset 13 these run over all dimensions from the axis on, so that it has to be the last one."""
+    """Before opset 13 these operate on all dimensions from the axis on, so that the axis has to be the last one."""
     lead, rank = w.lead(variable), len(variable.shape)
     if axis.is_static_axis:
-        at = axis.static_axis_index() % rank
-    elif rank <= 1 or not lead:  # what is no sample goes along its last axis
-        at = rank - 1
+        position = axis.static_axis_index() % rank
+    elif rank <= 1 or not lead:  # without dynamic axes, along the last axis
+        position = rank - 1
     else:
         if w.opset < 13:
             return w.node(op, [x], axis=lead)
@@ -93,12 +94,12 @@ def _along(w: Writer, op: str, x: str, variable: Variable, axis: Axis) -> str:
     if rank == 0:
         flat = w.node(op, [w.unsqueeze(x, [lead])], axis=lead)
         return w.squeeze(flat, [lead])
-    if w.opset >= 13 or at == rank - 1:
-        return w.node(op, [x], axis=lead + at)
+    if w.opset >= 13 or position == rank - 1:
+        return w.node(op, [x], axis=lead + position)
     order = list(range(lead + rank))
-    order[lead + at], order[-1] = order[-1], order[lead + at]
-    turned = w.node(op, [w.node("Transpose", [x], perm=order)], axis=lead + rank - 1)
-    return w.node("Transpose", [turned], perm=order)
+    order[lead + position], order[-1] = order[-1], order[lead + position]
+    transposed = w.node(op, [w.node("Transpose", [x], perm=order)], axis=lead + rank - 1)
+    return w.node("Transpose", [transposed], perm=order)
 
 
 @writes("TopK")
@@ -106,16 +107,16 @@ def _top_k(w: Writer, node: Function, x: str) -> list[str]:
     variable, k = w.inputs(node)[0], node.node_attributes["numItems"]
     axis = w.lead(variable) + len(variable.shape) - 1
     if w.opset >= 10:
-        values, indices = w.node("TopK", [x, w.ints(k)], 2, axis=axis)
+        values, indices = w.multi_node("TopK", [x, w.ints(k)], 2, axis=axis)
     else:
-        values, indices = w.node("TopK", [x], 2, axis=axis, k=int(k))
+        values, indices = w.multi_node("TopK", [x], 2, axis=axis, k=int(k))
     return [values, w.cast(indices, node.node_outputs[1].dtype)]
 
 
 @writes("CosDistance")
 def _cosine(w: Writer, node: Function, *x: str) -> str:
     first, second = w.inputs(node)
-    a, b = w.aligned([first, second])
+    a, b = w.broadcastable([first, second])
     rank = max(len(first.shape), len(second.shape))
     lead = max(w.lead(first), w.lead(second))
     axes = list(range(lead, lead + rank))
@@ -135,6 +136,7 @@ def _gather(w: Writer, node: Function, reference: str, indices: str) -> str:
         return w.node("Gather", [reference, chosen], axis=0)
     lead = w.lead(source)
     if w.opset < 12:
-        raise ExportError(f"{node!r}: gathering from each sample needs opset 12 or later, not {w.opset}")
+        raise ExportError(f"{node!r}: gathering from each sample needs opset 12 or later, not {w.opset}",
+                          fix="save with opset=12 or later")
     chosen = w.unsqueeze(chosen, [lead + len(node.node_inputs[1].shape)])
     return w.node("GatherND", [reference, chosen], batch_dims=lead)

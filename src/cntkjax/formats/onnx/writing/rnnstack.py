@@ -1,4 +1,4 @@
-"""OptimizedRNNStack: one operation of ONNX for each layer."""
+"""OptimizedRNNStack: one ONNX operation for each layer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ....primitives.rnnstack import layers_of
 from .graph import ExportError, Writer
 from .table import writes
 
-# name: operation, activations, where each of ONNX's gates stands in cuDNN's order (i f g o; r z n)
+# cell: operation, activations, and for each of ONNX's gates its index in cuDNN's order (i f g o; r z n)
 _KINDS = {
     "lstm": ("LSTM", ["Sigmoid", "Tanh", "Tanh"], [0, 3, 1, 2]),
     "gru": ("GRU", ["Sigmoid", "Tanh"], [1, 0, 2]),
@@ -27,21 +27,22 @@ def _stack(w: Writer, node: Function, x: str, weights: str) -> str:
     source, parameter = w.inputs(node)
     a = node.node_attributes
     if not isinstance(parameter, Leaf):
-        raise ExportError(f"{node!r}: the weights have to be a parameter")
+        raise ExportError(f"{node!r}: the weights have to be a parameter or constant",
+                          fix="use a Parameter for the weights of optimized_rnnstack")
     op, activations, order = _KINDS[a["recurrentOp"]]
     both, hidden = bool(a["bidirectional"]), int(a["hiddenSize"])
     directions = 1 + both
     parts = layers_of(np.asarray(parameter._value).reshape(-1), a, size(source.shape))
     if len(source.shape) != 1:
-        x = w.sample(x, w.lead(source), (size(source.shape),))
+        x = w.reshape_samples(x, w.lead(source), (size(source.shape),))
     for layer in range(int(a["numLayers"])):
-        own = parts[layer * directions : (layer + 1) * directions]
-        W, R = (np.stack([p[i][order].reshape(-1, p[i].shape[-1]) for p in own]) for i in (0, 1))
-        B = np.stack([np.concatenate([p[i][order].reshape(-1) for i in (2, 3)]) for p in own])
+        weights_of = parts[layer * directions : (layer + 1) * directions]
+        W, R = (np.stack([p[i][order].reshape(-1, p[i].shape[-1]) for p in weights_of]) for i in (0, 1))
+        B = np.stack([np.concatenate([p[i][order].reshape(-1) for i in (2, 3)]) for p in weights_of])
         name = parameter.name or parameter.uid
-        given = [x, *(w.array(v, f"{name}_{k}_{layer}") for k, v in (("W", W), ("R", R), ("B", B)))]
+        inputs = [x, *(w.array(v, f"{name}_{k}_{layer}") for k, v in (("W", W), ("R", R), ("B", B)))]
         options: dict[str, Any] = {"linear_before_reset": 1} if op == "GRU" else {}
-        y = w.node(op, given, hidden_size=hidden, direction="bidirectional" if both else "forward",
+        y = w.node(op, inputs, hidden_size=hidden, direction="bidirectional" if both else "forward",
                    activations=activations * directions, **options)
         x = w.reshape(w.node("Transpose", [y], perm=[0, 2, 1, 3]), 0, 0, -1) if both else w.squeeze(y, [1])
     return x

@@ -1,4 +1,4 @@
-"""Sequences: [T, N, *shape]. All sequences of one batch have the same length T, as ONNX has tensors only."""
+"""Sequences, [T, N, *shape]. In ONNX, which has only tensors, all sequences of a batch have the same length T."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from ....graph.shape import is_known
 from ....graph.variable import Variable, outside
 from .._onnx import BOOL, INT64
 from .graph import END, OPEN, ExportError, Writer
-from .table import inner_nodes, operands, writes, writes_block
+from .table import conversion_of, nodes_inside, operands, writes, writes_block
 
 
 @writes("UnpackSequenceOp")
 def _unpack(w: Writer, node: Function, x: str) -> str | list[str]:
     (source,) = w.inputs(node)
-    made = _swapped(w, x, len(source.shape))
+    steps = _swapped(w, x, len(source.shape))
     if len(node.node_outputs) == 1:
-        return made
-    mask = w.filled(w.dimensions(made, 0, 2), np.asarray(1, node.node_outputs[1].dtype))
-    return [made, mask]
+        return steps
+    mask = w.constant_of_shape(w.dimensions(steps, 0, 2), np.asarray(1, node.node_outputs[1].dtype))
+    return [steps, mask]
 
 
 @writes("ToSequenceOp", "ToSequenceLikeOp")
 def _to_sequence(w: Writer, node: Function, x: str, *others: str) -> str:
-    made = _swapped(w, x, len(node.node_outputs[0].shape))
+    steps = _swapped(w, x, len(node.node_outputs[0].shape))
     lengths = w.inputs(node)[1:] if node.op_name == "ToSequenceOp" else []
     if not lengths or (lengths[0]._owner is not None and lengths[0]._owner.op_name == "StopGradient"):
-        return made  # all steps; a stopped gradient is how a convolution along time hands on its length
+        return steps  # all steps: a convolution along time passes its length through stop_gradient
     count = w.reshape(w.slice(w.cast(others[0], INT64), [0], [1], [0]), 1)
-    steps = w.reshape(w.node("NonZero", [w.filled(count, np.float32(1))]), -1)
-    return w.node("Gather", [made, steps], axis=0)
+    positions = w.reshape(w.node("NonZero", [w.constant_of_shape(count, np.float32(1))]), -1)
+    return w.node("Gather", [steps, positions], axis=0)
 
 
 def _swapped(w: Writer, x: str, rank: int) -> str:
-    """Time and batch change places."""
+    """x with the axes of time and batch exchanged."""
     return w.node("Transpose", [x], perm=[1, 0, *range(2, rank + 2)])
 
 
@@ -49,17 +49,17 @@ def _reconciled(w: Writer, node: Function, x: str, like: str) -> str:
 
 @writes("PastValue", "FutureValue")
 def _delay(w: Writer, node: Function, x: str, initial: str) -> str:
-    """Initial states in front of or behind the steps, and as many steps left out at the other end."""
+    """The steps with the initial states before or after them, without as many steps at the other end."""
     value, state = w.inputs(node)
     out, k = node.node_outputs[0], int(node.node_attributes["offset"])
-    past = node.op_name == "PastValue"
+    past = node.primitive.delay < 0
     if state.sequence_axis is not None:
         begin, end = (-k, END) if past else (0, k)
         states = w.slice(initial, [begin], [end], [0])
     else:
         states = initial_states(w, node, initial, state, x, k)
     if len(value.shape) < len(out.shape):
-        x = w.raised(x, value, len(out.shape))
+        x = w.with_rank(x, value, len(out.shape))
     both = w.node("Concat", [states, x] if past else [x, states], axis=0)
     return w.slice(both, [0 if past else k], [-k if past else END], [0])
 
@@ -69,41 +69,40 @@ def initial_states(w: Writer, node: Function, initial: str, state: Variable, lik
     shape = node.node_outputs[0].shape
     if any(d < 0 for d in shape):
         raise ExportError(f"{node!r}: a delay of values of free size cannot be written")
-    initial = w.raised(initial, state, len(shape))
+    initial = w.with_rank(initial, state, len(shape))
     sizes = [w.dimensions(like, 1, 2), w.ints(*shape)] if shape else [w.dimensions(like, 1, 2)]
     target = w.node("Concat", [w.ints(steps), *sizes] if steps else sizes, axis=0)
     return w.node("Expand", [initial, target])
 
 
-# ---- steps chosen by a condition
+# ---- steps selected by a condition
 @writes("Where")
 def _where(w: Writer, node: Function, condition: str) -> str:
-    """The numbers of the steps, as [steps, 1]: those of the first sequence of a batch stand for all of it.
+    """The numbers of the selected steps, [steps, 1], which the first sequence of a batch determines for all of them.
 
-    A condition of n counts n times, and fractions add up: step number j is the number of sums up to a step that are
-    at most j.
+    A condition of n selects a step n times, and fractions add up: the number of output j is the number of steps up to
+    which the conditions sum to at most j.
     """
     dtype = node.node_outputs[0].dtype or np.float32
     row = w.reshape(w.slice(condition, [0], [1], [1]), -1)
-    if _is_flag(w.inputs(node)[0]):
-        made = w.cast(w.node("Transpose", [w.node("NonZero", [w.cast(row, BOOL)])], perm=[1, 0]), dtype)
+    if _is_boolean(w.inputs(node)[0]):
+        numbers = w.cast(w.node("Transpose", [w.node("NonZero", [w.cast(row, BOOL)])], perm=[1, 0]), dtype)
     else:
-        place = w.cast(w.node("NonZero", [w.filled(w.node("Shape", [row]), np.float32(1))]), dtype)  # [1, T]
+        place = w.cast(w.node("NonZero", [w.constant_of_shape(w.node("Shape", [row]), np.float32(1))]), dtype)  # [1, T]
         later = w.node("Less", [w.node("Transpose", [place], perm=[1, 0]), place])
         upto = w.cast(w.node("Not", [later]), dtype)  # [to, from]
         sums = w.node("Floor", [w.node("MatMul", [upto, w.unsqueeze(row, [1])])])  # [T, 1]
         total = w.cast(w.reshape(w.slice(sums, [-1], [END], [0]), 1), INT64)
-        number = w.cast(w.node("NonZero", [w.filled(total, np.float32(1))]), dtype)  # [1, count]
+        number = w.cast(w.node("NonZero", [w.constant_of_shape(total, np.float32(1))]), dtype)  # [1, count]
         done = w.cast(w.node("Not", [w.node("Greater", [sums, number])]), dtype)  # [T, count]
-        made = w.node("Transpose", [w.reduce("ReduceSum", done, [0], True)], perm=[1, 0])
-    return made if node.node_outputs[0].sequence_axis is not None else w.reshape(made, -1)
+        numbers = w.node("Transpose", [w.reduce("ReduceSum", done, [0], True)], perm=[1, 0])
+    return numbers if node.node_outputs[0].sequence_axis is not None else w.reshape(numbers, -1)
 
 
-def _is_flag(condition: Variable) -> bool:
-    """True if a condition is surely 0 or 1."""
-    return condition._owner is not None and condition._owner.op_name in (
-        "Less", "Greater", "LessEqual", "GreaterEqual", "Equal", "NotEqual", "And", "Or", "Xor", "Not"
-    )  # fmt: skip
+def _is_boolean(condition: Variable) -> bool:
+    """True if a condition is known to be 0 or 1."""
+    conversion = None if condition._owner is None else conversion_of(condition._owner)
+    return conversion is not None and conversion.boolean
 
 
 @writes("PackedIndex")
@@ -113,44 +112,44 @@ def _packed_index(w: Writer, node: Function, source: str, steps: str) -> str:
 
 @writes("GatherPacked")
 def _gather_packed(w: Writer, node: Function, x: str, index: str) -> str:
-    made = w.node("Gather", [x, w.cast(w.reshape(index, -1), INT64)], axis=0)
-    return made if node.node_outputs[0].sequence_axis is not None else w.squeeze(made, [0])
+    steps = w.node("Gather", [x, w.cast(w.reshape(index, -1), INT64)], axis=0)
+    return steps if node.node_outputs[0].sequence_axis is not None else w.squeeze(steps, [0])
 
 
 @writes("ScatterPacked")
 def _scatter_packed(w: Writer, node: Function, x: str, index: str, condition: str) -> str:
-    """The steps put into zeros as long as the condition."""
+    """The steps scattered into zeros of the condition's length."""
     value = w.inputs(node)[0]
     rank = len(value.shape)
     zeros = w.node("Concat", [w.dimensions(condition, 0, 1), w.dimensions(x, 1, END)], axis=0)
-    zeros = w.filled(zeros, np.asarray(0, value.dtype))
+    zeros = w.constant_of_shape(zeros, np.asarray(0, value.dtype))
     places = w.reshape(w.cast(index, INT64), -1, *(1,) * (rank + 1))
     places = w.node("Expand", [places, w.node("Shape", [x])])
     return w.node("ScatterElements" if w.opset >= 11 else "Scatter", [zeros, places, x], axis=0)
 
 
-@writes_block("Sequence::Slice", fits=lambda b: _range(b) is not None)
+@writes_block("Sequence::Slice", matches=lambda b: _range(b) is not None)
 def _slice(w: Writer, node: Function, x: str) -> str:
     """A range of steps; a single step without the axis (first, last)."""
     begin, end = _range(node) or (0, 0)
-    made = w.slice(x, [begin], [end or END], [0])
+    steps = w.slice(x, [begin], [end or END], [0])
     out = node.node_outputs[0]
     if out.sequence_axis is not None:
-        return made
+        return steps
     if not is_known(out.shape):
-        return w.squeeze(made, [0])
-    return w.reshape(made, OPEN, *out.shape)  # CNTK 2.7 reads no Squeeze of a step
+        return w.squeeze(steps, [0])
+    return w.reshape(steps, OPEN, *out.shape)  # CNTK 2.7 reads no Squeeze of a step
 
 
 def _range(block: Function) -> tuple[int, int] | None:
-    """Begin and end of a slice, from the flags inside: steps near the ends, or all but these."""
-    found = inner_nodes(block)
+    """Begin and end of a slice, from the delays inside, which select steps near the ends, or all others."""
+    inner = nodes_inside(block)
     begin = end = 0
     if outside(operands(block)[0]).sequence_axis is None:
         return None
-    for delay in (n for n in found if n.op_name in ("PastValue", "FutureValue")):
-        steps, past = int(delay.node_attributes["offset"]), delay.op_name == "PastValue"
-        negated = any(n.op_name == "Minus" and delay.node_outputs[0] in n.node_inputs for n in found)
+    for delay in (n for n in inner if n.block_composite is None and n.primitive.delay):
+        steps, past = int(delay.node_attributes["offset"]), delay.primitive.delay < 0
+        negated = any(n.op_name == "Minus" and delay.node_outputs[0] in n.node_inputs for n in inner)
         if past == negated:
             begin = steps if past else -steps
         else:

@@ -1,7 +1,8 @@
-"""The same elements in another arrangement, parts of tensors, tensors joined and filled."""
+"""Reshaping, slicing, concatenating and filling tensors."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,25 +11,25 @@ from ....graph.function import Function
 from ....graph.shape import is_known
 from .._onnx import INT64, element_type
 from .graph import END, ExportError, Writer
-from .table import operands, writes, writes_block
+from .table import writes, writes_block
 
 
 @writes("Reshape")
 def _reshape(w: Writer, node: Function, x: str) -> str:
     (source,) = w.inputs(node)
-    return w.sample(x, w.lead(source), node.node_outputs[0].shape, source.shape)
+    return w.reshape_samples(x, w.lead(source), node.node_outputs[0].shape, source.shape)
 
 
 @writes_block("Flatten", "ExpandDims")
 def _flatten(w: Writer, node: Function, x: str) -> str:
-    source = w.resolved(operands(node)[0])
-    return w.sample(x, w.lead(source), node.node_outputs[0].shape, source.shape)
+    source = w.block_operand(node)
+    return w.reshape_samples(x, w.lead(source), node.node_outputs[0].shape, source.shape)
 
 
 @writes("Squeeze")
 def _squeeze(w: Writer, node: Function, x: str) -> str:
     (source,) = w.inputs(node)
-    return w.sample(x, w.lead(source), node.node_outputs[0].shape)
+    return w.reshape_samples(x, w.lead(source), node.node_outputs[0].shape)
 
 
 @writes("TransposeAxes")
@@ -37,17 +38,22 @@ def _transpose(w: Writer, node: Function, x: str) -> str:
     lead, rank, attributes = w.lead(source), len(source.shape), node.node_attributes
     order = list(range(rank))
     if "axisVec" in attributes:
-        moved = [rank + a.static_axis_index() for a in reversed(attributes["axisVec"])]
-        order[rank - len(moved) :] = moved
+        last = [rank + a.static_axis_index() for a in reversed(attributes["axisVec"])]
+        order[rank - len(last) :] = last
     else:
         one, two = (attributes[k].static_axis_index() for k in ("axis1", "axis2"))
         order[one], order[two] = order[two], order[one]
     return w.node("Transpose", [x], perm=[*range(lead), *(lead + i for i in order)])
 
 
-@writes("UnpackBatchAxis", "ToBatchAxis")
-def _batch_axis(w: Writer, node: Function, x: str) -> str:
-    return x if w.inputs(node)[0].dynamic_axes or node.op_name == "ToBatchAxis" else w.unsqueeze(x, [0])
+@writes("UnpackBatchAxis")
+def _unpack_batch(w: Writer, node: Function, x: str) -> str:
+    return x if w.inputs(node)[0].dynamic_axes else w.unsqueeze(x, [0])
+
+
+@writes("ToBatchAxis")
+def _to_batch(w: Writer, node: Function, x: str) -> str:
+    return x
 
 
 @writes("Slice")
@@ -61,19 +67,23 @@ def _slice(w: Writer, node: Function, x: str) -> str:
     ends = [END if e == 0 else int(e) for e in ends]
     begins = [int(b) for b in begins]
     if any(s < 0 or (s != 1 and w.opset < 10) for s in strides):
-        return _picked(w, node, x, axes, begins, ends, strides)
+        return _gathered_slice(w, node, x, axes, begins, ends, strides)
     steps = [int(s) for s in strides]
     return w.slice(x, begins, ends, [lead + i for i in axes], steps if set(steps) != {1} else None)
 
 
-def _picked(w: Writer, node: Function, x: str, axes: Any, begins: Any, ends: Any, strides: Any) -> str:
-    """A slice as a choice of indices: with a stride below 0 the range is that of CNTK, taken backwards."""
+def _gathered_slice(
+    w: Writer, node: Function, x: str, axes: Sequence[int], begins: Sequence[int], ends: Sequence[int],
+    strides: Sequence[int],
+) -> str:
+    """A slice by Gather: with a negative stride the range is that of CNTK, in reverse order."""
     (source,) = w.inputs(node)
     for axis, begin, end, stride in zip(axes, begins, ends, strides, strict=True):
         if source.shape[axis] < 0:
-            raise ExportError(f"{node!r}: this stride along a free axis cannot be written")
-        chosen = np.arange(source.shape[axis])[begin : None if end == END else end][::stride]
-        x = w.node("Gather", [x, w.ints(*chosen.tolist())], axis=w.lead(source) + axis)
+            raise ExportError(f"{node!r}: this stride along a free axis cannot be written",
+                              fix="give the input a fixed size, or save with opset=10 or later")
+        indices = np.arange(source.shape[axis])[begin : None if end == END else end][::stride]
+        x = w.node("Gather", [x, w.ints(*indices.tolist())], axis=w.lead(source) + axis)
     return x
 
 
@@ -83,20 +93,20 @@ def _splice(w: Writer, node: Function, *x: str) -> str:
     lead, rank = w.lead(out), len(out.shape)
     axis = node.node_attributes["axis"].static_axis_index() % rank
     sources = w.inputs(node)
-    like = next((w.of(v) for v in sources if w.lead(v) == lead), "")
-    made = []
+    like = next((w.tensor(v) for v in sources if w.lead(v) == lead), "")
+    tensors = []
     for tensor, variable in zip(x, sources, strict=True):
         if len(variable.shape) < rank:
-            tensor = w.sample(tensor, w.lead(variable), (1,) * (rank - len(variable.shape)) + variable.shape)
+            tensor = w.reshape_samples(tensor, w.lead(variable), (1,) * (rank - len(variable.shape)) + variable.shape)
         shape = (1,) * (rank - len(variable.shape)) + variable.shape
-        wanted = [out.shape[i] if i != axis and d == 1 and out.shape[i] > 1 else 1 for i, d in enumerate(shape)]
+        repeats = [out.shape[i] if i != axis and d == 1 and out.shape[i] > 1 else 1 for i, d in enumerate(shape)]
         if w.lead(variable) < lead:
-            target = w.node("Concat", [w.dimensions(like, 0, lead), w.ints(*wanted)], axis=0)
+            target = w.node("Concat", [w.dimensions(like, 0, lead), w.ints(*repeats)], axis=0)
             tensor = w.node("Expand", [tensor, target])
-        elif any(d > 1 for d in wanted):
-            tensor = w.node("Expand", [tensor, w.ints(*(1,) * lead, *wanted)])
-        made.append(tensor)
-    return w.node("Concat", made, axis=lead + axis)
+        elif any(d > 1 for d in repeats):
+            tensor = w.node("Expand", [tensor, w.ints(*(1,) * lead, *repeats)])
+        tensors.append(tensor)
+    return w.node("Concat", tensors, axis=lead + axis)
 
 
 @writes("Pad")
@@ -106,23 +116,24 @@ def _pad(w: Writer, node: Function, x: str) -> str:
     head, foot = (list(map(int, a[k]))[::-1] for k in ("paddingHead", "paddingFoot"))
     mode, value = int(a["paddingMode"]), float(a["paddingConstantValue"])
     if mode == 2:
-        return _mirrored(w, node, x, head, foot)
+        return _symmetric_pad(w, node, x, head, foot)
     widths = [0] * lead + head + [0] * lead + foot
     name = ("constant", "reflect")[mode]
     if w.opset < 11:
         return w.node("Pad", [x], pads=widths, mode=name, value=value if mode == 0 else None)
-    return w.node("Pad", [x, w.ints(*widths), *([w.number(value, source)] if mode == 0 else [])], mode=name)
+    return w.node("Pad", [x, w.ints(*widths), *([w.scalar(value, source)] if mode == 0 else [])], mode=name)
 
 
-def _mirrored(w: Writer, node: Function, x: str, head: list[int], foot: list[int]) -> str:
-    """ONNX has no border that repeats the outermost element too: a choice of indices along each axis."""
+def _symmetric_pad(w: Writer, node: Function, x: str, head: list[int], foot: list[int]) -> str:
+    """Symmetric padding by Gather along each axis: ONNX has none that repeats the outermost element."""
     (source,) = w.inputs(node)
     for axis, n in enumerate(source.shape):
         if head[axis] or foot[axis]:
             if n < 0:
-                raise ExportError(f"{node!r}: a symmetric border along a free axis cannot be written")
-            chosen = np.pad(np.arange(n), (head[axis], foot[axis]), mode="symmetric")
-            x = w.node("Gather", [x, w.ints(*chosen.tolist())], axis=w.lead(source) + axis)
+                raise ExportError(f"{node!r}: symmetric padding along a free axis cannot be written",
+                                  fix="give the input a fixed size, or pad by reflection")
+            indices = np.pad(np.arange(n), (head[axis], foot[axis]), mode="symmetric")
+            x = w.node("Gather", [x, w.ints(*indices.tolist())], axis=w.lead(source) + axis)
     return x
 
 
@@ -134,15 +145,15 @@ def _crop(w: Writer, node: Function, *x: str) -> str:
         raise ExportError(f"{node!r}: a crop to free axes cannot be written")
     column, row = map(int, node.node_attributes.get("offset") or node.primitive.offset(node.node_inputs))
     begins, axis = [row, column], lead + len(shape) - 2
-    made = w.slice(x[0], begins, [b + n for b, n in zip(begins, shape[-2:], strict=True)], [axis, axis + 1])
+    output = w.slice(x[0], begins, [b + n for b, n in zip(begins, shape[-2:], strict=True)], [axis, axis + 1])
     w.nodes[-1].doc_string = "Crop"
-    return made
+    return output
 
 
 @writes("ConstantOp")
 def _constant(w: Writer, node: Function, x: str) -> str:
     value = np.asarray(node.node_attributes["fillValue"], node.node_outputs[0].dtype)
-    return w.filled(w.node("Shape", [x]), value)
+    return w.constant_of_shape(w.node("Shape", [x]), value)
 
 
 @writes("EyeLikeOp")
@@ -162,19 +173,19 @@ def _one_hot(w: Writer, node: Function, x: str) -> str:
     return w.node("OneHot", [w.cast(x, INT64), w.ints(int(a["numClass"])), values], axis=axis)
 
 
-@writes_block("DepthToSpace", fits=lambda b: "blockSize" in b.node_attributes)
+@writes_block("DepthToSpace", matches=lambda b: "blockSize" in b.node_attributes)
 def _depth_to_space(w: Writer, node: Function, x: str) -> str:
-    return _of_batch(w, node, x, "DepthToSpace", blocksize=int(node.node_attributes["blockSize"]))
+    return _on_batch(w, node, x, "DepthToSpace", blocksize=int(node.node_attributes["blockSize"]))
 
 
-@writes_block("SpaceToDepth", fits=lambda b: "blockSize" in b.node_attributes)
+@writes_block("SpaceToDepth", matches=lambda b: "blockSize" in b.node_attributes)
 def _space_to_depth(w: Writer, node: Function, x: str) -> str:
-    return _of_batch(w, node, x, "SpaceToDepth", blocksize=int(node.node_attributes["blockSize"]))
+    return _on_batch(w, node, x, "SpaceToDepth", blocksize=int(node.node_attributes["blockSize"]))
 
 
-def _of_batch(w: Writer, node: Function, x: str, op: str, **attributes: Any) -> str:
-    """A block of one operand as an operation on [samples, channels, ...]."""
-    source = w.resolved(operands(node)[0])
+def _on_batch(w: Writer, node: Function, x: str, op: str, **attributes: Any) -> str:
+    """A block of one operand, as an operation on [samples, channels, ...]."""
+    source = w.block_operand(node)
     lead = w.lead(source)
     return w.unflatten_lead(w.node(op, [w.flatten_lead(x, lead, source.shape)], **attributes), lead, x)
 

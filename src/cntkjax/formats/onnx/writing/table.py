@@ -1,69 +1,86 @@
-"""The table of operations: how each primitive and each block that ONNX knows is written.
+"""The table of conversions to ONNX: one row for each primitive, and for each block that is one operation in ONNX.
 
-An emitter gets the writer, the node, and the tensors of its operands; it returns the tensors of the outputs. A block
-without an entry, or that its entry does not take, is written as what is inside it.
+A row is a function with a decorator, next to those of similar operations: `@writes("Pow")` for a primitive,
+`@writes_block("Softsign")` for a block. The function gets the writer, the node, and the names of the tensors of its
+operands; it adds ONNX nodes to the writer, and returns the name of the output tensor, or a list of several. Operations
+that are a single ONNX node of the same operands are rows of `one_to_one.py`, which serve reading as well.
+
+A primitive without a row is an error when a function is saved. A block without a row, or that its row does not match,
+is written as the graph inside it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from ....graph.function import Function, nodes
-from ....graph.variable import Variable, outside
+from ....graph.variable import Variable
 
-Emitter = Callable[..., Any]
-
-
-@dataclass
-class BlockEntry:
-    """How a block is written, and which blocks of that name are."""
-
-    emit: Emitter
-    fits: Callable[[Function], bool]
+Converter = Callable[..., "str | list[str]"]
 
 
-PRIMITIVES: dict[str, Emitter] = {}
-BLOCKS: dict[str, BlockEntry] = {}
+def _always(block: Function) -> bool:
+    return True
 
 
-def writes(*names: str) -> Callable[[Emitter], Emitter]:
-    """Register the emitter of primitives."""
+@dataclass(frozen=True)
+class Conversion:
+    """A row of the table.
 
-    def register(emit: Emitter) -> Emitter:
-        PRIMITIVES.update(dict.fromkeys(names, emit))
-        return emit
+    `matches`: whether a block of this name is the composition that the converter writes.
+    `boolean`: the values are always 0 or 1.
+    `batch_of_one`: without dynamic axes the output is [1, *shape], as CNTK writes it.
+    """
+
+    convert: Converter
+    matches: Callable[[Function], bool] = _always
+    boolean: bool = False
+    batch_of_one: bool = False
+
+
+PRIMITIVES: dict[str, Conversion] = {}
+BLOCKS: dict[str, Conversion] = {}
+
+
+def writes(*names: str, boolean: bool = False) -> Callable[[Converter], Converter]:
+    """Decorator: register a function as the converter of primitives."""
+
+    def register(convert: Converter) -> Converter:
+        PRIMITIVES.update(dict.fromkeys(names, Conversion(convert, boolean=boolean)))
+        return convert
 
     return register
 
 
-def writes_block(*names: str, fits: Callable[[Function], bool] = lambda block: True) -> Callable[[Emitter], Emitter]:
-    """Register the emitter of blocks; `fits` says which of them."""
+def writes_block(
+    *names: str, matches: Callable[[Function], bool] = _always, boolean: bool = False, batch_of_one: bool = False
+) -> Callable[[Converter], Converter]:
+    """Decorator: register a function as the converter of blocks; see `Conversion` for the options."""
 
-    def register(emit: Emitter) -> Emitter:
-        BLOCKS.update(dict.fromkeys(names, BlockEntry(emit, fits)))
-        return emit
+    def register(convert: Converter) -> Converter:
+        BLOCKS.update(dict.fromkeys(names, Conversion(convert, matches, boolean, batch_of_one)))
+        return convert
 
     return register
+
+
+def conversion_of(node: Function) -> Conversion | None:
+    """The row of a primitive or block; None if it has none."""
+    return (PRIMITIVES if node.block_composite is None else BLOCKS).get(node.op_name)
 
 
 def operands(block: Function) -> list[Variable]:
-    """What the arguments inside a block stand for."""
-    return [outer for _, outer in block.block_map]
+    """The operands of a block, in the order of its arguments."""
+    return [operand for _, operand in block.block_map]
 
 
-def inside(block: Function, op: str) -> Function:
-    """The first node of an operation inside a block, to tell the roles of its operands."""
-    return next(n for n in inner_nodes(block) if n.op_name == op)
+def node_inside(block: Function, op_name: str) -> Function:
+    """The first node of an operation inside a block, which tells the roles of the block's operands."""
+    return next(n for n in nodes_inside(block) if n.op_name == op_name)
 
 
-def inner_nodes(block: Function) -> list[Function]:
-    """The nodes inside a block, those of blocks in it too, the root last."""
+def nodes_inside(block: Function) -> list[Function]:
+    """The nodes inside a block and inside the blocks in it, the root last."""
     assert block.block_composite is not None
     return nodes([block.block_composite.root_function], into_blocks=True)
-
-
-def role(variable: Variable) -> Variable:
-    """What an argument inside a block stands for outside."""
-    return outside(variable)
