@@ -19,18 +19,16 @@ from . import (
     random,
     reduce,
     reshape,
+    rewrites,
     rnnstack,
     select,
     sequence,
     structure,
-)
-from . import (
-    rewrites as whole,
 )
 from .base import BY_ID, BY_NAME, Primitive
 
 __all__ = [
     "BY_ID", "BY_NAME", "Primitive", "contraction", "convolution", "crop", "ctc", "delay", "elementwise", "fill",
     "gradient", "lattice", "legacy", "loss", "native", "normalization", "pooling", "product", "random", "reduce",
-    "reshape", "rnnstack", "select", "sequence", "structure", "whole",
+    "reshape", "rewrites", "rnnstack", "select", "sequence", "structure",
 ]

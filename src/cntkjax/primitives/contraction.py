@@ -1,4 +1,4 @@
-"""Sums of products with a factor that is spread, as attention makes them: computed as products of matrices."""
+"""Sums of products with a factor that is broadcast, as in attention: computed as matrix products."""
 
 from __future__ import annotations
 
@@ -7,14 +7,9 @@ from string import ascii_letters
 
 import jax.numpy as jnp
 
+from .._typing import Array
 from ..engine.lower.values import Axes, Context, Value, merged
 from ..engine.plan.padding import PaddedOperand
-from ..engine.plan.parts import resolve
-from ..engine.plan.rewrite import NODE_RULES, Rewrite
-from ..graph.axis import BATCH
-from ..graph.function import Function
-from ..graph.shape import is_unknown
-from ..graph.variable import Variable
 from .base import Attrs, Primitive
 from .reduce import axes_of, padding_of_reduction
 
@@ -45,30 +40,34 @@ class Contraction(Primitive):
     def lower_packed(self, ctx: Context, attrs: Attrs, *operands: Value) -> Value:
         """einsum. What is one value a sequence stays so where each sequence has a row of its own."""
         axes, rank = merged(operands), attrs["rank"]
-        names = _STATIC[:rank]
-        if not all(self._stays(ctx, v, axes) for v in operands):
+        if not all(_stays_as_is(ctx, v, axes) for v in operands):
             operands = tuple(ctx.to_axes(v, axes) for v in operands)
-        leads = [_LEADING[2 - ctx.lead(axes):][-ctx.lead(v.axes):] if v.axes else "" for v in operands]
-        arrays = [ctx.array(v) for v in operands]
-        shapes = [(1,) * (rank - (x.ndim - len(n))) + x.shape[len(n):] for x, n in zip(arrays, leads, strict=True)]
-        whole = [b if a == 1 else a for a, b in zip(*shapes, strict=True)]
         reduced = reduced_axes(attrs, rank)
-        terms = []
-        for i, lead in enumerate(leads):
-            own = [k for k in range(rank) if shapes[i][k] != 1 or whole[k] == 1]
-            arrays[i] = arrays[i].reshape(*arrays[i].shape[: len(lead)], *(whole[k] for k in own))
-            terms.append(lead + "".join(names[k] for k in own))
-        kept = [k for k in range(rank) if k not in reduced]
-        made = max(leads, key=len) + "".join(names[k] for k in kept)
+        leads = [_LEADING[2 - ctx.lead(axes):][-ctx.lead(v.axes):] if v.axes else "" for v in operands]
+        terms, arrays = _einsum_terms([ctx.array(v) for v in operands], leads, rank)
+        output = max(leads, key=len) + "".join(_STATIC[k] for k in range(rank) if k not in reduced)
         wide = jnp.promote_types(arrays[0].dtype, jnp.float32)
-        found = jnp.einsum(f"{terms[0]},{terms[1]}->{made}", *arrays, preferred_element_type=wide)
+        total = jnp.einsum(f"{','.join(terms)}->{output}", *arrays, preferred_element_type=wide)
         if attrs["reductionKeepDimensions"]:
-            found = jnp.expand_dims(found, [ctx.lead(axes) + k for k in reduced])
-        return Value(found.astype(arrays[0].dtype), axes)
+            total = jnp.expand_dims(total, [ctx.lead(axes) + k for k in reduced])
+        return Value(total.astype(arrays[0].dtype), axes)
 
-    @staticmethod
-    def _stays(ctx: Context, v: Value, axes: Axes) -> bool:
-        return len(v.axes) in (0, len(axes)) or ctx.layout(axes).simple
+
+def _stays_as_is(ctx: Context, v: Value, axes: Axes) -> bool:
+    """True if a value need not be spread over the steps."""
+    return len(v.axes) in (0, len(axes)) or ctx.layout(axes).simple
+
+
+def _einsum_terms(arrays: Sequence[Array], leads: Sequence[str], rank: int) -> tuple[list[str], list[Array]]:
+    """The subscripts of two factors, and the factors without the axes that are spread from size 1."""
+    shapes = [(1,) * (rank - (x.ndim - len(n))) + x.shape[len(n):] for x, n in zip(arrays, leads, strict=True)]
+    sizes = [b if a == 1 else a for a, b in zip(*shapes, strict=True)]
+    terms, reshaped = [], []
+    for x, lead, shape in zip(arrays, leads, shapes, strict=True):
+        kept = [k for k in range(rank) if shape[k] != 1 or sizes[k] == 1]
+        terms.append(lead + "".join(_STATIC[k] for k in kept))
+        reshaped.append(x.reshape(*x.shape[: len(lead)], *(sizes[k] for k in kept)))
+    return terms, reshaped
 
 
 def reduced_axes(attrs: Attrs, rank: int) -> list[int]:
@@ -76,33 +75,4 @@ def reduced_axes(attrs: Attrs, rank: int) -> list[int]:
     return sorted(rank + a.static_axis_index() for a in axes_of(attrs))
 
 
-def _contracted(node: Function) -> Rewrite | None:
-    """A sum of products over axes that both factors have, where one of them lacks another axis."""
-    attrs = node.node_attributes
-    product = resolve(node.node_inputs[0])._owner
-    if attrs["reductionOpName"] != "Sum" or product is None or product.op_name != "ElementTimes":
-        return None
-    a, b = product.node_inputs
-    if any(v.is_sparse or is_unknown(v.shape) for v in (a, b)) or not all(x.is_static_axis for x in axes_of(attrs)):
-        return None
-    rank = max(len(a.shape), len(b.shape))
-    sizes = list(zip(*((1,) * (rank - len(v.shape)) + v.shape for v in (a, b)), strict=True))
-    reduced = reduced_axes(attrs, rank)
-    spread = [sizes[k] for k in range(rank) if k not in reduced and 1 in sizes[k] and sizes[k] != (1, 1)]
-    if not spread or not any(1 not in sizes[k] for k in reduced):
-        return None
-    if all(b_size == 1 for _, b_size in spread):  # the weight of a loop is the larger one
-        a, b = b, a
-    return Rewrite(CONTRACTION, [a, _unspread(b, a)], attrs | {"rank": rank})
-
-
-def _unspread(factor: Variable, other: Variable) -> Variable:
-    """A factor before it was spread over the steps that the other one has anyway."""
-    node = resolve(factor)._owner
-    if node is None or node.op_name != "ReconcileDynamicAxis" or factor.dynamic_axes != other.dynamic_axes:
-        return factor
-    return node.node_inputs[0] if node.node_inputs[0].dynamic_axes == (BATCH,) else factor
-
-
 CONTRACTION = Contraction()
-NODE_RULES["ReduceElements"] = _contracted

@@ -15,10 +15,7 @@ import numpy as np
 from jax import lax
 
 from ..engine.plan.padding import ANYTHING, FAR, PaddedOperand
-from ..engine.plan.parts import resolve
-from ..engine.plan.rewrite import NODE_RULES, Rewrite
 from ..graph.errors import ShapeError, explain
-from ..graph.function import Function
 from ..graph.shape import UNKNOWN_SHAPE, Shape, broadcast, is_unknown
 from ..graph.variable import Leaf, Variable
 from .base import Attrs, Primitive, primitive
@@ -319,17 +316,5 @@ class Quotient(Elementwise):
         return _safe_divide(*samples)
 
 
-def _quotient(node: Function) -> Rewrite | None:
-    """A product with a reciprocal of its own size: of one that is spread, few are divided and many multiplied."""
-    for a, b in (node.node_inputs, node.node_inputs[::-1]):
-        inverse = resolve(b)._owner
-        if inverse is not None and inverse.op_name == "Reciprocal":
-            divisor = inverse.node_inputs[0]
-            if (a.shape, a.dynamic_axes) == (divisor.shape, divisor.dynamic_axes) and not is_unknown(a.shape):
-                return Rewrite(_QUOTIENT, [a, divisor], {})
-    return None
-
-
-_QUOTIENT = Quotient()
-NODE_RULES["ElementTimes"] = _quotient
+QUOTIENT = Quotient()
 ELEMENTWISE = {op: _define(op, number, compute) for op, number, compute in _OPERATIONS}

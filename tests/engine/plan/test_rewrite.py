@@ -217,7 +217,7 @@ def sliced(begin, end, feed, dtype):
 def test_slices_from_a_fixed_step_on_are_those_of_the_composition(begin, end, lengths, monkeypatch):
     feed = [np.random.default_rng(n).standard_normal((n, 2)) for n in lengths]
     nodes, found = sliced(begin, end, feed, np.float64)
-    assert nodes[-1] == "Sequence::Shifted"
+    assert nodes[-1] == "Sequence::GridSlice"
     monkeypatch.setattr(rewrite, "NODE_RULES", {})
     nodes, wanted = sliced(begin, end, feed, np.float64)
     assert nodes[-1] == "GatherPacked"

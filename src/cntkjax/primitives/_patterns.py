@@ -1,0 +1,88 @@
+"""Patterns of graphs: what a composition that a rewrite rule replaces looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from ..engine.plan.parts import resolve
+from ..graph.function import Function
+from ..graph.variable import Leaf, Variable
+
+
+@dataclass(frozen=True)
+class Op:
+    """Matches the (first) output of an operation with these attributes, others aside, and matching operands."""
+
+    name: str
+    operands: tuple[Pattern, ...]
+    attributes: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Bind:
+    """Matches what its pattern matches, and binds the variable to a name."""
+
+    name: str
+    pattern: Op
+
+
+# A string is a name for a variable, the same one wherever it occurs; a number matches a constant of that value.
+Pattern: TypeAlias = str | float | Op | Bind
+Bindings: TypeAlias = dict[str, Variable]
+
+
+def op(name: str, /, *operands: Pattern, **attributes: object) -> Op:
+    """The pattern of an operation."""
+    return Op(name, operands, attributes)
+
+
+def match_block(block: Function, pattern: Pattern) -> Bindings | None:
+    """The variables that the names in a pattern stand for; None if the block is not exactly that, of one argument x."""
+    assert block.block_composite is not None
+    bindings: Bindings = {}
+    arguments = [argument for argument, _ in block.block_map]
+    if len(arguments) != 1 or not matches(block.block_composite.root_function.node_outputs[0], pattern, bindings):
+        return None
+    if bindings["x"] is not resolve(arguments[0]):
+        return None
+    return bindings | {"x": arguments[0]}
+
+
+def matches(variable: Variable, pattern: Pattern, bindings: Bindings) -> bool:
+    """True if a variable is computed as a pattern says; adds what its names stand for to the bindings."""
+    variable = resolve(variable)
+    if isinstance(pattern, str):
+        return bindings.setdefault(pattern, variable) is variable
+    if isinstance(pattern, Bind):
+        return matches(variable, pattern.name, bindings) and matches(variable, pattern.pattern, bindings)
+    if isinstance(pattern, Op):
+        return _matches_op(variable, pattern, bindings)
+    if not isinstance(variable, Leaf) or not variable.is_constant:
+        return False
+    return bool((np.asarray(variable._value) == pattern).all())  # with NumPy, also while a program is traced
+
+
+def _matches_op(variable: Variable, pattern: Op, bindings: Bindings) -> bool:
+    node = variable._owner
+    if node is None or variable is not node.node_outputs[0]:
+        return False
+    if node.primitive.name == "Quotient" and pattern.name == "ElementTimes":
+        dividend, reciprocal = pattern.operands  # of the composition: a rule has replaced the product by a quotient
+        if not isinstance(reciprocal, Op) or reciprocal.name != "Reciprocal":
+            return False
+        return _match_all(node.node_inputs, (dividend, *reciprocal.operands), bindings)
+    return (
+        node.primitive.name == pattern.name
+        and all(node.node_attributes.get(k) == v for k, v in pattern.attributes.items())
+        and _match_all(node.node_inputs, pattern.operands, bindings)
+    )
+
+
+def _match_all(variables: Sequence[Variable], patterns: Sequence[Pattern], bindings: Bindings) -> bool:
+    if len(variables) != len(patterns):
+        return False
+    return all(matches(v, p, bindings) for v, p in zip(variables, patterns, strict=True))

@@ -1,0 +1,168 @@
+"""Fused primitives: one operation for what CNTK composes of several. Rewrite rules insert them when a graph is planned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+
+from .._typing import Array
+from ..engine.data.layout import Layout
+from ..engine.data.sparse import Sparse
+from ..engine.lower.values import Context, Value
+from ..graph.axis import BATCH
+from ..graph.errors import AxisError, explain
+from ..graph.function import Function
+from ..graph.variable import Variable
+from ._maxima import padded, total
+from ._window import place
+from .base import Attrs, Primitive
+from .elementwise import ELEMENTWISE
+from .reduce import over_steps
+from .sequence import GatherPacked, first_step
+
+
+class SequenceSoftmax(Primitive):
+    """exp(x) / sum(exp(x)) over the steps of each sequence, element by element.
+
+    Shapes: x [*shape] with a sequence axis -> [*shape].
+    """
+
+    name = "Sequence::Softmax"
+    packed = True
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
+        """A softmax along the time axis of the grid, or by segments of its cells."""
+        if ctx.step is not None and ctx.sequence_axis(x.axes) == ctx.step.axis:
+            assert ctx.node is not None
+            raise AxisError(explain(
+                f"{self.name}: a recurrent loop cannot use all steps of the sequences that it runs along",
+                {"operand": ctx.node.node_inputs[0]},
+                "take the softmax outside of the loop, or let only delayed values close the loop",
+            ))
+        return Value(_softmax(ctx.array(x), ctx.layout(x.axes)), x.axes)
+
+
+@jax.custom_vjp
+def _softmax(x: Array, layout: Layout) -> Array:
+    """[time, rows, *shape]. Padding holds something finite."""
+    shifted = x - layout.spread(over_steps("Max", x, layout))
+    powers = jnp.exp(shifted if layout.full else jnp.minimum(shifted, 0))  # padding may exceed the maximum
+    # A sum is below 1 only for a sequence without steps, one that pads the batch.
+    return powers * layout.spread(1 / jnp.maximum(over_steps("Sum", powers, layout), 1))
+
+
+def _softmax_forward(x: Array, layout: Layout) -> tuple[Array, tuple[Array, Layout]]:
+    y = _softmax(x, layout)
+    return y, (y, layout)
+
+
+def _softmax_backward(residuals: tuple[Array, Layout], dy: Array) -> tuple[Array, None]:
+    y, layout = residuals
+    if not layout.full:  # otherwise padding would get a gradient from the sum
+        y = jnp.where(layout.mask.reshape(*layout.mask.shape, *(1,) * (y.ndim - 2)), y, 0)
+    return y * (dy - layout.spread(over_steps("Sum", y * dy, layout))), None
+
+
+_softmax.defvjp(_softmax_forward, _softmax_backward)
+
+
+class SequenceFirst(Primitive):
+    """The first step of each sequence.
+
+    Operands: the sequence, and a mark, 1 at its first step: a piece that continues a sequence has none.
+    Shapes: x [*shape] with a sequence axis, mark [] -> [*shape] with the batch axis alone.
+    """
+
+    name = "Sequence::First"
+    packed = True
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, mark: Value) -> Value:
+        """A slice of the grid if each row begins with a sequence, otherwise a gather of cells; sparse data stay so."""
+        layout = ctx.layout(x.axes)
+        step = 0 if layout.origin is None else first_step(layout, (ctx.array(mark) > 0) & layout.mask)
+        return _at(ctx, x, step)
+
+
+class SequenceLast(Primitive):
+    """The last step of each sequence.
+
+    Shapes: x [*shape] with a sequence axis -> [*shape] with the batch axis alone.
+    """
+
+    name = "Sequence::Last"
+    packed = True
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
+        """A slice of the grid where all sequences end together, otherwise a gather of cells."""
+        layout = ctx.layout(x.axes)
+        return _at(ctx, x, -1 if layout.simple and layout.full else layout.length - 1)
+
+
+def _at(ctx: Context, x: Value, step: int | Array) -> Value:
+    """One step of each sequence; of -1 the last one of the grid."""
+    layout, data = ctx.layout(x.axes), _data_of(ctx, x)
+    is_last = isinstance(step, int) and step < 0
+    return Value(jax.tree.map(lambda d: d[-1] if is_last else layout.at(d, step), data), (BATCH,))
+
+
+def _data_of(ctx: Context, x: Value) -> Array | Sparse:
+    """Sparse data as they are, dense ones in the order of the sample shape."""
+    return x.data if x.is_sparse else ctx.array(x)
+
+
+class GridSlice(type(GatherPacked)):  # type: ignore[misc]
+    """The steps from `begin` to before `end`, counted from the end if not positive, as a slice of the grid.
+
+    Only the lengths of the sequences depend on the index, and not even these if all are known to be equal.
+    Shapes: source [*shape] with a sequence axis, index [] -> [*shape] with the axes of the index.
+    """
+
+    name = "Sequence::GridSlice"
+
+    def step_condition(self, node: Function) -> Variable | None:
+        """None: the steps are known, whatever the condition."""
+        return None
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, source: Value, index: Value) -> Value:
+        """Sequences keep their rows and first cells; the cells after their ends hold whatever was there."""
+        old, new = ctx.layout(source.axes), ctx.layout(index.axes)
+        if old.origin is not None:  # the first steps of pieces that continue sequences are elsewhere
+            return super().lower_packed(ctx, attrs, source, index)
+        begin, end, steps = min(attrs["begin"], old.time - 1), attrs["end"], new.time
+        if old.simple and old.full and begin + steps == (min(end, old.time) if end > 0 else old.time + end):
+            axis = ctx.sequence_axis(index.axes)
+            assert axis is not None
+            ctx.layouts[axis] = replace(new, length=jnp.full_like(new.length, steps), full=True)
+
+        def sliced(d: Array) -> Array:
+            rest = d[begin : begin + steps]
+            return jnp.concatenate([rest, jnp.broadcast_to(d[-1:], (steps - len(rest), *d.shape[1:]))])
+
+        return Value(jax.tree.map(sliced, _data_of(ctx, source)), index.axes)
+
+
+class LocalResponseNormalization(Primitive):
+    """x / (bias + a sum(x**2 over neighbouring channels))**beta: a few sums, where a convolution would be slow.
+
+    Operands: x, a kernel with `a` at all places, bias, beta.
+    Shapes: x [C, H, W], kernel [1, channels in the window, 1, 1], scalars -> as x.
+    """
+
+    name = "LocalResponseNormalization"
+    packed = True
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, kernel: Value, bias: Value, beta: Value) -> Value:
+        """In the order of axes that the data have."""
+        data = x.data if x.channels_last else ctx.array(x)
+        axis = data.ndim - 1 if x.channels_last else ctx.lead(x.axes)
+        window = place(data.shape[axis], kernel.data.size, auto=True)
+        squares = padded(data * data, axis, window, 0)
+        base = bias.data + kernel.data.reshape(-1)[0] * total(squares, axis, window, squares.shape[axis])
+        power = jnp.exp(-beta.data * ELEMENTWISE["Log"].lower({}, base))
+        return Value(data * power, x.axes, channels_last=x.channels_last)
+
+
+SEQUENCE_SOFTMAX, SEQUENCE_FIRST, SEQUENCE_LAST = SequenceSoftmax(), SequenceFirst(), SequenceLast()
+GRID_SLICE, LOCAL_RESPONSE_NORMALIZATION = GridSlice(), LocalResponseNormalization()
