@@ -6,19 +6,25 @@ its outputs, and its computation. Everything else (evaluation, gradients, clonin
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
+from .._typing import Array
 from ..engine.plan.padding import ANYTHING, PaddedOperand
-from ..graph.build import BLOCK, Spec, make_node
+from ..graph.build import BLOCK, BlockPrimitive, Spec, make_node
 from ..graph.function import Function
 from ..graph.mersenne import MersenneTwister64
+from ..graph.shape import Shape
 from ..graph.variable import Variable
 
-REQUIRED: Any = object()
+if TYPE_CHECKING:
+    from ..engine.data.sparse import Sparse
+    from ..engine.lower.values import Context, Value
+
+REQUIRED: Any = object()  # the default of an attribute that has none
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,7 @@ class Attribute:
     default: Any = REQUIRED
     many: bool = False
 
-    def __call__(self, default: Any) -> Attribute:
+    def __call__(self, default: object) -> Attribute:
         """The same type with a default; None makes the attribute optional."""
         return replace(self, default=default)
 
@@ -59,6 +65,8 @@ AxisOf = Attribute("Axis")
 DTypeOf = Attribute("DType")
 
 Attrs = dict[str, Any]
+Outputs: TypeAlias = Shape | Spec | list[Spec]  # of one output, or of each
+Samples: TypeAlias = "Array | Sparse | Sequence[Array]"
 
 
 class StaticSlice(NamedTuple):
@@ -195,19 +203,23 @@ class Primitive:
                 complete[name] = value
         return complete
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
-        """Shape, or Spec, or a list of them; raises ShapeError or AxisError when the operands don't fit."""
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Outputs:
+        """The shapes of the outputs; `Spec`s where type or axes are not those of the operands together.
+
+        It may write attributes that depend on the operands, such as axes, which files count from the last.
+        Errors: ShapeError or AxisError if the operands do not fit.
+        """
         raise TypeError(f"{self.name} has no shape rule")
 
     def copy(self, node: Function, inputs: Sequence[Variable]) -> Function:
         """A node like this one with other operands."""
         return make_node(self, inputs, node._copied_attributes(), node._name)
 
-    def lower(self, attrs: Attrs, *samples: Any) -> Any:
-        """The computation on one sample."""
+    def lower(self, attrs: Attrs, *samples: Any) -> Samples:
+        """The computation on one sample of each operand."""
         raise TypeError(f"{self.name} has no computation")
 
-    def lower_packed(self, ctx: Any, attrs: Attrs, *values: Any) -> Any:
+    def lower_packed(self, ctx: Context, attrs: Attrs, *values: Any) -> Value | list[Value]:
         """The computation on packed values."""
         raise TypeError(f"{self.name} has no computation")
 
@@ -216,23 +228,26 @@ class Primitive:
 
 
 BY_NAME: dict[str, Primitive] = {}
-BY_ID: dict[int, Any] = {BLOCK.cntk_id: BLOCK}
+BY_ID: dict[int, Primitive | BlockPrimitive] = {BLOCK.cntk_id: BLOCK}
 
 
-def primitive(name: str, cntk_id: int) -> Any:
+P = TypeVar("P", bound=Primitive)
+
+
+def primitive(name: str, cntk_id: int) -> Callable[[type[P]], P]:
     """Register a class as the primitive of that name and number; the class name then means its single instance."""
 
-    def register(cls: type[Primitive]) -> Primitive:
+    def register(cls: type[P]) -> P:
         cls.name, cls.cntk_id = name, cntk_id
-        made = cls()
         assert name not in BY_NAME and cntk_id not in BY_ID, f"{name} ({cntk_id}) is registered twice"
-        BY_NAME[name] = BY_ID[cntk_id] = made
-        return made
+        instance = cls()
+        BY_NAME[name] = BY_ID[cntk_id] = instance
+        return instance
 
     return register
 
 
 __all__ = [
-    "BY_ID", "BY_NAME", "AxisOf", "Attribute", "Attrs", "Bool", "DTypeOf", "Double", "Float", "Int", "Primitive",
-    "ShapeOf", "Size", "Spec", "StaticSlice", "String", "primitive",
+    "BY_ID", "BY_NAME", "AxisOf", "Attribute", "Attrs", "Bool", "DTypeOf", "Double", "Float", "Int", "Outputs",
+    "Primitive", "Samples", "ShapeOf", "Size", "Spec", "StaticSlice", "String", "primitive",
 ]

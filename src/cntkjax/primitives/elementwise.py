@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from .._typing import Array
 from ..engine.plan.padding import ANYTHING, FAR, PaddedOperand
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import UNKNOWN_SHAPE, Shape, broadcast, is_unknown
@@ -48,13 +49,17 @@ class Elementwise(Primitive):
     elementwise = True
     infers_partially = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
         """The broadcast shape. An unknown operand, as in a loop, counts as no larger than one with dynamic axes."""
         if any(is_unknown(v.shape) for v in inputs):
             inputs = [v for v in inputs if v.dynamic_axes and v.shape and 1 not in v.shape and not is_unknown(v.shape)]
             if not inputs:
                 return UNKNOWN_SHAPE
         return broadcast_shape(self.name, inputs)
+
+    def lower(self, attrs: Attrs, *samples: Array) -> Array:
+        """The computation; the operands broadcast like NumPy arrays."""
+        raise NotImplementedError(self.name)
 
 
 class _Identity(Elementwise):
@@ -293,9 +298,9 @@ _OPERATIONS: list[tuple[str, int, Callable[..., Any]]] = [
 _BASES = {"Exp": _Exponential, "Minus": _Difference, "ElementTimes": _Product, "Select": _Selection, "NoOp": _Identity}
 
 
-def _define(op: str, number: int, compute: Callable[..., Any]) -> Primitive:
+def _define(op: str, number: int, compute: Callable[..., Array]) -> Elementwise:
     class Operation(_BASES.get(op, Elementwise)):  # type: ignore[misc]
-        def lower(self, attrs: Attrs, *samples: Any) -> Any:
+        def lower(self, attrs: Attrs, *samples: Array) -> Array:
             return compute(*samples)
 
     Operation.__name__ = Operation.__qualname__ = op
@@ -311,7 +316,7 @@ class Quotient(Elementwise):
         """0, where the dividend is 0."""
         return 0.0 if operands[0].padding == 0 else ANYTHING
 
-    def lower(self, attrs: Attrs, *samples: Any) -> Any:
+    def lower(self, attrs: Attrs, *samples: Array) -> Array:
         """The quotient."""
         return _safe_divide(*samples)
 

@@ -1,4 +1,4 @@
-"""Fused primitives: one operation for what CNTK composes of several. Rewrite rules insert them when a graph is planned."""
+"""Fused primitives: one operation for what CNTK composes of several. Rewrite rules put them into plans."""
 
 from __future__ import annotations
 
