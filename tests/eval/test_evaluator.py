@@ -25,7 +25,7 @@ def test_an_evaluator_averages_over_samples():
         C.Evaluator(None)
 
 
-def test_a_trainer_counts_what_was_trained():
+def test_a_trainer_counts_trained_samples():
     x, y, z, error = parts()
     loss = C.squared_error(z, y)
     trainer = C.Trainer(z, (loss, error), C.sgd(z.parameters, C.learning_parameter_schedule([0.1, 0.0])))

@@ -1,4 +1,4 @@
-"""A learner that is restored goes on exactly as the one that was saved."""
+"""A restored learner continues exactly as the one that was saved."""
 
 import json
 import types
@@ -52,7 +52,7 @@ def run(learner, steps):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
 @pytest.mark.parametrize("call", CALLS)
-def test_a_restored_learner_goes_on_the_same(call, dtype):
+def test_a_restored_learner_continues_identically(call, dtype):
     first, again = weights(dtype), weights(dtype)
     learner = eval(call, {"C": C, "params": first})
     run(learner, range(3))
@@ -68,7 +68,7 @@ def test_a_restored_learner_goes_on_the_same(call, dtype):
         np.testing.assert_array_equal(w.value, old.value)
 
 
-def test_a_rate_that_was_reset_goes_on_from_where_it_was():
+def test_a_reset_rate_is_restored():
     first, second = Learner(weights(), C.learning_parameter_schedule(0.1)), C.sgd(weights(), 0.5)
     run(first, range(1))
     first.reset_learning_rate(C.learning_parameter_schedule([0.4, 0.2], epoch_size=4))
@@ -80,7 +80,7 @@ def test_a_rate_that_was_reset_goes_on_from_where_it_was():
 
 
 @pytest.mark.skipif(not GOLDEN.exists(), reason="needs CNTK's own files in ../shared/golden")
-def test_learners_of_cntk_are_restored_and_saved_the_same():
+def test_checkpoints_of_cntk_survive_a_round_trip():
     for entry in json.loads((GOLDEN / "index.json").read_text())["checkpoints"]:
         arrays = np.load(GOLDEN / entry["data"])
         if len(states := checkpoint.load(GOLDEN / entry["model"]).learners) > 1 or entry["name"].startswith(
@@ -97,7 +97,7 @@ def test_learners_of_cntk_are_restored_and_saved_the_same():
             np.testing.assert_array_equal(mine, theirs)
 
 
-def test_any_optax_chain_is_kept():
+def test_any_optax_chain_is_stored():
     rule = [("adam", optax.scale_by_adam()), ("rate", optax.scale(0.1))]
     schedule = C.learning_parameter_schedule(1.0)
     first, second = Learner(weights(), schedule, rule), Learner(weights(), schedule, rule)
@@ -108,7 +108,7 @@ def test_any_optax_chain_is_kept():
     assert all(jax.tree.leaves(same))
 
 
-def test_the_state_of_another_learner_is_refused_and_changes_nothing():
+def test_the_state_of_another_learner_is_an_error_and_changes_nothing():
     adam, momentum = C.adam(weights(), 0.1, 0.9), C.momentum_sgd(weights(), 0.2, 0.9)
     run(adam, range(2))
     with pytest.raises(ValueError, match=r"parameter 'W' needs 1 arrays of shape \(2, 3\)"):

@@ -47,14 +47,14 @@ def steps(learner, gradient, sizes, **options):
         (None, TypeError, "not NoneType"),
     ],
 )
-def test_parameters_are_a_list_without_repetition(make, parameters, error, says):
+def test_invalid_parameter_lists_are_errors(make, parameters, error, says):
     w = Weights([1.0])
     with pytest.raises(error, match=says):
         make({"twice": [w, w], "alone": w}.get(parameters, parameters) if isinstance(parameters, str) else parameters)
 
 
 @pytest.mark.parametrize("value", ["a", None, (0.1, 0.2)])
-def test_rates_and_momentums_are_numbers_lists_or_schedules(value):
+def test_invalid_rates_and_momentums_are_errors(value):
     w = Weights([1.0])
     for make in (
         lambda: L.sgd([w], value),
@@ -67,12 +67,12 @@ def test_rates_and_momentums_are_numbers_lists_or_schedules(value):
 
 
 @pytest.mark.parametrize("value", [3, "x", None])
-def test_unit_gain_is_true_or_false(value):
+def test_unit_gain_must_be_a_bool(value):
     with pytest.raises(TypeError, match="unit_gain"):
         L.momentum_sgd([Weights([1.0])], 0.1, 0.9, unit_gain=value)
 
 
-def test_a_negative_epsilon_is_refused():
+def test_a_negative_epsilon_is_an_error():
     with pytest.raises(ValueError, match="epsilon must not be negative, but is -1"):
         L.adam([Weights([1.0])], 0.1, 0.9, epsilon=-1)
 
@@ -111,7 +111,7 @@ def test_the_minibatch_size_can_be_changed_as_in_cntk():
     np.testing.assert_allclose(w.value, [0.9875, 2.025], rtol=1e-12)
 
 
-def test_the_default_of_unit_gain_is_remembered_and_changes_no_learner():
+def test_the_default_of_unit_gain_does_not_affect_learners():
     assert L.default_unit_gain_value() is True
     try:
         L.set_default_unit_gain_value(False)
@@ -135,7 +135,7 @@ def test_the_default_of_unit_gain_is_remembered_and_changes_no_learner():
         (lambda w: {w: np.zeros(2)}, 2.5, TypeError, "float"),
     ],
 )
-def test_a_step_that_cannot_be_taken_changes_nothing(gradients, count, error, says):
+def test_an_error_in_a_step_changes_nothing(gradients, count, error, says):
     w = Weights([1.0, 2.0])
     learner = L.momentum_sgd([w], 0.1, 0.9)
     with pytest.raises(error, match=says):
@@ -154,7 +154,7 @@ def test_steps_are_counted():
     assert seen == (7, 2, 2)
 
 
-def test_a_rate_of_zero_skips_the_step_and_the_counting():
+def test_a_rate_of_zero_skips_and_does_not_count_the_step():
     w = Weights([1.0])
     learner = L.adam([w], [0.0, 0.1], 0.9)
     assert learner.hyper(4) is None
@@ -170,7 +170,7 @@ def test_a_rate_of_zero_skips_the_step_and_the_counting():
         (L.learning_parameter_schedule([2, 3, 4], epoch_size=8), [1, 1.5, 1.75, 2, 2, 3, 3, 4]),
     ],
 )
-def test_a_new_rate_begins_when_it_is_set(second, rates):
+def test_a_new_rate_starts_when_it_is_set(second, rates):
     learner = L.sgd([Weights([0.0])], [1, 1.5, 1.75])
     seen = []
     for step in range(8):
@@ -181,7 +181,7 @@ def test_a_new_rate_begins_when_it_is_set(second, rates):
     assert seen == rates
 
 
-def test_a_new_rate_is_a_schedule():
+def test_a_new_rate_must_be_a_schedule():
     learner = L.sgd([Weights([0.0])], 0.1)
     with pytest.raises(ValueError, match="learning_rate must be a schedule, not float"):
         learner.reset_learning_rate(0.3)
@@ -196,7 +196,7 @@ def test_a_new_rate_is_a_schedule():
         (lambda p: L.adadelta(p), 0.9977429868071431),
     ],
 )
-def test_resetting_smoothed_gradients_forgets_the_past_but_not_the_counts(learner, values):
+def test_resetting_smoothed_gradients_keeps_the_counts(learner, values):
     w = Weights([1.0, 2.0], np.float64)
     learner = learner([w])
     for step in range(5):
@@ -215,7 +215,7 @@ def test_resetting_smoothed_gradients_forgets_the_past_but_not_the_counts(learne
         (L.learning_parameter_schedule(0.1, 8), L.learning_parameter_schedule_per_sample(0.1), 8, -0.0125),
     ],
 )
-def test_a_new_rate_is_for_as_many_samples_as_the_old_one(first, second, minibatch_size, move):
+def test_a_new_rate_has_the_minibatch_size_of_the_old_one(first, second, minibatch_size, move):
     w = Weights([0.0], np.float64)
     learner = L.sgd([w], first)
     learner.reset_learning_rate(second)
@@ -249,24 +249,24 @@ class Writer:
         self.lines.append(f"{key}: {value}")
 
 
-def test_progress_writers_are_told_when_rate_and_momentum_change():
+def test_changes_of_rate_and_momentum_are_reported():
     rate = L.learning_parameter_schedule_per_sample([0.1, 0.2, 0.1, 0.0], epoch_size=4)
     momentum = L.momentum_schedule([0.1, 0.2, 0.2, 0.3], epoch_size=4)
-    told = {}
+    writers = {}
     for make in (L.momentum_sgd, L.nesterov):
-        told[make], learner = Writer(), make([Weights([1.0])], rate, momentum)
-        learner.add_progress_writers([told[make]])
+        writers[make], learner = Writer(), make([Weights([1.0])], rate, momentum)
+        learner.add_progress_writers([writers[make]])
         steps(learner, 1.0, [4] * 5)
-    assert told[L.momentum_sgd].lines == [  # CNTK 2.7
+    assert writers[L.momentum_sgd].lines == [  # CNTK 2.7
         "Learning rate per 1 samples: 0.1", "Momentum per minibatch: 0.1",
         "Learning rate per 1 samples: 0.2", "Momentum per minibatch: 0.2",
         "Learning rate per 1 samples: 0.1",
         "Learning rate per 1 samples: 0.0",
     ]  # fmt: skip
-    assert told[L.nesterov].lines == [line for line in told[L.momentum_sgd].lines if line.startswith("Learning")]
+    assert writers[L.nesterov].lines == [line for line in writers[L.momentum_sgd].lines if line.startswith("Learning")]
 
 
-def test_a_learner_restored_from_a_checkpoint_makes_the_same_steps():
+def test_a_restored_learner_takes_the_same_steps():
     first, second = Weights(np.ones((3, 4))), Weights(np.ones((3, 4)))
     one, other = (L.momentum_sgd([w], 0.1, 0.9, gaussian_noise_injection_std_dev=0.5) for w in (first, second))
     steps(one, 1.0, [2])
@@ -287,11 +287,11 @@ def test_one_program_serves_all_steps_and_equals_update(make):
         "gradient_clipping_threshold_per_sample": 0.5,
     }
     w, twin = Weights([[1.0, -2.0]]), Weights([[1.0, -2.0]])
-    learner, pieces, traced = make([w], **options), make([twin], **options), []
+    learner, pieces, traces = make([w], **options), make([twin], **options), []
 
     @jax.jit
     def step(gradients, state, values, hyper):
-        traced.append(sorted(hyper))
+        traces.append(sorted(hyper))
         updates, state = pieces.transform.update(gradients, state, values, hyper=hyper)
         return optax.apply_updates(values, updates), state
 
@@ -302,12 +302,12 @@ def test_one_program_serves_all_steps_and_equals_update(make):
         pieces.advance(n)
         for each in (learner, pieces):
             each.reset_learning_rate(L.learning_parameter_schedule_per_sample(0.1 / n))
-    assert len(traced) == 1
+    assert len(traces) == 1
     np.testing.assert_allclose(values[0], w.value, rtol=1e-6)
     assert pieces.counters.smoothed == learner.counters.smoothed
 
 
-def test_state_has_the_names_of_the_links():
+def test_the_state_is_keyed_by_link():
     learner = L.adam([Weights([1.0, 2.0]), Weights([[3.0]], name="v")], 0.1, 0.9, l2_regularization_weight=0.1)
     assert list(learner.optax_state) == ["mean", "l2", "adam", "rate", "descend"]
     assert learner.optax_state["adam"]._fields == ("squares", "trace")
@@ -327,7 +327,7 @@ def test_any_optax_transformation_is_a_rule():
     np.testing.assert_allclose(w.value, reference, rtol=1e-6)
 
 
-def test_double_precision_is_double_and_changes_no_setting():
+def test_double_precision_changes_no_setting():
     single, double = Weights([1.0]), Weights([1.0], np.float64, "double")
     learner = L.momentum_sgd([single, double], 0.1, 0.9)
     steps(learner, 1 / 3, [1, 1])
@@ -337,7 +337,7 @@ def test_double_precision_is_double_and_changes_no_setting():
     assert not jax.config.jax_enable_x64
 
 
-def test_half_precision_adds_up_small_steps():
+def test_half_precision_accumulates_small_steps():
     w = Weights([1.0, 2.0], np.float16)
     learner = L.momentum_sgd([w], 0.0004, 0.0)
     for _ in range(51):
@@ -346,7 +346,7 @@ def test_half_precision_adds_up_small_steps():
     assert w.value.tolist() == [0.9951171875, 2.009765625]  # CNTK 2.7; alone, each step is below float16's resolution
 
 
-def test_half_precision_follows_a_parameter_set_from_outside():
+def test_half_precision_follows_a_parameter_set_by_the_user():
     w = Weights([1.0], np.float16)
     learner = L.sgd([w], 0.5)
     steps(learner, 1.0, [1])
@@ -355,7 +355,7 @@ def test_half_precision_follows_a_parameter_set_from_outside():
 
 
 # ---------------------------------------------------------------- noise
-def test_each_learner_takes_a_seed_as_in_cntk_so_that_later_parameters_are_the_same():
+def test_each_learner_takes_a_seed_as_in_cntk():
     w = C.parameter(1)
     before = get_random_seed()
     L.sgd([w], 0.1)
@@ -373,7 +373,7 @@ def test_each_learner_takes_a_seed_as_in_cntk_so_that_later_parameters_are_the_s
 
 
 
-def test_noise_has_the_deviation_asked_for_whatever_the_rate():
+def test_the_deviation_of_noise_is_independent_of_the_rate():
     w = Weights(np.zeros(20000), np.float64)
     deviations = L.learning_parameter_schedule([1.0, 2.0], epoch_size=4)
     learner = L.sgd([w], 0.001, gaussian_noise_injection_std_dev=deviations)
@@ -392,7 +392,7 @@ def test_parameters_and_learners_draw_different_noise():
     assert np.abs(np.corrcoef([a.value, b.value, c.value]) - np.eye(3)).max() < 0.06
 
 
-def test_l1_comes_after_the_noise():
+def test_l1_is_applied_after_the_noise():
     w = Weights(np.zeros(1000))
     steps(L.sgd([w], 1.0, gaussian_noise_injection_std_dev=0.1, l1_regularization_weight=0.2), 0.0, [1])
     assert (w.value == 0).mean() > 0.9
@@ -403,7 +403,7 @@ def test_l1_comes_after_the_noise():
 
 @settings(deadline=None, max_examples=20)
 @given(st.floats(0, 0.9), st.lists(st.integers(1, 9), min_size=1, max_size=5))
-def test_with_unit_gain_momentum_delays_a_constant_gradient_and_loses_nothing(momentum, sizes):
+def test_unit_gain_momentum_only_delays_a_constant_gradient(momentum, sizes):
     w = Weights([0.0], np.float64)
     with jax.disable_jit():
         steps(L.momentum_sgd([w], 0.1, momentum), 1.0, sizes)
@@ -413,7 +413,7 @@ def test_with_unit_gain_momentum_delays_a_constant_gradient_and_loses_nothing(mo
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=5), st.floats(1e-3, 10), st.integers(1, 9))
-def test_clipping_bounds_the_gradient_and_leaves_small_ones_alone(gradient, threshold, n):
+def test_clipping_bounds_the_gradient(gradient, threshold, n):
     g = np.array(gradient, np.float32)
     hyper = {"divisor": 1.0, "weight": float(n), "rate": 1.0}
 
@@ -428,7 +428,7 @@ def test_clipping_bounds_the_gradient_and_leaves_small_ones_alone(gradient, thre
 
 
 @pytest.mark.parametrize("name", sorted(n for n in dir(L.Learner) if not n.startswith("__") and n != "minibatch_size"))
-def test_a_learner_takes_its_steps_whatever_is_set_on_it(name):
+def test_users_may_set_any_attribute(name):
     x = C.input_variable(1)
     w = C.parameter((1, 1), init=1)
     learner = L.sgd([w], 0.5)
@@ -448,7 +448,7 @@ class Fixed(L.UserLearner):
         return True
 
 
-def test_a_user_learner_does_its_own_step():
+def test_a_user_learner_takes_its_own_step():
     w = Weights([1.0], np.float64)
     learner = Fixed([w], L.learning_parameter_schedule([0.1, 0.2], epoch_size=4))
     assert learner.update({w: np.array([4.0])}, 4) is True
@@ -458,7 +458,7 @@ def test_a_user_learner_does_its_own_step():
 
 
 @pytest.mark.parametrize("as_numpy", [True, False])
-def test_a_compiled_step_hands_its_gradients_to_a_user_learner(as_numpy):
+def test_a_compiled_step_passes_gradients_to_a_user_learner(as_numpy):
     import cntkjax as C
 
     seen = []
@@ -480,7 +480,7 @@ def test_a_compiled_step_hands_its_gradients_to_a_user_learner(as_numpy):
     assert w.value.tolist() == [[1], [1]]
 
 
-def test_a_user_learner_keeps_its_state_under_names_of_its_own():
+def test_a_user_learner_may_use_any_attribute_names():
     import cntkjax as C
 
     class Momentum(L.UserLearner):
@@ -503,13 +503,13 @@ def test_a_user_learner_keeps_its_state_under_names_of_its_own():
     assert learner._step == 2 and w.value.tolist() == [[pytest.approx(0.75)]]
 
 
-def test_a_user_learner_without_update_says_so():
+def test_a_user_learner_without_update_is_an_error():
     w = Weights([1.0])
     with pytest.raises(NotImplementedError, match="UserLearner must define update"):
         L.UserLearner([w], L.learning_parameter_schedule(0.1)).update({}, 1)
 
 
-def test_momentum_of_rows_smooths_means_where_the_learner_takes_the_mean():
+def test_momentum_of_rows_smooths_averaged_gradients():
     """The numbers are CNTK's."""
     x = C.sequence.input_variable(4, is_sparse=True)
     E = C.parameter((4, 2), init=np.arange(8, dtype=np.float32).reshape(4, 2))

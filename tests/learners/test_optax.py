@@ -14,7 +14,7 @@ def sample(*shape, seed=1):
     return np.random.default_rng(seed).standard_normal(shape).astype(F)
 
 
-def by_optax(transformation, value, gradients):
+def expected_value(transformation, value, gradients):
     state = transformation.init([value])
     for gradient in gradients:
         updates, state = transformation.update([gradient], state, [value])
@@ -22,7 +22,7 @@ def by_optax(transformation, value, gradients):
     return np.asarray(value)
 
 
-MAKERS = {
+TRANSFORMATIONS = {
     "adamw": lambda: optax.adamw(0.1),
     "lion": lambda: optax.lion(0.1),
     "chain": lambda: optax.chain(optax.clip_by_global_norm(1), optax.sgd(0.1)),
@@ -31,11 +31,11 @@ MAKERS = {
 }
 
 
-@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-def test_it_does_what_optax_does(make):
+@pytest.mark.parametrize("make", TRANSFORMATIONS.values(), ids=TRANSFORMATIONS)
+def test_updates_equal_those_of_optax(make):
     gradients = [sample(3, 2, seed=s) for s in range(5)]
     w = C.parameter(init=sample(3, 2, seed=9))
-    expected = by_optax(make(), w.value, gradients)
+    expected = expected_value(make(), w.value, gradients)
     learner = C.learners.from_optax([w], make())
     for gradient in gradients:
         assert learner.update({w: 4 * gradient}, 4)  # a sum over four samples
@@ -54,7 +54,7 @@ def test_a_schedule_scales_the_updates():
     assert learner.learning_rate() == 0
 
 
-def test_in_a_trainer_also_with_embeddings():
+def test_in_a_trainer_with_embeddings():
     s, y = C.sequence.input_variable(50, is_sparse=True), C.input_variable(3)
     model = C.layers.Sequential([C.layers.Embedding(8), C.sequence.last, C.layers.Dense(3)])(s)
     loss = C.cross_entropy_with_softmax(model, y)
@@ -66,16 +66,16 @@ def test_in_a_trainer_also_with_embeddings():
     assert trainer.previous_minibatch_loss_average < 0.1
 
 
-def test_checkpoints_go_on():
+def test_checkpoints_resume():
     w = C.parameter(init=sample(3))
     learner = C.learners.from_optax([w], optax.adamw(0.1))
     learner.update({w: sample(3, seed=2)}, 1)
-    kept, at = learner.create_checkpoint(), w.value
+    checkpoint, value = learner.create_checkpoint(), w.value
     learner.update({w: sample(3, seed=3)}, 1)
     expected = w.value
-    w.value = at
+    w.value = value
     other = C.learners.from_optax([w], optax.adamw(0.1))
-    other.restore_from_checkpoint(kept)
+    other.restore_from_checkpoint(checkpoint)
     other.update({w: sample(3, seed=3)}, 1)
     assert np.allclose(w.value, expected, atol=1e-7)
 
@@ -88,6 +88,6 @@ def test_half_precision_has_master_weights():
     assert np.allclose(w.value, 0.999, atol=2e-4)
 
 
-def test_what_is_no_transformation():
+def test_only_transformations_are_accepted():
     with pytest.raises(TypeError, match="needs an optax transformation"):
         C.learners.from_optax([C.parameter(1)], jax.grad)

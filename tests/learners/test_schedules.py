@@ -11,7 +11,7 @@ schedule = L.learning_parameter_schedule
 
 
 @pytest.mark.parametrize(
-    "made, values, minibatch_size, explicit",
+    "make, values, minibatch_size, explicit",
     [
         (lambda: schedule(0.1), {0: 0.1, 25: 0.1}, 0, False),
         (lambda: schedule(1), {0: 1.0}, 0, False),
@@ -38,20 +38,20 @@ schedule = L.learning_parameter_schedule
         ),
     ],
 )
-def test_values_are_those_of_cntk(made, values, minibatch_size, explicit):
-    s = made()
+def test_values_match_cntk(make, values, minibatch_size, explicit):
+    s = make()
     assert {count: s[count] for count in values} == pytest.approx(values, rel=1e-15)
     assert s.minibatch_size == minibatch_size
     assert s.is_minibatch_size_explicitly_specified is explicit
 
 
-def test_a_schedule_of_a_schedule_is_itself():
+def test_schedules_are_returned_unchanged():
     s = L.momentum_schedule(0.3)
     assert schedule(s, minibatch_size=3, epoch_size=3) is s
     assert L.momentum_as_time_constant_schedule(s) is s
 
 
-def test_samples_or_sweeps_are_counted():
+def test_schedules_count_samples_or_sweeps():
     by_sweep, by_sample = schedule([1, 2]), schedule([1, 2], epoch_size=10)
     assert by_sweep.is_sweep_based() and not by_sample.is_sweep_based()
     assert by_sweep.at(samples=1000, sweeps=0) == 1 and by_sweep.at(samples=0, sweeps=1) == 2
@@ -81,23 +81,23 @@ def test_equal_schedules_are_equal():
         (([0.1, 0.2], None, -1), ValueError, "epoch_size"),
     ],
 )
-def test_what_is_no_schedule_is_refused(arguments, error, says):
+def test_invalid_schedules_are_errors(arguments, error, says):
     with pytest.raises(error, match=says):
         schedule(*arguments)
 
 
-def test_an_unknown_unit_is_refused():
+def test_an_unknown_unit_is_an_error():
     with pytest.raises(ValueError, match="3 is not a valid UnitType"):
         L.training_parameter_schedule(0.1, 3)
 
 
-def test_a_momentum_is_called_by_its_name_in_errors():
+def test_errors_name_the_momentum():
     with pytest.raises(ValueError, match="momentum must be a number"):
         L.momentum_as_time_constant_schedule("x")
 
 
 @pytest.mark.parametrize("count, error", [(-1, OverflowError), (1.5, TypeError), ("a", TypeError)])
-def test_only_counts_are_asked_for(count, error):
+def test_invalid_counts_are_errors(count, error):
     with pytest.raises(error):
         schedule([1, 2])[count]
 
@@ -109,20 +109,20 @@ def test_an_epoch_size_without_epochs_warns():
 
 @pytest.mark.filterwarnings("ignore:learning_rate_schedule is deprecated")
 @pytest.mark.parametrize(
-    "given_again",
+    "convert",
     [
         lambda schedule: L.training_parameter_schedule(schedule, "foo"),
         lambda schedule: L.learning_rate_schedule(schedule, None),
         L.momentum_as_time_constant_schedule,
     ],
 )
-def test_a_schedule_that_is_given_for_one_with_a_unit_is_not_for_the_minibatch_size_of_a_learner(given_again):
+def test_a_schedule_passed_where_one_is_made_keeps_its_minibatch_size(convert):
     schedule = L.learning_parameter_schedule(0.1)
-    assert given_again(schedule) is schedule
+    assert convert(schedule) is schedule
     assert (schedule.minibatch_size, schedule.is_minibatch_size_explicitly_specified) == (0, True)
 
 
-def test_learning_rate_schedule_says_what_to_use_instead():
+def test_learning_rate_schedule_names_its_replacement():
     with pytest.warns(DeprecationWarning, match="learning_parameter_schedule_per_sample"):
         assert L.learning_rate_schedule(0.1, L.UnitType.sample) == L.learning_parameter_schedule_per_sample(0.1)
 
@@ -140,11 +140,11 @@ def test_learning_rate_schedule_says_what_to_use_instead():
         ((False, None, 0.1), schedule(0.1), None),
     ],
 )
-def test_rate_and_minibatch_size_of_a_learner_are_inferred_as_in_cntk(arguments, rate, minibatch_size):
+def test_rate_and_minibatch_size_are_inferred_as_in_cntk(arguments, rate, minibatch_size):
     assert L._infer_learning_rate_schedule_and_ref_minibatch_size(*arguments, None) == (rate, minibatch_size)
 
 
-def test_inference_leaves_the_callers_schedule_alone():
+def test_inference_does_not_modify_the_schedule():
     mine = schedule(0.1)
     L._infer_learning_rate_schedule_and_ref_minibatch_size(None, 4, mine, None)
     assert mine.minibatch_size == 0
@@ -162,7 +162,7 @@ def test_verification_takes_schedules_only(verify):
     st.integers(1, 20),
     st.integers(0, 1000),
 )
-def test_the_value_is_that_of_the_epoch_counted_out(entries, epoch_size, count):
+def test_values_equal_those_of_expanded_epochs(entries, epoch_size, count):
     epochs = [value for number, value in entries for _ in range(number)]
     expected = epochs[min(count // epoch_size, len(epochs) - 1)]
     assert schedule(entries, epoch_size=epoch_size)[count] == expected

@@ -8,7 +8,7 @@ import pytest
 import cntkjax as C
 
 
-def test_the_graph_does_the_step_and_keeps_its_own_state():
+def test_the_graph_takes_the_step_and_has_its_own_state():
     w, s = C.parameter((2,), init=1), C.parameter((2,), init=0)
 
     def momentum(parameters, gradients):
@@ -34,12 +34,12 @@ def test_the_graph_gets_lists_of_parameters_and_constants():
 
 
 @pytest.mark.parametrize("update", [lambda ps, gs: None, None])
-def test_what_gives_no_graph_is_refused(update):
+def test_functions_without_a_graph_are_errors(update):
     with pytest.raises(TypeError, match="update_func must return a function|not callable"):
         C.universal(update, [C.parameter((2,))])
 
 
-def test_a_missing_gradient_is_named_and_changes_nothing():
+def test_a_missing_gradient_is_an_error_and_changes_nothing():
     w = C.parameter((2,), init=1, name="w")
     learner = C.universal(lambda ps, gs: C.assign(ps[0], gs[0]), [w])
     with pytest.raises(RuntimeError, match="no gradient of parameter 'w'"):
@@ -47,7 +47,7 @@ def test_a_missing_gradient_is_named_and_changes_nothing():
     assert w.value.tolist() == [1, 1]
 
 
-def test_a_graph_keeps_its_own_variables():
+def test_checkpoints_store_variables_of_the_graph():
     def momentum(parameters, gradients):
         steps = [(C.parameter(p.shape, init=0), p, g) for p, g in zip(parameters, gradients, strict=True)]
         return C.combine([C.assign(p, p - 0.1 * C.assign(v, 0.9 * v + g)) for v, p, g in steps])
@@ -58,8 +58,8 @@ def test_a_graph_keeps_its_own_variables():
     learner.update({first: gradient}, 1)
     other.restore_from_checkpoint(learner.create_checkpoint())
     second.value = first.value
-    for p, made in (first, learner), (second, other):
-        made.update({p: gradient}, 1)
+    for p, its_learner in (first, learner), (second, other):
+        its_learner.update({p: gradient}, 1)
     np.testing.assert_array_equal(first.value, second.value)
     np.testing.assert_allclose(first.value, [0.71, 0.42], rtol=1e-6)
     with pytest.raises(ValueError, match="keeps other variables"):

@@ -1,4 +1,4 @@
-"""Learners of the user's classes: what they are given, what they may define. Numbers: CNTK 2.7."""
+"""Learners of the user's classes: what they get and what they may define. Numbers: CNTK 2.7."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def _names_inside():
 
 
 @pytest.mark.parametrize("where", ["object", "class"])
-def test_a_class_keeps_what_it_likes_under_any_name(tmp_path, where):
+def test_users_may_override_any_internal_name(tmp_path, where):
     names = _names_inside()
     internal = {"transform", "hyper", "extra_variables", "counters", "advance", "parameters", "_optax_state", "user"}
     assert internal < set(names)
@@ -59,34 +59,34 @@ def test_a_class_keeps_what_it_likes_under_any_name(tmp_path, where):
     assert C.Trainer(trainer.loss_function, (trainer.loss_function, None), [one]).train_minibatch(data)
 
 
-def test_gradients_are_arrays_that_can_be_asked_as_cntks_views():
+def test_gradients_have_the_members_of_array_views():
     """CNTK gives an NDArrayView whatever `as_numpy` says."""
-    given = []
+    received = []
 
     class Sees(Descent):
         def update(self, gradient_values, *args):
-            given.extend(gradient_values.values())
+            received.extend(gradient_values.values())
             return super().update(gradient_values, *args)
 
     for as_numpy in True, False:
         trainer, data, w, _ = trainer_of(Sees, as_numpy=as_numpy)
         assert trainer.train_minibatch(data) and w.value.tolist() == [0.5, 0.25]
-    for g in given:
+    for g in received:
         assert g.asarray().tolist() == g.to_ndarray().tolist() == C.constant(g).value.tolist() == [4, 6]
         assert (g.shape, g.dtype, g.is_sparse, g.slice_view([0], [1]).asarray()) == ((2,), np.float32, False, [4])
         assert g.device == C.cpu() and (C.parameter(2) - g).eval().tolist() == [-4, -6]
-    assert (0.5 * given[0] + given[0].sum()).tolist() == [12, 13] and isinstance(given[1], C.NDArrayView)
+    assert (0.5 * received[0] + received[0].sum()).tolist() == [12, 13] and isinstance(received[1], C.NDArrayView)
 
 
 @pytest.mark.parametrize("taken", [None, 1, 0, "x", []])
-def test_update_has_to_say_whether_the_step_was_taken(taken):
+def test_update_must_return_a_bool(taken):
     trainer, data, _w, learner = trainer_of()
     learner.taken = taken
     with pytest.raises(RuntimeError, match=r"user learner Descent: update returned .*\nFix: let it return True"):
         trainer.train_minibatch(data)
 
 
-def test_what_update_raises_arrives_as_its_cause():
+def test_errors_in_update_are_chained():
     class Broken(Descent):
         def update(self, *args):
             raise KeyError("boo")
@@ -97,13 +97,13 @@ def test_what_update_raises_arrives_as_its_cause():
     assert isinstance(caught.value.__cause__, KeyError)
 
 
-def test_parameters_may_be_called_as_in_cntk():
+def test_parameters_can_be_called_as_in_cntk():
     learner = trainer_of()[3]
     assert learner.parameters() == learner.parameters and len(learner.parameters()) == 1
 
 
 @pytest.mark.parametrize("made_of", [dict, Dictionary])
-def test_a_class_may_make_its_own_checkpoints(tmp_path, made_of):
+def test_custom_checkpoints(tmp_path, made_of):
     class Momentum(Descent):
         velocity, restored = np.zeros(2, np.float32), None
 
@@ -132,7 +132,7 @@ def test_a_class_may_make_its_own_checkpoints(tmp_path, made_of):
         trainer.save_checkpoint(str(tmp_path / "c"))
 
 
-def test_a_class_that_does_not_begin_as_a_learner_is_told_so():
+def test_a_missing_super_init_is_an_error():
     class Forgets(Descent):
         def __init__(self):
             pass

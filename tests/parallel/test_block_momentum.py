@@ -54,7 +54,7 @@ RECORDED = [
 
 
 @pytest.mark.parametrize(("options", "expected"), RECORDED)
-def test_one_worker_follows_cntk(options, expected):
+def test_one_worker_matches_cntk(options, expected):
     np.testing.assert_allclose(trajectory(**{"block_size": 4, **options}), expected, atol=2e-5)
 
 
@@ -64,11 +64,11 @@ def test_the_end_of_the_data_ends_the_block(size, expected):
 
 
 def test_a_checkpoint_ends_the_block(tmp_path):
-    made = trajectory(save_after=(2,), folder=tmp_path, steps=6, block_size=4, **HALF)
-    np.testing.assert_allclose(made[:5], [0, 0.01096, -1.3426, -5.3426, -5.21705], atol=2e-5)
+    values = trajectory(save_after=(2,), folder=tmp_path, steps=6, block_size=4, **HALF)
+    np.testing.assert_allclose(values[:5], [0, 0.01096, -1.3426, -5.3426, -5.21705], atol=2e-5)
 
 
-def test_a_restored_trainer_goes_on_the_same(tmp_path):
+def test_a_restored_trainer_continues_identically(tmp_path):
     def run(begin, end, restore=False):
         x, w = C.input_variable(1), C.parameter((1, 1), init=1.0)
         loss = C.reduce_sum(C.times(x, w))
@@ -85,27 +85,27 @@ def test_a_restored_trainer_goes_on_the_same(tmp_path):
     assert run(0, 8) == run(3, 8, restore=True)
 
 
-def test_checkpoints_with_nothing_but_what_cntk_writes_are_restored(tmp_path):
-    def trained():
+def test_checkpoints_of_cntk_are_restored(tmp_path):
+    def make():
         x, w = C.input_variable(1), C.parameter((1, 1), init=1.0)
         loss = C.reduce_sum(C.times(x, w))
         trainer = C.Trainer(loss, (loss, None), C.block_momentum_distributed_learner(C.sgd([w], 0.1), 4, 10))
         return trainer, lambda i: (trainer.train_minibatch({x: np.full((2, 1), i + 1)}), w.value.item())[1]
 
-    trainer, step = trained()
+    trainer, step = make()
     for i in range(5):
         step(i)
     trainer.save_checkpoint(tmp_path / "t")
     of_cntk = checkpoint.Checkpoint(checkpoint.load(tmp_path / "t").learners)
     checkpoint.write(tmp_path / "t", checkpoint.encode(model.load(tmp_path / "t"), of_cntk))
-    other, other_step = trained()
+    other, other_step = make()
     other.restore_from_checkpoint(tmp_path / "t")
     assert other.total_number_of_samples_seen == trainer.total_number_of_samples_seen == 10
     assert [other_step(i) for i in range(5)] == [step(i) for i in range(5)]
 
 
-def test_a_learner_that_says_itself_what_to_keep_begins_a_block(tmp_path):
-    class Own(C.learners.UserLearner):
+def test_custom_checkpoints_start_a_new_block(tmp_path):
+    class WithCheckpoint(C.learners.UserLearner):
         def update(self, gradients, count, sweep_end):
             for p, gradient in gradients.items():
                 p.value = p.value - 0.5 * np.asarray(gradient)
@@ -119,14 +119,14 @@ def test_a_learner_that_says_itself_what_to_keep_begins_a_block(tmp_path):
 
     x, w = C.input_variable(1), C.parameter((1, 1), init=1.0)
     loss = C.reduce_sum(C.times(x, w))
-    own = Own([w], C.learning_parameter_schedule(0.5))
-    trainer = C.Trainer(loss, (loss, None), C.block_momentum_distributed_learner(own, 4, **HALF))
+    learner = WithCheckpoint([w], C.learning_parameter_schedule(0.5))
+    trainer = C.Trainer(loss, (loss, None), C.block_momentum_distributed_learner(learner, 4, **HALF))
     trainer.save_checkpoint(tmp_path / "t")
     first = [(trainer.train_minibatch({x: np.full((2, 1), i + 1)}), w.value.item())[1] for i in range(3)]
     trainer.restore_from_checkpoint(tmp_path / "t")
     assert [(trainer.train_minibatch({x: np.full((2, 1), i + 1)}), w.value.item())[1] for i in range(3)] == first
 
 
-def test_a_block_has_samples():
+def test_a_block_without_samples_is_an_error():
     with pytest.raises(ValueError, match="at least 1, not 0"):
         C.block_momentum_distributed_learner(C.sgd([C.parameter(1)], 0.1), 0)

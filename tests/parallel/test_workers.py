@@ -1,4 +1,4 @@
-"""Two workers under mpiexec learn as one does that has all the data."""
+"""Two workers under mpiexec learn as a single one with all the data."""
 
 import importlib.util
 import os
@@ -49,7 +49,7 @@ def test_all_workers_have_the_same_model(runs):
 
 
 @pytest.mark.parametrize("name", ["dense", "embedding"])
-def test_summed_gradients_are_those_of_all_the_data(runs, name):
+def test_summed_gradients_equal_those_of_all_data(runs, name):
     alone, (first, second) = runs
     for key in alone.files:
         if key.startswith(f"{name}_summed"):
@@ -57,40 +57,41 @@ def test_summed_gradients_are_those_of_all_the_data(runs, name):
     np.testing.assert_allclose(second[f"{name}_summed_losses"], alone[f"{name}_summed_losses"], rtol=1e-5)
 
 
-@pytest.mark.parametrize("way", ["summed", "later"])
-def test_a_session_reads_each_sample_once(runs, way):
+@pytest.mark.parametrize("strategy", ["summed", "later"])
+def test_a_session_reads_each_sample_once(runs, strategy):
     alone, (first, _) = runs
-    assert first[f"session_{way}_samples"] == alone[f"session_{way}_samples"] == 52
+    assert first[f"session_{strategy}_samples"] == alone[f"session_{strategy}_samples"] == 52
     for i in range(2):
-        np.testing.assert_allclose(first[f"session_{way}_{i}"], alone[f"session_{way}_{i}"], rtol=1e-4, atol=1e-5)
+        name = f"session_{strategy}_{i}"
+        np.testing.assert_allclose(first[name], alone[name], rtol=1e-4, atol=1e-5)
 
 
 def test_models_are_merged_after_each_block(runs):
-    """By hand: blocks of two steps of four samples, of which each worker takes two; in the last one, worker 0 all."""
+    """Against a simulation: blocks of two steps of four samples, two per worker; in the last step all for worker 0."""
     _, (first, _) = runs
     assert first["session_blocks_samples"] == 52
-    made = [workers.dense(lambda learner: learner) for _ in range(2)]
-    parameters = [loss.parameters for _, _, loss, _ in made]
-    begun, velocity, m = [p.value for p in parameters[0]], [0.0, 0.0], np.exp(-8 / 20)
+    trainers = [workers.dense(lambda learner: learner) for _ in range(2)]
+    parameters = [loss.parameters for _, _, loss, _ in trainers]
+    start_values, velocity, m = [p.value for p in parameters[0]], [0.0, 0.0], np.exp(-8 / 20)
     for i in range(6):
-        for rank, (x, y, _, trainer) in enumerate(made):
+        for rank, (x, y, _, trainer) in enumerate(trainers):
             index = np.arange(4 * i, 4 * i + 4)[rank::2] if i < 5 else np.arange(20, 24 - 4 * rank)
             if len(index):
                 trainer.train_minibatch({x: workers.X[index], y: workers.Y[index]})
         if i % 2:
-            steps = [one.value + other.value - 2 * b for one, other, b in zip(*parameters, begun, strict=True)]
+            steps = [one.value + other.value - 2 * b for one, other, b in zip(*parameters, start_values, strict=True)]
             velocity = [m * v + (1 - m) * step for v, step in zip(velocity, steps, strict=True)]
-            begun = [b + (1 + m) * v for b, v in zip(begun, velocity, strict=True)]
-            for _, _, loss, trainer in made:
+            start_values = [b + (1 + m) * v for b, v in zip(start_values, velocity, strict=True)]
+            for _, _, loss, trainer in trainers:
                 trainer.parameter_learners[0].reset_smoothed_gradients()
-                for p, value in zip(loss.parameters, begun, strict=True):
+                for p, value in zip(loss.parameters, start_values, strict=True):
                     p.value = value
-    for i, value in enumerate(begun):
+    for i, value in enumerate(start_values):
         np.testing.assert_allclose(first[f"dense_blocks_{i}"], value, rtol=1e-4, atol=1e-5)
 
 
-def test_blocks_may_begin_later(runs):
-    """Recorded from CNTK 2.7: until then each worker trains on all samples, which the first block counts twice too."""
+def test_blocks_can_start_later(runs):
+    """Recorded from CNTK 2.7: before, each worker trains on all samples, which the first block counts twice too."""
     _, (first, second) = runs
     expected = [-0.04, -0.12, -0.24, -0.28, -0.81, -0.93, -1.575, -1.655]
     np.testing.assert_allclose(first["later_blocks_losses"], expected, rtol=1e-5)
@@ -98,8 +99,8 @@ def test_blocks_may_begin_later(runs):
     np.testing.assert_allclose(second["later_blocks_losses"], expected, rtol=1e-5)
 
 
-def test_each_worker_takes_a_whole_minibatch_where_models_are_merged(runs):
-    """As in CNTK: of 26 samples both take 4 each time, and of the last two one each."""
+def test_with_block_momentum_each_worker_takes_a_full_minibatch(runs):
+    """As in CNTK: of 26 samples each takes 4 at a time, and of the last two one each."""
     alone, workers_of_two = runs
     assert alone["sizes_with_blocks"].tolist() == [4, 4, 4, 4, 4, 4, 2, 0]
     for worker in workers_of_two:

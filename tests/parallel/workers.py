@@ -1,4 +1,4 @@
-"""What one of several workers does: see test_workers.py.
+"""The program of each worker in test_workers.py.
 
     mpiexec -n 2 python workers.py <folder>
 """
@@ -43,8 +43,8 @@ def by_hand(make, wrap, rank, size, folder=None):
         index = np.arange(4 * i, 4 * i + 4)[rank::size]
         if i == 5 and size > 1:
             index = np.arange(20, 24) if rank == 0 else np.arange(0)
-        fed = {x: rows(x, index), y: Y[index]} if len(index) else {}
-        assert trainer.train_minibatch(fed)
+        minibatch = {x: rows(x, index), y: Y[index]} if len(index) else {}
+        assert trainer.train_minibatch(minibatch)
         if trainer.previous_minibatch_sample_count:
             losses.append(trainer.previous_minibatch_loss_average)
         if i == 3 and folder is not None:
@@ -84,40 +84,40 @@ def later_blocks(rank):
 def main(folder):
     communicator = C.distributed.mpi_communicator()
     rank, size = communicator.rank(), communicator.num_workers()
-    made = {}
-    ways = {
+    results = {}
+    strategies = {
         "summed": C.data_parallel_distributed_learner,
         "later": lambda learner: C.data_parallel_distributed_learner(learner, distributed_after=8),
         "blocks": lambda learner: C.block_momentum_distributed_learner(learner, 8, 20),
     }
     for name, make in ("dense", dense), ("embedding", embedding):
-        for way, wrap in ways.items():
-            if way != "later":
+        for strategy, wrap in strategies.items():
+            if strategy != "later":
                 values, losses = by_hand(make, wrap, rank, size, folder)
-                made |= {f"{name}_{way}_{i}": value for i, value in enumerate(values)}
-                made[f"{name}_{way}_losses"] = losses
-    for way, wrap in ways.items():
-        values, made[f"session_{way}_samples"] = session(wrap, folder, way)
-        made |= {f"session_{way}_{i}": value for i, value in enumerate(values)}
+                results |= {f"{name}_{strategy}_{i}": value for i, value in enumerate(values)}
+                results[f"{name}_{strategy}_losses"] = losses
+    for strategy, wrap in strategies.items():
+        values, results[f"session_{strategy}_samples"] = session(wrap, folder, strategy)
+        results |= {f"session_{strategy}_{i}": value for i, value in enumerate(values)}
     values, _ = by_hand(dense, lambda learner: C.block_momentum_distributed_learner(learner, 16), rank, size)
-    made |= {f"unfinished_block_{i}": value for i, value in enumerate(values)}
-    made["later_blocks_losses"] = later_blocks(rank)
+    results |= {f"unfinished_block_{i}": value for i, value in enumerate(values)}
+    results["later_blocks_losses"] = later_blocks(rank)
     seen = []
     x, y, _, trainer = dense(lambda learner: C.block_momentum_distributed_learner(learner, 8))
     inside = unwrap(trainer)
-    inside.train_minibatch = lambda fed, train=inside.train_minibatch: (
-        seen.append(sum(data.num_samples for data in fed.values()) // 2), train(fed),
+    inside.train_minibatch = lambda minibatch, train=inside.train_minibatch: (
+        seen.append(sum(data.num_samples for data in minibatch.values()) // 2), train(minibatch),
     )[1]  # fmt: skip
     source = C.io.MinibatchSourceFromData({"x": X, "y": Y}, max_samples=26)
     C.training_session(trainer, source, 4, {x: source.streams.x, y: source.streams.y}).train()
-    made["sizes_with_blocks"] = seen
+    results["sizes_with_blocks"] = seen
     sums = [C.NDArrayView.from_dense(np.full(shape, rank + 1, np.float32)) for shape in (2, (2, 3))]
     communicator.aggregate_in_place(sums, communicator.workers())
-    made |= {f"aggregated_{i}": view.asarray() for i, view in enumerate(sums)}
+    results |= {f"aggregated_{i}": view.asarray() for i, view in enumerate(sums)}
     assert communicator.current_worker().is_main() == (rank == 0)
     ranks = [worker.global_rank for worker in communicator.workers()]
     assert ranks == list(range(size))
-    np.savez(folder / f"{size}_{rank}.npz", **made)
+    np.savez(folder / f"{size}_{rank}.npz", **results)
     C.distributed.Communicator.finalize()
 
 

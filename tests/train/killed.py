@@ -1,4 +1,4 @@
-"""Trains in processes that are killed at random moments, each going on where the one before was: see test_kill.py.
+"""Trains in processes that are killed at random moments, each resuming from the last checkpoint: see test_kill.py.
 
     python killed.py <folder> <kills>
 
@@ -20,20 +20,20 @@ import cntkjax as C
 SAMPLES, MINIBATCH = 8000, 10
 
 
-def train(folder: Path, told: int) -> None:
-    """Train to the end from the last checkpoint; a byte goes to `told` after each minibatch, "r" if it was restored."""
+def train(folder: Path, pipe: int) -> None:
+    """Train to the end from the last checkpoint; writes a byte to `pipe` after each minibatch, "r" if restored."""
     x, y = C.input_variable(4), C.input_variable(2)
     z = C.layers.Sequential([C.layers.Dense(8, C.tanh), C.layers.Dropout(0.3), C.layers.Dense(2)])(x)
     z = C.layers.BatchNormalization()(z)
     loss = C.cross_entropy_with_softmax(z, y)
     learner = C.adam(z.parameters, C.learning_parameter_schedule([0.01, 0.005], epoch_size=1000), 0.9)
 
-    class Tell(C.logging.ProgressWriter):
+    class Reporter(C.logging.ProgressWriter):
         def on_training_update_end(self) -> None:
             restored = trainer.total_number_of_samples_seen > self.total_training_updates() * MINIBATCH
-            os.write(told, b"r" if restored else b".")
+            os.write(pipe, b"r" if restored else b".")
 
-    trainer = C.Trainer(z, (loss, None), learner, Tell())
+    trainer = C.Trainer(z, (loss, None), learner, Reporter())
     streams = C.io.StreamDefs(x=C.io.StreamDef("x", 4), y=C.io.StreamDef("y", 2))
     data = C.io.CTFDeserializer(str(folder.parent / "data.ctf"), streams)
     source = C.io.MinibatchSource(data, randomize=True, max_sweeps=C.io.INFINITELY_REPEAT)
@@ -47,9 +47,9 @@ def train(folder: Path, told: int) -> None:
 def in_a_process(
     folder: Path, minibatches: int | None = None, later: float = 0.0
 ) -> tuple[bool, bool, float]:
-    """Train in a process that is killed so many seconds after a minibatch.
+    """Train in a process that is killed some seconds after a minibatch.
 
-    Whether it was killed, whether it was restored, and after how many seconds it had trained on its minibatches.
+    Returns whether it was killed, whether it was restored, and the seconds until it had trained on its minibatches.
     """
     begin = time.perf_counter()
     reader, writer = os.pipe()
@@ -63,10 +63,10 @@ def in_a_process(
         finally:
             os._exit(status)
     os.close(writer)
-    told, last = b"", b"."
-    while last and (minibatches is None or len(told) < minibatches):
+    received, last = b"", b"."
+    while last and (minibatches is None or len(received) < minibatches):
         last = os.read(reader, 1)
-        told += last
+        received += last
     taken = time.perf_counter() - begin
     if minibatches is not None:
         time.sleep(later)
@@ -75,7 +75,7 @@ def in_a_process(
     os.close(reader)
     if not os.WIFSIGNALED(status) and os.WEXITSTATUS(status):
         raise SystemExit("training failed")
-    return os.WIFSIGNALED(status), b"r" in told, taken
+    return os.WIFSIGNALED(status), b"r" in received, taken
 
 
 def main(folder: Path, kills: int) -> None:

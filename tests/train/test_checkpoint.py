@@ -1,4 +1,4 @@
-"""A trainer that is restored, in this process or another, goes on exactly as the one that was saved."""
+"""A restored trainer, in this process or another, continues exactly as the one that was saved."""
 
 import subprocess
 from pathlib import Path
@@ -26,8 +26,8 @@ def trainer(seed=1, learner=lambda p: C.adam(p, 0.1, 0.9)):
     return C.Trainer(z, (loss, loss), learners), (x, y)
 
 
-def run(made, steps):
-    learning, (x, y) = made
+def run(training, steps):
+    learning, (x, y) = training
     for i in steps:
         rows = slice(4 * i, 4 * i + 4)
         learning.train_minibatch({x: X[rows], y: Y[rows]}, is_sweep_end=i == 1)
@@ -43,7 +43,7 @@ LEARNERS = [
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
-def test_a_restored_trainer_goes_on_the_same(tmp_path, learner):
+def test_a_restored_trainer_continues_identically(tmp_path, learner):
     first, second = trainer(1, learner), trainer(2, learner)
     run(first, range(2))
     first[0].save_checkpoint(str(tmp_path / "t"), {"epoch": 3, "best": [0.5, "x"]})
@@ -72,100 +72,100 @@ for name, learner in [("momentum", C.momentum_sgd(z.parameters, 0.1, 0.9)), ("ad
 """
 
 
-def test_cntk_goes_on_from_our_checkpoints(tmp_path):
+def test_cntk_resumes_from_our_checkpoints(tmp_path):
     if not ORACLE.exists():
         pytest.skip("needs the original CNTK 2.7 in ../shared/oracle")
     expected = {}
     for name, learner in ("momentum", LEARNERS[1]), ("adam", LEARNERS[2]):
-        made = trainer(1, learner)
-        run(made, range(2))
-        made[0].save_checkpoint(str(tmp_path / name))
-        expected[name] = run(made, range(2, 5))
+        training = trainer(1, learner)
+        run(training, range(2))
+        training[0].save_checkpoint(str(tmp_path / name))
+        expected[name] = run(training, range(2, 5))
     np.savez(tmp_path / "data.npz", X=X, Y=Y)
-    (tmp_path / "go_on.py").write_text(CONTINUE)
-    done = subprocess.run([ORACLE, "go_on.py"], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    (tmp_path / "resume.py").write_text(CONTINUE)
+    done = subprocess.run([ORACLE, "resume.py"], cwd=tmp_path, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr[-2000:]
     for name, values in expected.items():
         with np.load(tmp_path / f"{name}.npz") as npz:
-            found = dict(npz)
-        for value, theirs in zip(values, found.values(), strict=True):
+            arrays = dict(npz)
+        for value, theirs in zip(values, arrays.values(), strict=True):
             np.testing.assert_allclose(value, theirs, rtol=1e-5, atol=1e-6)
 
 
 def test_the_model_in_a_checkpoint_has_the_models_outputs_first(tmp_path):
-    made = trainer()
-    made[0].save_checkpoint(str(tmp_path / "t"))
+    training = trainer()
+    training[0].save_checkpoint(str(tmp_path / "t"))
     loaded = C.load_model(tmp_path / "t")
     assert loaded.outputs[0].shape == (2,)
     assert len(loaded.parameters) == 2
 
 
-def pieces(folder, stop_after=None):
-    """Trains on sequences that are cut into pieces, with dropout in a block; a checkpoint comes on the way."""
+def truncated(folder, stop_after=None):
+    """Train on truncated sequences, with dropout in a block; a checkpoint is saved halfway."""
     x = C.sequence.input_variable(2)
     cell = C.layers.LSTM(3, init=C.glorot_uniform(seed=1))
     h = C.layers.Sequential([C.layers.Recurrence(cell), C.layers.Dropout(0.5, seed=7)])(x)
     loss = C.squared_error(C.layers.Dense(2, init=C.glorot_uniform(seed=2))(h), x)
-    made = C.Trainer(None, (loss, None), C.fsadagrad(loss.parameters, 0.1, 0.9))
+    training = C.Trainer(None, (loss, None), C.fsadagrad(loss.parameters, 0.1, 0.9))
     rng = np.random.default_rng(0)
     steps = [[rng.normal(size=(n, 2)).astype(np.float32) for n in (3, 2)] for _ in range(6)]
     for i, step in enumerate(steps):
         if i == 3 and stop_after is None:
-            made.save_checkpoint(folder / "t")
+            training.save_checkpoint(folder / "t")
         if i == 3 and stop_after is not None:
-            made.restore_from_checkpoint(folder / "t")
+            training.restore_from_checkpoint(folder / "t")
         if stop_after is None or i < stop_after or i >= 3:
-            made.train_minibatch({x: (step, [i % 4 == 0, i % 4 == 0])})
-    return made, [p.value for p in loss.parameters]
+            training.train_minibatch({x: (step, [i % 4 == 0, i % 4 == 0])})
+    return training, [p.value for p in loss.parameters]
 
 
 @pytest.mark.parametrize("stop_after", [0, 2])
-def test_cut_sequences_and_dropout_go_on_the_same(tmp_path, stop_after):
-    _, straight = pieces(tmp_path)
-    _, restored = pieces(tmp_path, stop_after)
+def test_truncated_sequences_and_dropout_continue_identically(tmp_path, stop_after):
+    _, straight = truncated(tmp_path)
+    _, restored = truncated(tmp_path, stop_after)
     for a, b in zip(straight, restored, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
-def test_what_is_carried_may_be_damaged(tmp_path):
-    made, before = pieces(tmp_path)
+def test_damaged_carried_state_is_refused(tmp_path):
+    training, before = truncated(tmp_path)
     stored = decode((tmp_path / "t.ckp").read_bytes())
     stored["cntkjax"]["slots"] = {"7": {}}
     (tmp_path / "t.ckp").write_bytes(encode(stored))
     with pytest.raises(RuntimeError, match=r"t.ckp: what is kept for the next step is damaged"):
-        made.restore_from_checkpoint(tmp_path / "t")
-    for a, p in zip(before, made.loss_function.parameters, strict=True):
+        training.restore_from_checkpoint(tmp_path / "t")
+    for a, p in zip(before, training.loss_function.parameters, strict=True):
         np.testing.assert_array_equal(a, p.value)
 
 
-def test_files_are_written_while_training_goes_on(tmp_path, monkeypatch):
-    made, other = trainer(1), trainer(2)
+def test_files_are_written_while_training_continues(tmp_path, monkeypatch):
+    training, other = trainer(1), trainer(2)
     gate, write = Event(), checkpoint.write
     monkeypatch.setattr(checkpoint, "write", lambda *arguments: gate.wait() and write(*arguments))
-    expected = run(made, range(2))
-    made[0].save_checkpoint(tmp_path / "t", {"step": 2}, wait=False)
-    run(made, range(2, 4))
+    expected = run(training, range(2))
+    training[0].save_checkpoint(tmp_path / "t", {"step": 2}, wait=False)
+    run(training, range(2, 4))
     assert not (tmp_path / "t").exists()
     gate.set()
-    made[0].wait_for_checkpoint()
+    training[0].wait_for_checkpoint()
     assert other[0].restore_from_checkpoint(tmp_path / "t") == {"step": 2}
     for a, p in zip(expected, other[0].model.parameters, strict=True):
         np.testing.assert_array_equal(a, p.value)
 
 
-def test_what_goes_wrong_in_the_background_is_said(tmp_path):
-    made, _ = trainer()
+def test_errors_in_the_background_are_raised(tmp_path):
+    training, _ = trainer()
     (tmp_path / "file").write_text("no folder")
-    made.save_checkpoint(tmp_path / "file" / "t", wait=False)
+    training.save_checkpoint(tmp_path / "file" / "t", wait=False)
     with pytest.raises(OSError, match="file"):
-        made.wait_for_checkpoint()
-    made.wait_for_checkpoint()
+        training.wait_for_checkpoint()
+    training.wait_for_checkpoint()
     with pytest.raises(TypeError, match="complex"):
-        made.save_checkpoint(tmp_path / "t", {"when": 1j}, wait=False)
+        training.save_checkpoint(tmp_path / "t", {"when": 1j}, wait=False)
 
 
 @pytest.mark.parametrize(("spoil", "says"), [("t", "t' is not the one that"), ("t.ckp", r"t.ckp, byte \d+: ")])
-def test_after_an_error_the_trainer_is_as_it_was(tmp_path, spoil, says):
+def test_an_error_leaves_the_trainer_unchanged(tmp_path, spoil, says):
     saved, other = trainer(1), trainer(2)
     run(saved, range(2))
     saved[0].save_checkpoint(str(tmp_path / "t"))

@@ -1,4 +1,4 @@
-"""Distributed learners with one worker are the learners themselves."""
+"""Distributed learners with one worker learn as the learners they wrap."""
 
 import numpy as np
 import pytest
@@ -22,13 +22,13 @@ def trajectory(wrap):
     return values
 
 
-def test_a_data_parallel_learner_learns_as_its_learner():
-    made = trajectory(lambda learner: C.distributed.data_parallel_distributed_learner(learner, distributed_after=8))
-    assert made == trajectory(lambda learner: learner)
-    np.testing.assert_allclose(made, [0.003, 0.008686, 0.016764, 0.026957, 0.039008, 0.052674], atol=1e-6)  # CNTK 2.7
+def test_a_data_parallel_learner_updates_as_its_learner():
+    values = trajectory(lambda learner: C.distributed.data_parallel_distributed_learner(learner, distributed_after=8))
+    assert values == trajectory(lambda learner: learner)
+    np.testing.assert_allclose(values, [0.003, 0.008686, 0.016764, 0.026957, 0.039008, 0.052674], atol=1e-6)  # CNTK 2.7
 
 
-def test_both_names_have_one_state():
+def test_learner_and_distributed_learner_share_state():
     w = C.parameter((2,), init=1)
     learner = C.sgd([w], 0.1)
     distributed = C.distributed.data_parallel_distributed_learner(learner)
@@ -40,7 +40,7 @@ def test_both_names_have_one_state():
     assert distributed.learning_rate() == 0.5
 
 
-def test_there_is_one_worker():
+def test_a_single_process_is_the_only_worker():
     communicator = C.distributed.data_parallel_distributed_learner(C.sgd([C.parameter(1)], 0.1)).communicator()
     ranks = [worker.global_rank for worker in communicator.workers()]
     assert communicator.current_worker().global_rank in ranks
@@ -49,7 +49,7 @@ def test_there_is_one_worker():
     C.distributed.Communicator.finalize()
 
 
-def test_what_there_is_not():
+def test_unsupported_arguments_are_errors():
     learner = C.sgd([C.parameter(1)], 0.1)
     with pytest.raises(RuntimeError, match="no asynchronous parameter update"):
         C.distributed.data_parallel_distributed_learner(learner, use_async_buffered_parameter_update=True)
@@ -57,7 +57,7 @@ def test_what_there_is_not():
         C.distributed.data_parallel_distributed_learner([learner])
 
 
-def test_learners_are_distributed_all_in_the_same_way():
+def test_learners_share_one_strategy():
     w, b = C.parameter(1), C.parameter(1)
     loss = C.square(w * C.input_variable(1) + b)
     other = C.block_momentum_distributed_learner(C.sgd([b], 0.1), 8)
@@ -66,13 +66,13 @@ def test_learners_are_distributed_all_in_the_same_way():
             C.Trainer(None, (loss, None), [C.data_parallel_distributed_learner(C.sgd([w], 0.1)), second])
 
 
-def test_one_of_several_learners_may_be_named_to_exchange_the_metric():
+def test_one_of_several_learners_can_aggregate_the_metric():
     first, second = (C.data_parallel_distributed_learner(C.sgd([C.parameter(1)], 0.1)) for _ in range(2))
     first.set_as_metric_aggregator()
     assert first.is_metric_aggregator() and not second.is_metric_aggregator()
 
 
-def test_learners_of_workers_tell_their_parameters_by_a_call_too():
+def test_parameters_of_distributed_learners_can_be_called():
     w = C.parameter((2, 1))
     learner = C.data_parallel_distributed_learner(C.sgd([w], 0.1), distributed_after=7)
     assert learner.parameters == learner.parameters() == (w,)

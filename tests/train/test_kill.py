@@ -1,4 +1,4 @@
-"""Training that is killed again and again ends as if nothing had happened."""
+"""Training that is killed repeatedly ends with the same parameters as without interruption."""
 
 import os
 import re
@@ -12,7 +12,7 @@ import pytest
 
 @pytest.mark.timeout(300)  # 20 seconds on an idle machine
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
-def test_after_50_kills_at_random_moments_training_ends_with_the_same_parameters(tmp_path):
+def test_training_killed_50_times_ends_with_the_same_parameters(tmp_path):
     here = Path(__file__).parent
     run = [sys.executable, here / "killed.py", tmp_path, "50"]
     environment = {**os.environ, "PYTHONPATH": str(here.parents[1] / "src"), "JAX_PLATFORMS": "cpu"}

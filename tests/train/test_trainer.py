@@ -1,4 +1,4 @@
-"""The trainer: figures, learners, outputs, and what it refuses. Expected figures are CNTK 2.7's rules or numbers."""
+"""The trainer: averages, learners, outputs, and errors. Expected values follow CNTK 2.7's rules or recordings."""
 
 import gc
 
@@ -32,7 +32,7 @@ def test_one_step_of_gradient_descent():
     assert (trainer.previous_minibatch_sample_count, trainer.total_number_of_samples_seen) == (2, 2)
 
 
-def test_figures_are_the_same_with_padding():
+def test_padding_changes_no_averages():
     x, y, _, _, z, loss, metric = regression()
     trainer = C.Trainer(z, (loss, metric), [C.sgd(z.parameters, 0.0)])
     rng = np.random.default_rng(0)
@@ -44,7 +44,7 @@ def test_figures_are_the_same_with_padding():
         assert trainer.previous_minibatch_sample_count == n
 
 
-def test_samples_of_sequences_are_their_steps():
+def test_samples_of_sequences_are_steps():
     x, y = C.sequence.input_variable(2), C.sequence.input_variable(2)
     loss = C.squared_error(x * C.parameter(2, init=1), y)
     data = {x: [np.ones((2, 2)), np.zeros((3, 2))], y: [np.zeros((2, 2)), np.zeros((3, 2))]}
@@ -54,7 +54,7 @@ def test_samples_of_sequences_are_their_steps():
     assert trainer.previous_minibatch_loss_average == pytest.approx(2 * 2 / 5)
 
 
-def test_samples_of_a_scalar_criterion_are_those_of_what_it_was_reduced_from():
+def test_a_scalar_criterion_counts_the_samples_it_was_reduced_from():
     x = C.sequence.input_variable(2)
     loss = C.reduce_sum(C.square(x * C.parameter(2, init=1)), axis=C.Axis.all_axes())
     trainer = C.Trainer(None, (loss, None), C.sgd(loss.parameters, 0.0))
@@ -78,7 +78,7 @@ def test_several_learners_with_disjoint_parameters():
         C.Trainer(z, (loss, None), [])
 
 
-def test_learners_and_model_have_the_same_parameters(capsys):
+def test_learners_cover_the_parameters_of_the_model(capsys):
     _, _, W, b, z, loss, metric = regression()
     other = C.parameter((3, 1), name="other")
     with pytest.raises(ValueError, match="1 of the learners' parameters is not part of the model.*'other'"):
@@ -90,7 +90,7 @@ def test_learners_and_model_have_the_same_parameters(capsys):
     assert "1 of the model's parameters, which will not be learned" in capsys.readouterr().err
 
 
-def test_outputs_of_the_step_are_those_before_it():
+def test_outputs_are_computed_before_the_update():
     x, y, _, _, z, loss, _ = regression()
     trainer = C.Trainer(z, (loss, None), [C.sgd(z.parameters, 0.1)])
     trained, values = trainer.train_minibatch({x: np.ones((2, 3)), y: np.zeros((2, 1))}, outputs=[z.output])
@@ -98,7 +98,7 @@ def test_outputs_of_the_step_are_those_before_it():
     np.testing.assert_allclose(values[z.output], [[1.5], [1.5]])
 
 
-def test_values_stand_under_what_was_asked_for():
+def test_outputs_are_keyed_by_the_requested_objects():
     x, y, _, _, z, loss, _ = regression()
     trainer = C.Trainer(z, (loss, None), [C.sgd(z.parameters, 0.1)])
     minibatch = {x: np.ones((2, 3)), y: np.zeros((2, 1))}
@@ -107,7 +107,7 @@ def test_values_stand_under_what_was_asked_for():
     assert trainer.train_minibatch(minibatch, outputs=[]) is True
 
 
-def test_a_trainer_gives_back_the_functions_that_it_was_made_of():
+def test_a_trainer_returns_its_functions():
     _, _, _, _, z, loss, metric = regression()
     trainer = C.Trainer(z, (loss, metric), [C.sgd(z.parameters, 0.1)])
     assert (trainer.loss_function, trainer.evaluation_function, trainer.model) == (loss, metric, z)
@@ -122,12 +122,12 @@ def test_a_trainer_needs_a_loss(criterion):
         C.Trainer(z, criterion, [C.sgd(z.parameters, 0.1)])
 
 
-def test_empty_minibatch_trains_nothing():
+def test_an_empty_minibatch_is_skipped():
     _, _, _, _, z, loss, _ = regression()
     assert C.Trainer(z, (loss, None), [C.sgd(z.parameters, 0.1)]).train_minibatch({}) is False
 
 
-def test_scripts_ask_for_loss_and_metric_of_a_criterion():
+def test_loss_and_metric_of_a_criterion():
     x = C.input_variable(2)
     loss, metric = x + 1, x * 2
     assert C.Trainer._get_loss_metric((loss, metric)) == (loss, metric)
@@ -145,7 +145,7 @@ def test_criterion_may_be_a_function_with_two_outputs():
     assert trainer.test_minibatch({x: np.ones((1, 3)), y: np.zeros((1, 1))}) == pytest.approx(1.5)
 
 
-def test_figures_that_are_not_there_are_errors():
+def test_missing_averages_are_errors():
     x, y, _, _, z, loss, _ = regression()
     trainer = C.Trainer(z, (loss, None), C.sgd(z.parameters, 0.1))
     with pytest.raises(RuntimeError, match="no preceding call to train_minibatch"):
@@ -177,7 +177,7 @@ def test_bad_input_is_an_error_and_changes_nothing(fed, message):
     assert trainer.train_minibatch(good)
 
 
-def test_the_first_loss_that_is_nan_is_reported_when_it_is_read():
+def test_the_first_nan_loss_warns_when_it_is_read():
     x, w = C.input_variable(1), C.parameter(init=np.ones(1, np.float32))
     loss = C.square(x * w)
     printer = C.logging.ProgressPrinter(freq=10)
@@ -212,7 +212,7 @@ def test_label_out_of_range_is_an_error():
         C.Value.one_hot([6], 4)
 
 
-def test_sparse_and_dense_labels_train_alike():
+def test_sparse_and_dense_labels_are_equivalent():
     rng = np.random.default_rng(0)
     data, labels = rng.random((5, 3), np.float32), np.eye(4, dtype=np.float32)[rng.integers(0, 4, 5)]
     trained = []
@@ -243,17 +243,17 @@ def test_batch_normalization_statistics_follow_the_training():
     assert count.value == 6
 
 
-def test_dropout_draws_anew_in_each_step_and_not_in_tests():
+def test_dropout_differs_between_steps_and_is_off_in_tests():
     x = C.input_variable(50)
     z = C.dropout(x, 0.5, seed=3)
     w = C.parameter(50, init=1)
     trainer = C.Trainer(z, (C.square(z * w), C.square(z * w)), [C.sgd([w], 0.0)])
     fed = {x: np.ones((4, 50))}
-    kept = []
+    outputs = []
     for _ in range(2):
         _, values = trainer.train_minibatch(fed, outputs=[z.output])
-        kept.append(values[z.output])
-    assert set(np.unique(kept)) == {0, 2} and (kept[0] != kept[1]).any()
+        outputs.append(values[z.output])
+    assert set(np.unique(outputs)) == {0, 2} and (outputs[0] != outputs[1]).any()
     assert trainer.test_minibatch(fed) == pytest.approx(50)
 
 
@@ -281,7 +281,7 @@ def test_memory_does_not_grow_over_minibatches_of_varying_lengths():
     assert objects_after <= objects + 50
 
 
-def test_units_seen_and_writers_are_told():
+def test_units_seen_and_progress_writers():
     x, w = C.input_variable(1), C.parameter((1,))
     printer = C.logging.ProgressPrinter()
     loss = C.reduce_sum(x * w)
@@ -299,7 +299,7 @@ def test_units_seen_and_writers_are_told():
         trainer.total_number_of_units_seen(7)
 
 
-def test_samples_of_sequences_made_on_the_way_are_counted_without_the_network():
+def test_samples_of_computed_sequences_are_counted_without_the_network():
     x, y = C.sequence.input_variable(3), C.sequence.input_variable(2)
     scores = C.layers.Sequential([C.layers.Recurrence(C.layers.LSTM(4)), C.layers.Dense(2)])(C.sequence.slice(x, 1, 0))
     loss = C.cross_entropy_with_softmax(scores, C.sequence.slice(y, 1, 0))

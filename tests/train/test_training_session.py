@@ -1,4 +1,4 @@
-"""Training sessions: what happens when. The logs of events were recorded from CNTK 2.7.
+"""Training sessions: the order of events, recorded from CNTK 2.7.
 
 t4: a step with 4 samples; S10: a summary of 10 samples; e4, E6: the same of tests; k: a checkpoint has appeared;
 c1: the callback of cross validation number 1.
@@ -60,7 +60,7 @@ class Session:
         self.log.clear()
         source, trainer = source or self.source(), trainer or self.trainer()
         inputs = {self.x: source.streams.x, self.y: source.streams.y}
-        inner = unwrap(trainer)  # as in CNTK a session asks no methods of the user's trainer
+        inner = unwrap(trainer)  # as in CNTK a session calls no methods of the user's trainer
         saved = inner.save_checkpoint
 
         def save(*arguments, wait):
@@ -117,11 +117,11 @@ def test_progress(session, options, expected):
 ])
 def test_checkpoints(session, options, expected):
     frequency = 4 if options.get("frequency") == 8 else None
-    made = session.run(max_samples=22, progress_frequency=frequency, checkpoint_config=session.checkpoint(**options))
-    assert made == expected
+    log = session.run(max_samples=22, progress_frequency=frequency, checkpoint_config=session.checkpoint(**options))
+    assert log == expected
 
 
-def test_numbers_count_periods(session):
+def test_checkpoint_numbers_count_periods(session):
     config = session.checkpoint(frequency=5, preserve_all=True)
     session.run(mb_size=12, max_samples=50, source=session.source(30), checkpoint_config=config)
     assert session.checkpoints() == ["model", "model0", "model2", "model4", "model7", "model9"]
@@ -137,14 +137,14 @@ def test_cross_validation(session, frequency, stop_at, expected):
     assert session.run(max_samples=22, cv_config=config) == expected
 
 
-def test_cross_validation_of_some_samples_or_none(session):
+def test_cross_validation_on_some_samples_or_none(session):
     some = session.validation(frequency=8, max_samples=4)
     assert session.run(max_samples=16, cv_config=some) == "t4 t4 e4 E4 t4 t4 e4 E4 S16"
     none = C.CrossValidationConfig(frequency=8, callback=session.callback())
     assert session.run(max_samples=16, cv_config=none) == "t4 t4 c0 t4 t4 c1 S16"
 
 
-def test_cross_validation_gets_the_average(session):
+def test_cross_validation_callback_gets_the_average(session):
     seen = []
     config = session.validation(callback=lambda *result: seen.append(result))
     session.run(max_samples=8, cv_config=config)
@@ -154,10 +154,10 @@ def test_cross_validation_gets_the_average(session):
     assert seen == [(0, pytest.approx(average, rel=1e-5), 6, 2)]
 
 
-def test_the_test_comes_last(session):
+def test_the_final_test_runs_last(session):
     config = C.TestConfig(session.source(6, max_sweeps=1), minibatch_size=4)
-    made = session.run(max_samples=10, test_config=config, cv_config=session.validation(frequency=20))
-    assert made == "t4 t4 t2 S10 e4 e2 E6 e4 e2 E6"
+    log = session.run(max_samples=10, test_config=config, cv_config=session.validation(frequency=20))
+    assert log == "t4 t4 t2 S10 e4 e2 E6 e4 e2 E6"
 
 
 def test_a_rate_of_zero_ends_the_session(session):
@@ -170,7 +170,7 @@ def test_the_end_of_the_source_ends_the_session(session):
     assert session.run(source=session.source(max_sweeps=2)) == "t4 t4 t4 t4 t4 S20"
 
 
-def test_it_goes_on_from_the_last_checkpoint(session, capsys):
+def test_it_resumes_from_the_last_checkpoint(session, capsys):
     def config():
         return session.checkpoint(frequency=8, preserve_all=True)
 
@@ -192,15 +192,15 @@ def test_it_goes_on_from_the_last_checkpoint(session, capsys):
 def test_arrays_in_place_of_a_source(session):
     x = np.ones((6, 2), np.float32)
     criterion = session.parts[1]
-    made = session.run(max_samples=8, test_config=C.TestConfig((x, x[:, :1]), criterion=criterion, minibatch_size=4))
-    assert made == "t4 t4 S8 e4 e2 E6"
+    log = session.run(max_samples=8, test_config=C.TestConfig((x, x[:, :1]), criterion=criterion, minibatch_size=4))
+    assert log == "t4 t4 S8 e4 e2 E6"
     with pytest.raises(ValueError, match="give criterion="):
         C.TestConfig((x, x))
     with pytest.raises(ValueError, match=r"2 arguments .* but there are 1 data"):
         C.TestConfig((x,), criterion=criterion)
 
 
-def test_what_cannot_be(session):
+def test_wrong_arguments_are_errors(session):
     endless = session.source()
     for options in {}, {"cv_config": C.CrossValidationConfig(endless)}, {"test_config": C.TestConfig(endless)}:
         with pytest.raises(ValueError, match="minibatch source must have a limited number of samples or sweeps"):
@@ -226,7 +226,7 @@ def test_minibatch_sizes_are_positive_and_whole(wrong):
 
 
 class Hooked(C.train.TrainingSession):
-    """Notes what is called, and how many checkpoints there are at the end of one."""
+    """Records the calls, and the number of checkpoints after each."""
 
     stop_at = None
 
@@ -258,34 +258,34 @@ def hooked(session, **members):
     source, trainer = session.source(), session.trainer()
     inputs = {session.x: source.streams.x, session.y: source.streams.y}
     validation = session.validation(frequency=8)
-    made = Hooked(
+    training = Hooked(
         trainer, source, C.minibatch_size_schedule([4, 2], epoch_size=8), inputs, 12, None,
         session.checkpoint(frequency=8, preserve_all=True, restore=False), validation, None,
     )  # fmt: skip
-    made.__dict__.update(members, session=session, log=[])
-    return made
+    training.__dict__.update(members, session=session, log=[])
+    return training
 
 
-def test_a_subclass_is_called_in_between(session):
+def test_a_subclass_is_notified(session):
     """The order is CNTK's, in which those that begin something are not called."""
-    made = hooked(session)
-    made.train()
-    assert " ".join(made.log) == "( ) ( ) k0 K1 c0 C0:6/2 ( ) ( ) ( ) k1 K2 c1 C1:6/2"
+    training = hooked(session)
+    training.train()
+    assert " ".join(training.log) == "( ) ( ) k0 K1 c0 C0:6/2 ( ) ( ) ( ) k1 K2 c1 C1:6/2"
     assert session.checkpoints() == ["model", "model0", "model1"]
 
 
-def test_a_subclass_ends_the_training(session):
-    """As in CNTK a last, empty minibatch follows, and what was due at the end."""
-    made = hooked(session, stop_at=4)
-    made.train()
-    assert " ".join(made.log) == "( ) ( ) k0 K1 c0 C0:6/2"
-    assert made._trainer.total_number_of_samples_seen == 4
+def test_a_subclass_can_end_training(session):
+    """As in CNTK a last, empty minibatch follows, and the actions that are due at the end."""
+    training = hooked(session, stop_at=4)
+    training.train()
+    assert " ".join(training.log) == "( ) ( ) k0 K1 c0 C0:6/2"
+    assert training._trainer.total_number_of_samples_seen == 4
 
 
-def test_a_session_tells_its_size_and_goes_on_from_a_checkpoint(session):
-    made = hooked(session)
-    assert made.get_minibatch_size() == 4
-    made.train()
+def test_minibatch_size_and_restoring_from_a_checkpoint(session):
+    training = hooked(session)
+    assert training.get_minibatch_size() == 4
+    training.train()
     again = hooked(session)
     again.restore_from_checkpoint(session.folder / "model0")
     assert (again._trainer.total_number_of_samples_seen, again.get_minibatch_size()) == (8, 2)
@@ -293,8 +293,8 @@ def test_a_session_tells_its_size_and_goes_on_from_a_checkpoint(session):
 
 
 @pytest.mark.parametrize("where", ["object", "class"])
-def test_classes_of_users_keep_what_they_like_under_any_name(session, where):
-    """Also methods of a trainer that CNTK has are not asked by a session."""
+def test_users_may_override_any_internal_name(session, where):
+    """A session does not call overridden methods of a trainer either."""
 
     def keeping(base):
         def begin(self, *arguments, **options):
@@ -305,24 +305,24 @@ def test_classes_of_users_keep_what_they_like_under_any_name(session, where):
         kind = type("Keeping", (base,), {"__init__": begin} | dict.fromkeys(names if where == "class" else (), "mine"))
         return kind
 
-    def inside(made):
-        names = {name for o in (made, unwrap(made)) for name in (*dir(o), *vars(o))}
+    def members(core):
+        names = {name for o in (core, unwrap(core)) for name in (*dir(o), *vars(o))}
         return {name for name in names if not name.startswith(("__", "on_"))}
 
     z, loss = session.parts
     learner, source = C.sgd(z.parameters, 0.01), session.source()
     inputs = {session.x: source.streams.x, session.y: source.streams.y}
-    names = inside(C.Trainer(z, (loss, loss), learner))
+    names = members(C.Trainer(z, (loss, loss), learner))
     assert {"progress", "memory", "_steps", "train_minibatch", "model", "test_sum"} < names
     trainer = keeping(C.Trainer)(z, (loss, loss), learner)
     of_session = trainer, source, 4, inputs, 8, 4, session.checkpoint(), session.validation(), C.TestConfig(
         session.source(6, max_sweeps=1)
     )
-    names = inside(C.train.TrainingSession(*of_session)) - {"cv_callback", "train"}
+    names = members(C.train.TrainingSession(*of_session)) - {"cv_callback", "train"}
     assert {"_trainer", "_session", "_run_actions", "get_minibatch_size"} < names
     keeping(C.train.TrainingSession)(*of_session).train()
     assert unwrap(trainer).total_number_of_samples_seen == 8 and session.checkpoints() == ["model"]
     evaluator = C.Evaluator(loss)
-    names = inside(evaluator) - {"test_minibatch"}
+    names = members(evaluator) - {"test_minibatch"}
     feed = {session.x: [[1, 2]], session.y: [[1]]}
     assert keeping(C.Evaluator)(loss).test_minibatch(feed) == evaluator.test_minibatch(feed)

@@ -1,38 +1,42 @@
-"""`Function.train` and `Function.test`: a criterion trains its model."""
+"""`Function.train` and `Function.test`: training and testing with a function as the criterion."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..eval import Evaluator
 from ..graph.proxy import add_members, unwrap
-from ..io import FULL_DATA_SWEEP
+from ..io import FULL_DATA_SWEEP, StreamInformation
+from ..learners import Learner
 from ..logging import ProgressWriter
+from ..logging._progress_writer import Counts, Span
 from ..ops._operand import as_list
 from ..ops.functions import Function
 from ..variables import Record
-from ._sources import Inputs, as_source, next_minibatch
+from ._sources import Data, Inputs, as_source, next_minibatch
 from .trainer import Trainer
 from .training_session import (
     CheckpointConfig,
     CrossValidationConfig,
     DataUnit,
     Frequency,
+    Sizes,
     TestConfig,
     as_frequency,
     as_sizes,
     training_session,
 )
 
-_CONFIGS = {
+_CONFIGS: dict[type, str] = {
     CheckpointConfig: "checkpoint_config", CrossValidationConfig: "cv_config", TestConfig: "test_config",
 }
+Callback: TypeAlias = "ProgressWriter | CheckpointConfig | CrossValidationConfig | TestConfig"
 
 
 class _Collector(ProgressWriter):
-    """Keeps the averages that other writers show."""
+    """Collects the averages that other writers report."""
 
     def __init__(self, freq: int) -> None:
         super().__init__(training_update_freq=freq)
@@ -40,7 +44,10 @@ class _Collector(ProgressWriter):
         self.epochs: list[Record] = []
         self.tests: list[Record] = []
 
-    def on_write_training_update(self, samples: Any, updates: Any, aggregate_loss: Any, aggregate_metric: Any) -> None:
+    def on_write_training_update(
+        self, samples: Counts, updates: Counts, aggregate_loss: Span, aggregate_metric: Span
+    ) -> None:
+        """Append the averages of some minibatches."""
         n, loss, metric = (span[1] - span[0] for span in (samples, aggregate_loss, aggregate_metric))
         self.updates.append(Record(loss=loss / max(n, 1), metric=metric / max(n, 1), samples=n))
 
@@ -48,31 +55,42 @@ class _Collector(ProgressWriter):
         self, samples: int, updates: int, summaries: int, aggregate_loss: float, aggregate_metric: float,
         elapsed_milliseconds: int,
     ) -> None:
+        """Append the averages of an epoch."""
         n = max(samples, 1)
         self.epochs.append(Record(loss=aggregate_loss / n, metric=aggregate_metric / n, samples=samples))
 
     def on_write_test_summary(
         self, samples: int, updates: int, summaries: int, aggregate_metric: float, elapsed_milliseconds: int
     ) -> None:
+        """Append the average of a test."""
         self.tests.append(Record(metric=aggregate_metric / max(samples, 1), samples=samples))
 
 
 def train(
-    self: Function, minibatch_source: Any, minibatch_size: Any = 32, streams: Any = None,
-    model_inputs_to_streams: Any = None, parameter_learners: Sequence[Any] = [], callbacks: Sequence[Any] = [],
-    progress_frequency: Any = None, max_epochs: int | None = None, epoch_size: int | None = None,
+    self: Function,
+    minibatch_source: Data,
+    minibatch_size: Sizes = 32,
+    streams: Sequence[StreamInformation] | None = None,
+    model_inputs_to_streams: Inputs | None = None,
+    parameter_learners: Sequence[Learner] = [],
+    callbacks: Sequence[Callback] = [],
+    progress_frequency: Frequency = None,
+    max_epochs: int | None = None,
+    epoch_size: int | None = None,
     max_samples: int | None = None,
 ) -> Record:
     """Train with this function as the criterion: a loss, or a loss and a metric.
 
     `minibatch_source`: a source, or a tuple of arrays in the order of the arguments.
-    `streams`: of a source, in that order; or `model_inputs_to_streams`, {argument: stream}.
+    `streams`: the streams of a source in this order; or `model_inputs_to_streams`, {argument: stream}.
     `callbacks`: progress writers, CheckpointConfig, CrossValidationConfig, TestConfig.
-    `max_epochs`: of `epoch_size` samples, by default one epoch of all data; or `max_samples` instead.
+    `max_epochs`: by default one epoch, of `epoch_size` samples or all data; or give `max_samples` instead.
 
-    Returns: a record of ``updates`` (every so many minibatches, as the first progress writer has it) and
-             ``epoch_summaries``, each with average loss, average metric and samples; ``test_summary`` after a test.
-    Errors: ValueError for what does not fit together.
+    Returns: a record of ``updates`` (at the frequency of the first progress writer) and ``epoch_summaries``, each with
+             average loss, average metric and number of samples; ``test_summary`` after a test.
+    Shapes: arrays are [samples, *shape of the argument].
+    Units: `minibatch_size`, `epoch_size` and `max_samples` are in samples; averages are over samples.
+    Errors: ValueError for conflicting or missing arguments.
 
     >>> import cntkjax as C, numpy as np
     >>> x, data = C.input_variable(1), np.ones((6, 1), np.float32)
@@ -91,11 +109,11 @@ def train(
         if epoch_size is None and isinstance(minibatch_source, (tuple, list)):
             epoch_size = source.num_samples
         if epoch_size is None:
-            raise ValueError("train: give epoch_size or max_samples; only arrays know how many samples they have")
+            raise ValueError("train: give epoch_size or max_samples, as only arrays have a known number of samples")
         max_samples = epoch_size * (1 if max_epochs is None else max_epochs)
     frequency = progress_frequency or epoch_size
-    shown = (writer.freq for writer in writers if hasattr(writer, "freq"))
-    collector = _Collector(next(shown, _minibatches(frequency, minibatch_size)))
+    frequencies = (writer.freq for writer in writers if hasattr(writer, "freq"))
+    collector = _Collector(next(frequencies, _minibatches(frequency, minibatch_size)))
     trainer = Trainer(None, criterion, parameter_learners, [*writers, collector])
     training_session(trainer, source, minibatch_size, inputs, frequency, max_samples, **configs).train()
     result = Record(updates=collector.updates, epoch_summaries=collector.epochs)
@@ -103,14 +121,22 @@ def train(
 
 
 def test(
-    self: Function, minibatch_source: Any, minibatch_size: Any = 32, streams: Any = None,
-    model_inputs_to_streams: Any = None, callbacks: Sequence[Any] | None = None,
+    self: Function,
+    minibatch_source: Data,
+    minibatch_size: Sizes = 32,
+    streams: Sequence[StreamInformation] | None = None,
+    model_inputs_to_streams: Inputs | None = None,
+    callbacks: Callback | Sequence[Callback] | None = None,
 ) -> Record:
-    """Average of the last output over data, given as for `train`; a record of ``metric`` and ``samples``."""
+    """The average of the last output over data; the arguments are those of `train`.
+
+    Returns: a record of ``metric``, the average over samples, and ``samples``, their number.
+    Errors: ValueError for missing streams, a source that never ends, or callbacks other than progress writers.
+    """
     criterion = unwrap(self)
     configs, writers = _sorted_callbacks(callbacks)
     if configs:
-        raise ValueError("test: of callbacks it takes progress writers only")
+        raise ValueError("test: callbacks have to be progress writers; leave out the others")
     inputs = _inputs(criterion, streams, model_inputs_to_streams)
     source, inputs = as_source(minibatch_source, inputs, criterion, FULL_DATA_SWEEP)
     if source.is_infinite():
@@ -125,22 +151,22 @@ def test(
     return collector.tests[-1]
 
 
-def _minibatches(frequency: Frequency, minibatch_size: Any) -> int:
-    """How many whole minibatches there are in a frequency; more than ever come for one that does not say."""
+def _minibatches(frequency: Frequency, minibatch_size: Sizes) -> int:
+    """The number of full minibatches in a period; a very large one if the period is unknown in minibatches."""
     number, unit = as_frequency(frequency, "progress_frequency")
     if not number or unit is DataUnit.sweep:
         return sys.maxsize
     return number if unit is DataUnit.minibatch else max(number // as_sizes(minibatch_size)[0], 1)
 
 
-def _sorted_callbacks(callbacks: Any) -> tuple[dict[str, Any], list[Any]]:
+def _sorted_callbacks(callbacks: Callback | Sequence[Callback] | None) -> tuple[dict[str, Any], list[ProgressWriter]]:
     """{argument of a training session: its configuration}, and the progress writers."""
     configs: dict[str, Any] = {}
     writers = []
     for callback in as_list(callbacks or []):
         name = next((name for kind, name in _CONFIGS.items() if isinstance(callback, kind)), None)
         if name in configs:
-            raise ValueError(f"callbacks have two of type {type(callback).__name__}; there can be one")
+            raise ValueError(f"callbacks have two of type {type(callback).__name__}; give only one")
         if name is not None:
             configs[name] = callback
         elif isinstance(callback, ProgressWriter):
@@ -151,7 +177,7 @@ def _sorted_callbacks(callbacks: Any) -> tuple[dict[str, Any], list[Any]]:
     return configs, writers
 
 
-def _inputs(criterion: Any, streams: Sequence[Any] | None, inputs: Inputs | None) -> Inputs | None:
+def _inputs(criterion: Function, streams: Sequence[StreamInformation] | None, inputs: Inputs | None) -> Inputs | None:
     if streams is None:
         return inputs
     if inputs:

@@ -36,23 +36,23 @@ def samples(records):
     ({"minibatch_size": 2, "callbacks": [C.logging.ProgressWriter(sys.maxsize)]}, [10], [10]),
 ])
 def test_averages(criterion, options, updates, epochs):
-    made = criterion.train((X, Y), parameter_learners=[sgd(criterion)], **options)
-    assert samples(made.updates) == updates
-    assert samples(made.epoch_summaries) == epochs
+    record = criterion.train((X, Y), parameter_learners=[sgd(criterion)], **options)
+    assert samples(record.updates) == updates
+    assert samples(record.epoch_summaries) == epochs
 
 
-def test_the_first_printer_says_how_often(criterion, capsys):
+def test_the_first_printer_defines_the_frequency(criterion, capsys):
     printers = [C.logging.ProgressPrinter(freq=2), C.logging.ProgressPrinter(freq=3)]
-    made = criterion.train((X, Y), 2, parameter_learners=sgd(criterion), callbacks=printers)
-    assert samples(made.updates) == [4, 4]
+    record = criterion.train((X, Y), 2, parameter_learners=sgd(criterion), callbacks=printers)
+    assert samples(record.updates) == [4, 4]
     assert "Learning rate per 1 samples: 0.01" in capsys.readouterr().out
 
 
 def test_values(criterion):
-    made = criterion.train((X, Y), 4, parameter_learners=[sgd(criterion)], max_epochs=2)
-    losses = [record.loss for record in made.epoch_summaries]
+    record = criterion.train((X, Y), 4, parameter_learners=[sgd(criterion)], max_epochs=2)
+    losses = [record.loss for record in record.epoch_summaries]
     np.testing.assert_allclose(losses, [0.217998, 0.071219], rtol=1e-5)
-    np.testing.assert_allclose([r.metric for r in made.epoch_summaries], [0.404014, 0.230134], rtol=1e-5)
+    np.testing.assert_allclose([r.metric for r in record.epoch_summaries], [0.404014, 0.230134], rtol=1e-5)
     w = criterion.parameters[0].value
     tested = criterion.test((X, Y), minibatch_size=3)
     assert tested == {"metric": pytest.approx(np.abs(X @ w - Y).mean(), rel=1e-5), "samples": 10}
@@ -69,19 +69,19 @@ def test_a_source_with_everything(criterion, tmp_path):
         C.CrossValidationConfig((X[:6], Y[:6]), criterion=criterion, minibatch_size=4),
         C.TestConfig(test, model_inputs_to_streams=inputs),
     ]
-    made = criterion.train(
+    record = criterion.train(
         data, 4, streams=(data.streams.a, data.streams.b), parameter_learners=[sgd(criterion)], epoch_size=10,
         max_epochs=2, callbacks=callbacks,
     )
-    assert samples(made.epoch_summaries) == [10, 10]
-    assert made.test_summary.samples == 10
+    assert samples(record.epoch_summaries) == [10, 10]
+    assert record.test_summary.samples == 10
     assert (tmp_path / "model.ckp").exists()
 
 
 LIMITLESS = C.io.INFINITELY_REPEAT
 
 
-def test_what_cannot_be(criterion):
+def test_wrong_arguments_are_errors(criterion):
     learners = [sgd(criterion)]
     source = C.io.MinibatchSourceFromData({"a": X, "b": Y})
     for wrong, message, options in [
