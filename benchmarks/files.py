@@ -22,7 +22,7 @@ import jax
 import numpy as np
 
 import cntkjax as C
-from cntkjax.engine.run.program import leaf_array
+from cntkjax.engine.run.state import leaf_array
 
 LAYERS = 8
 

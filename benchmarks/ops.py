@@ -27,7 +27,7 @@ from cntkjax.engine.data.packing import Packer
 from cntkjax.engine.lower.lower import execute
 from cntkjax.engine.lower.values import Value
 from cntkjax.engine.plan.plan import Plan
-from cntkjax.engine.run.program import make_context
+from cntkjax.engine.run.context import make_context
 from cntkjax.engine.xla.allocator import keep_freed_memory
 from cntkjax.engine.xla.compiler import compiler_options
 from cntkjax.interop import to_jax

@@ -3,7 +3,7 @@
 import pytest
 
 from cntkjax.engine.data import packing
-from cntkjax.engine.run import program
+from cntkjax.engine.run.program_cache import programs
 from cntkjax.graph.seed import reset_random_seed
 
 
@@ -26,6 +26,6 @@ def grid(request, monkeypatch):
         return next(grid for grid in made if grid is not None)
 
     monkeypatch.setattr(packing.Packer, "grid", choose)
-    program._PROGRAMS.clear()
+    programs.clear()
     yield
-    program._PROGRAMS.clear()
+    programs.clear()

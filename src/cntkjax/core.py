@@ -13,7 +13,7 @@ from .device import DeviceDescriptor, DeviceKind, use_default_device
 from .engine.data.feeds import as_array, sequences, to_ragged
 from .engine.data.interchange import device_array, padded
 from .engine.data.ragged import Ragged, SparseRows, offsets_of, ranges
-from .engine.run.program import Result
+from .engine.run.result import Result
 from .graph.errors import explain
 from .graph.shape import NDShape, Shape, as_shape, shape_text
 from .graph.variable import VariableKind

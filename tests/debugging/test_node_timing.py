@@ -8,7 +8,7 @@ import pytest
 
 import cntkjax as C
 from cntkjax import debugging
-from cntkjax.engine.debug.timing import timing_of
+from cntkjax.engine.debug.timing import timings_of
 from cntkjax.graph.settings import Settings
 
 F = np.float32
@@ -28,7 +28,7 @@ def sample(*shape, seed=1):
 
 def counts(function):
     """Operation: (times forward, times backward)."""
-    return {n.op_name: (t.forwards, t.backwards) for n, t in timing_of([function]).items()}
+    return {n.op_name: (t.forwards, t.backwards) for n, t in timings_of([function]).items()}
 
 
 def test_training_is_timed_forward_and_backward(capsys):
@@ -134,7 +134,7 @@ def test_a_profile_shows_programs_and_operations(tmp_path):
     tracks = {e["tid"]: e["args"]["name"] for e in events if e["ph"] == "M"}
     assert set(tracks.values()) == {"Nodes", "Programs"}
     spans = [e for e in events if e["ph"] != "M"]
-    tanh = next(n for n in timing_of([model]) if n.op_name == "Tanh").uid
+    tanh = next(n for n in timings_of([model]) if n.op_name == "Tanh").uid
     for name in (f"{tanh}Forward", f"{tanh}Backward", "train"):
         assert [e["ph"] for e in spans if e["name"] == name] == ["B", "E"] * 2
     for begin, end in zip(spans[::2], spans[1::2], strict=True):

@@ -9,7 +9,7 @@ import cntkjax as C
 from cntkjax import layers as L
 from cntkjax.engine.plan.parts import Loop
 from cntkjax.engine.plan.plan import Plan
-from cntkjax.engine.run import program
+from cntkjax.engine.run.program_cache import programs
 from tests.layers.decoders import decoder, words
 
 S = C.sequence
@@ -268,11 +268,11 @@ class TestDecoding:
         step, rng = L.RNNStep(2), np.random.default_rng(0)
         f = L.UnfoldFrom(lambda h: step(h, h), until_predicate=lambda h: C.greater(h[0], 0.9), length_increase=1.5)
         f = f(start, like)
-        before = sum(len(p.compiled) for p in program._PROGRAMS.values())
+        before = sum(len(p.compiled) for p in programs)
         for lengths in rng.integers(5, 11, size=(15, 3)):
             made = f.eval({start: np.zeros((3, 2), np.float32), like: [np.zeros((n, 2), np.float32) for n in lengths]})
             assert all(len(m) <= 1.5 * n + 1 for m, n in zip(made, lengths, strict=True))
-        assert sum(len(p.compiled) for p in program._PROGRAMS.values()) - before <= 4
+        assert sum(len(p.compiled) for p in programs) - before <= 4
 
     def test_a_function_inside_another_uses_its_arguments(self):
         _, decode, _ = self.decoder()

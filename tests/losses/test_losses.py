@@ -6,7 +6,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import cntkjax as C
-from cntkjax.engine.run import program
+from cntkjax.engine.run.program_cache import programs
 
 OUTPUTS = np.array([[1.0, 2, 3, 0], [0, 5, 1, 1], [2, 2, 1, 0]], np.float32)
 LABELS = np.eye(4, dtype=np.float32)[[2, 0, 1]]
@@ -31,7 +31,7 @@ def test_a_sparse_label_is_never_made_dense(monkeypatch):
     monkeypatch.setattr("cntkjax.engine.data.sparse.Sparse.todense", None)
     z, label = C.input_variable(50, needs_gradient=True), C.input_variable(50, is_sparse=True)
     loss = C.cross_entropy_with_softmax(z, label)
-    program._PROGRAMS.clear()
+    programs.clear()
     loss.grad({z: np.zeros((3, 50)), label: csr_matrix(np.eye(50, dtype=np.float32)[:3])}, wrt=[z])
 
 

@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 
 import cntkjax as C
-from cntkjax.engine.run import program
+from cntkjax.engine.data.ragged import Ragged
+from cntkjax.engine.lower.carry import Memory
+from cntkjax.engine.run import evaluation
+from cntkjax.engine.run.program_cache import plan_of, programs
+from cntkjax.engine.run.state import leaf_arrays
 from cntkjax.graph.errors import ShapeError
 from cntkjax.primitives._window import place
 
@@ -430,12 +434,12 @@ def test_a_chain_of_image_operations_keeps_channels_last():
     normed = C.relu(C.batch_normalization(first, *ones, True, running_count=C.constant(0, ())))
     second = C.relu(C.convolution(weights[1], normed, auto_padding=[False, True, True]) + normed)
     f = C.reduce_sum(C.pooling(second, C.MAX_POOLING, (2, 2), (2, 2)))
-    plan = program.plan_of([f.output])
-    made = program.program_of(plan, "evaluate", program._evaluate, False)
-    feed = [program.Ragged(np.zeros((5, 3, 8, 8), np.float32), None)]
-    minibatch = made.pack(plan, feed, program.Memory())
-    text = made._run.lower(
-        (), program.leaf_arrays(plan), minibatch.arguments, minibatch.batch, minibatch.layouts, None, [], ()
+    plan = plan_of([f.output])
+    program = programs.program(plan, "evaluate", evaluation._evaluate, False)
+    feed = [Ragged(np.zeros((5, 3, 8, 8), np.float32), None)]
+    minibatch = program.pack(plan, feed, Memory())
+    text = program._run.lower(
+        (), leaf_arrays(plan), minibatch.arguments, minibatch.batch, minibatch.layouts, None, [], ()
     ).as_text()
     moved = [line for line in text.splitlines() if "stablehlo.transpose" in line and "tensor<" in line]
     of_images = [line for line in moved if re.search(r"-> tensor<5x\d+x\d+x\d+xf32>", line)]

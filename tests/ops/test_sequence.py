@@ -168,13 +168,13 @@ class TestUnpacking:
         assert C.to_sequence(C.placeholder(shape=(4, 3))).shape == (3,)
 
     def test_a_reduction_compiles_once_for_lengths_that_are_near(self):
-        from cntkjax.engine.run import program
+        from cntkjax.engine.run.program_cache import programs
 
         f = S.reduce_sum(self.x)
-        program._PROGRAMS.clear()
+        programs.clear()
         for n in (20, 19, 18, 17, 20, 16):
             f.eval({self.x: [np.ones((n, 2), np.float32), np.ones((3, 2), np.float32)]})
-        (made,) = program._PROGRAMS.values()
+        (made,) = programs
         assert len(made.compiled) == 1
 
 

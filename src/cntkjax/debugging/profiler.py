@@ -36,14 +36,14 @@ def start_profiler(dir: str = "profiler", sync_gpu: bool = True, reserve_mem: in
         raise RuntimeError(f"the profiler runs already, into '{_State.directory}'; call stop_profiler() first")
     os.makedirs(dir, exist_ok=True)
     _State.directory = dir
-    _profiler.begin()
+    _profiler.start()
 
 
 def enable_profiler() -> None:
     """Begin to record; without ``start_profiler`` before it, do nothing."""
     if _State.directory is not None and not _State.recording:
         _profiler.start_trace(_State.directory)
-        _profiler.resume(True)
+        _profiler.set_enabled(True)
         _State.recording = True
 
 
@@ -51,7 +51,7 @@ def disable_profiler() -> None:
     """Stop recording, if that was going on; ``enable_profiler`` goes on with it."""
     if _State.recording:
         _State.recording = False
-        _profiler.resume(False)
+        _profiler.set_enabled(False)
         _profiler.stop_trace()
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from .._typing import AnyArray
 from ..device import DeviceDescriptor, use_default_device
 from ..engine.data.feeds import to_ragged, with_starts
-from ..engine.run.program import Feeds
+from ..engine.run.minibatch import Feeds
 from ..engine.train.step import Step
 from ..graph.errors import explain
 from ..graph.proxy import delegates_to, unwrap

@@ -11,9 +11,9 @@ from ..core import Value, like_input
 from ..device import DeviceDescriptor, use_default_device
 from ..engine.data.feeds import to_ragged, with_starts
 from ..engine.debug.checked import check
-from ..engine.debug.timing import table
+from ..engine.debug.timing import timing_table
 from ..engine.lower.carry import Memory
-from ..engine.run.program import plan_of
+from ..engine.run.program_cache import plan_of
 from ..engine.run.python_callbacks import CallbackResults
 from ..engine.run.random_streams import RandomState, draw_random_state
 from ..engine.run.staged_execution import evaluate, gradients
@@ -81,7 +81,7 @@ class Computing(GraphFunction):
 
     def print_node_timing(self) -> None:
         """Print how long each operation took on average, forward and backward; see ``debugging.set_node_timing``."""
-        print(table([self]))
+        print(timing_table([self]))
 
     @property
     def _memory(self) -> Memory:

@@ -13,7 +13,7 @@ from ..engine.lower.lower import execute_after
 from ..engine.lower.values import Context, Value
 from ..engine.plan.parts import Loop, resolve
 from ..engine.plan.plan import Plan
-from ..engine.train.step import total
+from ..engine.run.context import sum_over_samples
 from ..graph.errors import explain
 from ..graph.function import Function
 from ..graph.variable import Variable
@@ -51,7 +51,7 @@ class Gradient(Primitive):
             here = env | {v: replace(x, data=d) for (v, x), d in zip(given.items(), data, strict=True)}
             inner = replace(ctx, updates={}, left={}, layouts=dict(ctx.layouts))  # what it changes, the first pass did
             execute_after(plan, inner, here, frozenset(given))
-            return total(inner, here[loss])
+            return sum_over_samples(inner, here[loss])
 
         found = dict(zip(given, jax.grad(summed)([x.data for x in given.values()]), strict=True))
         return [Value(_filled(ctx, given[v], found[v]), given[v].axes) for v in wrt]

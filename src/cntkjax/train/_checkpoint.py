@@ -183,7 +183,7 @@ def _pending_record(trainer: TrainerState) -> Record:
     if pending.scale is not None:
         record["loss_scale"] = [float(pending.scale.factor), int(pending.scale.steps)]
     if pending.minibatches:
-        gradients = [[_gradient_record(g) for g in group] for group in pending.gradients]
+        gradients = [[_gradient_record(g) for g in group] for group in pending.gradients or ()]
         counts = {"samples": pending.samples, "minibatches": pending.minibatches, "ends_sweep": pending.ends_sweep}
         record["unfinished"] = counts | {"gradients": gradients}
     return record

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, SupportsFloat
 
 from ..device import DeviceDescriptor, use_default_device
-from ..engine.debug.timing import table
+from ..engine.debug.timing import timing_table
 from ..engine.lower.carry import Memory
 from ..engine.train.loss_scale import LossScale
 from ..engine.train.step import Options, Outcome, PendingGradients, Step
@@ -239,7 +239,7 @@ class TrainerCore(EvaluatorCore):
 
     def print_node_timing(self) -> None:
         """Print how long each operation took on average, forward and backward; see ``debugging.set_node_timing``."""
-        print(table([self.loss_function, *filter(None, [self.evaluation_function])]))
+        print(timing_table([self.loss_function, *filter(None, [self.evaluation_function])]))
 
     def summarize_training_progress(self) -> None:
         """Make the progress writers report the training since their last summary."""

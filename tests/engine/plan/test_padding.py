@@ -6,7 +6,7 @@ import pytest
 import cntkjax as C
 from cntkjax import layers as L
 from cntkjax.engine.plan.plan import Plan
-from cntkjax.engine.run import program
+from cntkjax.engine.run.program_cache import programs
 
 e = C.sequence.input_variable(3, sequence_axis=C.Axis("encoder"))
 d = C.sequence.input_variable(4)
@@ -54,11 +54,11 @@ def test_what_hides_padding_gives_the_same_with_more_of_it_and_takes_no_program_
         return f.eval({v: feeds[v] for v in f.arguments})[0]
 
     evaluated(long, long[:6])
-    before = sum(len(p.compiled) for p in program._PROGRAMS.values())
+    before = sum(len(p.compiled) for p in programs)
     padded = evaluated(short, short[:4])
-    assert sum(len(p.compiled) for p in program._PROGRAMS.values()) == before
+    assert sum(len(p.compiled) for p in programs) == before
     np.testing.assert_allclose(padded, evaluated(short, long), rtol=1e-5)
-    program._PROGRAMS.clear()
+    programs.clear()
     np.testing.assert_allclose(padded, evaluated(short, short), rtol=1e-5)
 
 
@@ -70,6 +70,6 @@ def test_other_sequences_than_the_array_s_are_rounded_up_though_the_array_is_see
         return f.eval({e: texts, d: [np.ones((n, 4), np.float32) for n in lengths]})
 
     evaluated(8, 6)
-    before = sum(len(p.compiled) for p in program._PROGRAMS.values())
+    before = sum(len(p.compiled) for p in programs)
     np.testing.assert_allclose(evaluated(7, 6)[1], evaluated(6, 6)[0], rtol=1e-6)
-    assert sum(len(p.compiled) for p in program._PROGRAMS.values()) == before
+    assert sum(len(p.compiled) for p in programs) == before

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 import cntkjax as C
-from cntkjax.engine.run import program
+from cntkjax.engine.run.program_cache import programs
 from cntkjax.engine.xla.cache import persistent
 
 
@@ -71,8 +71,8 @@ def test_padding_changes_neither_values_nor_gradients():
     data = np.random.default_rng(2).random((9, 3), np.float32)
     W = f.parameters[0]
     exact = f.eval({x: data}), f.grad({x: data}, wrt=[W])
-    for p in program._PROGRAMS.values():
-        p.sizes.used = [16]
+    for p in programs:
+        p.packer.batch_sizes.used = [16]
     np.testing.assert_allclose(f.eval({x: data}), exact[0], rtol=1e-6)
     np.testing.assert_allclose(f.grad({x: data}, wrt=[W]), exact[1], rtol=1e-6)
 
@@ -112,7 +112,7 @@ def test_an_evaluated_graph_can_be_collected():
 
     x, f = dense_model()
     f.eval({x: np.ones((5, 3))})
-    program._PROGRAMS.clear()
+    programs.clear()
     gone = weakref.ref(f.root_function)
     del x, f
     gc.collect()

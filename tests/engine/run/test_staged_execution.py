@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import cntkjax as C
-from cntkjax.engine.run.program import plan_of
+from cntkjax.engine.run.program_cache import plan_of
 from cntkjax.graph.errors import AxisError, ResultError, ShapeError
 from cntkjax.ops.functions import UserFunction
 

@@ -1,1 +1,1 @@
-"""Checks and timings that run beside a program, on the same minibatch."""
+"""Checked mode and node timing, which run beside a program, on the same minibatch."""

@@ -1,7 +1,8 @@
 """Node timing: each operation as a program of its own, run and timed before the whole program runs.
 
-XLA makes one program of all operations, in which no time belongs to one. What is measured here is what each takes
-alone, forward and backward; together they take longer than the whole. A recurrent loop counts as one operation.
+XLA fuses all operations into one program, in which no time belongs to a single one. What is measured here is the time
+that each operation takes alone, forward and backward; together they take longer than the program. A recurrent loop
+counts as one operation.
 """
 
 from __future__ import annotations
@@ -9,49 +10,62 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._typing import Array, PyTree
 from ...graph.axis import Axis
 from ...graph.function import Function, nodes
 from ...graph.variable import Variable
+from ..data.layout import Batch, Layout
 from ..lower.carry import Memory
 from ..lower.lower import run_part
 from ..lower.values import Context, Value
 from ..plan.parts import Loop, Part, inputs_of, nodes_of, outputs_of
 from ..plan.plan import Plan
 from ..plan.rewrite import rewritten
-from ..run import profiler as _profiler
-from ..run.program import Feeds, arguments_in_order, leaf_arrays, make_context, masked, program_of
-from ..run.random_streams import random_inputs
+from ..run import profiler
+from ..run.context import make_context, masked
+from ..run.minibatch import Feeds, Minibatch, MinibatchPacker, PackedArray, arguments_in_order
+from ..run.program_cache import RecentlyUsed
+from ..run.random_streams import RandomInputs, random_inputs
+from ..run.state import leaf_arrays
 from ..xla.versions import double_precision
+
+T = TypeVar("T")
+Values: TypeAlias = "dict[Variable, PackedArray]"
+_ContextArrays: TypeAlias = "tuple[Batch | None, list[Layout], RandomInputs | None, list[Array | None]]"
+_Vjp: TypeAlias = "Callable[[list[Array]], tuple[list[Array]]]"
 
 
 @dataclass
 class Timing:
-    """Seconds that an operation took, and how often."""
+    """How often an operation ran, and for how long in total.
+
+    Units: forward and backward are seconds. `operations`: how many a loop has.
+    """
 
     forward: float = 0.0
     forwards: int = 0
     backward: float = 0.0
     backwards: int = 0
-    operations: int = 1  # in a loop
+    operations: int = 1
 
 
-def timing_of(roots: Iterable[Function]) -> dict[Function, Timing]:
-    """What was measured of operations below these, in the order of their uids."""
-    found = nodes([root.root_function for root in roots], into_blocks=True)
-    found = list(dict.fromkeys([*found, *map(rewritten, found)]))
-    return {n: n.__dict__["_timing"] for n in sorted(found, key=lambda n: n.uid) if "_timing" in n.__dict__}
+def timings_of(roots: Iterable[Function]) -> dict[Function, Timing]:
+    """The timings of operations in the graphs of these functions, in the order of their uids."""
+    all_nodes = nodes([root.root_function for root in roots], into_blocks=True)
+    all_nodes = list(dict.fromkeys([*all_nodes, *map(rewritten, all_nodes)]))
+    return {n: n.__dict__["_timing"] for n in sorted(all_nodes, key=lambda n: n.uid) if "_timing" in n.__dict__}
 
 
-def table(roots: Iterable[Function]) -> str:
-    """A line for each operation, as CNTK prints them."""
+def timing_table(roots: Iterable[Function]) -> str:
+    """A line for each operation, in CNTK's format."""
     lines = []
-    for node, t in timing_of(roots).items():
+    for node, t in timings_of(roots).items():
         forward, backward = t.forward / max(t.forwards, 1), t.backward / max(t.backwards, 1)
         loop = f" loop of {t.operations} operations" if t.operations > 1 else ""
         counts = f"(fwd# {t.forwards}|bwd# {t.backwards}){loop}"
@@ -60,139 +74,178 @@ def table(roots: Iterable[Function]) -> str:
 
 
 def time_nodes(plan: Plan, feeds: Feeds, training: bool, memory: Memory) -> None:
-    """Measure every operation of a plan once; nothing changes, and user functions are not called: these have none."""
+    """Run and time every operation of a plan once, without changing any state.
+
+    Plans that call user functions are not timed: these would be called twice.
+    """
     if plan.calls_python:
         return
-    program = program_of(plan, "timing", _not_run, training)
-    parts = program.__dict__.setdefault("_timed", [])
-    if not parts:
-        parts += [_Part(part, training) for part in program.plan.parts]
-    minibatch = program.pack(plan, arguments_in_order(plan, feeds), memory)
+    timed = _TIMED_PLANS.get((plan.key, training), lambda: _TimedPlan(plan, training))
+    minibatch = timed.packer.pack(plan, arguments_in_order(plan, feeds), memory)
     with double_precision(plan.is_double):
-        place = _Place(program.plan, minibatch, program.axes, random_inputs(plan, advance=False))
-        values: dict[Variable, Any] = dict(zip(program.plan.arguments, minibatch.arguments, strict=True))
-        values |= dict(zip(program.plan.leaves, leaf_arrays(plan), strict=True))
-        active = {v for v in program.plan.arguments if v.needs_gradient and not v.is_sparse}
-        active |= {v for v in program.plan.leaves if v.is_parameter}
-        backs: list[tuple[int, list[Variable], Any]] = []
-        for i, (part, own) in enumerate(zip(parts, plan.parts, strict=True)):
-            wrt = [v for v in part.operands if v in active] if training else []
-            back = part.run_forward(values, wrt, place, _timing(own))
-            if wrt:
-                active.update(part.results)
-                backs.append((i, wrt, back))
-        loss = program.plan.outputs[0]
-        if training and loss in active:
-            gradients = {loss: place.ones(loss, values[loss])}
-            for i, wrt, back in reversed(backs):
-                parts[i].run_backward(values, gradients, wrt, back, _timing(plan.parts[i]))
+        timed.run(plan, minibatch)
 
 
-def _not_run(*_: Any) -> Any:
-    raise AssertionError("this program only packs minibatches")
+class _TimedPlan:
+    """The operations of a plan, compiled one by one; plans of the same structure share them."""
+
+    def __init__(self, plan: Plan, training: bool) -> None:
+        self.plan, self.training = plan, training
+        self.packer = MinibatchPacker(plan)
+        self.parts = [_TimedPart(part, training) for part in plan.parts]
+
+    def run(self, plan: Plan, minibatch: Minibatch) -> None:
+        """Time all operations forward and, in training, backward; the records are kept on the nodes of `plan`."""
+        inputs = _ContextInputs(self.plan, minibatch, self.packer.axes, random_inputs(plan, advance=False))
+        values: Values = dict(zip(self.plan.arguments, minibatch.arguments, strict=True))
+        values |= dict(zip(self.plan.leaves, leaf_arrays(plan), strict=True))
+        active: set[Variable] = {v for v in self.plan.arguments if v.needs_gradient and not v.is_sparse}
+        active |= {v for v in self.plan.leaves if v.is_parameter}
+        backward_passes: list[tuple[_TimedPart, list[Variable], _BackwardPass, _Record]] = []
+        for timed_part, part in zip(self.parts, plan.parts, strict=True):
+            record = _record_of(part)
+            wrt = [v for v in timed_part.operands if v in active] if self.training else []
+            backward = timed_part.run_forward(values, wrt, inputs, record)
+            if backward is not None:
+                active.update(timed_part.results)
+                backward_passes.append((timed_part, wrt, backward, record))
+        loss = self.plan.outputs[0]
+        if self.training and loss in active:
+            cotangents = {loss: inputs.ones_like(loss, values[loss])}
+            for timed_part, wrt, backward, record in reversed(backward_passes):
+                timed_part.run_backward(values, cotangents, wrt, backward, record)
 
 
-def _timing(part: Part) -> tuple[str, Timing]:
-    """The record of an operation, or of a loop under its first delay."""
+_TIMED_PLANS: RecentlyUsed[_TimedPlan] = RecentlyUsed()
+
+
+class _Record(NamedTuple):
+    """The timing of an operation, with its name for profiles."""
+
+    name: str
+    timing: Timing
+
+
+def _record_of(part: Part) -> _Record:
+    """The record of an operation; that of a loop is kept on its first delay."""
     node = part.delays[0] if isinstance(part, Loop) else part
     operations = len(part.delays) + len(part.nodes) if isinstance(part, Loop) else 1
-    return node.uid, node.__dict__.setdefault("_timing", Timing(operations=operations))
+    return _Record(node.uid, node.__dict__.setdefault("_timing", Timing(operations=operations)))
 
 
-class _Place:
-    """Where the samples of a minibatch stand, and the random numbers: what operations ask besides operands."""
+class _ContextInputs:
+    """What operations need besides operands: layouts, random numbers, and values from the previous minibatch."""
 
-    def __init__(self, plan: Plan, minibatch: Any, axes: Sequence[Axis], random: Any) -> None:
+    def __init__(self, plan: Plan, minibatch: Minibatch, axes: Sequence[Axis], random: RandomInputs | None) -> None:
         self.plan, self.batch, self.past = plan, minibatch.batch, minibatch.past
         self.random = jax.tree.map(jnp.asarray, random)
         self.layouts = dict(zip(axes, minibatch.layouts, strict=True))
         self.signature: Hashable = minibatch.signature
 
     @property
-    def arrays(self) -> Any:
+    def arrays(self) -> _ContextArrays:
+        """The arrays from which `context` makes a context."""
         return self.batch, list(self.layouts.values()), self.random, self.past
 
-    def context(self, axes: Sequence[Axis], arrays: Any, training: bool) -> Context:
+    def context(self, axes: Sequence[Axis], arrays: _ContextArrays, training: bool) -> Context:
+        """The context with these arrays, or with tracers in their place. `axes`: those of the layouts."""
         batch, layouts, random, past = arrays
         return make_context(self.plan, training, batch, dict(zip(axes, layouts, strict=True)), random, past)
 
-    def ones(self, variable: Variable, data: Any) -> Any:
-        """The gradient that arrives at the loss."""
+    def ones_like(self, variable: Variable, data: PackedArray) -> Array:
+        """Ones in the shape of a value, and zeros in its padding."""
         ctx = self.context(list(self.layouts), self.arrays, True)
         return masked(ctx, variable.dynamic_axes, jnp.ones_like(data))
 
 
-class _Part:
+class _BackwardPass(NamedTuple):
+    """A compiled function that applies a vjp to cotangents, the vjp, and whether it has not been compiled yet."""
+
+    apply: Callable[[_Vjp, list[Array]], tuple[list[Array]]]
+    vjp: _Vjp
+    is_new: bool
+
+
+class _TimedPart:
     """An operation or a loop, compiled alone."""
 
     def __init__(self, part: Part, training: bool) -> None:
         self.part, self.training = part, training
         inside = {v for n in nodes_of(part) for v in n.node_outputs}
-        read = [v for v in inputs_of(part) if v not in inside]
+        operands = [v for v in inputs_of(part) if v not in inside]
         if any(n.primitive.recomputes_operands for n in nodes_of(part)):
-            below = Plan(read)
-            read += [*below.leaves, *below.arguments]
-        self.operands = list(dict.fromkeys(read))
+            below = Plan(operands)
+            operands += [*below.leaves, *below.arguments]
+        self.operands = list(dict.fromkeys(operands))
         self.results = outputs_of(part)
-        self._compiled: dict[Hashable, tuple[Any, Any]] = {}
-        self._made_axes: list[Axis] = []
+        self._compiled: dict[Hashable, tuple[Callable[..., PyTree], Callable[..., PyTree]]] = {}
+        self._created_axes: list[Axis] = []
 
     def run_forward(
-        self, values: dict[Variable, Any], wrt: Sequence[Variable], place: _Place, record: tuple[str, Timing]
-    ) -> Any:
-        """Compute the results into `values`; returns the backward pass, if there are variables to differentiate."""
-        axes = list(place.layouts)
-        moving = [values[v] for v in wrt]
-        fixed = [values[v] for v in self.operands if v not in wrt]
-        key = place.signature, tuple(wrt)
-        first = key not in self._compiled
-        if first:
+        self, values: Values, wrt: Sequence[Variable], inputs: _ContextInputs, record: _Record
+    ) -> _BackwardPass | None:
+        """Compute the results and add them to `values`; returns the backward pass, if there is one."""
+        axes = list(inputs.layouts)
+        primals = [values[v] for v in wrt]
+        constants = [values[v] for v in self.operands if v not in wrt]
+        key = inputs.signature, tuple(wrt)
+        is_new = key not in self._compiled
+        if is_new:
 
-            def forward(moving: Any, fixed: Any, arrays: Any) -> Any:
-                def compute(moving: Any) -> Any:
-                    return self._computed(wrt, moving, fixed, place.context(axes, arrays, self.training))
+            def forward(primals: PyTree, constants: PyTree, arrays: _ContextArrays) -> PyTree:
+                def compute(primals: PyTree) -> PyTree:
+                    return self._compute(wrt, primals, constants, inputs.context(axes, arrays, self.training))
 
-                return jax.vjp(compute, moving, has_aux=True) if wrt else (*compute(moving), None)
+                return jax.vjp(compute, primals, has_aux=True) if wrt else (*compute(primals), None)
 
-            self._compiled[key] = jax.jit(forward), jax.jit(lambda back, given: back(given))
-        name, timing = record
-        made, seconds = _timed(f"{name}Forward", self._compiled[key][0], first, moving, fixed, place.arrays)
+            self._compiled[key] = jax.jit(forward), jax.jit(lambda vjp, cotangents: vjp(cotangents))
+        compiled_forward, compiled_vjp = self._compiled[key]
+        computed, seconds = _timed(f"{record.name}Forward", is_new, compiled_forward, primals, constants, inputs.arrays)
+        timing = record.timing
         timing.forward, timing.forwards = timing.forward + seconds, timing.forwards + 1
-        results, back, layouts = (made[0], made[1], made[2]) if wrt else (made[0], None, made[1])
+        results, vjp, layouts = computed if wrt else (computed[0], None, computed[1])
         values.update(zip(self.results, results, strict=True))
-        place.layouts.update(zip(self._made_axes, layouts, strict=True))
-        return None if back is None else (self._compiled[key][1], first, back)
+        inputs.layouts.update(zip(self._created_axes, layouts, strict=True))
+        return None if vjp is None else _BackwardPass(compiled_vjp, vjp, is_new)
 
-    def _computed(self, wrt: Sequence[Variable], moving: Any, fixed: Any, ctx: Context) -> Any:
+    def _compute(
+        self, wrt: Sequence[Variable], primals: Sequence[PackedArray], constants: Sequence[PackedArray], ctx: Context
+    ) -> tuple[list[Array], list[Layout]]:
+        """The results, and layouts of sequence axes that are created."""
         known = set(ctx.layouts)
-        others = [v for v in self.operands if v not in wrt]
-        env = {v: Value(d, v.dynamic_axes) for v, d in zip([*wrt, *others], [*moving, *fixed], strict=True)}
+        operands = [*wrt, *(v for v in self.operands if v not in wrt)]
+        env = {v: Value(d, v.dynamic_axes) for v, d in zip(operands, [*primals, *constants], strict=True)}
         run_part(ctx, self.part, env)
-        self._made_axes = [a for a in ctx.layouts if a not in known]
-        return [ctx.array(env[v]) for v in self.results], [ctx.layouts[a] for a in self._made_axes]
+        self._created_axes = [a for a in ctx.layouts if a not in known]
+        return [ctx.array(env[v]) for v in self.results], [ctx.layouts[a] for a in self._created_axes]
 
     def run_backward(
-        self, values: dict[Variable, Any], gradients: dict[Variable, Any], wrt: Sequence[Variable], back: Any,
-        record: tuple[str, Timing],
+        self, values: Values, cotangents: dict[Variable, Array], wrt: Sequence[Variable], backward: _BackwardPass,
+        record: _Record,
     ) -> None:
-        """Hand the gradients of the results on to the operands, if there are any."""
-        if not any(v in gradients for v in self.results):
+        """Add the cotangents of the operands to `cotangents`, if there are any of the results."""
+        if not any(v in cotangents for v in self.results):
             return
-        given = [gradients[v] if v in gradients else jnp.zeros_like(values[v]) for v in self.results]
-        name, timing = record
-        (found,), seconds = _timed(f"{name}Backward", *back, given)
+        of_results = [cotangents[v] if v in cotangents else jnp.zeros_like(values[v]) for v in self.results]
+        (of_operands,), seconds = _timed(
+            f"{record.name}Backward", backward.is_new, backward.apply, backward.vjp, of_results
+        )
+        timing = record.timing
         timing.backward, timing.backwards = timing.backward + seconds, timing.backwards + 1
-        for v, gradient in zip(wrt, found, strict=True):
-            if np.issubdtype(gradient.dtype, np.floating):
-                gradients[v] = gradients[v] + gradient if v in gradients else gradient
+        for v, cotangent in zip(wrt, of_operands, strict=True):
+            if np.issubdtype(cotangent.dtype, np.floating):
+                cotangents[v] = cotangents[v] + cotangent if v in cotangents else cotangent
 
 
-def _timed(name: str, call: Callable[..., Any], first: bool, *args: Any) -> tuple[Any, float]:
-    """What a call makes, and the seconds that it takes once it is compiled, which its first run does."""
-    if first:
+def _timed(name: str, is_new: bool, call: Callable[..., T], *args: PyTree) -> tuple[T, float]:
+    """The result of a call, and the seconds that it takes once it is compiled, which a first run does if it is new."""
+    if is_new:
         jax.block_until_ready(call(*args))
     begin = time.perf_counter()
-    made = jax.block_until_ready(call(*args))
+    result = jax.block_until_ready(call(*args))
     end = time.perf_counter()
-    _profiler.add("Nodes", name, begin, end)
-    return made, end - begin
+    profiler.add("Nodes", name, begin, end)
+    return result, end - begin
+
+
+__all__ = ["Timing", "time_nodes", "timing_table", "timings_of"]

@@ -1,147 +1,169 @@
-"""Gradients outside of training: a program that computes some outputs, and what flows back from roots."""
+"""Gradients outside of training: a program that computes outputs, and pulls cotangents of roots back to inputs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._typing import AnyArray, Array, PyTree
 from ...graph.variable import Leaf, Variable
 from ..data.ragged import Ragged
 from ..lower.carry import Memory
 from ..lower.lower import execute
-from ..lower.values import Context, Value
+from ..lower.values import Context, Environment, Value
 from ..plan.parts import resolve
 from ..plan.plan import Plan
-from .program import (
-    Feed,
-    Feeds,
-    Minibatch,
-    Result,
-    apply_changes,
-    arguments_in_order,
-    created_layouts,
-    gather_rows,
-    leaf_arrays,
-    masked,
-    pad_rows,
-    plan_of,
-    program_of,
-    results,
-    state_changes,
-)
+from .context import created_layouts, masked
+from .minibatch import Feed, Feeds, Minibatch, PackedArray, arguments_in_order, gather_rows, pad_rows
+from .program_cache import plan_of, programs
 from .python_callbacks import CallbackResults
 from .random_streams import RandomState, random_inputs
+from .result import LayoutArrays, Result, collect_results
+from .state import StateChanges, apply_changes, leaf_arrays, state_changes
+
+_Cotangent: TypeAlias = "PackedArray | tuple[AnyArray, np.ndarray]"
+"""Packed, or samples end to end with the place where each sequence begins."""
 
 
 def gradients(
     outputs: Sequence[Variable], roots: Mapping[Variable, Feed | None], wrt: Sequence[Variable], feeds: Feeds,
     random: RandomState | None = None, memory: Memory | None = None, callback_results: CallbackResults | None = None,
-    given: Sequence[Variable] = (),
+    known: Sequence[Variable] = (),
 ) -> tuple[list[Result], list[Result]]:
     """Gradients of roots with respect to leaves and arguments, summed over samples for leaves; and outputs.
 
-    `roots` maps each root to the gradient that arrives there; None means ones. `callback_results`: what functions of
-    the user have returned in a forward pass with these feeds that came before; then only assignments are
-    still to take effect.
-    `given`: values that are fed, too.
+    `roots` maps each root to its cotangent; None means ones. `callback_results`: what user functions returned in a
+    forward pass with these feeds; then only assignments still have to take effect. `known`: variables that are fed
+    although they could be computed.
+    Errors: BatchSizeError if the evaluation takes several programs (`run/staged_execution.py`).
     """
     memory = Memory() if memory is None else memory
-    every = [*outputs, *roots]
-    plan = plan_of(every, given)
-    targets = [resolve(v) for v in wrt]
-    places = tuple(
-        ("leaf", plan.leaves.index(v)) if isinstance(v, Leaf) and v in plan.leaves
-        else ("argument", plan.arguments.index(v)) if v in plan.arguments else None
-        for v in targets
-    )
-    fed = tuple(g is not None for g in roots.values())
-    kind, body = ("gradients", len(outputs), places, fed), _Gradients(len(outputs), places, fed)
-    program = program_of(plan, kind, body, True)
+    variables = [*outputs, *roots]
+    plan = plan_of(variables, known)
+    inputs = tuple(_Input.find(plan, resolve(v)) for v in wrt)
+    fed = tuple(cotangent is not None for cotangent in roots.values())
+    body = _PullBack(len(outputs), inputs, fed)
+    program = programs.program(plan, "gradients", body, True, variant=body)
     minibatch = program.pack(plan, arguments_in_order(plan, feeds), memory)
     minibatch.callback_results = callback_results
-    own = program.plan  # of the graph that it was made for: grids go by its axes
-    extra = [
-        _root_gradient(v, g, minibatch)
-        for v, g in zip(own.outputs[len(outputs) :], roots.values(), strict=True) if g is not None
+    cotangents = [
+        _pack_cotangent(root, cotangent, minibatch)
+        for root, cotangent in zip(program.plan.outputs[len(outputs) :], roots.values(), strict=True)
+        if cotangent is not None
     ]
-    numbers = random_inputs(plan, again=random)
-    data, found, layouts, (updates, *others) = program(minibatch, leaf_arrays(plan), numbers, extra=extra)
+    data, pulled_back, layouts, changes = program(
+        minibatch, leaf_arrays(plan), random_inputs(plan, again=random), extra=cotangents
+    )
     if callback_results is not None:
-        updates = {i: value for i, value in updates.items() if plan.leaves[i] in plan.assigned}
-    apply_changes(plan, minibatch, memory, (updates, *others))
-    made = results(every, plan, program, minibatch, data, layouts)[: len(outputs)]
+        assigned = {i: value for i, value in changes.updates.items() if plan.leaves[i] in plan.assigned}
+        changes = changes._replace(updates=assigned)
+    apply_changes(plan, minibatch, memory, changes)
+    output_results = collect_results(variables, program.plan, minibatch, data, layouts)[: len(outputs)]
     gradient_results = []
-    for v, target, place, d in zip(wrt, targets, places, found[: len(wrt)], strict=True):
-        axis = own.arguments[place[1]].sequence_axis if place is not None and place[0] == "argument" else None
+    for variable, place, gradient in zip(wrt, inputs, pulled_back[: len(wrt)], strict=True):
+        layout = None if place is None else place.layout(program.plan, minibatch)
+        if gradient is None:
+            gradient = np.zeros(variable.shape, variable.dtype)
+        by_rows = resolve(variable) in plan.gathered_leaves
+        gradient_results.append(Result(variable, gradient, minibatch.count, layout, by_rows))
+    return gradient_results, output_results
+
+
+class _Input(NamedTuple):
+    """A leaf or an argument by its place, which is the same in all plans that share a program."""
+
+    is_leaf: bool
+    place: int
+
+    @classmethod
+    def find(cls, plan: Plan, variable: Variable) -> _Input | None:
+        """The place of a variable in a plan; None if no output depends on it."""
+        if isinstance(variable, Leaf) and variable in plan.leaves:
+            return cls(True, plan.leaves.index(variable))
+        return cls(False, plan.arguments.index(variable)) if variable in plan.arguments else None
+
+    def variable(self, plan: Plan) -> Variable:
+        """The variable at this place."""
+        return plan.leaves[self.place] if self.is_leaf else plan.arguments[self.place]
+
+    def layout(self, plan: Plan, minibatch: Minibatch) -> LayoutArrays | None:
+        """Where the sequences of an argument are; None without a sequence axis. `plan`: that of the program."""
+        axis = None if self.is_leaf else plan.arguments[self.place].sequence_axis
         grid = None if axis is None else minibatch.grids.get(axis)
-        layout = None if grid is None else (grid.row, grid.start, grid.length)
-        if d is None:  # nothing flows there
-            d = np.zeros(v.shape, v.dtype) if isinstance(v, Leaf) else np.zeros(
-                np.shape(minibatch.arguments[plan.arguments.index(target)]) if target in plan.arguments else v.shape,
-                v.dtype,
-            )
-        gradient_results.append(Result(v, d, minibatch.count, layout, target in plan.gathered_leaves))
-    return gradient_results, made
+        return None if grid is None else (grid.row, grid.start, grid.length)
 
 
-def _root_gradient(root: Variable, feed: Feed, minibatch: Minibatch) -> Any:
+def _pack_cotangent(root: Variable, feed: Feed, minibatch: Minibatch) -> _Cotangent:
+    """The cotangent of a root in the grid of its sequences, as far as this is known on the host."""
     if not isinstance(feed, Ragged):
         return feed
+    assert minibatch.batch is not None
     axis = root.sequence_axis
     if axis is None:
-        return pad_rows(feed.data, minibatch.batch.size, root)  # type: ignore[union-attr]
-    if axis not in minibatch.grids:  # only the program knows where its samples stand
-        assert minibatch.batch is not None and feed.lengths is not None
-        begins = np.zeros(minibatch.batch.size, np.int32)
-        begins[: len(feed.lengths)] = feed.offsets[:-1]
-        return feed.data, begins
-    return gather_rows(feed.data, minibatch.grids[axis].index, root)
+        return pad_rows(feed.data, minibatch.batch.size, root)
+    if axis in minibatch.grids:
+        return gather_rows(feed.data, minibatch.grids[axis].index, root)
+    assert feed.lengths is not None
+    begins = np.zeros(minibatch.batch.size, np.int32)  # the axis is created in the program, and so is its grid
+    begins[: len(feed.lengths)] = feed.offsets[:-1]
+    return feed.data, begins  # type: ignore[return-value]
 
 
-def _placed(ctx: Context, variable: Variable, feed: Any) -> Any:
-    """What is fed end to end, with where each sequence begins, put into the grid of an axis made in the program."""
-    if not isinstance(feed, tuple):
-        return feed
-    (samples, begins), layout = feed, ctx.layout(variable.dynamic_axes)
+def _place_cotangent(ctx: Context, root: Variable, cotangent: _Cotangent) -> Array:
+    """What `_pack_cotangent` returned in the grid of the root, also if that was created in the program."""
+    if not isinstance(cotangent, tuple):
+        return cotangent  # type: ignore[return-value]
+    (samples, begins), layout = cotangent, ctx.layout(root.dynamic_axes)
     return samples[jnp.minimum(begins[layout.seq] + layout.position, len(samples) - 1)]
 
 
-class _Gradients:
-    """The body of a gradient program."""
+@dataclass(frozen=True)
+class _PullBack:
+    """The body of a gradient program: outputs, then a vector-Jacobian product of the roots.
 
-    def __init__(self, n_outputs: int, places: Sequence[Any], given: Sequence[bool]) -> None:
-        self.n_outputs, self.places, self.given = n_outputs, places, given
+    `inputs`: with respect to what; `fed`: which roots have a cotangent that is fed, instead of ones.
+    """
 
-    def __call__(self, plan: Plan, ctx: Context, env: dict[Variable, Value], donated: Any, extra: Any) -> Any:
+    n_outputs: int
+    inputs: tuple[_Input | None, ...]
+    fed: tuple[bool, ...]
+
+    def __call__(
+        self, plan: Plan, ctx: Context, env: Environment, donated: PyTree, cotangents: Sequence[_Cotangent]
+    ) -> tuple[list[Array], list[Array | None], dict[int, LayoutArrays], StateChanges]:
         ctx.differentiates = True
-        known = list(ctx.layouts)
-        own = [
-            None if p is None else plan.leaves[p[1]] if p[0] == "leaf" else plan.arguments[p[1]] for p in self.places
-        ]
-        env = env | {v: Value(ctx.array(env[v]), v.dynamic_axes) for v in own if v is not None and env[v].is_sparse}
-        # As in CNTK the backward of users' functions is called for all arguments; what is returned is not left out.
-        asking = [v for v in plan.arguments if v.needs_gradient and not env[v].is_sparse] if plan.calls_python else []
-        own += asking
-        differentiated = list(dict.fromkeys(v for v in own if v is not None))
+        fed_axes = list(ctx.layouts)
+        targets = [None if place is None else place.variable(plan) for place in self.inputs]
+        sparse = (v for v in targets if v is not None and env[v].is_sparse)
+        env = env | {v: Value(ctx.array(env[v]), v.dynamic_axes) for v in sparse}
+        # As in CNTK, user functions get their backward call for all arguments; returning these gradients too keeps the
+        # calls alive in the compiled program.
+        if plan.calls_python:
+            targets += [v for v in plan.arguments if v.needs_gradient and not env[v].is_sparse]
+        differentiated = list(dict.fromkeys(v for v in targets if v is not None))
         roots = plan.outputs[self.n_outputs :]
 
-        def forward(data: list[Any]) -> Any:
-            here = env | {v: Value(d, v.dynamic_axes) for v, d in zip(differentiated, data, strict=True)}
-            execute(plan, ctx, here)
-            every = [ctx.array(here[v]) for v in plan.outputs]
-            return every[self.n_outputs :], (every, created_layouts(plan, ctx, known), state_changes(plan, ctx))
+        def forward(primals: list[Array]) -> tuple[list[Array], PyTree]:
+            local_env = env | {v: Value(d, v.dynamic_axes) for v, d in zip(differentiated, primals, strict=True)}
+            execute(plan, ctx, local_env)
+            data = [ctx.array(local_env[v]) for v in plan.outputs]
+            return data[self.n_outputs :], (data, created_layouts(plan, ctx, fed_axes), state_changes(plan, ctx))
 
-        made, back, (data, layouts, changes) = jax.vjp(forward, [env[v].data for v in differentiated], has_aux=True)
-        arriving = iter(extra)
-        incoming = [
+        values, vjp, (data, layouts, changes) = jax.vjp(forward, [env[v].data for v in differentiated], has_aux=True)
+        remaining = iter(cotangents)
+        root_cotangents = [
             masked(
-                ctx, root.dynamic_axes, _placed(ctx, root, next(arriving)) if g else jnp.ones_like(d)
-            ).astype(d.dtype)
-            for root, d, g in zip(roots, made, self.given, strict=True)
+                ctx, root.dynamic_axes, _place_cotangent(ctx, root, next(remaining)) if fed else jnp.ones_like(value)
+            ).astype(value.dtype)
+            for root, value, fed in zip(roots, values, self.fed, strict=True)
         ]
-        found = dict(zip(differentiated, back(incoming)[0], strict=True))
-        return data, [None if v is None else found.get(v) for v in own], layouts, changes
+        pulled_back = dict(zip(differentiated, vjp(root_cotangents)[0], strict=True))
+        return data, [None if v is None else pulled_back[v] for v in targets], layouts, changes
+
+
+__all__ = ["gradients"]

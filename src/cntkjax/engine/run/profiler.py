@@ -1,4 +1,5 @@
-"""What a profile records: spans of time by name, in the form that chrome://tracing and Perfetto read, and JAX's own."""
+"""Recordings of time spans in the format that chrome://tracing and Perfetto read, and JAX's own traces."""
+
 from __future__ import annotations
 
 import json
@@ -10,37 +11,37 @@ from typing import Any
 
 
 class Recording:
-    """Spans since it was made. `on`: whether new ones are taken."""
+    """Time spans on named tracks, since it was created. `enabled`: whether new ones are added."""
 
     def __init__(self) -> None:
-        self.on = False
+        self.enabled = False
         self._start = time.perf_counter()
         self._spans: list[tuple[str, str, float, float]] = []  # track, name, begin, end
 
     def add(self, track: str, name: str, begin: float, end: float) -> None:
-        """Take a span; begin and end are those of ``time.perf_counter``."""
+        """Add a span. Units: begin and end are seconds of ``time.perf_counter``."""
         self._spans.append((track, name, begin - self._start, end - self._start))
 
     def events(self) -> list[dict[str, Any]]:
-        """Events of the trace format: a beginning and an end for each span, on a track of its own for each kind."""
+        """Events of the trace format: a begin and an end event for each span, and a name for each track."""
         tracks = {track: i + 1 for i, track in enumerate(dict.fromkeys(span[0] for span in self._spans))}
         process = os.getpid()
-        made: list[dict[str, Any]] = [
+        events: list[dict[str, Any]] = [
             {"pid": process, "tid": i, "name": "thread_name", "ph": "M", "args": {"name": track}}
             for track, i in tracks.items()
         ]
         for track, name, begin, end in self._spans:
             common = {"pid": process, "tid": tracks[track], "name": name, "cat": "PERF"}
-            made += [{**common, "ph": "B", "ts": begin * 1e6}, {**common, "ph": "E", "ts": end * 1e6}]
-        return made
+            events += [{**common, "ph": "B", "ts": begin * 1e6}, {**common, "ph": "E", "ts": end * 1e6}]
+        return events
 
     def summary(self) -> str:
-        """A table of how long what took."""
-        found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        """A table of durations by track and name. Units: milliseconds."""
+        durations: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         for track, name, begin, end in self._spans:
-            found[track][name].append(1000 * (end - begin))
+            durations[track][name].append(1000 * (end - begin))
         lines = [f"{'ms':<40}{'mean':>12}{'deviation':>12}{'least':>12}{'most':>12}{'count':>8}{'total':>12}"]
-        for track, names in found.items():
+        for track, names in durations.items():
             lines += ["", track]
             for name, times in sorted(names.items(), key=lambda item: -sum(item[1])):
                 mean = sum(times) / len(times)
@@ -50,7 +51,7 @@ class Recording:
         return "\n".join([*lines, ""])
 
     def write(self, directory: str) -> None:
-        """Files like CNTK's: ``<time>_detail_.json`` and ``<time>_summary_.txt``; none if there are no spans."""
+        """Write files like CNTK's, ``<time>_detail_.json`` and ``<time>_summary_.txt``; none if there are no spans."""
         if not self._spans:
             return
         stamp = os.path.join(directory, time.strftime("%Y-%m-%d_%H-%M-%S"))
@@ -64,15 +65,15 @@ class _State:
     recording: Recording | None = None
 
 
-def begin() -> None:
-    """A new recording, which waits for `resume`."""
+def start() -> None:
+    """Begin a new recording, which is disabled until `set_enabled`."""
     _State.recording = Recording()
 
 
-def resume(on: bool) -> None:
-    """Whether spans are taken from now on."""
+def set_enabled(enabled: bool) -> None:
+    """Enable or disable adding spans to the recording, if there is one."""
     if _State.recording is not None:
-        _State.recording.on = on
+        _State.recording.enabled = enabled
 
 
 def finish(directory: str) -> None:
@@ -83,25 +84,25 @@ def finish(directory: str) -> None:
 
 
 def add(track: str, name: str, begin: float, end: float) -> None:
-    """Take a span, if spans are taken now."""
-    if _State.recording is not None and _State.recording.on:
+    """Add a span, if recording is enabled. Units: see `Recording.add`."""
+    if _State.recording is not None and _State.recording.enabled:
         _State.recording.add(track, name, begin, end)
 
 
-def records() -> bool:
-    """Whether spans are taken."""
-    return _State.recording is not None and _State.recording.on
+def is_recording() -> bool:
+    """True if spans are added."""
+    return _State.recording is not None and _State.recording.enabled
 
 
 def start_trace(directory: str) -> None:
-    """Let JAX record everything from now on; the files go below ``directory``."""
-    import jax
+    """Start JAX's own trace, with its files below ``directory``."""
+    import jax  # loaded late: importing cntkjax.debugging does not need it
 
     jax.profiler.start_trace(directory)
 
 
 def stop_trace() -> None:
-    """End JAX's recording and write the files."""
+    """Stop JAX's trace and write its files."""
     import jax
 
     jax.profiler.stop_trace()

@@ -1,4 +1,4 @@
-"""Users' Python code inside compiled programs: what it raises arrives as it was raised."""
+"""User Python code called from compiled programs: its exceptions, and results whose sizes no program knows."""
 
 from __future__ import annotations
 
@@ -6,57 +6,61 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import jax
 import numpy as np
 
+from ..._typing import PyTree
 from ...graph.errors import BatchSizeError
+
+T = TypeVar("T")
 
 
 class OutputResized(Exception):
-    """A user's function has made data of another size than the program was compiled for."""
+    """A user function returned data of another size than the program was compiled for."""
 
 
-CallbackResults = defaultdict[Any, list[Any]]  # what functions have returned in a run, in the order of their calls
+CallbackResults: TypeAlias = defaultdict[object, list[Any]]
+"""What each user function returned in a run, in the order of its calls."""
 
 
-@dataclass(eq=False)  # runs are told apart by identity: comparing their results would compare arrays
+@dataclass(eq=False)  # by identity: results hold arrays, which do not compare to one bool
 class _Run:
     """A run of a program that calls Python."""
 
     results: CallbackResults
-    calls: Counter[Any] = field(default_factory=Counter)
-    raised: Exception | None = None
+    calls: Counter[object] = field(default_factory=Counter)
+    error: Exception | None = None
 
 
-_RUNS: list[_Run] = []  # a user's function may run another program
+_RUNS: list[_Run] = []  # a stack, as a user function may run another program
 
 
-def call_once(key: Any, call: Callable[[], Any]) -> Any:
-    """The result of a call; in a run that is begun anew, what the same call of `key` returned before."""
+def call_once(function: object, call: Callable[[], T]) -> T:
+    """The result of `call`, or, in a repeated run, what this call of `function` returned the first time."""
     run = _RUNS[-1]
-    made, at = run.results[key], run.calls[key]
-    run.calls[key] += 1
-    if at == len(made):
-        made.append(call())
-    return made[at]
+    results, index = run.results[function], run.calls[function]
+    run.calls[function] += 1
+    if index == len(results):
+        results.append(call())
+    return results[index]
 
 
-def callback(call: Callable[..., Any], shapes: Any, *args: Any) -> Any:
+def callback(call: Callable[..., PyTree], shapes: PyTree, *args: PyTree) -> PyTree:
     """The result of a Python function in a program that runs inside `raising_callback_errors`.
 
-    XLA would pass on no more than the text of an exception: so after one the program gets zeros, and no other call is
-    made.
+    XLA would pass on only the text of an exception. So after one, no other call is made, and the program continues with
+    zeros.
     """
 
-    def guarded(*args: Any) -> Any:
+    def guarded(*args: PyTree) -> PyTree:
         run = _RUNS[-1]
-        if run.raised is None:
+        if run.error is None:
             try:
                 return call(*args)
             except Exception as error:
-                run.raised = error
+                run.error = error
         return jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), shapes)
 
     return jax.pure_callback(guarded, shapes, *args)
@@ -64,9 +68,9 @@ def callback(call: Callable[..., Any], shapes: Any, *args: Any) -> Any:
 
 @contextmanager
 def raising_callback_errors(results: CallbackResults) -> Iterator[None]:
-    """Around the run of a program that calls Python, and the wait for it: raises what was raised there.
+    """A context for running a program that calls Python and waiting for it: on leaving, its first exception is raised.
 
-    `results`: empty, or what functions returned before the run was begun anew.
+    `results`: empty, or what user functions returned before the run was repeated.
     """
     run = _Run(results)
     _RUNS.append(run)
@@ -74,15 +78,16 @@ def raising_callback_errors(results: CallbackResults) -> Iterator[None]:
         yield
     finally:
         _RUNS.remove(run)
-    if run.raised is not None:
-        raise run.raised
+    if run.error is not None:
+        raise run.error
 
 
-def run_until_sizes_settle(run: Callable[[], Any], callback_results: CallbackResults | None = None) -> Any:
-    """What a program returns, which is run anew while functions make data of other sizes; each is called once.
+def run_until_sizes_settle(run: Callable[[], PyTree], callback_results: CallbackResults | None = None) -> PyTree:
+    """The outputs of a program, which runs again as long as user functions return data of new sizes.
 
-    `callback_results`: what functions returned in a run on the same data before, which they are not called for
-    again; what they return now is added.
+    `callback_results`: what user functions returned in an earlier run on the same data. They are not called again for
+    these; what they return in this run is added.
+    Errors: those of user functions; a BatchSizeError has the results so far as `callback_results`.
     """
     results: CallbackResults = defaultdict(list) if callback_results is None else callback_results
     while True:
@@ -94,3 +99,8 @@ def run_until_sizes_settle(run: Callable[[], Any], callback_results: CallbackRes
         except BatchSizeError as error:
             error.callback_results = results
             raise
+
+
+__all__ = [
+    "CallbackResults", "OutputResized", "call_once", "callback", "raising_callback_errors", "run_until_sizes_settle",
+]

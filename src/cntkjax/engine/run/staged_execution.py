@@ -1,8 +1,8 @@
-"""Evaluations with several batch sizes: in stages, joined by functions of the user that change the number of samples.
+"""Evaluations with several batch sizes: in stages, joined by user functions that change the number of samples.
 
-A program has one number of samples. Where the data have several, or a user's function returns another number than it
-gets, the graph is cut at these functions (`plan/partition.py`): each stage is a program, and between them the functions
-run on the host. Gradients go back through the stages in reverse.
+A program has one number of samples. Where the feeds have several, or a user function returns another number than it
+gets, the graph is partitioned at these functions (`plan/partition.py`): each stage is a program, and the functions run
+on the host between them. Gradients pass back through the stages in reverse order.
 """
 
 from __future__ import annotations
@@ -11,36 +11,43 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import cast
 
 import numpy as np
 
+from ..._typing import AnyArray, Array
 from ...graph.errors import BatchSizeError, explain
 from ...graph.function import Function
 from ...graph.shape import filled
 from ...graph.variable import Leaf, Variable
-from ..data.ragged import Ragged
+from ..data.ragged import Ragged, SparseRows
 from ..lower.carry import Memory
 from ..lower.rows import Rows
 from ..plan.partition import Stage
 from ..plan.parts import resolve
 from ..xla.versions import double_precision
-from .gradients import gradients as gradients_at_once
-from .program import Feed, Feeds, Result, leaf_array, plan_of
-from .program import evaluate as evaluate_at_once
+from .evaluation import evaluate as evaluate_in_one_program
+from .gradients import gradients as gradients_in_one_program
+from .minibatch import Feed, Feeds
+from .program_cache import plan_of
 from .python_callbacks import CallbackResults, raising_callback_errors
 from .random_streams import RandomState, draw_random_state
+from .result import Result
+from .state import leaf_array
 
 
 def evaluate(
     outputs: Sequence[Variable], feeds: Feeds, training: bool = False, memory: Memory | None = None,
     assign: bool = True, callback_results: CallbackResults | None = None,
 ) -> list[Result]:
-    """As `program.evaluate`, in stages if it has to be."""
+    """As `evaluation.evaluate`, in stages if necessary.
+
+    Errors: as `StagedExecution` if no stages can be made.
+    """
     try:
-        return evaluate_at_once(outputs, feeds, training, memory, assign, callback_results)
+        return evaluate_in_one_program(outputs, feeds, training, memory, assign, callback_results)
     except BatchSizeError as error:
-        stages = Stages(outputs, feeds, error, callback_results=callback_results)
+        stages = StagedExecution(outputs, feeds, error, callback_results=callback_results)
         stages.forward(training, assign)
         return stages.results()
 
@@ -49,19 +56,23 @@ def gradients(
     outputs: Sequence[Variable], roots: Mapping[Variable, Feed | None], wrt: Sequence[Variable], feeds: Feeds,
     random: RandomState | None = None, memory: Memory | None = None, callback_results: CallbackResults | None = None,
 ) -> tuple[list[Result], list[Result]]:
-    """As `gradients.gradients`, in stages if it has to be."""
+    """As `gradients.gradients`, in stages if necessary.
+
+    Errors: as `StagedExecution` if no stages can be made.
+    """
     try:
-        return gradients_at_once(outputs, roots, wrt, feeds, random, memory, callback_results)
+        return gradients_in_one_program(outputs, roots, wrt, feeds, random, memory, callback_results)
     except BatchSizeError as error:
-        stages = Stages([*outputs, *roots], feeds, error, random, callback_results)
-        stages.forward(True, False, changes=callback_results is None)
+        stages = StagedExecution([*outputs, *roots], feeds, error, random, callback_results)
+        stages.forward(True, False, write_state=callback_results is None)
         return stages.backward(roots, wrt), stages.results()[: len(outputs)]
 
 
-class Stages:
+class StagedExecution:
     """One evaluation in stages.
 
-    Errors: `error`, which says why it cannot be had in one program, if no function of the user separates batch sizes.
+    `error`: why one program cannot do it.
+    Errors: `error`, if no user function separates batch sizes; ValueError for what is not supported in stages.
     """
 
     def __init__(
@@ -69,135 +80,167 @@ class Stages:
         callback_results: CallbackResults | None = None,
     ) -> None:
         self.outputs, self.plan = outputs, plan_of(outputs)
-        if not any(stage.function for stage in self.plan.stages):
-            raise error
-        if any(n.primitive.recomputes_operands for n in self.plan.nodes):
-            raise ValueError(explain("gradients inside of graphs are not computed with several batch sizes")) from error
-        if self.plan.delays and any(isinstance(f, Ragged) and f.starts is not None for f in feeds.values()):
-            raise ValueError(explain("sequences that are cut are not computed with several batch sizes")) from error
+        self._check(feeds, error)
         self.values: dict[Variable, Feed] = {resolve(v): feed for v, feed in feeds.items()}
         self.values |= {v: leaf_array(v) for v in self.plan.leaves}
         self.random = random or error.random_state or draw_random_state(self.plan)
-        self.callback_results: CallbackResults = error.callback_results or (
-            defaultdict(list) if callback_results is None else callback_results
-        )
-        self.made: dict[Variable, Result] = {}
-        self.states: dict[Stage, Any] = {}  # what functions keep for backward
+        if callback_results is None:
+            callback_results = defaultdict(list)
+        self.callback_results: CallbackResults = error.callback_results or callback_results
+        self.stage_results: dict[Variable, Result] = {}
+        self.user_states: dict[Stage, object] = {}  # what user functions keep for their backward call
 
-    def forward(self, training: bool, assign: bool, changes: bool = True) -> None:
-        """Compute everything. `assign`: see `program.evaluate`; without `changes` nothing is written at all."""
+    def _check(self, feeds: Feeds, error: BatchSizeError) -> None:
+        if not any(stage.function for stage in self.plan.stages):
+            raise error
+        if any(n.primitive.recomputes_operands for n in self.plan.nodes):
+            raise ValueError(explain(
+                "gradients inside of graphs are not computed with several batch sizes",
+                fix="compute them outside of the graph, with Function.grad",
+            )) from error
+        if self.plan.delays and any(isinstance(f, Ragged) and f.starts is not None for f in feeds.values()):
+            raise ValueError(explain(
+                "sequences that are cut are not computed with several batch sizes",
+                fix="feed whole sequences, without start flags",
+            )) from error
+
+    def forward(self, training: bool, assign: bool, write_state: bool = True) -> None:
+        """Compute all stages. `assign`, `write_state`: see `evaluation.evaluate`."""
         for stage in self.plan.stages:
             if stage.function is not None:
                 with raising_callback_errors(self.callback_results):
                     state, data = stage.function.primitive.forward_on_host(self._operands(stage.function), training)
-                self.states[stage] = state
+                self.user_states[stage] = state
                 self.values.update(zip(stage.outputs, data, strict=True))
             else:
-                made = evaluate_at_once(
+                results = evaluate_in_one_program(
                     stage.outputs, self.values, training, None, assign, self.callback_results, self.random,
-                    stage.inputs,
-                    changes,
+                    stage.inputs, write_state,
                 )
-                self.made.update((r.variable, r) for r in made)
-                self.values.update((r.variable, r.ragged()) for r in made)
+                self.stage_results.update((r.variable, r) for r in results)
+                self.values.update((r.variable, r.ragged()) for r in results)
 
     def _operands(self, function: Function) -> list[Feed]:
         return [self.values[resolve(v)] for v in function.node_inputs]
 
     def results(self) -> list[Result]:
-        """Of the outputs."""
+        """The results for the outputs, after `forward`."""
         return [self._result(v) for v in self.outputs]
 
     def _result(self, variable: Variable) -> Result:
-        own = resolve(variable)
-        if own in self.made:
-            return replace(self.made[own], variable=variable)
-        if own._owner is None:
-            return evaluate_at_once([variable], self.values)[0]
-        return _as_result(variable, self.values[own])
+        resolved = resolve(variable)
+        if resolved in self.stage_results:
+            return replace(self.stage_results[resolved], variable=variable)
+        if resolved._owner is None:
+            return evaluate_in_one_program([variable], self.values)[0]
+        return _as_result(variable, self.values[resolved])
 
     def backward(self, roots: Mapping[Variable, Feed | None], wrt: Sequence[Variable]) -> list[Result]:
-        """Gradients as `gradients.gradients` gives them, after `forward`."""
-        arriving: dict[Variable, Feed] = {}
-
-        def add(variable: Variable, gradient: Feed) -> None:
-            arriving[variable] = _sum(arriving[variable], gradient) if variable in arriving else gradient
-
-        for root, gradient in roots.items():
-            add(resolve(root), self._constant(resolve(root), 1) if gradient is None else gradient)
+        """Gradients as `gradients.gradients` computes them, after `forward`."""
+        cotangents = _Cotangents()
+        for root, cotangent in roots.items():
+            resolved = resolve(root)
+            cotangents.add(resolved, self._constant(resolved, 1) if cotangent is None else cotangent)
         targets = {resolve(v) for v in wrt}
         for stage in reversed(self.plan.stages):
-            reached = {v: arriving[v] for v in stage.outputs if v in arriving}
+            of_outputs = {v: cotangents[v] for v in stage.outputs if v in cotangents}
             if stage.function is None:
-                for r in self._gradients(stage, reached, targets):
-                    add(r.variable, r.data if isinstance(r.variable, Leaf) else r.ragged())
-            elif reached:
-                given = [reached[v] if v in reached else self._constant(v, 0) for v in stage.outputs]
-                operands, state = self._operands(stage.function), self.states[stage]
-                found = stage.function.primitive.backward_on_host(state, operands, given)
-                for v, gradient in zip(stage.function.node_inputs, found, strict=True):
-                    if gradient is not None:
-                        add(resolve(v), gradient)
-        return [self._gradient(v, arriving.get(resolve(v))) for v in wrt]
+                for r in self._stage_gradients(stage, of_outputs, targets):
+                    cotangents.add(r.variable, cast(Feed, r.data) if isinstance(r.variable, Leaf) else r.ragged())
+            elif of_outputs:
+                for v, gradient in self._function_gradients(stage, stage.function, of_outputs):
+                    cotangents.add(v, gradient)
+        return [self._gradient(v, cotangents.get(resolve(v))) for v in wrt]
 
-    def _gradients(self, stage: Stage, roots: Mapping[Variable, Feed], targets: set[Variable]) -> list[Result]:
-        """What flows out of a stage: to other stages, and to what gradients are wanted of."""
-        plan = plan_of([*stage.outputs, *roots], stage.inputs)
-        if not roots and not plan.assigned:
+    def _stage_gradients(
+        self, stage: Stage, cotangents: Mapping[Variable, Feed], targets: set[Variable]
+    ) -> list[Result]:
+        """Gradients that leave a stage: to other stages, and to `targets`."""
+        plan = plan_of([*stage.outputs, *cotangents], stage.inputs)
+        if not cotangents and not plan.assigned:
             return []
         wrt = [v for v in (*plan.arguments, *plan.leaves) if v in targets or v in plan.known]
         dense = [v for v in wrt if v in targets or not _is_sparse(self.values[v])]
-        found, _ = gradients_at_once(
-            stage.outputs, roots, dense, self.values, self.random, None, self.callback_results, stage.inputs
+        gradients, _ = gradients_in_one_program(
+            stage.outputs, cotangents, dense, self.values, self.random, None, self.callback_results, stage.inputs
         )
-        return found
+        return gradients
+
+    def _function_gradients(
+        self, stage: Stage, function: Function, cotangents: Mapping[Variable, Feed]
+    ) -> list[tuple[Variable, Feed]]:
+        """Gradients of the operands of a user function, except those for which it has none."""
+        of_outputs = [cotangents[v] if v in cotangents else self._constant(v, 0) for v in stage.outputs]
+        gradients = function.primitive.backward_on_host(self.user_states[stage], self._operands(function), of_outputs)
+        operands = map(resolve, function.node_inputs)
+        return [(v, gradient) for v, gradient in zip(operands, gradients, strict=True) if gradient is not None]
 
     def _gradient(self, variable: Variable, gradient: Feed | None) -> Result:
-        own = resolve(variable)
-        if gradient is None:
-            gradient = np.zeros(own.shape, own.dtype) if isinstance(own, Leaf) else self._constant(own, 0)
-        return replace(_as_result(variable, gradient), by_rows=own in self.plan.gathered_leaves)
+        resolved = resolve(variable)
+        if gradient is None and isinstance(resolved, Leaf):
+            gradient = np.zeros(resolved.shape, resolved.dtype)
+        elif gradient is None:
+            gradient = self._constant(resolved, 0)
+        return replace(_as_result(variable, gradient), by_rows=resolved in self.plan.gathered_leaves)
 
-    def by_rows(self, gradient: Result) -> Any:
-        """A gradient as learners take it: of what sparse data look up only the rows that occur."""
-        occurring = self._occurring.get(gradient.variable)
-        return gradient.data if occurring is None else Rows.of(gradient.data, occurring)
+    def by_rows(self, gradient: Result) -> AnyArray | Rows:
+        """The gradient of a parameter as learners take it: only the rows that occur, if sparse data look them up."""
+        indices = self._occurring_rows.get(gradient.variable)
+        data = cast(AnyArray, gradient.data)
+        return data if indices is None else Rows.of(data, indices)
 
     @cached_property
-    def _occurring(self) -> dict[Variable, np.ndarray]:
-        def data(node: Function) -> Any:
+    def _occurring_rows(self) -> dict[Variable, np.ndarray]:
+        """For each parameter that sparse data look up, the rows that occur in them, ascending."""
+
+        def data(node: Function) -> Feed | None:
             return self.values.get(resolve(node.node_inputs[0]))
 
-        found = self.plan.weights_of(lambda node: node.primitive.looks_up_rows(node) and _is_sparse(data(node)))
-        return {p: np.unique(np.concatenate([data(n).data.indices for n in nodes])) for p, nodes in found.items()}
+        def indices(node: Function) -> np.ndarray:
+            return cast(SparseRows, cast(Ragged, data(node)).data).indices
+
+        lookups = self.plan.weights_of(lambda node: node.primitive.looks_up_rows(node) and _is_sparse(data(node)))
+        return {p: np.unique(np.concatenate([indices(n) for n in nodes])) for p, nodes in lookups.items()}
 
     def _constant(self, variable: Variable, number: float) -> Feed:
-        """One number everywhere, in the form of a variable's value."""
-        feed: Any = self.values[variable]
+        """A value of this variable with one number everywhere."""
+        feed = self.values[variable]
         if not isinstance(feed, Ragged):
             return np.full(np.shape(feed), number, variable.dtype)
-        data: Any = feed.data
-        shape: Any = filled(variable.shape, data.width) if feed.is_sparse else data.shape[1:]
+        data = feed.data
+        shape = filled(variable.shape, data.width) if isinstance(data, SparseRows) else data.shape[1:]
+        assert shape is not None
         return Ragged(np.full((feed.num_samples, *shape), number, variable.dtype), feed.lengths)
+
+
+class _Cotangents(dict[Variable, Feed]):
+    """Cotangents by variable; those from several uses of a variable are summed."""
+
+    def add(self, variable: Variable, cotangent: Feed) -> None:
+        """Add what flows back from one use of the variable."""
+        self[variable] = _sum(self[variable], cotangent) if variable in self else cotangent
 
 
 def _is_sparse(feed: Feed | None) -> bool:
     return isinstance(feed, Ragged) and feed.is_sparse
 
 
-def _sum(a: Any, b: Any) -> Any:
+def _sum(a: Feed, b: Feed) -> Feed:
     if isinstance(a, Ragged):
-        return replace(a, data=_sum(a.data, b.data))
+        return replace(a, data=cast(np.ndarray, _sum(cast(Array, a.data), cast(Array, cast(Ragged, b).data))))
     with double_precision(a.dtype == np.float64):
-        return a + b
+        return a + cast(Array, b)
 
 
-def _as_result(variable: Variable, feed: Any) -> Result:
-    """What is fed end to end, as a program would have given it."""
+def _as_result(variable: Variable, feed: Feed) -> Result:
+    """The result of a program with these data."""
     if not isinstance(feed, Ragged):
         return Result(variable, feed, 1, None)
-    data: Any = feed.data
+    data = cast(AnyArray, feed.data)
     if feed.lengths is None:
         return Result(variable, data, feed.num_samples, None)
     layout = np.zeros_like(feed.lengths), feed.offsets[:-1], feed.lengths
     return Result(variable, data[:, None], feed.num_sequences, layout)
+
+
+__all__ = ["StagedExecution", "evaluate", "gradients"]

@@ -1,1 +1,1 @@
-"""The training step: forward, backward and learners as one program."""
+"""The training step: criteria, gradients and learners in one program; loss scaling, rematerialization."""

@@ -1,8 +1,8 @@
-"""Training with less memory: values on the way are computed again for the backward pass instead of being kept.
+"""Rematerialization: training in less memory, by computing most values again for the backward pass.
 
-The parts of a plan are cut into about as many segments as each has parts. What leaves a segment is kept; the rest is
-computed once more when the backward pass comes there. Memory then grows with the root of the depth, for at most
-one more forward pass.
+The parts of a plan are cut into about as many segments as each has parts. Values that leave a segment are saved; the
+others are recomputed when the backward pass reaches it. Memory then grows with the square root of the depth, at the
+cost of at most one more forward pass.
 """
 
 from __future__ import annotations
@@ -10,53 +10,56 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import jax
 
+from ..._typing import PyTree
 from ...graph.variable import Variable
+from ..data.layout import Batch, Layout
 from ..lower.lower import run_part
-from ..lower.values import Context, Environment
+from ..lower.values import Context, Environment, Value
 from ..plan.parts import Part, inputs_of, outputs_of
 from ..plan.plan import Plan
 
 
 def execute_in_segments(plan: Plan, ctx: Context, env: Environment) -> None:
-    """As `execute`, for what is to be differentiated; of the variables in between only some are put into `env`."""
+    """As `execute`, for what is differentiated; adds to `env` only values that leave a segment."""
     for parts, leaving in _segments(plan):
-        _run(ctx, parts, leaving, env)
+        _run_segment(ctx, parts, leaving, env)
 
 
-def _run(ctx: Context, parts: Sequence[Part], leaving: Sequence[Variable], env: Environment) -> None:
+def _run_segment(ctx: Context, parts: Sequence[Part], leaving: Sequence[Variable], env: Environment) -> None:
     entering = [v for v in dict.fromkeys(u for part in parts for u in inputs_of(part)) if v in env]
-    axes, made, inner = list(ctx.layouts), {}, ctx
+    axes = list(ctx.layouts)
+    values: dict[Variable, Value] = {}
+    inner = ctx
 
-    def compute(data: Any, layouts: Any, batch: Any) -> Any:
-        nonlocal made, inner
-        # Layouts and batch come as arguments: what they remember having computed must not leave this function.
+    def compute(data: Sequence[PyTree], layouts: Sequence[Layout], batch: Batch | None) -> PyTree:
+        nonlocal values, inner
+        # Layouts and batch are arguments, as the arrays that they cache must not leave this function.
         known = dict(zip(axes, layouts, strict=True))
         inner = replace(ctx, batch=batch, layouts=known, updates=dict(ctx.updates), left={})
-        here = env | {v: replace(env[v], data=d) for v, d in zip(entering, data, strict=True)}
+        local_env = env | {v: replace(env[v], data=d) for v, d in zip(entering, data, strict=True)}
         for part in parts:
-            run_part(inner, part, here)
-        made = {v: here[v] for v in leaving}
-        new = [inner.layouts[axis] for axis in inner.layouts if axis not in axes]
-        values = [v.data for v in made.values()]
-        return values, new, list(inner.updates.values()), list(inner.left.values()), inner.batch
+            run_part(inner, part, local_env)
+        values = {v: local_env[v] for v in leaving}
+        created = [inner.layouts[axis] for axis in inner.layouts if axis not in axes]
+        computed = [v.data for v in values.values()]
+        return computed, created, list(inner.updates.values()), list(inner.left.values()), inner.batch
 
     data, layouts, updates, left, batch = jax.checkpoint(compute)(
         [env[v].data for v in entering], list(ctx.layouts.values()), ctx.batch
     )
-    env.update({v: replace(value, data=d) for (v, value), d in zip(made.items(), data, strict=True)})
+    env.update({v: replace(value, data=d) for (v, value), d in zip(values.items(), data, strict=True)})
     ctx.layouts.update(zip([a for a in inner.layouts if a not in axes], layouts, strict=True))
     ctx.updates.update(zip(inner.updates, updates, strict=True))
     ctx.left.update(zip(inner.left, left, strict=True))
-    if ctx.batch is None:  # then a node may have made a batch axis
+    if ctx.batch is None:  # then a node may have created a batch axis
         ctx.batch = batch
 
 
 def _segments(plan: Plan) -> list[tuple[Sequence[Part], list[Variable]]]:
-    """Runs of parts, each with the variables that it computes and something behind it needs."""
+    """Consecutive parts, with the variables that they compute and that later segments or the outputs need."""
     size = max(math.isqrt(len(plan.parts)), 1)
     runs = [plan.parts[i : i + size] for i in range(0, len(plan.parts), size)]
     needed = set(plan.outputs)
@@ -65,3 +68,6 @@ def _segments(plan: Plan) -> list[tuple[Sequence[Part], list[Variable]]]:
         segments.append((parts, [v for part in parts for v in outputs_of(part) if v in needed]))
         needed |= {v for part in parts for v in inputs_of(part)}
     return segments[::-1]
+
+
+__all__ = ["execute_in_segments"]

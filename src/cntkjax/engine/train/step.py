@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsFloat, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._typing import AnyArray, Array, DTypeLike, PyTree
 from ...graph.errors import BatchSizeError, explain
 from ...graph.function import nodes
 from ...graph.variable import Leaf, Variable
@@ -18,46 +19,50 @@ from ..debug.checked import check
 from ..lower.carry import Memory
 from ..lower.lower import execute
 from ..lower.rows import Rows, added, lookups, summed
-from ..lower.values import Context, Value
+from ..lower.values import Context, Environment, Value
 from ..plan.parts import resolve
 from ..plan.plan import Plan
-from ..run.program import (
-    Changes,
-    Feeds,
-    Minibatch,
-    Program,
-    Result,
-    apply_changes,
-    arguments_in_order,
-    created_layouts,
-    leaf_array,
-    masked,
-    results,
-    state_changes,
-)
+from ..run.context import created_layouts, sum_over_samples
+from ..run.minibatch import Feeds, Minibatch, arguments_in_order
+from ..run.program import Program
 from ..run.random_streams import random_inputs
-from ..run.staged_execution import Stages, evaluate
+from ..run.result import LayoutArrays, Result, collect_results
+from ..run.staged_execution import StagedExecution, evaluate
+from ..run.state import StateChanges, apply_changes, leaf_array, state_changes
 from ..xla.versions import double_precision
+from .learner import StepLearner
 from .loss_scale import LossScale
 from .remat import execute_in_segments
+
+if TYPE_CHECKING:
+    import optax
+
+Gradient: TypeAlias = "AnyArray | Rows"
+Gradients: TypeAlias = "Sequence[Sequence[Gradient]]"
+"""Gradients of the parameters, in one list for each learner."""
+
+AllReduce: TypeAlias = (
+    "Callable[[Gradients | None, np.ndarray, Sequence[Sequence[jax.Array]]], tuple[Gradients | None, np.ndarray]]"
+)
+"""``all_reduce(gradients, figures, parameters)`` returns the sums of gradients and figures over all workers.
+
+`gradients` are None on a worker without data; the last figure is the number of samples, and if that is 0 on all workers
+the sum of gradients is None. `parameters` have the shapes and types of the gradients.
+"""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a step or test gives: sums over the samples, still on the device, and their number on the host.
+    """Sums over the samples of a step or test, still on the device, and the number of samples on the host.
 
-    `learned`: the number of samples that the learners took their step for; 0 if they are still to take it.
+    `learned`: the number of samples of the update that the learners made in this step; 0 if they accumulate.
     """
 
-    loss: Any
-    metric: Any
+    loss: SupportsFloat
+    metric: Any  # SupportsFloat, or None if there is only a loss
     samples: int
     outputs: list[Result]
     learned: int = 0
-
-
-# From gradients (or None), sums of the criteria, and the number of samples: those of all workers together.
-AllReduce = Callable[[Any, np.ndarray, list[list[Any]]], tuple[Any, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -65,23 +70,50 @@ class Options:
     """How a training step computes.
 
     `accumulate`: of how many minibatches the learners get the sum of the gradients. `narrow`: the type in which
-    products with weights are computed. `rematerialize`: see remat.py.
+    products with weights are computed; None for that of their operands. `rematerialize`: see remat.py.
     """
 
     accumulate: int = 1
-    narrow: Any = None
+    narrow: DTypeLike | None = None
     rematerialize: bool = False
 
 
 @dataclass
 class PendingGradients:
-    """What one minibatch leaves for the next one: gradients that the learners are still to get, and the loss scale."""
+    """State between minibatches: gradients that no learner has used yet, what they are of, and the loss scale."""
 
-    gradients: Any = None
+    gradients: Gradients | None = None
     samples: int = 0
     minibatches: int = 0
     ends_sweep: bool = False
     scale: LossScale | None = None
+
+
+class TrainedState(NamedTuple):
+    """State that each update replaces; its buffers are donated.
+
+    `parameters`: values, in one list for each learner. `learners`: their optax states.
+    """
+
+    parameters: list[list[Array]]
+    learners: list[PyTree]
+    loss_scale: LossScale | None
+
+
+class StepOutputs(NamedTuple):
+    """What the program of a step returns.
+
+    `gradients`: those that are pending after the step, or None. `sums`: the criteria, summed over all samples. `data`:
+    those of all outputs of the plan, None for criteria. `argument_gradients` nobody reads: see `Step._train`.
+    """
+
+    state: TrainedState
+    gradients: Gradients | None
+    sums: list[Array]
+    data: list[Array | None]
+    layouts: dict[int, LayoutArrays]
+    changes: StateChanges
+    argument_gradients: list[Array]
 
 
 class Step:
@@ -90,234 +122,264 @@ class Step:
     Units: loss and metric are summed over all elements of all samples of a minibatch. The number of samples is that of
            the loss, or, where that has no dynamic axes, of what it was reduced from.
 
-    `memory`: what sequences that are cut between minibatches leave behind. Steps that take turns share it, and
-    `pending_gradients`.
+    `memory`: what sequences that are cut between minibatches leave behind. Steps with other outputs that alternate with
+    this one share it, and `pending_gradients`.
+    Errors: ValueError for options that the model does not allow.
     """
 
     def __init__(
-        self, criteria: Sequence[Variable], outputs: Sequence[Variable], learners: Sequence[Any],
+        self, criteria: Sequence[Variable], outputs: Sequence[Variable], learners: Sequence[StepLearner],
         memory: Memory | None = None, options: Options = Options(), pending_gradients: PendingGradients | None = None,
     ) -> None:
         self.criteria, self.outputs, self.learners = list(criteria), list(outputs), list(learners)
         self.memory = Memory() if memory is None else memory
         self.options = options
         self.pending_gradients = PendingGradients() if pending_gradients is None else pending_gradients
-        self.counted = resolve(_counted(self.criteria[0]))
+        self.sample_source = resolve(_sample_source(self.criteria[0]))
         self.plan = Plan([*self.criteria, *self.outputs])
-        self.counts: dict[Hashable, int] = {}
-        if options.narrow is not None and self.plan.is_double:
+        self.sample_counts: dict[Hashable, int] = {}  # by the signature of minibatches
+        self._check_options()
+        self.parameters: list[list[Leaf]] = [list(learner.parameters) for learner in self.learners]
+        trained = {p for group in self.parameters for p in group}
+        self.untrained_leaves = [None if leaf in trained else leaf for leaf in self.plan.leaves]
+        if self.learners:
+            self.program = Program(self.plan, "train", self._train, True, donate=True)
+        else:
+            self.program = Program(self.plan, "test", self._test, False, donate=True)
+        self._compiled_update = jax.jit(self._update, donate_argnums=0)
+
+    def _check_options(self) -> None:
+        if self.options.narrow is not None and self.plan.is_double:
             raise ValueError("a model in double precision is not computed in a narrower one: leave out precision=")
-        if options.rematerialize and self.plan.calls_python:
+        if self.options.rematerialize and self.plan.calls_python:
             raise ValueError("functions of the user are not computed twice: leave out rematerialize=")
-        self.trained: list[list[Leaf]] = [list(learner.parameters) for learner in self.learners]
-        trained = {p for group in self.trained for p in group}
-        self.others = [None if leaf in trained else leaf for leaf in self.plan.leaves]
-        trains = bool(self.learners)
-        self.program = Program(self.plan, self._train if trains else self._test, trains, donate=True)
-        self._learn_alone = jax.jit(self._learn, donate_argnums=0)
 
+    # ---- running
     def run(self, feeds: Feeds, number: int | None = None, all_reduce: AllReduce | None = None) -> Outcome:
-        """Take a step; parameters and learners' states are replaced, and nothing is waited for.
+        """Take a step: replace parameters and the learners' states, without waiting for the device.
 
-        `number`: that of the minibatch, for what checked mode has to say. `all_reduce`: what is learned from is the sum
-        over all workers, and waited for.
+        `number`: that of the minibatch, for messages of checked mode. `all_reduce`: learn from the sums of gradients
+        over all workers, which are waited for.
         """
         try:
-            return self._run_at_once(feeds, number, all_reduce)
+            return self._run_in_one_program(feeds, number, all_reduce)
         except BatchSizeError as error:
             return self._run_in_stages(feeds, error, all_reduce)
 
-    def _run_at_once(self, feeds: Feeds, number: int | None, all_reduce: AllReduce | None) -> Outcome:
-        plan, program = self.plan, self.program
+    def _run_in_one_program(self, feeds: Feeds, number: int | None, all_reduce: AllReduce | None) -> Outcome:
+        plan, program, pending = self.plan, self.program, self.pending_gradients
         check(plan, feeds, bool(self.learners), self.memory, number)
         minibatch = program.pack(plan, arguments_in_order(plan, feeds), self.memory)
-        samples, before = self._samples(minibatch, feeds), self.pending_gradients
-        learned, minibatches = before.samples + samples, before.minibatches + 1
-        learns = minibatches == self.options.accumulate
-        hypers = [learner.hyper(learned) for learner in self.learners] if learns and all_reduce is None else None
+        samples = self._count_samples(minibatch, feeds)
+        total_samples, minibatches = pending.samples + samples, pending.minibatches + 1
+        updates = minibatches == self.options.accumulate
+        hypers = [learner.hyper(total_samples) for learner in self.learners] if updates and all_reduce is None else None
         skipped = None if hypers is None else tuple(h is None for h in hypers)
-        pending = tuple(g.shape for g in jax.tree.leaves(before.gradients))
-        minibatch.signature = (minibatch.signature, skipped, pending)
-        leaves = [None if leaf is None else leaf_array(leaf) for leaf in self.others]
-        computed = program(minibatch, leaves, random_inputs(plan), self._donated(), (hypers, before.gradients))
-        values, states, (before.gradients, before.scale), sums, data, layouts, changes, _ = computed
-        self._keep(values, states)
-        before.samples, before.minibatches = (0, 0) if learns else (learned, minibatches)
-        apply_changes(plan, minibatch, self.memory, changes)
-        made = results([*self.criteria, *self.outputs], plan, program, minibatch, data, layouts)[len(self.criteria) :]
-        if all_reduce is not None and learns:
-            return self.reduce_and_update(all_reduce, sums, samples, made)
-        return Outcome(sums[0], sums[1] if len(sums) > 1 else None, samples, made, learned if learns else 0)
+        pending_shapes = tuple(g.shape for g in jax.tree.leaves(pending.gradients))
+        minibatch.signature = (minibatch.signature, skipped, pending_shapes)
+        leaves = [None if leaf is None else leaf_array(leaf) for leaf in self.untrained_leaves]
+        computed: StepOutputs = program(
+            minibatch, leaves, random_inputs(plan), self._state(), (hypers, pending.gradients)
+        )
+        self._set_state(computed.state)
+        pending.gradients = computed.gradients
+        pending.samples, pending.minibatches = (0, 0) if updates else (total_samples, minibatches)
+        apply_changes(plan, minibatch, self.memory, computed.changes)
+        outputs = collect_results(
+            [*self.criteria, *self.outputs], program.plan, minibatch, computed.data, computed.layouts
+        )
+        if all_reduce is not None and updates:
+            return self.reduce_and_update(all_reduce, computed.sums, samples, outputs)
+        loss, metric = computed.sums[0], computed.sums[1] if len(computed.sums) > 1 else None
+        return Outcome(loss, metric, samples, outputs, total_samples if updates else 0)
 
     def _run_in_stages(self, feeds: Feeds, error: BatchSizeError, all_reduce: AllReduce | None) -> Outcome:
         """A step over several batch sizes; it is waited for."""
-        stages = Stages([*self.criteria, *self.outputs, self.counted], feeds, error)
+        stages = StagedExecution([*self.criteria, *self.outputs, self.sample_source], feeds, error)
         if self.options != Options():
             raise ValueError(explain(
                 "several batch sizes in one minibatch are not trained with these options",
                 fix="leave out accumulate=, precision= and rematerialize=",
             )) from error
         stages.forward(bool(self.learners), assign=not self.learners)
-        *made, counted = stages.results()
-        sums = [_sum(result) for result in made[: len(self.criteria)]]
-        samples, outputs = counted.samples, made[len(self.criteria) :]
+        *results, sample_source = stages.results()
+        sums = [_sum(result) for result in results[: len(self.criteria)]]
+        samples, outputs = sample_source.samples, results[len(self.criteria) :]
         if not self.learners:
             return Outcome(sums[0], sums[1] if len(sums) > 1 else None, samples, outputs)
-        every = [p for group in self.trained for p in group]
-        found = dict(zip(every, stages.backward({self.criteria[0]: None}, every), strict=True))
-        self.pending_gradients.gradients = [[stages.by_rows(found[p]) for p in group] for group in self.trained]
-        return self.reduce_and_update(all_reduce or _alone, sums, samples, outputs)
+        parameters = [p for group in self.parameters for p in group]
+        gradients = dict(zip(parameters, stages.backward({self.criteria[0]: None}, parameters), strict=True))
+        self.pending_gradients.gradients = [[stages.by_rows(gradients[p]) for p in group] for group in self.parameters]
+        return self.reduce_and_update(all_reduce or _keep_local, sums, samples, outputs)
 
     def reduce_and_update(
-        self, all_reduce: AllReduce, sums: Sequence[Any] = (), samples: int = 0, outputs: Sequence[Result] = ()
+        self, all_reduce: AllReduce, sums: Sequence[SupportsFloat] = (), samples: int = 0,
+        outputs: Sequence[Result] = (),
     ) -> Outcome:
-        """The step of all workers, with the gradients that this one has, if it has any."""
-        numbers = np.array([*(sums or [0.0] * len(self.criteria)), samples], np.float64)
-        like = [[leaf_array(p) for p in group] for group in self.trained]
-        gradients, numbers = all_reduce(self.pending_gradients.gradients, numbers, like)
-        total = int(numbers[-1])
-        self.pending_gradients.gradients = None
-        if total:
-            hypers = [learner.hyper(total) for learner in self.learners]
+        """Update with the pending gradients of all workers; this one may have none.
+
+        `sums`, `samples`, `outputs`: those of this worker. The outcome has the sums of all.
+        """
+        pending = self.pending_gradients
+        figures = np.array([*(sums or [0.0] * len(self.criteria)), samples], np.float64)
+        parameters = [[leaf_array(p) for p in group] for group in self.parameters]
+        gradients, figures = all_reduce(pending.gradients, figures, parameters)
+        total_samples = int(figures[-1])
+        pending.gradients = None
+        if total_samples:
+            hypers = [learner.hyper(total_samples) for learner in self.learners]
             with double_precision(self.plan.is_double):
-                values, states, self.pending_gradients.scale = self._learn_alone(self._donated(), gradients, hypers)
-            self._keep(values, states)
-        metric = numbers[1] if len(self.criteria) > 1 else None
-        return Outcome(numbers[0], metric, total, list(outputs), total)
+                self._set_state(self._compiled_update(self._state(), gradients, hypers))
+        metric = figures[1] if len(self.criteria) > 1 else None
+        return Outcome(figures[0], metric, total_samples, list(outputs), total_samples)
 
-    def _donated(self) -> Any:
-        values = [[leaf_array(p) for p in group] for group in self.trained]
-        return values, [learner.optax_state for learner in self.learners], self.pending_gradients.scale
+    def _state(self) -> TrainedState:
+        values = [[leaf_array(p) for p in group] for group in self.parameters]
+        return TrainedState(values, [learner.optax_state for learner in self.learners], self.pending_gradients.scale)
 
-    def _keep(self, values: Any, states: Any) -> None:
-        for group, new in zip(self.trained, values, strict=True):
-            for parameter, value in zip(group, new, strict=True):
+    def _set_state(self, state: TrainedState) -> None:
+        for group, values in zip(self.parameters, state.parameters, strict=True):
+            for parameter, value in zip(group, values, strict=True):
                 parameter._value = value
-        for learner, state in zip(self.learners, states, strict=True):
-            learner.optax_state = state
+        for learner, learner_state in zip(self.learners, state.learners, strict=True):
+            learner.optax_state = learner_state
+        self.pending_gradients.scale = state.loss_scale
 
+    # ---- counting samples
     @cached_property
-    def first_counted(self) -> Variable:
-        """What has as many samples as `counted`, and of such the first to be computed."""
-        if self.counted.sequence_axis is None:
-            return self.counted
-        alike = (v for n in self.plan.nodes for v in n.node_outputs if v.dynamic_axes == self.counted.dynamic_axes)
-        return next(alike, self.counted)
+    def earliest_sample_source(self) -> Variable:
+        """Of the variables with as many samples as `sample_source`, the one that is computed first."""
+        source = self.sample_source
+        if source.sequence_axis is None:
+            return source
+        alike = (v for n in self.plan.nodes for v in n.node_outputs if v.dynamic_axes == source.dynamic_axes)
+        return next(alike, source)
 
-    def _samples(self, minibatch: Minibatch, feeds: Feeds) -> int:
-        samples = minibatch.samples(self.counted.dynamic_axes)
-        if self.plan.makes_batch and self.counted.dynamic_axes:
-            samples = self.counts.get(minibatch.signature)  # which has all shapes, and these decide
-        if samples is None:  # sequences whose lengths only the program knows, or a batch that it makes of another
-            given = {v: feeds[v] for v in self.plan.arguments}
-            (result,) = evaluate([self.first_counted], given, memory=self.memory.copy())
+    def _count_samples(self, minibatch: Minibatch, feeds: Feeds) -> int:
+        samples = minibatch.samples(self.sample_source.dynamic_axes)
+        if self.plan.makes_batch and self.sample_source.dynamic_axes:
+            samples = self.sample_counts.get(minibatch.signature)  # shapes decide, and the signature has all of them
+        if samples is None:  # only a program knows the lengths of these sequences, or the size of this batch
+            needed = {v: feeds[v] for v in self.plan.arguments}
+            (result,) = evaluate([self.earliest_sample_source], needed, memory=self.memory.copy())
             samples = result.samples
             if result.layout is None:
-                self.counts[minibatch.signature] = samples
+                self.sample_counts[minibatch.signature] = samples
         return samples
 
-    def _train(self, plan: Plan, ctx: Context, env: dict[Variable, Value], donated: Any, extra: Any) -> Any:
-        (values, states, scale), (hypers, pending) = donated, extra
-        known = list(ctx.layouts)
+    # ---- bodies of programs
+    def _train(self, plan: Plan, ctx: Context, env: Environment, state: TrainedState, extra: PyTree) -> StepOutputs:
+        hypers, pending = extra
+        scale = state.loss_scale
+        fed_axes = list(ctx.layouts)
         ctx.narrow = self.options.narrow
 
-        # As in CNTK the backward of users' functions is called for arguments too; what is returned is not left out.
-        asking = [v for v in plan.arguments if v.needs_gradient and not env[v].is_sparse] if plan.calls_python else []
-        found = lookups(plan, env | self._valued(values), [p for group in self.trained for p in group])
+        # As in CNTK, user functions get their backward call for arguments too; returning these gradients keeps the
+        # calls alive in the compiled program.
+        arguments: list[Variable] = []
+        if plan.calls_python:
+            arguments = [v for v in plan.arguments if v.needs_gradient and not env[v].is_sparse]
+        looked_up = lookups(
+            plan, env | self._parameter_values(state.parameters), [p for group in self.parameters for p in group]
+        )
 
-        def loss(values: Any, asked: Any) -> Any:
-            here = env | {v: Value(d, v.dynamic_axes) for v, d in zip(asking, asked, strict=True)}
-            here |= self._valued(values)
-            for p, lookup in found.items():
-                lookup.substitute(ctx, here.pop(p))
-            sums, data = self._forward(plan, ctx, here, self.options.rematerialize)
+        def loss(parameters: list[list[Array]], argument_data: list[Array]) -> tuple[Array, PyTree]:
+            local_env = env | {v: Value(d, v.dynamic_axes) for v, d in zip(arguments, argument_data, strict=True)}
+            local_env |= self._parameter_values(parameters)
+            for p, lookup in looked_up.items():
+                lookup.substitute(ctx, local_env.pop(p))
+            sums, data = self._forward(plan, ctx, local_env, self.options.rematerialize)
             scaled = sums[0] if scale is None else sums[0] * scale.factor
-            return scaled, (sums, data, created_layouts(plan, ctx, known), state_changes(plan, ctx))
+            return scaled, (sums, data, created_layouts(plan, ctx, fed_axes), state_changes(plan, ctx))
 
-        differentiated = self._each(lambda p, a: found[p].values if p in found else a, values)
-        (gradients, asked), (sums, data, layouts, changes) = jax.grad(loss, (0, 1), has_aux=True)(
-            differentiated, [env[v].data for v in asking]
+        gradient_of = jax.grad(loss, (0, 1), has_aux=True)
+        (gradients, argument_gradients), (sums, data, layouts, changes) = gradient_of(
+            self._map(lambda p, a: looked_up[p].values if p in looked_up else a, state.parameters),
+            [env[v].data for v in arguments],
         )
         if scale is not None:
             gradients = jax.tree.map(lambda g: (g / scale.factor).astype(g.dtype), gradients)
             changes = _finite_changes(plan, env, changes)
-        gradients = self._each(lambda p, g: found[p].of(g) if p in found else g, gradients)
+        gradients = self._map(lambda p, g: looked_up[p].of(g) if p in looked_up else g, gradients)
         if pending is not None:
             gradients = jax.tree.map(summed, pending, gradients, is_leaf=lambda g: isinstance(g, Rows))
-        if hypers is None:
-            return values, states, (gradients, scale), sums, data, layouts, changes, asked
-        values, states, scale = self._learn((values, states, scale), gradients, hypers)
-        return values, states, (None, scale), sums, data, layouts, changes, asked
+        if hypers is not None:
+            state, gradients = self._update(state, gradients, hypers), None
+        return StepOutputs(state, gradients, sums, data, layouts, changes, argument_gradients)
 
-    def _learn(self, donated: Any, gradients: Any, hypers: Any) -> Any:
-        """What the learners make of parameters and their own states; the next loss scale."""
-        values, states, scale = donated
-        made = [
-            (v, s) if h is None else learn(learner.transform, g, s, v, h)
-            for learner, g, s, v, h in zip(self.learners, gradients, states, values, hypers, strict=True)
+    def _test(self, plan: Plan, ctx: Context, env: Environment, state: TrainedState, extra: PyTree) -> StepOutputs:
+        fed_axes = list(ctx.layouts)
+        sums, data = self._forward(plan, ctx, env)
+        layouts, changes = created_layouts(plan, ctx, fed_axes), state_changes(plan, ctx)
+        return StepOutputs(TrainedState([], [], None), None, sums, data, layouts, changes, [])
+
+    def _forward(
+        self, plan: Plan, ctx: Context, env: Environment, rematerialize: bool = False
+    ) -> tuple[list[Array], list[Array | None]]:
+        """Sums of the criteria, and data of all outputs, None for criteria."""
+        (execute_in_segments if rematerialize else execute)(plan, ctx, env)
+        n_criteria = len(self.criteria)
+        sums = [sum_over_samples(ctx, env[v]) for v in plan.outputs[:n_criteria]]
+        return sums, [*[None] * n_criteria, *(ctx.array(env[v]) for v in plan.outputs[n_criteria:])]
+
+    def _update(
+        self, state: TrainedState, gradients: Gradients, hypers: Sequence[Mapping[str, Any] | None]
+    ) -> TrainedState:
+        """The state after all learners have made their update; the same as before, if gradients overflow in float16."""
+        scale = state.loss_scale
+        before = list(zip(state.parameters, state.learners, strict=True))
+        after = [
+            (values, learner_state) if h is None else _apply_transform(learner.transform, g, learner_state, values, h)
+            for learner, g, (values, learner_state), h in zip(self.learners, gradients, before, hypers, strict=True)
         ]
         if scale is not None:
             finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(g)) for g in jax.tree.leaves(gradients)]))
-            before = list(zip(values, states, strict=True))
-            made = jax.tree.map(lambda new, old: jnp.where(finite, new, old), made, before)
+            after = jax.tree.map(lambda new, old: jnp.where(finite, new, old), after, before)
             scale = scale.updated(finite)
-        return [v for v, _ in made], [s for _, s in made], scale
+        return TrainedState([values for values, _ in after], [learner_state for _, learner_state in after], scale)
 
-    def _each(self, f: Callable[[Leaf, Any], Any], arrays: Any) -> list[list[Any]]:
+    def _map(self, f: Callable[[Leaf, Array], Any], arrays: Sequence[Sequence[Array]]) -> list[list[Any]]:
         """f(parameter, array) in the place of each array."""
-        return [[f(p, a) for p, a in zip(*both, strict=True)] for both in zip(self.trained, arrays, strict=True)]
+        groups = zip(self.parameters, arrays, strict=True)
+        return [[f(p, a) for p, a in zip(group, of_group, strict=True)] for group, of_group in groups]
 
-    def _valued(self, arrays: Any) -> dict[Variable, Value]:
-        return {p: Value(a, ()) for both in zip(self.trained, arrays, strict=True) for p, a in zip(*both, strict=True)}
-
-    def _test(self, plan: Plan, ctx: Context, env: dict[Variable, Value], donated: Any, extra: Any) -> Any:
-        known = list(ctx.layouts)
-        sums, data = self._forward(plan, ctx, env)
-        return [], [], (None, None), sums, data, created_layouts(plan, ctx, known), state_changes(plan, ctx), []
-
-    def _forward(
-        self, plan: Plan, ctx: Context, env: dict[Variable, Value], in_segments: bool = False
-    ) -> tuple[list[Any], list[Any]]:
-        (execute_in_segments if in_segments else execute)(plan, ctx, env)
-        sums = [total(ctx, env[v]) for v in plan.outputs[: len(self.criteria)]]
-        data = [None] * len(self.criteria) + [ctx.array(env[v]) for v in plan.outputs[len(self.criteria) :]]
-        return sums, data
+    def _parameter_values(self, arrays: Sequence[Sequence[Array]]) -> dict[Variable, Value]:
+        groups = zip(self.parameters, arrays, strict=True)
+        return {p: Value(a, ()) for group, of_group in groups for p, a in zip(group, of_group, strict=True)}
 
 
-def learn(transform: Any, gradients: Any, state: Any, values: Any, hyper: Mapping[str, Any]) -> tuple[Any, Any]:
-    """One step of a learner: new values and state."""
+def _apply_transform(
+    transform: optax.GradientTransformationExtraArgs, gradients: Sequence[Gradient], state: PyTree, values: list[Array],
+    hyper: Mapping[str, Any],
+) -> tuple[list[Array], PyTree]:
+    """New values and state after one update of a learner."""
     updates, state = transform.update(gradients, state, values, hyper=hyper)
     return jax.tree.map(added, values, updates), state
 
 
-def _alone(gradients: Any, numbers: np.ndarray, like: Any) -> tuple[Any, np.ndarray]:
+def _keep_local(
+    gradients: Gradients | None, figures: np.ndarray, parameters: Sequence[Sequence[jax.Array]]
+) -> tuple[Gradients | None, np.ndarray]:
     """The `AllReduce` of a single worker."""
-    return gradients, numbers
+    return gradients, figures
 
 
 def _sum(result: Result) -> float:
     """The sum over all elements of all samples."""
-    made = result.numpy()
-    return float(sum(a.sum(dtype=np.float64) for a in (made if isinstance(made, list) else [made])))
+    data = result.numpy()
+    return float(sum(a.sum(dtype=np.float64) for a in (data if isinstance(data, list) else [data])))
 
 
-def _finite_changes(plan: Plan, env: Mapping[Variable, Value], changes: Changes) -> Changes:
+def _finite_changes(plan: Plan, env: Environment, changes: StateChanges) -> StateChanges:
     """Assigned values and running statistics, except those that an overflow has reached."""
-    updates, left, lengths = changes
-    kept = {
+    updates = {
         i: jnp.where(jnp.all(jnp.isfinite(new)), new, env[plan.leaves[i]].data) if plan.leaves[i] in env else new
-        for i, new in updates.items()
+        for i, new in changes.updates.items()
     }
-    return kept, left, lengths
+    return changes._replace(updates=updates)
 
 
-def total(ctx: Context, value: Value) -> Any:
-    """The sum over all elements of all samples, in at least single precision."""
-    data = ctx.array(value)
-    return jnp.sum(masked(ctx, value.axes, data.astype(jnp.promote_types(data.dtype, jnp.float32))))
-
-
-def _counted(criterion: Variable) -> Variable:
+def _sample_source(criterion: Variable) -> Variable:
     """The variable whose samples are counted: the criterion, or the nearest below it that has dynamic axes."""
     if criterion.dynamic_axes or criterion._owner is None:
         return criterion
@@ -326,3 +388,6 @@ def _counted(criterion: Variable) -> Variable:
             if v.dynamic_axes:
                 return v
     return criterion
+
+
+__all__ = ["AllReduce", "Gradient", "Gradients", "Options", "Outcome", "PendingGradients", "Step"]

@@ -1,0 +1,66 @@
+"""The context in which a plan is traced, and what programs ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+
+from ..._typing import Array
+from ...graph.axis import Axis
+from ...graph.function import Function
+from ..data.layout import Batch, Layout
+from ..lower.values import Context, Value
+from ..plan.plan import Plan
+from .random_streams import RandomInputs
+from .result import LayoutArrays
+
+
+def make_context(
+    plan: Plan, training: bool, batch: Batch | None, layouts: dict[Axis, Layout], random: RandomInputs | None,
+    past: Sequence[Array | None],
+) -> Context:
+    """The context of a plan's operations, from the inputs of a program."""
+    indices = {node: i for i, node in enumerate(plan.random)}
+
+    def stream_of(node: Function) -> tuple[Array, Array]:
+        assert random is not None  # only nodes in plan.random ask
+        seed, offset = random.keys[indices[node]]
+        return jax.random.key(seed), offset
+
+    ctx = Context(training, batch, layouts, stream_of)
+    if random is not None:
+        ctx.numbers = {plan.random[i]: numbers for i, numbers in random.numbers.items()}
+    ctx.carried = {n: v for n, v in zip(plan.delays, past, strict=False) if v is not None}
+    return ctx
+
+
+def created_layouts(plan: Plan, ctx: Context, fed_axes: Sequence[Axis]) -> dict[int, LayoutArrays]:
+    """Layouts along sequence axes that are created in the program, by the place of the output.
+
+    `fed_axes`: the sequence axes of the arguments.
+    """
+    return {
+        i: (layout.row, layout.start, layout.length)
+        for i, v in enumerate(plan.outputs)
+        if v.sequence_axis is not None and v.sequence_axis not in fed_axes
+        for layout in (ctx.layouts[v.sequence_axis],)
+    }
+
+
+def masked(ctx: Context, axes: Sequence[Axis], data: Array) -> Array:
+    """The data with zeros in the padding."""
+    if not ctx.has_padding(tuple(axes)):
+        return data
+    mask = ctx.mask(tuple(axes))
+    return jnp.where(mask.reshape(*mask.shape, *(1,) * (data.ndim - mask.ndim)), data, jnp.zeros((), data.dtype))
+
+
+def sum_over_samples(ctx: Context, value: Value) -> Array:
+    """The sum over all elements of all samples, in at least single precision."""
+    data = ctx.array(value)
+    return jnp.sum(masked(ctx, value.axes, data.astype(jnp.promote_types(data.dtype, jnp.float32))))
+
+
+__all__ = ["created_layouts", "make_context", "masked", "sum_over_samples"]

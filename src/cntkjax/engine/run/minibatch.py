@@ -1,0 +1,265 @@
+"""Minibatches on their way into a program: feeds packed into arrays of few shapes, with the layouts of sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias, cast
+
+import jax
+import numpy as np
+
+from ..._typing import AnyArray, Array
+from ...graph.axis import Axis
+from ...graph.errors import AxisError, BatchSizeError, ShapeError, explain
+from ...graph.shape import filled
+from ...graph.variable import Variable
+from ..data.layout import Batch, Layout
+from ..data.packing import Grid, Packer, Sizes, bucket
+from ..data.ragged import Ragged, SparseRows
+from ..data.sparse import Sparse
+from ..lower.carry import Memory, slots_of
+from ..plan.parts import resolve
+from ..plan.plan import Plan
+from .python_callbacks import CallbackResults
+
+Feed = Ragged | np.ndarray | jax.Array
+Feeds = Mapping[Variable, Feed]
+PackedArray: TypeAlias = "AnyArray | Sparse"
+
+
+@dataclass
+class Minibatch:
+    """Arguments packed for a program, and what the host knows of their layouts.
+
+    `signature` is equal for minibatches that run the same compiled computation. `past` holds, for each delay, what it
+    left behind in the minibatch before, if sequences continue; `slots` says in which slot each of their pieces is.
+    """
+
+    arguments: list[PackedArray]
+    batch: Batch | None
+    layouts: list[Layout]
+    grids: dict[Axis, Grid]
+    signature: Hashable
+    past: list[Array | None]
+    slots: dict[Axis, np.ndarray]
+    callback_results: CallbackResults | None = None  # of user functions that were called for this minibatch before
+
+    @property
+    def count(self) -> int:
+        """Number of sequences, or of samples without a sequence axis."""
+        return 1 if self.batch is None else int(self.batch.count)
+
+    def samples(self, axes: Sequence[Axis]) -> int | None:
+        """Number of samples of a value with these axes; None if only the program knows."""
+        sequence = next((a for a in axes if a.is_sequence_axis), None)
+        if sequence is not None:
+            grid = self.grids.get(sequence)
+            return None if grid is None else int(grid.length.sum())
+        return self.count if axes else 1
+
+
+class MinibatchPacker:
+    """Packs what is fed for the arguments of a plan into arrays for the plan's program.
+
+    It remembers the shapes that are in use, so that similar minibatches share a compiled computation.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.axes = list(dict.fromkeys(v.sequence_axis for v in plan.arguments if v.sequence_axis is not None))
+        self.has_batch = any(v.dynamic_axes for v in plan.arguments)
+        self.batch_sizes = Sizes(varies=bool(self.axes))
+        self.grid_packers = {
+            axis: Packer(
+                axis in plan.loop_axes, plan.unpacks_sequences, axis in plan.unpacked_axes and plan.depends_on_padding
+            )
+            for axis in self.axes
+        }
+
+    def pack(self, plan: Plan, feeds: Sequence[Feed], memory: Memory) -> Minibatch:
+        """Pack feeds, which are in the order of the arguments of `plan`: this plan or one of the same structure.
+
+        `memory`: what the previous minibatch left behind.
+        Errors: BatchSizeError for different numbers of sequences or samples; AxisError or ShapeError for sequences
+                whose lengths do not agree.
+        """
+        count = _common_count(plan.arguments, feeds) if self.has_batch else 0
+        batch = self._batch(count)
+        grids: dict[Axis, Grid] = {}
+        arguments = [
+            self._argument(argument, variable, feed, batch, grids)
+            for argument, variable, feed in zip(self.plan.arguments, plan.arguments, feeds, strict=True)
+        ]
+        self._check_equal_lengths(grids)
+        self._check_lengths_fit(feeds, grids, count)
+        slots = self._continue_sequences(grids, plan, feeds, memory)
+        past = [memory.values.get(n) for n in plan.delays] if slots else []
+        layouts = [grids[axis].layout for axis in self.axes]
+        signature = (
+            batch and (batch.size, batch.full),
+            tuple((g.index.shape, g.simple, g.full, g.origin is None) for g in grids.values()),
+            tuple(shape_key(a) for a in arguments),
+            tuple(None if p is None else p.shape for p in past),
+        )
+        return Minibatch(arguments, batch, layouts, grids, signature, past, slots)
+
+    def _batch(self, count: int) -> Batch | None:
+        if not self.has_batch:
+            return None
+        size = count if self.plan.needs_exact_batch else self.batch_sizes.choose(count)
+        # A variant without masks pays where batches change their size. With sequences it would be one variant more for
+        # hardly any gain.
+        full = self.plan.needs_exact_batch or (count == size and not self.axes)
+        return Batch(np.int32(count), size, full)
+
+    def _argument(
+        self, argument: Variable, variable: Variable, feed: Feed, batch: Batch | None, grids: dict[Axis, Grid]
+    ) -> PackedArray:
+        """The packed feed of one argument, `variable` in the plan of the caller; adds the grid of a new axis."""
+        if not argument.dynamic_axes:
+            return cast(AnyArray, feed)
+        assert batch is not None and isinstance(feed, Ragged)
+        axis = argument.sequence_axis
+        if axis is None:
+            return pad_rows(feed.data, batch.size, argument)
+        assert feed.lengths is not None
+        if axis not in grids:
+            grids[axis] = self.grid_packers[axis].grid(feed.lengths, batch.size)
+            return gather_rows(feed.data, grids[axis].index, argument)
+        lengths = grids[axis].length[: int(batch.count)]
+        if not np.array_equal(lengths, feed.lengths):
+            raise AxisError(explain(
+                f"the sequences fed for {variable!r} have other lengths than those of another argument with the same "
+                f"sequence axis: {_abbreviated(feed.lengths)} against {_abbreviated(lengths)}",
+                fix="feed sequences of the same lengths, or declare the arguments with different sequence axes",
+            ))
+        return gather_rows(feed.data, grids[axis].index, argument)
+
+    def _continue_sequences(
+        self, grids: dict[Axis, Grid], plan: Plan, feeds: Sequence[Feed], memory: Memory
+    ) -> dict[Axis, np.ndarray]:
+        """Enter in the grids, where delays need it, which sequence continues which; the slots by axes of `plan`."""
+        delayed_axes = {n.node_outputs[0].sequence_axis for n in self.plan.delays}
+        slots: dict[Axis, np.ndarray] = {}
+        for argument, variable, feed in zip(self.plan.arguments, plan.arguments, feeds, strict=True):
+            axis, plan_axis = argument.sequence_axis, variable.sequence_axis
+            if axis not in delayed_axes or not isinstance(feed, Ragged) or feed.starts is None or plan_axis in slots:
+                continue
+            assert axis is not None and plan_axis is not None
+            grids[axis] = replace(grids[axis], origin=memory.origin(plan_axis, feed, len(grids[axis].length)))
+            slots[plan_axis] = slots_of(feed)
+        return slots
+
+    def _check_equal_lengths(self, grids: Mapping[Axis, Grid]) -> None:
+        for a, b in self.plan.equal_lengths:
+            assert a.sequence_axis is not None and b.sequence_axis is not None
+            grid_a, grid_b = grids.get(a.sequence_axis), grids.get(b.sequence_axis)
+            if grid_a is not None and grid_b is not None and not np.array_equal(grid_a.length, grid_b.length):
+                raise unequal_lengths(a, b, grid_a.length, grid_b.length)
+
+    def _check_lengths_fit(self, feeds: Sequence[Feed], grids: Mapping[Axis, Grid], count: int) -> None:
+        """ShapeError if a sequence would have more steps than its array, as far as this is known before the run."""
+        fed = {
+            v: feed.data
+            for v, feed in zip(self.plan.arguments, feeds, strict=True)
+            if isinstance(feed, Ragged) and not isinstance(feed.data, SparseRows)
+        }
+        for array, lengths_from in self.plan.packed_arrays:
+            axis = lengths_from.sequence_axis
+            if (axis not in grids if axis else lengths_from not in fed) or (array.shape[0] < 0 and array not in fed):
+                continue
+            steps = fed[array].shape[1] if array in fed else array.shape[0]
+            lengths = np.asarray(grids[axis].length[:count] if axis else fed[lengths_from])
+            if lengths.size and not 0 <= lengths.min() <= lengths.max() < steps + 1:
+                raise ShapeError(explain(
+                    f"sequences of {_abbreviated(lengths.ravel())} steps are to be made of arrays of {steps}",
+                    fix="no sequence can be longer than the first axis of the array that it is made of",
+                ))
+
+
+def arguments_in_order(plan: Plan, feeds: Feeds) -> list[Feed]:
+    """The feeds in the order of the plan's arguments. Errors: ValueError for an argument that is not fed."""
+    by_variable = {resolve(v): feed for v, feed in feeds.items()}
+    missing = [v for v in plan.arguments if v not in by_variable]
+    if missing:
+        raise ValueError(explain(
+            "no data are given for " + ", ".join(f"argument {v.name or v.uid!r}" for v in missing),
+            {"missing": missing[0]}, "give an array for each argument: {argument: array, ...}",
+        ))
+    return [by_variable[v] for v in plan.arguments]
+
+
+def pad_rows(data: AnyArray | SparseRows, size: int, variable: Variable) -> PackedArray:
+    """Samples with the first (if sparse, the last) one repeated as padding.
+
+    Shapes: data [count, *shape] -> [size, *shape].
+    """
+    if isinstance(data, SparseRows):
+        return _pack_sparse(data, np.minimum(np.arange(size), len(data) - 1), variable)
+    if len(data) == size:
+        return data
+    if not isinstance(data, np.ndarray):
+        return data[np.minimum(np.arange(size), len(data) - 1)]
+    return np.concatenate([data, np.broadcast_to(data[:1], (size - len(data), *data.shape[1:]))])
+
+
+def gather_rows(data: AnyArray | SparseRows, index: np.ndarray, variable: Variable) -> PackedArray:
+    """The samples with these indices. Shapes: data [samples, *shape], index [time, rows] -> [time, rows, *shape]."""
+    if isinstance(data, SparseRows):
+        return _pack_sparse(data, index, variable)
+    return data.take(index, axis=0) if isinstance(data, np.ndarray) else data[index]
+
+
+def shape_key(array: PackedArray) -> Hashable:
+    """What a compiled computation depends on in an argument besides its type, which the plan knows."""
+    if isinstance(array, Sparse):
+        return array.indices.shape, array.values is None, array.shape
+    return array.shape
+
+
+def unequal_lengths(a: Variable, b: Variable, lengths_a: np.ndarray, lengths_b: np.ndarray) -> AxisError:
+    """The error for two variables whose sequences would have to be of equal lengths."""
+    return AxisError(explain(
+        f"sequences whose steps are put together differ in length: "
+        f"{_abbreviated(lengths_a)} against {_abbreviated(lengths_b)}",
+        {"operand": a, "like": b}, "feed sequences of the same lengths, or conditions that hold as often",
+    ))
+
+
+def _common_count(arguments: Sequence[Variable], feeds: Sequence[Feed]) -> int:
+    counts = {v: f.num_sequences for v, f in zip(arguments, feeds, strict=True) if isinstance(f, Ragged)}
+    if len(set(counts.values())) > 1:
+        raise BatchSizeError(explain(
+            "the arguments are fed with different numbers of sequences or samples: "
+            + ", ".join(f"{v!r}: {n}" for v, n in counts.items()),
+            fix="feed the same number for all arguments",
+        ))
+    return next(iter(counts.values()))
+
+
+def _pack_sparse(rows: SparseRows, index: np.ndarray, variable: Variable) -> Sparse:
+    """The sparse samples with these indices, in the padded form that programs take."""
+    shape = filled(variable.shape, rows.width)
+    assert shape is not None
+    if rows.is_one_hot:
+        return Sparse(rows.indices[index].astype(np.int32), None, shape, np.dtype(variable.dtype))
+    counts = np.diff(rows.indptr)
+    width = bucket(max(int(counts.max(initial=1)), 1))
+    slot = np.arange(rows.nnz) - np.repeat(rows.indptr[:-1], counts)
+    row = np.repeat(np.arange(len(rows)), counts)
+    indices = np.zeros((len(rows), width), np.int32)
+    values = np.zeros((len(rows), width), variable.dtype)
+    indices[row, slot], values[row, slot] = rows.indices, rows.values
+    return Sparse(indices[index], values[index], shape, np.dtype(variable.dtype))
+
+
+def _abbreviated(lengths: np.ndarray) -> str:
+    text = ", ".join(str(n) for n in lengths[:5])
+    return f"[{text}{', ...' if len(lengths) > 5 else ''}]"
+
+
+__all__ = [
+    "Feed", "Feeds", "Minibatch", "MinibatchPacker", "PackedArray", "arguments_in_order", "gather_rows", "pad_rows",
+    "shape_key", "unequal_lengths",
+]

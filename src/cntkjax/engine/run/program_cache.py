@@ -1,0 +1,66 @@
+"""Plans and programs that were made before: graphs of the same structure share a program."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+from ...graph.build import edits
+from ...graph.variable import Variable
+from ..plan.plan import Plan
+from .program import Body, Program
+
+T = TypeVar("T")
+
+_CAPACITY = 256  # bounded because a program keeps alive the graph that it was made for
+
+
+class RecentlyUsed(Generic[T]):
+    """A cache that drops the entries that have not been used for longest."""
+
+    def __init__(self, capacity: int = _CAPACITY) -> None:
+        self._capacity = capacity
+        self._entries: OrderedDict[Hashable, T] = OrderedDict()
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._entries.values())
+
+    def clear(self) -> None:
+        """Drop all entries."""
+        self._entries.clear()
+
+    def get(self, key: Hashable, create: Callable[[], T]) -> T:
+        """The entry of a key, created if there is none."""
+        if key not in self._entries:
+            self._entries[key] = create()
+            if len(self._entries) > self._capacity:
+                self._entries.popitem(last=False)
+        self._entries.move_to_end(key)
+        return self._entries[key]
+
+
+class ProgramCache(RecentlyUsed[Program]):
+    """Programs by the structure of their plans and what they compute."""
+
+    def program(self, plan: Plan, name: str, body: Body, training: bool, variant: Hashable = ()) -> Program:
+        """The program that computes `body` on graphs of the plan's structure.
+
+        `name` and `variant` distinguish bodies; the one of the first call is kept.
+        """
+        return self.get((plan.key, name, variant, training), lambda: Program(plan, name, body, training))
+
+
+programs = ProgramCache()
+
+
+def plan_of(outputs: Sequence[Variable], known: Sequence[Variable] = ()) -> Plan:
+    """The plan for some outputs, cached on the first of them until a graph is edited. `known`: see `Plan`."""
+    plans: dict[tuple[int, ...], Plan] = outputs[0].__dict__.setdefault("_plans", {})
+    key = (*map(id, outputs), *((0, *map(id, known)) if known else ()))
+    if key not in plans or plans[key].edits != edits():
+        plans[key] = Plan(outputs, known)
+    return plans[key]
+
+
+__all__ = ["ProgramCache", "RecentlyUsed", "plan_of", "programs"]

@@ -1,0 +1,72 @@
+"""State that programs read and write: values of parameters and constants, and what delays carry to the next minibatch.
+
+Programs themselves are pure: state is among their inputs, and its new values are among their outputs.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from ..._typing import Array
+from ...graph.variable import Leaf
+from ..lower.carry import Memory
+from ..lower.values import Context
+from ..plan.plan import Plan
+from ..xla.versions import double_precision
+from .minibatch import Minibatch, unequal_lengths
+
+
+class StateChanges(NamedTuple):
+    """What a program computes besides its outputs.
+
+    `updates`: new values of leaves, by their place in the plan. `carried`: what each of the plan's delays leaves
+    behind, or None. `lengths`: those of the sequences of each pair in the plan's `computed_equal_lengths`.
+    """
+
+    updates: dict[int, Array]
+    carried: list[Array | None]
+    lengths: list[tuple[Array, Array]]
+
+
+def state_changes(plan: Plan, ctx: Context) -> StateChanges:
+    """The changes that the traced operations of a plan have entered in the context."""
+    updates = {plan.leaves.index(leaf): value for leaf, value in ctx.updates.items()}
+    lengths = [
+        (ctx.layout(a.dynamic_axes).length, ctx.layout(b.dynamic_axes).length) for a, b in plan.computed_equal_lengths
+    ]
+    return StateChanges(updates, [ctx.left.get(n) for n in plan.delays], lengths)
+
+
+def apply_changes(plan: Plan, minibatch: Minibatch, memory: Memory, changes: StateChanges) -> None:
+    """Give leaves their new values, and keep in `memory` what the delays leave behind.
+
+    Errors: AxisError if lengths of sequences differ that have to be equal.
+    """
+    for (a, b), pair in zip(plan.computed_equal_lengths, jax.device_get(changes.lengths), strict=True):
+        lengths_a, lengths_b = (lengths[: minibatch.count] for lengths in pair)
+        if not np.array_equal(lengths_a, lengths_b):
+            raise unequal_lengths(a, b, lengths_a, lengths_b)
+    for i, value in changes.updates.items():
+        plan.leaves[i]._value = value
+    memory.keep(plan.delays, changes.carried, minibatch.slots)
+
+
+def leaf_array(leaf: Leaf) -> jax.Array:
+    """The value of a leaf on the device, where it stays from then on."""
+    array = leaf._value
+    if not isinstance(array, jax.Array):
+        with double_precision(array.dtype == np.float64):
+            # A copy: the training step donates it, and the user may still hold the NumPy array.
+            array = leaf._moved(jax.device_put(array, may_alias=False))
+    return array
+
+
+def leaf_arrays(plan: Plan) -> list[jax.Array]:
+    """The values of the parameters and constants on the device, in the plan's order."""
+    return [leaf_array(leaf) for leaf in plan.leaves]
+
+
+__all__ = ["StateChanges", "apply_changes", "leaf_array", "leaf_arrays", "state_changes"]
