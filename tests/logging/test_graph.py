@@ -6,8 +6,8 @@ import pytest
 
 import cntkjax as C
 from cntkjax.logging import graph
-from cntkjax.logging._drawing import drawing
-from cntkjax.logging._picture import layers
+from cntkjax.logging._drawing import draw
+from cntkjax.logging._rendering import layered_layout
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +158,7 @@ def test_graphviz_draws_if_it_is_there(tmp_path, monkeypatch):
 
 def test_files_that_cannot_be_written(tmp_path, monkeypatch):
     model = C.tanh(C.input_variable(3))
-    with pytest.raises(ValueError, match="ends in none of .svg"):
+    with pytest.raises(ValueError, match="has none of the extensions .svg"):
         graph.plot(model, str(tmp_path / "it.jpg"))
     monkeypatch.setattr(shutil, "which", lambda program: None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
@@ -169,14 +169,14 @@ def test_files_that_cannot_be_written(tmp_path, monkeypatch):
 def test_nodes_stand_in_layers_below_their_operands():
     x = C.sequence.input_variable(3)
     model = C.sequence.last(C.layers.Recurrence(C.layers.RNNStep(3))(x)) + C.sequence.first(x)
-    drawn = drawing(model)
-    places, ways = layers(drawn)
-    assert len(set(places.values())) == len(places)
-    closing = [way for way in ways if way[-1][1] <= way[0][1]]
+    drawing = draw(model)
+    positions, routes = layered_layout(drawing)
+    assert len(set(positions.values())) == len(positions)
+    closing = [route for route in routes if route[-1][1] <= route[0][1]]
     assert len(closing) == 1, "the loop closes once, everything else goes down"
-    for (source, target, _), way in zip(drawn.edges, ways, strict=True):
-        assert (way[0], way[-1]) == (places[source], places[target])
-        assert not set(way[1:-1]) & set(places.values()), "long edges pass beside nodes"
+    for (source, target, _), route in zip(drawing.edges, routes, strict=True):
+        assert (route[0], route[-1]) == (positions[source], positions[target])
+        assert not set(route[1:-1]) & set(positions.values()), "long edges pass beside nodes"
 
 
 def test_a_function_shows_itself_in_notebooks(monkeypatch):

@@ -19,7 +19,7 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def watched(monkeypatch):
-    monkeypatch.setattr(_progress_bar, "is_watched", lambda: True)
+    monkeypatch.setattr(_progress_bar, "is_interactive", lambda: True)
     monkeypatch.setattr(_progress_bar.shutil, "get_terminal_size", lambda: SimpleSize(120))
 
 
@@ -30,7 +30,7 @@ class SimpleSize:
 
 def test_speed_and_time_left_leave_out_the_first_minibatch(clock):
     bar = ProgressBar(metric_is_pct=False)
-    bar.begin(0, 10000)
+    bar.start(0, 10000)
     bar.update_training(100, 20, 50)
     assert bar.line() == "  1% |                    | 100/10000 samples, loss 0.200000, metric 0.500000"
     clock[0] += 2
@@ -46,7 +46,7 @@ def test_speed_and_time_left_leave_out_the_first_minibatch(clock):
 
 def test_without_a_limit_there_is_no_bar(clock):
     bar = ProgressBar()
-    bar.begin(50, None)
+    bar.start(50, None)
     bar.update_training(10, 5, 1)
     clock[0] += 4
     bar.update_training(10, 5, 1)
@@ -83,7 +83,7 @@ def test_it_is_cut_to_the_width_of_the_terminal(clock, watched, capsys, monkeypa
     monkeypatch.setattr(_progress_bar.shutil, "get_terminal_size", lambda: SimpleSize(30))
     ProgressBar(1000).update_training(10, 5, 1)
     assert capsys.readouterr().err == "\r  1% |                    | 1"
-    _progress_bar.make_room()
+    _progress_bar.clear_progress_bar()
 
 
 def test_nobody_is_watching_a_file_and_somebody_a_notebook(capsys, monkeypatch):
@@ -91,9 +91,9 @@ def test_nobody_is_watching_a_file_and_somebody_a_notebook(capsys, monkeypatch):
     bar.update_training(10, 5, 1)
     bar.write_training_summary()
     assert capsys.readouterr().err == ""
-    assert not _progress_bar.is_watched()
+    assert not _progress_bar.is_interactive()
     monkeypatch.setitem(sys.modules, "ipykernel", sys)
-    assert _progress_bar.is_watched()
+    assert _progress_bar.is_interactive()
 
 
 def test_a_session_tells_it_how_much_there_is_to_do():

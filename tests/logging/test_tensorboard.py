@@ -126,7 +126,7 @@ def test_a_histogram_needs_finite_elements(tmp_path, values):
 @pytest.mark.parametrize("shape", [(4, 5), (2, 2, 4, 5), (2, 3, 4)])
 def test_images_of_other_shapes_are_refused(tmp_path, shape):
     writer = TensorBoardProgressWriter(log_dir=str(tmp_path))
-    with pytest.raises(ValueError, match=r"write_image 'it': a batch of shape .*1 or 3 channels"):
+    with pytest.raises(ValueError, match=r"write_image 'it': a batch has shape .*1 or 3 channels"):
         writer.write_image("it", {"x": np.zeros(shape)}, 0)
     writer.close()
 

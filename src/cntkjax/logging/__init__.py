@@ -1,4 +1,4 @@
-"""Progress of training and testing: on the screen, in log files, in TensorBoard; and a look into graphs."""
+"""Reports progress on the screen, in log files and in TensorBoard, and inspects graphs."""
 from . import graph
 from ._progress_writer import ProgressWriter
 from ._summary import summary

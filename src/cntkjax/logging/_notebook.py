@@ -1,24 +1,24 @@
-"""How a Function shows itself in a notebook."""
+"""The HTML representation of a Function in notebooks."""
 
 from __future__ import annotations
 
 import html
 
 from ..graph.function import Function
-from ._drawing import drawing
-from ._picture import picture
+from ._drawing import draw
+from ._rendering import render
 from ._summary import summary
 
-_MOST_NODES = 200  # a larger drawing nobody can read
+_MAX_NODES = 200  # larger drawings are unreadable
 
 
 def as_html(function: Function) -> str:
-    """Its signature, a drawing (if there is a program for it, and it is not too large), and a table of its layers."""
+    """The signature, a drawing (unless too large, or no renderer is installed), and a table of the layers."""
     parts = [f"<p><code>{html.escape(str(function))}</code></p>"]
-    drawn = drawing(function)
-    if len(drawn.nodes) <= _MOST_NODES:
+    drawing = draw(function)
+    if len(drawing.nodes) <= _MAX_NODES:
         try:
-            text = picture(drawn, "svg").decode()
+            text = render(drawing, "svg").decode()
             parts.append(text[text.index("<svg") :])
         except ImportError as error:
             parts.append(f"<p>{html.escape(str(error))}</p>")

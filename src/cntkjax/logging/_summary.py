@@ -1,4 +1,4 @@
-"""What a model is made of and what it costs, layer by layer."""
+"""The layers of a model with their parameters, FLOPs and memory."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ..graph.function import Function, nodes
 from ..graph.shape import is_known, shape_text
 from ..graph.variable import Leaf, Variable
 
-# These only move numbers, or hand on their operands.
-_MOVES = frozenset({
+# These only move or pass on their operands.
+_DATA_MOVEMENT = frozenset({
     "Reshape", "Slice", "Splice", "Squeeze", "TransposeAxes", "Combine", "Pass", "NoOp", "StopGradient", "PastValue",
     "FutureValue", "ToSequenceOp", "ToSequenceLikeOp", "UnpackSequenceOp", "ToBatchAxis", "UnpackBatchAxis", "Where",
     "ReconcileDynamicAxis", "PackedIndex", "GatherPacked", "ScatterPacked", "Gather", "Crop", "Pad", "Assign",
@@ -27,8 +27,8 @@ _COLUMNS = ("Layer", "Operation", "Output", "Parameters", "FLOPs", "Memory")
 class Layer:
     """A block, or an operation outside of blocks.
 
-    Units: FLOPs of one forward pass and bytes of results are those of one sample, and of one step of a sequence. None:
-           shapes are not known yet.
+    Units: parameters in elements, memory in bytes; FLOPs of a forward pass and memory of the results are for one
+           sample, and one step of a sequence. None: shapes are not known yet.
     """
 
     name: str
@@ -41,9 +41,9 @@ class Layer:
 
 @dataclass(frozen=True)
 class Summary:
-    """Layers, operands first, and what they are together; prints itself as a table, in notebooks as one of HTML.
+    """Layers, operands first, and their totals; prints as a table, in notebooks as an HTML table.
 
-    Units: `trained` and `constant` are numbers of elements, `parameter_memory` their bytes, the rest as in ``Layer``.
+    Units: `trained` and `constant` are numbers of elements, `parameter_memory` is in bytes, the rest as in ``Layer``.
     """
 
     title: str
@@ -54,12 +54,12 @@ class Summary:
 
     @property
     def flops(self) -> int | None:
-        """Of one forward pass."""
+        """FLOPs of a forward pass of one sample."""
         return _sum(layer.flops for layer in self.layers)
 
     @property
     def memory(self) -> int | None:
-        """Bytes of all results, which training keeps for the backward pass."""
+        """Bytes of the results for one sample, which training keeps for the backward pass."""
         return _sum(layer.memory for layer in self.layers)
 
     def _rows(self) -> list[tuple[str, ...]]:
@@ -83,8 +83,8 @@ class Summary:
             for row in rows
         ]
         rule = "-" * len(lines[0])
-        every = [self.title, rule, lines[0], rule, *lines[1:], rule, *self._totals()]
-        return "\n".join(line.rstrip() for line in every)
+        all_lines = [self.title, rule, lines[0], rule, *lines[1:], rule, *self._totals()]
+        return "\n".join(line.rstrip() for line in all_lines)
 
     def _repr_html_(self) -> str:
         def row(cells: Sequence[str], tag: str) -> str:
@@ -96,11 +96,14 @@ class Summary:
 
 
 def summary(model: Function) -> Summary:
-    """The layers of a model with their output shapes, numbers of parameters, FLOPs and memory. CNTK has nothing alike.
+    """Summarizes the layers of a model: output shapes, parameters, FLOPs and memory. CNTK has no such function.
 
-    A parameter that several layers share is counted in the first. FLOPs: products and convolutions count each
-    multiplication and each addition, reductions and pooling each number they read, operations that only move numbers
-    nothing, all others one for each number they make. Where shapes are not known before the first data, a ``?`` stands.
+    A parameter that several layers share is counted in the first. A ``?`` marks shapes that are not known before the
+    first minibatch.
+
+    Units: FLOPs are those of a forward pass of one sample. Products and convolutions count multiplications and
+           additions, reductions and pooling the elements they read, operations that only move data nothing, and all
+           others the elements they compute.
 
     Example:
         >>> import cntkjax as C
@@ -126,15 +129,16 @@ def summary(model: Function) -> Summary:
 
 
 def _layer(node: Function, counted: set[Variable]) -> Layer:
+    """The layer of a node; ``counted`` are the parameters of the layers before it, and is updated."""
     inside = nodes([node.block_composite.root_function], into_blocks=True) if node.block_composite else [node]
     computing = [n for n in inside if not n.is_block]
-    own = [v for v in node.node_inputs if isinstance(v, Leaf) and v.is_parameter and v not in counted]
-    counted.update(own)
+    parameters = [v for v in node.node_inputs if isinstance(v, Leaf) and v.is_parameter and v not in counted]
+    counted.update(parameters)
     shapes = ", ".join(f"{_axes(v)} {shape_text(v.shape)}".strip() for v in node.node_outputs)
-    results = [v for n in computing if n.primitive.name not in _MOVES for v in n.node_outputs]
+    results = [v for n in computing if n.primitive.name not in _DATA_MOVEMENT for v in n.node_outputs]
     return Layer(
-        node._name, node.op_name, shapes, _sum(_size(p) for p in dict.fromkeys(own)), _sum(map(_flops, computing)),
-        _sum(map(_bytes_of, results)),
+        node._name, node.op_name, shapes, _sum(_size(p) for p in dict.fromkeys(parameters)),
+        _sum(map(_flops, computing)), _sum(map(_bytes_of, results)),
     )
 
 
@@ -144,27 +148,26 @@ def _axes(variable: Variable) -> str:
 
 
 def _flops(node: Function) -> int | None:
-    """FLOPs of an operation on one sample."""
-    name, operands = node.primitive.name, node.node_inputs
-    made = _sum(map(_size, node.node_outputs))
-    read = [_size(v) for v in operands]
-    if name in _MOVES:
+    """FLOPs of an operation on one sample; None if a shape is not known yet."""
+    name = node.primitive.name
+    if name in _DATA_MOVEMENT:
         return 0
-    if made is None or None in read:
+    outputs, operands = _sum(map(_size, node.node_outputs)), [_size(v) for v in node.node_inputs]
+    sizes = [n for n in operands if n is not None]
+    if outputs is None or len(sizes) < len(operands):
         return None
-    sizes = [n or 0 for n in read]
-    if name in _PRODUCTS:  # [l, k] and [k, r] make [l, r]
-        return 2 * made * math.isqrt(sizes[0] * sizes[1] // made) if made else 0
+    if name in _PRODUCTS:  # [l, k] and [k, r] yield [l, r]
+        return 2 * outputs * math.isqrt(sizes[0] * sizes[1] // outputs) if outputs else 0
     if name == "Convolution":
         attributes = node.node_attributes
-        multiplied = sizes[1] if attributes["transpose"] else made  # each number read, or each made, by all of a kernel
-        return 2 * multiplied * math.prod(attributes["kernelShape"])
+        positions = sizes[1] if attributes["transpose"] else outputs  # each is multiplied by a whole kernel
+        return 2 * positions * math.prod(attributes["kernelShape"])
     if name == "Pooling":
         window = node.node_attributes["poolingWindowShape"]
-        return made * math.prod(window) if is_known(window) else sum(sizes)
+        return outputs * math.prod(window) if is_known(window) else sum(sizes)
     if name == "OptimizedRNNStack":
-        return 2 * sizes[1]  # each weight multiplies once a step
-    return max(made, sum(sizes)) if name in ("ReduceElements", "ROIPooling") else made
+        return 2 * sizes[1]  # each weight is multiplied once per step
+    return max(outputs, sum(sizes)) if name in ("ReduceElements", "ROIPooling") else outputs
 
 
 def _size(variable: Variable) -> int | None:
@@ -177,8 +180,9 @@ def _bytes_of(variable: Variable) -> int | None:
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:
-    found = list(numbers)
-    return None if None in found else sum(n or 0 for n in found)
+    """The sum, or None if a number is unknown."""
+    known = list(numbers)
+    return None if None in known else sum(n or 0 for n in known)
 
 
 def _number(n: int | None) -> str:

@@ -1,4 +1,4 @@
-"""Progress for TensorBoard."""
+"""Records progress for TensorBoard."""
 from __future__ import annotations
 
 import os
@@ -9,25 +9,35 @@ from typing import Any
 
 import numpy as np
 
+from .._typing import ArrayLike
 from ..graph.function import Function, nodes
 from ..graph.variable import Variable
 from ..graph.walk import source_of
 from ._progress_writer import Counts, ProgressWriter, Span
 
-_BINS = 30  # of histograms, as many as TensorBoard draws
+_BINS = 30  # of histograms; TensorBoard draws as many
 
 
 class TensorBoardProgressWriter(ProgressWriter):
     """Writes loss and metric into an event file, for ``tensorboard --logdir <log_dir>`` to show.
 
     Args:
-        freq: minibatches between points; None for epochs only.
-        log_dir: the folder of the event file.
-        rank: number of this worker; only worker 0 writes.
-        model: a function whose graph TensorBoard is to show.
+        freq: minibatches between data points; None: one per epoch
+        log_dir: folder of the event file
+        rank: rank of this worker; only worker 0 writes
+        model: function whose graph TensorBoard shows
 
-    Errors: ImportError with the pip line to run if tensorboardX is not installed; RuntimeError after ``close``.
+    Errors: ImportError, with the pip command to run, if tensorboardX is not installed; RuntimeError after ``close``.
     Source: the tags and steps are those of CNTK 2.7's event files.
+
+    Example:
+        >>> import os, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +SKIP
+        ...     writer = TensorBoardProgressWriter(log_dir=folder)
+        ...     writer.write_value("learning_rate", 0.1, step=1)
+        ...     writer.close()
+        ...     len(os.listdir(folder))
+        1
     """
 
     def __init__(self, freq: int | None = None, log_dir: str = ".", rank: int | None = None,
@@ -39,15 +49,15 @@ class TensorBoardProgressWriter(ProgressWriter):
             self._file.add_graph(model)
 
     def write_value(self, name: str, value: float, step: int) -> None:
-        """Record one number at one step."""
+        """Records a number at a step."""
         self._check_open()
         if self._file is not None:
             self._file.add_number(name, float(value), step)
 
     def write_image(self, name: str, data: Mapping[Any, np.ndarray], step: int) -> None:
-        """Record images, given as ``{variable: batch}``, as ``name/image/0`` and so on.
+        """Records images, given as ``{variable: batch}``, under ``name/image/0`` and so on.
 
-        Shapes: a batch is [images, channels, height, width] with 1 channel, or 3 in CNTK's order blue, green, red.
+        Shapes: a batch is [images, channels, height, width] with 1 channel, or 3 in the order blue, green, red.
         Units: intensities from 0 to 255.
         Errors: ValueError for other shapes.
         """
@@ -55,16 +65,16 @@ class TensorBoardProgressWriter(ProgressWriter):
         for batch in data.values():
             images = np.asarray(batch)
             if images.ndim != 4 or images.shape[1] not in (1, 3):
-                raise ValueError(f"write_image '{name}': a batch of shape {images.shape}; it must be "
+                raise ValueError(f"write_image '{name}': a batch has shape {images.shape}; reshape it to "
                                  "(images, channels, height, width) with 1 or 3 channels")
             if self._file is not None:
                 for i, image in enumerate(np.clip(images, 0, 255).astype(np.uint8)):
                     self._file.add_image(f"{name}/image/{i}", image[::-1], step)
 
-    def write_histogram(self, name: str, values: Any, step: int) -> None:
-        """Record how the elements of an array are spread, such as those of a parameter. CNTK has nothing like it.
+    def write_histogram(self, name: str, values: ArrayLike, step: int) -> None:
+        """Records the distribution of the elements of an array, such as a parameter. CNTK has no such method.
 
-        Errors: ValueError for an array without elements, or with some that are not finite.
+        Errors: ValueError for an array without elements, or with infinite or NaN elements.
         """
         self._check_open()
         elements = np.asarray(values, np.float64).reshape(-1)
@@ -75,13 +85,13 @@ class TensorBoardProgressWriter(ProgressWriter):
             self._file.add_histogram(name, elements, step)
 
     def flush(self) -> None:
-        """Make what was recorded so far visible in the file."""
+        """Writes everything recorded so far to the file."""
         self._check_open()
         if self._file is not None:
             self._file.events.flush()
 
     def close(self) -> None:
-        """Flush and close the file."""
+        """Flushes and closes the file."""
         self._check_open()
         self.closed = True
         if self._file is not None:
@@ -89,6 +99,7 @@ class TensorBoardProgressWriter(ProgressWriter):
 
     def on_write_training_update(self, samples: Counts, updates: Counts, aggregate_loss: Span,
                                  aggregate_metric: Span) -> None:
+        """Writes average loss and metric since the last data point."""
         count = samples[1] - samples[0]
         for name, (before, now) in (("loss", aggregate_loss), ("metric", aggregate_metric)):
             self.write_value(f"minibatch/avg_{name}", (now - before) / count if count else 0,
@@ -96,11 +107,13 @@ class TensorBoardProgressWriter(ProgressWriter):
 
     def on_write_training_summary(self, samples: int, updates: int, summaries: int, aggregate_loss: float,
                                   aggregate_metric: float, elapsed_milliseconds: int) -> None:
+        """Writes average loss and metric of an epoch."""
         for name, total in (("loss", aggregate_loss), ("metric", aggregate_metric)):
             self.write_value(f"summary/avg_{name}", total / samples if samples else 0, summaries)
 
     def on_write_test_summary(self, samples: int, updates: int, summaries: int, aggregate_metric: float,
                               elapsed_milliseconds: int) -> None:
+        """Writes the average metric of a test, at the step of the training if there was any."""
         average = aggregate_metric / samples if samples else 0
         if self.total_training_updates():
             self.write_value("minibatch/test_avg_metric", average, self.total_training_updates())
@@ -109,11 +122,11 @@ class TensorBoardProgressWriter(ProgressWriter):
 
     def _check_open(self) -> None:
         if self.closed:
-            raise RuntimeError("this TensorBoardProgressWriter is closed; make a new one")
+            raise RuntimeError("this TensorBoardProgressWriter is closed; create a new one")
 
 
 class _EventFile:
-    """An event file, written at once: tensorboardX's own SummaryWriter leaves that to a thread, even in ``flush``."""
+    """An event file that is written synchronously; tensorboardX's SummaryWriter uses a thread, even in ``flush``."""
 
     def __init__(self, log_dir: str) -> None:
         try:
@@ -127,15 +140,19 @@ class _EventFile:
         self.events = event_file_writer.EventsWriter(os.path.join(log_dir, "events"))
 
     def add_number(self, tag: str, value: float, step: int) -> None:
+        """Writes a number."""
         self._add(self._summary.scalar(tag, value), step)
 
     def add_image(self, tag: str, image: np.ndarray, step: int) -> None:
+        """Writes an image. Shapes: uint8 [channels, height, width]."""
         self._add(self._summary.image(tag, image), step)
 
     def add_histogram(self, tag: str, elements: np.ndarray, step: int) -> None:
+        """Writes a histogram. Shapes: float64 [elements]."""
         self._add(self._summary.histogram(tag, elements, bins=_BINS), step)
 
     def add_graph(self, model: Function) -> None:
+        """Writes the graph of a function."""
         from tensorboardX.proto.graph_pb2 import GraphDef
 
         definition = GraphDef()

@@ -1,4 +1,4 @@
-"""How much the package tells about what it does."""
+"""Verbosity of the package's messages."""
 from __future__ import annotations
 
 from enum import IntEnum
@@ -25,9 +25,9 @@ class _State:
 
 
 def set_trace_level(value: int) -> None:
-    """Set the level of detail: a ``TraceLevel`` or its number.
+    """Sets the level of detail to a ``TraceLevel`` or its number.
 
-    Errors: TypeError if it is no number.
+    Errors: TypeError if it is neither.
 
     Example:
         >>> set_trace_level(TraceLevel.Warning)
@@ -38,7 +38,7 @@ def set_trace_level(value: int) -> None:
 
 
 def get_trace_level() -> int:
-    """The level of detail now.
+    """The current level of detail.
 
     Example:
         >>> get_trace_level() == TraceLevel.Warning

@@ -1,26 +1,38 @@
-"""Walking through a graph, finding nodes in it, and drawing it."""
+"""Traverses, searches and draws graphs."""
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Protocol
 
 from ..graph.function import Function
 from ..graph.variable import Variable as GraphVariable
 from ..graph.walk import walk
-from ._drawing import dot_text, drawing, operands
-from ._picture import picture
+from ._drawing import dot_source, draw, operands
+from ._rendering import render
 
 __all__ = ["depth_first_search", "find_all_with_name", "find_by_name", "find_by_uid", "get_node_outputs", "plot"]
+
+Node = Function | GraphVariable
+
+
+class Searchable(Protocol):
+    """A function that can be searched by name; variables cannot."""
+
+    def find_all_with_name(self, name: str, depth: int = 0) -> list[Node]:
+        """Lists the nodes with this name, in so many nested blocks."""
+
 
 _FORMATS = (".svg", ".pdf", ".png", ".dot", ".txt")
 
 
-def depth_first_search(root: Function, visitor: Callable[[Any], bool], depth: int = 0) -> list[Any]:
-    """Functions, inputs, parameters and constants below ``root`` for which ``visitor`` is true, each once.
+def depth_first_search(root: Function, visitor: Callable[[Node], bool], depth: int = 0) -> list[Node]:
+    """Lists the functions, inputs, parameters and constants for which ``visitor`` returns True, each once.
 
-    A node comes before its operands, and those in order. Blocks are entered ``depth`` levels deep (-1: all); what is
-    inside comes after everything around it.
+    Args:
+        root: where the search starts; a node precedes its operands
+        visitor: called with each node
+        depth: how many levels of nested blocks are entered; -1: all. Their nodes follow those outside
 
     Example:
         >>> import cntkjax as C
@@ -31,10 +43,15 @@ def depth_first_search(root: Function, visitor: Callable[[Any], bool], depth: in
     return [node for node in walk(root, depth) if visitor(node)]
 
 
-def find_all_with_name(node: Any, node_name: str, depth: int = 0) -> list[Any]:
-    """All functions, inputs, parameters and constants of this name, ``depth`` blocks deep (-1: all).
+def find_all_with_name(node: Searchable, node_name: str, depth: int = 0) -> list[Node]:
+    """Lists the functions, inputs, parameters and constants with this name.
 
-    Errors: ValueError if the name is no text.
+    Args:
+        node: where the search starts
+        node_name: the name
+        depth: how many levels of nested blocks are entered; -1: all
+
+    Errors: ValueError if the name is no string.
 
     Example:
         >>> import cntkjax as C
@@ -42,27 +59,29 @@ def find_all_with_name(node: Any, node_name: str, depth: int = 0) -> list[Any]:
         [Input('x', [#], [2])]
     """
     if not isinstance(node_name, str):
-        raise ValueError(f"node name has to be a string. You gave a {type(node_name)}")
+        raise ValueError(f"node name has to be a string. You gave a {type(node_name)}; pass node.name")
     return node.find_all_with_name(node_name, depth)
 
 
-def find_by_name(node: Any, node_name: str, depth: int = 0) -> Any:
-    """The only one of this name, or None; see ``find_all_with_name``.
+def find_by_name(node: Searchable, node_name: str, depth: int = 0) -> Node | None:
+    """The only function, input, parameter or constant with this name, or None; see ``find_all_with_name``.
 
-    Errors: ValueError if there are several, or the name is no text.
+    Errors: ValueError if there are several, or the name is no string.
 
     Example:
         >>> import cntkjax as C
         >>> find_by_name(C.input_variable(2, name="x") * 3, "x")
         Input('x', [#], [2])
     """
-    found = find_all_with_name(node, node_name, depth)
-    if len(found) > 1:
-        raise ValueError(f'found multiple functions matching "{node_name}"; find_all_with_name gives all {len(found)}')
-    return found[0] if found else None
+    matches = find_all_with_name(node, node_name, depth)
+    if len(matches) > 1:
+        raise ValueError(
+            f'found multiple functions matching "{node_name}"; find_all_with_name returns all {len(matches)}'
+        )
+    return matches[0] if matches else None
 
 
-def find_by_uid(node: Function, node_uid: str, depth: int = 0) -> Any:
+def find_by_uid(node: Function, node_uid: str, depth: int = 0) -> Node | None:
     """The function, input, parameter or constant with this uid, or None.
 
     Example:
@@ -71,28 +90,30 @@ def find_by_uid(node: Function, node_uid: str, depth: int = 0) -> Any:
         >>> find_by_uid(x * 3, x.uid) is x
         True
     """
-    return next((found for found in walk(node, depth) if found.uid == node_uid), None)
+    return next((match for match in walk(node, depth) if match.uid == node_uid), None)
 
 
 def get_node_outputs(node: Function, depth: int = 0) -> list[GraphVariable]:
-    """The outputs of all functions, in the order of ``depth_first_search``.
+    """Lists the outputs of all functions, in the order of ``depth_first_search``.
 
     Example:
         >>> import cntkjax as C
         >>> [output.shape for output in get_node_outputs(C.input_variable(2) * 3)]
         [(2,)]
     """
-    return [output for found in walk(node, depth) if isinstance(found, Function) for output in found.outputs]
+    return [output for f in walk(node, depth) if isinstance(f, Function) for output in f.outputs]
 
 
 def plot(root: Function, filename: str | os.PathLike[str] | None = None) -> str:
-    """A line of text for each operation, operands first; with ``filename`` also a file.
+    """Describes a graph with a line of text for each operation, operands first; optionally draws it.
 
-    The ending says which: .txt these lines, .dot a text for Graphviz, .svg, .pdf or .png a picture, drawn by Graphviz
-    if its program ``dot`` is there, else by matplotlib.
+    Args:
+        root: the function to describe
+        filename: where to write a drawing; the extension selects the format: .txt the lines of text, .dot source text
+            for Graphviz, .svg, .pdf or .png a picture, rendered with Graphviz if it is installed, else with matplotlib
 
-    Errors: ValueError for other endings; ImportError if a picture is wanted and neither program is there.
-    Source: the lines are CNTK 2.7's, which writes no .txt.
+    Errors: ValueError for another extension; ImportError for a picture if neither renderer is installed.
+    Source: the lines are those of CNTK 2.7, which writes no .txt.
 
     Example:
         >>> import cntkjax as C
@@ -115,10 +136,10 @@ def plot(root: Function, filename: str | os.PathLike[str] | None = None) -> str:
 def _write(root: Function, filename: str, text: str) -> None:
     kind = os.path.splitext(filename)[1]
     if kind not in _FORMATS:
-        raise ValueError(f"plot: '{filename}' ends in none of {', '.join(_FORMATS)}")
+        raise ValueError(f"plot: '{filename}' has none of the extensions {', '.join(_FORMATS)}; choose one of them")
     if kind not in (".txt", ".dot"):
-        content = picture(drawing(root), kind[1:])
+        content = render(draw(root), kind[1:])
     else:
-        content = (text if kind == ".txt" else dot_text(drawing(root))).encode()
+        content = (text if kind == ".txt" else dot_source(draw(root))).encode()
     with open(filename, "wb") as file:
         file.write(content)

@@ -1,44 +1,48 @@
-"""Progress on the screen or in a log file, in CNTK's own lines; and to a callback."""
+"""Reports progress on the screen or in a log file, in CNTK's format, and to a callback."""
 from __future__ import annotations
 
 import math
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, SupportsFloat
+from typing import Any, SupportsFloat, TypeVar
 
-from ._progress_bar import ProgressBar, make_room
-from ._progress_writer import Counts, LazySum, ProgressWriter, Span, due
+from ._progress_bar import ProgressBar, clear_progress_bar
+from ._progress_writer import Counts, LazySum, ProgressWriter, Span, is_due
 from ._tensorboard import TensorBoardProgressWriter
 
 __all__ = ["ProgressBar", "ProgressPrinter", "ProgressWriter", "TensorBoardProgressWriter",
            "TrainingSummaryProgressCallback", "log_number_of_parameters"]
 
+_Number = TypeVar("_Number", int, float)
+
 _HEARTBEAT_SECONDS = 10
-_UNKNOWN_EPOCHS = 300  # what CNTK writes into its log for the cluster's progress display
+_DEFAULT_EPOCHS = 300  # written to the log for a cluster's progress display, as in CNTK
 
 
-class _Running:
-    """Loss and metric of the updates given by hand since some moment."""
+class _RunningTotals:
+    """Loss and metric of manual updates since some point in time."""
 
     def __init__(self) -> None:
         self.loss, self.metric, self.samples = LazySum(), LazySum(), 0
 
     def add(self, loss: SupportsFloat, metric: SupportsFloat | None, samples: int) -> None:
+        """Adds a minibatch; loss and metric are averages over its samples."""
         self.loss.add(loss, samples)
         if metric is not None:
             self.metric.add(metric, samples)
         self.samples += samples
 
     def averages(self) -> tuple[float, float, int]:
+        """Average loss, average metric, and number of samples."""
         return _average(self.loss, self.samples), _average(self.metric, self.samples), self.samples
 
 
-def _sum_of(running: str, what: str, text: str) -> property:
+def _total_property(totals: str, field: str, doc: str) -> property:
     def total(printer: ProgressPrinter) -> float:
-        found = getattr(getattr(printer, running), what)
-        return found if isinstance(found, int) else float(found)
-    return property(total, doc=f"{text} Units: a sum over samples.")
+        value = getattr(getattr(printer, totals), field)
+        return value if isinstance(value, int) else float(value)
+    return property(total, doc=f"{doc} Units: a sum over samples.")
 
 
 class ProgressPrinter(ProgressWriter):
@@ -47,20 +51,21 @@ class ProgressPrinter(ProgressWriter):
     Give it to a ``Trainer``, or call ``update`` and ``epoch_summary`` by hand.
 
     Args:
-        freq: minibatches between lines; 0 prints a table ever more rarely (after 1, 3, 7, 15, …), None epochs only.
-        first: for how many minibatches at the beginning every line is printed.
-        tag: stands in brackets in the epochs' lines.
-        log_to_file: name of the file that gets the lines instead of the screen; ``rank<rank>`` is added to it.
-        rank: number of this worker.
-        gen_heartbeat: print ``PROGRESS: 12.50%`` every ten seconds, for clusters that watch for it.
-        num_epochs: how many epochs there will be, if that is known.
-        test_freq, test_first: the same for tests.
-        metric_is_pct: the metric is a fraction, shown in percent.
-        distributed_freq, distributed_first: the same for exchanges between workers.
+        freq: minibatches between lines; 0: a table at doubling intervals (after 1, 3, 7, 15, …); None: epochs only
+        first: for how many minibatches at the start every line is printed
+        tag: shown in brackets in the lines of epochs
+        log_to_file: name of a file to which lines are written instead of the screen; ``rank<rank>`` is appended
+        rank: rank of this worker
+        gen_heartbeat: whether to print ``PROGRESS: 12.50%`` every ten seconds, for clusters that monitor it
+        num_epochs: total number of epochs, if known
+        test_freq, test_first: the same as ``freq`` and ``first`` for tests
+        metric_is_pct: whether the metric is a fraction that is shown in percent
+        distributed_freq, distributed_first: the same as ``freq`` and ``first`` for synchronizations of workers
 
+    Units: lines show averages per sample, and the number of samples.
     Errors: TypeError if a frequency is no integer, OverflowError if it is negative.
-    Source: lines recorded from CNTK 2.7, except its banner of build information. Given by hand, the first lines number
-    their minibatches rightly here, and the heartbeat shows progress where CNTK always shows zero.
+    Source: lines recorded from CNTK 2.7, except its banner of build information. Unlike CNTK, the first lines of manual
+    updates number their minibatches correctly, and the heartbeat shows progress instead of zero.
 
     Example:
         >>> printer = ProgressPrinter(freq=2, num_epochs=3)
@@ -82,7 +87,8 @@ class ProgressPrinter(ProgressWriter):
         self.gen_heartbeat, self._next_heartbeat = gen_heartbeat, 0.0
         self.num_epochs, self.epochs = num_epochs, 0
         self.metric_is_pct, self.metric_multiplier = metric_is_pct, 100.0 if metric_is_pct else 1.0
-        self._since_start, self._since_last, self.updates_since_start, self.total_updates = _Running(), _Running(), 0, 0
+        self._since_start, self._since_last = _RunningTotals(), _RunningTotals()
+        self.updates_since_start = self.total_updates = 0
         self.epoch_start_time = time.time()
         self.log_to_file = log_to_file
         self.logfilename = None if log_to_file is None else log_to_file + ("" if rank is None else f"rank{rank}")
@@ -95,15 +101,16 @@ class ProgressPrinter(ProgressWriter):
 
     def _begin_file(self, name: str) -> None:
         print(f"Redirecting log to file {name}")
-        epochs = self.num_epochs or _UNKNOWN_EPOCHS
+        epochs = self.num_epochs or _DEFAULT_EPOCHS
         with open(name, "w") as file:
             file.write(f"{name}\nCNTKCommandTrainInfo: train : {epochs}\n"
                        f"CNTKCommandTrainInfo: CNTKNoMoreCommands_Total : {epochs}\nCNTKCommandTrainBegin: train\n")
 
-    # --- what a trainer calls, by way of ProgressWriter
+    # --- called by a trainer, through ProgressWriter
 
     def on_write_training_update(self, samples: Counts, updates: Counts, aggregate_loss: Span,
                                  aggregate_metric: Span) -> None:
+        """Prints loss and metric since the last line."""
         if self.freq == 0:
             self._print_row(samples, aggregate_loss, aggregate_metric)
         else:
@@ -112,6 +119,7 @@ class ProgressPrinter(ProgressWriter):
                                     _average(_change(aggregate_metric), count), count)
 
     def on_write_test_update(self, samples: Counts, updates: Counts, aggregate_metric: Span) -> None:
+        """Prints the metric of a test since the last line."""
         if self.test_freq == 0:
             self._print_row(samples, None, aggregate_metric)
         else:
@@ -120,10 +128,12 @@ class ProgressPrinter(ProgressWriter):
                      f"{self._metric(_average(_change(aggregate_metric), count), count)};")
 
     def on_write_distributed_sync_update(self, samples: Counts, updates: Counts, aggregate_metric: Span) -> None:
+        """Prints how many synchronizations and samples there were since the last line."""
         self.log(f"Distributed training: #Syncs elapsed = {_change(updates)}, #Samples elapsed = {_change(samples)}")
 
     def on_write_training_summary(self, samples: int, updates: int, summaries: int, aggregate_loss: float,
                                   aggregate_metric: float, elapsed_milliseconds: int) -> None:
+        """Prints loss, metric and speed of an epoch."""
         if self.freq != 0:
             self.epochs = summaries
             self._print_epoch(_average(aggregate_loss, samples), _average(aggregate_metric, samples), samples,
@@ -131,26 +141,32 @@ class ProgressPrinter(ProgressWriter):
 
     def on_write_test_summary(self, samples: int, updates: int, summaries: int, aggregate_metric: float,
                               elapsed_milliseconds: int) -> None:
+        """Prints the metric of a test."""
         self.log(f"Finished Evaluation [{summaries}]: Minibatch[1-{updates}]: "
                  f"{self._metric(_average(aggregate_metric, samples), samples)};")
 
     def on_training_update_end(self) -> None:
+        """Prints a heartbeat if it is time."""
         if self.gen_heartbeat and time.time() >= self._next_heartbeat:
             self._next_heartbeat = time.time() + _HEARTBEAT_SECONDS
-            print(f"PROGRESS: {100 * self.epochs / (self.num_epochs or _UNKNOWN_EPOCHS):.2f}%", flush=True)
+            print(f"PROGRESS: {100 * self.epochs / (self.num_epochs or _DEFAULT_EPOCHS):.2f}%", flush=True)
 
     def write(self, key: str, value: Any) -> None:
+        """Prints some other value, such as a new learning rate."""
         self.log(f"{key}: {value}")
 
-    # --- what a script calls by hand
+    # --- called manually by scripts
 
     def update(self, loss: SupportsFloat, minibatch_size: int, metric: SupportsFloat | None = None) -> None:
-        """Count one minibatch; ``loss`` and ``metric`` are averages over its samples."""
+        """Counts a minibatch, and prints a line if it is time.
+
+        Units: ``loss`` and ``metric`` are averages over the samples.
+        """
         for running in (self._since_start, self._since_last):
             running.add(loss, metric, minibatch_size)
         self.updates_since_start += 1
         self.total_updates += 1
-        if due(self.updates_since_start, self.freq, self.first):
+        if is_due(self.updates_since_start, self.freq, self.first):
             last_loss, last_metric, samples = self._since_last.averages()
             shown_metric = None if metric is None else last_metric
             if self.freq == 0:
@@ -164,15 +180,15 @@ class ProgressPrinter(ProgressWriter):
         self.on_training_update_end()
 
     def update_with_trainer(self, trainer: Any, with_metric: bool = False) -> None:
-        """Count the minibatch that ``trainer`` has just done."""
+        """Counts the minibatch on which ``trainer`` was trained last."""
         if trainer.previous_minibatch_sample_count:
             self.update(trainer.previous_minibatch_loss_average, trainer.previous_minibatch_sample_count,
                         trainer.previous_minibatch_evaluation_average if with_metric else None)
 
     def epoch_summary(self, with_metric: bool = False) -> tuple[float, float, int] | None:
-        """End an epoch of updates given by hand: print it, and return its average loss and metric and its samples.
+        """Ends an epoch of manual updates: prints and returns its average loss, average metric and samples.
 
-        With ``freq=0`` it does nothing, as in CNTK: the table goes on.
+        With ``freq=0`` it has no effect, as in CNTK: the table continues.
         """
         if self.freq == 0:
             return None
@@ -183,49 +199,49 @@ class ProgressPrinter(ProgressWriter):
         return loss, metric, samples
 
     def reset_start(self) -> tuple[float, float, int]:
-        """Begin an epoch anew; returns average loss, average metric and samples until now."""
-        averages, self._since_start, self.updates_since_start = self._since_start.averages(), _Running(), 0
+        """Restarts the totals of the epoch; returns average loss, average metric and samples up to now."""
+        averages, self._since_start, self.updates_since_start = self._since_start.averages(), _RunningTotals(), 0
         return averages
 
     def reset_last(self) -> tuple[float, float, int]:
-        """Begin a line anew; returns average loss, average metric and samples until now."""
-        averages, self._since_last = self._since_last.averages(), _Running()
+        """Restarts the totals of the line; returns average loss, average metric and samples up to now."""
+        averages, self._since_last = self._since_last.averages(), _RunningTotals()
         return averages
 
-    loss_since_start = _sum_of("_since_start", "loss", "Loss of the epoch of updates given by hand.")
-    metric_since_start = _sum_of("_since_start", "metric", "Metric of the epoch of updates given by hand.")
-    samples_since_start = _sum_of("_since_start", "samples", "Samples of the epoch of updates given by hand.")
-    loss_since_last = _sum_of("_since_last", "loss", "Loss since the last line for updates given by hand.")
-    metric_since_last = _sum_of("_since_last", "metric", "Metric since the last line for updates given by hand.")
-    samples_since_last = _sum_of("_since_last", "samples", "Samples since the last line for updates given by hand.")
+    loss_since_start = _total_property("_since_start", "loss", "Loss of the epoch of manual updates.")
+    metric_since_start = _total_property("_since_start", "metric", "Metric of the epoch of manual updates.")
+    samples_since_start = _total_property("_since_start", "samples", "Samples of the epoch of manual updates.")
+    loss_since_last = _total_property("_since_last", "loss", "Loss since the last line of manual updates.")
+    metric_since_last = _total_property("_since_last", "metric", "Metric since the last line of manual updates.")
+    samples_since_last = _total_property("_since_last", "samples", "Samples since the last line of manual updates.")
 
     def avg_loss_since_start(self) -> float:
-        """Average loss of the epoch of updates given by hand."""
+        """Average loss of the epoch of manual updates."""
         return self._since_start.averages()[0]
 
     def avg_metric_since_start(self) -> float:
-        """Average metric of the epoch of updates given by hand."""
+        """Average metric of the epoch of manual updates."""
         return self._since_start.averages()[1]
 
     def avg_loss_since_last(self) -> float:
-        """Average loss since the last line for updates given by hand."""
+        """Average loss since the last line of manual updates."""
         return self._since_last.averages()[0]
 
     def avg_metric_since_last(self) -> float:
-        """Average metric since the last line for updates given by hand."""
+        """Average metric since the last line of manual updates."""
         return self._since_last.averages()[1]
 
     def log(self, message: str) -> None:
-        """Print a line, or append it to the log file."""
+        """Prints a line, or appends it to the log file."""
         if self.logfilename is None:
-            make_room()
+            clear_progress_bar()
             print(message)
         else:
             with open(self.logfilename, "a") as file:
                 file.write(message + "\n")
 
     def end_progress_print(self, msg: str = "") -> None:
-        """Mark the end of training; ``msg`` goes into the log file."""
+        """Marks the end of training; ``msg`` is written to the log file."""
         self.log("CNTKCommandTrainEnd: train")
         if msg and self.logfilename is not None:
             self.log(msg)
@@ -249,7 +265,7 @@ class ProgressPrinter(ProgressWriter):
                  f"{seconds:.3f}s ({speed:5.1f} samples/s);")
 
     def _print_row(self, samples: Counts, loss: Span | None, metric: Span | None) -> None:
-        """A row of the table: averages since the beginning and since the last row; blanks for what is None."""
+        """Prints a row of the table: averages since the start and since the last row; blanks for None."""
         def cells(span: Span | None) -> str:
             if span is None:
                 return " " * 19
@@ -258,9 +274,13 @@ class ProgressPrinter(ProgressWriter):
 
 
 class TrainingSummaryProgressCallback(ProgressWriter):
-    """Calls ``callback(epoch, loss, metric, samples)`` after each epoch; loss and metric are sums, epochs count from 0.
+    """Calls ``callback(epoch, loss, metric, samples)`` after each epoch.
 
-    ``epoch_size`` is not needed to do so; it stands here because scripts pass it.
+    Args:
+        epoch_size: accepted, as in CNTK; not needed
+        callback: the function to call
+
+    Units: epochs count from 0; loss and metric are sums over the samples.
 
     Example:
         >>> callback = TrainingSummaryProgressCallback(100, lambda *epoch: print(epoch))
@@ -275,11 +295,12 @@ class TrainingSummaryProgressCallback(ProgressWriter):
 
     def on_write_training_summary(self, samples: int, updates: int, summaries: int, aggregate_loss: float,
                                   aggregate_metric: float, elapsed_milliseconds: int) -> None:
+        """Calls the callback."""
         self._callback(summaries - 1, aggregate_loss, aggregate_metric, samples)
 
 
 def log_number_of_parameters(model: Any, trace_level: int = 0) -> None:
-    """Print how many parameters the model has, and with ``trace_level`` above 0 the shape of each.
+    """Prints how many parameters a model has, and with ``trace_level`` above 0 the shape of each.
 
     Example:
         >>> from types import SimpleNamespace as Model
@@ -298,7 +319,7 @@ def _average(total: SupportsFloat, samples: int) -> float:
     return float(total) / samples if samples else 0.0
 
 
-def _change(span: tuple[Any, Any]) -> Any:
+def _change(span: tuple[_Number, _Number]) -> _Number:
     return span[1] - span[0]
 
 
