@@ -30,6 +30,7 @@ from cntkjax.engine.plan.plan import Plan
 from cntkjax.engine.run.context import make_context
 from cntkjax.engine.xla.allocator import keep_freed_memory
 from cntkjax.engine.xla.compiler import compiler_options
+from cntkjax.graph.variable import value_of
 from cntkjax.interop import to_jax
 
 CASES = [*op_cases.CASES, *sequence_cases.CASES]
@@ -66,7 +67,7 @@ def packed(case: Case, function: Any) -> Side:
         batch = Batch(jnp.int32(layout.size), layout.size, full=True)
         ctx = make_context(plan, case.training, batch, {plan.arguments[0].sequence_axis: layout}, None, ())
         env = {plan.arguments[0]: Value(x, plan.arguments[0].dynamic_axes)}
-        env |= {v: Value(jnp.asarray(v._value), ()) for v in plan.leaves}
+        env |= {v: Value(jnp.asarray(value_of(v)), ()) for v in plan.leaves}
         return execute(plan, ctx, env)[plan.outputs[0]].data
 
     return ours, device([samples[grid.index], grid.layout]), compiler_options()

@@ -196,10 +196,10 @@ def test_trainers_and_learners_of_the_compiled_module():
     alone = cntk_py.mpicommunicator()
     assert (cntk_py.number_of_workers(), cntk_py.worker_global_rank()) == (1, 0)
     learner = cntk_py.create_data_parallel_distributed_learner(alone, sgd, 7, False)
-    assert learner.distribution.after == 7
-    block = cntk_py.create_block_momentum_distributed_learner(alone, sgd, 5, 100, 10.0, True, False, 2.0).distribution
+    assert learner.strategy.after == 7
+    block = cntk_py.create_block_momentum_distributed_learner(alone, sgd, 5, 100, 10.0, True, False, 2.0).strategy
     assert (block.after, block.size, block.time_constant, block.resets_momentum, block.rate) == (5, 100, 10.0, False, 2)
-    block = cntk_py.create_block_momentum_distributed_learner(alone, sgd, 0, 100, False).distribution
+    block = cntk_py.create_block_momentum_distributed_learner(alone, sgd, 0, 100, False).strategy
     assert (block.time_constant, block.nesterov, block.resets_momentum) == (None, False, True)
 
 

@@ -16,7 +16,7 @@ from .graph.errors import ShapeError, explain
 from .graph.function import Function as GraphFunction
 from .graph.public import classes
 from .graph.shape import INFERRED, UNKNOWN_SHAPE, Shape, as_shape, broadcast, matches, shape_text
-from .graph.variable import Leaf, VariableKind, default_axes
+from .graph.variable import Leaf, VariableKind, default_axes, infer_shape, producer, relocate, set_value, value_of
 from .graph.variable import Variable as GraphVariable
 from .initializer import Initializer
 from .tensor import ArrayMixin, TensorOpsMixin
@@ -67,7 +67,7 @@ class VariableMixin:
         """The function whose output this is; RuntimeError for others, as in CNTK: ask ``is_output`` before."""
         if not self.is_output:
             raise RuntimeError(f"{self!r} is not the output of a function, so it has no owner")
-        return self._owner
+        return producer(self)
 
     def get_data_type(self: Any) -> int:
         """CNTK's number of the element type; 0 (``cntk_py.DataType_Unknown``) if it is not known yet."""
@@ -180,7 +180,7 @@ class _LeafMixin(VariableMixin, TensorOpsMixin, ArrayMixin, Leaf):
 
         Errors: ValueError while the shape is not known; ShapeError for an array of another shape.
         """
-        return np.array(self._value)
+        return np.array(value_of(self))
 
     @value.setter
     def value(self, value: Any) -> None:
@@ -193,8 +193,8 @@ class _LeafMixin(VariableMixin, TensorOpsMixin, ArrayMixin, Leaf):
                 ))
             array = np.broadcast_to(array, self.shape)
         if self.has_inferred:
-            self._infer_shape(array.shape)
-        self._value = np.array(array)
+            infer_shape(self, array.shape)
+        set_value(self, np.array(array))
 
     def set_value(self, value: Any) -> None:
         """The same as setting `value`."""
@@ -314,11 +314,11 @@ class _LeafView(NDArrayView):
 
     @property
     def held(self) -> Any:
-        return self._leaf._value
+        return value_of(self._leaf)
 
     @held.setter
     def held(self, array: Any) -> None:
-        self._leaf._moved(array)
+        relocate(self._leaf, array)
 
 
 def _full(number: Any, shape: Shape, dtype: Any) -> np.ndarray:

@@ -90,7 +90,7 @@ def test_what_is_no_axis_is_something_else():
 
 
 def test_arguments_that_do_not_fit_are_named():
-    with pytest.raises(TypeError, match=r"1, axis!, keepdims and a name; these do not fit: \[3, 'x'\]"):
+    with pytest.raises(TypeError, match=r"x, axis, keepdims and a name; these do not fit: \[3, 'x'\]"):
         cntk_py.reduce_sum(A, X, True, 3, "x")
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import cntkjax as C
 
 from ..formats import files
+from ..graph.variable import value_of
 from ..interop import leaf_names
 from ._files import load
 
@@ -40,7 +41,7 @@ def save_weights(model: C.Function, path: Path) -> None:
     Source: https://github.com/huggingface/safetensors, Format.
     """
     leaves = leaf_names([*model.parameters, *model.constants])
-    arrays = {name: np.ascontiguousarray(leaf._value) for name, leaf in leaves.items()}
+    arrays = {name: np.ascontiguousarray(value_of(leaf)) for name, leaf in leaves.items()}
     header, at = {}, 0
     for name, array in arrays.items():
         header[name] = {

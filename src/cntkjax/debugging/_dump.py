@@ -7,7 +7,7 @@ from typing import Any
 
 from ..graph.axis import UNKNOWN_AXES, Axis
 from ..graph.function import Function as GraphFunction
-from ..graph.variable import Variable
+from ..graph.variable import Variable, kind_of
 from ..graph.walk import walk
 from ..ops.functions import Function
 
@@ -60,7 +60,7 @@ class _Names:
 
     def of(self, item: GraphFunction | Variable) -> str:
         """Its name, or its letter; an argument inside a block has the name of what stands for it."""
-        name = item.name if isinstance(item, Variable) else item._name
+        name = item.name
         return name or self._letters.setdefault(item.uid, _letter(len(self._letters)))
 
     def axes(self, variable: Variable) -> str:
@@ -91,8 +91,8 @@ def _line(node: Any, names: _Names) -> str:
     if isinstance(node, GraphFunction):
         results = _listed(node.outputs, names)
         return f"{node.op_name:<20} {name:<30} {_listed(node.inputs, names)} -> {results}"
-    named = f"{name} {node.uid}" if node._kind.name in ("Input", "Placeholder") else name
-    return f"{node._kind.name:<20} {named:<30}  {names.axes(node)}{node.shape}"
+    named = f"{name} {node.uid}" if kind_of(node).name in ("Input", "Placeholder") else name
+    return f"{kind_of(node).name:<20} {named:<30}  {names.axes(node)}{node.shape}"
 
 
 def _listed(variables: Any, names: _Names) -> str:

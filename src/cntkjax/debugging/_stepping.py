@@ -11,7 +11,7 @@ import numpy as np
 from ..graph import edit
 from ..graph.build import composite
 from ..graph.function import Function as GraphFunction
-from ..graph.variable import Variable
+from ..graph.variable import Variable, producer
 from ..ops import combine, output_variable
 from ..ops._user_functions import UserFunction, user_function
 from ..ops.functions import Function
@@ -148,7 +148,7 @@ class _Watched(edit.Cloner):
         return user_function(_DebugNode(variable, after, self._session, name)).output
 
     def _variable(self, variable: Variable) -> Variable:
-        if variable not in self.made and variable._owner is None:
+        if variable not in self.made and producer(variable) is None:
             self.made[variable] = variable if variable.is_placeholder else self._watch(variable, variable)
         return super()._variable(variable)
 
@@ -156,13 +156,13 @@ class _Watched(edit.Cloner):
         super()._node(node)
         if not node.primitive.passes_through:
             for v in node.node_outputs:
-                self.made[v] = self._watch(self.made[v], self.made[v]._owner)
+                self.made[v] = self._watch(self.made[v], producer(self.made[v]))
 
     def model(self, function: GraphFunction) -> Function:
         """The copy of a composite, its outputs watched too."""
         self.graph(function)
         outputs = [self.made[v] for v in function.outputs]
-        return composite(outputs[0]._owner) if len(outputs) == 1 else combine(outputs)  # type: ignore[return-value, arg-type]
+        return composite(producer(outputs[0])) if len(outputs) == 1 else combine(outputs)  # type: ignore[return-value, arg-type]
 
 
 def debug_model(

@@ -12,7 +12,7 @@ from enum import Enum
 from ..graph.errors import explain
 from ..graph.function import Function, nodes
 from ..graph.shape import matches
-from ..graph.variable import Leaf, Variable
+from ..graph.variable import Leaf, Variable, infer_shape, kind_of, producer, set_value, value_of
 from . import files, v1
 from .dictionary import buffers, decode
 from .files import Source
@@ -55,8 +55,8 @@ def restore(function: Function, source: Source) -> None:
     """
     for mine, stored in list(_Pairing(function, load(source))):
         if isinstance(stored, Leaf) and isinstance(mine, Leaf):
-            mine._infer_shape(stored.shape)
-            mine._value = stored._value
+            infer_shape(mine, stored.shape)
+            set_value(mine, value_of(stored))
         elif isinstance(stored, Function) and isinstance(mine, Function):
             attributes = stored.node_attributes
             mine.node_attributes.update({key: attributes[key] for key in ("rngSeed", "rngOffset") if key in attributes})
@@ -84,7 +84,7 @@ class _Pairing:
             self._pair(node, stored)
             for what, actual, expected in (
                 ("is the operation", node.op_name, stored.op_name),
-                ("is called", node._name, stored._name),
+                ("is called", node.name, stored.name),
                 ("has this number of inputs:", len(node.node_inputs), len(stored.node_inputs)),
             ):
                 if actual != expected:
@@ -94,11 +94,12 @@ class _Pairing:
             if [n.op_name for n in inner] == [n.op_name for n in inner_stored]:  # other nodes of a block may differ
                 yield from zip(inner, inner_stored, strict=True)
             for v, w in zip(node.node_inputs, stored.node_inputs, strict=True):
-                if v._owner is not None and w._owner is not None:
-                    self._visit(v, v._owner, w, w._owner)
+                operand, stored_operand = producer(v), producer(w)
+                if operand is not None and stored_operand is not None:
+                    self._visit(v, operand, w, stored_operand)
                 else:
                     self._pair(v, w)
-                    if (v._kind, v.name, v.dtype) != (w._kind, w.name, w.dtype) or not matches(v.shape, w.shape):
+                    if (kind_of(v), v.name, v.dtype) != (kind_of(w), w.name, w.dtype) or not matches(v.shape, w.shape):
                         raise _mismatch(v, w, "is of another kind, name, type or shape")
                     yield v, w
 

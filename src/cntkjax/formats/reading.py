@@ -9,7 +9,7 @@ import numpy as np
 
 from ..graph.axis import Axis
 from ..graph.build import BLOCK, composite, infer_all, make_block, make_node, note_edit
-from ..graph.function import REVERSED, Function
+from ..graph.function import REVERSED, Function, set_uid
 from ..graph.public import classes
 from ..graph.variable import Variable, VariableKind
 from ..primitives import BY_ID, native
@@ -224,7 +224,7 @@ class _Reader:
             take(state, key, str, where)
         assert classes.user_function is not None
         node: Function = classes.user_function(state, inputs, name)
-        node._uid = uid
+        set_uid(node, uid)
         self.nodes[uid] = node
         return node
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..graph.function import Function, native_inputs, nodes
 from ..graph.uid import new_uid
-from ..graph.variable import Leaf, Variable, VariableKind
+from ..graph.variable import Leaf, Variable, VariableKind, kind_of, producer, value_of
 from ..primitives.native import Native
 from ..primitives.user import UserDefined
 from .attributes import attribute_records, dtype_number, dynamic_axis_records
@@ -45,8 +45,8 @@ class _Graph:
 
     def uid(self, item: Function | Variable) -> str:
         """The uid of a node or variable in the file: that in the graph, unless the same model was loaded twice."""
-        if isinstance(item, Variable) and item._owner is not None:
-            return f"{self.uid(item._owner)}_Output_{item._owner.node_outputs.index(item)}"
+        if isinstance(item, Variable) and (node := producer(item)) is not None:
+            return f"{self.uid(node)}_Output_{node.node_outputs.index(item)}"
         if item not in self._uids:
             uid = item.uid
             while uid in self._taken:
@@ -60,13 +60,13 @@ class _Graph:
         uid = self.uid(function) if function.is_composite else new_uid("CompositeFunction")
         record: Record = {"version": COMPOSITE, "type": "CompositeFunction", "uid": uid}
         record["root"] = self.uid(function.root_function)
-        return record | ({"name": function._name} if function._name else {})
+        return record | ({"name": function.name} if function.name else {})
 
     def add(self, node: Function) -> None:
         """Append the record of a node, after those of its operands that are not listed yet."""
         for variable in [*node.node_inputs, *(inner for inner, _ in node.block_map)]:
             uid = self.uid(variable)
-            if uid not in self.variables and variable._owner not in self._written:
+            if uid not in self.variables and producer(variable) not in self._written:
                 self.variables[uid] = _variable_record(variable, uid)
         self.functions.append(self._record(node))
         self._written.add(node)
@@ -84,8 +84,8 @@ class _Graph:
             "attributes": attribute_records(node.primitive, node.node_attributes),
             "inputs": [self.uid(variable) for variable in native_inputs(node)],
         }
-        if node._name:
-            record["name"] = node._name
+        if node.name:
+            record["name"] = node.name
         if node.block_composite is not None:
             operands = [self.uid(operand) for _, operand in node.block_map]
             record |= {
@@ -113,11 +113,11 @@ class _Graph:
             "inputs": [self.uid(variable) for variable in node.node_inputs],
             "user_defined_state": state,
         }
-        return record | ({"name": node._name} if node._name else {})
+        return record | ({"name": node.name} if node.name else {})
 
 
 def _variable_record(variable: Variable, uid: str) -> Record:
-    kind = VariableKind.Placeholder if variable.is_output else variable._kind
+    kind = VariableKind.Placeholder if variable.is_output else kind_of(variable)
     declared = kind != VariableKind.Placeholder  # these properties of a placeholder are those of its replacement
     record: Record = {
         "version": VARIABLE,
@@ -133,6 +133,6 @@ def _variable_record(variable: Variable, uid: str) -> Record:
     if variable.name:
         record["name"] = variable.name
     if isinstance(variable, Leaf):
-        record["value"] = np.asarray(variable._value)
+        record["value"] = np.asarray(value_of(variable))
         record["shape"] = Shape(variable.shape)  # creating the value may have inferred dimensions
     return record

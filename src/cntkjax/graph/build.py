@@ -12,7 +12,18 @@ from .function import Function, leaves, native_inputs, nodes
 from .public import classes
 from .shape import UNKNOWN_SHAPE, Shape, is_unknown
 from .uid import skip_uid
-from .variable import Axes, Leaf, Variable, VariableKind, bindings, outside
+from .variable import (
+    Axes,
+    Leaf,
+    Variable,
+    VariableKind,
+    bind,
+    bindings,
+    infer_dtype,
+    is_undetermined,
+    outside,
+    set_type,
+)
 
 _EDITS = 0
 
@@ -114,7 +125,7 @@ def infer(node: Function, guess: int = 0) -> bool:
             )
         return True
     changed = [
-        v._become(s.shape, s.dtype, s.axes or (), s.is_sparse, bool(s.needs_gradient))
+        set_type(v, s.shape, s.dtype, s.axes or (), s.is_sparse, bool(s.needs_gradient))
         for v, s in zip(node.node_outputs, specs, strict=True)
     ]
     return any(changed)
@@ -150,9 +161,9 @@ def _infer_block(node: Function, guess: int) -> list[Spec]:
                 f"an argument of block {node.block_name!r} would stand for itself", {"argument": argument},
                 "bind it to another variable than the block's own placeholder",
             ))
-        argument._bound = operand
+        bind(argument, operand)
         # As in CNTK an argument inside needs no gradient: a block says that it needs one only for parameters inside.
-        argument._become(operand.shape, operand.dtype, operand.dynamic_axes, operand.is_sparse, False)
+        set_type(argument, operand.shape, operand.dtype, operand.dynamic_axes, operand.is_sparse, False)
     try:
         infer_all([node.block_composite.root_function], guess)
     except (ShapeError, AxisError) as error:
@@ -172,7 +183,7 @@ def infer_all(roots: Iterable[Function], guess: int = 0) -> None:
     """
     order = nodes(list(roots))
     _settle(order)
-    waits = any(v.is_placeholder and v._is_unknown for n in order for v in n.node_inputs)
+    waits = any(v.is_placeholder and is_undetermined(v) for n in order for v in n.node_inputs)
     if waits and not guess:
         return
     for strength in (guess,) if guess else (1, 2, 3):
@@ -220,7 +231,7 @@ def merged_dtype(op: str, inputs: Sequence[Variable]) -> Any:
     dtype = next(iter(types), None)
     for v in inputs:
         if isinstance(v, Leaf) and v.dtype is None and dtype is not None:
-            v._infer_dtype(dtype)
+            infer_dtype(v, dtype)
     return dtype
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from .build import composite, infer_all, make_block, note_edit
 from .errors import AxisError, ShapeError, in_layer
-from .function import Function, nodes
+from .function import Function, copied_attributes, nodes
 from .public import classes
 from .variable import Leaf, Variable, VariableKind, unknown
 from .walk import walk
@@ -92,7 +92,7 @@ class Cloner:
         body = inside.graph(node.block_composite)
         return make_block(
             body, [(inside._variable(inner), outer) for inner, outer in operands], node.block_name, node._name,
-            node._copied_attributes(),
+            copied_attributes(node),
         )
 
 

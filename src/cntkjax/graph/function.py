@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
+from .errors import layer_title
 from .origin import user_line
 from .uid import new_uid
 from .variable import Leaf, Variable
@@ -53,13 +54,14 @@ class Function:
         self.rewrite_cache: tuple[int, Function | None] | None = None  # (edits, replacement), for engine.plan.rewrite
 
     @property
+    def name(self) -> str:
+        """The name given by the user, or ''."""
+        return self._name
+
+    @property
     def uid(self) -> str:
         """The name by which no other function goes: the operation and a number."""
         return self._uid
-
-    def _copied_attributes(self) -> Attributes:
-        """The attributes of a copy of this node; what users note down there is its own."""
-        return {k: dict(v) if k == CUSTOM else v for k, v in self.node_attributes.items()}
 
     # ---- kind
     @property
@@ -130,6 +132,23 @@ class Function:
     def _met(self, kind: str) -> tuple[Any, ...]:
         found = leaves(self._root, native_inputs) if self._root is not None else native_inputs(self)
         return tuple(v for v in dict.fromkeys(found) if v._kind.name == kind)
+
+
+def copied_attributes(node: Function) -> Attributes:
+    """The attributes for a copy of a node; what users note down there is copied too."""
+    return {k: dict(v) if k == CUSTOM else v for k, v in node.node_attributes.items()}
+
+
+def set_uid(node: Function, uid: str) -> None:
+    """Give a node the id that it has in a file."""
+    node._uid = uid
+
+
+def mark_layer(function: Function, made_by: str) -> None:
+    """Record for messages which layer a function is, also on those nodes that are part of no layer inside it."""
+    function._made_by = made_by
+    for node in nodes([function.root_function]):
+        node._layer = node._layer or layer_title(made_by, function._name)
 
 
 def native_inputs(node: Function) -> list[Variable]:

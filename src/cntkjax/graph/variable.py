@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._typing import AnyArray, DTypeLike
 from .axis import BATCH, UNKNOWN_AXES, Axis, axes_text
 from .dtypes import as_dtype
 from .errors import ShapeError, explain
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from .function import Function
 
 Axes = tuple[Axis, ...]
+Sampler = Callable[[Shape, Any], np.ndarray]  # (shape, dtype) -> a leaf's first value
 
 
 class VariableKind(IntEnum):
@@ -129,18 +131,6 @@ class Variable:
         """The sequence axis, if the variable has one."""
         return next((a for a in self._dynamic_axes if a.is_sequence_axis), None)
 
-    @property
-    def _is_unknown(self) -> bool:
-        """True while shape or axes are to be found out."""
-        return is_unknown(self._shape) or self._dynamic_axes == UNKNOWN_AXES
-
-    def _become(self, shape: Shape, dtype: Any, axes: Axes, is_sparse: bool, needs_gradient: bool) -> bool:
-        """Take over what was inferred; True if anything changed."""
-        new = (shape, dtype, axes, is_sparse, needs_gradient)
-        old = (self._shape, self._dtype, self._dynamic_axes, self._is_sparse, self._needs_gradient)
-        self._shape, self._dtype, self._dynamic_axes, self._is_sparse, self._needs_gradient = new
-        return new != old
-
     def __repr__(self) -> str:
         return f"{self._kind.name}('{self.name or self.uid}', {axes_text(self.dynamic_axes)}, {shape_text(self.shape)})"
 
@@ -154,7 +144,7 @@ def bindings(variable: Variable) -> Iterator[Variable]:
 
 
 def outside(variable: Variable) -> Variable:
-    """The variable itself; for an argument inside a block what stands for it outside."""
+    """The variable itself; for an argument inside a block what it stands for outside all blocks."""
     *_, outermost = bindings(variable)
     return outermost
 
@@ -162,8 +152,8 @@ def outside(variable: Variable) -> Variable:
 class Leaf(Variable):
     """A variable with a value of its own: a parameter or a constant.
 
-    The value is a NumPy or device array in `array`, or made by `initializer` when shape and type are known: parameters
-    with an inferred dimension get it at first use. Nobody is told of a new value: programs read `array` afresh.
+    The value is a NumPy or device array, or made by `initializer` when shape and type are known: parameters with an
+    inferred dimension get it at first use. Programs read it (`value_of`) each time they run.
     """
 
     def __init__(
@@ -173,62 +163,126 @@ class Leaf(Variable):
         dtype: Any,
         *,
         array: Any = None,
-        initializer: Callable[[Shape, Any], np.ndarray] | None = None,
+        initializer: Sampler | None = None,
         name: str = "",
         uid: str | None = None,
         needs_gradient: bool = False,
     ) -> None:
         super().__init__(kind, shape, dtype, (), name=name, uid=uid, needs_gradient=needs_gradient)
-        self._no_free_dimension(self.shape)
+        _check_no_free_dimension(self, self.shape)
         self._array = array
         self._updates = 0  # how often it got a new value
         self._initializer = initializer
-
-    def _infer_shape(self, shape: Shape) -> None:
-        """Fill in the inferred dimensions of the shape. Errors: ShapeError for sizes that only the data will tell."""
-        self._no_free_dimension(shape)
-        self._shape = as_shape(shape)
-
-    def _no_free_dimension(self, shape: Shape) -> None:
-        if FREE in shape:
-            raise ShapeError(explain(
-                f"{self!r}: parameters and constants cannot have a free dimension, as in {shape_text(shape)}", {},
-                "give the input a size on the axes that meet it",
-            ))
-
-    def _infer_dtype(self, dtype: Any) -> None:
-        """Fill in the element type."""
-        self._dtype = as_dtype(dtype)
 
     @property
     def has_inferred(self) -> bool:
         """True if a dimension still has to be found out."""
         return INFERRED in self._shape
 
-    @property
-    def _value(self) -> Any:
-        """The value, made by the initializer at the first call; ValueError while the shape is not known."""
-        if self._array is None:
-            if not is_known(self._shape):
-                raise ValueError(
-                    f"{self!r} has no value yet: its shape {shape_text(self._shape)} is inferred when it is first used"
-                )
-            if self._dtype is None:
-                raise ValueError(f"{self!r} has no value yet: its element type is inferred when it is first used")
-            if self._initializer is None:
-                raise ValueError(f"{self!r} has neither a value nor an initializer")
-            self._array = np.asarray(self._initializer(self._shape, self._dtype), self._dtype)
-        return self._array
 
-    @_value.setter
-    def _value(self, value: Any) -> None:
-        self._array = value
-        self._updates += 1
+# ---- Attributes with an underscore, for other packages: users may set any attribute of a variable, so its own state
+# keeps underscored names, and these functions give access to it.
+def producer(variable: Variable) -> Function | None:
+    """The node whose output a variable is; None for leaves."""
+    return variable._owner
 
-    def _moved(self, array: Any) -> Any:
-        """Hold another array, without counting it as a new value."""
-        self._array = array
-        return array
+
+def kind_of(variable: Variable) -> VariableKind:
+    """What a variable is."""
+    return variable._kind
+
+
+def block_operand(argument: Variable) -> Variable | None:
+    """What an argument inside a block stands for outside; None for other variables."""
+    return argument._bound
+
+
+def bind(argument: Variable, operand: Variable) -> None:
+    """Let an argument inside a block stand for an operand."""
+    argument._bound = operand
+
+
+def is_undetermined(variable: Variable) -> bool:
+    """True while the shape or the axes are still to be inferred."""
+    return is_unknown(variable._shape) or variable._dynamic_axes == UNKNOWN_AXES
+
+
+def set_type(
+    variable: Variable, shape: Shape, dtype: type | None, axes: Axes, is_sparse: bool, needs_gradient: bool
+) -> bool:
+    """Set what was inferred; True if anything changed."""
+    new = (shape, dtype, axes, is_sparse, needs_gradient)
+    old = (
+        variable._shape, variable._dtype, variable._dynamic_axes, variable._is_sparse, variable._needs_gradient
+    )
+    (
+        variable._shape, variable._dtype, variable._dynamic_axes, variable._is_sparse, variable._needs_gradient
+    ) = new
+    return new != old
+
+
+def rename(item: Variable | Function, name: str) -> None:
+    """Change the name of a variable or a node, whatever it is called now."""
+    item._name = name
+
+
+# ---- leaves
+def infer_shape(leaf: Leaf, shape: Shape) -> None:
+    """Fill in the inferred dimensions of a leaf's shape. Errors: ShapeError for sizes that only the data determine."""
+    _check_no_free_dimension(leaf, shape)
+    leaf._shape = as_shape(shape)
+
+
+def _check_no_free_dimension(leaf: Leaf, shape: Shape) -> None:
+    if FREE in shape:
+        raise ShapeError(explain(
+            f"{leaf!r}: parameters and constants cannot have a free dimension, as in {shape_text(shape)}", {},
+            "give the input a size on the axes that meet it",
+        ))
+
+
+def infer_dtype(leaf: Leaf, dtype: DTypeLike) -> None:
+    """Fill in the element type of a leaf."""
+    leaf._dtype = as_dtype(dtype)
+
+
+def has_value(leaf: Leaf) -> bool:
+    """True if a leaf has a value already; its initializer makes that of a parameter when it is first needed."""
+    return leaf._array is not None
+
+
+def initializer_of(leaf: Leaf) -> Sampler | None:
+    """What makes a leaf's value from its shape and type."""
+    return leaf._initializer
+
+
+def value_of(leaf: Leaf) -> Any:
+    """The value, a NumPy or device array, made by the initializer at the first call.
+
+    Errors: ValueError while the shape or the type is not known.
+    """
+    if leaf._array is None:
+        if not is_known(leaf._shape):
+            raise ValueError(
+                f"{leaf!r} has no value yet: its shape {shape_text(leaf._shape)} is inferred when it is first used"
+            )
+        if leaf._dtype is None:
+            raise ValueError(f"{leaf!r} has no value yet: its element type is inferred when it is first used")
+        if leaf._initializer is None:
+            raise ValueError(f"{leaf!r} has neither a value nor an initializer")
+        leaf._array = np.asarray(leaf._initializer(leaf._shape, leaf._dtype), leaf._dtype)
+    return leaf._array
+
+
+def set_value(leaf: Leaf, value: AnyArray) -> None:
+    """Give a leaf a new value."""
+    leaf._array = value
+    leaf._updates += 1
+
+
+def relocate(leaf: Leaf, array: AnyArray) -> None:
+    """Hold the same value in another array, for example on another device: it does not count as a new value."""
+    leaf._array = array
 
 
 def default_axes(dynamic_axes: Any) -> Axes:

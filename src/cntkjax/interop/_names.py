@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..graph.variable import Leaf
+from ..graph.variable import Leaf, kind_of
 
 
 def leaf_names(leaves: Iterable[Leaf]) -> dict[str, Leaf]:
@@ -19,7 +19,7 @@ def leaf_names(leaves: Iterable[Leaf]) -> dict[str, Leaf]:
     """
     named: dict[str, Leaf] = {}
     for leaf in leaves:
-        base = name = leaf.name or leaf._kind.name
+        base = name = leaf.name or kind_of(leaf).name
         number = 0
         while name in named:
             number += 1

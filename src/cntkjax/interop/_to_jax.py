@@ -15,7 +15,7 @@ from ..engine.plan.plan import Plan
 from ..engine.run import pure_function as pure
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import matches, shape_text
-from ..graph.variable import Leaf, Variable
+from ..graph.variable import Leaf, Variable, value_of
 from ..ops.functions import Function
 from ._names import leaf_names
 
@@ -35,7 +35,8 @@ class JaxFunction:
             raise ValueError(explain(f"to_jax: {function!r} runs Python code of the user, which JAX cannot transform"))
         changed = [c for c in function.constants if c in self.plan.assigned or self._is_running(c)]
         self._parameters, self._state = leaf_names(function.parameters), leaf_names(changed)
-        self._values = {leaf: np.array(leaf._value) for leaf in self.plan.leaves}  # copies: training gives buffers away
+        # Copies, as training gives buffers away.
+        self._values = {leaf: np.array(value_of(leaf)) for leaf in self.plan.leaves}
         self._run = jax.jit(partial(pure.run, self.plan), static_argnums=3)
 
     def _is_running(self, leaf: Leaf) -> bool:

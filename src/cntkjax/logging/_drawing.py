@@ -8,7 +8,7 @@ import numpy as np
 
 from ..graph.axis import UNKNOWN_AXES, axes_text
 from ..graph.function import Function, nodes
-from ..graph.variable import Leaf, Variable
+from ..graph.variable import Leaf, Variable, kind_of, value_of
 from ..graph.walk import source_of
 
 _SYMBOLS = {"Plus": "+", "Minus": "-", "ElementTimes": "*", "Times": "@"}
@@ -67,15 +67,15 @@ def _axes_and_shape(variable: Variable) -> str:
 def _node_label(node: Function) -> tuple[str, str]:
     if node.op_name in _SYMBOLS:
         return _SYMBOLS[node.op_name], "symbol"
-    return (f"{node.op_name}\n{node._name}" if node._name else node.op_name), "block" if node.is_block else "operation"
+    return (f"{node.op_name}\n{node.name}" if node.name else node.op_name), "block" if node.is_block else "operation"
 
 
 def _leaf_label(leaf: Variable) -> tuple[str, str]:
     if not isinstance(leaf, Leaf):
-        return f"{leaf._kind.name}\n{leaf.name}\n{_axes_and_shape(leaf)}".replace("\n\n", "\n"), "data"
+        return f"{kind_of(leaf).name}\n{leaf.name}\n{_axes_and_shape(leaf)}".replace("\n\n", "\n"), "data"
     if leaf.is_constant and not leaf.has_inferred and np.prod(leaf.shape) < _MAX_SHOWN_ELEMENTS:
-        return str(np.asarray(leaf._value)), "number"
-    return f"{leaf.name or leaf._kind.name}\n{leaf.shape}", "leaf"
+        return str(np.asarray(value_of(leaf))), "number"
+    return f"{leaf.name or kind_of(leaf).name}\n{leaf.shape}", "leaf"
 
 
 def dot_source(drawing: Drawing) -> str:

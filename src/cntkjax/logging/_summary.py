@@ -137,7 +137,7 @@ def _layer(node: Function, counted: set[Variable]) -> Layer:
     shapes = ", ".join(f"{_axes(v)} {shape_text(v.shape)}".strip() for v in node.node_outputs)
     results = [v for n in computing if n.primitive.name not in _DATA_MOVEMENT for v in n.node_outputs]
     return Layer(
-        node._name, node.op_name, shapes, _sum(_size(p) for p in dict.fromkeys(parameters)),
+        node.name, node.op_name, shapes, _sum(_size(p) for p in dict.fromkeys(parameters)),
         _sum(map(_flops, computing)), _sum(map(_bytes_of, results)),
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from .._typing import ArrayLike
 from ..graph.function import Function, nodes
-from ..graph.variable import Variable
+from ..graph.variable import Variable, kind_of
 from ..graph.walk import source_of
 from ._progress_writer import Counts, ProgressWriter, Span
 
@@ -162,7 +162,7 @@ class _EventFile:
             leaves |= {source.uid: source for source in sources if isinstance(source, Variable)}
             definition.node.add(name=node.uid, op=node.op_name, input=[source.uid for source in sources])
         for uid, leaf in leaves.items():
-            definition.node.add(name=uid, op=leaf._kind.name)
+            definition.node.add(name=uid, op=kind_of(leaf).name)
         self.events.write_event(self._event(wall_time=time.time(), graph_def=definition.SerializeToString()))
 
     def _add(self, summary: Any, step: int) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from ..graph.axis import ALL_STATIC
 from ..graph.seed import AUTO_SEED
 from ..graph.shape import INFERRED
+from ..graph.variable import infer_shape
 from ..initializer import glorot_normal
 from ..ops._blocks import as_one_block, node
 from ..ops._elementwise import element_divide, element_times, floor, log_add_exp, minus, plus, round
@@ -81,7 +82,7 @@ def nce_loss(
     noise = np.asarray(getattr(noise_distribution, "value", noise_distribution))
     _check_noise(w, b, noise)
     if isinstance(w, Parameter) and w.has_inferred:
-        w._infer_shape((len(noise), *operands[0].shape))
+        infer_shape(w, (len(noise), *operands[0].shape))
     dtype = operands[0].dtype or np.float32
     noise = (noise / noise.sum()).astype(dtype)
     expected = random_sample_inclusion_frequency(Constant(noise, dtype=dtype), num_samples, allow_duplicates).eval()

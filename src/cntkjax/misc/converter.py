@@ -10,10 +10,10 @@ from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import composite, make_block
 from ..graph.edit import Cloner, replace_placeholders
 from ..graph.function import Function as GraphFunction
-from ..graph.function import nodes
+from ..graph.function import copied_attributes, nodes
 from ..graph.public import classes
 from ..graph.shape import UNKNOWN_SHAPE
-from ..graph.variable import Variable, VariableKind
+from ..graph.variable import Variable, VariableKind, producer
 from ..ops.functions import Function
 
 
@@ -54,7 +54,7 @@ class _Conversion:
             done.add(node)
             if node in changing:
                 last = self._replace(node, changing, done)
-        made = last if last.is_composite else composite(last, function._name)
+        made = last if last.is_composite else composite(last, function.name)
         if self.loops:
             replace_placeholders(made, {stand_in: self.made[old] for old, stand_in in self.loops.items()})
         return made
@@ -65,12 +65,12 @@ class _Conversion:
         before = -1
         while before < len(found):
             before = len(found)
-            found |= {node for node in order if any(v._owner in found for v in node.node_inputs)}
+            found |= {node for node in order if any(producer(v) in found for v in node.node_inputs)}
         return found
 
     def _replace(self, node: GraphFunction, changing: set[GraphFunction], done: set[GraphFunction]) -> GraphFunction:
         for v in node.node_inputs:
-            if v._owner in changing and v._owner not in done and v not in self.loops:
+            if producer(v) in changing and producer(v) not in done and v not in self.loops:
                 stand_in = classes.variable(VariableKind.Placeholder, UNKNOWN_SHAPE, v.dtype, UNKNOWN_AXES, name=v.name)
                 self.loops[v] = stand_in
         known = {v: v for v in node.node_inputs} | self.loops | self.made
@@ -94,7 +94,7 @@ class _Conversion:
         inner = Cloner(lambda leaf: leaf, {})
         body = _Conversion(self.matches, self.converter).graph(inner.graph(node.block_composite))
         pairs = [(inner.made[v], operands[outer]) for v, outer in node.block_map if v in inner.made]
-        return make_block(body, pairs, node.block_name, node._name, node._copied_attributes())
+        return make_block(body, pairs, node.block_name, node.name, copied_attributes(node))
 
 
 class _All:

@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import layers, ops
 from ..default_options import default_options
+from ..graph.variable import set_value
 from ..ops import relu, tanh
 from ..ops.functions import Function
 from ..primitives.rnnstack import layers_of
@@ -65,5 +66,5 @@ def _recurrence(x: Any, cell: str, part: list[Any], backwards: bool, name: str) 
         layer = layers.Recurrence(step, go_backwards=backwards)
     made = layer(x)
     for parameter in layer.parameters:
-        parameter._value = np.ascontiguousarray(weights[parameter.name])
+        set_value(parameter, np.ascontiguousarray(weights[parameter.name]))
     return made

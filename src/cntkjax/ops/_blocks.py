@@ -8,7 +8,7 @@ from typing import Any
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import apply, composite, make_block
 from ..graph.shape import UNKNOWN_SHAPE
-from ..graph.variable import VariableKind
+from ..graph.variable import VariableKind, set_type
 from ..variables import Variable
 
 
@@ -24,6 +24,8 @@ def as_one_block(
     """`f(*operands)` as a block named `op_name`; `attributes` are those that CNTK writes beside the block's name."""
     arguments = [Variable._new(VariableKind.Placeholder, UNKNOWN_SHAPE, None, UNKNOWN_AXES) for _ in operands]
     for argument, operand in zip(arguments, operands, strict=True):
-        argument._become(operand.shape, operand.dtype, operand.dynamic_axes, operand.is_sparse, operand.needs_gradient)
+        set_type(
+            argument, operand.shape, operand.dtype, operand.dynamic_axes, operand.is_sparse, operand.needs_gradient
+        )
     inner = f(*arguments)
     return composite(make_block(inner, list(zip(arguments, operands, strict=True)), op_name, name, attributes))

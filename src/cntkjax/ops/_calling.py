@@ -11,13 +11,12 @@ import numpy as np
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import composite, make_block
 from ..graph.edit import replace_placeholders
-from ..graph.errors import layer_title
 from ..graph.function import Function as GraphFunction
-from ..graph.function import nodes
+from ..graph.function import mark_layer
 from ..graph.proxy import unwrap
 from ..graph.shape import UNKNOWN_SHAPE, as_shape
 from ..graph.variable import Variable as GraphVariable
-from ..graph.variable import VariableKind, default_axes
+from ..graph.variable import VariableKind, default_axes, producer
 from ..variables import Variable
 from ._operand import as_variable
 from ._structure import alias, combine
@@ -94,9 +93,9 @@ def from_python(f: Any, make_block: bool = False, op_name: str = "", name: str =
             "make them arguments of the Python function"
         )
     _set_order(made, arguments, getattr(f, "__name__", ""))
-    if name and not made._name:
+    if name and not made.name:
         made.name = name
-    _set_layer(made, getattr(f, "__name__", ""))
+    mark_layer(made, getattr(f, "__name__", ""))
     return made
 
 
@@ -105,15 +104,8 @@ def function_of(f: Callable[..., Any], kind: str, names: Sequence[str]) -> Any:
     arguments = [new_placeholder(name) for name in names]
     made = as_outputs(f(*arguments))
     _set_order(made, arguments, kind)
-    _set_layer(made, kind)
+    mark_layer(made, kind)
     return made
-
-
-def _set_layer(made: Any, made_by: str) -> None:
-    """Note down for messages which layer this is, also on those nodes that are part of no layer inside it."""
-    made._made_by = made_by
-    for node in nodes([made.root_function]):
-        node._layer = node._layer or layer_title(made_by, made._name)
 
 
 def _set_order(made: Any, arguments: Sequence[Variable], name: str) -> None:
@@ -164,7 +156,7 @@ def as_outputs(made: Any) -> Any:
         made = unwrap(made)
         return made if made.is_composite else composite(made)
     if isinstance(made, GraphVariable):
-        owner = made._owner
+        owner = producer(made)
         alone = owner is not None and len(owner.node_outputs) == 1
         return composite(owner) if alone else combine([made])  # type: ignore[arg-type]
     return combine([as_variable(v) for v in made])

@@ -21,6 +21,7 @@ from ..graph import edit
 from ..graph.errors import explain
 from ..graph.function import Function as GraphFunction
 from ..graph.variable import Variable as GraphVariable
+from ..graph.variable import producer
 from ..variables import Variable
 from ._operand import as_variable
 
@@ -111,7 +112,7 @@ class Computing(GraphFunction):
         wanted = [as_variable(v) for v in _listed(outputs or [])]
         inside = {v for node in edit.nodes([self.root_function], into_blocks=True) for v in node.node_outputs}
         for v in wanted:
-            if v._owner is not None and v not in inside and v not in self.outputs:
+            if producer(v) is not None and v not in inside and v not in self.outputs:
                 raise ValueError(f"the requested output {v!r} is not part of the graph of {self!r}")
         if not wanted:
             raise ValueError(f"nothing to compute: no outputs of {self!r} are asked for")

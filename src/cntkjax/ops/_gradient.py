@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..graph.build import composite, make_node
 from ..graph.errors import explain
 from ..graph.function import nodes
-from ..graph.variable import Variable
+from ..graph.variable import Variable, producer
 from ..primitives.gradient import Gradient
 from ._operand import Operand, as_variable
 from .functions import Function
@@ -49,11 +49,11 @@ def gradient(loss: Operand, wrt: Operand | Sequence[Operand], name: str = "") ->
 
 def _variables(root: Variable) -> set[Variable]:
     """All that the graph below a variable is made of."""
-    found = {root}
-    for node in nodes([root._owner], into_blocks=True) if root._owner is not None else ():
-        found.update(node.node_inputs, node.node_outputs)
-        found.update(outer for _, outer in node.block_map)
-    return found
+    variables, owner = {root}, producer(root)
+    for node in nodes([owner], into_blocks=True) if owner is not None else ():
+        variables.update(node.node_inputs, node.node_outputs)
+        variables.update(outer for _, outer in node.block_map)
+    return variables
 
 
 __all__ = ["gradient"]

@@ -8,6 +8,7 @@ from typing import Any
 from ..graph.axis import Axis
 from ..graph.build import apply
 from ..graph.errors import AxisError, explain
+from ..graph.variable import is_undetermined
 from ..primitives.delay import FutureValue, PastValue
 from ..primitives.reduce import ReduceElements
 from ..primitives.sequence import (
@@ -161,7 +162,7 @@ def needs_sequence(x: Variable, what: str) -> Variable:
 
     Errors: AxisError for one without a sequence axis.
     """
-    if x.sequence_axis is None and not x._is_unknown:
+    if x.sequence_axis is None and not is_undetermined(x):
         raise AxisError(explain(
             f"the operand has no sequence axis, as {what} needs", {"operand": x},
             "declare the input with cntk.sequence.input_variable",

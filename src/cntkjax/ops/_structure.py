@@ -12,7 +12,7 @@ from ..graph.function import Function as GraphFunction
 from ..graph.function import nodes
 from ..graph.proxy import unwrap
 from ..graph.public import classes
-from ..graph.variable import Variable, VariableKind
+from ..graph.variable import Variable, VariableKind, producer
 from ..primitives.elementwise import ELEMENTWISE
 from ..primitives.structure import Combine
 from ._operand import Operand, as_variable
@@ -85,9 +85,9 @@ def as_block(
 
 def _leaves(variables: Sequence[Variable]) -> set[Variable]:
     """The leaf variables that these depend on."""
-    return {v for v in variables if v._owner is None} | {
-        leaf for node in nodes([v._owner for v in variables if v._owner is not None])
-        for leaf in node.node_inputs if leaf._owner is None
+    return {v for v in variables if producer(v) is None} | {
+        leaf for node in nodes([owner for owner in map(producer, variables) if owner is not None])
+        for leaf in node.node_inputs if producer(leaf) is None
     }
 
 

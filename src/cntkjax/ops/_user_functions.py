@@ -18,7 +18,7 @@ from ..graph.function import Function as GraphFunction
 from ..graph.proxy import delegates_to, unwrap
 from ..graph.public import classes
 from ..graph.uid import new_uid
-from ..graph.variable import Variable
+from ..graph.variable import Variable, rename
 from ..primitives.user import UserDefined
 from ._operand import as_variable
 from ._user_function_files import DESERIALIZERS, register_udf_deserialize_callback
@@ -136,7 +136,7 @@ class _Node(Function):
                 self._made = None
                 raise
             for v, name in zip(made, self._names, strict=True):
-                v._name = name
+                rename(v, name)
         return self._made
 
     @node_outputs.setter

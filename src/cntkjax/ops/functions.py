@@ -18,7 +18,7 @@ from ..graph.function import Function as GraphFunction
 from ..graph.public import classes
 from ..graph.settings import Settings
 from ..graph.shape import UNKNOWN_SHAPE
-from ..graph.variable import Leaf, VariableKind, outside
+from ..graph.variable import Leaf, VariableKind, has_value, initializer_of, outside, producer, rename, value_of
 from ..graph.variable import Variable as GraphVariable
 from ..logging._notebook import as_html
 from ..primitives.structure import Combine
@@ -113,9 +113,9 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         if self._name and not Settings.renaming:
             raise ValueError(f"Function '{self._name}': a name that is set cannot be changed")
         self._name = value
-        self.root_function._name = value
+        rename(self.root_function, value)
         for v in self.outputs if len(self.outputs) == 1 else ():
-            v._name = value
+            rename(v, value)
 
     @property
     def output(self) -> Variable:
@@ -316,18 +316,17 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         if not isinstance(substitutions or {}, Mapping):
             raise TypeError(f"clone: substitutions are a dict of variables to variables, not {substitutions!r}")
         mapped: dict[Any, Any] = {_of_graph(k): _of_graph(v) for k, v in (substitutions or {}).items()}
-        if self.outputs and all(v in mapped and mapped[v]._owner is None for v in self.outputs):  # nothing else is left
+        if self.outputs and all(v in mapped and producer(mapped[v]) is None for v in self.outputs):  # only leaves
             return composite(make_node(Combine, [mapped[v] for v in self.outputs], {}))  # type: ignore[return-value]
         cloner = edit.Cloner(lambda leaf: cloned_leaf(leaf, method), mapped)
         # What is substituted is copied too where it shares a variable with this graph that is copied.
         shares = method is CloneMethod.share
         copied = {v for v in self.inputs if v not in mapped and not (shares and isinstance(v, Leaf))}
-        for own, other in mapped.items():
-            if own in self.outputs or other._owner is None:
-                continue
-            if not copied.isdisjoint(leaves(other._owner)):
-                cloner.graph(composite(other._owner))
-                cloner.made[own] = cloner.made[other]
+        for variable, replacement in mapped.items():
+            node = producer(replacement)
+            if variable not in self.outputs and node is not None and not copied.isdisjoint(leaves(node)):
+                cloner.graph(composite(node))
+                cloner.made[variable] = cloner.made[replacement]
         return cloner.graph(self if self.is_composite else composite(self, ""))  # type: ignore[return-value]
 
     def replace_placeholders(self, substitutions: Mapping[Any, Any]) -> Function:
@@ -449,10 +448,10 @@ def cloned_leaf(leaf: Leaf, method: CloneMethod) -> Leaf:
     if method is CloneMethod.share:
         return leaf
     kind = Constant if method is CloneMethod.freeze else type(leaf)
-    array = None if leaf._array is None else leaf._value
+    array = value_of(leaf) + 0 if has_value(leaf) else None
     return kind._new(  # type: ignore[attr-defined]
         VariableKind.Parameter if kind is Parameter else VariableKind.Constant, leaf.shape, leaf.dtype,
-        array=None if array is None else array + 0, initializer=leaf._initializer, name=leaf.name,
+        array=array, initializer=initializer_of(leaf), name=leaf.name,
         needs_gradient=kind is Parameter,
     )
 

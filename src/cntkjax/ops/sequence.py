@@ -9,6 +9,7 @@ import numpy as np
 from ..default_options import default_override_or
 from ..graph.axis import SEQUENCE, Axis
 from ..graph.build import apply
+from ..graph.variable import rename
 from ..primitives.delay import FutureValue, PastValue
 from ..primitives.sequence import UnpackSequenceOp
 from ..variables import Variable
@@ -252,7 +253,7 @@ def unpack(x: Operand, padding_value: float, no_mask_output: bool = False, name:
     made = apply(UnpackSequenceOp, [as_variable(x)], attributes, name)
     if name and not no_mask_output:
         for v, own in zip(made.outputs, (name, f"{name}_UnpackSequenceMask"), strict=True):
-            v._name = own
+            rename(v, own)
     return made  # type: ignore[return-value]
 
 

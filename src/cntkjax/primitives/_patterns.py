@@ -10,7 +10,7 @@ import numpy as np
 
 from ..engine.plan.parts import resolve
 from ..graph.function import Function
-from ..graph.variable import Leaf, Variable
+from ..graph.variable import Leaf, Variable, producer, value_of
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,11 @@ def matches(variable: Variable, pattern: Pattern, bindings: Bindings) -> bool:
         return _matches_op(variable, pattern, bindings)
     if not isinstance(variable, Leaf) or not variable.is_constant:
         return False
-    return bool((np.asarray(variable._value) == pattern).all())  # with NumPy, also while a program is traced
+    return bool((np.asarray(value_of(variable)) == pattern).all())  # with NumPy, also while a program is traced
 
 
 def _matches_op(variable: Variable, pattern: Op, bindings: Bindings) -> bool:
-    node = variable._owner
+    node = producer(variable)
     if node is None or variable is not node.node_outputs[0]:
         return False
     if node.primitive.name == "Quotient" and pattern.name == "ElementTimes":

@@ -15,7 +15,7 @@ import numpy as np
 from .._typing import Array
 from ..engine.plan.padding import ANYTHING, PaddedOperand
 from ..graph.build import BLOCK, BlockPrimitive, Spec, make_node
-from ..graph.function import Function
+from ..graph.function import Function, copied_attributes
 from ..graph.mersenne import MersenneTwister64
 from ..graph.shape import Shape
 from ..graph.variable import Variable
@@ -213,7 +213,7 @@ class Primitive:
 
     def copy(self, node: Function, inputs: Sequence[Variable]) -> Function:
         """A node like this one with other operands."""
-        return make_node(self, inputs, node._copied_attributes(), node._name)
+        return make_node(self, inputs, copied_attributes(node), node.name)
 
     def lower(self, attrs: Attrs, *samples: Any) -> Samples:
         """The computation on one sample of each operand."""

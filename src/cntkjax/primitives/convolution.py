@@ -17,7 +17,7 @@ from ..engine.xla.materialize import materialized
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import INFERRED, Shape, is_unknown
-from ..graph.variable import Leaf, Variable
+from ..graph.variable import Leaf, Variable, infer_shape
 from ._window import Window, channels_last, per_axis, place, value_of
 from .base import Attrs, Bool, Primitive, ShapeOf, Size, primitive
 
@@ -61,7 +61,7 @@ class _Convolving(Primitive):
             at = 0 if transpose else ahead
             if kernel.shape[at] == INFERRED and channel >= 0:
                 mine = channel if transpose else channel // attrs["groups"]
-                kernel._infer_shape((*kernel.shape[:at], mine, *kernel.shape[at + 1 :]))
+                infer_shape(kernel, (*kernel.shape[:at], mine, *kernel.shape[at + 1 :]))
         special = (channel, False, 1) if aligned else (None, None, None)
         attrs["kernelShape"] = kernel.shape[ahead:]
         while len(attrs["dilation"]) > rank and attrs["dilation"][0] == 1:  # MMdnn counts the filters in; CNTK takes it

@@ -12,7 +12,7 @@ from ..engine.plan.parts import resolve
 from ..graph.errors import ShapeError, explain
 from ..graph.function import Function
 from ..graph.shape import Shape
-from ..graph.variable import Variable
+from ..graph.variable import Variable, producer
 from .base import Attrs, Primitive, Size, primitive
 
 Grid = tuple[tuple[float, float], ...]  # for rows and columns: scale and shift from its pixels to those of an ancestor
@@ -93,7 +93,7 @@ def _ways(image: Variable) -> Iterator[tuple[Variable, Grid]]:
             continue
         seen.add(variable)
         yield variable, grid
-        node = variable._owner
+        node = producer(variable)
         if node is None:
             continue
         operands = node.node_inputs

@@ -18,7 +18,7 @@ from .._typing import Array
 from ..engine.plan.padding import ANYTHING, FAR, PaddedOperand
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import UNKNOWN_SHAPE, Shape, broadcast, is_unknown
-from ..graph.variable import Leaf, Variable
+from ..graph.variable import Leaf, Variable, infer_shape
 from .base import Attrs, Primitive, primitive
 
 
@@ -40,7 +40,7 @@ def fill_inferred(shape: Shape, inputs: Sequence[Variable]) -> None:
     for v in inputs:
         if isinstance(v, Leaf) and v.has_inferred:
             own = shape[len(shape) - len(v.shape) :]
-            v._infer_shape(tuple(s if d < 0 else d for s, d in zip(own, v.shape, strict=True)))
+            infer_shape(v, tuple(s if d < 0 else d for s, d in zip(own, v.shape, strict=True)))
 
 
 class Elementwise(Primitive):

@@ -14,7 +14,7 @@ import numpy as np
 from ..engine.xla.versions import double_precision
 from ..graph.build import Spec, make_node
 from ..graph.errors import ShapeError, explain
-from ..graph.function import Function
+from ..graph.function import Function, copied_attributes
 from ..graph.shape import FREE, INFERRED, UNKNOWN_SHAPE, Shape, is_unknown, shape_text
 from ..graph.uid import new_uid
 from ..graph.variable import Variable
@@ -89,7 +89,7 @@ class Native(Primitive):
         return make_node(self, inputs, attrs, name, uid or new_uid("UserDefinedFunction"))
 
     def copy(self, node: Function, inputs: Sequence[Variable]) -> Function:
-        return self.node(inputs, node._copied_attributes(), node._name)
+        return self.node(inputs, copied_attributes(node), node.name)
 
 
 NATIVE: dict[str, Native] = {}  # by id

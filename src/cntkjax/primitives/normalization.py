@@ -16,7 +16,7 @@ from ..engine.plan.parts import resolve
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import INFERRED, is_known, size
-from ..graph.variable import Leaf, Variable
+from ..graph.variable import Leaf, Variable, infer_shape
 from ._window import channels_last, value_of
 from .base import Attrs, Bool, Double, Primitive, primitive
 
@@ -60,7 +60,7 @@ class BatchNormalization(Primitive):
         elements = x.shape[0] if attrs["spatial"] else size(x.shape) if is_known(x.shape) else INFERRED
         for label, p in zip(("scale", "bias", "running mean", "running variance"), parameters, strict=True):
             if isinstance(p, Leaf) and p.has_inferred and elements >= 0:
-                p._infer_shape(tuple(elements if d == INFERRED else d for d in p.shape))
+                infer_shape(p, tuple(elements if d == INFERRED else d for d in p.shape))
             if elements >= 0 and is_known(p.shape) and size(p.shape) != elements:
                 raise ShapeError(explain(
                     f"{self.name}: the {label} has {size(p.shape)} elements, and there are {elements} "

@@ -17,7 +17,7 @@ from ..graph.build import Spec, merged_axes
 from ..graph.errors import AxisError, ShapeError, explain
 from ..graph.function import Function
 from ..graph.shape import FREE, INFERRED, Shape, merge_dimension
-from ..graph.variable import Leaf, Variable
+from ..graph.variable import Leaf, Variable, infer_shape
 from .base import Attrs, Int, Primitive, Size, primitive
 
 REDUCE_SEQUENCE = -2  # as inferInputRankToMap: the products of all steps are added up
@@ -83,7 +83,7 @@ class Times(Primitive):
             common.append(dimension)
         out = right.shape[len(right.shape) - out_rank :] if out_rank else ()
         if isinstance(right, Leaf) and right.has_inferred:
-            right._infer_shape((*common, *out))
+            infer_shape(right, (*common, *out))
         return (*left.shape[:at], *out)
 
     def _error(self, inputs: Sequence[Variable], what: str, fix: str = "") -> ShapeError:
@@ -185,7 +185,7 @@ class TransposeTimes(Primitive):
                 f"{self.name}: the trailing dimensions of the operands differ", {"left": left, "right": right}
             ))
         if isinstance(right, Leaf) and right.has_inferred:
-            right._infer_shape((*right.shape[:rank], *left.shape[at:]))
+            infer_shape(right, (*right.shape[:rank], *left.shape[at:]))
         return (*left.shape[:at], *right_shape[:rank])
 
     def ignores_padding(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> bool:

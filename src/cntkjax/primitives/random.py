@@ -23,7 +23,7 @@ from ..graph.errors import ShapeError, explain
 from ..graph.function import Function
 from ..graph.mersenne import MersenneTwister64
 from ..graph.shape import is_known, shape_text, size
-from ..graph.variable import Leaf, Variable
+from ..graph.variable import Leaf, Variable, has_value, value_of
 from .base import Attrs, Bool, Double, DTypeOf, Primitive, ShapeOf, Size, String, primitive
 
 SEED = {"rngSeed": Size, "rngOffset": Size(0)}
@@ -143,7 +143,7 @@ class Sampling(Primitive):
         n = int(np.prod(weights.shape))
         if attrs["numSamples"] < 1:
             raise ShapeError(explain(f"{self.name}: at least one class has to be drawn", {"weights": weights}))
-        if isinstance(weights, Leaf) and weights._array is not None and np.any(np.asarray(weights._array) < 0):
+        if isinstance(weights, Leaf) and has_value(weights) and np.any(np.asarray(value_of(weights)) < 0):
             raise ValueError(explain(f"{self.name}: the weights must not be negative", {"weights": weights}))
         if not attrs["allowDuplicates"] and 0 <= n <= attrs["numSamples"]:
             raise ShapeError(explain(

@@ -11,7 +11,7 @@ from ..engine.plan.rewrite import BLOCK_RULES, NODE_RULES, Rewrite, Rule
 from ..graph.axis import BATCH, SEQUENCE, Axis
 from ..graph.function import Function
 from ..graph.shape import is_unknown
-from ..graph.variable import Leaf, Variable
+from ..graph.variable import Leaf, Variable, producer, value_of
 from ._patterns import Bind, Bindings, Op, Pattern, match_block, matches, op
 from .base import Attrs
 from .contraction import CONTRACTION, reduced_axes
@@ -25,7 +25,7 @@ from .reduce import ReduceElements, Softmax, axes_of
 def quotient(node: Function) -> Rewrite | None:
     """A product with a reciprocal of its own size; one that is spread is better divided first and multiplied then."""
     for dividend, factor in (node.node_inputs, node.node_inputs[::-1]):
-        reciprocal = resolve(factor)._owner
+        reciprocal = producer(resolve(factor))
         if reciprocal is not None and reciprocal.op_name == "Reciprocal":
             divisor = reciprocal.node_inputs[0]
             same_size = (dividend.shape, dividend.dynamic_axes) == (divisor.shape, divisor.dynamic_axes)
@@ -38,7 +38,7 @@ def quotient(node: Function) -> Rewrite | None:
 def contraction(node: Function) -> Rewrite | None:
     """A sum of products over axes that both factors have, where one of them lacks another axis, as in attention."""
     attrs = node.node_attributes
-    product = resolve(node.node_inputs[0])._owner
+    product = producer(resolve(node.node_inputs[0]))
     if attrs["reductionOpName"] != "Sum" or product is None or product.op_name != "ElementTimes":
         return None
     a, b = product.node_inputs
@@ -57,7 +57,7 @@ def contraction(node: Function) -> Rewrite | None:
 
 def _before_spreading(factor: Variable, other: Variable) -> Variable:
     """A factor before it was spread over the steps that the other one has in any case."""
-    node = resolve(factor)._owner
+    node = producer(resolve(factor))
     if node is None or node.op_name != "ReconcileDynamicAxis" or factor.dynamic_axes != other.dynamic_axes:
         return factor
     return node.node_inputs[0] if node.node_inputs[0].dynamic_axes == (BATCH,) else factor
@@ -102,8 +102,9 @@ def static_softmax(primitive: Any, pattern: Pattern) -> Rule:
 
 def _attribute(v: Variable, name: str) -> Any:
     """An attribute of the node that computes a variable."""
-    assert v._owner is not None
-    return v._owner.node_attributes[name]
+    node = producer(v)
+    assert node is not None
+    return node.node_attributes[name]
 
 
 def _spread(pattern: Pattern) -> Op:
@@ -179,7 +180,7 @@ def local_response_normalization(block: Function) -> Rewrite | None:
     constants = [v for v in operands if isinstance(v, Leaf) and v.is_constant]
     if constants != operands:
         return None
-    kernel = np.asarray(constants[0]._value)
+    kernel = np.asarray(value_of(constants[0]))
     if kernel.ndim != 4 or kernel.shape[1] != kernel.size or not (kernel == kernel.flat[0]).all():
         return None
     return Rewrite(LOCAL_RESPONSE_NORMALIZATION, [bindings["x"], *constants], {})

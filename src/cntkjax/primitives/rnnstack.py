@@ -15,7 +15,7 @@ from ..engine.lower.values import Context, Value
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.errors import AxisError, ShapeError, explain
 from ..graph.shape import Shape, is_known, size
-from ..graph.variable import Leaf, Variable
+from ..graph.variable import Leaf, Variable, infer_shape
 from .base import Attrs, Bool, Primitive, Size, String, primitive
 
 State = tuple[Any, ...]  # h, and c of an LSTM
@@ -75,7 +75,7 @@ class OptimizedRNNStack(Primitive):
         if is_known(x.shape):
             elements = sum(prod(s) for pair in _parts(attrs, size(x.shape)) for s in pair)
             if isinstance(weights, Leaf) and weights.has_inferred:
-                weights._infer_shape((elements // hidden, hidden))
+                infer_shape(weights, (elements // hidden, hidden))
             if is_known(weights.shape) and size(weights.shape) != elements:
                 raise ShapeError(explain(
                     f"{self.name}: the stack takes {elements} weights, not {size(weights.shape)}",

@@ -25,7 +25,7 @@ from ..graph.build import Spec
 from ..graph.errors import AxisError, ShapeError, explain
 from ..graph.function import Function
 from ..graph.shape import FREE, UNKNOWN_SHAPE, Shape, is_unknown
-from ..graph.variable import Leaf, Variable
+from ..graph.variable import Leaf, Variable, producer, value_of
 from .base import Attrs, AxisOf, Bool, Double, Int, Primitive, Size, String, primitive
 
 Batched = tuple[Axis, ...]
@@ -176,14 +176,14 @@ def _counted(layout: Layout, counts: Any) -> tuple[Any, Any]:
 def _constant_behind(variable: Variable) -> np.ndarray | None:
     """The value that a variable has at all steps, if it is a constant spread over them."""
     variable = resolve(variable)
-    while variable._owner is not None and variable._owner.primitive is ReconcileDynamicAxis:
-        variable = resolve(variable._owner.node_inputs[0])
-    return np.asarray(variable._value) if isinstance(variable, Leaf) and variable.is_constant else None
+    while (node := producer(variable)) is not None and node.primitive is ReconcileDynamicAxis:
+        variable = resolve(node.node_inputs[0])
+    return np.asarray(value_of(variable)) if isinstance(variable, Leaf) and variable.is_constant else None
 
 
 def _operand_of(operation: object, v: Variable, place: int) -> Variable | None:
     """An operand of the node that computes a variable, if that is such an operation."""
-    owner = resolve(v)._owner
+    owner = producer(resolve(v))
     return resolve(owner.node_inputs[place]) if owner is not None and owner.primitive is operation else None
 
 
@@ -251,8 +251,8 @@ class GatherPacked(Primitive):
 
 def _is_one_to_one(index: Variable) -> bool:
     """True for the index of steps that a condition names, each of which counts once."""
-    packed = resolve(index)._owner
-    found = resolve(packed.node_inputs[1])._owner if packed is not None and packed.primitive is PackedIndex else None
+    packed = producer(resolve(index))
+    found = producer(resolve(packed.node_inputs[1])) if packed is not None and packed.primitive is PackedIndex else None
     if found is None or found.op_name != "Where" or len(index.dynamic_axes) < 2:
         return False
     return bool(found.primitive.growth(found) == 1)

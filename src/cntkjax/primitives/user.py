@@ -20,7 +20,7 @@ from ..engine.run.python_callbacks import OutputResized, call_once, callback
 from ..graph.errors import BatchSizeError, ResultError, explain
 from ..graph.function import Function
 from ..graph.shape import FREE, filled, matches
-from ..graph.variable import Variable
+from ..graph.variable import Variable, producer
 from .base import Attrs, Primitive
 
 _NUMBERS = itertools.count()
@@ -157,8 +157,8 @@ def _needs_gradient(variable: Variable) -> bool:
         v = waiting.pop()
         if v.needs_gradient:
             return True
-        if v not in seen and v._owner is not None:
-            waiting += map(resolve, v._owner.node_inputs)
+        if v not in seen and (node := producer(v)) is not None:
+            waiting += map(resolve, node.node_inputs)
         seen.add(v)
     return False
 

@@ -9,6 +9,7 @@ from cntkjax.engine.lower.lower import execute
 from cntkjax.engine.lower.values import Context, Value
 from cntkjax.engine.plan.plan import Plan
 from cntkjax.engine.train.remat import execute_in_segments
+from cntkjax.graph.variable import value_of
 
 
 def kept_for_the_backward_pass(depth, run):
@@ -22,7 +23,7 @@ def kept_for_the_backward_pass(depth, run):
 
     def loss(data):
         ctx = Context(True, Batch(64, 64, True), {}, None)
-        env = {v: Value(v._value, ()) for v in plan.leaves} | {x: Value(data, x.dynamic_axes)}
+        env = {v: Value(value_of(v), ()) for v in plan.leaves} | {x: Value(data, x.dynamic_axes)}
         run(plan, ctx, env)
         return env[plan.outputs[0]].data.sum()
 

@@ -11,7 +11,7 @@ import numpy as np
 from ..._typing import Array, PyTree
 from ...graph.errors import explain
 from ...graph.settings import Settings
-from ...graph.variable import Variable
+from ...graph.variable import Variable, producer
 from ..lower.carry import Memory
 from ..lower.lower import execute
 from ..lower.values import Context, Environment
@@ -44,8 +44,8 @@ def check(plan: Plan, feeds: Feeds, training: bool, memory: Memory, number: int 
 
 
 def _nan_error(variable: Variable, number: int | None) -> RuntimeError:
-    owner = variable._owner
-    place = "the data of" if owner is None else f"the result of {owner.op_name} {owner._name or owner.uid!r}:"
+    owner = producer(variable)
+    place = "the data of" if owner is None else f"the result of {owner.op_name} {owner.name or owner.uid!r}:"
     if number is not None:
         place = f"minibatch {number}, in {place}"
     operands = {"value": variable}

@@ -21,7 +21,7 @@ def run_node(ctx: Context, node: Function, env: Environment) -> None:
     """Compute the outputs of one primitive node."""
     ctx.node, ctx.env = node, env
     operands = ctx.operands.get(node) or [env[resolve(v)] for v in node.node_inputs]
-    with jax.named_scope(node._name or node.primitive.name):
+    with jax.named_scope(node.name or node.primitive.name):
         try:
             results = compute(ctx, node, operands)
         except TypeError as error:

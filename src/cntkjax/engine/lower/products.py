@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from ..._typing import Array, PyTree
 from ...graph.function import Function
-from ...graph.variable import Variable
+from ...graph.variable import Variable, producer
 from ..plan.parts import Loop, resolve
 from .nodes import compute
 from .values import Axes, Context, Environment, Value
@@ -81,19 +81,19 @@ class _ProductFinder:
         weight = self.weights[node]
         operand = next(v for v in map(resolve, node.node_inputs) if v is not weight)
         product = Product((operand,), Weight(weight, self.invariants[weight].axes))
-        producer = operand._owner
-        readers = [] if producer is None else self._readers_if_products(producer)
-        if producer is not None and readers and (scaled := _scaled(producer, self.invariants)):
-            self.fused.add(producer)
+        source = producer(operand)
+        readers = [] if source is None else self._readers_if_products(source)
+        if source is not None and readers and (scaled := _scaled(source, self.invariants)):
+            self.fused.add(source)
             operand, scale = scaled
             product = Product((operand,), replace(product.weight, scale=scale))
-            producer = operand._owner
-        if producer is not None and _is_concatenation_of_vectors(producer, self.invariants):
-            readers = self._readers_if_products(producer)
+            source = producer(operand)
+        if source is not None and _is_concatenation_of_vectors(source, self.invariants):
+            readers = self._readers_if_products(source)
             if readers and all(n.primitive.looks_up_rows(n) for n in readers):
-                product = _with_hoisted_operands(product, producer, self.sequences)
+                product = _with_hoisted_operands(product, source, self.sequences)
                 if product.hoisted_operands:
-                    self.fused.add(producer)
+                    self.fused.add(source)
         return product
 
     def _is_product(self, node: Function) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...graph.function import Function
-from ...graph.variable import Variable
+from ...graph.variable import Variable, producer
 from .parts import Loop, Part, all_outputs_of, inputs_of, nodes_of, resolve
 
 
@@ -54,7 +54,7 @@ def _selects_by(part: Part, predicate: Loop) -> bool:
         return False
     condition = part.primitive.step_condition(part)
     while condition is not None and condition is not predicate.nodes[0].node_outputs[0]:
-        owner = condition._owner
+        owner = producer(condition)
         condition = resolve(owner.node_inputs[0]) if owner is not None and owner.primitive.is_identity else None
     return condition is not None
 

@@ -15,7 +15,7 @@ import numpy as np
 from ...graph.axis import Axis
 from ...graph.function import Function
 from ...graph.shape import FREE
-from ...graph.variable import Leaf, Variable
+from ...graph.variable import Leaf, Variable, value_of
 
 FAR = 1e30  # beyond all values in data: the exponential of its negative is 0
 ANYTHING = float(np.nan)  # a value in padding of which nothing is known; it equals no number
@@ -42,7 +42,7 @@ class PaddedOperand:
     def constant(self) -> float:
         """Its value if it is a constant scalar, otherwise ANYTHING."""
         v = self.variable
-        return float(v._value) if isinstance(v, Leaf) and v.is_constant and v.shape == () else ANYTHING
+        return float(value_of(v)) if isinstance(v, Leaf) and v.is_constant and v.shape == () else ANYTHING
 
     def reduces_steps(self, axes: Collection[Axis]) -> bool | None:
         """Whether a reduction along these axes reduces over its steps; None if it has several axes of steps."""

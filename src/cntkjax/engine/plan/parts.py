@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from ...graph.axis import Axis
 from ...graph.function import Function
-from ...graph.variable import Variable
+from ...graph.variable import Variable, block_operand, producer
 from .rewrite import rewritten
 
 
@@ -21,11 +21,11 @@ def resolve(variable: Variable, expand: Callable[[Function], Function] = rewritt
     computes its outputs.
     """
     while True:
-        owner = variable._owner
+        owner = producer(variable)
         if owner is not None and (node := expand(owner)) is not owner:
             variable = node.node_outputs[owner.node_outputs.index(variable)]
-        elif variable._bound is not None:
-            variable = variable._bound
+        elif (operand := block_operand(variable)) is not None:
+            variable = operand
         else:
             return variable
 
@@ -78,6 +78,6 @@ def all_outputs_of(part: Part) -> set[Variable]:
 def operand_nodes(node: Function) -> Iterator[Function]:
     """The nodes that compute the operands of a node."""
     for v in node.node_inputs:
-        owner = resolve(v)._owner
+        owner = producer(resolve(v))
         if owner is not None:
             yield owner

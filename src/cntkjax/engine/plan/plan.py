@@ -13,7 +13,7 @@ from ...graph.build import edits
 from ...graph.errors import explain
 from ...graph.function import CUSTOM, Function
 from ...graph.shape import INFERRED, is_unknown
-from ...graph.variable import Leaf, Variable
+from ...graph.variable import Leaf, Variable, producer
 from .components import parts_of
 from .early_exit import fuse_early_exit
 from .padding import depends_on_padding
@@ -36,12 +36,12 @@ class Plan:
         self.requested = tuple(outputs)  # kept alive, so that no other variable gets one of their ids
         self.outputs = [resolve(v) for v in outputs]
         self.known = frozenset(known)
-        roots = [v._owner for v in self.outputs if v._owner is not None and v not in self.known]
+        roots = [node for v in self.outputs if (node := producer(v)) is not None and v not in self.known]
         parts = parts_of(roots, self._operand_nodes)
         self.nodes = [node for part in parts for node in nodes_of(part)]
         sources = dict.fromkeys(
             v for v in [*(resolve(i) for n in self.nodes for i in n.node_inputs), *self.outputs]
-            if v._owner is None or v in self.known
+            if producer(v) is None or v in self.known
         )
         self.leaves: list[Leaf] = [v for v in sources if isinstance(v, Leaf)]
         self.arguments = [v for v in sources if not isinstance(v, Leaf)]
@@ -55,8 +55,8 @@ class Plan:
 
     def _operand_nodes(self, node: Function) -> Iterator[Function]:
         for v in map(resolve, node.node_inputs):
-            if v._owner is not None and v not in self.known:
-                yield v._owner
+            if (owner := producer(v)) is not None and v not in self.known:
+                yield owner
 
     def _used_outside(self, loop: Loop) -> list[Variable]:
         inside = set(nodes_of(loop))
@@ -231,6 +231,7 @@ def _frozen(value: Any) -> Hashable:
 
 def _is_sparse(v: Variable) -> bool:
     """True for sparse data, and for what an operation makes as sparse samples."""
-    if v.is_sparse or v._owner is None:
+    node = producer(v)
+    if v.is_sparse or node is None:
         return v.is_sparse
-    return v._owner.primitive.makes_sparse(v._owner.node_attributes)
+    return node.primitive.makes_sparse(node.node_attributes)

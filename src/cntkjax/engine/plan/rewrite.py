@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ...graph.build import edits
 from ...graph.function import Function
 from ...graph.public import classes
-from ...graph.variable import Variable, VariableKind
+from ...graph.variable import Variable, VariableKind, set_type
 
 
 class Rewrite(NamedTuple):
@@ -59,12 +59,12 @@ def _replacement(
     if node is None or (node.primitive, node.node_inputs, node.node_attributes) != rewrite:
         node = classes.function(
             primitive=rewrite.primitive, inputs=rewrite.operands, attributes=rewrite.attributes,
-            name=function._name, uid=root.uid,
+            name=function.name, uid=root.uid,
         )
         node.node_outputs = [
             classes.variable(VariableKind.Output, v.shape, v.dtype, v.dynamic_axes, name=v.name, uid=v.uid, owner=node)
             for v in root.node_outputs
         ]
     for output, v in zip(node.node_outputs, root.node_outputs, strict=True):
-        output._become(v.shape, v.dtype, v.dynamic_axes, v.is_sparse, v.needs_gradient)
+        set_type(output, v.shape, v.dtype, v.dynamic_axes, v.is_sparse, v.needs_gradient)
     return node

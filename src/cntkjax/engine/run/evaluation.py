@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..._typing import PyTree
-from ...graph.variable import Variable
+from ...graph.variable import Variable, producer
 from ..lower.carry import Memory
 from ..lower.lower import execute
 from ..lower.values import Context, Environment
@@ -53,7 +53,7 @@ def _evaluate(
 ) -> tuple[list[PyTree], dict[int, PyTree], StateChanges]:
     fed_axes = list(ctx.layouts)
     execute(plan, ctx, env)
-    data = [env[v].data if env[v].is_sparse and v._owner is not None else ctx.array(env[v]) for v in plan.outputs]
+    data = [env[v].data if env[v].is_sparse and producer(v) is not None else ctx.array(env[v]) for v in plan.outputs]
     return data, created_layouts(plan, ctx, fed_axes), state_changes(plan, ctx)
 
 

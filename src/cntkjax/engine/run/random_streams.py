@@ -15,7 +15,7 @@ import numpy as np
 from ..._typing import AnyArray
 from ...graph.function import Function
 from ...graph.mersenne import MersenneTwister64
-from ...graph.variable import Leaf
+from ...graph.variable import Leaf, value_of
 from ..plan.parts import resolve
 from ..plan.plan import Plan
 
@@ -102,7 +102,7 @@ def _stream_of(node: Function, seed: int, offset: int) -> _Stream:
     if stream is None or not stream.serves(seed, offset):
         stream = _STREAMS[node] = _Stream(seed, offset)
     leaf = resolve(node.node_inputs[0]) if node.node_inputs else None
-    weights = leaf._value if isinstance(leaf, Leaf) else None
+    weights = value_of(leaf) if isinstance(leaf, Leaf) else None
     is_new = stream.numbers is None or weights is not stream.weights
     if is_new or (offset == stream.end and not node.primitive.keeps_numbers):
         numbers, count = node.primitive.draw(node.node_attributes, stream.generator, weights)

@@ -19,7 +19,7 @@ from ..._typing import AnyArray, Array
 from ...graph.errors import BatchSizeError, explain
 from ...graph.function import Function
 from ...graph.shape import filled
-from ...graph.variable import Leaf, Variable
+from ...graph.variable import Leaf, Variable, producer
 from ..data.ragged import Ragged, SparseRows
 from ..lower.carry import Memory
 from ..lower.rows import Rows
@@ -131,7 +131,7 @@ class StagedExecution:
         resolved = resolve(variable)
         if resolved in self.stage_results:
             return replace(self.stage_results[resolved], variable=variable)
-        if resolved._owner is None:
+        if producer(resolved) is None:
             return evaluate_in_one_program([variable], self.values)[0]
         return _as_result(variable, self.values[resolved])
 

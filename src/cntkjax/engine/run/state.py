@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from ..._typing import Array
-from ...graph.variable import Leaf
+from ...graph.variable import Leaf, relocate, set_value, value_of
 from ..lower.carry import Memory
 from ..lower.values import Context
 from ..plan.plan import Plan
@@ -50,17 +50,18 @@ def apply_changes(plan: Plan, minibatch: Minibatch, memory: Memory, changes: Sta
         if not np.array_equal(lengths_a, lengths_b):
             raise unequal_lengths(a, b, lengths_a, lengths_b)
     for i, value in changes.updates.items():
-        plan.leaves[i]._value = value
+        set_value(plan.leaves[i], value)
     memory.keep(plan.delays, changes.carried, minibatch.slots)
 
 
 def leaf_array(leaf: Leaf) -> jax.Array:
     """The value of a leaf on the device, where it stays from then on."""
-    array = leaf._value
+    array = value_of(leaf)
     if not isinstance(array, jax.Array):
         with double_precision(array.dtype == np.float64):
             # A copy: the training step donates it, and the user may still hold the NumPy array.
-            array = leaf._moved(jax.device_put(array, may_alias=False))
+            array = jax.device_put(array, may_alias=False)
+            relocate(leaf, array)
     return array
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from ..._typing import AnyArray, Array, DTypeLike, PyTree
 from ...graph.errors import BatchSizeError, explain
 from ...graph.function import nodes
-from ...graph.variable import Leaf, Variable
+from ...graph.variable import Leaf, Variable, producer, set_value
 from ..debug.checked import check
 from ..lower.carry import Memory
 from ..lower.lower import execute
@@ -240,7 +240,7 @@ class Step:
     def _set_state(self, state: TrainedState) -> None:
         for group, values in zip(self.parameters, state.parameters, strict=True):
             for parameter, value in zip(group, values, strict=True):
-                parameter._value = value
+                set_value(parameter, value)
         for learner, learner_state in zip(self.learners, state.learners, strict=True):
             learner.optax_state = learner_state
         self.pending_gradients.scale = state.loss_scale
@@ -381,9 +381,10 @@ def _finite_changes(plan: Plan, env: Environment, changes: StateChanges) -> Stat
 
 def _sample_source(criterion: Variable) -> Variable:
     """The variable whose samples are counted: the criterion, or the nearest below it that has dynamic axes."""
-    if criterion.dynamic_axes or criterion._owner is None:
+    root = producer(criterion)
+    if criterion.dynamic_axes or root is None:
         return criterion
-    for node in reversed(nodes([criterion._owner], into_blocks=True)):
+    for node in reversed(nodes([root], into_blocks=True)):
         for v in node.node_inputs:
             if v.dynamic_axes:
                 return v

@@ -13,6 +13,7 @@ import numpy as np
 
 from .... import layers, ops
 from ....default_options import default_options
+from ....graph.variable import infer_shape
 from ....variables import Constant, Parameter
 from .table import Node, reads
 
@@ -184,7 +185,7 @@ def _cell(node: Node, w: Weights, names: list[str], size: int) -> Any:
         values |= dict(zip(("Ci", "Co", "Cf"), np.split(w.peepholes, 3), strict=True))
     for p in cell.parameters:
         if p.name == "W":
-            p._infer_shape(values["W"].shape)
+            infer_shape(p, values["W"].shape)
         p.value = np.ascontiguousarray(values[p.name])
     return cell
 

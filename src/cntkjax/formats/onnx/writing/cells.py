@@ -17,7 +17,7 @@ from ....graph.edit import Cloner
 from ....graph.function import Function
 from ....graph.public import classes
 from ....graph.shape import is_known
-from ....graph.variable import Leaf, Variable, VariableKind, outside
+from ....graph.variable import Leaf, Variable, VariableKind, outside, producer, value_of
 from .graph import OPEN, Writer
 from .sequence import initial_states
 
@@ -115,7 +115,7 @@ def match_recurrence(
     """
     cell = match_cell(block)
     *delayed, x = [resolve(v) for _, v in block.block_map]
-    delays = [v._owner for v in delayed if v._owner is not None]
+    delays = [node for v in delayed if (node := producer(v)) is not None]
     if cell is None or len(delays) != len(delayed) or set(delays) != set(members) - {block}:
         return None
     for delay, output in zip(delays, block.node_outputs, strict=False):
@@ -137,15 +137,15 @@ def write_cell(w: Writer, cell: Cell, resolve: Callable[[Variable], Variable]) -
     """The operation for a recurrence that is a cell; returns its output tensor, [T, N, size]."""
     assert cell.x is not None and cell.states is not None
     form, x, size = cell.form, w.tensor(cell.x), cell.block.node_outputs[0].shape[0]
-    delays = [v._owner for v in cell.states.values() if v._owner is not None]
+    delays = [node for v in cell.states.values() if (node := producer(v)) is not None]
     inputs = [x, *_weights(w, cell), ""]  # without the lengths of sequences
     for delay in delays:
         state = resolve(delay.node_inputs[1])
-        if isinstance(state, Leaf) and not np.any(state._value):
+        if isinstance(state, Leaf) and not np.any(value_of(state)):
             inputs.append("")
             continue
         inputs.append(w.unsqueeze(initial_states(w, delay, w.tensor(state), state, x), [0]))
-    peepholes = [np.asarray(cell.parameters[name]._value) for name in ("Ci", "Co", "Cf") if name in cell.parameters]
+    peepholes = [np.asarray(value_of(cell.parameters[name])) for name in ("Ci", "Co", "Cf") if name in cell.parameters]
     if peepholes:
         inputs.append(w.array(np.concatenate(peepholes)[None]))
     while not inputs[-1]:
@@ -160,7 +160,7 @@ def write_cell(w: Writer, cell: Cell, resolve: Callable[[Variable], Variable]) -
 
 def _weights(w: Writer, cell: Cell) -> list[str]:
     """The tensors W [1, gates * size, n], R [1, gates * size, size] and B [1, 2 * gates * size] of a cell."""
-    form, p = cell.form, {name: np.asarray(leaf._value) for name, leaf in cell.parameters.items()}
+    form, p = cell.form, {name: np.asarray(value_of(leaf)) for name, leaf in cell.parameters.items()}
 
     def reordered(value: np.ndarray) -> np.ndarray:
         if form.gates == form.onnx_gates:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....graph.function import Function
-from ....graph.variable import Leaf, outside
+from ....graph.variable import Leaf, outside, value_of
 from ..one_to_one import BINARY, COMPARISONS, LOGIC, UNARY
 from .graph import Writer
 from .table import node_inside, operands, writes, writes_block
@@ -54,9 +54,9 @@ def _select(w: Writer, node: Function, *x: str) -> str:
 @writes("Clip")
 def _clip(w: Writer, node: Function, x: str, low: str, high: str) -> str:
     _, *bounds = w.inputs(node)
-    if all(isinstance(b, Leaf) and np.size(b._value) == 1 for b in bounds):
+    if all(isinstance(b, Leaf) and np.size(value_of(b)) == 1 for b in bounds):
         if w.opset < 11:
-            least, most = (float(np.asarray(b._value).reshape(())) for b in bounds if isinstance(b, Leaf))
+            least, most = (float(np.asarray(value_of(b)).reshape(())) for b in bounds if isinstance(b, Leaf))
             return w.node("Clip", [x], min=least, max=most)
         if all(b.shape == () for b in bounds):
             return w.node("Clip", [x, low, high])

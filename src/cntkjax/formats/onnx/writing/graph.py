@@ -11,7 +11,7 @@ from ...._typing import ArrayLike, DTypeLike
 from ....graph.errors import explain
 from ....graph.function import Function
 from ....graph.shape import FREE, is_known
-from ....graph.variable import Leaf, Variable
+from ....graph.variable import Leaf, Variable, value_of
 from .._onnx import ELEMENT, element_type, onnx
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Writer:
         if name is None:
             if not isinstance(variable, Leaf):
                 raise ExportError(f"{variable!r} is used before it is computed")
-            name = self.array(np.asarray(variable._value), variable.name or variable.uid)
+            name = self.array(np.asarray(value_of(variable)), variable.name or variable.uid)
             self.root.tensors[variable] = name
             self.uids[variable.uid] = name
         return name
@@ -127,7 +127,7 @@ class Writer:
 
         `block_name`: the name of an expanded block around the function with the same output.
         """
-        name = function._name
+        name = function.name
         if block_name and name and block_name != name and len(tensors) == 1:  # both names have to be in the file
             for node in self.nodes[first_node:]:
                 if tensors[0] in node.output:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ....graph.function import Function
 from ....graph.shape import is_unknown
-from ....graph.variable import Leaf, Variable, outside
+from ....graph.variable import Leaf, Variable, outside, producer, value_of
 from ....primitives._window import Window
 from ....primitives.pooling import windows_of
 from .graph import ExportError, Writer
@@ -183,7 +183,7 @@ def _batch_normalization(w: Writer, node: Function, *x: str) -> str:
 def _vector(w: Writer, variable: Variable, dtype: Any) -> str:
     """A vector of the operand's type: CNTK keeps statistics of half precision in float32."""
     if isinstance(variable, Leaf) and (len(variable.shape) != 1 or variable.dtype is not dtype):
-        return w.array(np.asarray(variable._value, dtype).reshape(-1), variable.name or variable.uid)
+        return w.array(np.asarray(value_of(variable), dtype).reshape(-1), variable.name or variable.uid)
     return w.tensor(variable) if len(variable.shape) == 1 else w.reshape(w.tensor(variable), -1)
 
 
@@ -225,7 +225,7 @@ def _affine(block: Function) -> tuple[Variable, Variable]:
     """Scale and bias of a layer normalization, which ends with x * scale + bias."""
     root = block.block_composite.root_function  # type: ignore[union-attr]
     product, bias = root.node_inputs
-    scale = next(v for v in product._owner.node_inputs if isinstance(outside(v), Leaf))  # type: ignore[union-attr]
+    scale = next(v for v in producer(product).node_inputs if isinstance(outside(v), Leaf))  # type: ignore[union-attr]
     return scale, bias
 
 
@@ -233,17 +233,19 @@ def _epsilon(block: Function) -> float | None:
     """The number added to the standard deviation of a layer normalization; None if it is another composition."""
     inner = nodes_inside(block)
     root = inner[-1]
-    product = root.node_inputs[0]._owner
+    product = producer(root.node_inputs[0])
     if root.op_name != "Plus" or product is None or product.op_name != "ElementTimes":
         return None
     if not isinstance(outside(root.node_inputs[1]), Leaf):
         return None
-    sums = [n for n in inner if n.op_name == "Plus" and n is not root and n.node_inputs[0]._owner is not None
-             and n.node_inputs[0]._owner.op_name == "Sqrt"]
+    sums = [
+        n for n in inner if n.op_name == "Plus" and n is not root
+        and (source := producer(n.node_inputs[0])) is not None and source.op_name == "Sqrt"
+    ]
     if not sums:
         return 0.0
     added = outside(sums[0].node_inputs[1])
-    return float(np.asarray(added._value)) if isinstance(added, Leaf) and np.size(added._value) == 1 else None
+    return float(np.asarray(value_of(added))) if isinstance(added, Leaf) and np.size(value_of(added)) == 1 else None
 
 
 @writes_block("LocalResponseNormalization", matches=lambda b: "depthRadius" in b.node_attributes)

@@ -50,7 +50,7 @@ class ScanWriter:
 
     def _declare_states(self, delay: Function, like: str) -> None:
         w, body = self.w, self.body
-        w.label = body.label = delay._name or delay.uid
+        w.label = body.label = delay.name or delay.uid
         output, state = delay.node_outputs[0], self.order.inputs(delay)[1]
         initial = [w.tensor(state)] * int(delay.node_attributes["offset"])
         if state.sequence_axis is not None:  # the steps next to the loop, the nearest one first
@@ -86,7 +86,7 @@ class ScanWriter:
         w, direction = self.w, int(self.loop.backwards)
         graph = onnx().helper.make_graph(self.body.nodes, w.unique("step"), self.inputs, self.results)
         first = self.loop.members[0]
-        w.label = first._name or first.uid
+        w.label = first.name or first.uid
         tensors = w.multi_node(
             "Scan", [*self.initial, *(w.tensor(v) for v in self.sequences)], len(self.results), body=graph,
             num_scan_inputs=len(self.sequences), scan_input_directions=[direction] * len(self.sequences),

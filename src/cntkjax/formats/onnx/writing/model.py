@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ....graph.axis import BATCH
 from ....graph.function import Function
-from ....graph.variable import Variable
+from ....graph.variable import Variable, producer
 from ... import files
 from .._onnx import onnx
 from . import (  # noqa: F401  (they fill the table)
@@ -112,13 +112,14 @@ def _dimensions(w: Writer, v: Variable, opset: int, name: str) -> list[Dimension
 
 def _output(w: Writer, v: Variable, resolved: Variable) -> ValueInfoProto:
     name = w.find(resolved)
-    if name is None or resolved._owner is None or name in w.initializers or name in w.results:
+    if name is None or producer(resolved) is None or name in w.initializers or name in w.results:
         w.label = v.name or v.uid
         tensor = w.tensor(resolved)
         name = w.node("Identity", [tensor])
         w.tensors[resolved] = tensor
     dimensions = _dimensions(w, v, w.opset, name)
-    conversion = None if resolved._owner is None else conversion_of(resolved._owner)
+    node = producer(resolved)
+    conversion = None if node is None else conversion_of(node)
     if conversion is not None and conversion.batch_of_one and not v.dynamic_axes:  # without the Squeeze at the end
         last = next(n for n in w.nodes if name in n.output)
         batch = next(n for n in w.nodes if last.input[0] in n.output)
@@ -134,7 +135,7 @@ def _write(w: Writer, part: Function | Recurrence, order: Order) -> None:
         _write_node(w, part)
     elif part.cell is not None:
         block = part.cell.block
-        w.label, first_node = block._name or block.uid, len(w.nodes)
+        w.label, first_node = block.name or block.uid, len(w.nodes)
         output = write_cell(w, part.cell, order.resolve)
         w.name_outputs(block, block.node_outputs[:1], [output], first_node)
     else:
@@ -150,7 +151,7 @@ def _members(part: Function | Recurrence) -> Sequence[Function]:
 
 def _write_node(w: Writer, node: Function) -> None:
     """Write one primitive or block by its row in the table."""
-    w.label, first_node = node._name or node.uid, len(w.nodes)
+    w.label, first_node = node.name or node.uid, len(w.nodes)
     conversion = conversion_of(node)
     if conversion is None:
         raise ExportError(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ....engine.plan.components import strongly_connected_components
 from ....engine.plan.parts import resolve
 from ....graph.function import Function
-from ....graph.variable import Variable
+from ....graph.variable import Variable, producer
 from .cells import Cell, is_cell, match_cell, match_recurrence
 from .table import conversion_of, operands
 
@@ -60,13 +60,14 @@ class Order:
         def expanded(node: Function) -> Function:
             if node.block_composite is None or self.is_one_operation(node):
                 return node
-            names.append(node._name)
+            names.append(node.name)
             return node.block_composite.root_function
 
         computed = resolve(variable, expanded)
         name = next(filter(None, names), "")
-        if name and computed._owner is not None:
-            self.block_names.setdefault(computed._owner, name)
+        node = producer(computed)
+        if name and node is not None:
+            self.block_names.setdefault(node, name)
         return computed
 
     def inputs(self, node: Function) -> list[Variable]:
@@ -78,12 +79,12 @@ class Order:
 
     def _operands(self, node: Function) -> Iterator[Function]:
         for v in self.inputs(node):
-            if v._owner is not None:
-                yield v._owner
+            if (owner := producer(v)) is not None:
+                yield owner
 
     def _partition(self, outputs: Sequence[Variable]) -> Sequence[Function]:
         """Fills `parts`, unless cells are found that have to be expanded first: these are returned."""
-        roots = [v._owner for v in map(self.resolve, outputs) if v._owner is not None]
+        roots = [node for v in map(self.resolve, outputs) if (node := producer(v)) is not None]
         self.parts = []
         for members in strongly_connected_components(roots, self._operands):
             if len(members) == 1 and members[0] not in self._operands(members[0]):

@@ -8,7 +8,7 @@ import numpy as np
 
 from ....graph.function import Function
 from ....graph.shape import size
-from ....graph.variable import Leaf
+from ....graph.variable import Leaf, value_of
 from ....primitives.rnnstack import layers_of
 from .graph import ExportError, Writer
 from .table import writes
@@ -32,7 +32,7 @@ def _stack(w: Writer, node: Function, x: str, weights: str) -> str:
     op, activations, order = _KINDS[a["recurrentOp"]]
     both, hidden = bool(a["bidirectional"]), int(a["hiddenSize"])
     directions = 1 + both
-    parts = layers_of(np.asarray(parameter._value).reshape(-1), a, size(source.shape))
+    parts = layers_of(np.asarray(value_of(parameter)).reshape(-1), a, size(source.shape))
     if len(source.shape) != 1:
         x = w.reshape_samples(x, w.lead(source), (size(source.shape),))
     for layer in range(int(a["numLayers"])):

@@ -6,7 +6,7 @@ import numpy as np
 
 from ....graph.function import Function
 from ....graph.shape import is_known
-from ....graph.variable import Variable, outside
+from ....graph.variable import Variable, outside, producer
 from .._onnx import BOOL, INT64
 from .graph import END, OPEN, ExportError, Writer
 from .table import conversion_of, nodes_inside, operands, writes, writes_block
@@ -26,7 +26,7 @@ def _unpack(w: Writer, node: Function, x: str) -> str | list[str]:
 def _to_sequence(w: Writer, node: Function, x: str, *others: str) -> str:
     steps = _swapped(w, x, len(node.node_outputs[0].shape))
     lengths = w.inputs(node)[1:] if node.op_name == "ToSequenceOp" else []
-    if not lengths or (lengths[0]._owner is not None and lengths[0]._owner.op_name == "StopGradient"):
+    if not lengths or ((source := producer(lengths[0])) is not None and source.op_name == "StopGradient"):
         return steps  # all steps: a convolution along time passes its length through stop_gradient
     count = w.reshape(w.slice(w.cast(others[0], INT64), [0], [1], [0]), 1)
     positions = w.reshape(w.node("NonZero", [w.constant_of_shape(count, np.float32(1))]), -1)
@@ -101,7 +101,8 @@ def _where(w: Writer, node: Function, condition: str) -> str:
 
 def _is_boolean(condition: Variable) -> bool:
     """True if a condition is known to be 0 or 1."""
-    conversion = None if condition._owner is None else conversion_of(condition._owner)
+    node = producer(condition)
+    conversion = None if node is None else conversion_of(node)
     return conversion is not None and conversion.boolean
 
 
