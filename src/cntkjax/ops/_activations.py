@@ -36,6 +36,12 @@ from ._shape import reshape, splice, transpose
 from ._structure import combine
 from .functions import Function
 
+__all__ = [
+    "depth_to_space", "element_and", "element_max", "element_min", "element_not", "element_or", "element_xor", "elu",
+    "hard_sigmoid", "image_scaler", "leaky_relu", "local_response_normalization", "mean", "mean_variance_normalization",
+    "param_relu", "per_dim_mean_variance_normalize", "selu", "softsign", "space_to_depth", "sum",
+]
+
 
 def _number(value: float, like: Variable, name: str = "") -> Constant:
     return Constant(value, dtype=like.dtype, name=name)

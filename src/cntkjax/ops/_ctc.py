@@ -7,6 +7,10 @@ from ._blocks import node
 from ._operand import Operand, as_variable, as_variables
 from .functions import Function
 
+__all__ = [
+    "forward_backward", "labels_to_graph",
+]
+
 
 def labels_to_graph(labels: Operand, name: str = "") -> Function:
     """Labels in the form that `forward_backward` takes.

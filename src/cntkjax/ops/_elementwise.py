@@ -14,6 +14,13 @@ from ._blocks import as_one_block
 from ._operand import Operand, as_variable, as_variables
 from .functions import Function
 
+__all__ = [
+    "abs", "acos", "asin", "asinh", "associative_multi_arg", "atan", "atanh", "ceil", "clip", "cos", "cosh",
+    "element_divide", "element_select", "element_times", "equal", "exp", "floor", "greater", "greater_equal", "less",
+    "less_equal", "log", "log_add_exp", "minus", "negate", "not_equal", "plus", "pow", "reciprocal", "relu", "round",
+    "sigmoid", "sin", "sinh", "softplus", "sqrt", "square", "stop_gradient", "straight_through_impl", "tan", "tanh",
+]
+
 
 def associative_multi_arg(f: Callable[..., Function]) -> Callable[..., Function]:
     """Let an associative operation of two operands take any number, combined as a balanced tree."""

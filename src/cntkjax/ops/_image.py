@@ -21,6 +21,11 @@ from ._sequence import to_sequence
 from ._shape import swapaxes
 from .functions import Function
 
+__all__ = [
+    "AVG_POOLING", "MAX_POOLING", "MAX_UNPOOLING", "PoolingType_Average", "PoolingType_Max", "batch_normalization",
+    "convolution", "convolution_transpose", "pooling", "roipooling", "unpooling",
+]
+
 MAX_POOLING, AVG_POOLING = _pooling.MAX, _pooling.AVERAGE
 MAX_UNPOOLING = _pooling.MAX
 PoolingType_Max, PoolingType_Average = MAX_POOLING, AVG_POOLING

@@ -7,6 +7,11 @@ from ..primitives.product import Times, TransposeTimes
 from ._operand import Operand, as_variables
 from .functions import Function
 
+__all__ = [
+    "TIMES_NO_INFERRED_INPUT_RANK", "TIMES_REDUCE_SEQUENCE_AXIS_WITHOUT_INFERRED_INPUT_RANK", "times",
+    "times_transpose",
+]
+
 TIMES_NO_INFERRED_INPUT_RANK = -1
 TIMES_REDUCE_SEQUENCE_AXIS_WITHOUT_INFERRED_INPUT_RANK = -2
 

@@ -8,6 +8,10 @@ from ._blocks import node
 from ._operand import Operand, as_variable
 from .functions import Function
 
+__all__ = [
+    "SentinelValueForAutoSelectRandomSeed", "dropout", "random_sample", "random_sample_inclusion_frequency",
+]
+
 SentinelValueForAutoSelectRandomSeed = AUTO_SEED
 
 

@@ -17,6 +17,11 @@ from ._operand import Operand, as_variable
 from ._shape import reshape
 from .functions import Function
 
+__all__ = [
+    "argmax", "argmin", "hardmax", "log_softmax", "reduce_l1", "reduce_l2", "reduce_log_sum_exp", "reduce_max",
+    "reduce_mean", "reduce_min", "reduce_prod", "reduce_sum", "reduce_sum_square", "softmax",
+]
+
 Axes = Any  # an int, an Axis, a list of them, or None for all static axes
 
 

@@ -8,6 +8,10 @@ from ._blocks import node
 from ._operand import Operand, as_variables
 from .functions import Function
 
+__all__ = [
+    "optimized_rnnstack",
+]
+
 
 def optimized_rnnstack(
     operand: Operand, weights: Operand, hidden_size: int, num_layers: int, bidirectional: bool = False,

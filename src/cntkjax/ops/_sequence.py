@@ -27,6 +27,10 @@ from ._elementwise import element_times, minus
 from ._operand import Operand, as_variable, as_variables
 from .functions import Function
 
+__all__ = [
+    "reconcile_dynamic_axes", "to_sequence", "to_sequence_like",
+]
+
 Typeinfo = tuple[int, int] | None  # (factor, summand): how the new length follows from the old one
 
 

@@ -24,6 +24,12 @@ from .functions import Function
 from .sequence import slice as slice_of_steps
 from .sequence import unpack
 
+__all__ = [
+    "CONSTANT_PAD", "REFLECT_PAD", "SYMMETRIC_PAD", "assign", "cast", "crop_automatic", "crop_automatic_with_ancestors",
+    "crop_manual", "expand_dims", "eye_like", "flatten", "gather", "one_hot", "ones_like", "pad", "reshape", "slice",
+    "splice", "squeeze", "swapaxes", "to_batch", "top_k", "transpose", "unpack_batch", "zeros_like",
+]
+
 CONSTANT_PAD, REFLECT_PAD, SYMMETRIC_PAD = 0, 1, 2
 
 

@@ -20,6 +20,10 @@ from ._operand import Operand, as_variable
 if TYPE_CHECKING:
     from .functions import Function
 
+__all__ = [
+    "alias", "as_block", "as_composite", "combine",
+]
+
 Operands = list[tuple[Variable, Variable]]  # of a block: (argument inside, operand outside)
 
 

@@ -12,6 +12,10 @@ from ..graph.shape import FREE, UNKNOWN_SHAPE, as_shape
 from ..graph.variable import VariableKind, default_axes
 from ..variables import Constant, Parameter, Variable
 
+__all__ = [
+    "constant", "input", "input_variable", "output_variable", "parameter", "placeholder",
+]
+
 
 def input_variable(
     shape: Any,
