@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from .._typing import Array
 from ..engine.data.sparse import Sparse, dense
 from ..engine.lower.values import Context, Value, merged
 from ..engine.plan.padding import ANYTHING, PaddedOperand
@@ -20,7 +20,7 @@ from ..graph.shape import FREE, INFERRED, Shape, merge_dimension
 from ..graph.variable import Leaf, Variable, infer_shape
 from .base import Attrs, Int, Primitive, Size, primitive
 
-REDUCE_SEQUENCE = -2  # as inferInputRankToMap: the products of all steps are added up
+REDUCE_SEQUENCE = -2  # as inferInputRankToMap: the products of all steps are summed
 
 
 @primitive("Times", 31)
@@ -38,7 +38,7 @@ class Times(Primitive):
     gathers_rows = True
 
     def specialize(self, attrs: Attrs) -> Primitive:
-        """With the attribute that says so, the products of all steps of a sequence are added up."""
+        """With the attribute that says so, the products of all steps of a sequence are summed."""
         return _over_sequence if attrs.get("inferInputRankToMap") == REDUCE_SEQUENCE else self
 
     def looks_up_rows(self, node: Function) -> bool:
@@ -46,11 +46,21 @@ class Times(Primitive):
         left, right = node.node_inputs
         return len(left.shape) == 1 and len(right.shape) == node.node_attributes["outputRank"] + 1
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape | Spec:
         """[*map, *out]; fills inferred dimensions of a parameter on the right."""
         left, right = inputs
+        inner = self._inner_dimensions(inputs, attrs)
+        first = len(left.shape) - len(inner)
+        common = self._common_dimensions(inputs, left.shape[first:], inner)
+        out = right.shape[len(right.shape) - attrs["outputRank"] :]
+        if isinstance(right, Leaf) and right.has_inferred:
+            infer_shape(right, (*common, *out))
+        return (*left.shape[:first], *out)
+
+    def _inner_dimensions(self, inputs: Sequence[Variable], attrs: Attrs) -> list[int]:
+        """The dimensions of the right operand that are contracted."""
+        left, right = inputs
         out_rank, to_map = attrs["outputRank"], attrs.get("inferInputRankToMap", -1)
-        inner = list(right.shape[: len(right.shape) - out_rank])
         if out_rank < 1:
             raise self._error(inputs, f"the output rank is {out_rank}", "give the number of axes of the right operand "
                               "that the product keeps, 1 or more")
@@ -58,6 +68,7 @@ class Times(Primitive):
             raise self._error(inputs, f"the right operand needs at least outputRank = {out_rank} axes")
         if to_map > 0 and to_map >= len(left.shape):
             raise self._error(inputs, f"{to_map} axes of the left operand are mapped: none is left to contract")
+        inner = list(right.shape[: len(right.shape) - out_rank])
         if right.is_parameter and inner[:1] == [INFERRED] and to_map >= 0:
             # The first axis stands for as many axes of the left operand as are not mapped.
             inner = [INFERRED] * (len(left.shape) - to_map - len(inner) + 1) + inner[1:]
@@ -68,23 +79,23 @@ class Times(Primitive):
                 inputs, f"{len(inner)} axes of a sparse left operand cannot be contracted, only its last one",
                 "give the samples one axis (cntk.reshape, or an input of that shape)",
             )
-        at = len(left.shape) - len(inner)
+        return inner
+
+    def _common_dimensions(self, inputs: Sequence[Variable], left: Sequence[int], right: Sequence[int]) -> list[int]:
+        """The sizes of the contracted axes, known if either operand's is."""
         common = []
-        for axis, (a, b) in enumerate(zip(left.shape[at:], inner, strict=True)):
+        for axis, (a, b) in enumerate(zip(left, right, strict=True)):
             dimension = merge_dimension(a, b)
             if dimension is None:
                 raise self._error(
                     inputs,
-                    f"inner dimensions differ: {a} (left axis {axis - len(inner)}) against {b} (right axis {axis})",
+                    f"inner dimensions differ: {a} (left axis {axis - len(right)}) against {b} (right axis {axis})",
                     f"pass an operand whose size is {b} there; or let the weights take their size from the input "
                     "(cntk.InferredDimension), and make one layer for each input size: a layer keeps the size of the "
                     "input that it is applied to first",
                 )
             common.append(dimension)
-        out = right.shape[len(right.shape) - out_rank :] if out_rank else ()
-        if isinstance(right, Leaf) and right.has_inferred:
-            infer_shape(right, (*common, *out))
-        return (*left.shape[:at], *out)
+        return common
 
     def _error(self, inputs: Sequence[Variable], what: str, fix: str = "") -> ShapeError:
         return ShapeError(explain(
@@ -101,15 +112,13 @@ class Times(Primitive):
         """As a sum over steps does if one factor is 0 there."""
         return _is_0_in_padding(operands)
 
-    def lower(self, attrs: Attrs, left: Any, right: Any) -> Any:
-        """tensordot; rows of the right operand gathered where the left one is sparse."""
-        right = dense(right)
-        inner = jnp.ndim(right) - attrs["outputRank"]
-        if isinstance(left, Sparse):
-            if inner == len(left.shape):
-                return left.dot(right.reshape(prod(right.shape[:inner]), *right.shape[inner:]))
-            left = left.todense()
-        return jnp.tensordot(left, right, axes=inner)
+    def lower(self, attrs: Attrs, left: Array | Sparse, right: Array | Sparse) -> Array:
+        """tensordot; a gather of rows of the right operand where the left one is sparse."""
+        weight = dense(right)
+        inner = jnp.ndim(weight) - attrs["outputRank"]
+        if isinstance(left, Sparse) and inner == len(left.shape):
+            return left.dot(weight.reshape(prod(weight.shape[:inner]), *weight.shape[inner:]))
+        return jnp.tensordot(dense(left), weight, axes=inner)
 
 
 def _is_0_in_padding(operands: Sequence[PaddedOperand]) -> bool:
@@ -141,17 +150,17 @@ class _TimesOverSequence(type(Times)):  # type: ignore[misc]
         axes = merged([left, right])
         layout = ctx.layout(axes)
         steps = jnp.arange(layout.time)[:, None]
-        there = steps < layout.length
-        made = []
+        present = steps < layout.length
+        factors = []
         for v in (left, right):
             data = ctx.array(ctx.to_axes(v, axes)) if v.axes else jnp.broadcast_to(
                 ctx.array(v), (layout.time, layout.rows, *jnp.shape(v.data))
             )
             data = data if layout.simple else layout.at(data, steps)
-            made.append(jnp.where(there.reshape(*there.shape, *(1,) * (data.ndim - 2)), data, 0))
-        inner = made[1].ndim - 2 - attrs["outputRank"]
-        contracted = [0, *range(made[0].ndim - 1 - inner, made[0].ndim - 1)], list(range(inner + 1))
-        product = jax.vmap(lambda a, b: jnp.tensordot(a, b, axes=contracted), in_axes=1)(*made)
+            factors.append(jnp.where(present.reshape(*present.shape, *(1,) * (data.ndim - 2)), data, 0))
+        inner = factors[1].ndim - 2 - attrs["outputRank"]
+        contracted = [0, *range(factors[0].ndim - 1 - inner, factors[0].ndim - 1)], list(range(inner + 1))
+        product = jax.vmap(lambda a, b: jnp.tensordot(a, b, axes=contracted), in_axes=1)(*factors)
         return Value(product, (BATCH,))
 
 
@@ -160,9 +169,9 @@ _over_sequence = _TimesOverSequence()
 
 @primitive("TransposeTimes", 32)
 class TransposeTimes(Primitive):
-    """Product with the transpose of the right operand: its axes behind `outputRank` leading ones are contracted.
+    """Product with the transpose of the right operand: its axes after the `outputRank` leading ones are contracted.
 
-    With a one-hot vector on either side it is a choice of elements, which is what makes cross entropy cheap.
+    With a one-hot vector on either side it selects elements, which makes cross entropy cheap.
 
     Shapes: left [*map, inner], right [*out, inner] -> [*map, *out].
     Source: CNTK 2.7 (times_transpose, the product inside cross entropy).
@@ -182,7 +191,8 @@ class TransposeTimes(Primitive):
         at = len(left.shape) - len(inner)
         if at < 0 or any(merge_dimension(a, b) is None for a, b in zip(left.shape[at:], inner, strict=True)):
             raise ShapeError(explain(
-                f"{self.name}: the trailing dimensions of the operands differ", {"left": left, "right": right}
+                f"{self.name}: the trailing dimensions of the operands differ", {"left": left, "right": right},
+                "give both operands the same trailing dimensions; the right one may have more axes before them",
             ))
         if isinstance(right, Leaf) and right.has_inferred:
             infer_shape(right, (*right.shape[:rank], *left.shape[at:]))
@@ -192,18 +202,18 @@ class TransposeTimes(Primitive):
         """As a sum over steps does if one factor is 0 there."""
         return _is_0_in_padding(operands)
 
-    def lower(self, attrs: Attrs, left: Any, right: Any) -> Any:
-        """tensordot over the trailing axes; with a one-hot operand, a choice of elements."""
+    def lower(self, attrs: Attrs, left: Array | Sparse, right: Array | Sparse) -> Array:
+        """tensordot over the trailing axes; a selection of elements where an operand is one-hot."""
         rank = attrs["outputRank"]
         if isinstance(right, Sparse) and rank == 1 and len(right.shape) == 1:
             return right.pick(dense(left))[..., None]
         if isinstance(left, Sparse) and not isinstance(right, Sparse) and right.ndim <= rank and len(left.shape) == 1:
             return left.dot(right).reshape((1,) * rank)
-        left, right = dense(left), dense(right)
-        if rank == 1 and right.ndim == 1:
-            return jnp.sum(left * right, -1, keepdims=True)
-        if right.ndim <= rank:
-            right = right.reshape((1,) * (rank + 1 - right.ndim) + right.shape)
-        inner = right.ndim - rank
-        axes = list(range(left.ndim - inner, left.ndim)), list(range(rank, right.ndim))
-        return jnp.tensordot(left, right, axes=axes)
+        x, weight = dense(left), dense(right)
+        if rank == 1 and weight.ndim == 1:
+            return jnp.sum(x * weight, -1, keepdims=True)
+        if weight.ndim <= rank:
+            weight = weight.reshape((1,) * (rank + 1 - weight.ndim) + weight.shape)
+        inner = weight.ndim - rank
+        axes = list(range(x.ndim - inner, x.ndim)), list(range(rank, weight.ndim))
+        return jnp.tensordot(x, weight, axes=axes)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Any
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from .._typing import Array
 from ..engine.data.layout import Layout
-from ..engine.lower.values import Context, Value
+from ..engine.lower.values import Axes, Context, Value
 from ..engine.plan.padding import ANYTHING, FAR, PaddedOperand
 from ..engine.xla.row_sums import prefers_matmul_sum
 from ..graph.axis import ALL_AXES, ALL_STATIC, BATCH, SEQUENCE, Axis
@@ -25,14 +27,16 @@ from ..graph.variable import Variable
 from ._axes import position, stored
 from .base import Attrs, AxisOf, Bool, Primitive, String, primitive
 
+Find: TypeAlias = Callable[..., Array]  # jnp.max, jnp.argmin, segment_max and the like
 
-def _are_columns(x: Any, axes: tuple[int, ...]) -> bool:
-    """True if this adds up rows that are long."""
+
+def _sums_long_rows(x: Array, axes: tuple[int, ...]) -> bool:
+    """True if a reduction over the leading axes adds up rows that are long."""
     return axes == tuple(range(len(axes))) and prefers_matmul_sum(prod(x.shape[len(axes):]))
 
 
-def _sum(x: Any, axes: tuple[int, ...]) -> Any:
-    if not _are_columns(x, axes):
+def _sum(x: Array, axes: tuple[int, ...]) -> Array:
+    if not _sums_long_rows(x, axes):
         return jnp.sum(x, axis=axes, keepdims=True)
     kept, wide = x.shape[len(axes):], jnp.promote_types(x.dtype, jnp.float32)
     rows = x.reshape(-1, prod(kept)).astype(wide)
@@ -40,47 +44,47 @@ def _sum(x: Any, axes: tuple[int, ...]) -> Any:
     return total.astype(x.dtype).reshape(*(1,) * len(axes), *kept)
 
 
-def _mean(x: Any, axes: tuple[int, ...]) -> Any:
-    if not _are_columns(x, axes):
+def _mean(x: Array, axes: tuple[int, ...]) -> Array:
+    if not _sums_long_rows(x, axes):
         return jnp.mean(x, axis=axes, keepdims=True)
     return _sum(x, axes) / np.asarray(prod(x.shape[: len(axes)]), x.dtype)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1, 2))
-def _extreme(x: Any, find: Callable[..., Any], axes: tuple[int, ...]) -> Any:
+def _extreme(x: Array, find: Find, axes: tuple[int, ...]) -> Array:
     """max or min. Each of several largest elements gets the whole gradient, as in CNTK."""
-    if not _are_columns(x, axes):
+    if not _sums_long_rows(x, axes):
         return find(x, axis=axes, keepdims=True)
     larger = jnp.maximum if find is jnp.max else jnp.minimum
     rows = x.reshape(-1, *x.shape[len(axes):])
-    found = lax.scan(lambda so_far, row: (larger(so_far, row), None), rows[0], rows)[0]
-    return found.reshape(*(1,) * len(axes), *found.shape)
+    extreme = lax.scan(lambda largest, row: (larger(largest, row), None), rows[0], rows)[0]
+    return extreme.reshape(*(1,) * len(axes), *extreme.shape)
 
 
 @_extreme.defjvp
-def _(find: Callable[..., Any], axes: tuple[int, ...], primals: Any, tangents: Any) -> Any:
+def _(find: Find, axes: tuple[int, ...], primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
     (x,), (dx,) = primals, tangents
-    found = _extreme(x, find, axes)
-    return found, jnp.sum(jnp.where(x == found, dx, jnp.zeros((), dx.dtype)), axis=axes, keepdims=True)
+    y = _extreme(x, find, axes)
+    return y, jnp.sum(jnp.where(x == y, dx, jnp.zeros((), dx.dtype)), axis=axes, keepdims=True)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
-def _log_sum(x: Any, axes: tuple[int, ...]) -> Any:
-    """log(sum(exp(x))). Its gradient is computed from x and the result, so that exp(x) need not be kept."""
+def _log_sum(x: Array, axes: tuple[int, ...]) -> Array:
+    """log(sum(exp(x))). Its gradient is computed from x and the result, so that exp(x) is not saved."""
     largest = _extreme(x, jnp.max, axes)
     largest = jnp.where(jnp.isfinite(largest), largest, jnp.zeros((), x.dtype))
     return jnp.log(_sum(jnp.exp(x - largest), axes)) + largest
 
 
 @_log_sum.defjvp
-def _(axes: tuple[int, ...], primals: Any, tangents: Any) -> Any:
+def _(axes: tuple[int, ...], primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
     (x,), (dx,) = primals, tangents
-    made = _log_sum(x, axes)
-    return made, jnp.sum(dx * jnp.exp(x - made), axis=axes, keepdims=True)
+    y = _log_sum(x, axes)
+    return y, jnp.sum(dx * jnp.exp(x - y), axis=axes, keepdims=True)
 
 
-# name: computation that keeps dimensions, and what an element that does not count is replaced by
-_REDUCTIONS: dict[str, tuple[Callable[[Any, tuple[int, ...]], Any], float]] = {
+# name: computation that keeps dimensions, and the neutral value that padding is replaced by
+_REDUCTIONS: dict[str, tuple[Callable[[Array, tuple[int, ...]], Array], float]] = {
     "Sum": (_sum, 0),
     "Mean": (_mean, 0),
     "Max": (lambda x, axes: _extreme(x, jnp.max, axes), float("-inf")),
@@ -92,26 +96,28 @@ _REDUCTIONS: dict[str, tuple[Callable[[Any, tuple[int, ...]], Any], float]] = {
 }
 
 
-STEPWISE = ("Sum", "Mean", "Max", "Min", "LogSum")  # what `over_steps` computes
+STEPWISE = ("Sum", "Mean", "Max", "Min", "LogSum")  # the reductions that `over_steps` computes
 
 
-def over_steps(reduction: str, x: Any, layout: Layout) -> Any:
-    """A reduction over the steps of each sequence, padding left out: [time, rows, *shape] -> [size, *shape].
+def over_steps(reduction: str, x: Array, layout: Layout) -> Array:
+    """A reduction over the steps of each sequence, padding left out.
 
-    Of a sequence without steps, which may be one that fills up the batch, it is 0: where infinity stood, weights behind
-    it would learn NaN.
+    A sequence without steps, which may be one that pads the batch, gives 0: from infinity, weights that use the result
+    would get NaN as their gradient.
+
+    Shapes: x [time, rows, *shape] -> [size, *shape].
     """
-    made = _over_steps(reduction, x, layout)
+    y = _over_steps(reduction, x, layout)
     if layout.full or reduction in ("Sum", "Mean"):
-        return made
-    return jnp.where((layout.length > 0).reshape(-1, *(1,) * (made.ndim - 1)), made, jnp.zeros((), made.dtype))
+        return y
+    return jnp.where((layout.length > 0).reshape(-1, *(1,) * (y.ndim - 1)), y, jnp.zeros((), y.dtype))
 
 
-def _over_steps(reduction: str, x: Any, layout: Layout) -> Any:
+def _over_steps(reduction: str, x: Array, layout: Layout) -> Array:
     if reduction == "Mean":
         length = jnp.maximum(layout.length, 1).astype(jnp.promote_types(x.dtype, jnp.float32))
-        made = over_steps("Sum", x, layout)
-        return made * (1 / length).astype(x.dtype).reshape(-1, *(1,) * (made.ndim - 1))
+        total = over_steps("Sum", x, layout)
+        return total * (1 / length).astype(x.dtype).reshape(-1, *(1,) * (total.ndim - 1))
     if not layout.simple:
         return _SEGMENTS[reduction](x.reshape(-1, *x.shape[2:]), layout.segment_ids(), layout.size)
     compute, neutral = _REDUCTIONS[reduction]
@@ -120,39 +126,43 @@ def _over_steps(reduction: str, x: Any, layout: Layout) -> Any:
     return compute(x, (0,))[0]
 
 
-def _segment_sum(x: Any, ids: Any, n: int) -> Any:
+def _segment_sum(x: Array, ids: Array, n: int) -> Array:
     return jax.ops.segment_sum(x.astype(jnp.promote_types(x.dtype, jnp.float32)), ids, n).astype(x.dtype)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(2, 3))
-def _segment_extreme(x: Any, ids: Any, n: int, find: Callable[..., Any]) -> Any:
+def _segment_extreme(x: Array, ids: Array, n: int, find: Find) -> Array:
     return find(x, ids, n)
 
 
 @_segment_extreme.defjvp
-def _(n: int, find: Callable[..., Any], primals: Any, tangents: Any) -> Any:
+def _(
+    n: int, find: Find, primals: tuple[Array, Array], tangents: tuple[Array, Array]
+) -> tuple[Array, Array]:
     (x, ids), (dx, _) = primals, tangents
-    found = _segment_extreme(x, ids, n, find)
-    return found, _segment_sum(jnp.where(x == found[ids], dx, jnp.zeros((), dx.dtype)), ids, n)
+    y = _segment_extreme(x, ids, n, find)
+    return y, _segment_sum(jnp.where(x == y[ids], dx, jnp.zeros((), dx.dtype)), ids, n)
 
 
-def _segment_log_sum(x: Any, ids: Any, n: int) -> Any:
+def _segment_log_sum(x: Array, ids: Array, n: int) -> Array:
     largest = lax.stop_gradient(jax.ops.segment_max(x, ids, n))
     largest = jnp.where(jnp.isfinite(largest), largest, jnp.zeros((), x.dtype))
     return jnp.log(_segment_sum(jnp.exp(x - largest[ids]), ids, n)) + largest
 
 
-_SEGMENTS: dict[str, Callable[[Any, Any, int], Any]] = {
-    "Sum": _segment_sum, "Max": lambda *of: _segment_extreme(*of, jax.ops.segment_max),
-    "Min": lambda *of: _segment_extreme(*of, jax.ops.segment_min), "LogSum": _segment_log_sum,
-}  # fmt: skip
+_SEGMENTS: dict[str, Callable[[Array, Array, int], Array]] = {
+    "Sum": _segment_sum,
+    "Max": lambda x, ids, n: _segment_extreme(x, ids, n, jax.ops.segment_max),
+    "Min": lambda x, ids, n: _segment_extreme(x, ids, n, jax.ops.segment_min),
+    "LogSum": _segment_log_sum,
+}
 
 
-def _argmax(x: Any, axis: int) -> Any:
-    """Where the first largest element stands.
+def _argmax(x: Array, axis: int) -> Array:
+    """The index of the first largest element.
 
-    XLA:CPU computes argmax element by element, but products and maxima with vector instructions, so for long axes
-    it is made of these: w is 1 at the largest elements, otherwise 0, and the first has the largest w (n - index).
+    XLA:CPU computes argmax element by element, but products and maxima with vector instructions. So for long axes these
+    are used: w is 1 at the largest elements, otherwise 0, and the first of them has the largest w (n - index).
     """
     n = x.shape[axis]
     if x.dtype != jnp.float32 or not 128 <= n <= 2**24:
@@ -166,18 +176,18 @@ def _argmax(x: Any, axis: int) -> Any:
     return jnp.where(first < n, first, 0).astype(jnp.int32)
 
 
-def _argmin(x: Any, axis: int) -> Any:
+def _argmin(x: Array, axis: int) -> Array:
     return _argmax(-x, axis)
 
 
-def _index(find: Callable[..., Any], x: Any, axes: tuple[int, ...]) -> Any:
-    """The index of the first largest or smallest element, within the (neighbouring) axes together."""
+def _index(find: Find, x: Array, axes: tuple[int, ...]) -> Array:
+    """The index of the first largest or smallest element, in neighbouring axes flattened."""
     if len(axes) == 1:
         return jnp.expand_dims(find(x, axes[0]), axes[0]).astype(x.dtype)
     first, last = min(axes), max(axes) + 1
     flat = x.reshape(*x.shape[:first], -1, *x.shape[last:])
-    found = find(flat, first).astype(x.dtype)
-    return found.reshape(*x.shape[:first], *(1,) * len(axes), *x.shape[last:])
+    index = find(flat, first).astype(x.dtype)
+    return index.reshape(*x.shape[:first], *(1,) * len(axes), *x.shape[last:])
 
 
 @primitive("ReduceElements", 39)
@@ -215,7 +225,7 @@ class ReduceElements(Primitive):
         )
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
-        """Without the reduced axes; the attributes then count axes from the end."""
+        """Without the reduced axes; the attributes then count axes from the last."""
         (x,) = inputs
         axes = [stored(self.name, axis, x) for axis in axes_of(attrs)]
         if "axis" in attrs:
@@ -257,52 +267,74 @@ class ReduceElements(Primitive):
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
         """The reduction, padding left out."""
-        axes, data, lead = axes_of(attrs), ctx.array(x), ctx.lead(x.axes)
-        static = range(lead, data.ndim) if {ALL_AXES, ALL_STATIC} & set(axes) else [
-            data.ndim + a.static_axis_index() for a in axes if a.is_static_axis
-        ]
-        dynamic, mask, count, left = self._dynamic(ctx, axes, x)
-        over = (*dynamic, *sorted(static))
-        if not over:
+        data, lead = ctx.array(x), ctx.lead(x.axes)
+        static = _static_dimensions(axes_of(attrs), lead, data.ndim)
+        dynamic = _dynamic_reduction(ctx, axes_of(attrs), x)
+        dimensions = (*dynamic.dimensions, *sorted(static))
+        if not dimensions:
             return x
-        compute, neutral = _REDUCTIONS[attrs["reductionOpName"]]
-        if left == (BATCH,) and dynamic:
+        reduction = attrs["reductionOpName"]
+        compute, neutral = _REDUCTIONS[reduction]
+        if dynamic.axes == (BATCH,) and dynamic.dimensions:
             layout = ctx.layout(x.axes)
-            if attrs["reductionOpName"] in STEPWISE:
+            if reduction in STEPWISE:
                 data = compute(data, tuple(static)) if static else data
-                return self._kept(attrs, over_steps(attrs["reductionOpName"], data, layout)[None], dynamic, over, left)
+                return _squeezed(attrs, over_steps(reduction, data, layout)[None], dynamic, dimensions)
             if not layout.simple:
                 data = layout.at(data, jnp.arange(layout.time)[:, None])
-        if mask is not None:
+        if dynamic.mask is not None:
+            mask = dynamic.mask
             data = jnp.where(mask.reshape(*mask.shape, *(1,) * (data.ndim - lead)), data, neutral)
-        made = compute(data, over)
-        if mask is not None and attrs["reductionOpName"] == "Mean":
-            cells = prod(data.shape[i] for i in dynamic)
+        y = compute(data, dimensions)
+        if dynamic.count is not None and reduction == "Mean":  # it was divided by the number of cells, not of samples
+            cells, count = prod(data.shape[i] for i in dynamic.dimensions), dynamic.count
             count = count.reshape(count.shape[0], *(1,) * (data.ndim - lead)) if count.ndim else count
             wide = jnp.promote_types(data.dtype, jnp.float32)
-            made = made * (cells / jnp.maximum(count, 1).astype(wide)).astype(data.dtype)
-        return self._kept(attrs, made, dynamic, over, left)
+            y = y * (cells / jnp.maximum(count, 1).astype(wide)).astype(data.dtype)
+        return _squeezed(attrs, y, dynamic, dimensions)
 
-    @staticmethod
-    def _kept(attrs: Attrs, made: Any, dynamic: range, over: tuple[int, ...], left: tuple[Axis, ...]) -> Value:
-        """The result without the dimensions that vanish."""
-        keep = attrs["reductionKeepDimensions"] and not {ALL_AXES, ALL_STATIC} & set(axes_of(attrs))
-        return Value(jnp.squeeze(made, axis=tuple(dynamic) if keep else over), left)
 
-    @staticmethod
-    def _dynamic(ctx: Context, axes: list[Axis], x: Value) -> tuple[range, Any, Any, tuple[Axis, ...]]:
-        """The leading dimensions to reduce, where samples stand (None: everywhere), how many, and the axes left."""
-        if {ALL_AXES, BATCH} & set(axes):
-            padded = ctx.has_padding(x.axes)
-            return range(ctx.lead(x.axes)), ctx.mask(x.axes) if padded else None, ctx.count(x), ()
-        if not any(a.is_sequence_axis for a in axes):
-            return range(0), None, None, x.axes
-        length = ctx.layout(x.axes).length
-        return range(1), jnp.arange(ctx.layout(x.axes).time)[:, None] < length, length, (BATCH,)
+@dataclass(frozen=True)
+class _DynamicReduction:
+    """How a reduction treats the leading dimensions of the data.
+
+    `dimensions`: those that it reduces; `mask`: where samples stand, and `count`: how many, both None if they fill all
+    cells; `axes`: the dynamic axes of the output.
+    """
+
+    dimensions: range
+    mask: Array | None
+    count: Array | None
+    axes: Axes
+
+
+def _dynamic_reduction(ctx: Context, axes: Sequence[Axis], x: Value) -> _DynamicReduction:
+    if {ALL_AXES, BATCH} & set(axes):
+        dimensions = range(ctx.lead(x.axes))
+        if not ctx.has_padding(x.axes):
+            return _DynamicReduction(dimensions, None, None, ())
+        return _DynamicReduction(dimensions, ctx.mask(x.axes), ctx.count(x), ())
+    if not any(a.is_sequence_axis for a in axes):
+        return _DynamicReduction(range(0), None, None, x.axes)
+    layout = ctx.layout(x.axes)
+    return _DynamicReduction(range(1), jnp.arange(layout.time)[:, None] < layout.length, layout.length, (BATCH,))
+
+
+def _static_dimensions(axes: Sequence[Axis], lead: int, ndim: int) -> Sequence[int]:
+    """The dimensions of the static axes to reduce; `lead` dimensions before them are dynamic."""
+    if {ALL_AXES, ALL_STATIC} & set(axes):
+        return range(lead, ndim)
+    return [ndim + a.static_axis_index() for a in axes if a.is_static_axis]
+
+
+def _squeezed(attrs: Attrs, y: Array, dynamic: _DynamicReduction, dimensions: tuple[int, ...]) -> Value:
+    """The result without the dimensions that vanish."""
+    keep = attrs["reductionKeepDimensions"] and not {ALL_AXES, ALL_STATIC} & set(axes_of(attrs))
+    return Value(jnp.squeeze(y, axis=tuple(dynamic.dimensions) if keep else dimensions), dynamic.axes)
 
 
 def axes_of(attrs: Attrs) -> list[Axis]:
-    """The axes that a reduction reduces, which its attributes hold as one or as several."""
+    """The axes that a reduction reduces; its attributes hold one axis, or several."""
     return [attrs["axis"]] if "axis" in attrs else attrs["axisVec"]
 
 
@@ -331,7 +363,7 @@ class OverAllAxes(Primitive):
         return x.shape
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
-        """Along the axis, or samples flattened; what is no sample goes along its last axis, as in CNTK."""
+        """Along the axis, or samples flattened; a value without samples along its last axis, as in CNTK."""
         axis, data = attrs.get("axis", ALL_STATIC), ctx.array(x)
         if axis.is_static_axis:
             return Value(self.along(data, axis.static_axis_index()), x.axes)
@@ -340,7 +372,7 @@ class OverAllAxes(Primitive):
         flat = data.reshape(*data.shape[: last - 1], -1)
         return Value(self.along(flat, -1).reshape(data.shape), x.axes)
 
-    def along(self, x: Any, axis: int) -> Any:
+    def along(self, x: Array, axis: int) -> Array:
         """The computation along one axis."""
         raise NotImplementedError
 
@@ -360,7 +392,7 @@ class Softmax(OverAllAxes):
         """0, if nothing in the padding adds to the sum over the steps."""
         return padding_of_softmax(attrs, operands[0], 0.0)
 
-    def along(self, x: Any, axis: int) -> Any:
+    def along(self, x: Array, axis: int) -> Array:
         """The computation along one axis."""
         return jax.nn.softmax(x, axis=axis)
 
@@ -369,7 +401,6 @@ class Softmax(OverAllAxes):
 class Hardmax(OverAllAxes):
     """1 at the first largest element of a sample, otherwise 0. No gradient."""
 
-
-    def along(self, x: Any, axis: int) -> Any:
+    def along(self, x: Array, axis: int) -> Array:
         """The computation along one axis."""
         return jax.nn.one_hot(_argmax(x, axis), x.shape[axis], dtype=x.dtype, axis=axis)

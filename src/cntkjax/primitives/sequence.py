@@ -1,7 +1,8 @@
-"""Sequences cut, spread, packed and unpacked: operations that read one sequence axis or make another.
+"""Operations on sequences: selecting and spreading steps, packing and unpacking.
 
-A new axis keeps its sequences in the rows of the old one, each from where the old one began; so axes of the same name
-have the same layout, and values along them can be combined, whatever they were made from.
+They read one sequence axis, or make another. A new axis keeps its sequences in the rows of the old one, each from where
+the old one began; so axes of the same name have the same layout, and values along them can be combined, whatever they
+were computed from.
 """
 
 from __future__ import annotations
@@ -9,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from .._typing import Array, PyTree
 from ..engine.data.layout import Layout
-from ..engine.lower.values import Context, Value
+from ..engine.lower.values import Axes, Context, Value
 from ..engine.plan.padding import PaddedOperand
 from ..engine.plan.parts import resolve
 from ..graph.axis import BATCH, UNKNOWN_AXES, Axis
@@ -27,8 +28,6 @@ from ..graph.function import Function
 from ..graph.shape import FREE, UNKNOWN_SHAPE, Shape, is_unknown
 from ..graph.variable import Leaf, Variable, producer, value_of
 from .base import Attrs, AxisOf, Bool, Double, Int, Primitive, Size, String, primitive
-
-Batched = tuple[Axis, ...]
 
 
 def _needs_sequence(op: str, label: str, x: Variable) -> Axis:
@@ -45,18 +44,18 @@ def _axes_unknown(*operands: Variable) -> bool:
     return any(v.dynamic_axes == UNKNOWN_AXES for v in operands)
 
 
-def _flat(data: Any) -> Any:
-    """[time, rows, *shape] -> [cells, *shape], of dense and sparse data."""
+def _flat(data: PyTree) -> PyTree:
+    """[time, rows, *shape] -> [cells, *shape], of dense or sparse data."""
     return jax.tree.map(lambda d: d.reshape(-1, *d.shape[2:]), data)
 
 
-def _cells(layout: Layout, seq: Any, step: Any) -> Any:
+def _cells(layout: Layout, seq: Array, step: Array) -> Array:
     """Flat indices of the cells that hold these steps of these sequences; steps are clipped to the sequence."""
     step = jnp.clip(step, 0, jnp.maximum(layout.length[seq] - 1, 0))
     return (layout.start[seq] + step) * layout.rows + layout.row[seq]
 
 
-def _moved(ctx: Context, x: Value, axes: Batched) -> Value:
+def _to_sequence_axis(ctx: Context, x: Value, axes: Axes) -> Value:
     """A value along another sequence axis, step by step; one value a sequence is spread over the steps."""
     if ctx.sequence_axis(x.axes) is None:
         return ctx.to_axes(x, axes)
@@ -69,10 +68,10 @@ def _moved(ctx: Context, x: Value, axes: Batched) -> Value:
 
 @primitive("Where", 13)
 class Where(Primitive):
-    """The steps at which a condition is not 0, as a new sequence of their numbers; a condition of n counts n times.
+    """The numbers of the steps at which a condition is not 0, as a new sequence; where it is n, a step counts n times.
 
-    Fractions add up: 1.5 at each of two steps counts three times. How often at most is known of conditions that are
-    constants; of others each step counts once at most.
+    Fractions add up: 1.5 at each of two steps counts three times. The maximum is known only for conditions that are
+    constants; of other conditions each step counts at most once.
 
     Shapes: condition [] or [1] with a sequence axis -> [] along the new axis, or along the batch axis alone if the
             sequence is known to have one step.
@@ -113,58 +112,61 @@ class Where(Primitive):
         return Axis(f"{old.name}_times_{scale}_{'plus' if add > 0 else 'minus'}_{abs(add)}")
 
     def growth(self, node: Function) -> int:
-        """How many times longer the new sequences can be."""
-        given = node.node_attributes.get("newSequenceAxisLengthScalingFactor", 1)
-        value = _constant_behind(node.node_inputs[0])
-        return max(1, given, 1 if value is None else ceil(float(np.max(value))))
+        """How many times as long the new sequences can be."""
+        scale = node.node_attributes.get("newSequenceAxisLengthScalingFactor", 1)
+        value = _constant_of(node.node_inputs[0])
+        return max(1, scale, 1 if value is None else ceil(float(np.max(value))))
 
     cache_key = growth
 
     @staticmethod
-    def _promised(attrs: Attrs, layout: Layout, most: int) -> int:
-        """Steps of the new grid: no more than promised, where sequences begin at its first step."""
+    def _limited(attrs: Attrs, layout: Layout, steps: int) -> int:
+        """Steps of the new grid: no more than the attributes promise, where sequences begin at its first step."""
         scale = attrs.get("newSequenceAxisLengthScalingFactor")
         if scale is None or not layout.simple:
-            return most
-        return max(1, min(most, scale * layout.time + attrs.get("newSequenceAxisLengthAdditiveFactor", 0)))
+            return steps
+        return max(1, min(steps, scale * layout.time + attrs.get("newSequenceAxisLengthAdditiveFactor", 0)))
 
     def lower_packed(self, ctx: Context, attrs: Attrs, condition: Value) -> Value:
         """Numbers of steps, counted within their sequences."""
         assert ctx.node is not None
-        layout = ctx.layout(condition.axes)
+        old = ctx.layout(condition.axes)
         axes = ctx.node.node_outputs[0].dynamic_axes
         counts = ctx.array(condition)
         dtype = counts.dtype
-        counts = jnp.where(layout.mask, counts.reshape(layout.time, layout.rows), jnp.zeros((), dtype))
+        counts = jnp.where(old.mask, counts.reshape(old.time, old.rows), jnp.zeros((), dtype))
         time = lax.broadcasted_iota(jnp.int32, counts.shape, 0)
         if len(axes) == 1:
-            return Value(first_step(layout, counts > 0).astype(dtype), axes)
-        before, after = _counted(layout, counts)
+            return Value(first_step(old, counts > 0).astype(dtype), axes)
+        before, after = _counted(old, counts)
         growth = self.growth(ctx.node)
-        length = jnp.where(layout.length > 0, after.reshape(-1)[layout.cell(layout.length - 1)], 0)
-        steps = self._promised(attrs, layout, layout.time * growth)
-        length = jnp.minimum(length, jnp.minimum(layout.length * growth, steps))
-        made = replace(layout, start=layout.start * growth, length=length, time=steps, full=False)
-        made = ctx.layouts.setdefault(axes[1], made)
-        # Every step marks the place of its first copy; others, and places left over, repeat what stands before them.
-        place = (made.start[layout.seq] + before) * made.rows + made.row[layout.seq]
-        place = jnp.where((after > before) & layout.mask, place, made.time * made.rows)
-        marks = jnp.full(made.time * made.rows, -1, jnp.int32).at[place.reshape(-1)].set(time.reshape(-1), mode="drop")
-        from_time = lax.cummax(marks.reshape(made.time, made.rows), axis=0)
-        found = jnp.clip(from_time - layout.start[made.seq], 0, jnp.maximum(layout.length[made.seq] - 1, 0))
-        return Value(found.astype(dtype), axes)
+        length = jnp.where(old.length > 0, after.reshape(-1)[old.cell(old.length - 1)], 0)
+        steps = self._limited(attrs, old, old.time * growth)
+        length = jnp.minimum(length, jnp.minimum(old.length * growth, steps))
+        new = replace(old, start=old.start * growth, length=length, time=steps, full=False)
+        new = ctx.layouts.setdefault(axes[1], new)
+        # Each step marks the cell of its first copy; its other copies, and unused cells, repeat the mark before them.
+        cell = (new.start[old.seq] + before) * new.rows + new.row[old.seq]
+        cell = jnp.where((after > before) & old.mask, cell, new.time * new.rows)
+        marks = jnp.full(new.time * new.rows, -1, jnp.int32).at[cell.reshape(-1)].set(time.reshape(-1), mode="drop")
+        source = lax.cummax(marks.reshape(new.time, new.rows), axis=0)
+        numbers = jnp.clip(source - old.start[new.seq], 0, jnp.maximum(old.length[new.seq] - 1, 0))
+        return Value(numbers.astype(dtype), axes)
 
 
-def first_step(layout: Layout, holds: Any) -> Any:
-    """The first step of each sequence at which something holds, [size]; behind its end if it never does."""
-    time = lax.broadcasted_iota(jnp.int32, holds.shape, 0)
-    times = jnp.where(holds, time, layout.time)
+def first_step(layout: Layout, condition: Array) -> Array:
+    """The first step of each sequence at which a condition holds; its length or more if it never does.
+
+    Shapes: condition bool [time, rows] -> [size].
+    """
+    time = lax.broadcasted_iota(jnp.int32, condition.shape, 0)
+    times = jnp.where(condition, time, layout.time)
     if layout.simple:
         return jnp.min(times, axis=0)
     return lax.cummin(times, axis=0, reverse=True).reshape(-1)[layout.cell(0)] - layout.start
 
 
-def _counted(layout: Layout, counts: Any) -> tuple[Any, Any]:
+def _counted(layout: Layout, counts: Array) -> tuple[Array, Array]:
     """How many steps of the new sequence come from before each step, and from before the next, [time, rows] each."""
     total = jnp.cumsum(counts, axis=0)
     if not layout.simple:
@@ -173,7 +175,7 @@ def _counted(layout: Layout, counts: Any) -> tuple[Any, Any]:
     return jnp.where(layout.position == 0, 0, jnp.roll(after, 1, axis=0)), after
 
 
-def _constant_behind(variable: Variable) -> np.ndarray | None:
+def _constant_of(variable: Variable) -> np.ndarray | None:
     """The value that a variable has at all steps, if it is a constant spread over them."""
     variable = resolve(variable)
     while (node := producer(variable)) is not None and node.primitive is ReconcileDynamicAxis:
@@ -189,7 +191,7 @@ def _operand_of(operation: object, v: Variable, place: int) -> Variable | None:
 
 @primitive("PackedIndex", 28)
 class PackedIndex(Primitive):
-    """Where in the grid the steps of a sequence stand that `Where` found; for GatherPacked and ScatterPacked only."""
+    """The cells of the steps that `Where` selects of a sequence; for GatherPacked and ScatterPacked only."""
 
     packed = True
     infers_partially = True
@@ -206,8 +208,8 @@ class PackedIndex(Primitive):
         """Flat indices of cells."""
         if len(source.axes) < 2:
             assert ctx.batch is not None
-            own = jnp.arange(ctx.batch.size) if len(steps.axes) == 1 else ctx.layout(steps.axes).seq
-            return Value(own, steps.axes)
+            sequences = jnp.arange(ctx.batch.size) if len(steps.axes) == 1 else ctx.layout(steps.axes).seq
+            return Value(sequences, steps.axes)
         layout, step = ctx.layout(source.axes), ctx.array(steps).astype(jnp.int32)
         if len(steps.axes) == 1:
             return Value(layout.cell(step), steps.axes)
@@ -243,48 +245,48 @@ class GatherPacked(Primitive):
         cells = _flat(data) if len(source.axes) > 1 else data
         assert ctx.node is not None
         if len(source.axes) > 1 and not source.is_sparse and _is_one_to_one(ctx.node.node_inputs[1]):
-            back = _inverse(jnp.where(ctx.mask(index.axes), index.data, len(cells)), len(cells))
-            moved = _moved_cells(cells, index.data.reshape(-1), back)
-            return Value(moved.reshape(*index.data.shape, *moved.shape[1:]), index.axes)
+            inverse = _inverse(jnp.where(ctx.mask(index.axes), index.data, len(cells)), len(cells))
+            permuted = _permuted_cells(cells, index.data.reshape(-1), inverse)
+            return Value(permuted.reshape(*index.data.shape, *permuted.shape[1:]), index.axes)
         return Value(jax.tree.map(lambda d: d[index.data], cells), index.axes)
 
 
 def _is_one_to_one(index: Variable) -> bool:
-    """True for the index of steps that a condition names, each of which counts once."""
+    """True for the index of steps that a condition selects, each of which counts once."""
     packed = producer(resolve(index))
-    found = producer(resolve(packed.node_inputs[1])) if packed is not None and packed.primitive is PackedIndex else None
-    if found is None or found.op_name != "Where" or len(index.dynamic_axes) < 2:
+    where = producer(resolve(packed.node_inputs[1])) if packed is not None and packed.primitive is PackedIndex else None
+    if where is None or where.op_name != "Where" or len(index.dynamic_axes) < 2:
         return False
-    return bool(found.primitive.growth(found) == 1)
+    return bool(where.primitive.growth(where) == 1)
 
 
-def _inverse(there: Any, size: int) -> Any:
-    """For each of `size` cells the place in an index at which it stands, and one past its end for those that do not."""
-    places = jnp.arange(there.size, dtype=jnp.int32)
-    return jnp.full(size, there.size, jnp.int32).at[there.reshape(-1)].set(places, mode="drop")
+def _inverse(index: Array, size: int) -> Array:
+    """For each of `size` cells its place in an index, or the length of the index if it is not in it."""
+    places = jnp.arange(index.size, dtype=jnp.int32)
+    return jnp.full(size, index.size, jnp.int32).at[index.reshape(-1)].set(places, mode="drop")
 
 
 @jax.custom_vjp
-def _moved_cells(cells: Any, there: Any, back: Any) -> Any:
-    """Cells in another order: `there` tells where each new one comes from, `back` where each old one is then.
+def _permuted_cells(cells: Array, index: Array, inverse: Array) -> Array:
+    """Cells in another order: `index` is the old place of each new cell, `inverse` the new place of each old one.
 
-    Beyond the end stand zeros. XLA:CPU takes several times as long for the scatter that is the gradient of a gather as
-    for the gather that it is here.
+    A place past the end gives zeros. XLA:CPU takes several times as long for the scatter that is the gradient of a
+    gather as for the gather by the inverse that it is here.
 
-    Shapes: cells [n, *shape], there [m], back [n] -> [m, *shape].
+    Shapes: cells [n, *shape], index [m], inverse [n] -> [m, *shape].
     """
-    return cells.at[there].get(mode="fill", fill_value=0)
+    return cells.at[index].get(mode="fill", fill_value=0)
 
 
-_moved_cells.defvjp(
-    lambda cells, there, back: (_moved_cells(cells, there, back), (there, back)),
-    lambda kept, g: (_moved_cells(g, *kept[::-1]), None, None),
+_permuted_cells.defvjp(
+    lambda cells, index, inverse: (_permuted_cells(cells, index, inverse), (index, inverse)),
+    lambda residuals, g: (_permuted_cells(g, *residuals[::-1]), None, None),
 )
 
 
 @primitive("ScatterPacked", 30)
 class ScatterPacked(Primitive):
-    """The steps of a sequence put where an index says, zeros elsewhere; what is put in one place adds up.
+    """The steps of a sequence put in the places of an index, zeros elsewhere; what is put in the same place adds up.
 
     Shapes: source [*shape], index [] and condition [] or [1] -> [*shape] with the axes of the condition.
     """
@@ -310,16 +312,16 @@ class ScatterPacked(Primitive):
         if not source.axes:
             data = jnp.broadcast_to(data, (*index.data.shape, *data.shape))
         elif len(index.axes) == 2:
-            data = _moved(ctx, ctx.canonical(source), index.axes).data
+            data = _to_sequence_axis(ctx, ctx.canonical(source), index.axes).data
         size, shape = layout.time * layout.rows, data.shape[index.data.ndim :]
-        there = jnp.where(ctx.mask(index.axes), index.data, size).reshape(-1)
+        cells = jnp.where(ctx.mask(index.axes), index.data, size).reshape(-1)
         source_cells = data.reshape(-1, *shape)
         assert ctx.node is not None
         if _is_one_to_one(ctx.node.node_inputs[1]):
-            made = _moved_cells(source_cells, _inverse(there, size), there)
+            scattered = _permuted_cells(source_cells, _inverse(cells, size), cells)
         else:
-            made = jnp.zeros((size, *shape), data.dtype).at[there].add(source_cells, mode="drop")
-        return Value(made.reshape(layout.time, layout.rows, *shape), condition.axes)
+            scattered = jnp.zeros((size, *shape), data.dtype).at[cells].add(source_cells, mode="drop")
+        return Value(scattered.reshape(layout.time, layout.rows, *shape), condition.axes)
 
 
 @primitive("ReconcileDynamicAxis", 50)
@@ -358,12 +360,12 @@ class ReconcileDynamicAxis(Primitive):
         x = ctx.canonical(x)
         if len(axes) == 1:
             return Value(ctx.layout(x.axes).at(x.data, 0), axes) if len(x.axes) > 1 else x
-        return _moved(ctx, x, axes)
+        return _to_sequence_axis(ctx, x, axes)
 
 
 @primitive("UnpackSequenceOp", 72)
 class UnpackSequenceOp(Primitive):
-    """Sequences as arrays: the steps become the first static axis, short sequences are filled up.
+    """Sequences as arrays: the steps become the first static axis, and shorter sequences are padded.
 
     Shapes: x [*shape] with a sequence axis -> [longest, *shape], and unless suppressed a mask [longest].
     Errors: AxisError for an operand without a sequence axis.
@@ -379,7 +381,7 @@ class UnpackSequenceOp(Primitive):
         return attrs["sequenceUnpackPaddingValue"], 0.0
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> list[Spec]:
-        """A free axis in front of the shape."""
+        """A free axis before the shape."""
         (x,) = inputs
         n = 1 if attrs["sequenceUnpackSuppressMaskOutput"] else 2
         unknown = _axes_unknown(x)
@@ -401,8 +403,8 @@ class UnpackSequenceOp(Primitive):
         if not layout.full:
             padding = jnp.asarray(attrs["sequenceUnpackPaddingValue"], data.dtype)
             data = jnp.where(mask.reshape(*mask.shape, *(1,) * (data.ndim - 2)), data, padding)
-        made = [data, mask.astype(data.dtype)]
-        return [Value(d, (BATCH,)) for d in made[: 1 if attrs["sequenceUnpackSuppressMaskOutput"] else 2]]
+        outputs = [data, mask.astype(data.dtype)]
+        return [Value(d, (BATCH,)) for d in outputs[: 1 if attrs["sequenceUnpackSuppressMaskOutput"] else 2]]
 
 
 def _without_steps(op: str, x: Variable) -> Shape:
@@ -443,7 +445,7 @@ class ToSequenceOp(Primitive):
         assert ctx.node is not None and ctx.batch is not None
         axes, data = ctx.node.node_outputs[0].dynamic_axes, jnp.moveaxis(ctx.array(x), 0, 1)
         time, rows = data.shape[:2]
-        length: Any = jnp.full(rows, time, jnp.int32)
+        length = jnp.full(rows, time, jnp.int32)
         if lengths:
             length = jnp.clip(ctx.array(lengths[0]).reshape(rows).astype(jnp.int32), 0, time)
         row = jnp.arange(rows, dtype=jnp.int32)
