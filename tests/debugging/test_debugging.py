@@ -84,7 +84,7 @@ def test_without_start_nothing_is_recorded(traces):
 
 def test_profiling_is_not_started_twice(traces, tmp_path):
     debugging.start_profiler(str(tmp_path))
-    with pytest.raises(RuntimeError, match="runs already"):
+    with pytest.raises(RuntimeError, match="is running already"):
         debugging.start_profiler(str(tmp_path))
 
 

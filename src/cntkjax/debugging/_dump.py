@@ -1,9 +1,8 @@
-"""A graph as text: one line for each operation, input, parameter and constant."""
+"""Prints graphs: one line for each operation, input, parameter and constant."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from ..graph.axis import UNKNOWN_AXES, Axis
 from ..graph.function import Function as GraphFunction
@@ -16,7 +15,7 @@ _FIRST_AXIS = _DIGITS.index("n")  # sequence axes are n*, o*, ..., as lengths ar
 
 
 def dump_signature(root: Function, tag: str | None = None) -> None:
-    """Print the signature of a function. CNTK takes a `tag` and makes nothing of it; so does this.
+    """Prints the signature of a function. As in CNTK, `tag` has no effect.
 
     Example:
         >>> import cntkjax as C
@@ -27,10 +26,10 @@ def dump_signature(root: Function, tag: str | None = None) -> None:
 
 
 def dump_function(root: Function, tag: str | None = None) -> None:
-    """Print the signature of a function and all that it is made of, blocks opened; the root comes first.
+    """Prints the signature of a function and all nodes of its graph, with those inside of blocks, from the root down.
 
-    A line says operation, name, operands and results with their axes (``b*`` batch, ``n*`` the first sequence axis) and
-    shapes. What has no name gets a letter.
+    A line lists operation, name, operands and results with their axes (``b*`` batch, ``n*`` the first sequence axis)
+    and shapes. Nodes without a name are called by letters. As in CNTK, `tag` has no effect.
 
     Example:
         >>> import cntkjax as C
@@ -51,42 +50,42 @@ def dump_function(root: Function, tag: str | None = None) -> None:
 
 
 class _Names:
-    """Letters for what has no name, and for axes, in the order in which they are met."""
+    """Letters for nodes without a name, and for axes, in the order in which they occur."""
 
     def __init__(self) -> None:
         self._letters: dict[str, str] = {}
         self._axes: dict[Axis, str] = {}
-        self._told = 0
+        self._num_printed = 0
 
     def of(self, item: GraphFunction | Variable) -> str:
-        """Its name, or its letter; an argument inside a block has the name of what stands for it."""
+        """The name or letter of a node; an argument inside a block has that of its operand."""
         name = item.name
         return name or self._letters.setdefault(item.uid, _letter(len(self._letters)))
 
     def axes(self, variable: Variable) -> str:
-        """``[b*,n*]``; nothing for what has no dynamic axes."""
+        """The dynamic axes, as in ``[b*,n*]``; empty if there are none."""
         if variable.dynamic_axes == UNKNOWN_AXES:
             return "[?]"
-        found = [self._axis(axis) if axis.is_sequence_axis else "b*" for axis in variable.dynamic_axes]
-        return f"[{','.join(found)}]" if found else ""
+        symbols = [self._axis(axis) if axis.is_sequence_axis else "b*" for axis in variable.dynamic_axes]
+        return f"[{','.join(symbols)}]" if symbols else ""
 
     def _axis(self, axis: Axis) -> str:
         return self._axes.setdefault(axis, f"{_letter(_FIRST_AXIS + len(self._axes))}*")
 
     def new_axes(self) -> Iterator[str]:
-        """Lines that tell what the axes are that have been met since the last call."""
-        for axis, letter in list(self._axes.items())[self._told :]:
+        """Lines that explain the axes that occurred since the last call."""
+        for axis, letter in list(self._axes.items())[self._num_printed :]:
             yield f"Axis {axis.name} == {letter}"
-        self._told = len(self._axes)
+        self._num_printed = len(self._axes)
 
 
 def _letter(number: int) -> str:
-    """a, b, ..., z, ba, bb, ...: a number whose digits are letters."""
+    """A number whose digits are letters: a, b, ..., z, ba, bb, ..."""
     rest, digit = divmod(number, len(_DIGITS))
     return (_letter(rest) if rest else "") + _DIGITS[digit]
 
 
-def _line(node: Any, names: _Names) -> str:
+def _line(node: GraphFunction | Variable, names: _Names) -> str:
     name = names.of(node)
     if isinstance(node, GraphFunction):
         results = _listed(node.outputs, names)
@@ -95,7 +94,7 @@ def _line(node: Any, names: _Names) -> str:
     return f"{kind_of(node).name:<20} {named:<30}  {names.axes(node)}{node.shape}"
 
 
-def _listed(variables: Any, names: _Names) -> str:
+def _listed(variables: Iterable[Variable], names: _Names) -> str:
     return f"({', '.join(f'{names.of(v)}:{names.axes(v)}{v.shape}' for v in variables)})"
 
 

@@ -1,4 +1,4 @@
-"""Going through a model node by node while it computes, by commands."""
+"""An interactive debugger that steps through the nodes of a model while it computes."""
 
 from __future__ import annotations
 
@@ -18,82 +18,92 @@ from ..ops.functions import Function
 
 DEBUG_USAGE = """\
 Commands:
-    n            the next node
-    n <number>   so many nodes
-    u f          until the forward pass
-    u b          until the backward pass
-    u <name>     until a node of that name
-    u nan        until there is NaN or infinity in the data
-    u <lambda>   until it holds of the data and the node: lambda arg, node: node.op_name == 'Times'
-    c            to the end
+    n            run to the next node
+    n <number>   run for so many nodes
+    u f          run until the forward pass
+    u b          run until the backward pass
+    u <name>     run until a node of that name
+    u nan        run until there is NaN or infinity in the data
+    u <lambda>   run until it returns True: lambda arg, node: node.op_name == 'Times'
+    c            run to the end
     p            print the data (forward) or the gradient (backward)
-    d            drop into pdb; `arg` is the data, `node` the node
+    d            start pdb; `arg` is the data, `node` the node
     q            quit
 """
 
+Node = GraphFunction | Variable
+Condition = Callable[[Any, Any], bool]  # of the data and the node
+
 
 class _Session:
-    """Where the user stands: what is read and written, and how far to go before asking again."""
+    """The state of a debugger: its streams, and the condition under which it runs past a node."""
 
-    def __init__(self, in_stream: TextIO, out_stream: TextIO, exit_func: Callable[[int], Any]) -> None:
-        self.reads, self.writes, self.leave = in_stream, out_stream, exit_func
-        self.backward: bool | None = None
-        self.goes_on: Callable[[Any, Any], bool] = lambda arg, node: False
+    def __init__(self, in_stream: TextIO, out_stream: TextIO, exit_func: Callable[[int], object]) -> None:
+        self._in_stream, self._out_stream, self._exit = in_stream, out_stream, exit_func
+        self._backward: bool | None = None
+        self._runs_past: Condition = lambda arg, node: False
 
-    def reach(self, node: Any, arg: Any, backward: bool) -> None:
-        """Tell that a node is reached, and wait for commands if it is time."""
-        if self.backward is not backward:
-            self.backward = backward
+    def reach(self, node: Node, arg: object, backward: bool) -> None:
+        """Reports that a node was reached, and executes commands unless the debugger runs past it."""
+        if self._backward is not backward:
+            self._backward = backward
             rule = "=" * 35
-            self._say(f"{rule} backward {rule}\n" if backward else f"\n{rule} forward  {rule}\n")
-        self._say(f"\n{node} with uid '{node.uid}'\n")
-        if not self.goes_on(arg, node):
-            while not self._obey(arg, node):
+            self._print(f"{rule} backward {rule}\n" if backward else f"\n{rule} forward  {rule}\n")
+        self._print(f"\n{node} with uid '{node.uid}'\n")
+        if not self._runs_past(arg, node):
+            while not self._execute_command(arg, node):
                 pass
 
-    def _say(self, text: str) -> None:
-        self.writes.write(text)
-        self.writes.flush()
+    def _print(self, text: str) -> None:
+        self._out_stream.write(text)
+        self._out_stream.flush()
 
-    def _obey(self, arg: Any, node: Any) -> bool:
-        """Read a command and follow it; True if the computation goes on."""
-        self._say(_DebugNode.PROMPT_BACKWARD if self.backward else _DebugNode.PROMPT_FORWARD)
-        line = self.reads.readline()
+    def _execute_command(self, arg: object, node: Node) -> bool:
+        """Reads and executes a command; returns whether the computation continues."""
+        self._print(_DebugNode.PROMPT_BACKWARD if self._backward else _DebugNode.PROMPT_FORWARD)
+        line = self._in_stream.readline()
         command, _, rest = line.strip().partition(" ")
         rest = rest.strip()
         if line and not command:
             return False
-        if command == "n" and (not rest or rest.isdecimal()):
-            left = iter(range(int(rest or 1) - 1))
-            self.goes_on = lambda arg, node: next(left, None) is not None
-        elif command == "c" or not line:  # nothing more will ever be read
-            self.goes_on = lambda arg, node: True
-        elif command == "u" and (met := self._condition(rest)) is not None:
-            self.goes_on = lambda arg, node: not met(arg, node)
-        elif command == "q":
-            self.leave(0)
-        else:
-            if command == "p":
-                self._show(arg)
-            elif command == "d":
-                import pdb
+        if command == "q":
+            self._exit(0)
+            return True
+        condition = self._condition(command, rest) if line else _always  # at the end of the input, run to the end
+        if condition is not None:
+            self._runs_past = condition
+            return True
+        if command == "p":
+            self._show(arg)
+        elif command == "d":
+            import pdb
 
-                pdb.set_trace()
-            else:
-                self._say(DEBUG_USAGE)
-            return False
-        return True
+            pdb.set_trace()
+        else:
+            self._print(DEBUG_USAGE)
+        return False
 
     def _show(self, arg: Any) -> None:
-        """Print data or gradients; sequences one by one."""
-        what = "Root gradients" if self.backward else "Input"
-        for piece in arg if isinstance(arg, list) else [arg]:
-            self._say(f"{what} with shape {np.shape(piece)}: \n{piece}\n")
+        """Prints data or gradients; sequences one by one."""
+        label = "Root gradients" if self._backward else "Input"
+        for array in arg if isinstance(arg, list) else [arg]:
+            self._print(f"{label} with shape {np.shape(array)}: \n{array}\n")
 
-    def _condition(self, text: str) -> Callable[[Any, Any], bool] | None:
-        """What has to hold where the computation stops; None if it cannot be understood."""
+    def _condition(self, command: str, rest: str) -> Condition | None:
+        """When to run past a node after a command; None if it does not run."""
+        if command == "c":
+            return _always
+        if command == "n" and (not rest or rest.isdecimal()):
+            remaining = iter(range(int(rest or 1) - 1))
+            return lambda arg, node: next(remaining, None) is not None
+        if command == "u" and (stops := self._stop_condition(rest)) is not None:
+            return lambda arg, node: not stops(arg, node)
+        return None
+
+    def _stop_condition(self, text: str) -> Condition | None:
+        """When to stop at a node; None if the text is malformed."""
         if text in ("f", "b"):
-            return lambda arg, node: self.backward is (text == "b")
+            return lambda arg, node: self._backward is (text == "b")
         if text == "nan":
             return lambda arg, node: not all(_is_finite(d) for d in (arg if isinstance(arg, list) else [arg]))
         if not text.startswith("lambda"):
@@ -104,62 +114,71 @@ class _Session:
             return None
 
 
-def _is_finite(piece: Any) -> bool:
-    return bool(np.isfinite(piece.data if hasattr(piece, "tocsr") else piece).all())
+def _always(arg: object, node: Node) -> bool:
+    return True
+
+
+def _is_finite(array: Any) -> bool:
+    return bool(np.isfinite(array.data if hasattr(array, "tocsr") else array).all())
 
 
 class _DebugNode(UserFunction):
-    """Passes on what it gets, and reports it."""
+    """Passes its operand through, and reports it to a session."""
 
     PROMPT_FORWARD = "[CNTK forward] >>> "
     PROMPT_BACKWARD = "[CNTK backward] >>> "
 
-    def __init__(self, arg: Any, after: Any, session: _Session, name: str) -> None:
-        super().__init__([arg], name=name)
+    def __init__(self, operand: Variable, after: Node, session: _Session, name: str) -> None:
+        super().__init__([operand], name=name)
         self.after, self.session = after, session
 
     def infer_outputs(self) -> list[Variable]:
+        """The output has the type of the operand."""
         x = self.inputs[0]
         return [output_variable(x.shape, x.dtype, x.dynamic_axes)]
 
     def forward(  # type: ignore[override]
         self, argument: Any, device: Any = None, outputs_to_retain: Any = None
     ) -> tuple[None, Any]:
+        """Reports the data of the node."""
         self.session.reach(self.after, argument, backward=False)
         return None, argument
 
     def backward(self, state: None, root_gradients: Any) -> Any:  # type: ignore[override]
+        """Reports the gradient of the node."""
         self.session.reach(self.after, root_gradients, backward=True)
         return root_gradients
 
-    def clone(self, cloned_inputs: Sequence[Any]) -> Function:  # type: ignore[override]
+    def clone(self, cloned_inputs: Sequence[Variable]) -> Function:  # type: ignore[override]
+        """A copy that reports to the same session."""
         return _DebugNode(cloned_inputs[0], self.after, self.session, self.name)
 
 
-class _Watched(edit.Cloner):
-    """A copy that shares all leaves and has a debug node behind each variable."""
+class _DebugCloner(edit.Cloner):
+    """Copies a graph; the copy shares all leaves, and has a debug node after each variable."""
 
     def __init__(self, session: _Session) -> None:
         super().__init__(lambda leaf: leaf, {})
         self._session = session
 
-    def _watch(self, variable: Variable, after: Any) -> Variable:
+    def _insert_debug_node(self, variable: Variable, after: Node) -> Variable:
         name = f"D_{variable.uid.replace('_Output', '')}"
         return user_function(_DebugNode(variable, after, self._session, name)).output
 
     def _variable(self, variable: Variable) -> Variable:
         if variable not in self.made and producer(variable) is None:
-            self.made[variable] = variable if variable.is_placeholder else self._watch(variable, variable)
+            self.made[variable] = variable if variable.is_placeholder else self._insert_debug_node(variable, variable)
         return super()._variable(variable)
 
     def _node(self, node: GraphFunction) -> None:
         super()._node(node)
         if not node.primitive.passes_through:
             for v in node.node_outputs:
-                self.made[v] = self._watch(self.made[v], producer(self.made[v]))
+                copy = self.made[v]
+                self.made[v] = self._insert_debug_node(copy, producer(copy) or copy)
 
     def model(self, function: GraphFunction) -> Function:
-        """The copy of a composite, its outputs watched too."""
+        """The copy of a composite, with debug nodes after its outputs, too."""
         self.graph(function)
         outputs = [self.made[v] for v in function.outputs]
         return composite(producer(outputs[0])) if len(outputs) == 1 else combine(outputs)  # type: ignore[return-value, arg-type]
@@ -167,22 +186,29 @@ class _Watched(edit.Cloner):
 
 def debug_model(
     model: Function, in_stream: TextIO = sys.stdin, out_stream: TextIO = sys.stdout,
-    exit_func: Callable[[int], Any] = sys.exit,
+    exit_func: Callable[[int], object] = sys.exit,
 ) -> Function:
-    """The model with a stop behind each of its nodes, in the forward and in the backward pass: see ``DEBUG_USAGE``.
+    """Returns a copy of the model that stops at each of its nodes and reads commands, see ``DEBUG_USAGE``.
 
-    It shares parameters and inputs with the model. Nodes are reached in any order that the computation allows.
+    The copy shares parameters and inputs with the model. It stops in the forward and in the backward pass, at nodes in
+    any order that the computation allows.
+
+    Args:
+        model: the model to debug
+        in_stream: where commands are read from
+        out_stream: where reports are written to
+        exit_func: called with 0 by the command `q`
 
     Example:
         >>> import io
         >>> import cntkjax as C
         >>> x = C.input_variable(1, name='x')
-        >>> commands, said = io.StringIO('p\\nn\\nc\\n'), io.StringIO()
-        >>> value = debug_model(C.relu(x), commands, said).eval({x: [[2]]})
-        >>> '[[2.]]' in said.getvalue() and "Input('x', [#], [1]) with uid" in said.getvalue()
+        >>> commands, output = io.StringIO('p\\nn\\nc\\n'), io.StringIO()
+        >>> value = debug_model(C.relu(x), commands, output).eval({x: [[2]]})
+        >>> '[[2.]]' in output.getvalue() and "Input('x', [#], [1]) with uid" in output.getvalue()
         True
     """
-    return _Watched(_Session(in_stream, out_stream, exit_func)).model(model)
+    return _DebugCloner(_Session(in_stream, out_stream, exit_func)).model(model)
 
 
 __all__ = ["DEBUG_USAGE", "debug_model"]

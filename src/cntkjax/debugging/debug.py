@@ -1,14 +1,13 @@
-"""Switches that help to find what is wrong."""
+"""Settings that help to debug a model."""
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 from ..graph.seed import set_fixed_random_seed
 from ..graph.settings import Settings
 from ..ops import output_variable
 from ..ops._user_functions import UserFunction, user_function
-from ..ops.functions import CloneMethod
+from ..ops.functions import CloneMethod, Function
 from ._stepping import DEBUG_USAGE, _DebugNode, debug_model
 
 __all__ = [
@@ -19,7 +18,7 @@ __all__ = [
 
 
 def force_deterministic(seed: int) -> None:
-    """Give everything this seed, and use only algorithms that give the same bits each time.
+    """Seeds all random numbers, and uses only deterministic algorithms: runs are identical bit by bit.
 
     Errors: TypeError if ``seed`` is no integer, OverflowError if it is negative or has more than 64 bits.
 
@@ -31,7 +30,7 @@ def force_deterministic(seed: int) -> None:
 
 
 def set_checked_mode(enable: bool) -> None:
-    """Whether every result is searched for NaN; an error then names the operation. It makes everything slower.
+    """Checks every result for NaN if enabled; an error names the operation. Computation is slower.
 
     Errors: TypeError if ``enable`` is no bool.
 
@@ -42,10 +41,11 @@ def set_checked_mode(enable: bool) -> None:
 
 
 def set_computation_network_trace_level(level: int) -> None:
-    """From level 1 on, tell on stderr what a program is made of and how long it took whenever one is compiled.
+    """Sets how much is reported about programs: from level 1 on, each compilation is reported on stderr.
 
-    That is for each new graph, and again for new shapes of data: so it also tells why training waits. CNTK prints its
-    own network's internals.
+    A report lists the content of the program and the time of its compilation. Programs are compiled for each new graph,
+    and again for new shapes of data, so reports also explain why training waits. CNTK prints internals of its own
+    network instead.
 
     Errors: TypeError if ``level`` is no integer.
 
@@ -58,11 +58,13 @@ def set_computation_network_trace_level(level: int) -> None:
 
 
 def set_node_timing(enable: bool) -> None:
-    """Whether each operation is run and timed by itself, before the minibatch is computed as a whole.
+    """Runs and times each operation separately if enabled, before a minibatch is computed as a whole.
 
-    ``print_node_timing`` of a Function or a Trainer tells what was measured. XLA makes one program of all operations,
-    so that the times are those of operations alone, and together more than the minibatch takes. A recurrent loop is
-    timed as one, under its first delay. Graphs with Python code of users are not timed. CNTK cannot switch it off.
+    ``print_node_timing`` of a Function or a Trainer reports the times. As XLA fuses all operations into one program,
+    they add up to more than the minibatch takes. A recurrent loop is timed as one operation, under its first delay.
+    Graphs with Python code of users are not timed. CNTK cannot disable timing.
+
+    Units: seconds, averaged over the runs of each operation.
 
     Errors: TypeError if ``enable`` is no bool.
 
@@ -85,8 +87,10 @@ def _flag(function: str, value: bool) -> bool:
     return value
 
 
-def save_as_legacy_model(root_op: Any, filename: str) -> None:
-    """Save a model in the format of CNTK 2, with a warning: that of CNTK 1, which CNTK writes, only CNTK can read.
+def save_as_legacy_model(root_op: Function, filename: str) -> None:
+    """Saves a model in the format of CNTK 2, with a warning: the format of CNTK 1 can only be read, not written.
+
+    Errors: those of ``Function.save``.
 
     Example:
         >>> import os, tempfile, warnings
@@ -97,6 +101,7 @@ def save_as_legacy_model(root_op: Any, filename: str) -> None:
         3.0
     """
     warnings.warn(
-        f"save_as_legacy_model writes '{filename}' in the format of CNTK 2, not in that of CNTK 1", stacklevel=2
+        f"save_as_legacy_model writes '{filename}' in the format of CNTK 2, not in that of CNTK 1; call save() to "
+        "avoid this warning", stacklevel=2,
     )
     root_op.save(filename)

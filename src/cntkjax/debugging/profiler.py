@@ -1,4 +1,4 @@
-"""Where the time goes: CNTK's profiler functions, with JAX's profiler beside them.
+"""CNTK's profiler functions, which also run JAX's profiler.
 
 Example:
     >>> import os, tempfile
@@ -23,24 +23,39 @@ class _State:
 
 
 def start_profiler(dir: str = "profiler", sync_gpu: bool = True, reserve_mem: int = 32 * 1024 * 1024) -> None:
-    """Prepare to profile into the folder ``dir``; ``enable_profiler`` then begins to record.
+    """Prepares profiling; ``enable_profiler`` starts recording.
 
-    ``stop_profiler`` writes ``<time>_detail_.json`` there, which opens in chrome://tracing and https://ui.perfetto.dev,
-    and ``<time>_summary_.txt``: each program (a minibatch is one), and with ``set_node_timing(True)`` each operation,
-    forward and backward. While it records, programs are waited for. JAX's own trace of what happens inside them lies
-    below ``plugins`` for TensorBoard and XProf. ``sync_gpu`` and ``reserve_mem`` have nothing to steer here.
+    ``stop_profiler`` writes ``<time>_detail_.json``, which can be opened in chrome://tracing and
+    https://ui.perfetto.dev, and ``<time>_summary_.txt``. They list each program (a minibatch is one), and with
+    ``set_node_timing(True)`` each operation, forward and backward. While recording, each program is waited for. JAX's
+    own trace of the programs is written below ``plugins``, for TensorBoard and XProf.
 
-    Errors: RuntimeError if profiling has been started already.
+    Args:
+        dir: folder for the files
+        sync_gpu: accepted; has no effect
+        reserve_mem: accepted; has no effect
+
+    Errors: RuntimeError if profiling was started already.
+
+    Example:
+        >>> import os, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     start_profiler(folder)
+        ...     stop_profiler()
     """
     if _State.directory is not None:
-        raise RuntimeError(f"the profiler runs already, into '{_State.directory}'; call stop_profiler() first")
+        raise RuntimeError(f"the profiler is running already, in '{_State.directory}'; call stop_profiler() first")
     os.makedirs(dir, exist_ok=True)
     _State.directory = dir
     _profiler.start()
 
 
 def enable_profiler() -> None:
-    """Begin to record; without ``start_profiler`` before it, do nothing."""
+    """Starts or resumes recording; has no effect before ``start_profiler``.
+
+    Example:
+        >>> enable_profiler()
+    """
     if _State.directory is not None and not _State.recording:
         _profiler.start_trace(_State.directory)
         _profiler.set_enabled(True)
@@ -48,7 +63,11 @@ def enable_profiler() -> None:
 
 
 def disable_profiler() -> None:
-    """Stop recording, if that was going on; ``enable_profiler`` goes on with it."""
+    """Pauses recording; ``enable_profiler`` resumes it.
+
+    Example:
+        >>> disable_profiler()
+    """
     if _State.recording:
         _State.recording = False
         _profiler.set_enabled(False)
@@ -56,7 +75,11 @@ def disable_profiler() -> None:
 
 
 def stop_profiler() -> None:
-    """End profiling, and write the files."""
+    """Ends profiling, and writes the files.
+
+    Example:
+        >>> stop_profiler()
+    """
     disable_profiler()
     if _State.directory is not None:
         _profiler.finish(_State.directory)
