@@ -61,15 +61,15 @@ from .formats.containers import to_dictionary_value as _to_cntk_dict_value
 from .graph.axis import Axis
 from .graph.shape import FREE as FreeDimension
 from .graph.shape import INFERRED as InferredDimension
-from .initializer import *  # noqa: F403
+from .initializer import *
 from .io import INFINITELY_REPEAT
-from .learners import *  # noqa: F403
-from .losses import *  # noqa: F403
-from .metrics import *  # noqa: F403
-from .ops import *  # noqa: F403
+from .learners import *
+from .losses import *
+from .metrics import *
+from .ops import *
 from .ops import sequence
 from .sample_installer import install_samples
-from .train import *  # noqa: F403
+from .train import *
 from .variables import Constant, Parameter, Variable
 
 __version__ = "2.7"

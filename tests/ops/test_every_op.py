@@ -14,7 +14,11 @@ LENGTHS = (3, 1, 4)  # of the sequences on which an operation is tried
 
 @dataclass
 class Case:
-    """An operation `op(*variables)`, and `reference(*samples)` for one sample; `differentiable` where it is smooth."""
+    """An operation `op(*variables)`, and `reference(*samples)` for one sample; `differentiable` where it is smooth.
+
+    A new operation also has a `mismatch(op)`, a call whose operands do not fit (see test_operand_errors.py); its `name`
+    is then that of the public function.
+    """
 
     name: str
     op: Callable
@@ -22,7 +26,8 @@ class Case:
     shapes: list = field(default_factory=lambda: [(2, 3)])
     low: float = -2.0
     differentiable: bool = True
-    whole: bool = False  # integers instead of real numbers
+    integers: bool = False  # instead of real numbers
+    mismatch: Callable | None = None
 
 
 def softmax(x, axis=None):
@@ -151,16 +156,16 @@ CASES = [
 def samples(case, count, dtype, seed=1):
     """One array [count, *shape] for each operand; no two elements are near each other, nor near 0."""
     rng = np.random.default_rng(seed)
-    made = []
+    operands = []
     for i, shape in enumerate(case.shapes):
         size = count * int(np.prod(shape))
-        if case.whole:
+        if case.integers:
             values = rng.integers(case.low, 3, size)
         else:
             high = 0.9 if case.low > 0 else -case.low + 0.03
             values = rng.permutation(np.linspace(case.low, high, size)) + 0.001 * i
-        made.append(values.reshape(count, *shape).astype(dtype))
-    return made
+        operands.append(values.reshape(count, *shape).astype(dtype))
+    return operands
 
 
 def references(case, data):
@@ -172,16 +177,16 @@ class TestEveryOp:
     def test_sequences_match_numpy_and_survive_a_file(self, case, tmp_path):
         data = samples(case, sum(LENGTHS), np.float32)
         variables = [C.sequence.input_variable(shape, name=f"x{i}") for i, shape in enumerate(case.shapes)]
-        made = case.op(*variables)
+        function = case.op(*variables)
         ends = np.cumsum(LENGTHS)[:-1]
         feeds = {v: np.split(d, ends) for v, d in zip(variables, data, strict=True)}
-        values = C.combine([made]).eval(feeds)
-        wanted = np.split(np.stack(references(case, data)), ends)
-        for value, reference in zip(values, wanted, strict=True):
-            assert value.shape[1:] == made.shape
+        values = C.combine([function]).eval(feeds)
+        expected = np.split(np.stack(references(case, data)), ends)
+        for value, reference in zip(values, expected, strict=True):
+            assert value.shape[1:] == function.shape
             np.testing.assert_allclose(value, reference, rtol=1e-4, atol=1e-5)
         path = str(tmp_path / "model")
-        C.combine([made]).save(path)
+        C.combine([function]).save(path)
         loaded = C.load_model(path)
         again = loaded.eval({v: feeds[variables[int(v.name[1:])]] for v in loaded.arguments})
         for value, reference in zip(again, values, strict=True):
@@ -192,20 +197,20 @@ class TestEveryOp:
             pytest.skip("has no gradient")
         data = samples(case, 2, np.float64)
         variables = [C.input_variable(shape, np.float64, needs_gradient=True) for shape in case.shapes]
-        made = case.op(*variables)
-        weights = np.random.default_rng(2).standard_normal((2, *made.shape))
+        function = case.op(*variables)
+        weights = np.random.default_rng(2).standard_normal((2, *function.shape))
         feeds = dict(zip(variables, data, strict=True))
-        found = C.reduce_sum(made * C.to_batch(C.constant(weights))).grad(feeds, wrt=variables)
-        found = found if isinstance(found, dict) else {variables[0]: found}
+        gradients = C.reduce_sum(function * C.to_batch(C.constant(weights))).grad(feeds, wrt=variables)
+        gradients = gradients if isinstance(gradients, dict) else {variables[0]: gradients}
 
         def total(*data):
             return float((np.stack(references(case, data)) * weights).sum())
 
         for i, variable in enumerate(variables):
-            wanted = np.zeros_like(data[i])
-            for place in np.ndindex(wanted.shape):
-                step = np.zeros_like(wanted)
-                step[place] = 1e-5
+            expected = np.zeros_like(data[i])
+            for index in np.ndindex(expected.shape):
+                step = np.zeros_like(expected)
+                step[index] = 1e-5
                 up, down = ([*data[:i], data[i] + s, *data[i + 1 :]] for s in (step, -step))
-                wanted[place] = (total(*up) - total(*down)) / 2e-5
-            np.testing.assert_allclose(found[variable], wanted, rtol=1e-4, atol=1e-6)
+                expected[index] = (total(*up) - total(*down)) / 2e-5
+            np.testing.assert_allclose(gradients[variable], expected, rtol=1e-4, atol=1e-6)

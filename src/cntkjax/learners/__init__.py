@@ -4,9 +4,9 @@ from ..core import NDArrayView, asarray
 from . import _learners, _optax, _schedules, _user
 from ._counters import Counters
 from ._learner import Learner, Options
-from ._learners import *  # noqa: F403 - a new learner is named in __all__ of its module only
-from ._optax import *  # noqa: F403
-from ._schedules import *  # noqa: F403
+from ._learners import *
+from ._optax import *
+from ._schedules import *
 from ._schedules import (
     TrainingParameterSchedule,
     _infer_learning_parameter_schedule,
@@ -14,7 +14,7 @@ from ._schedules import (
     _verify_learning_rate_type,
     _verify_momentum_type,
 )
-from ._user import *  # noqa: F403
+from ._user import *
 
 __all__ = ["Learner"]
 __all__ += _learners.__all__

@@ -6,23 +6,23 @@ Each file of operations lists its public names in ``__all__``; an operation is a
 from ..graph.axis import Axis
 from ..graph.public import operators as _operators
 from . import functions, sequence
-from ._activations import *  # noqa: F403
-from ._ctc import *  # noqa: F403
-from ._elementwise import *  # noqa: F403
-from ._gradient import *  # noqa: F403
-from ._image import *  # noqa: F403
+from ._activations import *
+from ._ctc import *
+from ._elementwise import *
+from ._gradient import *
+from ._image import *
 from ._indexing import index as _index
 from ._naming import name_errors as _name_errors
-from ._native import *  # noqa: F403
-from ._product import *  # noqa: F403
-from ._random import *  # noqa: F403
-from ._reduce import *  # noqa: F403
-from ._rnnstack import *  # noqa: F403
-from ._sequence import *  # noqa: F403
-from ._shape import *  # noqa: F403
-from ._structure import *  # noqa: F403
+from ._native import *
+from ._product import *
+from ._random import *
+from ._reduce import *
+from ._rnnstack import *
+from ._sequence import *
+from ._shape import *
+from ._structure import *
 from ._user_functions import user_function
-from ._variables import *  # noqa: F403
+from ._variables import *
 from .functions import BlockFunction, CloneMethod, Function, ModelFormat, load_model
 
 _name_errors(globals(), f"{__name__}._", leave=("._variables", "._native"))

@@ -1,5 +1,8 @@
-"""What does not fit is an error when the graph is built, of a type that CNTK raises too; it names the operation that
-was called, and its operands with their shapes."""
+"""Operands that do not fit raise an error when the graph is built, of a type that CNTK raises too.
+
+It names the operation that was called, and its operands with their shapes.
+A new operation has its call that does not fit in its row of test_every_op.py.
+"""
 
 import inspect
 
@@ -9,9 +12,10 @@ import pytest
 import cntkjax as C
 from cntkjax import losses, metrics, ops, random
 from cntkjax.ops import sequence
+from tests.ops.test_every_op import CASES
 
 PUBLIC = {"": ops, "sequence.": sequence, "random.": random, "losses.": losses, "metrics.": metrics}
-NEVER_MISFIT = {  # they take anything, or make no node of their own
+TAKE_ANYTHING = {  # they take anything, or make no node of their own
     "alias", "as_block", "as_composite", "associative_multi_arg", "cast", "combine", "crop_automatic",
     "crop_automatic_with_ancestors", "gradient", "user_function", "losses.lattice_sequence_with_softmax",
     "losses.softmax", "losses.times", "sequence.broadcast_as", "sequence.input",
@@ -47,7 +51,7 @@ REDUCTIONS = (
 )
 OF_SEQUENCES = "first future_value is_first is_last last past_value reduce_max reduce_sum softmax where"
 
-MISFITS = [
+MISMATCHES = [
     *((name, lambda f: f("numbers")) for name in UNARY.split()),
     *((name, lambda f: f(x(2, 3), x(2, 4))) for name in BINARY.split()),
     *((name, lambda f: f(x(2), x(2, dtype=np.float64))) for name in BINARY.split()),
@@ -159,36 +163,37 @@ MISFITS = [
     ("metrics.edit_distance_error", lambda f: f(s(3), s(4))),
     ("metrics.edit_distance_error", lambda f: f(s(3), s(3), subPen=-1)),
     ("metrics.ndcg_at_1", lambda f: f(x(1), x(2), x(1))),
+    *((case.name, case.mismatch) for case in CASES if case.mismatch is not None),
 ]
 
 
 def public(name):
-    module, _, own = name.rpartition(".")
-    return getattr(PUBLIC[f"{module}." if module else ""], own)
+    module, _, function = name.rpartition(".")
+    return getattr(PUBLIC[f"{module}." if module else ""], function)
 
 
-@pytest.mark.parametrize("name, call", MISFITS, ids=[f"{name}-{i}" for i, (name, _) in enumerate(MISFITS)])
+@pytest.mark.parametrize("name, call", MISMATCHES, ids=[f"{name}-{i}" for i, (name, _) in enumerate(MISMATCHES)])
 def test_the_error_names_operation_and_operands(name, call):
-    given = []
+    variables = []
 
-    def noted(*operands, **options):
-        given.extend(v for v in operands if isinstance(v, C.Variable) and not v.is_constant)
+    def recording(*operands, **options):
+        variables.extend(v for v in operands if isinstance(v, C.Variable) and not v.is_constant)
         return public(name)(*operands, **options)
 
     with pytest.raises((ValueError, TypeError, RuntimeError)) as raised:
-        call(noted)
+        call(recording)
     message = str(raised.value)
     assert name.rpartition(".")[2].removesuffix("_like") in message.partition("\n")[0]
     if not name.startswith("random."):  # there the numbers are wrong, not the operand
-        assert all(repr(v) in message for v in given)
+        assert all(repr(v) in message for v in variables)
 
 
-def test_every_public_operation_has_a_misfit():
-    made = {
+def test_every_public_operation_has_a_mismatch():
+    operations = {
         prefix + name for prefix, module in PUBLIC.items() for name, f in vars(module).items()
         if inspect.isfunction(f) and (hasattr(f, "names_errors") or f.__module__ == "cntkjax.random._random")
     }
-    assert made - NEVER_MISFIT - {name for name, _ in MISFITS} == set()
+    assert operations - TAKE_ANYTHING - {name for name, _ in MISMATCHES} == set()
 
 
 def test_the_message_reads_from_the_call_to_the_cause():
@@ -196,5 +201,5 @@ def test_the_message_reads_from_the_call_to_the_cause():
         C.element_and(x(2, 3), x(2, 4))
     first, *operands, fix = str(raised.value).split("\n")
     assert first == "element_and: ElementTimes: the shapes of the operands do not broadcast"
-    assert "Input('x', [#], [2 x 3])" in operands[0] and "test_misfits.py" in operands[0]
+    assert "Input('x', [#], [2 x 3])" in operands[0] and "test_operand_errors.py" in operands[0]
     assert fix.startswith("Fix: ")
