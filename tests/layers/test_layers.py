@@ -56,6 +56,19 @@ PARAMETERS = {
     ),
 }  # fmt: skip
 
+# Layers against NumPy: what makes one, the shape of a sample, and its output for a sample and the parameters by name.
+# A new layer gets a row here: its values, gradients, and what a model file restores are checked.
+REFERENCES = {
+    "Dense": (lambda: L.Dense(2, activation=C.tanh), (3,), lambda x, W, b: np.tanh(x @ W + b)),
+    "Embedding": (lambda: L.Embedding(2), (3,), lambda x, E: x @ E),
+    "LayerNormalization": (
+        lambda: L.LayerNormalization(epsilon=0.5), (3,),
+        lambda x, scale, bias: (x - x.mean()) / (x.std() + 0.5) * scale + bias,
+    ),
+    "Stabilizer": (lambda: L.Stabilizer(steepness=3), (3,), lambda x, alpha: x * np.log1p(np.exp(3 * alpha)) / 3),
+    "ResNetBlock": (lambda: L.ResNetBlock(L.Dense(3)), (3,), lambda x, W, b: x @ W + b + x),
+}
+
 # Operations from the operands to the root, as CNTK 2.7 composes them.
 GRAPHS = {
     "Dense": (L.Dense(4, activation=C.relu)(x), "Times Plus ReLU Dense"),
@@ -82,6 +95,41 @@ GRAPHS = {
 def test_parameters(name):
     layer, operand, expected = PARAMETERS[name]
     assert parameters(layer, operand) == expected
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+class TestReferences:
+    def layer_and_samples(self, name):
+        make, shape, reference = REFERENCES[name]
+        with C.default_options(dtype=np.float64):
+            f = make()(C.input_variable(shape, np.float64, name="x"))
+        rng = np.random.default_rng(1)
+        for p in f.parameters:
+            p.value = p.value + 0.1 * rng.standard_normal(p.shape)
+        samples = rng.standard_normal((4, *shape))
+        return f, samples, lambda values: np.stack([reference(sample, **values) for sample in samples])
+
+    def test_values_match_numpy_and_survive_a_file(self, name, tmp_path):
+        f, samples, reference = self.layer_and_samples(name)
+        values = f.eval({f.arguments[0]: samples})
+        np.testing.assert_allclose(values, reference({p.name: p.value for p in f.parameters}), rtol=1e-9)
+        f.save(str(tmp_path / "model"))
+        loaded = C.load_model(str(tmp_path / "model"))
+        np.testing.assert_array_equal(loaded.eval({loaded.arguments[0]: samples}), values)
+
+    def test_gradients_match_finite_differences(self, name):
+        f, samples, reference = self.layer_and_samples(name)
+        gradients = f.grad({f.arguments[0]: samples}, wrt=f.parameters, as_numpy=True)
+        gradients = gradients if isinstance(gradients, dict) else {f.parameters[0]: gradients}
+        values = {p.name: p.value for p in f.parameters}
+        for p in f.parameters:
+            expected = np.zeros(p.shape)
+            for index in np.ndindex(p.shape):
+                step = np.zeros(p.shape)
+                step[index] = 1e-6
+                up, down = (reference({**values, p.name: values[p.name] + s}).sum() for s in (step, -step))
+                expected[index] = (up - down) / 2e-6
+            np.testing.assert_allclose(gradients[p], expected, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("name", GRAPHS)
