@@ -304,7 +304,7 @@ def test_samples_of_computed_sequences_are_counted_without_the_network():
     scores = C.layers.Sequential([C.layers.Recurrence(C.layers.LSTM(4)), C.layers.Dense(2)])(C.sequence.slice(x, 1, 0))
     loss = C.cross_entropy_with_softmax(scores, C.sequence.slice(y, 1, 0))
     step = Step([loss.output], [], [])
-    assert len(Plan([step.earliest_sample_source]).nodes) < 6
+    assert len(Plan([step.sample_counter.earliest_source]).nodes) < 6
     trainer = C.Trainer(None, (loss, None), C.sgd(loss.parameters, 0.1))
     trainer.train_minibatch({v: [np.ones((n, v.shape[0]), np.float32) for n in (4, 2)] for v in (x, y)})
     assert trainer.previous_minibatch_sample_count == 4

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..engine.train.step import AllReduce
+from ..engine.train.update import AllReduce
 from ..learners._learner import LearnerCore
 from ..parallel import mpi
 from ..parallel.block_momentum import BlockMomentum

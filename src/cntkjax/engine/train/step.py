@@ -2,53 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, SupportsFloat, TypeAlias
+from functools import partial
+from typing import Any, NamedTuple, SupportsFloat
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._typing import AnyArray, Array, DTypeLike, PyTree
+from ..._typing import Array, DTypeLike, PyTree
 from ...graph.errors import BatchSizeError, explain
-from ...graph.function import nodes
-from ...graph.variable import Leaf, Variable, producer, set_value
+from ...graph.variable import Leaf, Variable, set_value
 from ..debug.checked import check
 from ..lower.carry import Memory
 from ..lower.lower import execute
-from ..lower.rows import Rows, added, lookups, summed
+from ..lower.rows import Rows, lookups, summed
 from ..lower.values import Context, Environment, Value
-from ..plan.parts import resolve
 from ..plan.plan import Plan
 from ..run.context import created_layouts, sum_over_samples
-from ..run.minibatch import Feeds, Minibatch, arguments_in_order
+from ..run.minibatch import Feeds, arguments_in_order
 from ..run.program import Program
 from ..run.random_streams import random_inputs
 from ..run.result import LayoutArrays, Result, collect_results
-from ..run.staged_execution import StagedExecution, evaluate
+from ..run.staged_execution import StagedExecution
 from ..run.state import StateChanges, apply_changes, leaf_array, state_changes
 from ..xla.versions import double_precision
 from .learner import StepLearner
 from .loss_scale import LossScale
 from .remat import execute_in_segments
-
-if TYPE_CHECKING:
-    import optax
-
-Gradient: TypeAlias = "AnyArray | Rows"
-Gradients: TypeAlias = "Sequence[Sequence[Gradient]]"
-"""Gradients of the parameters, in one list for each learner."""
-
-AllReduce: TypeAlias = (
-    "Callable[[Gradients | None, np.ndarray, Sequence[Sequence[jax.Array]]], tuple[Gradients | None, np.ndarray]]"
-)
-"""``all_reduce(gradients, figures, parameters)`` returns the sums of gradients and figures over all workers.
-
-`gradients` are None on a worker without data; the last figure is the number of samples, and if that is 0 on all workers
-the sum of gradients is None. `parameters` have the shapes and types of the gradients.
-"""
+from .sample_counter import SampleCounter
+from .update import AllReduce, Gradients, TrainedState, keep_local, updated
 
 
 @dataclass(frozen=True)
@@ -89,17 +73,6 @@ class PendingGradients:
     scale: LossScale | None = None
 
 
-class TrainedState(NamedTuple):
-    """State that each update replaces; its buffers are donated.
-
-    `parameters`: values, in one list for each learner. `learners`: their optax states.
-    """
-
-    parameters: list[list[Array]]
-    learners: list[PyTree]
-    loss_scale: LossScale | None
-
-
 class StepOutputs(NamedTuple):
     """What the program of a step returns.
 
@@ -135,9 +108,8 @@ class Step:
         self.memory = Memory() if memory is None else memory
         self.options = options
         self.pending_gradients = PendingGradients() if pending_gradients is None else pending_gradients
-        self.sample_source = resolve(_sample_source(self.criteria[0]))
         self.plan = Plan([*self.criteria, *self.outputs])
-        self.sample_counts: dict[Hashable, int] = {}  # by the signature of minibatches
+        self.sample_counter = SampleCounter(self.criteria[0], self.plan, self.memory)
         self._check_options()
         self.parameters: list[list[Leaf]] = [list(learner.parameters) for learner in self.learners]
         trained = {p for group in self.parameters for p in group}
@@ -146,7 +118,7 @@ class Step:
             self.program = Program(self.plan, "train", self._train, True, donate=True)
         else:
             self.program = Program(self.plan, "test", self._test, False, donate=True)
-        self._compiled_update = jax.jit(self._update, donate_argnums=0)
+        self._compiled_update = jax.jit(partial(updated, self.learners), donate_argnums=0)
 
     def _check_options(self) -> None:
         if self.options.narrow is not None and self.plan.is_double:
@@ -170,7 +142,7 @@ class Step:
         plan, program, pending = self.plan, self.program, self.pending_gradients
         check(plan, feeds, bool(self.learners), self.memory, number)
         minibatch = program.pack(plan, arguments_in_order(plan, feeds), self.memory)
-        samples = self._count_samples(minibatch, feeds)
+        samples = self.sample_counter.count(minibatch, feeds)
         total_samples, minibatches = pending.samples + samples, pending.minibatches + 1
         updates = minibatches == self.options.accumulate
         hypers = [learner.hyper(total_samples) for learner in self.learners] if updates and all_reduce is None else None
@@ -195,7 +167,7 @@ class Step:
 
     def _run_in_stages(self, feeds: Feeds, error: BatchSizeError, all_reduce: AllReduce | None) -> Outcome:
         """A step over several batch sizes; it is waited for."""
-        stages = StagedExecution([*self.criteria, *self.outputs, self.sample_source], feeds, error)
+        stages = StagedExecution([*self.criteria, *self.outputs, self.sample_counter.source], feeds, error)
         if self.options != Options():
             raise ValueError(explain(
                 "several batch sizes in one minibatch are not trained with these options",
@@ -210,7 +182,7 @@ class Step:
         parameters = [p for group in self.parameters for p in group]
         gradients = dict(zip(parameters, stages.backward({self.criteria[0]: None}, parameters), strict=True))
         self.pending_gradients.gradients = [[stages.by_rows(gradients[p]) for p in group] for group in self.parameters]
-        return self.reduce_and_update(all_reduce or _keep_local, sums, samples, outputs)
+        return self.reduce_and_update(all_reduce or keep_local, sums, samples, outputs)
 
     def reduce_and_update(
         self, all_reduce: AllReduce, sums: Sequence[SupportsFloat] = (), samples: int = 0,
@@ -244,28 +216,6 @@ class Step:
         for learner, learner_state in zip(self.learners, state.learners, strict=True):
             learner.optax_state = learner_state
         self.pending_gradients.scale = state.loss_scale
-
-    # ---- counting samples
-    @cached_property
-    def earliest_sample_source(self) -> Variable:
-        """Of the variables with as many samples as `sample_source`, the one that is computed first."""
-        source = self.sample_source
-        if source.sequence_axis is None:
-            return source
-        alike = (v for n in self.plan.nodes for v in n.node_outputs if v.dynamic_axes == source.dynamic_axes)
-        return next(alike, source)
-
-    def _count_samples(self, minibatch: Minibatch, feeds: Feeds) -> int:
-        samples = minibatch.samples(self.sample_source.dynamic_axes)
-        if self.plan.makes_batch and self.sample_source.dynamic_axes:
-            samples = self.sample_counts.get(minibatch.signature)  # shapes decide, and the signature has all of them
-        if samples is None:  # only a program knows the lengths of these sequences, or the size of this batch
-            needed = {v: feeds[v] for v in self.plan.arguments}
-            (result,) = evaluate([self.earliest_sample_source], needed, memory=self.memory.copy())
-            samples = result.samples
-            if result.layout is None:
-                self.sample_counts[minibatch.signature] = samples
-        return samples
 
     # ---- bodies of programs
     def _train(self, plan: Plan, ctx: Context, env: Environment, state: TrainedState, extra: PyTree) -> StepOutputs:
@@ -304,7 +254,7 @@ class Step:
         if pending is not None:
             gradients = jax.tree.map(summed, pending, gradients, is_leaf=lambda g: isinstance(g, Rows))
         if hypers is not None:
-            state, gradients = self._update(state, gradients, hypers), None
+            state, gradients = updated(self.learners, state, gradients, hypers), None
         return StepOutputs(state, gradients, sums, data, layouts, changes, argument_gradients)
 
     def _test(self, plan: Plan, ctx: Context, env: Environment, state: TrainedState, extra: PyTree) -> StepOutputs:
@@ -322,22 +272,6 @@ class Step:
         sums = [sum_over_samples(ctx, env[v]) for v in plan.outputs[:n_criteria]]
         return sums, [*[None] * n_criteria, *(ctx.array(env[v]) for v in plan.outputs[n_criteria:])]
 
-    def _update(
-        self, state: TrainedState, gradients: Gradients, hypers: Sequence[Mapping[str, Any] | None]
-    ) -> TrainedState:
-        """The state after all learners have made their update; the same as before, if gradients overflow in float16."""
-        scale = state.loss_scale
-        before = list(zip(state.parameters, state.learners, strict=True))
-        after = [
-            (values, learner_state) if h is None else _apply_transform(learner.transform, g, learner_state, values, h)
-            for learner, g, (values, learner_state), h in zip(self.learners, gradients, before, hypers, strict=True)
-        ]
-        if scale is not None:
-            finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(g)) for g in jax.tree.leaves(gradients)]))
-            after = jax.tree.map(lambda new, old: jnp.where(finite, new, old), after, before)
-            scale = scale.updated(finite)
-        return TrainedState([values for values, _ in after], [learner_state for _, learner_state in after], scale)
-
     def _map(self, f: Callable[[Leaf, Array], Any], arrays: Sequence[Sequence[Array]]) -> list[list[Any]]:
         """f(parameter, array) in the place of each array."""
         groups = zip(self.parameters, arrays, strict=True)
@@ -346,22 +280,6 @@ class Step:
     def _parameter_values(self, arrays: Sequence[Sequence[Array]]) -> dict[Variable, Value]:
         groups = zip(self.parameters, arrays, strict=True)
         return {p: Value(a, ()) for group, of_group in groups for p, a in zip(group, of_group, strict=True)}
-
-
-def _apply_transform(
-    transform: optax.GradientTransformationExtraArgs, gradients: Sequence[Gradient], state: PyTree, values: list[Array],
-    hyper: Mapping[str, Any],
-) -> tuple[list[Array], PyTree]:
-    """New values and state after one update of a learner."""
-    updates, state = transform.update(gradients, state, values, hyper=hyper)
-    return jax.tree.map(added, values, updates), state
-
-
-def _keep_local(
-    gradients: Gradients | None, figures: np.ndarray, parameters: Sequence[Sequence[jax.Array]]
-) -> tuple[Gradients | None, np.ndarray]:
-    """The `AllReduce` of a single worker."""
-    return gradients, figures
 
 
 def _sum(result: Result) -> float:
@@ -379,16 +297,4 @@ def _finite_changes(plan: Plan, env: Environment, changes: StateChanges) -> Stat
     return changes._replace(updates=updates)
 
 
-def _sample_source(criterion: Variable) -> Variable:
-    """The variable whose samples are counted: the criterion, or the nearest below it that has dynamic axes."""
-    root = producer(criterion)
-    if criterion.dynamic_axes or root is None:
-        return criterion
-    for node in reversed(nodes([root], into_blocks=True)):
-        for v in node.node_inputs:
-            if v.dynamic_axes:
-                return v
-    return criterion
-
-
-__all__ = ["AllReduce", "Gradient", "Gradients", "Options", "Outcome", "PendingGradients", "Step"]
+__all__ = ["Options", "Outcome", "PendingGradients", "Step"]

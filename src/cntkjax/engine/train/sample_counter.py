@@ -1,0 +1,63 @@
+"""Number of samples of a minibatch, on the host, so that learning rate schedules need not wait for the device."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from functools import cached_property
+
+from ...graph.function import nodes
+from ...graph.variable import Variable, producer
+from ..lower.carry import Memory
+from ..plan.parts import resolve
+from ..plan.plan import Plan
+from ..run.minibatch import Feeds, Minibatch
+from ..run.staged_execution import evaluate
+
+
+class SampleCounter:
+    """Counts the samples of a criterion, or, where that has no dynamic axes, of what it is reduced from.
+
+    `source`: the variable whose samples are counted.
+    """
+
+    def __init__(self, criterion: Variable, plan: Plan, memory: Memory) -> None:
+        self.source = resolve(_nearest_with_dynamic_axes(criterion))
+        self._plan, self._memory = plan, memory
+        self._counts: dict[Hashable, int] = {}  # by the signature of minibatches
+
+    def count(self, minibatch: Minibatch, feeds: Feeds) -> int:
+        """The number of samples, from what was fed; where only a program knows it, that is run and waited for."""
+        samples = minibatch.samples(self.source.dynamic_axes)
+        if self._plan.makes_batch and self.source.dynamic_axes:
+            samples = self._counts.get(minibatch.signature)  # shapes decide, and the signature has all of them
+        if samples is None:  # sequences or a batch that the program makes of others
+            needed = {v: feeds[v] for v in self._plan.arguments}
+            (result,) = evaluate([self.earliest_source], needed, memory=self._memory.copy())
+            samples = result.samples
+            if result.layout is None:
+                self._counts[minibatch.signature] = samples
+        return samples
+
+    @cached_property
+    def earliest_source(self) -> Variable:
+        """Of the variables with as many samples as `source`, the one that is computed first."""
+        if self.source.sequence_axis is None:
+            return self.source
+        axes = self.source.dynamic_axes
+        alike = (v for n in self._plan.nodes for v in n.node_outputs if v.dynamic_axes == axes)
+        return next(alike, self.source)
+
+
+def _nearest_with_dynamic_axes(criterion: Variable) -> Variable:
+    """The criterion, or the nearest variable below it that has dynamic axes."""
+    root = producer(criterion)
+    if criterion.dynamic_axes or root is None:
+        return criterion
+    for node in reversed(nodes([root], into_blocks=True)):
+        for v in node.node_inputs:
+            if v.dynamic_axes:
+                return v
+    return criterion
+
+
+__all__ = ["SampleCounter"]
