@@ -11,7 +11,7 @@ import numpy as np
 from ._arrays import DataMixin, NativeArrayView, NDArrayView, NDMask, device_of, of_known_type
 from .device import DeviceDescriptor, DeviceKind, use_default_device
 from .engine.data.feeds import as_array, sequences, to_ragged
-from .engine.data.interchange import device_array, padded
+from .engine.data.interchange import device_array, pad_sequences
 from .engine.data.ragged import Ragged, SparseRows, offsets_of, ranges
 from .engine.run.result import Result
 from .graph.errors import explain
@@ -46,13 +46,13 @@ class Value(DataMixin):
             self._hold(_unmasked(array, seq_starts), array.shape[2:])
         elif isinstance(array, (list, tuple)):
             ragged = Ragged.from_sequences([b if hasattr(b, "tocsr") else np.asarray(b) for b in array])
-            self._hold(ragged.started(seq_starts), _sample_shape(ragged))
+            self._hold(ragged.with_starts(seq_starts), _sample_shape(ragged))
         elif hasattr(array, "tocsr"):
-            self._hold(Ragged(SparseRows.from_csr(array), None).started(seq_starts), (array.shape[1],))
+            self._hold(Ragged(SparseRows.from_csr(array), None).with_starts(seq_starts), (array.shape[1],))
         else:
             array = of_known_type(array if hasattr(array, "devices") else np.asarray(array), "a Value")
             rows = array[None] if array.ndim == 0 else array
-            self._hold(Ragged(rows, None).started(seq_starts), array.shape[1:], static=array.ndim == 0)
+            self._hold(Ragged(rows, None).with_starts(seq_starts), array.shape[1:], static=array.ndim == 0)
             self.held = array  # fed like the array itself: which axes it has depends on the variable
 
     def _hold(self, ragged: Ragged | Result, shape: Shape, static: bool = False) -> None:
@@ -120,7 +120,7 @@ class Value(DataMixin):
         if isinstance(data, np.ndarray) and seq_starts is None and not var.is_sparse:
             return Value(as_array(var, data))
         assert isinstance(ragged, Ragged)
-        return Value.from_ragged(ragged.started(seq_starts), var.shape)
+        return Value.from_ragged(ragged.with_starts(seq_starts), var.shape)
 
     @staticmethod
     def one_hot(batch: Any, num_classes: Any, dtype: Any = None, device: Any = None) -> Value:
@@ -242,7 +242,7 @@ class Value(DataMixin):
         if self._static:
             return data[0].reshape(self._shape)
         data = data.reshape(-1, *self._shape)
-        return data if ragged.lengths is None else padded(data, ragged.lengths)
+        return data if ragged.lengths is None else pad_sequences(data, ragged.lengths)
 
     def _on_device(self) -> Any:
         return device_array(self._padded())

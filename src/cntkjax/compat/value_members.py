@@ -85,7 +85,7 @@ def _creators(dtype: Any) -> dict[str, Any]:
 
     def made(cls: Any, ragged: Ragged, shape: Any, rest: tuple[Any, ...]) -> Any:
         begun = next((part for part in rest if isinstance(part, (list, tuple)) and part), None)
-        value = cls.from_ragged(ragged.started(begun), shape)
+        value = cls.from_ragged(ragged.with_starts(begun), shape)
         value._read_only = any(part is True for part in rest)
         return value
 

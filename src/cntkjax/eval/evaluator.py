@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from .._typing import AnyArray
 from ..device import DeviceDescriptor, use_default_device
-from ..engine.data.feeds import to_ragged, with_starts
+from ..engine.data.feeds import to_ragged, with_start_flags
 from ..engine.run.minibatch import Feeds
 from ..engine.train.step import Step
 from ..graph.errors import explain
@@ -114,7 +114,7 @@ def as_function(criterion: Function | Variable | Sequence[Function | Variable]) 
 
 def by_variable(arguments: Arguments, criterion: Function | Variable) -> dict[Any, Any]:
     """{variable: data}; data without variables are matched with the criterion's arguments in their order."""
-    arguments = with_starts(arguments)
+    arguments = with_start_flags(arguments)
     if isinstance(arguments, Mapping):
         return dict(arguments)
     return dict(zip(as_function(criterion).arguments, as_list(arguments), strict=True))

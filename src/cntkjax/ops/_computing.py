@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 from ..core import Value, like_input
 from ..device import DeviceDescriptor, use_default_device
-from ..engine.data.feeds import to_ragged, with_starts
+from ..engine.data.feeds import to_ragged, with_start_flags
 from ..engine.debug.checked import check
 from ..engine.debug.timing import timing_table
 from ..engine.lower.carry import Memory
@@ -31,7 +31,7 @@ class Computing(GraphFunction):
 
     def _feeds(self, arguments: Any, outputs: Iterable[Any]) -> dict[Any, Any]:
         needed = plan_of(list(outputs)).arguments
-        arguments = with_starts(arguments)
+        arguments = with_start_flags(arguments)
         if isinstance(arguments, Mapping):
             fed: dict[Any, Any] = {
                 self._argument_named(k) if isinstance(k, str) else as_variable(k): d for k, d in arguments.items()

@@ -1,5 +1,7 @@
 """What may be fed for a variable. The accepted forms and results are CNTK 2.7's."""
 
+import re
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
@@ -18,7 +20,7 @@ def sequence():
     return C.sequence.input_variable(3, name="s")
 
 
-@pytest.mark.parametrize("data, wanted", [
+@pytest.mark.parametrize("data, expected", [
     (ones((2, 3)), ones((2, 3))),
     (ones(3), ones((1, 3))),
     ([[1, 1, 1]], ones((1, 3))),
@@ -29,11 +31,11 @@ def sequence():
     (ones((2, 3), np.int32), ones((2, 3))),
     (ones((2, 3), np.float16), ones((2, 3))),
 ], ids=repr)
-def test_batch_variable_takes(data, wanted):
+def test_batch_variable_takes(data, expected):
     x = batch()
-    made = (x * 1).eval({x: data})
-    assert made.dtype == np.float32
-    np.testing.assert_array_equal(made, wanted)
+    values = (x * 1).eval({x: data})
+    assert values.dtype == np.float32
+    np.testing.assert_array_equal(values, expected)
 
 
 @pytest.mark.parametrize("data, lengths", [
@@ -46,16 +48,16 @@ def test_batch_variable_takes(data, wanted):
 ], ids=repr)
 def test_sequence_variable_takes(data, lengths):
     s = sequence()
-    made = (s * 1).eval({s: data})
-    assert [m.shape for m in made] == [(n, 3) for n in lengths]
-    assert all((m == 1).all() for m in made)
+    values = (s * 1).eval({s: data})
+    assert [v.shape for v in values] == [(n, 3) for n in lengths]
+    assert all((v == 1).all() for v in values)
 
 
 def test_sequences_of_scalars_may_lack_the_axis_of_size_one():
     s = C.sequence.input_variable(1)
-    made = (s + 1).eval({s: [[1, 2, 3], [4]]})
-    np.testing.assert_array_equal(made[0], [[2], [3], [4]])
-    np.testing.assert_array_equal(made[1], [[5]])
+    values = (s + 1).eval({s: [[1, 2, 3], [4]]})
+    np.testing.assert_array_equal(values[0], [[2], [3], [4]])
+    np.testing.assert_array_equal(values[1], [[5]])
 
 
 @pytest.mark.parametrize("data", [
@@ -73,8 +75,8 @@ def test_sparse_variable_takes(data):
 def test_arguments_may_be_named_or_left_out_when_there_is_one():
     x = batch()
     f = x + 1
-    for given in ({x: ones((1, 3))}, {"x": ones((1, 3))}, ones((1, 3)), {x: ones((1, 3)), sequence(): ones((1, 3))}):
-        np.testing.assert_array_equal(f.eval(given), 2 * ones((1, 3)))
+    for feeds in ({x: ones((1, 3))}, {"x": ones((1, 3))}, ones((1, 3)), {x: ones((1, 3)), sequence(): ones((1, 3))}):
+        np.testing.assert_array_equal(f.eval(feeds), 2 * ones((1, 3)))
 
 
 @pytest.mark.parametrize("variable, data, message", [
@@ -90,6 +92,22 @@ def test_arguments_may_be_named_or_left_out_when_there_is_one():
 def test_data_that_do_not_fit_are_an_error_that_says_why(variable, data, message):
     v = variable()
     with pytest.raises(ValueError, match=message):
+        (v + 1).eval({v: data})
+
+
+@pytest.mark.parametrize("variable, data, fix", [
+    (batch, ones((2, 4)), "feed an array of shape [samples x 3], or declare the variable with the shape of one sample"),
+    (batch, csr_matrix(ones((2, 4))), "feed matrices with 3 columns, or declare the variable with shape [4]"),
+    (batch, C.parameter(3) + 1, "evaluate it first"),
+    (batch, C.Value(ones((2, 4), np.float32)), "declare the variable with shape [4], or feed samples of shape [3]"),
+    (sequence, ones((2, 2, 1)), "feed a list of arrays of shape [steps x 3], one for each sequence"),
+    (sequence, [], "feed a list with an array [steps, *shape] for each sequence"),
+    (sequence, ([ones((2, 3))], [True, False]), "feed (data, flags) with one flag for each sequence"),
+    (sequence, (C.Value(ones((1, 2, 3), np.float32)), [True]), "feed the value alone"),
+])
+def test_errors_of_feeds_say_how_to_fix_them(variable, data, fix):
+    v = variable()
+    with pytest.raises((ValueError, TypeError), match=f"Fix: {re.escape(fix)}"):
         (v + 1).eval({v: data})
 
 
@@ -112,8 +130,8 @@ def test_arguments_of_one_sequence_axis_need_the_same_lengths():
 def test_sparse_matrices_may_have_the_last_axis_of_the_samples_as_columns():
     matrices = [csr_matrix(np.eye(3)[[0, 1]]), csr_matrix(np.eye(3)[[2, 0]])]
     x = C.input_variable((2, 3), is_sparse=True)
-    made = to_ragged(x, matrices)
-    np.testing.assert_array_equal(made.data.to_dense().reshape(2, 2, 3), np.eye(3)[[[0, 1], [2, 0]]])
+    ragged = to_ragged(x, matrices)
+    np.testing.assert_array_equal(ragged.data.to_dense().reshape(2, 2, 3), np.eye(3)[[[0, 1], [2, 0]]])
     s = C.sequence.input_variable((2, 3), is_sparse=True)
     np.testing.assert_array_equal(to_ragged(s, matrices).lengths, [1, 1])
 

@@ -1,35 +1,44 @@
-"""From what users feed (arrays, lists of sequences, sparse matrices, minibatches) to `Ragged`."""
+"""From the data that users feed (arrays, lists of sequences, sparse matrices, minibatches) to `Ragged`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 import jax
 import numpy as np
 
+from ..._typing import AnyArray, Shape
 from ...graph.errors import ShapeError, explain
-from ...graph.shape import FREE, INFERRED, Shape, filled, is_known, matches, shape_text
+from ...graph.shape import FREE, INFERRED, filled, is_known, matches, shape_text
 from ...graph.variable import Variable
 from .ragged import Ragged, SparseRows
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
-def to_ragged(variable: Variable, data: Any) -> Ragged | np.ndarray:
-    """What is fed for a variable, checked against its declaration; a bare array for one without dynamic axes.
+T = TypeVar("T")
+
+
+def to_ragged(variable: Variable, data: object) -> Ragged | np.ndarray:
+    """The data fed for a variable, checked against its declaration; a bare array for one without dynamic axes.
 
     Shapes: with the batch axis [samples, *shape] or one sample [*shape]; with a sequence axis a list of sequences
             [steps, *shape], or [sequences, steps, *shape], or one sequence [steps, *shape].
-    Errors: ShapeError, TypeError, or ValueError that name the variable, its shape and what was given.
+    Errors: ShapeError, TypeError, or ValueError that name the variable, its shape and that of the data.
     """
-    data = _bare(variable, data)
+    data = _without_views(variable, data)
     ragged = getattr(data, "ragged", None)
     if ragged is not None:
-        return _checked(variable, ragged) if variable.dynamic_axes else _static(variable, _whole(ragged))
+        return _from_minibatch(variable, ragged) if variable.dynamic_axes else _static(variable, _all_samples(ragged))
     if hasattr(data, "eval") and not isinstance(data, (np.ndarray, list, tuple)):
-        raise TypeError(explain(f"{variable!r} is fed with {data!r}, which is no data", fix="evaluate it first"))
+        raise TypeError(explain(
+            f"{variable!r} is fed with {data!r}, which is not data",
+            fix="evaluate it first and feed the result: {variable: function.eval(...)}",
+        ))
     if isinstance(data, tuple) and len(data) == 2 and _are_flags(data[1]):
-        return _started(variable, *data)
+        return _with_flags(variable, *data)
     if not variable.dynamic_axes:
         return _static(variable, data)
     if variable.sequence_axis is None:
@@ -37,41 +46,54 @@ def to_ragged(variable: Variable, data: Any) -> Ragged | np.ndarray:
     return sequences(variable, data)
 
 
-def with_starts(arguments: Any) -> Any:
-    """What is fed; start flags that are given once, ({variable: data}, flags), put beside the data of each variable."""
+def with_start_flags(arguments: T) -> T | dict[Any, object]:
+    """The feeds, in which start flags that are given once for all, ({variable: data}, flags), accompany all data."""
     if not (isinstance(arguments, tuple) and len(arguments) == 2 and isinstance(arguments[0], Mapping)):
         return arguments
-    data, starts = arguments
-    return {v: d if starts is None or hasattr(d, "ragged") else (d, starts) for v, d in data.items()}
+    data, flags = arguments
+    return {v: d if flags is None or hasattr(d, "ragged") else (d, flags) for v, d in data.items()}
 
 
-def _bare(variable: Variable, data: Any) -> Any:
-    """Array views as what they hold; a sparse one of several sequences has a row for each of them."""
+def _without_views(variable: Variable, data: object) -> object:
+    """Array views replaced by the arrays that they hold; a sparse one of several sequences has a row for each."""
     if isinstance(data, list) and data and hasattr(data[0], "held"):
-        return [d.held for d in data]
+        return [view.held for view in data]
     held = getattr(data, "held", data)
-    if _is_csr(held) and held is not data and len(data.shape) == len(variable.shape) + 2:
-        return [held[i].reshape((data.shape[1], -1)).tocsr() for i in range(data.shape[0])]
+    if _is_sparse(held) and held is not data:
+        shape: Shape = data.shape  # type: ignore[attr-defined]
+        if len(shape) == len(variable.shape) + 2:
+            return [held[i].reshape((shape[1], -1)).tocsr() for i in range(shape[0])]
     return held
 
 
-def _are_flags(data: Any) -> bool:
-    several = isinstance(data, (list, tuple, np.ndarray)) and len(data) > 0
-    return several and all(isinstance(flag, (bool, np.bool_)) for flag in data)
+def _are_flags(data: object) -> bool:
+    if not isinstance(data, (list, tuple, np.ndarray)) or not len(data):
+        return False
+    return all(isinstance(flag, (bool, np.bool_)) for flag in data)
 
 
-def _started(variable: Variable, data: Any, starts: Any) -> Ragged:
+def _with_flags(variable: Variable, data: Sequence[object], flags: Sequence[bool]) -> Ragged:
     """Sequences, and for each whether it begins here or continues that of the minibatch before."""
     if hasattr(data, "ragged"):
-        raise ValueError(explain(f"{variable!r} is fed with a value, which knows where its sequences begin: no flags"))
-    made = to_ragged(variable, list(data) if len(data) == len(starts) else data)
-    if not isinstance(made, Ragged) or made.num_sequences != len(starts):
-        raise ValueError(explain(f"{variable!r} is fed with {len(starts)} start flags; each sequence needs one"))
-    return Ragged(made.data, made.lengths, np.asarray(starts, bool))
+        raise ValueError(explain(
+            f"{variable!r} is fed with a value, which knows where its sequences begin, and with start flags",
+            fix="feed the value alone, or make it with the flags: Value.create(variable, data, flags)",
+        ))
+    ragged = to_ragged(variable, list(data) if len(data) == len(flags) else data)
+    if not isinstance(ragged, Ragged) or ragged.num_sequences != len(flags):
+        number = ragged.num_sequences if isinstance(ragged, Ragged) else 0
+        raise ValueError(explain(
+            f"{variable!r} is fed with {len(flags)} start flags for {number} sequences; each sequence needs one",
+            fix="feed (data, flags) with one flag for each sequence: True where it begins, False where it continues",
+        ))
+    return Ragged(ragged.data, ragged.lengths, np.asarray(flags, bool))
 
 
-def as_array(variable: Variable, data: Any) -> np.ndarray:
-    """Numbers as an array of the variable's type; one that is on the device already stays there."""
+def as_array(variable: Variable, data: object) -> np.ndarray:
+    """Numbers as an array of the variable's type; one of that type that is on the device stays there.
+
+    Errors: ValueError for anything but numbers in a regular array.
+    """
     if isinstance(data, jax.Array) and data.dtype == variable.dtype:
         return data  # type: ignore[return-value]
     try:
@@ -87,90 +109,120 @@ def as_array(variable: Variable, data: Any) -> np.ndarray:
     return np.asarray(array, variable.dtype)
 
 
-def _whole(ragged: Ragged) -> Any:
+def _all_samples(ragged: Ragged) -> AnyArray | csr_matrix:
     """All samples as one array, for a variable without dynamic axes."""
-    return ragged.to_csr() if ragged.is_sparse else ragged.data
+    return ragged.to_csr() if isinstance(ragged.data, SparseRows) else ragged.data
 
 
-def _static(variable: Variable, data: Any) -> np.ndarray:
-    array = as_array(variable, data.toarray() if _is_csr(data) else data)
+def _static(variable: Variable, data: object) -> np.ndarray:
+    array = as_array(variable, data.toarray() if _is_sparse(data) else data)
     while array.ndim > len(variable.shape) and array.shape[0] == 1:
         array = array[0]
     if not matches(variable.shape, array.shape):
-        raise _mismatch(variable, array.shape, "has no dynamic axes, so it takes one array of its shape")
+        raise _mismatch(
+            variable, array.shape, "has no dynamic axes, so it takes one array of its shape",
+            f"feed an array of shape {shape_text(variable.shape)}, or declare it with cntk.input_variable to feed a "
+            "minibatch of samples",
+        )
     return array
 
 
-def _batch(variable: Variable, data: Any) -> Ragged:
+def _batch(variable: Variable, data: object) -> Ragged:
+    """Samples of a variable with the batch axis alone."""
+    matrices = _sparse_list(data)
+    if matrices is not None:
+        return Ragged(_sparse_samples(variable, [_row_per_sample(variable, m) for m in matrices]), None)
     shape = variable.shape
-    listed = isinstance(data, (list, tuple)) and len(data)
-    if _is_csr(data) or (listed and _is_csr(data[0])):
-        return Ragged(_sparse(variable, [_by_sample(variable, d) for d in (data if listed else [data])]), None)
-    if listed and not variable.is_sparse and isinstance(data[0], (np.ndarray, list)):
-        data = [_one_sample(variable, d) for d in data]
-        if shape and all(isinstance(d, np.ndarray) and d.ndim == 0 for d in data):
-            raise _mismatch(variable, (), "takes [samples, *shape]")
+    if isinstance(data, (list, tuple)) and len(data) and not variable.is_sparse:
+        data = _samples(variable, data)
     array = as_array(variable, data)
     if array.ndim == len(shape) and matches(shape, array.shape):
         array = array[None]
     elif array.ndim == len(shape) + 2 and array.shape[1] == 1:  # steps of length one
         array = array[:, 0]
     if array.ndim != len(shape) + 1 or not matches(shape, array.shape[1:]):
-        raise _mismatch(variable, array.shape, "takes [samples, *shape]")
-    return _filled(variable, Ragged(SparseRows.from_dense(array) if variable.is_sparse else array, None))
+        raise _batch_mismatch(variable, array.shape)
+    return _nonempty(variable, Ragged(SparseRows.from_dense(array) if variable.is_sparse else array, None))
 
 
-def _one_sample(variable: Variable, data: Any) -> np.ndarray:
+def _samples(variable: Variable, data: Sequence[object]) -> Sequence[object]:
+    """A list of samples, each without a leading axis of size 1."""
+    if not isinstance(data[0], (np.ndarray, list)):
+        return data
+    samples = [_sample(variable, item) for item in data]
+    if variable.shape and all(isinstance(s, np.ndarray) and s.ndim == 0 for s in samples):
+        raise _batch_mismatch(variable, ())
+    return samples
+
+
+def _sample(variable: Variable, data: object) -> np.ndarray:
     array = as_array(variable, data)
     return array[0] if array.ndim == len(variable.shape) + 1 and array.shape[0] == 1 else array
 
 
-def sequences(variable: Variable, data: Any) -> Ragged:
+def sequences(variable: Variable, data: object) -> Ragged:
     """Sequences of samples of the variable's shape, whether or not it has a sequence axis.
 
     Shapes, Errors: see `to_ragged`.
     """
-    shape = variable.shape
-    if _is_csr(data):
-        data = [data]
-    if isinstance(data, (list, tuple)) and len(data) and _is_csr(data[0]):
-        data = [_by_sample(variable, d) for d in data]
-        lengths = np.fromiter((d.shape[0] for d in data), np.int32, len(data))
-        return _filled(variable, Ragged(_sparse(variable, data), lengths))
-    if isinstance(data, (list, tuple)):
-        items = [as_array(variable, d) for d in data]
-    else:
-        array = as_array(variable, data)
-        if array.ndim == len(shape) + 2 and array.size and matches(shape, array.shape[2:]) and not variable.is_sparse:
-            lengths = np.full(array.shape[0], array.shape[1], np.int32)
-            return Ragged(array.reshape(-1, *array.shape[2:]), lengths)
-        items = [array] if array.ndim <= len(shape) + 1 else list(array)
-    items = [_one_sequence(variable, item) for item in items]
+    matrices = _sparse_list(data)
+    if matrices is not None:
+        matrices = [_row_per_sample(variable, m) for m in matrices]
+        lengths = np.fromiter((m.shape[0] for m in matrices), np.int32, len(matrices))
+        return _nonempty(variable, Ragged(_sparse_samples(variable, matrices), lengths))
+    arrays = [as_array(variable, d) for d in data] if isinstance(data, (list, tuple)) else as_array(variable, data)
+    if isinstance(arrays, list):
+        return _from_sequences(variable, arrays)
+    shape, array = variable.shape, arrays
+    if array.ndim == len(shape) + 2 and array.size and matches(shape, array.shape[2:]) and not variable.is_sparse:
+        lengths = np.full(array.shape[0], array.shape[1], np.int32)
+        return Ragged(array.reshape(-1, *array.shape[2:]), lengths)
+    return _from_sequences(variable, [array] if array.ndim <= len(shape) + 1 else list(array))
+
+
+def _from_sequences(variable: Variable, arrays: Iterable[np.ndarray]) -> Ragged:
+    items = [_one_sequence(variable, array) for array in arrays]
     if not items:
-        raise _mismatch(variable, (0,), "takes at least one sequence")
-    lengths = np.fromiter((len(i) for i in items), np.int32, len(items))
-    rows = np.concatenate(items) if len(items) > 1 else items[0]
-    return _filled(variable, Ragged(SparseRows.from_dense(rows) if variable.is_sparse else rows, lengths))
+        raise _mismatch(
+            variable, (0,), "takes at least one sequence",
+            "feed a list with an array [steps, *shape] for each sequence",
+        )
+    lengths = np.fromiter((len(item) for item in items), np.int32, len(items))
+    samples = np.concatenate(items) if len(items) > 1 else items[0]
+    return _nonempty(variable, Ragged(SparseRows.from_dense(samples) if variable.is_sparse else samples, lengths))
 
 
-def _one_sequence(variable: Variable, item: np.ndarray) -> np.ndarray:
+def _one_sequence(variable: Variable, array: np.ndarray) -> np.ndarray:
+    """Shapes: [steps, *shape], [*shape], [1, steps, *shape], or [steps] for samples of size 1 -> [steps, *shape]."""
     shape = variable.shape
-    if item.ndim == len(shape) + 1 and matches(shape, item.shape[1:]):
-        return item
-    if item.ndim == len(shape) and matches(shape, item.shape):
-        return item[None]
-    if item.ndim == 1 and shape == (1,):
-        return item[:, None]
-    if item.ndim == len(shape) + 2 and item.shape[0] == 1 and matches(shape, item.shape[2:]):
-        return item[0]
-    raise _mismatch(variable, item.shape, "takes sequences [steps, *shape]")
+    if array.ndim == len(shape) + 1 and matches(shape, array.shape[1:]):
+        return array
+    if array.ndim == len(shape) and matches(shape, array.shape):
+        return array[None]
+    if array.ndim == 1 and shape == (1,):
+        return array[:, None]
+    if array.ndim == len(shape) + 2 and array.shape[0] == 1 and matches(shape, array.shape[2:]):
+        return array[0]
+    raise _mismatch(
+        variable, array.shape, "takes sequences [steps, *shape]",
+        f"feed a list of arrays of shape {_with_lead('steps', shape)}, one for each sequence, or declare the variable "
+        "with the shape of one step",
+    )
 
 
-def _is_csr(data: Any) -> bool:
+def _is_sparse(data: object) -> TypeGuard[csr_matrix]:
+    """True for a SciPy matrix of any sparse format."""
     return hasattr(data, "tocsr")
 
 
-def _by_sample(variable: Variable, matrix: Any) -> Any:
+def _sparse_list(data: object) -> list[csr_matrix] | None:
+    """The sparse matrices that are fed, one or a list of them; None for other data."""
+    if _is_sparse(data):
+        return [data]
+    return list(data) if isinstance(data, (list, tuple)) and len(data) and _is_sparse(data[0]) else None
+
+
+def _row_per_sample(variable: Variable, matrix: csr_matrix) -> csr_matrix:
     """One row a sample; a matrix may also have the last axis of the samples as columns, and the others in its rows."""
     shape = variable.shape
     rows = prod(shape[:-1])
@@ -179,32 +231,23 @@ def _by_sample(variable: Variable, matrix: Any) -> Any:
     return matrix.reshape((matrix.shape[0] // rows, prod(shape)))
 
 
-def _sparse(variable: Variable, matrices: Sequence[Any]) -> Any:
+def _sparse_samples(variable: Variable, matrices: Sequence[csr_matrix]) -> np.ndarray | SparseRows:
     for m in matrices:
         if filled(variable.shape, m.shape[-1]) is None:
-            takes = "takes sparse matrices with a row for each sample and a column for each element"
-            raise _mismatch(variable, m.shape, takes)
+            raise _mismatch(
+                variable, m.shape, "takes sparse matrices with a row for each sample and a column for each element",
+                f"feed matrices with {_num_elements(variable.shape)} columns, or declare the variable with shape "
+                f"{shape_text((m.shape[-1],))}",
+            )
     rows = SparseRows.concatenate([SparseRows.from_csr(m) for m in matrices])
     if variable.is_sparse:
         return SparseRows(rows.indptr, rows.indices, np.asarray(rows.values, variable.dtype), rows.width)
     return np.asarray(rows.to_dense(), variable.dtype).reshape(-1, *filled(variable.shape, rows.width))  # type: ignore[misc]
 
 
-def _checked(variable: Variable, ragged: Ragged) -> Ragged:
-    """A minibatch that comes ready made, in the form that the variable needs."""
-    data = ragged.data
-    if isinstance(data, SparseRows):
-        shape = filled(variable.shape, data.width)
-        if shape is None:
-            raise _mismatch(variable, (data.width,), "takes sparse samples of its size")
-        if not variable.is_sparse:
-            data = data.to_dense().reshape(-1, *shape)
-    elif variable.is_sparse:
-        data = SparseRows.from_dense(np.asarray(data))
-    elif not matches(variable.shape, data.shape[1:]):
-        if prod(data.shape[1:]) != prod(variable.shape) or FREE in variable.shape or INFERRED in variable.shape:
-            raise _mismatch(variable, data.shape, "takes samples of its shape")
-        data = data.reshape(-1, *variable.shape)
+def _from_minibatch(variable: Variable, ragged: Ragged) -> Ragged:
+    """A minibatch of a reader or a value, in the form that the variable needs."""
+    data = _minibatch_samples(variable, ragged.data)
     if not isinstance(data, SparseRows) and data.dtype != variable.dtype:
         data = np.asarray(data).astype(variable.dtype)
     lengths = ragged.lengths
@@ -217,19 +260,65 @@ def _checked(variable: Variable, ragged: Ragged) -> Ragged:
         lengths = None
     elif variable.sequence_axis is not None and lengths is None:
         lengths = np.ones(len(data), np.int32)
-    pieces = (None, None) if lengths is None else (ragged.starts, ragged.slots)
-    return _filled(variable, Ragged(data, lengths, *pieces))
+    starts, slots = (None, None) if lengths is None else (ragged.starts, ragged.slots)
+    return _nonempty(variable, Ragged(data, lengths, starts, slots))
 
 
-def _filled(variable: Variable, ragged: Ragged) -> Ragged:
+def _minibatch_samples(variable: Variable, data: np.ndarray | SparseRows) -> np.ndarray | SparseRows:
+    """Samples of the variable's shape, dense or sparse as it is."""
+    if isinstance(data, SparseRows):
+        shape = filled(variable.shape, data.width)
+        if shape is None:
+            raise _mismatch(
+                variable, (data.width,), "takes sparse samples of its size",
+                f"declare the variable with shape {shape_text((data.width,))}, or the stream with "
+                f"{_num_elements(variable.shape)} elements",
+            )
+        return data if variable.is_sparse else data.to_dense().reshape(-1, *shape)
+    if variable.is_sparse:
+        return SparseRows.from_dense(np.asarray(data))
+    if matches(variable.shape, data.shape[1:]):
+        return data
+    if prod(data.shape[1:]) != prod(variable.shape) or FREE in variable.shape or INFERRED in variable.shape:
+        raise _mismatch(
+            variable, data.shape, "takes samples of its shape",
+            f"declare the variable with shape {shape_text(data.shape[1:])}, or feed samples of shape "
+            f"{shape_text(variable.shape)}",
+        )
+    return data.reshape(-1, *variable.shape)
+
+
+def _nonempty(variable: Variable, ragged: Ragged) -> Ragged:
     if ragged.num_samples == 0:
         raise ValueError(explain(f"{variable!r} is fed with an empty minibatch", fix="feed at least one sample"))
     return ragged
 
 
-def _mismatch(variable: Variable, given: Shape, takes: str) -> ShapeError:
+def _with_lead(axis: str, shape: Shape) -> str:
+    """``[steps x 3]``."""
+    return f"[{' x '.join([axis, shape_text(shape)[1:-1]])}]" if shape else f"[{axis}]"
+
+
+def _num_elements(shape: Shape) -> str:
+    """The number of elements of a sample, as far as it is known."""
+    known = prod(d for d in shape if d >= 0)
+    return str(known) if is_known(shape) else f"a multiple of {known}"
+
+
+def _batch_mismatch(variable: Variable, shape: Shape) -> ShapeError:
+    return _mismatch(
+        variable, shape, "takes [samples, *shape]",
+        f"feed an array of shape {_with_lead('samples', variable.shape)}, or declare the variable with the shape of "
+        "one sample",
+    )
+
+
+def _mismatch(variable: Variable, shape: Shape, takes: str, fix: str) -> ShapeError:
     return ShapeError(explain(
-        f"data of shape {shape_text(given)} do not match the variable {variable!r} "
+        f"data of shape {shape_text(shape)} do not match the variable {variable!r} "
         f"of shape {shape_text(variable.shape)}, which {takes}",
-        {"variable": variable},
+        {"variable": variable}, fix,
     ))
+
+
+__all__ = ["as_array", "sequences", "to_ragged", "with_start_flags"]

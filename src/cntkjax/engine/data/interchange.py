@@ -1,60 +1,65 @@
-"""Data that stay on the device on their way from one program to the next, and to other libraries."""
+"""Data that stay on the device when they are passed from one program to the next, and to other libraries."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._typing import AnyArray
 from ..xla.versions import double_precision
 from .ragged import Ragged, SparseRows, ranges
 from .sparse import Sparse
 
 
-def end_to_end(data: Any, count: int, layout: tuple[Any, Any, Any] | None) -> Ragged:
-    """What a program gave for a variable with dynamic axes, as it can be fed again: on the device, unless sparse.
+def ragged_from_grid(
+    data: AnyArray | Sparse, count: int, layout: tuple[AnyArray, AnyArray, AnyArray] | None
+) -> Ragged:
+    """An output with dynamic axes of a program, in the form in which it can be fed again: on the device, unless sparse.
 
-    Shapes: data [batch, *shape], or with a layout (row, start, length) [time, rows, *shape]; padding is left out.
+    Shapes: data [batch, *shape], or with a layout (row, start, length) [time, rows, *shape]; padding is removed.
     """
     if isinstance(data, Sparse):
-        kept = end_to_end(data.todense(), count, layout)
-        dense = np.asarray(kept.data)
-        return Ragged(SparseRows.from_dense(dense.reshape(len(dense), -1)), kept.lengths)
+        ragged = ragged_from_grid(data.todense(), count, layout)
+        dense = np.asarray(ragged.data)
+        return Ragged(SparseRows.from_dense(dense.reshape(len(dense), -1)), ragged.lengths)
     with double_precision(data.dtype == np.float64):
         if layout is None:
-            return Ragged(data if len(data) == count else data[:count], None)
+            return Ragged(data if len(data) == count else data[:count], None)  # type: ignore[arg-type]  # on the device
         row, start, length = (np.asarray(a)[:count] for a in layout)
-        return Ragged(data[ranges(start, length), np.repeat(row, length)], length.astype(np.int32))
+        samples = data[ranges(start, length), np.repeat(row, length)]
+        return Ragged(samples, length.astype(np.int32))  # type: ignore[arg-type]  # on the device
 
 
-def padded(data: Any, lengths: np.ndarray) -> Any:
-    """Sequences end to end as an array [sequences, longest, *shape] with zeros in the padding, where the data are."""
+def pad_sequences(data: AnyArray, lengths: np.ndarray) -> AnyArray:
+    """Concatenated sequences as one array with zeros in the padding, on the host or device where the data are.
+
+    Shapes: data [samples, *shape], lengths [sequences] -> [sequences, longest, *shape].
+    """
     longest = int(lengths.max(initial=0))
-    there = np.arange(longest)[None, :] < lengths[:, None]
+    mask = np.arange(longest)[None, :] < lengths[:, None]
     if isinstance(data, np.ndarray):
-        made = np.zeros((*there.shape, *data.shape[1:]), data.dtype)
-        made[there] = data
-        return made
-    where = np.zeros(there.shape, np.int32)
-    where[there] = np.arange(len(data))
+        padded = np.zeros((*mask.shape, *data.shape[1:]), data.dtype)
+        padded[mask] = data
+        return padded
+    index = np.zeros(mask.shape, np.int32)
+    index[mask] = np.arange(len(data))
     with double_precision(data.dtype == np.float64):
-        return jnp.where(there.reshape(*there.shape, *(1,) * (data.ndim - 1)), data[where], jnp.zeros((), data.dtype))
+        return jnp.where(mask.reshape(*mask.shape, *(1,) * (data.ndim - 1)), data[index], jnp.zeros((), data.dtype))
 
 
-def device_array(data: Any, device: jax.Device | None = None) -> jax.Array:
-    """An array as one of jax, on the device where it is, or on another one."""
+def device_array(data: AnyArray, device: jax.Device | None = None) -> jax.Array:
+    """An array as a JAX array, on the device where it is, or on another one."""
     with double_precision(data.dtype == np.float64):
         return jnp.asarray(data) if device is None else jax.device_put(data, device)
 
 
-def platform_of(data: Any) -> tuple[str, int]:
-    """Where an array is: the platform and the number of the device there."""
+def platform_of(data: AnyArray) -> tuple[str, int]:
+    """The platform of the device that holds an array, and the number of the device there."""
     if not isinstance(data, jax.Array):
         return "cpu", 0
     device = next(iter(data.devices()))
     return device.platform, jax.local_devices(backend=device.platform).index(device)
 
 
-__all__ = ["device_array", "end_to_end", "padded", "platform_of"]
+__all__ = ["device_array", "pad_sequences", "platform_of", "ragged_from_grid"]

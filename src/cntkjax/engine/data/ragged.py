@@ -1,17 +1,17 @@
-"""Minibatches on the host: all samples end to end, dense or sparse, and where the sequences lie. NumPy only."""
+"""Minibatches on the host: all samples end to end, dense or sparse, and the lengths of the sequences. NumPy only."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
+    from scipy.sparse import csr_matrix, spmatrix
 
 Rows = slice | npt.ArrayLike
 
@@ -29,7 +29,7 @@ def ranges(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def offsets_of(lengths: np.ndarray) -> np.ndarray:
-    """Where each piece begins, and behind them where the last one ends. Shapes: lengths [n] -> int64 [n + 1]."""
+    """The start of each piece, and the end of the last one. Shapes: lengths [n] -> int64 [n + 1]."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
@@ -68,16 +68,17 @@ class SparseRows:
 
     @property
     def dtype(self) -> np.dtype:
+        """The type of the values."""
         return self.values.dtype
 
     @property
     def nnz(self) -> int:
-        """How many elements are stored."""
+        """The number of stored elements."""
         return len(self.indices)
 
     @cached_property
     def is_one_hot(self) -> bool:
-        """Whether every row has exactly one entry, and that is 1: then ``indices`` says all."""
+        """True if every row has exactly one entry, a 1: then ``indices`` determine the rows."""
         rows = len(self)
         return self.nnz == rows and bool((self.values == 1).all()) and bool((np.diff(self.indptr) == 1).all())
 
@@ -93,7 +94,7 @@ class SparseRows:
         return SparseRows(indptr - begin, self.indices[begin:end], self.values[begin:end], self.width)
 
     def take(self, rows: npt.ArrayLike) -> SparseRows:
-        """The rows with these indices, in this order; a row may come more than once."""
+        """The rows with these indices, in this order; a row may occur more than once."""
         rows = np.asarray(rows, np.int64).reshape(-1)
         lengths = np.diff(self.indptr)[rows]
         where = ranges(self.indptr[:-1][rows], lengths)
@@ -113,14 +114,14 @@ class SparseRows:
         return csr_matrix((self.values, self.indices, self.indptr), shape=(len(self), self.width))
 
     @staticmethod
-    def from_csr(matrix: Any) -> SparseRows:
+    def from_csr(matrix: spmatrix) -> SparseRows:
         """From a SciPy sparse matrix of any format."""
         matrix = matrix.tocsr()
         return SparseRows(matrix.indptr, matrix.indices, matrix.data, matrix.shape[1])
 
     @staticmethod
     def from_dense(array: np.ndarray) -> SparseRows:
-        """The elements that are not zero. Shapes: array [rows, *sample_shape]."""
+        """The nonzero elements. Shapes: array [rows, *sample_shape]."""
         array = np.asarray(array)
         width = int(np.prod(array.shape[1:], dtype=np.int64))
         array = array.reshape(len(array), width)
@@ -130,7 +131,7 @@ class SparseRows:
 
     @staticmethod
     def concatenate(parts: Iterable[SparseRows]) -> SparseRows:
-        """Errors: ValueError if the widths differ or there is no part."""
+        """The rows of all parts. Errors: ValueError if the widths differ or there is no part."""
         parts = list(parts)
         widths = {part.width for part in parts}
         if len(widths) != 1:
@@ -158,9 +159,9 @@ class Ragged:
 
     Shapes: data [samples, *sample_shape], or ``SparseRows`` with a row for each sample; lengths int32 [sequences],
             adding up to samples, or None for data without a sequence axis: then each sample stands for itself;
-            starts bool [sequences], False for one that continues a truncated one of the minibatch before, or None
-            if all begin here; slots int [sequences], only with starts: the row of the grid that a sequence belongs to.
-            One that does not begin here goes on with the last one that stood in its slot.
+            starts bool [sequences], False for one that continues a truncated one of the previous minibatch, or None
+            if all begin here; slots int [sequences], only with starts: a sequence that does not begin here continues
+            the last one that was in its slot.
     Errors: ValueError if lengths do not add up to the number of samples, or starts or slots have another length.
 
     Example:
@@ -180,44 +181,48 @@ class Ragged:
         if self.lengths is not None and int(self.lengths.sum()) != len(self.data):
             total = int(self.lengths.sum())
             raise ValueError(f"Ragged: the lengths add up to {total}, but there are {len(self.data)} samples")
-        for name, of_each in (("starts", self.starts), ("slots", self.slots)):
-            if of_each is not None and len(of_each) != self.num_sequences:
-                raise ValueError(f"Ragged: {name} is for {len(of_each)} sequences, but there are {self.num_sequences}")
+        for name, flags in (("starts", self.starts), ("slots", self.slots)):
+            if flags is not None and len(flags) != self.num_sequences:
+                raise ValueError(f"Ragged: {name} is for {len(flags)} sequences, but there are {self.num_sequences}")
 
     @property
     def num_samples(self) -> int:
+        """The number of samples, of all sequences."""
         return len(self.data)
 
     @property
     def num_sequences(self) -> int:
+        """The number of sequences; without a sequence axis, of samples."""
         return len(self.data) if self.lengths is None else len(self.lengths)
 
     @property
     def is_sparse(self) -> bool:
+        """True if the samples are ``SparseRows``."""
         return isinstance(self.data, SparseRows)
 
     @property
     def dtype(self) -> np.dtype:
+        """The type of the elements."""
         return self.data.dtype
 
     @cached_property
     def offsets(self) -> np.ndarray:
-        """The first sample of each sequence, and behind them the number of samples. Shapes: int64 [sequences + 1]."""
+        """The first sample of each sequence, then the number of samples. Shapes: int64 [sequences + 1]."""
         return np.arange(len(self.data) + 1) if self.lengths is None else offsets_of(self.lengths)
 
     def take(self, sequences: Rows) -> Ragged:
-        """These sequences in this order (without a copy of dense data, if they are a slice of step 1)."""
+        """These sequences in this order (dense data are not copied if they are a slice of step 1)."""
         if isinstance(sequences, slice) and sequences.step not in (None, 1):
             sequences = np.arange(self.num_sequences)[sequences]
         if isinstance(sequences, slice):
             first, last, _ = sequences.indices(self.num_sequences)
             last = max(first, last)
-            samples: Any = slice(int(self.offsets[first]), int(self.offsets[last]))
+            samples: slice | np.ndarray = slice(int(self.offsets[first]), int(self.offsets[last]))
         else:
             sequences = np.asarray(sequences, np.int64).reshape(-1)
             samples = sequences if self.lengths is None else ranges(self.offsets[sequences], self.lengths[sequences])
-        of_each = (self.lengths, self.starts, self.slots)
-        return Ragged(self.data[samples], *(None if a is None else a[sequences] for a in of_each))
+        per_sequence = (self.lengths, self.starts, self.slots)
+        return Ragged(self.data[samples], *(None if a is None else a[sequences] for a in per_sequence))
 
     def sequences(self) -> list[np.ndarray | SparseRows]:
         """Each sequence by itself: arrays [steps, *sample_shape], or ``SparseRows`` with a row for each step."""
@@ -227,28 +232,28 @@ class Ragged:
         """All samples as a SciPy matrix, one row for each."""
         return (self.data if isinstance(self.data, SparseRows) else SparseRows.from_dense(self.data)).to_csr()
 
-    def started(self, starts: Any) -> Ragged:
-        """The same, where it is said of each sequence whether it begins here; None: all do."""
+    def with_starts(self, starts: npt.ArrayLike | None) -> Ragged:
+        """The same samples with a flag for each sequence that is True if it begins here; None: all do."""
         if starts is None:
             return self
         lengths = np.ones(self.num_samples, np.int32) if self.lengths is None else self.lengths
         return Ragged(self.data, lengths, np.asarray(starts, bool))
 
     @staticmethod
-    def from_sequences(sequences: Sequence[Any]) -> Ragged:
+    def from_sequences(sequences: Sequence[npt.ArrayLike | SparseRows | spmatrix]) -> Ragged:
         """From a list of sequences: arrays [steps, *sample_shape], ``SparseRows``, or SciPy matrices with a row a step.
 
-        Errors: ValueError if there is none (nothing would tell the shape), or dense and sparse ones are mixed, or
-                their samples differ in shape.
+        Errors: ValueError if there is none (the shape of the samples would be unknown), or dense and sparse ones are
+                mixed, or their samples differ in shape.
         """
         if not len(sequences):
-            raise ValueError("Ragged.from_sequences: needs at least one sequence, which tells the shape of the samples")
-        rows = [s if isinstance(s, SparseRows) else _rows(s) for s in sequences]
+            raise ValueError("Ragged.from_sequences: needs at least one sequence, for the shape of the samples")
+        rows = [_rows(s) for s in sequences]
         return Ragged(concatenate_rows(rows), np.fromiter((len(r) for r in rows), np.int32, len(rows)))
 
     @staticmethod
     def concatenate(parts: Iterable[Ragged]) -> Ragged:
-        """One minibatch after the other; slots are forgotten, as they mean nothing in the whole.
+        """One minibatch after the other, without the slots, which mean nothing in the result.
 
         Errors: ValueError if there is none, or only some have sequences or are sparse, or samples differ in shape.
         """
@@ -264,5 +269,7 @@ class Ragged:
         return Ragged(concatenate_rows([part.data for part in parts]), np.concatenate(known) if known else None, starts)
 
 
-def _rows(data: Any) -> np.ndarray | SparseRows:
+def _rows(data: npt.ArrayLike | SparseRows | spmatrix) -> np.ndarray | SparseRows:
+    if isinstance(data, SparseRows):
+        return data
     return SparseRows.from_csr(data) if hasattr(data, "tocsr") else np.asarray(data)

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from math import prod
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+from ..._typing import AnyArray, Array, Shape
+
+T = TypeVar("T")
 
 
 @jax.tree_util.register_dataclass
@@ -14,30 +20,27 @@ import jax.numpy as jnp
 class Sparse:
     """Sparse vectors of `width` elements.
 
-    Shapes: indices int32 [*lead, k] with values [*lead, k] (unused places have value 0), or, one-hot, indices int32
-    [*lead] and values None. `shape` is the sample shape, `prod(shape) == width`.
+    Shapes: indices int32 [*lead, k] with values [*lead, k] (0 in unused entries), or, one-hot, indices int32 [*lead]
+            and values None. `shape` is the sample shape, `prod(shape) == width`.
     """
 
-    indices: Any
-    values: Any
-    shape: tuple[int, ...] = field(metadata={"static": True})
-    dtype: Any = field(metadata={"static": True})
+    indices: AnyArray
+    values: AnyArray | None
+    shape: Shape = field(metadata={"static": True})
+    dtype: np.dtype = field(metadata={"static": True})
 
     @property
     def width(self) -> int:
-        """Number of elements of a sample, zeros included."""
-        n = 1
-        for d in self.shape:
-            n *= d
-        return n
+        """The number of elements of a sample, zeros included."""
+        return prod(self.shape)
 
     @property
     def is_one_hot(self) -> bool:
         """True if each sample has exactly one element, with value 1."""
         return self.values is None
 
-    def todense(self) -> Any:
-        """[*lead, *shape]."""
+    def todense(self) -> Array:
+        """The samples as an array. Shapes: [*lead, *shape]."""
         if self.values is None:
             dense = jax.nn.one_hot(self.indices, self.width, dtype=self.dtype)
         else:
@@ -48,33 +51,35 @@ class Sparse:
             dense = dense.at[rows, flat].add(self.values.reshape(flat.shape)).reshape(*lead, self.width)
         return dense.reshape(*dense.shape[:-1], *self.shape)
 
-    def dot(self, matrix: Any) -> Any:
-        """`sample @ matrix`: [*lead, width] x [width, *out] -> [*lead, *out], as a gather of rows."""
+    def dot(self, matrix: Array) -> Array:
+        """`sample @ matrix`, by gathering rows. Shapes: [*lead, width] x [width, *out] -> [*lead, *out]."""
         if self.values is None:
             return matrix[self.indices]
         values = self.values.reshape(*self.values.shape, *(1,) * (matrix.ndim - 1))
         return jnp.sum(matrix[self.indices] * values, axis=self.indices.ndim - 1)
 
-    def pick(self, x: Any) -> Any:
-        """`x @ sample` for one sample: [*map, width] -> [*map], as a choice of elements."""
+    def pick(self, x: Array) -> Array:
+        """`x @ sample` for one sample, by indexing. Shapes: [*map, width] -> [*map]."""
         if self.values is None:
             return _element(x, self.indices)
         return jnp.sum(x[..., self.indices] * self.values, -1)
 
 
 @jax.custom_vjp
-def _element(x: Any, index: Any) -> Any:
-    """`x[..., index]`. Its gradient is a comparison: XLA fuses that with what is added to it, a scatter it does not."""
+def _element(x: Array, index: Array) -> Array:
+    """`x[..., index]` with a comparison as its gradient, which XLA fuses with additions, unlike a scatter."""
     return x[..., index]
 
 
-def _element_forward(x: Any, index: Any) -> Any:
+def _element_forward(x: Array, index: Array) -> tuple[Array, Array]:
     return x[..., index], jnp.arange(x.shape[-1]) == index
 
 
-_element.defvjp(_element_forward, lambda here, d: (jnp.where(here, d[..., None], jnp.zeros((), d.dtype)), None))
+_element.defvjp(
+    _element_forward, lambda selected, d: (jnp.where(selected, d[..., None], jnp.zeros((), d.dtype)), None)
+)
 
 
-def dense(x: Any) -> Any:
-    """The array itself, or the dense form of a Sparse."""
+def dense(x: T | Sparse) -> T | Array:
+    """The array itself, or the dense form of a `Sparse`."""
     return x.todense() if isinstance(x, Sparse) else x

@@ -74,6 +74,7 @@ def entering(layout: Layout, carried: Any, offset: int, seq: Any, position: Any,
     """
     if carried is None:
         return initial
+    assert layout.origin is not None
     origin = layout.origin[seq]
     before = carried[jnp.clip(offset - 1 - position, 0, offset - 1), jnp.maximum(origin, 0)]
     return jnp.where((origin >= 0).reshape(*origin.shape, *(1,) * (before.ndim - origin.ndim)), before, initial)

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
-import jax
 import numpy as np
 
 from ..._typing import AnyArray, Shape
 from ...graph.variable import Variable
-from ..data.interchange import end_to_end
+from ..data.interchange import ragged_from_grid
 from ..data.ragged import Ragged, SparseRows
 from ..data.sparse import Sparse, dense
 from ..plan.plan import Plan
@@ -74,11 +73,11 @@ class Result:
         """Shape of one sample; `lead`: how many dimensions before it are dynamic."""
         return tuple(self.data.shape if isinstance(self.data, Sparse) else self.data.shape[lead:])
 
-    def ragged(self) -> Ragged | jax.Array:
+    def ragged(self) -> Ragged | AnyArray:
         """The data in a form that can be fed; they stay on the device."""
         if self.by_rows:
             return Ragged(SparseRows.from_dense(self.host.reshape(1, -1)), None)
-        return end_to_end(self.data, self.count, self.layout) if self.variable.dynamic_axes else dense(self.data)
+        return ragged_from_grid(self.data, self.count, self.layout) if self.variable.dynamic_axes else dense(self.data)
 
 
 def collect_results(

@@ -1,7 +1,8 @@
-"""jax's persistent compilation cache for this package's programs alone.
+"""JAX's persistent compilation cache, for this package's programs only.
 
-The directory is `CNTKJAX_CACHE_DIR` (set it to '' to turn the cache off), by default `~/.cache/cntkjax/xla`. A user who
-has set jax's own cache directory gets that one. jax's settings are changed only while one of our programs compiles.
+The directory is `CNTKJAX_CACHE_DIR` (set it to '' to turn the cache off), by default `~/.cache/cntkjax/xla`. If the
+user has set JAX's own cache directory, that one is used. JAX's settings are changed only while one of this package's
+programs compiles.
 """
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ _LOCK = threading.RLock()
 
 
 def directory() -> str:
-    """Where compiled programs are kept; '' if nowhere."""
+    """The directory of compiled programs; '' if the cache is off."""
     return os.environ.get("CNTKJAX_CACHE_DIR", str(Path.home() / ".cache" / "cntkjax" / "xla"))
 
 
 @contextmanager
 def persistent() -> Iterator[None]:
-    """A scope in which what is compiled is looked up in the cache and stored there."""
+    """A scope in which compiled programs are looked up in the cache and stored there."""
     path = directory()
     if not path or jax.config.values.get("jax_compilation_cache_dir"):
         yield
         return
-    ours = {
+    settings = {
         "jax_compilation_cache_dir": path,
         "jax_persistent_cache_min_compile_time_secs": 0.0,
         "jax_persistent_cache_enable_xla_caches": "none",
     }
     with _LOCK:
-        before = {name: getattr(jax.config, name) for name in ours}
-        for name, value in ours.items():
+        before = {name: getattr(jax.config, name) for name in settings}
+        for name, value in settings.items():
             jax.config.update(name, value)
         try:
             yield

@@ -1,6 +1,6 @@
-"""With what options XLA compiles programs, and why.
+"""The options with which XLA compiles programs, and the reasons for them.
 
-Both concern the CPU only. They are experimental in XLA and change with its versions; one that is not known is left out.
+Both are for the CPU only. They are experimental and differ between versions of XLA; unknown ones are omitted.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import jax
 from .cache import persistent
 
 OPTIONS = {
-    # Barriers stay in until after fusion: without this, `materialize.materialized` does nothing.
+    # Keeps barriers until after fusion: without it, `materialize.materialized` has no effect.
     "xla_disable_hlo_passes": "cse_barrier_expander",
-    # Convolutions go to Eigen, products and sums to YNNPACK, which is where all three go by default. On two cores of an
+    # Convolutions are computed by Eigen, products and sums by YNNPACK, the default for all three. On two cores of an
     # Intel Xeon (AVX-512, jax 0.10) YNNPACK takes 96 ms for the weight gradient of a 5x5 convolution from 32 to 32
-    # channels (batch 256, 15x15) and Eigen 24, 26 and 17 ms for the convolution itself; a product goes the other way.
+    # channels (batch 256, 15x15), Eigen 24; for the convolution itself 26 and 17 ms. For products YNNPACK is faster.
     "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT,LIBRARY_FUSION_TYPE_REDUCE",
 }
 

@@ -1,4 +1,5 @@
-"""The devices that JAX sees. JAX is imported at the first question, so that ``cntkjax.device`` loads fast."""
+"""The devices that JAX sees. JAX is imported on first use, so that ``cntkjax.device`` loads fast."""
+
 from __future__ import annotations
 
 import os
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=1)
 def accelerators() -> tuple[jax.Device, ...]:
-    """This process's devices that are no CPU, in JAX's order; CNTK's ``gpu(i)`` is the i-th."""
+    """This process's devices other than CPUs, in JAX's order; CNTK's ``gpu(i)`` is the i-th."""
     import jax
 
     return tuple(d for d in jax.local_devices() if d.platform != "cpu")
@@ -33,31 +34,31 @@ def host() -> jax.Device:
 
 
 def memory_bytes(device: jax.Device) -> int:
-    """How many bytes JAX may use on the device; 0 where the platform does not tell."""
+    """The number of bytes that JAX may use on the device; 0 where the platform does not report it."""
     return int((device.memory_stats() or {}).get("bytes_limit", 0))
 
 
 def compute_on(device: jax.Device) -> None:
-    """Let JAX compute there from now on; its own choice is left alone where it is the same."""
+    """Make it JAX's default device, unless it is that anyway."""
     import jax
 
-    natural = next(iter(accelerators()), host())
-    jax.config.update("jax_default_device", None if device is natural else device)
+    default = next(iter(accelerators()), host())
+    jax.config.update("jax_default_device", None if device is default else device)
 
 
 class Lock:
-    """A reservation of an accelerator against other processes of this package, until it is released or they end."""
+    """A lock on an accelerator against other processes of this package; it ends with the process."""
 
     def __init__(self, number: int) -> None:
         self._path = os.path.join(tempfile.gettempdir(), f"cntkjax-gpu{number}.lock")
         self._file: int | None = None  # its descriptor
 
     def acquire(self) -> bool:
-        """Whether it is ours now."""
+        """Lock it unless another process has; True if this process holds the lock."""
         if self._file is not None or fcntl is None:
             return True
         file = os.open(self._path, os.O_RDWR | os.O_CREAT)
-        with suppress(PermissionError):  # then it is another user's, who has done it
+        with suppress(PermissionError):  # the file is another user's, who has set its mode
             os.chmod(self._path, 0o666)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -68,13 +69,13 @@ class Lock:
         return True
 
     def release(self) -> None:
-        """Let others have it."""
+        """Unlock it."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
     def held_by_another(self) -> bool:
-        """Whether another process has it."""
+        """True if another process holds the lock."""
         if self._file is not None:
             return False
         free = self.acquire()
@@ -84,5 +85,5 @@ class Lock:
 
 @cache
 def lock(number: int) -> Lock:
-    """The reservation of the accelerator with this number."""
+    """The lock on the accelerator with this number."""
     return Lock(number)

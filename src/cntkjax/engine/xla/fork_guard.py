@@ -1,21 +1,21 @@
-"""Processes begun by `os.fork`: the threads with which XLA compiles are not in them, so compiling would never end."""
+"""Processes started by `os.fork`: they lack the threads with which XLA compiles, so compiling would never end."""
 
 from __future__ import annotations
 
 import os
 
-_compiling: set[int] = set()  # processes that have compiled, forked ones inherit it
+_compiling: set[int] = set()  # ids of the processes that have compiled; a forked process inherits it
 
 
 def check_not_forked() -> None:
-    """To be called before something is compiled.
+    """Refuse to compile where that would hang; to be called before a program is compiled.
 
     Errors: RuntimeError in a process that was forked from one that had compiled.
     """
     if _compiling - {os.getpid()}:
         raise RuntimeError(
-            "this process was forked from one that had run programs already, and JAX cannot compile in it; begin it "
-            "anew with multiprocessing.get_context('spawn'), or fork before anything is evaluated"
+            "this process was forked from one that had already run programs, so JAX cannot compile in it. Fix: start "
+            "it with multiprocessing.get_context('spawn'), or fork before anything is evaluated"
         )
     _compiling.add(os.getpid())
 

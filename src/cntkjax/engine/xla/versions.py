@@ -1,4 +1,4 @@
-"""The one place for differences between versions of jax."""
+"""Differences between versions of JAX."""
 
 from __future__ import annotations
 
