@@ -8,6 +8,7 @@ from scipy.sparse import csr_matrix
 
 import cntkjax as C
 from cntkjax.engine.data.feeds import to_ragged
+from cntkjax.engine.data.ragged import Ragged
 
 ones = np.ones
 
@@ -99,7 +100,7 @@ def test_data_that_do_not_fit_are_an_error_that_says_why(variable, data, message
     (batch, ones((2, 4)), "feed an array of shape [samples x 3], or declare the variable with the shape of one sample"),
     (batch, csr_matrix(ones((2, 4))), "feed matrices with 3 columns, or declare the variable with shape [4]"),
     (batch, C.parameter(3) + 1, "evaluate it first"),
-    (batch, C.Value(ones((2, 4), np.float32)), "declare the variable with shape [4], or feed samples of shape [3]"),
+    (batch, C.Value.from_ragged(Ragged(ones((2, 4)), None), (4,)), "declare the variable with shape [4]"),
     (sequence, ones((2, 2, 1)), "feed a list of arrays of shape [steps x 3], one for each sequence"),
     (sequence, [], "feed a list with an array [steps, *shape] for each sequence"),
     (sequence, ([ones((2, 3))], [True, False]), "feed (data, flags) with one flag for each sequence"),
