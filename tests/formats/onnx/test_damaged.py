@@ -46,21 +46,21 @@ BAD: dict[str, tuple[Any, str]] = {
     "text": (b"This is no model at all, but quite some text.", "no ONNX model"),
     "a cycle": (CYCLE, r"'the Relu' \(Relu\): its input 'b' is no input of the graph"),
     "an unknown tensor": (model(node("Relu", ["z"])), r"'the Relu' \(Relu\): its input 'z'"),
-    "a tensor made twice": (model(node("Relu", ["x"]), node("Relu", ["x"])), "another tensor 'y' already"),
+    "a tensor computed twice": (model(node("Relu", ["x"]), node("Relu", ["x"])), "there is already a tensor 'y'"),
     "an unknown operation": (model(node("Frobnicate", ["x"])), r"'the Frobnicate' \(Frobnicate\): this operation"),
     "a foreign domain": (model(helper.make_node("Relu", ["x"], ["y"], domain="my.ops")), "domain 'my.ops'"),
-    "no output": (model(node("Relu", ["x"], ("z",))), "nothing makes the output 'y'"),
+    "no output": (model(node("Relu", ["x"], ("z",))), "no node computes the output 'y'"),
     "an old opset": (model(node("Relu", ["x"]), opset=3), "of opset 3"),
-    "a matrix that does not fit": (
+    "a matrix of another size": (
         model(node("MatMul", ["x", "w"]), initializers=[helper.make_tensor("w", 1, [2, 2], [1, 2, 3, 4])]),
         r"'the MatMul' \(MatMul\) does not fit its operands",
     ),
-    "an axis that is not there": (model(node("Concat", ["x", "x"], axis=7)), "no axis 7 in a tensor of rank 2"),
-    "an attribute of another type": (model(node("Concat", ["x", "x"], axis=1.5)), "axis has to be a whole number"),
-    "a shape that is computed": (
+    "an axis out of range": (model(node("Concat", ["x", "x"], axis=7)), "no axis 7 in a tensor of rank 2"),
+    "an attribute of another type": (model(node("Concat", ["x", "x"], axis=1.5)), "axis has to be an integer"),
+    "a computed shape": (
         model(node("Cast", ["x"], ("s",), to=7), node("Reshape", ["x", "s"])), "the shape.* has to be a constant",
     ),
-    "a shape that does not fit": (
+    "a shape of another size": (
         model(node("Reshape", ["x", "s"]), initializers=[ints("s", 4, 4)]), "another number of elements",
     ),
     "an empty slice": (
@@ -72,7 +72,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "a huge expansion": (
         model(node("Expand", ["x", "s"]), initializers=[ints("s", 1 << 30, 2, 3)]), "elements; 67108864 are allowed",
     ),
-    "a huge border": (
+    "huge padding": (
         model(node("Pad", ["x", "s"]), initializers=[ints("s", 0, 0, 1 << 30, 0)]), "elements; 67108864 are allowed",
     ),
     "a huge range": (
@@ -82,7 +82,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "an input of unknown rank": (
         model(node("Relu", ["x"]), inputs=[helper.make_tensor_value_info("x", 1, None)]), "input 'x' has no shape",
     ),
-    "an input of text": (
+    "an input of strings": (
         model(node("Relu", ["x"]), inputs=[helper.make_tensor_value_info("x", 8, [1])]), "elements of type 8",
     ),
 }
@@ -125,7 +125,7 @@ def saved_outside(folder: Path, location: str, offset: str = "0") -> Path:
 
 @pytest.mark.parametrize("location", ["../secret.bin", "/etc/passwd", "a/../../secret.bin", ""])
 def test_external_data_stay_in_the_folder(location: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="tensor 'w' stands in .* outside of the folder"):
+    with pytest.raises(ValueError, match="tensor 'w' is in .* outside of the folder"):
         C.Function.load(saved_outside(tmp_path, location), format=C.ModelFormat.ONNX)
 
 

@@ -1,27 +1,33 @@
-"""An ONNX graph as a function: its nodes read one after another.
+"""An ONNX graph as a function: its nodes are read one after another.
 
-As in CNTK, all dimensions of the file become static axes: open ones free axes (-3). Operations that ONNX has on a batch
-take the first axis as the batch axis, and make it a free static axis again.
+As in CNTK, all dimensions of the file become static axes, and open dimensions free axes (-3). Operations on batches
+take the first axis as the batch axis, and return it as a free static axis.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .... import ops
 from ....graph.function import Function as GraphFunction
-from ....graph.shape import FREE
+from ....graph.shape import FREE, Shape
+from ....graph.variable import Variable, producer
+from ....ops.functions import Function
 from ....variables import Constant, Parameter
 from ...dictionary import FormatError
 from .._onnx import ELEMENT, FLOATING, onnx
-from .checks import DEEPEST, array_of, in_order, limited
-from .table import FOLDED, OPERATIONS, Node
-from .values import BOOL, FLOAT, INT, Tensor, kind_of, output_of, plain
+from .checks import MAX_DEPTH, array_of, check_size, checked_nodes
+from .table import FOLDED, OPERATIONS, UNSUPPORTED, Fold, Node
+from .values import BOOL, FLOAT, INT, Operand, Tensor, array_list, kind_of, output_list, output_of, plain
 
-_KEEP_VALUES = ("Identity", "Slice", "Split", "Squeeze", "Unsqueeze", "Reshape", "Transpose", "Expand", "Gather")
+if TYPE_CHECKING:
+    from onnx import GraphProto, NodeProto, TypeProto, ValueInfoProto
+
 _DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
 
 
@@ -33,14 +39,13 @@ class Reader:
     ) -> None:
         self.opset, self.name, self.folder, self.from_cntk = opset, name, folder, from_cntk
         self.depth: int = 0 if outer is None else outer.depth + 1
-        if self.depth > DEEPEST:
-            raise FormatError(f"{name}: graphs are nested deeper than {DEEPEST} levels")
+        if self.depth > MAX_DEPTH:
+            raise FormatError(f"{name}: graphs are nested deeper than {MAX_DEPTH} levels")
         self.tensors: dict[str, Tensor] = dict(outer.tensors) if outer else {}
-        self.named: set[Any] = outer.named if outer else set()
-        self.makers: dict[str, Node] = dict(outer.makers) if outer else {}  # the node that makes a tensor
+        self.named: set[Variable] = outer.named if outer else set()
+        self.producers: dict[str, Node] = dict(outer.producers) if outer else {}  # tensor -> the node that computes it
 
-    # ---- the whole
-    def model(self, graph: Any) -> Any:
+    def model(self, graph: GraphProto) -> GraphFunction:
         """The function of the outermost graph."""
         self.initializers(graph)
         for value in graph.input:
@@ -49,42 +54,45 @@ class Reader:
         self.nodes(graph.node)
         if not graph.output:
             raise FormatError(f"{self.name} has no outputs")
-        return self._function([self.result(o.name) for o in graph.output])
+        return self._function([output_of(self.result(o.name)) for o in graph.output])
 
-    def _function(self, outputs: list[Any]) -> Any:
+    def _function(self, outputs: list[Variable]) -> GraphFunction:
         if len(outputs) == 1:
-            if outputs[0].is_output and len(outputs[0].owner.outputs) == 1:
-                return ops.as_composite(outputs[0].owner)
+            owner = producer(outputs[0])
+            if owner is not None and len(owner.outputs) == 1:
+                return ops.as_composite(owner)  # type: ignore[arg-type]
             return ops.alias(outputs[0])
         outputs = [v if v.is_output and v not in outputs[:i] else ops.alias(v).output
                    for i, v in enumerate(outputs)]
         return ops.combine(outputs)
 
-    def result(self, name: str) -> Any:
-        """The variable of an output of the graph."""
+    def result(self, name: str) -> Operand:
+        """The variable of an output of the graph. Errors: FormatError if no node computes it."""
         if name not in self.tensors:
-            raise FormatError(f"{self.name}: nothing makes the output {name!r}")
+            raise FormatError(f"{self.name}: no node computes the output {name!r}")
         try:
             return self.tensors[name].variable
         except ValueError as error:
             raise FormatError(f"{self.name}, output {name!r}: {error}") from error
 
-    def initializers(self, graph: Any) -> None:
-        """The constants that a graph brings along."""
+    def initializers(self, graph: GraphProto) -> None:
+        """Read the initializers of a graph."""
         if graph.sparse_initializer:
-            raise FormatError(f"{self.name}: sparse initializers cannot be read")
+            raise FormatError(
+                f"{self.name}: sparse initializers cannot be read", fix="export the model with dense initializers"
+            )
         for tensor in graph.initializer:
             if tensor.name in self.tensors and self.depth == 0:
                 raise FormatError(f"{self.name}: there are two initializers {tensor.name!r}")
             self.tensors[tensor.name] = self.constant(array_of(tensor, self.name, self.folder), tensor.name, True)
 
     def constant(self, array: np.ndarray, name: str = "", trained: bool = False) -> Tensor:
-        """A known array; as a variable it is a constant, or a parameter if it was trained."""
+        """A known array; its variable is a constant, or a parameter if it was trained."""
         kind = kind_of(array.dtype)
 
-        def variable() -> Any:
+        def variable() -> Operand:
             if array.dtype == object:
-                raise ValueError("the size of a free axis cannot be computed with")
+                raise ValueError("operations on the size of a free axis are not supported")
             dtype = array.dtype if array.dtype.type in ELEMENT and kind == FLOAT else np.dtype(np.float32)
             value = np.asarray(array, dtype)
             if trained and kind == FLOAT:
@@ -93,130 +101,136 @@ class Reader:
 
         return Tensor(kind, array=array, make_variable=variable)
 
-    def input(self, value: Any) -> Tensor:
-        """An argument of the function."""
+    def input(self, value: ValueInfoProto) -> Tensor:
+        """An argument of the function. Errors: FormatError if it is no tensor, or of an unsupported type or shape."""
         where = f"{self.name}, input {value.name!r}"
         if not value.type.HasField("tensor_type"):
-            raise FormatError(f"{where} is no tensor")
+            raise FormatError(f"{where} is no tensor", fix=UNSUPPORTED)
         tensor = value.type.tensor_type
         if tensor.elem_type not in (*FLOATING, 2, 3, 4, 5, 6, 7, 9, 12, 13):
-            raise FormatError(f"{where}: elements of type {tensor.elem_type} cannot be read")
-        if not tensor.HasField("shape"):
-            raise FormatError(f"{where} has no shape: not even its rank is known")
-        shape = [d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else FREE for d in tensor.shape.dim]
-        if any(d == 0 for d in shape):
-            shape = [d or FREE for d in shape]  # how some exporters write an open dimension
-        if len(shape) > 32 or any(d > 2**31 for d in shape):
-            raise FormatError(f"{where} has the shape {shape}")
+            raise FormatError(f"{where}: elements of type {tensor.elem_type} cannot be read", fix=UNSUPPORTED)
+        shape = _shape_of(tensor, where)
         kind = FLOAT if tensor.elem_type in FLOATING else BOOL if tensor.elem_type == 9 else INT
         dtype = FLOATING.get(tensor.elem_type, np.float32)
-        return Tensor(kind, ops.input_variable(tuple(shape), dtype=dtype, dynamic_axes=[], name=value.name))
+        return Tensor(kind, ops.input_variable(shape, dtype=dtype, dynamic_axes=[], name=value.name))
 
     # ---- nodes
-    def nodes(self, protos: Any) -> None:
-        """Reads nodes in the order of the file."""
-        for i, proto in enumerate(in_order(protos, self.tensors, self.name)):
+    def nodes(self, protos: Iterable[NodeProto]) -> None:
+        """Read nodes in the order of the file. Errors: FormatError with the node and the reason."""
+        for i, proto in enumerate(checked_nodes(protos, self.tensors, self.name)):
             where = f"{self.name}, node {proto.name or i!r} ({proto.op_type})"
             if proto.domain not in _DOMAINS:
-                raise FormatError(f"{where}: operations of the domain {proto.domain!r} are not known")
+                raise FormatError(f"{where}: operations of the domain {proto.domain!r} are not known", UNSUPPORTED)
             if proto.op_type not in OPERATIONS:
-                raise FormatError(f"{where}: this operation cannot be read")
+                raise FormatError(
+                    f"{where}: this operation cannot be read",
+                    fix="export the model without it, or register a converter with formats.onnx.reading.table.reads",
+                )
             self._check_operands(proto, where)
             node = Node(self, proto, where)
             try:
-                made = self._made(node)
-            except FormatError:
+                outputs = self._convert(node)
+            except (FormatError, RecursionError):
                 raise
-            except RecursionError:
-                raise
-            except Exception as error:  # operands that don't fit break a rule anywhere; what it broke stays attached
-                raise FormatError(f"{where} does not fit its operands: {error}") from error
-            if len(made) < len([n for n in proto.output if n]):
-                raise FormatError(f"{where}: its outputs behind the first {len(made)} cannot be read")
-            for name, value in zip(proto.output, made, strict=False):
+            except Exception as error:  # unsuitable operands can break a rule anywhere; the cause stays attached
+                raise FormatError(f"{where} does not fit its operands: {error}", UNSUPPORTED) from error
+            if len(outputs) < len([n for n in proto.output if n]):
+                raise node.error(f"its outputs after the first {len(outputs)} cannot be read")
+            for name, value in zip(proto.output, outputs, strict=False):
                 if name:
                     self.tensors[name] = value
-                    self.makers[name] = node
+                    self.producers[name] = node
 
-    def _check_operands(self, proto: Any, where: str) -> None:
-        """As many operands as the operation has in the standard."""
+    def _check_operands(self, proto: NodeProto, where: str) -> None:
+        """Errors: FormatError if the number of operands is not that of the operation in the standard."""
         defs = onnx().defs
         domain = "" if proto.domain == "ai.onnx" else proto.domain
         if not defs.has(proto.op_type, self.opset if not domain else 1, domain):
-            return  # no longer part of the standard, or of another one
+            return  # no longer part of the standard, or not yet
         schema = defs.get_schema(proto.op_type, self.opset if not domain else 1, domain)
         if not schema.min_input <= len(proto.input) <= schema.max_input:
             least, most = schema.min_input, schema.max_input
-            wanted = f"{least}" if least == most else f"{least} to {most if most < 2**30 else 'many'}"
-            raise FormatError(f"{where}: it has {len(proto.input)} operands; the operation takes {wanted}")
+            expected = f"{least}" if least == most else f"{least} to {most if most < 2**30 else 'many'}"
+            raise FormatError(f"{where}: it has {len(proto.input)} operands; the operation takes {expected}")
 
-    def _made(self, node: Node) -> list[Tensor]:
-        given = [node.tensor(i) for i in range(len(node)) if node.has(i)]
+    def _convert(self, node: Node) -> list[Tensor]:
+        operands = [node.tensor(i) for i in range(len(node)) if node.has(i)]
         fold = FOLDED.get(node.op)
-        if fold is not None and given and all(t.is_known for t in given):
-            if all(t.kind != FLOAT for t in given):
-                made = fold(node)
-                return [self.constant(plain(a), node.name) for a in (made if isinstance(made, list) else [made])]
-            return self._lazily(node, fold)
-        return self._tensors(node, OPERATIONS[node.op](node))
+        if fold is not None and operands and all(t.is_known for t in operands):
+            if all(t.kind != FLOAT for t in operands):
+                return [self.constant(plain(a), node.name) for a in array_list(fold(node))]
+            return self._lazy_tensors(node, fold)
+        return self._tensors(node)
 
-    def _lazily(self, node: Node, fold: Any) -> list[Tensor]:
-        """Weights that are only rearranged: an array for those who need it, and the graph for those who compute."""
-        kept: dict[str, list[Any]] = {}
+    def _lazy_tensors(self, node: Node, fold: Fold) -> list[Tensor]:
+        """Outputs of a node that only rearranges weights: folded where an array is needed, otherwise in the graph."""
+        variables: list[Tensor] = []
+        arrays: list[np.ndarray] = []
 
-        def graph(i: int) -> Any:
-            if "graph" not in kept:
-                kept["graph"] = self._tensors(node, OPERATIONS[node.op](node))
-            return kept["graph"][i].variable
+        def variable(i: int) -> Operand:
+            if not variables:
+                variables.extend(self._tensors(node))
+            return variables[i].variable
 
-        def array(i: int) -> Any:
-            if "array" not in kept:
-                made = fold(node)
-                kept["array"] = made if isinstance(made, list) else [made]
-            return kept["array"][i]
+        def array(i: int) -> np.ndarray:
+            if not arrays:
+                arrays.extend(array_list(fold(node)))
+            return arrays[i]
 
         return [
-            Tensor(FLOAT, make_variable=lambda i=i: graph(i), make_array=lambda i=i: array(i))  # type: ignore[misc]
+            Tensor(FLOAT, make_variable=partial(variable, i), make_array=partial(array, i))
             for i in range(len(node.proto.output))
         ]
 
-    def _tensors(self, node: Node, made: Any) -> list[Tensor]:
-        """What a node was read as, under its name."""
-        listed = made if isinstance(made, list) else [made]
+    def _tensors(self, node: Node) -> list[Tensor]:
+        """The outputs of a node by the row of its operation; the node's name is given to the first one."""
+        conversion = OPERATIONS[node.op]
         result = []
-        for i, value in enumerate(listed):
+        for i, value in enumerate(output_list(conversion.convert(node))):
             if isinstance(value, Tensor):
                 if value.has_variable and i == 0:
                     value = Tensor(value.kind, self._named(node, value.variable), uniform=value.uniform)
-                if node.op in _KEEP_VALUES:
+                if conversion.same_elements:
                     value.uniform = node.tensor(0).uniform
                 result.append(value)
             elif isinstance(value, np.ndarray):
-                limited(value.size, node.where)
+                check_size(value.size, node.where)
                 result.append(self.constant(value, node.name))
             else:
                 result.append(Tensor(FLOAT, self._named(node, value) if i == 0 else output_of(value)))
         return result
 
-    def _named(self, node: Node, value: Any) -> Any:
-        """The variable; what made it gets the name of the node."""
-        variable: Any = output_of(value)
+    def _named(self, node: Node, value: Operand) -> Variable:
+        """The variable; the function that computes it gets the name of the node."""
+        variable = output_of(value)
         if not node.name:
             return variable
-        if not variable.is_output or variable.owner.name or variable in self.named:
+        owner = producer(variable)
+        if owner is None or owner.name or variable in self.named:
             variable = ops.alias(variable, name=node.name).output
             self.named.add(variable)
             return variable
         self.named.add(variable)
-        is_composite = isinstance(value, GraphFunction) and value.is_composite
-        made: Any = value if is_composite else ops.as_composite(variable.owner)
-        made.name = node.name
+        is_composite = isinstance(value, Function) and value.is_composite
+        composite = value if is_composite else ops.as_composite(owner)  # type: ignore[arg-type]
+        composite.name = node.name  # type: ignore[misc]
         return variable
 
-    def body(self, graph: Any, given: dict[str, Tensor]) -> Reader:
-        """A graph inside a node, read with what is known around it."""
+    def body(self, graph: GraphProto, tensors: dict[str, Tensor]) -> Reader:
+        """The reader of a graph inside a node, which has been read; it sees the tensors of the graph around it."""
         inner = Reader(self.opset, self.name, self.folder, self.from_cntk, self)
-        inner.tensors.update(given)
+        inner.tensors.update(tensors)
         inner.initializers(graph)
         inner.nodes(graph.node)
         return inner
+
+
+def _shape_of(tensor: TypeProto.Tensor, where: str) -> Shape:
+    """The shape of an input; open dimensions are free axes."""
+    if not tensor.HasField("shape"):
+        raise FormatError(f"{where} has no shape: not even its rank is known", fix=UNSUPPORTED)
+    shape = [d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else FREE for d in tensor.shape.dim]
+    shape = [d or FREE for d in shape]  # some exporters write an open dimension as 0
+    if len(shape) > 32 or any(d > 2**31 for d in shape):
+        raise FormatError(f"{where} has the shape {shape}")
+    return tuple(shape)

@@ -9,42 +9,40 @@ from typing import Any
 import numpy as np
 
 from .... import ops
-from ....graph.build import apply
 from ....graph.shape import UNKNOWN_SHAPE
-from ....primitives.base import BY_NAME
 from ....variables import Constant
 from .table import Node, reads
-from .values import output_of
+from .values import Operand, Outputs, apply_primitive
 
 
-def batched(make: Callable[[Any], Any], x: Any) -> Any:
-    """A function of samples on the first axis as the batch axis."""
-    return ops.unpack_batch(make(ops.to_batch(x)))
+def batched(f: Callable[[Operand], Operand], x: Operand) -> Operand:
+    """Apply a function of samples, with the first axis of x as the batch axis."""
+    return ops.unpack_batch(f(ops.to_batch(x)))
 
 
-def _image(node: Node, least: int = 3) -> Any:
-    x = node.x()
+def _image(node: Node, least: int = 3) -> Operand:
+    x = node.operand()
     if len(x.shape) < least:
-        raise node.fail(f"an operand of shape {x.shape} has no samples, channels and space")
+        raise node.error(f"an operand of shape {x.shape} has no samples, channels and space")
     return x
 
 
 def _borders(
     node: Node, spatial: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """What is added in front and behind along each axis."""
-    n, auto = len(kernel), node.text("auto_pad", "NOTSET")
+    """The padding before and after the elements along each axis."""
+    n, auto = len(kernel), node.string("auto_pad", "NOTSET")
     if auto == "NOTSET":
-        pads = _listed(node, "pads", [0] * (2 * n))
+        pads = _integers(node, "pads", [0] * (2 * n))
         return pads[:n], pads[n:]
     if auto == "VALID":
         return [0] * n, [0] * n
     if auto not in ("SAME_UPPER", "SAME_LOWER"):
-        raise node.fail(f"auto_pad {auto!r} is not known")
+        raise node.error(f"auto_pad {auto!r} is not known")
     low, high = [], []
     for size, k, s, d in zip(spatial, kernel, strides, dilations, strict=True):
         if size < 0 and s != 1:
-            raise node.fail("auto_pad along an open axis with steps cannot be read")
+            raise node.error("auto_pad along an open axis with strides cannot be read")
         extent = (k - 1) * d + 1
         total = extent - 1 if size < 0 else max((-(-size // s) - 1) * s + extent - size, 0)
         smaller, larger = total // 2, total - total // 2
@@ -53,68 +51,68 @@ def _borders(
     return low, high
 
 
-def _listed(node: Node, name: str, default: Sequence[int]) -> list[int]:
-    given = node.ints(name, default)
-    assert given is not None
-    if len(given) != len(default) or any(abs(v) > 2**16 for v in given):
-        raise node.fail(f"attribute {name} {given}: {len(default)} values are needed")
-    if name != "pads" and any(v < 1 for v in given) and name not in ("output_padding", "output_shape"):
-        raise node.fail(f"attribute {name} {given}: values have to be above 0")
-    if name in ("pads", "output_padding") and any(v < 0 for v in given):
-        raise node.fail(f"attribute {name} {given}: values below 0 cannot be read")
-    return given
+def _integers(node: Node, name: str, default: Sequence[int]) -> list[int]:
+    values = node.ints(name, default)
+    assert values is not None
+    if len(values) != len(default) or any(abs(v) > 2**16 for v in values):
+        raise node.error(f"attribute {name} {values}: {len(default)} values are needed")
+    if name != "pads" and any(v < 1 for v in values) and name not in ("output_padding", "output_shape"):
+        raise node.error(f"attribute {name} {values}: values have to be above 0")
+    if name in ("pads", "output_padding") and any(v < 0 for v in values):
+        raise node.error(f"attribute {name} {values}: values below 0 cannot be read")
+    return values
 
 
 @reads("Conv")
-def _conv(node: Node) -> Any:
-    x, kernel = _image(node), node.x(1)
+def _conv(node: Node) -> Outputs:
+    x, kernel = _image(node), node.operand(1)
     n = len(x.shape) - 2
     if len(kernel.shape) != n + 2:
-        raise node.fail(f"a kernel of shape {kernel.shape} for an operand of shape {x.shape}")
-    window = _listed(node, "kernel_shape", kernel.shape[2:])
-    strides, dilations = (_listed(node, k, [1] * n) for k in ("strides", "dilations"))
+        raise node.error(f"a kernel of shape {kernel.shape} for an operand of shape {x.shape}")
+    window = _integers(node, "kernel_shape", kernel.shape[2:])
+    strides, dilations = (_integers(node, k, [1] * n) for k in ("strides", "dilations"))
     low, high = _borders(node, x.shape[2:], window, strides, dilations)
-    made = batched(lambda v: _convolved(node, kernel, v, strides, dilations, low, high, node.whole("group", 1)), x)
-    return _biased(node, made, 2, n)
+    output = batched(lambda v: _convolved(node, kernel, v, strides, dilations, low, high, node.integer("group", 1)), x)
+    return _biased(node, output, 2, n)
 
 
 def _convolved(
-    node: Node, kernel: Any, x: Any, strides: Any, dilations: Any, low: Any, high: Any, groups: int,
-    output: tuple[int, ...] = (),
-) -> Any:
+    node: Node, kernel: Operand, x: Operand, strides: Sequence[int], dilations: Sequence[int], low: Sequence[int],
+    high: Sequence[int], groups: int, output: tuple[int, ...] = (),
+) -> Operand:
     attributes = {
         "strides": (max(x.shape[0], 1), *strides), "dilation": (1, *dilations), "groups": groups,
         "autoPadding": [False], "lowerPad": (0, *low), "upperPad": (0, *high), "sharing": [True],
         "transpose": bool(output), "outputShape": output or (0,),
     }
-    return apply(BY_NAME["Convolution"], [output_of(kernel), output_of(x)], attributes)
+    return apply_primitive("Convolution", [kernel, x], attributes)
 
 
-def _biased(node: Node, made: Any, operand: int, n: int) -> Any:
+def _biased(node: Node, convolved: Operand, operand: int, n: int) -> Operand:
     if not node.has(operand):
-        return made
-    bias = node.x(operand)
-    return ops.plus(made, ops.reshape(bias, (bias.shape[0], *(1,) * n)))
+        return convolved
+    bias = node.operand(operand)
+    return ops.plus(convolved, ops.reshape(bias, (bias.shape[0], *(1,) * n)))
 
 
 @reads("ConvTranspose")
-def _conv_transpose(node: Node) -> Any:
-    x, kernel = _image(node), node.x(1)
-    n, groups = len(x.shape) - 2, node.whole("group", 1)
+def _conv_transpose(node: Node) -> Outputs:
+    x, kernel = _image(node), node.operand(1)
+    n, groups = len(x.shape) - 2, node.integer("group", 1)
     if len(kernel.shape) != n + 2 or any(d < 0 for d in x.shape[1:]) or kernel.shape[0] != x.shape[1]:
-        raise node.fail(f"a kernel of shape {kernel.shape} for an operand of shape {x.shape}")
-    window = _listed(node, "kernel_shape", kernel.shape[2:])
-    strides, dilations = (_listed(node, k, [1] * n) for k in ("strides", "dilations"))
-    extra = _listed(node, "output_padding", [0] * n)
+        raise node.error(f"a kernel of shape {kernel.shape} for an operand of shape {x.shape}")
+    window = _integers(node, "kernel_shape", kernel.shape[2:])
+    strides, dilations = (_integers(node, k, [1] * n) for k in ("strides", "dilations"))
+    extra = _integers(node, "output_padding", [0] * n)
     whole = [(size - 1) * s + (k - 1) * d + 1 for size, s, k, d in
              zip(x.shape[2:], strides, window, dilations, strict=True)]
-    auto = node.text("auto_pad", "NOTSET")
+    auto = node.string("auto_pad", "NOTSET")
     if node.attribute("output_shape") is not None:
-        out = _listed(node, "output_shape", [0] * n)
+        out = _integers(node, "output_shape", [0] * n)
     elif auto in ("SAME_UPPER", "SAME_LOWER"):
         out = [size * s for size, s in zip(x.shape[2:], strides, strict=True)]
     else:
-        pads = _listed(node, "pads", [0] * (2 * n)) if auto == "NOTSET" else [0] * (2 * n)
+        pads = _integers(node, "pads", [0] * (2 * n)) if auto == "NOTSET" else [0] * (2 * n)
         out = [w + e - a - b for w, e, a, b in zip(whole, extra, pads[:n], pads[n:], strict=True)]
         low, high = pads[:n], pads[n:]
     if node.attribute("output_shape") is not None or auto in ("SAME_UPPER", "SAME_LOWER"):
@@ -123,45 +121,45 @@ def _conv_transpose(node: Node) -> Any:
         low = [t // 2 if upper else t - t // 2 for t in total]
         high = [t - a for t, a in zip(total, low, strict=True)]
     if any(o < 1 or o > 2**16 for o in out):
-        raise node.fail(f"an output of shape {out}")
+        raise node.error(f"an output of shape {out}")
 
-    def transposed(v: Any) -> Any:
+    def transposed(v: Operand) -> Operand:
         channels, per_group = kernel.shape[0] // groups, kernel.shape[1]
         parts = []
         for g in range(groups):
-            mine, weights = v, kernel
+            part, weights = v, kernel
             if groups > 1:
                 begin, end = g * channels, (g + 1) * channels if g + 1 < groups else 0
-                mine, weights = ops.slice(v, 0, begin, end), ops.slice(kernel, 0, begin, end)
-            parts.append(_convolved(node, weights, mine, strides, dilations, low, high, 1, (per_group, *out)))
+                part, weights = ops.slice(v, 0, begin, end), ops.slice(kernel, 0, begin, end)
+            parts.append(_convolved(node, weights, part, strides, dilations, low, high, 1, (per_group, *out)))
         return ops.splice(*parts, axis=0) if groups > 1 else parts[0]
 
     if not 1 <= groups <= 1024 or kernel.shape[0] % groups:
-        raise node.fail(f"{groups} groups of {kernel.shape[0]} channels")
+        raise node.error(f"{groups} groups of {kernel.shape[0]} channels")
     return _biased(node, batched(transposed, x), 2, n)
 
 
 # ---- pooling
 @reads("MaxPool", "AveragePool")
-def _pool(node: Node) -> Any:
+def _pool(node: Node) -> Outputs:
     x = _image(node)
-    made = batched(lambda v: apply(BY_NAME["Pooling"], [output_of(v)], _pooling(node, x)), x)
-    return [made] + [made] * (len(node.proto.output) - 1)  # where the maxima are, only MaxUnpool may ask
+    output = batched(lambda v: apply_primitive("Pooling", [v], _pooling(node, x)), x)
+    return [output] * max(len(node.proto.output), 1)  # only MaxUnpool may use the indices of the maxima
 
 
-def _pooling(node: Node, x: Any) -> dict[str, Any]:
+def _pooling(node: Node, x: Operand) -> dict[str, Any]:
     n = len(x.shape) - 2
-    window = _listed(node, "kernel_shape", [1] * n)
-    strides, dilations = (_listed(node, k, [1] * n) for k in ("strides", "dilations"))
+    window = _integers(node, "kernel_shape", [1] * n)
+    strides, dilations = (_integers(node, k, [1] * n) for k in ("strides", "dilations"))
     if any(d != 1 for d in dilations):
-        raise node.fail("pooling with dilations cannot be read")
+        raise node.error("pooling with dilations cannot be read")
     low, high = _borders(node, x.shape[2:], window, strides, dilations)
-    include = bool(node.whole("count_include_pad", 0)) and node.op == "AveragePool"
-    if node.whole("ceil_mode", 0):
-        more = [_missing(size, k, s, a, b) for size, k, s, a, b in
+    include = bool(node.integer("count_include_pad", 0)) and node.op == "AveragePool"
+    if node.integer("ceil_mode", 0):
+        more = [_ceil_padding(size, k, s, a, b) for size, k, s, a, b in
                 zip(x.shape[2:], window, strides, low, high, strict=True)]
         if include and any(more):
-            raise node.fail("means that count the padding, with sizes rounded up, cannot be read")
+            raise node.error("means that count the padding, with sizes rounded up, cannot be read")
         high = [b + m for b, m in zip(high, more, strict=True)]
     return {
         "poolingType": 0 if node.op == "MaxPool" else 1, "poolingWindowShape": tuple(window),
@@ -170,8 +168,8 @@ def _pooling(node: Node, x: Any) -> dict[str, Any]:
     }
 
 
-def _missing(size: int, window: int, stride: int, low: int, high: int) -> int:
-    """What a window that begins inside lacks at the end."""
+def _ceil_padding(size: int, window: int, stride: int, low: int, high: int) -> int:
+    """The padding needed by a last window that begins within the operand and ends after it."""
     if size < 0:
         return stride - 1
     left_over = (size + low + high - window) % stride
@@ -182,38 +180,37 @@ def _missing(size: int, window: int, stride: int, low: int, high: int) -> int:
 
 
 @reads("GlobalMaxPool", "GlobalAveragePool")
-def _global_pool(node: Node) -> Any:
+def _global_pool(node: Node) -> Outputs:
     kind = 0 if node.op == "GlobalMaxPool" else 1
     attributes = {"poolingType": kind, "poolingWindowShape": UNKNOWN_SHAPE}
-    return batched(lambda v: apply(BY_NAME["Pooling"], [output_of(v)], dict(attributes)), _image(node))
+    return batched(lambda v: apply_primitive("Pooling", [v], attributes), _image(node))
 
 
 @reads("MaxUnpool")
-def _unpool(node: Node) -> Any:
-    """The places of the maxima have to be those of a MaxPool: they are found again in its operand."""
-    pool = node.reader.makers.get(node.proto.input[1])
+def _unpool(node: Node) -> Outputs:
+    """The indices have to be those of a MaxPool: the positions of the maxima are computed again from its operand."""
+    pool = node.reader.producers.get(node.proto.input[1])
     if pool is None or pool.op != "MaxPool":
-        raise node.fail("its places have to come from a MaxPool")
-    source = pool.x()
-    attributes = _pooling(pool, source)
-    mine = {"unpoolingWindowShape": attributes.pop("poolingWindowShape"), "poolingType": 0}
-    mine |= {k: attributes[k] for k in ("strides", "autoPadding", "lowerPad", "upperPad")}
-    return ops.unpack_batch(
-        apply(BY_NAME["Unpooling"], [output_of(ops.to_batch(node.x())), output_of(ops.to_batch(source))], mine)
-    )
+        raise node.error("its indices have to come from a MaxPool")
+    source = pool.operand()
+    pooling = _pooling(pool, source)
+    attributes = {"unpoolingWindowShape": pooling["poolingWindowShape"], "poolingType": 0}
+    attributes |= {k: pooling[k] for k in ("strides", "autoPadding", "lowerPad", "upperPad")}
+    operands = [ops.to_batch(node.operand()), ops.to_batch(source)]
+    return ops.unpack_batch(apply_primitive("Unpooling", operands, attributes))
 
 
 # ---- normalization
 @reads("BatchNormalization")
-def _batch_normalization(node: Node) -> Any:
+def _batch_normalization(node: Node) -> Outputs:
     x = _image(node, 2)
-    if node.whole("training_mode", 0):
-        raise node.fail("training mode cannot be read")
+    if node.integer("training_mode", 0):
+        raise node.error("training mode cannot be read")
     dtype = np.float32 if x.dtype is np.float16 else x.dtype
-    spatial = bool(node.whole("spatial", 1)) if node.opset < 9 else True
+    spatial = bool(node.integer("spatial", 1)) if node.opset < 9 else True
     scale, bias, mean, variance = (_statistics(node, i, dtype, fixed=i > 2) for i in range(1, 5))
 
-    def normalized(v: Any) -> Any:
+    def normalized(v: Operand) -> Operand:
         return ops.batch_normalization(
             v, scale, bias, mean, variance, spatial, normalization_time_constant=0,
             epsilon=node.number("epsilon", 1e-5), use_cudnn_engine=False, running_count=Constant(0, dtype=dtype),
@@ -222,158 +219,158 @@ def _batch_normalization(node: Node) -> Any:
     return batched(normalized, x)
 
 
-def _statistics(node: Node, i: int, dtype: Any, fixed: bool) -> Any:
-    """Scale and bias can be trained; mean and variance follow the data, and are constants as in CNTK."""
-    value, name = node.known(i), node.proto.input[i]
+def _statistics(node: Node, i: int, dtype: type | None, fixed: bool) -> Operand:
+    """Scale and bias are trained; mean and variance (`fixed`) are statistics of the data, and constants as in CNTK."""
+    value, name = node.known_array(i), node.proto.input[i]
     if value is None:
-        return node.x(i)
-    if fixed or node.x(i).dtype is not dtype:
+        return node.operand(i)
+    if fixed or node.operand(i).dtype is not dtype:
         return Constant(value.astype(dtype).reshape(-1), dtype=dtype, name=name)
-    return node.x(i) if value.ndim == 1 else ops.reshape(node.x(i), (-1,))
+    return node.operand(i) if value.ndim == 1 else ops.reshape(node.operand(i), (-1,))
 
 
 @reads("LRN")
-def _lrn(node: Node) -> Any:
-    x, size = _image(node), node.whole("size", 0)
+def _lrn(node: Node) -> Outputs:
+    x, size = _image(node), node.integer("size", 0)
     if not 1 <= size <= 4096 or size % 2 == 0:
-        raise node.fail(f"a window of {size} channels; it has to be odd")
+        raise node.error(f"a window of {size} channels; it has to be odd")
     options = node.number("bias", 1.0), node.number("alpha", 1e-4), node.number("beta", 0.75)
     return batched(lambda v: ops.local_response_normalization(v, size // 2, *options), x)
 
 
 @reads("MeanVarianceNormalization")
-def _mean_variance(node: Node) -> Any:
-    """Each sample by itself where it can be; CNTK writes the batch axis among the axes, as it is of size 1."""
-    x = node.x()
+def _mean_variance(node: Node) -> Outputs:
+    """Within each sample if possible; CNTK lists the batch axis among the axes, because it is of size 1."""
+    x = node.operand()
     rank = len(x.shape)
     axes = node.ints("axes", (0, 2, 3))
     assert axes is not None
-    places = sorted({node.axis(a, rank) for a in axes})
+    axes_reduced = sorted({node.axis(a, rank) for a in axes})
     epsilon = 1e-5 if node.reader.from_cntk else 1e-9
-    own = [a for a in places if a]
-    whole = own == list(range(1, rank))
-    single = places[:1] != [0] or x.shape[0] == 1 or node.reader.from_cntk
-    if single and own and (whole or own == list(range(2, rank))):
-        return batched(lambda v: ops.mean_variance_normalization(v, epsilon, whole, True), x)
-    centered = ops.minus(x, ops.reduce_mean(x, places))
-    deviation = ops.sqrt(ops.reduce_mean(ops.square(centered), places))
+    sample_axes = [a for a in axes_reduced if a]
+    all_axes = sample_axes == list(range(1, rank))
+    single = axes_reduced[:1] != [0] or x.shape[0] == 1 or node.reader.from_cntk
+    if single and sample_axes and (all_axes or sample_axes == list(range(2, rank))):
+        return batched(lambda v: ops.mean_variance_normalization(v, epsilon, all_axes, True), x)
+    centered = ops.minus(x, ops.reduce_mean(x, axes_reduced))
+    deviation = ops.sqrt(ops.reduce_mean(ops.square(centered), axes_reduced))
     return ops.element_divide(centered, ops.plus(deviation, Constant(epsilon, dtype=x.dtype)))
 
 
 @reads("LayerNormalization")
-def _layer_normalization(node: Node) -> Any:
-    x = node.x()
-    axis = node.axis(node.whole("axis", -1), len(x.shape))
-    made = _standardized(x, list(range(axis, len(x.shape))), node.number("epsilon", 1e-5))
-    made = ops.element_times(made, node.x(1))
-    return ops.plus(made, node.x(2)) if node.has(2) else made
+def _layer_normalization(node: Node) -> Outputs:
+    x = node.operand()
+    axis = node.axis(node.integer("axis", -1), len(x.shape))
+    output = _standardized(x, list(range(axis, len(x.shape))), node.number("epsilon", 1e-5))
+    output = ops.element_times(output, node.operand(1))
+    return ops.plus(output, node.operand(2)) if node.has(2) else output
 
 
 @reads("RMSNormalization")
-def _rms(node: Node) -> Any:
-    x = node.x()
-    axes = list(range(node.axis(node.whole("axis", -1), len(x.shape)), len(x.shape)))
+def _rms(node: Node) -> Outputs:
+    x = node.operand()
+    axes = list(range(node.axis(node.integer("axis", -1), len(x.shape)), len(x.shape)))
     mean = ops.reduce_mean(ops.square(x), axes)
     root = ops.sqrt(ops.plus(mean, Constant(node.number("epsilon", 1e-5), dtype=x.dtype)))
-    return ops.element_times(ops.element_divide(x, root), node.x(1))
+    return ops.element_times(ops.element_divide(x, root), node.operand(1))
 
 
 @reads("InstanceNormalization")
-def _instance_normalization(node: Node) -> Any:
+def _instance_normalization(node: Node) -> Outputs:
     x = _image(node)
-    made = _standardized(x, list(range(2, len(x.shape))), node.number("epsilon", 1e-5))
-    return _scaled(x, made, node.x(1), node.x(2))
+    normalized = _standardized(x, list(range(2, len(x.shape))), node.number("epsilon", 1e-5))
+    return _scaled(x, normalized, node.operand(1), node.operand(2))
 
 
 @reads("GroupNormalization")
-def _group_normalization(node: Node) -> Any:
-    x, groups = _image(node), node.whole("num_groups", 1)
+def _group_normalization(node: Node) -> Outputs:
+    x, groups = _image(node), node.integer("num_groups", 1)
     if groups < 1 or any(d < 0 for d in x.shape[1:]) or x.shape[1] % groups:
-        raise node.fail(f"{groups} groups of an operand of shape {x.shape}")
-    apart = ops.reshape(x, (groups, x.shape[1] // groups, *x.shape[2:]), begin_axis=1)
-    made = _standardized(apart, list(range(2, len(apart.shape))), node.number("epsilon", 1e-5))
-    made = ops.reshape(made, x.shape[1:], begin_axis=1)
-    scale, bias = node.x(1), node.x(2)
+        raise node.error(f"{groups} groups of an operand of shape {x.shape}")
+    grouped = ops.reshape(x, (groups, x.shape[1] // groups, *x.shape[2:]), begin_axis=1)
+    normalized = _standardized(grouped, list(range(2, len(grouped.shape))), node.number("epsilon", 1e-5))
+    normalized = ops.reshape(normalized, x.shape[1:], begin_axis=1)
+    scale, bias = node.operand(1), node.operand(2)
     if scale.shape != (x.shape[1],):  # one for each group, as before opset 21
         scale, bias = (ops.reshape(ops.splice(*[ops.reshape(v, (-1, 1))] * (x.shape[1] // groups), axis=1), (-1,))
                        for v in (scale, bias))
-    return _scaled(x, made, scale, bias)
+    return _scaled(x, normalized, scale, bias)
 
 
-def _standardized(x: Any, axes: list[int], epsilon: float) -> Any:
+def _standardized(x: Operand, axes: list[int], epsilon: float) -> Operand:
     centered = ops.minus(x, ops.reduce_mean(x, axes))
     variance = ops.reduce_mean(ops.square(centered), axes)
     return ops.element_divide(centered, ops.sqrt(ops.plus(variance, Constant(epsilon, dtype=x.dtype))))
 
 
-def _scaled(x: Any, made: Any, scale: Any, bias: Any) -> Any:
+def _scaled(x: Operand, normalized: Operand, scale: Operand, bias: Operand) -> Operand:
     shape = (x.shape[1], *(1,) * (len(x.shape) - 2))
-    return ops.plus(ops.element_times(made, ops.reshape(scale, shape)), ops.reshape(bias, shape))
+    return ops.plus(ops.element_times(normalized, ops.reshape(scale, shape)), ops.reshape(bias, shape))
 
 
 @reads("LpNormalization")
-def _lp_normalization(node: Node) -> Any:
-    x = node.x()
-    axis = node.axis(node.whole("axis", -1), len(x.shape))
-    norm = (ops.reduce_l1 if node.whole("p", 2) == 1 else ops.reduce_l2)(x, axis)
+def _lp_normalization(node: Node) -> Outputs:
+    x = node.operand()
+    axis = node.axis(node.integer("axis", -1), len(x.shape))
+    norm = (ops.reduce_l1 if node.integer("p", 2) == 1 else ops.reduce_l2)(x, axis)
     return ops.element_divide(x, norm)
 
 
 @reads("Dropout")
-def _dropout(node: Node) -> Any:
+def _dropout(node: Node) -> Outputs:
     ratio = node.number("ratio", 0.5) if node.opset < 12 else float(node.array(1).reshape(())) if node.has(1) else 0.5
     if not 0 <= ratio < 1:
-        raise node.fail(f"a ratio of {ratio}")
-    made = ops.dropout(node.x(), ratio)
-    return [made, ops.ones_like(node.x())][: max(len(node.proto.output), 1)]
+        raise node.error(f"a ratio of {ratio}")
+    output = ops.dropout(node.operand(), ratio)
+    return [output, ops.ones_like(node.operand())][: max(len(node.proto.output), 1)]
 
 
 # ---- channels and space
 @reads("ImageScaler")
-def _image_scaler(node: Node) -> Any:
+def _image_scaler(node: Node) -> Outputs:
     bias = node.attribute("bias", [])
     return batched(lambda v: ops.image_scaler(v, node.number("scale", 1.0), list(bias)), _image(node, 4))
 
 
 @reads("DepthToSpace")
-def _depth_to_space(node: Node) -> Any:
-    x, b = _image(node, 4), node.whole("blocksize", 0)
+def _depth_to_space(node: Node) -> Outputs:
+    x, b = _image(node, 4), node.integer("blocksize", 0)
     if not 1 <= b <= 1024:
-        raise node.fail(f"blocks of {b}")
-    if node.text("mode", "DCR") == "DCR":
+        raise node.error(f"blocks of {b}")
+    if node.string("mode", "DCR") == "DCR":
         return batched(lambda v: ops.depth_to_space(v, b), x)
     _, c, h, wide = x.shape
-    apart = ops.reshape(x, (c // (b * b), b, b, h, wide), begin_axis=1)
-    return ops.reshape(ops.transpose(apart, (0, 1, 4, 2, 5, 3)), (c // (b * b), h * b, wide * b), begin_axis=1)
+    blocks = ops.reshape(x, (c // (b * b), b, b, h, wide), begin_axis=1)
+    return ops.reshape(ops.transpose(blocks, (0, 1, 4, 2, 5, 3)), (c // (b * b), h * b, wide * b), begin_axis=1)
 
 
 @reads("SpaceToDepth")
-def _space_to_depth(node: Node) -> Any:
-    b = node.whole("blocksize", 0)
+def _space_to_depth(node: Node) -> Outputs:
+    b = node.integer("blocksize", 0)
     if not 1 <= b <= 1024:
-        raise node.fail(f"blocks of {b}")
+        raise node.error(f"blocks of {b}")
     return batched(lambda v: ops.space_to_depth(v, b), _image(node, 4))
 
 
 @reads("MaxRoiPool")
-def _roi_pool(node: Node) -> Any:
-    """Regions [n, 5] of one image: the number of the image, which has to be 0 throughout, and the corners."""
-    x, rois = _image(node, 4), node.x(1)
-    shape = _listed(node, "pooled_shape", [1, 1])
+def _roi_pool(node: Node) -> Outputs:
+    """Regions [n, 5] of one image: the number of the image, which has to be 0, and the corners."""
+    x, rois = _image(node, 4), node.operand(1)
+    shape = _integers(node, "pooled_shape", [1, 1])
     if x.shape[0] != 1 or rois.shape[1:] != (5,):
-        raise node.fail("regions of one image can be read, not of a batch")
+        raise node.error("regions of one image can be read, not of a batch")
     corners = ops.expand_dims(ops.slice(rois, 1, 1, 0), -3)
-    made = ops.roipooling(ops.to_batch(x), ops.to_batch(corners), ops.MAX_POOLING, shape,
+    pooled = ops.roipooling(ops.to_batch(x), ops.to_batch(corners), ops.MAX_POOLING, shape,
                           node.number("spatial_scale", 1.0))
-    return ops.squeeze(ops.slice(ops.unpack_batch(made), 0, 0, 1), [0])
+    return ops.squeeze(ops.slice(ops.unpack_batch(pooled), 0, 0, 1), [0])
 
 
 @reads("Upsample", "Resize")
-def _resize(node: Node) -> Any:
-    """Nearest elements, by whole numbers: each is repeated."""
-    x = node.x()
+def _resize(node: Node) -> Outputs:
+    """Nearest neighbours with integer scales: each element is repeated."""
+    x = node.operand()
     place = 2 if node.op == "Resize" and node.opset >= 11 else 1
-    mode = node.text("mode", "nearest")
+    mode = node.string("mode", "nearest")
     if node.op == "Upsample" and node.opset < 9:
         scales = list(node.attribute("scales", []))
     elif node.has(place) and node.array(place).size:
@@ -382,17 +379,16 @@ def _resize(node: Node) -> Any:
         sizes = node.integers(3, "sizes")
         scales = [s / d if d > 0 else 0 for s, d in zip(sizes, x.shape, strict=True)]
     else:
-        raise node.fail("it has neither scales nor sizes")
+        raise node.error("it has neither scales nor sizes")
     if mode != "nearest" or any(s != int(s) or not 1 <= s <= 64 for s in scales) or len(scales) != len(x.shape):
-        raise node.fail(f"mode {mode!r} with scales {scales}: nearest elements repeated a whole number of times can be "
-                        "read")
+        raise node.error(f"mode {mode!r} with scales {scales}: only mode 'nearest' with integer scales can be read")
     if prod(scales) > 2**16:
-        raise node.fail(f"scales {scales}")
+        raise node.error(f"scales {scales}")
     for axis, scale in enumerate(map(int, scales)):
         if scale > 1:
-            apart = ops.expand_dims(x, axis - len(x.shape))
-            many = ops.splice(*[apart] * scale, axis=axis + 1)
-            x = ops.reshape(many, (-1,), axis, axis + 2)
-    return node.of_kind(x if x is not node.x() else ops.alias(x))
+            expanded = ops.expand_dims(x, axis - len(x.shape))
+            repeated = ops.splice(*[expanded] * scale, axis=axis + 1)
+            x = ops.reshape(repeated, (-1,), axis, axis + 2)
+    return node.of_kind(x if x is not node.operand() else ops.alias(x))
 
 

@@ -2,39 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from ....graph.function import Function
 from ...dictionary import FormatError
+from ...files import Source
 from . import (  # noqa: F401  (they fill the table)
+    constants,
     elementwise,
+    fill,
     image,
-    joined,
-    known,
     learn,
-    parts,
     product,
     recurrent,
     reduce,
     scan,
     shape,
+    slices,
 )
-from .checks import opset_of, parsed
+from .checks import opset_of, parse
 from .graph import Reader
 
 
-def load(source: Any) -> Any:
+def load(source: Source) -> Function:
     """The function of an ONNX model, from a path, bytes or an open binary file.
 
-    Inputs, weights and nodes keep their names; weights are parameters, and so can be trained further.
-    Errors: ImportError without the package onnx; FormatError (a ValueError and RuntimeError) with the file, the node,
-    its operation and the reason for what is damaged or cannot be read.
+    Inputs, weights and nodes keep their names; weights are parameters, so that they can be trained further.
+    Errors: ImportError without the package onnx; FormatError (a ValueError and RuntimeError), with the file, the node,
+    its operation and the reason, if the file is damaged or an operation is not supported.
     """
-    model, name, folder = parsed(source)
+    model, name, folder = parse(source)
     reader = Reader(opset_of(model, name), name, folder, from_cntk=model.producer_name == "CNTK")
     try:
         return reader.model(model.graph)
     except RecursionError as error:
-        raise FormatError(f"{name}: graphs are nested too deep") from error
+        raise FormatError(
+            f"{name}: graphs are nested too deep", fix="export the model without nested graphs"
+        ) from error
 
 
 __all__ = ["load"]

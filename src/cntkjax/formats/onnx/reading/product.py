@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from math import prod
-from typing import Any
 
 from .... import ops
+from ....graph.shape import Shape
 from ....variables import Constant
 from .table import Node, reads
+from .values import Operand, Outputs
 
 
 @reads("MatMul")
-def _matmul(node: Node) -> Any:
-    a, b = node.x(0), node.x(1)
+def _matmul(node: Node) -> Outputs:
+    a, b = node.operand(0), node.operand(1)
     if not a.shape or not b.shape:
-        raise node.fail("a scalar is no matrix")
+        raise node.error("a scalar is no matrix")
     while len(b.shape) > 2 and b.shape[0] == 1 and len(a.shape) >= len(b.shape):
         b = ops.squeeze(b, [0])
     if len(b.shape) == 1:
@@ -24,84 +26,85 @@ def _matmul(node: Node) -> Any:
     return _batched(node, a, b)
 
 
-def _batched(node: Node, a: Any, b: Any) -> Any:
-    """Products of a matrix each: the axes ahead of the last two as the batch axis."""
+def _batched(node: Node, a: Operand, b: Operand) -> Operand:
+    """Products of matrices, with the axes before the last two as the batch axis."""
     lead_a, lead_b = a.shape[:-2], b.shape[:-2]
     vector = len(a.shape) == 1
     if vector:
         a = ops.expand_dims(a, -2)
     if lead_a and lead_a != lead_b:
-        return _spread(node, a, b)
-    made = ops.times(_as_batch(node, a), _as_batch(node, b))
-    made = ops.unpack_batch(made)
+        return _broadcast_product(a, b)
+    product: Operand = ops.unpack_batch(ops.times(_as_batch(node, a), _as_batch(node, b)))
     if len(lead_b) > 1 or lead_b[0] >= 0:
-        made = _split(node, made, lead_b)
-    return ops.squeeze(made, [len(made.shape) - 2]) if vector else made
+        product = _split(node, product, lead_b)
+    return ops.squeeze(product, [len(product.shape) - 2]) if vector else product
 
 
-def _as_batch(node: Node, x: Any) -> Any:
+def _as_batch(node: Node, x: Operand) -> Operand:
     lead = x.shape[:-2]
     if not lead:
         return x
     if len(lead) > 1:
         if sum(d < 0 for d in x.shape) > 1 and any(d < 0 for d in x.shape[-2:]):
-            raise node.fail("a product of matrices of open size in a batch of several axes cannot be read")
+            raise node.error("a product of matrices of open size in a batch of several axes cannot be read")
         x = ops.reshape(x, (-1,), 0, len(lead))
     return ops.to_batch(x)
 
 
-def _split(node: Node, x: Any, lead: Any) -> Any:
+def _split(node: Node, x: Operand, lead: Shape) -> Operand:
     if sum(d < 0 for d in lead) > 1:
-        raise node.fail("a batch of several axes of open size cannot be read")
+        raise node.error("a batch of several axes of open size cannot be read")
     return ops.reshape(x, tuple(-1 if d < 0 else d for d in lead), 0, 1)
 
 
-def _spread(node: Node, a: Any, b: Any) -> Any:
-    """Batches that broadcast: products of elements, summed."""
+def _broadcast_product(a: Operand, b: Operand) -> Operand:
+    """The product of batches of matrices that broadcast, by sums of element-wise products."""
     left = ops.expand_dims(a, -1)
     right = ops.expand_dims(b, -3)
     return ops.reduce_sum(ops.element_times(left, right), axis=-2, keepdims=False)
 
 
 @reads("Gemm")
-def _gemm(node: Node) -> Any:
-    a, b = node.x(0), node.x(1)
+def _gemm(node: Node) -> Outputs:
+    a, b = node.operand(0), node.operand(1)
     if len(a.shape) != 2 or len(b.shape) != 2:
-        raise node.fail("both operands have to be matrices")
-    if node.whole("transA", 0):
+        raise node.error("both operands have to be matrices")
+    if node.integer("transA", 0):
         a = ops.transpose(a, (1, 0))
-    made = ops.times_transpose(a, b) if node.whole("transB", 0) else ops.times(a, b)
+    product = ops.times_transpose(a, b) if node.integer("transB", 0) else ops.times(a, b)
     alpha, beta = node.number("alpha", 1.0), node.number("beta", 1.0)
     if alpha != 1:
-        made = ops.element_times(made, Constant(alpha, dtype=made.dtype))
+        product = ops.element_times(product, Constant(alpha, dtype=product.dtype))
     if node.has(2):
-        c = node.x(2)
-        made = ops.plus(made, c if beta == 1 else ops.element_times(c, Constant(beta, dtype=made.dtype)))
-    return made
+        c = node.operand(2)
+        product = ops.plus(product, c if beta == 1 else ops.element_times(c, Constant(beta, dtype=product.dtype)))
+    return product
 
 
 @reads("Einsum")
-def _einsum(node: Node) -> Any:
-    """Two operands or one, each letter once in each: as products of elements, summed."""
-    terms, _, out = node.text("equation", "").replace(" ", "").partition("->")
-    inputs, xs = terms.split(","), node.xs()
+def _einsum(node: Node) -> Outputs:
+    """One or two operands without repeated letters, by a sum of element-wise products."""
+    terms, _, out = node.string("equation", "").replace(" ", "").partition("->")
+    inputs, xs = terms.split(","), node.operands()
     letters = list(dict.fromkeys("".join(inputs)))
     pairs = list(zip(inputs, xs, strict=False))
-    fits = len(inputs) == len(xs) <= 2 and all(len(set(t)) == len(t) == len(x.shape) for t, x in pairs)
-    if not fits or not set(out) <= set(letters) or "." in terms or len(letters) > 12 or len(set(out)) != len(out):
-        raise node.fail(f"the sum {node.text('equation', '')!r} cannot be read")
+    is_supported = len(inputs) == len(xs) <= 2 and all(len(set(t)) == len(t) == len(x.shape) for t, x in pairs)
+    is_supported = is_supported and "." not in terms and len(letters) <= 12
+    if not is_supported or not set(out) <= set(letters) or len(set(out)) != len(out):
+        raise node.error(f"the sum {node.string('equation', '')!r} cannot be read")
     order = [*out, *(c for c in letters if c not in out)]
-    made: Any = None
     sizes = {c: d for t, x in pairs for c, d in zip(t, x.shape, strict=True)}
     if prod(max(sizes[c], 1) for c in order) > 2**26:
-        raise node.fail("it would take too much memory")
+        raise node.error("it would take too much memory")
+    factors: list[Operand] = []
     for term, x in pairs:
-        mine = [c for c in order if c in term]
-        if len(mine) > 1:
-            x = ops.transpose(x, [term.index(c) for c in mine])
+        letters_of_term = [c for c in order if c in term]
+        if len(letters_of_term) > 1:
+            x = ops.transpose(x, [term.index(c) for c in letters_of_term])
         for i, c in enumerate(order):
             if c not in term:
                 x = ops.expand_dims(x, i - len(x.shape) - 1)
-        made = x if made is None else ops.element_times(made, x)
-    summed = list(range(len(out), len(order)))
-    return ops.reduce_sum(made, axis=summed, keepdims=False) if summed else made
+        factors.append(x)
+    product = reduce(ops.element_times, factors)
+    summed_axes = list(range(len(out), len(order)))
+    return ops.reduce_sum(product, axis=summed_axes, keepdims=False) if summed_axes else product

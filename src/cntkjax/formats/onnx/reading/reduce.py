@@ -1,21 +1,20 @@
-"""Reductions, softmax and the choice of largest elements."""
+"""Reductions, softmax and the selection of the largest elements."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from .... import ops
 from ....graph.axis import Axis
-from ....graph.build import apply
-from ....primitives.base import BY_NAME
+from ....ops.functions import Function
 from ....variables import Constant
 from .table import Node, reads
-from .values import INT, output_of
+from .values import INT, Operand, Outputs, apply_primitive
 
-_REDUCTIONS: dict[str, Any] = {
+_REDUCTIONS: dict[str, Callable[..., Function]] = {
     "ReduceSum": ops.reduce_sum, "ReduceMean": ops.reduce_mean, "ReduceMax": ops.reduce_max,
     "ReduceMin": ops.reduce_min, "ReduceProd": ops.reduce_prod, "ReduceLogSumExp": ops.reduce_log_sum_exp,
     "ReduceL1": ops.reduce_l1, "ReduceL2": ops.reduce_l2, "ReduceSumSquare": ops.reduce_sum_square,
@@ -24,57 +23,57 @@ _REDUCTIONS: dict[str, Any] = {
 
 
 @reads(*_REDUCTIONS)
-def _reduce(node: Node) -> Any:
-    x, keep, axes = node.x(), bool(node.whole("keepdims", 1)), node.axes(1)
-    if not axes and node.whole("noop_with_empty_axes", 0):
+def _reduce(node: Node) -> Outputs:
+    x, keep, axes = node.operand(), bool(node.integer("keepdims", 1)), node.axes(1)
+    if not axes and node.integer("noop_with_empty_axes", 0):
         return node.of_kind(ops.alias(x), node.tensor(0).kind)
     rank = len(x.shape)
-    places = sorted({node.axis(a, rank) for a in axes}) if axes else list(range(rank))
-    if not places:
+    dimensions = sorted({node.axis(a, rank) for a in axes}) if axes else list(range(rank))
+    if not dimensions:
         return node.of_kind(ops.alias(x), node.tensor(0).kind)
-    if not keep and len(places) == rank:
-        made = _REDUCTIONS[node.op](x, axis=Axis.all_static_axes(), keepdims=False)
+    if not keep and len(dimensions) == rank:
+        output = _REDUCTIONS[node.op](x, axis=Axis.all_static_axes(), keepdims=False)
     else:
-        made = _REDUCTIONS[node.op](x, axis=places if len(places) > 1 else places[0], keepdims=keep)
-    return node.of_kind(made, node.tensor(0).kind)
+        output = _REDUCTIONS[node.op](x, axis=dimensions if len(dimensions) > 1 else dimensions[0], keepdims=keep)
+    return node.of_kind(output, node.tensor(0).kind)
 
 
 @reads("ArgMax", "ArgMin")
-def _position(node: Node) -> Any:
-    x = node.x()
-    axis = node.axis(node.whole("axis", 0), len(x.shape))
-    if node.whole("select_last_index", 0):
-        raise node.fail("the last of equal elements cannot be chosen")
-    made = (ops.argmax if node.op == "ArgMax" else ops.argmin)(x, axis)
-    return node.of_kind(made if node.whole("keepdims", 1) else ops.squeeze(made, [axis]), INT)
+def _position(node: Node) -> Outputs:
+    x = node.operand()
+    axis = node.axis(node.integer("axis", 0), len(x.shape))
+    if node.integer("select_last_index", 0):
+        raise node.error("the last one of equal elements cannot be selected")
+    index = (ops.argmax if node.op == "ArgMax" else ops.argmin)(x, axis)
+    return node.of_kind(index if node.integer("keepdims", 1) else ops.squeeze(index, [axis]), INT)
 
 
 @reads("Softmax", "LogSoftmax", "Hardmax")
-def _softmax(node: Node) -> Any:
-    """Along one axis; before opset 13 over this one and all behind it together."""
-    x = node.x()
+def _softmax(node: Node) -> Outputs:
+    """Along one axis; before opset 13 over this axis and all later ones together."""
+    x = node.operand()
     rank = len(x.shape)
-    axis = node.axis(node.whole("axis", -1 if node.opset >= 13 else 1), rank) if rank > 1 else 0
+    axis = node.axis(node.integer("axis", -1 if node.opset >= 13 else 1), rank) if rank > 1 else 0
     make = {"Softmax": ops.softmax, "LogSoftmax": ops.log_softmax, "Hardmax": _hardmax}[node.op]
     if node.opset >= 13 or axis == rank - 1:
         return make(x, axis=axis) if rank > 1 else make(x, axis=0)
     if any(d < 0 for d in x.shape[axis:]):
-        raise node.fail(f"{node.op} over several axes of open size")
+        raise node.error(f"{node.op} over several axes of open size")
     flat = ops.reshape(x, (prod(x.shape[axis:]),), begin_axis=axis) if axis else ops.reshape(x, (-1,))
     return ops.reshape(make(flat, axis=axis), x.shape[axis:], begin_axis=axis, end_axis=axis + 1)
 
 
-def _hardmax(x: Any, axis: int) -> Any:
+def _hardmax(x: Operand, axis: int) -> Operand:
     whole = all(d == 1 for i, d in enumerate(x.shape) if i != axis)
-    return ops.hardmax(x) if whole else apply(BY_NAME["Hardmax"], [output_of(x)], {"axis": Axis(axis)})
+    return ops.hardmax(x) if whole else apply_primitive("Hardmax", [x], {"axis": Axis(axis)})
 
 
 @reads("TopK")
-def _top_k(node: Node) -> Any:
-    x = node.x()
-    axis = node.axis(node.whole("axis", -1), len(x.shape))
-    k = node.whole("k", 0) if node.opset < 10 else node.integers(1, "k")[0]
-    if not node.whole("largest", 1):
+def _top_k(node: Node) -> Outputs:
+    x = node.operand()
+    axis = node.axis(node.integer("axis", -1), len(x.shape))
+    k = node.integer("k", 0) if node.opset < 10 else node.integers(1, "k")[0]
+    if not node.integer("largest", 1):
         values, indices = ops.top_k(ops.negate(x), k, axis - len(x.shape)).outputs
         return [node.of_kind(ops.negate(values), node.tensor(0).kind), node.of_kind(indices, INT)]
     values, indices = ops.top_k(x, k, axis - len(x.shape)).outputs
@@ -82,15 +81,15 @@ def _top_k(node: Node) -> Any:
 
 
 @reads("CumSum")
-def _cumulative(node: Node) -> Any:
-    """A product with a triangle of ones."""
-    x = node.x()
+def _cumulative(node: Node) -> Outputs:
+    """The product with a triangular matrix of ones."""
+    x = node.operand()
     axis = node.axis(node.integers(1, "axis")[0], len(x.shape))
     n = x.shape[axis]
     if not 0 <= n <= 4096:
-        raise node.fail(f"sums along an axis of size {n} cannot be read")
-    triangle = np.triu(np.ones((n, n), x.dtype), 1 if node.whole("exclusive", 0) else 0)
-    triangle = triangle.T if node.whole("reverse", 0) else triangle
+        raise node.error(f"sums along an axis of size {n} cannot be read")
+    triangle = np.triu(np.ones((n, n), x.dtype), 1 if node.integer("exclusive", 0) else 0)
+    triangle = triangle.T if node.integer("reverse", 0) else triangle
     order = [i for i in range(len(x.shape)) if i != axis] + [axis]
     summed = ops.times(ops.transpose(x, order) if len(order) > 1 else x, Constant(triangle, dtype=x.dtype))
     return node.of_kind(ops.transpose(summed, np.argsort(order).tolist()) if len(order) > 1 else summed,

@@ -1,79 +1,79 @@
-"""Scan as a recurrence, and If where its condition is known."""
+"""Scan as a recurrence, and If with a known condition."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from .... import ops
 from ....graph.edit import replace_placeholders
+from ....graph.variable import Variable
+from ....ops.functions import Function
 from .table import Node, reads
-from .values import Tensor
+from .values import Operand, Outputs, Tensor
 
 
 @reads("Scan")
-def _scan(node: Node) -> Any:
-    """The scanned axis becomes a sequence axis, of a batch of one; states are delayed values."""
+def _scan(node: Node) -> Outputs:
+    """The scanned axis becomes the sequence axis of a batch of one; states become delayed values."""
     graph = node.attribute("body")
-    count = node.whole("num_scan_inputs", 0)
-    states = len(node) - count
-    results = len(graph.output) - states if graph is not None else -1
-    if graph is None or count < 1 or states < 0 or results < 0 or len(graph.input) != len(node):
-        raise node.fail("its body does not fit its operands")
-    ways = node.ints("scan_input_directions", [0] * count)
-    back = node.ints("scan_output_directions", [0] * results)
+    count = node.integer("num_scan_inputs", 0)
+    state_count = len(node) - count
+    output_count = len(graph.output) - state_count if graph is not None else -1
+    if graph is None or count < 1 or state_count < 0 or output_count < 0 or len(graph.input) != len(node):
+        raise node.error("its body does not fit its operands")
+    input_directions = node.ints("scan_input_directions", [0] * count)
+    output_directions = node.ints("scan_output_directions", [0] * output_count)
     for name in ("scan_input_axes", "scan_output_axes"):
         if any(node.ints(name, ()) or ()):
-            raise node.fail("only the first axis can be scanned")
-    if len({*(ways or ()), *(back or ())}) > 1:
-        raise node.fail("scans in both directions at once cannot be read")
-    delayed = ops.sequence.future_value if ways and ways[0] else ops.sequence.past_value
-    like: Any = None
-    given: dict[str, Tensor] = {}
+            raise node.error("only the first axis can be scanned")
+    if len({*(input_directions or ()), *(output_directions or ())}) > 1:
+        raise node.error("scans in both directions at once cannot be read")
+    delayed = ops.sequence.future_value if input_directions and input_directions[0] else ops.sequence.past_value
+    like = _as_sequence(node.operand(state_count), None)
+    tensors: dict[str, Tensor] = {}
     for i in range(count):
-        steps = _as_sequence(node.x(states + i), like)
-        like = steps if like is None else like
-        given[graph.input[states + i].name] = Tensor(node.tensor(states + i).kind, steps.output)
-    stand_ins = []
-    for i in range(states):
-        begin = node.x(i)
-        stand_in = ops.input_variable(begin.shape, begin.dtype, dynamic_axes=like.dynamic_axes)
-        stand_ins.append(stand_in)
-        given[graph.input[i].name] = Tensor(node.tensor(i).kind, delayed(stand_in, initial_state=begin).output)
-    inner = node.reader.body(graph, given)
-    made = [inner.result(o.name) for o in graph.output]
-    whole = ops.combine([ops.alias(v) for v in made])
-    if states:
-        closing: dict[Any, Any] = {s: whole.outputs[i] for i, s in enumerate(stand_ins)}
-        replace_placeholders(whole, closing)
-    outs = whole.outputs
-    end = ops.sequence.first if ways and ways[0] else ops.sequence.last
-    last = [_alone(end(o)) for o in outs[:states]]
-    return [*last, *(_alone(ops.sequence.unpack(_spread(o, like), 0, True)) for o in outs[states:])]
+        steps = like if i == 0 else _as_sequence(node.operand(state_count + i), like)
+        tensors[graph.input[state_count + i].name] = Tensor(node.tensor(state_count + i).kind, steps.output)
+    placeholders = []
+    for i in range(state_count):
+        begin = node.operand(i)
+        placeholder = ops.input_variable(begin.shape, begin.dtype, dynamic_axes=like.dynamic_axes)
+        placeholders.append(placeholder)
+        tensors[graph.input[i].name] = Tensor(node.tensor(i).kind, delayed(placeholder, initial_state=begin).output)
+    inner = node.reader.body(graph, tensors)
+    results = [inner.result(o.name) for o in graph.output]
+    combined = ops.combine([ops.alias(v) for v in results])
+    if state_count:
+        next_values: dict[Variable, Variable] = {s: combined.outputs[i] for i, s in enumerate(placeholders)}
+        replace_placeholders(combined, next_values)
+    outputs = combined.outputs
+    end = ops.sequence.first if input_directions and input_directions[0] else ops.sequence.last
+    last = [_without_batch(end(o)) for o in outputs[:state_count]]
+    steps_of = (ops.sequence.unpack(_at_each_step(o, like), 0, True) for o in outputs[state_count:])
+    return [*last, *map(_without_batch, steps_of)]
 
 
-def _as_sequence(x: Any, like: Any) -> Any:
-    """[steps, *shape] as one sequence."""
-    one = ops.to_batch(ops.expand_dims(x, -len(x.shape) - 1))
-    return ops.to_sequence(one) if like is None else ops.to_sequence_like(one, like)
+def _as_sequence(x: Operand, like: Function | None) -> Function:
+    """[steps, *shape] as a batch of one sequence."""
+    batch = ops.to_batch(ops.expand_dims(x, -len(x.shape) - 1))
+    return ops.to_sequence(batch) if like is None else ops.to_sequence_like(batch, like)
 
 
-def _spread(x: Any, like: Any) -> Any:
-    """A value that does not depend on the steps, for each of them."""
+def _at_each_step(x: Operand, like: Function) -> Operand:
+    """A sequence; a value that does not depend on the steps is repeated."""
     return x if x.dynamic_axes else ops.reconcile_dynamic_axes(x, like)
 
 
-def _alone(x: Any) -> Any:
-    """Without the batch axis of one."""
+def _without_batch(x: Operand) -> Operand:
+    """x without the batch axis, which is of size 1."""
     return ops.squeeze(ops.slice(ops.unpack_batch(x), 0, 0, 1), [0])
 
 
 @reads("If")
-def _if(node: Node) -> Any:
-    condition = node.known(0)
+def _if(node: Node) -> Outputs:
+    condition = node.known_array(0)
     if condition is None or condition.size != 1:
-        raise node.fail("only conditions that are known can be read")
+        raise node.error("only conditions that do not depend on data can be read")
     graph = node.attribute("then_branch" if bool(condition.reshape(())) else "else_branch")
     if graph is None:
-        raise node.fail("it has no branch")
+        raise node.error("the branch to be taken is missing")
     inner = node.reader.body(graph, {})
     return [inner.tensors[o.name] for o in graph.output]

@@ -1,20 +1,20 @@
-"""Constants, sizes, and the same elements in another arrangement."""
+"""Constants, sizes, and operations that rearrange elements."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from .... import ops
 from .checks import array_of
 from .table import Node, reads
-from .values import Dim
+from .values import Dim, Operand, Outputs
 
 
 @reads("Constant")
-def _constant(node: Node) -> Any:
+def _constant(node: Node) -> Outputs:
     value = node.attribute("value")
     if value is not None:
         array = array_of(value, node.where, node.reader.folder)
@@ -22,87 +22,87 @@ def _constant(node: Node) -> Any:
         name = next((n for n in ("value_float", "value_int", "value_floats", "value_ints")
                      if node.attribute(n) is not None), None)
         if name is None:
-            raise node.fail("it has no value that can be read")
+            raise node.error("it has no value that can be read")
         array = np.asarray(node.attribute(name), np.float32 if "float" in name else np.int64)
     return node.reader.constant(array, node.name)
 
 
 @reads("Shape")
-def _shape(node: Node) -> Any:
+def _shape(node: Node) -> Outputs:
     source = node.tensor(0)
     sizes = [Dim(source.variable, i) if d < 0 else int(d) for i, d in enumerate(source.shape)]
-    return _sizes(sizes[node.whole("start", 0) : node.attribute("end", None)])
+    return _sizes(sizes[node.integer("start", 0) : node.attribute("end", None)])
 
 
-def _sizes(values: list[Any]) -> np.ndarray:
-    """A vector of sizes, of objects if some are open."""
+def _sizes(values: Sequence[int | Dim]) -> np.ndarray:
+    """A vector of sizes, of objects if some of them are open."""
     if any(isinstance(v, Dim) for v in values):
-        made = np.empty(len(values), object)
-        made[:] = values
-        return made
+        vector = np.empty(len(values), object)
+        vector[:] = values
+        return vector
     return np.asarray(values, np.int64)
 
 
 @reads("Size")
-def _size(node: Node) -> Any:
+def _size(node: Node) -> Outputs:
     shape = node.tensor(0).shape
     if any(d < 0 for d in shape):
-        raise node.fail("the number of elements of an operand of open size is not known")
+        raise node.error("the number of elements of an operand of open size is not known")
     return np.asarray(prod(shape), np.int64)
 
 
-# ---- the same elements
-@reads("Reshape")
-def _reshape(node: Node) -> Any:
-    x, wanted = node.x(), list(node.array(1, "the shape").reshape(-1).tolist())
-    if len(wanted) > 32:
-        raise node.fail(f"a shape of {len(wanted)} dimensions")
+# ---- rearranged elements
+@reads("Reshape", same_elements=True)
+def _reshape(node: Node) -> Outputs:
+    x, shape = node.operand(), list(node.array(1, "the shape").reshape(-1).tolist())
+    if len(shape) > 32:
+        raise node.error(f"a shape of {len(shape)} dimensions")
     old = list(x.shape)
-    if not node.whole("allowzero", 0):
-        if any(d == 0 and i >= len(old) for i, d in enumerate(wanted)):
-            raise node.fail("it keeps a dimension that its operand does not have")
-        wanted = [_dimension(node, x, i) if d == 0 else d for i, d in enumerate(wanted)]
-    return node.of_kind(_reshaped(node, x, wanted), node.tensor(0).kind)
+    if not node.integer("allowzero", 0):
+        if any(d == 0 and i >= len(old) for i, d in enumerate(shape)):
+            raise node.error("it keeps a dimension that its operand does not have")
+        shape = [_dimension(node, x, i) if d == 0 else d for i, d in enumerate(shape)]
+    return node.of_kind(_reshaped(node, x, shape), node.tensor(0).kind)
 
 
-def _dimension(node: Node, x: Any, i: int) -> Any:
+def _dimension(node: Node, x: Operand, i: int) -> int | Dim:
     return Dim(x, i) if x.shape[i] < 0 else x.shape[i]
 
 
-def _reshaped(node: Node, x: Any, wanted: list[Any]) -> Any:
-    """Leading dimensions that stay are left alone; of the others one at most can be open."""
+def _reshaped(node: Node, x: Operand, shape: Sequence[int | Dim]) -> Operand:
+    """x in another shape. Leading dimensions that stay are not reshaped; at most one of the others may be open."""
     old = list(x.shape)
-    if sum(isinstance(d, Dim) for d in wanted) > sum(d < 0 for d in old):
-        raise node.fail(f"the shape {wanted} has more open dimensions than {old}")
+    if sum(isinstance(d, Dim) for d in shape) > sum(d < 0 for d in old):
+        raise node.error(f"the shape {shape} has more open dimensions than {old}")
     keep = 0
-    while keep < min(len(old), len(wanted)) and _stays(x, keep, wanted[keep]):
+    while keep < min(len(old), len(shape)) and _stays(x, keep, shape[keep]):
         keep += 1
-    while keep and not _fits(old[keep:], wanted[keep:]):
+    while keep and not _compatible(old[keep:], shape[keep:]):
         keep -= 1
-    new = [-1 if isinstance(d, Dim) else int(d) for d in wanted[keep:]]
+    new = [-1 if isinstance(d, Dim) else int(d) for d in shape[keep:]]
     if new.count(-1) > 1:
-        raise node.fail(f"the shape {wanted} has several open dimensions that are not those of its operand")
+        raise node.error(f"the shape {shape} has several open dimensions that are not those of its operand")
     if keep == len(old) and not new:
         return ops.alias(x)
     if -1 in new and all(d >= 0 for d in old[keep:]):
         rest = prod(d for d in new if d >= 0)
         if not rest or prod(old[keep:]) % rest:
-            raise node.fail(f"{old} cannot become {wanted}")
+            raise node.error(f"{old} cannot be reshaped to {shape}")
         new[new.index(-1)] = prod(old[keep:]) // rest
     if not keep:
         return ops.reshape(x, tuple(new))
     return ops.reshape(x, tuple(new), keep, keep) if keep == len(old) else ops.reshape(x, tuple(new), keep)
 
 
-def _stays(x: Any, i: int, wanted: Any) -> bool:
+def _stays(x: Operand, i: int, wanted: int | Dim) -> bool:
     """True if dimension i may keep the size that it has."""
     if isinstance(wanted, Dim):
         return x.shape[i] < 0 and wanted.variable is not None
     return x.shape[i] >= 0 and wanted == x.shape[i]
 
 
-def _fits(old: list[int], new: list[Any]) -> bool:
-    """True if what is known of both allows that one becomes the other."""
+def _compatible(old: list[int], new: Sequence[int | Dim]) -> bool:
+    """True if the known dimensions allow reshaping one to the other."""
     known = prod(d for d in new if not isinstance(d, Dim) and d >= 0)
     is_open = sum(isinstance(d, Dim) or d < 0 for d in new)
     if any(d < 0 for d in old):
@@ -111,12 +111,12 @@ def _fits(old: list[int], new: list[Any]) -> bool:
 
 
 @reads("Flatten")
-def _flatten(node: Node) -> Any:
-    x, axis = node.x(), node.whole("axis", 1)
+def _flatten(node: Node) -> Outputs:
+    x, axis = node.operand(), node.integer("axis", 1)
     rank = len(x.shape)
     axis = axis + rank if axis < 0 else axis
     if not 0 <= axis <= rank:
-        raise node.fail(f"there is no axis {axis} in a tensor of rank {rank}")
+        raise node.error(f"there is no axis {axis} in a tensor of rank {rank}")
     parts = [x.shape[:axis], x.shape[axis:]]
     sizes = [-1 if any(d < 0 for d in p) else prod(p) for p in parts]
     if rank and axis == 1 and x.shape[0] < 0:
@@ -124,42 +124,42 @@ def _flatten(node: Node) -> Any:
     return node.of_kind(_reshaped(node, x, sizes))
 
 
-@reads("Squeeze")
-def _squeeze(node: Node) -> Any:
-    x = node.x()
+@reads("Squeeze", same_elements=True)
+def _squeeze(node: Node) -> Outputs:
+    x = node.operand()
     axes = node.axes(1)
-    at = [node.axis(a, len(x.shape)) for a in axes] if axes is not None else [
+    positions = [node.axis(a, len(x.shape)) for a in axes] if axes is not None else [
         i for i, d in enumerate(x.shape) if d == 1
     ]
-    for i in at:  # an open dimension that is to vanish is 1
+    for i in positions:  # an open dimension that is squeezed is 1
         if x.shape[i] < 0:
             x = ops.slice(x, i, 0, 1)
         elif x.shape[i] != 1:
-            raise node.fail(f"axis {i} of {x.shape} is not 1")
-    return node.of_kind(ops.squeeze(x, at) if at else ops.alias(x), node.tensor(0).kind)
+            raise node.error(f"axis {i} of {x.shape} is not 1")
+    return node.of_kind(ops.squeeze(x, positions) if positions else ops.alias(x), node.tensor(0).kind)
 
 
-@reads("Unsqueeze")
-def _unsqueeze(node: Node) -> Any:
-    x = node.x()
+@reads("Unsqueeze", same_elements=True)
+def _unsqueeze(node: Node) -> Outputs:
+    x = node.operand()
     axes = node.axes(1)
     if axes is None:
-        raise node.fail("there are no axes")
+        raise node.error("there are no axes")
     rank = len(x.shape) + len(axes)
     places = sorted(node.axis(a, rank) for a in axes)
     if len(set(places)) < len(places) or rank > 32:
-        raise node.fail(f"the axes {axes} cannot be new ones")
+        raise node.error(f"the axes {axes} cannot be new ones")
     for i in places:
         x = ops.expand_dims(x, i - len(x.shape) - 1)
     return node.of_kind(x, node.tensor(0).kind)
 
 
-@reads("Transpose")
-def _transpose(node: Node) -> Any:
-    x = node.x()
+@reads("Transpose", same_elements=True)
+def _transpose(node: Node) -> Outputs:
+    x = node.operand()
     rank = len(x.shape)
     order = node.ints("perm", range(rank)[::-1])
     assert order is not None
     if sorted(order) != list(range(rank)):
-        raise node.fail(f"the order {order} is none of {rank} axes")
+        raise node.error(f"the order {order} is none of {rank} axes")
     return node.of_kind(ops.transpose(x, order) if rank > 1 else ops.alias(x))

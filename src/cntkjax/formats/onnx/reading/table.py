@@ -1,38 +1,63 @@
-"""The table of operations: how each node of ONNX is read."""
+"""The table of conversions from ONNX: one row for each operation.
+
+A row is a function with a decorator, next to those of similar operations: `@reads("Gemm")`. It gets the node, and
+returns its output, or a list of several. A second function with `@folds` computes the outputs as arrays where the
+operands do not depend on data, such as shapes. Operations that are a single primitive of the same operands are rows of
+`one_to_one.py`, which serve writing as well. An operation without a row is an error when a model is read.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...dictionary import FormatError
 from .._onnx import onnx
-from .values import FLOAT, Dim, Tensor, output_of
+from .values import FLOAT, Dim, Operand, Outputs, Tensor, output_of
 
 if TYPE_CHECKING:
+    from onnx import NodeProto
+
     from .graph import Reader
 
-Read = Callable[["Node"], Any]
-OPERATIONS: dict[str, Read] = {}
-FOLDED: dict[str, Callable[..., Any]] = {}  # operations on arrays that are known
+Converter = Callable[["Node"], Outputs]
+Fold = Callable[["Node"], "np.ndarray | list[np.ndarray]"]
+
+UNSUPPORTED = "export the model without this, for example with another opset, or rewrite the node with onnx's tools"
 
 
-def reads(*ops: str) -> Callable[[Read], Read]:
-    """Register how operations are read: a function of the node that returns a variable, array or Tensor, or a list."""
+@dataclass(frozen=True)
+class Conversion:
+    """A row of the table. `same_elements`: the elements of the output are elements of the first operand."""
 
-    def register(read: Read) -> Read:
-        OPERATIONS.update(dict.fromkeys(ops, read))
-        return read
+    convert: Converter
+    same_elements: bool = False
+
+
+OPERATIONS: dict[str, Conversion] = {}
+FOLDED: dict[str, Fold] = {}
+
+
+def reads(*ops: str, same_elements: bool = False) -> Callable[[Converter], Converter]:
+    """Decorator: register a function of the node as the converter of operations.
+
+    It returns a variable, a function of one output, an array or a Tensor; or a list of these.
+    """
+
+    def register(convert: Converter) -> Converter:
+        OPERATIONS.update(dict.fromkeys(ops, Conversion(convert, same_elements)))
+        return convert
 
     return register
 
 
-def folds(*ops: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register how operations are computed on known arrays: a function of the node that returns an array or a list."""
+def folds(*ops: str) -> Callable[[Fold], Fold]:
+    """Decorator: register a function of the node that computes operations on known arrays; it returns one or a list."""
 
-    def register(compute: Callable[..., Any]) -> Callable[..., Any]:
+    def register(compute: Fold) -> Fold:
         FOLDED.update(dict.fromkeys(ops, compute))
         return compute
 
@@ -40,70 +65,70 @@ def folds(*ops: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 class Node:
-    """A node of the graph with its operands."""
+    """A node of the graph with its operands. `where` names the file and the node in errors."""
 
-    def __init__(self, reader: Reader, proto: Any, where: str) -> None:
+    def __init__(self, reader: Reader, proto: NodeProto, where: str) -> None:
         self.reader, self.proto, self.where = reader, proto, where
         self.op, self.name, self.opset = proto.op_type, proto.name, reader.opset
         self._attributes = {a.name: a for a in proto.attribute}
 
-    def fail(self, what: str) -> FormatError:
-        """The error for a node that cannot be read."""
-        return FormatError(f"{self.where}: {what}")
+    def error(self, reason: str, fix: str = UNSUPPORTED) -> FormatError:
+        """The exception to raise for a node that cannot be read."""
+        return FormatError(f"{self.where}: {reason}", fix)
 
     # ---- operands
     def __len__(self) -> int:
         return len(self.proto.input)
 
     def has(self, i: int) -> bool:
-        """True if the i-th operand is given; those that may be left out are empty."""
+        """True if the node has the i-th operand; the names of omitted operands are empty."""
         return i < len(self.proto.input) and bool(self.proto.input[i])
 
     def tensor(self, i: int) -> Tensor:
         """The i-th operand."""
         if not self.has(i):
-            raise self.fail(f"operand {i} is missing")
+            raise self.error(f"operand {i} is missing")
         return self.reader.tensors[self.proto.input[i]]
 
-    def x(self, i: int = 0) -> Any:
+    def operand(self, i: int = 0) -> Operand:
         """The i-th operand as a variable."""
         return self.tensor(i).variable
 
-    def xs(self) -> list[Any]:
+    def operands(self) -> list[Operand]:
         """All operands as variables."""
-        return [self.x(i) for i in range(len(self)) if self.has(i)]
+        return [self.operand(i) for i in range(len(self)) if self.has(i)]
 
-    def known(self, i: int) -> np.ndarray | None:
+    def known_array(self, i: int) -> np.ndarray | None:
         """The i-th operand as an array, if it does not depend on data."""
         return self.tensor(i).array
 
     def array(self, i: int, what: str = "") -> np.ndarray:
-        """The i-th operand, which has to be known."""
-        value = self.known(i)
+        """The i-th operand, which has to be known. Errors: FormatError if it depends on data."""
+        value = self.known_array(i)
         if value is None:
-            raise self.fail(f"operand {i} ({what or self.proto.input[i]}) has to be a constant")
+            raise self.error(f"operand {i} ({what or self.proto.input[i]}) has to be a constant")
         return value
 
     def integers(self, i: int, what: str = "") -> list[int]:
         """The i-th operand as a list of known integers."""
         value = self.array(i, what)
         if value.size > 1024 or any(isinstance(v, Dim) for v in value.reshape(-1).tolist()):
-            raise self.fail(f"operand {i} ({what or self.proto.input[i]}) has to be a short list of known integers")
+            raise self.error(f"operand {i} ({what or self.proto.input[i]}) has to be a short list of known integers")
         return [int(v) for v in value.reshape(-1).tolist()]
 
     @property
     def kind(self) -> str:
-        """What all operands are, or else floats."""
+        """The common kind of all operands; FLOAT if they differ."""
         kinds = {self.tensor(i).kind for i in range(len(self)) if self.has(i)}
         return kinds.pop() if len(kinds) == 1 else FLOAT
 
-    def of_kind(self, value: Any, kind: str | None = None) -> Tensor:
-        """A result that is not of floats, or of the kind of the operands."""
+    def of_kind(self, value: Operand, kind: str | None = None) -> Tensor:
+        """An output of a kind, by default that of the operands."""
         return Tensor(kind or self.kind, output_of(value))
 
     # ---- attributes
     def attribute(self, name: str, default: Any = None) -> Any:
-        """The value of an attribute: number, text, list, TensorProto or GraphProto."""
+        """The value of an attribute: number, string, list, TensorProto or GraphProto."""
         if name not in self._attributes:
             return default
         value = onnx().helper.get_attribute_value(self._attributes[name])
@@ -112,49 +137,49 @@ class Node:
         ):
             if isinstance(value, bytes) and isinstance(default, str):
                 return value.decode("utf-8", "replace")
-            raise self.fail(f"attribute {name} is {type(value).__name__}, not {type(default).__name__}")
+            raise self.error(f"attribute {name} is {type(value).__name__}, not {type(default).__name__}")
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
     def number(self, name: str, default: float) -> float:
-        """A number."""
+        """An attribute that is a number. Errors, here and below: FormatError for an attribute of another type."""
         value = self.attribute(name, None)
         if value is None:
             return default
         if not isinstance(value, (int, float)):
-            raise self.fail(f"attribute {name} has to be a number")
+            raise self.error(f"attribute {name} has to be a number")
         return float(value)
 
-    def whole(self, name: str, default: int) -> int:
-        """A whole number."""
+    def integer(self, name: str, default: int) -> int:
+        """An attribute that is an integer."""
         value = self.attribute(name, None)
         if value is None:
             return default
         if not isinstance(value, int):
-            raise self.fail(f"attribute {name} has to be a whole number")
+            raise self.error(f"attribute {name} has to be an integer")
         return value
 
-    def text(self, name: str, default: str) -> str:
-        """A text."""
+    def string(self, name: str, default: str) -> str:
+        """An attribute that is a string."""
         value = self.attribute(name, None)
         if value is not None and not isinstance(value, str):
-            raise self.fail(f"attribute {name} has to be a text")
+            raise self.error(f"attribute {name} has to be a string")
         return default if value is None else value
 
     def ints(self, name: str, default: Sequence[int] | None = None) -> list[int] | None:
-        """A list of whole numbers; the default if it is not there."""
+        """An attribute that is a list of integers."""
         value = self.attribute(name, None)
         if value is None:
             return None if default is None else [int(v) for v in default]
         if not isinstance(value, (list, tuple)) or not all(isinstance(v, int) for v in value) or len(value) > 1024:
-            raise self.fail(f"attribute {name} has to be a list of whole numbers")
+            raise self.error(f"attribute {name} has to be a list of integers")
         return [int(v) for v in value]
 
     def axes(self, operand: int) -> list[int] | None:
-        """Axes from the attribute, or from an operand, as they are since opset 13 or 18; None if they are not given."""
+        """Axes from the attribute, or from an operand, as since opset 13 or 18; None if there are none."""
         return self.integers(operand, "axes") if self.has(operand) else self.ints("axes")
 
     def axis(self, axis: int, rank: int) -> int:
         """An axis counted from the front."""
         if not -rank <= axis < rank:
-            raise self.fail(f"there is no axis {axis} in a tensor of rank {rank}")
+            raise self.error(f"there is no axis {axis} in a tensor of rank {rank}")
         return axis % rank

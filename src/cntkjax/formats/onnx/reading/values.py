@@ -1,29 +1,35 @@
-"""What stands for a tensor while a graph is read: a CNTK variable, a known array, or both, made when asked for."""
+"""The values of tensors while a graph is read: a CNTK variable, a known array, or both, created when needed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
+from ...._typing import DTypeLike
+from ....graph.build import apply
 from ....graph.variable import Variable
+from ....ops.functions import Function
+from ....primitives.base import BY_NAME
 
 FLOAT, INT, BOOL = "float", "int", "bool"
+
+Operand: TypeAlias = Variable | Function  # a function of one output
 
 
 @dataclass(frozen=True)
 class Dim:
-    """The size of a free axis: known when there are data. Arithmetic with it gives sizes of which nothing is known."""
+    """The size of a free axis, known when there are data. The result of arithmetic with it is of unknown size."""
 
-    variable: Any = None
+    variable: Variable | Function | None = None
     axis: int = 0
 
     def __repr__(self) -> str:
         return "?"
 
-    def _unknown(self, *others: Any) -> Dim:
+    def _unknown(self, *others: object) -> Dim:
         return Dim()
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __floordiv__ = __rfloordiv__ = _unknown
@@ -33,15 +39,15 @@ class Dim:
 class Tensor:
     """A value of the graph.
 
-    `array`: NumPy, of dtype object where sizes of free axes (`Dim`) are among its integers; None if it is not known.
-    `variable`: in CNTK, always of a floating type.
-    `uniform`: the value of all elements, where that is known although the size is not.
+    `array`: NumPy, of dtype object if sizes of free axes (`Dim`) are among its integers; None if it is not known.
+    `variable`: the variable in CNTK, always of a floating type.
+    `uniform`: the value of all elements, if it is known although the size is not.
     """
 
     def __init__(
-        self, kind: str, variable: Any = None, array: np.ndarray | None = None,
-        make_variable: Callable[[], Any] | None = None, make_array: Callable[[], np.ndarray | None] | None = None,
-        uniform: np.ndarray | None = None,
+        self, kind: str, variable: Operand | None = None, array: np.ndarray | None = None,
+        make_variable: Callable[[], Operand] | None = None,
+        make_array: Callable[[], np.ndarray | None] | None = None, uniform: np.ndarray | None = None,
     ) -> None:
         self.kind = kind
         self.uniform = uniform
@@ -56,46 +62,65 @@ class Tensor:
         return self._array
 
     @property
-    def variable(self) -> Any:
-        """The variable of CNTK."""
+    def variable(self) -> Operand:
+        """The variable in CNTK. Errors: ValueError for the size of a free axis, which cannot be one."""
         if self._variable is None:
             if self._make_variable is None:
-                raise ValueError("the size of a free axis cannot be computed with")
+                raise ValueError("operations on the size of a free axis are not supported")
             self._variable = self._make_variable()
         return self._variable
 
     @property
     def has_variable(self) -> bool:
-        """True if there is a variable already."""
+        """True if the variable has been created."""
         return self._variable is not None
 
     @property
     def is_known(self) -> bool:
-        """True if there is an array without looking at data."""
+        """True if the value does not depend on data."""
         return self._array is not None or self._make_array is not None
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Sizes; -3 of free axes."""
+        """The shape; -3 for free axes."""
         if self._variable is None and self._array is not None:
             return self._array.shape
         return tuple(self.variable.shape)
 
 
-def output_of(value: Any) -> Variable:
-    """The variable of a function of one output, or the variable itself."""
+Output: TypeAlias = Operand | np.ndarray | Tensor
+Outputs: TypeAlias = Output | Sequence[Output]
+
+
+def output_of(value: Operand) -> Variable:
+    """The output of a function of one output, or the variable itself."""
     return value if isinstance(value, Variable) else value.output
 
 
-def plain(value: Any) -> np.ndarray:
-    """An array; of objects only where sizes of free axes are among its elements."""
+def apply_primitive(name: str, operands: Sequence[Operand], attributes: Mapping[str, object] | None = None) -> Function:
+    """A new node of a primitive, for what the public operations do not offer."""
+    return apply(BY_NAME[name], [output_of(v) for v in operands], dict(attributes or {}))  # type: ignore[return-value]
+
+
+def output_list(outputs: Outputs) -> list[Output]:
+    """A list of one or several outputs."""
+    return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]  # type: ignore[list-item]
+
+
+def array_list(arrays: np.ndarray | list[np.ndarray]) -> list[np.ndarray]:
+    """A list of one or several arrays."""
+    return arrays if isinstance(arrays, list) else [arrays]
+
+
+def plain(value: np.ndarray) -> np.ndarray:
+    """The array; of objects only if sizes of free axes are among its elements."""
     value = np.asarray(value)
     if value.dtype == object and not any(isinstance(v, Dim) for v in value.reshape(-1).tolist()):
         return value.astype(np.int64)
     return value
 
 
-def kind_of(dtype: Any) -> str:
-    """Float, integer or boolean."""
+def kind_of(dtype: DTypeLike) -> str:
+    """The kind of a NumPy type: FLOAT, INT or BOOL."""
     dtype = np.dtype(dtype)
     return BOOL if dtype == np.bool_ else INT if dtype.kind in "iuO" else FLOAT

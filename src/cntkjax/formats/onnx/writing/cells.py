@@ -6,11 +6,11 @@ A block is compared with a new layer by the structure of its graph, so that mode
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from .... import layers, ops
+from .... import ops
 from ....default_options import default_options
 from ....engine.plan.plan import Plan
 from ....graph.edit import Cloner
@@ -18,36 +18,9 @@ from ....graph.function import Function
 from ....graph.public import classes
 from ....graph.shape import is_known
 from ....graph.variable import Leaf, Variable, VariableKind, outside, producer, value_of
+from ..cell_forms import ACTIVATIONS, CELLS, CellForm
 from .graph import OPEN, Writer
 from .sequence import initial_states
-
-ACTIVATIONS = {"tanh": "Tanh", "sigmoid": "Sigmoid", "relu": "Relu", "softsign": "Softsign", "softplus": "Softplus"}
-
-
-@dataclass(frozen=True)
-class CellForm:
-    """How ONNX has a layer's cell. `gates` and `onnx_gates`: the order of the gates in the weights of both.
-
-    `recurrent`: the layer's parameters that are side by side in ONNX's recurrent weights. `gated`: how many activations
-    are those of gates, sigmoids, and how many the layer's own. `variants`: options of the layer to compare with.
-    """
-
-    op: str
-    layer: Callable[..., layers.Function]
-    gates: str
-    onnx_gates: str
-    gated: tuple[int, int]
-    recurrent: tuple[str, ...] = ("H",)
-    variants: tuple[dict[str, bool], ...] = ({},)
-    attributes: dict[str, int] = field(default_factory=dict)
-
-
-CELLS = {
-    "LSTM": CellForm("LSTM", layers.LSTM, "igfo", "iofg", (1, 2),
-                     variants=({"use_peepholes": False}, {"use_peepholes": True})),
-    "GRU": CellForm("GRU", layers.GRU, "zrh", "zrh", (1, 1), ("H", "H1"), attributes={"linear_before_reset": 0}),
-    "RNNStep": CellForm("RNN", layers.RNNStep, "h", "h", (0, 1)),
-}  # fmt: skip
 
 
 @dataclass
@@ -150,10 +123,9 @@ def write_cell(w: Writer, cell: Cell, resolve: Callable[[Variable], Variable]) -
         inputs.append(w.array(np.concatenate(peepholes)[None]))
     while not inputs[-1]:
         inputs.pop()
-    sigmoids, others = form.gated
     y = w.node(
         form.op, inputs, hidden_size=size, direction="reverse" if delays[0].primitive.delay > 0 else "forward",
-        activations=["Sigmoid"] * sigmoids + [cell.activation] * others, **form.attributes,
+        activations=form.activations(cell.activation), **form.attributes,
     )  # fmt: skip
     return w.reshape(y, 0, OPEN, size)  # drops the axis of directions; CNTK 2.7 reads no Squeeze here
 
