@@ -62,7 +62,7 @@ def test_an_operation_that_is_not_known_is_named(model, capsys):
     model.write_bytes(encode(content))
     assert main(["info", str(model)]) == 0
     text = capsys.readouterr().out
-    assert "operation 4711 (unknown to this package)" in text and "It does not load" in text
+    assert "operation 4711 (unknown to this package)" in text and "The model cannot be loaded" in text
 
 
 def test_convert_to_weights(model, tmp_path):
@@ -123,10 +123,10 @@ def test_eval_of_sparse_sequences_with_a_field_of_another_name(tmp_path, capsys)
     [
         (["info", "nowhere"], "there is no such file"),
         (["info", "{data}"], "damaged|no model|unknown"),
-        (["convert", "{model}", "out.dnn"], "not written in the format of CNTK 1"),
+        (["convert", "{model}", "out.dnn"], "the format of CNTK 1 cannot be written"),
         (["eval", "{model}", "--data", "nowhere"], "no file 'nowhere'"),
-        (["eval", "{model}", "--data", "{data}", "--output", "z"], "no output 'z'; it has double, sum"),
-        (["eval", "{model}", "--data", "{data}", "--field", "y=S0"], "no input 'y'; it has x"),
+        (["eval", "{model}", "--data", "{data}", "--output", "z"], "no output 'z'; use one of: double, sum"),
+        (["eval", "{model}", "--data", "{data}", "--field", "y=S0"], "no input 'y'; use one of: x"),
     ],
 )
 def test_mistakes_are_one_clear_line(model, tmp_path, capsys, arguments, reason):

@@ -1,4 +1,4 @@
-"""The command ``cntkjax``: what is in a model file, the same model in another format, its outputs for data; doctor."""
+"""The command ``cntkjax``: inspects, converts and evaluates model files, and diagnoses the installation."""
 
 from __future__ import annotations
 
@@ -7,56 +7,64 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-DESCRIPTION = "Model files of CNTK: .model of CNTK 2, .dnn of CNTK 1, .onnx, and .ckp of a trainer."
+DESCRIPTION = "Inspects, converts and evaluates models: .model of CNTK 2, .dnn of CNTK 1, .onnx; and .ckp of a trainer."
 
 
 def parser() -> argparse.ArgumentParser:
-    """The commands and their arguments."""
-    made = argparse.ArgumentParser("cntkjax", description=DESCRIPTION)
-    commands = made.add_subparsers(dest="command", required=True)
+    """Creates the parser of the command line.
 
-    info = commands.add_parser("info", help="inputs, outputs, parameters and operations of a model")
+    Example:
+        >>> parser().parse_args(["info", "a.model"]).command
+        'info'
+    """
+    result = argparse.ArgumentParser("cntkjax", description=DESCRIPTION)
+    commands = result.add_subparsers(dest="command", required=True)
+
+    info = commands.add_parser("info", help="list inputs, outputs, parameters and operations of a model")
     info.add_argument("model", type=Path, help="a file of any of these formats")
 
     convert = commands.add_parser(
-        "convert", help="write a model in another format",
-        description="The ending of OUT says which format: .onnx, .stablehlo (for jax.export.deserialize), .safetensors "
-        "(parameters and constants by name); any other is a model of CNTK 2.",
+        "convert", help="convert a model to another format",
+        description="The extension of OUT selects the format: .onnx, .stablehlo (for jax.export.deserialize), "
+        ".safetensors (parameters and constants by name); any other: CNTK 2.",
     )  # fmt: skip
     convert.add_argument("model", type=Path, metavar="IN", help="a .model, .dnn or .onnx file")
     convert.add_argument(
-        "--opset", type=int, default=17, metavar="N", help="version of ONNX operations, 9 (as CNTK) to 21; default 17"
+        "--opset", type=int, default=17, metavar="N", help="ONNX operator set version, 9 (as CNTK) to 21; default 17"
     )
-    convert.add_argument("out", type=Path, metavar="OUT", help="the file to write; one that is there is replaced")
+    convert.add_argument("out", type=Path, metavar="OUT", help="the file to write; an existing file is replaced")
 
     evaluate = commands.add_parser(
-        "eval", help="outputs of a model for data in CNTK's text format",
-        description="Each input of the model takes the field of its name. Prints the outputs in the text format too.",
+        "eval", help="evaluate a model for data in CNTK's text format",
+        description="Each input is read from the field of its name. Outputs are printed in the text format.",
     )  # fmt: skip
     evaluate.add_argument("model", type=Path, help="a .model, .dnn or .onnx file")
     evaluate.add_argument("--data", type=Path, required=True, metavar="FILE.ctf", help="the data")
     evaluate.add_argument(
-        "--field", action="append", default=[], metavar="INPUT=FIELD", help="an input's field, if its name is another"
+        "--field", action="append", default=[], metavar="INPUT=FIELD", help="field of an input with another name"
     )
-    evaluate.add_argument("--output", action="append", default=[], metavar="NAME", help="only this output; repeatable")
-    commands.add_parser("doctor", help="where this computes, with which versions, and what is not installed")
-    return made
+    evaluate.add_argument(
+        "--output", action="append", default=[], metavar="NAME", help="print only this output; repeatable"
+    )
+    commands.add_parser("doctor", help="report devices, versions and missing packages")
+    return result
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; returns 0, or 1 after an error, which is printed to stderr in one line.
+    """Runs a command; returns the exit status: 0, or 1 after an error, which is printed to stderr in one line.
 
-    >>> main(["info", "nowhere.model"])
-    1
+    Example:
+        >>> main(["info", "nowhere.model"])
+        1
     """
     options = parser().parse_args(arguments)
-    from . import _convert, _doctor, _eval, _info  # these import jax, which --help need not wait for
+    from . import _convert, _doctor, _eval, _info  # loaded late: they import jax, for which --help need not wait
 
     run = {"info": _info.run, "convert": _convert.run, "eval": _eval.run, "doctor": _doctor.run}[options.command]
     try:
         run(options)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads, such as head, has seen enough
+    except BrokenPipeError:  # the reader, such as head, was closed
         sys.stderr.close()
     except (ValueError, RuntimeError, TypeError, OSError, ImportError, KeyError) as error:
         print(f"cntkjax {options.command}: {error}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""``python -m cntkjax.cli``: the same as the command ``cntkjax``."""
+"""Runs the command ``cntkjax`` as ``python -m cntkjax.cli``."""
 
 import sys
 

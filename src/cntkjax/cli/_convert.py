@@ -1,4 +1,4 @@
-"""``cntkjax convert``."""
+"""``cntkjax convert``: converts a model to another format."""
 
 from __future__ import annotations
 
@@ -9,24 +9,26 @@ from pathlib import Path
 
 import numpy as np
 
-import cntkjax as C
-
 from ..formats import files
 from ..graph.variable import value_of
 from ..interop import leaf_names
+from ..ops.functions import Function, ModelFormat
 from ._files import load
 
 _TYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "int8": "I8", "int16": "I16"}
 
 
 def run(options: argparse.Namespace) -> None:
-    """Reads one file and writes the other; what is there is kept if that fails."""
+    """Reads a model and writes it; an existing file is kept if that fails.
+
+    Errors: ValueError for a format that cannot be written; those of reading and writing.
+    """
     if options.out.suffix == ".dnn":
-        raise ValueError("models are not written in the format of CNTK 1: give OUT another ending, such as .model")
+        raise ValueError("the format of CNTK 1 cannot be written: give OUT another extension, such as .model")
     model = load(options.model)
     match options.out.suffix:
         case ".onnx":
-            model.save(str(options.out), format=C.ModelFormat.ONNX, opset=options.opset)
+            model.save(str(options.out), format=ModelFormat.ONNX, opset=options.opset)
         case ".stablehlo":
             model.export_stablehlo(options.out)
         case ".safetensors":
@@ -35,19 +37,19 @@ def run(options: argparse.Namespace) -> None:
             model.save(str(options.out))
 
 
-def save_weights(model: C.Function, path: Path) -> None:
-    """Parameters and constants by name, in the safetensors format; those of a name get a number.
+def save_weights(model: Function, path: Path) -> None:
+    """Writes parameters and constants by name in the safetensors format; equal names are numbered.
 
     Source: https://github.com/huggingface/safetensors, Format.
     """
     leaves = leaf_names([*model.parameters, *model.constants])
     arrays = {name: np.ascontiguousarray(value_of(leaf)) for name, leaf in leaves.items()}
-    header, at = {}, 0
+    header, offset = {}, 0
     for name, array in arrays.items():
         header[name] = {
-            "dtype": _TYPES[array.dtype.name], "shape": array.shape, "data_offsets": [at, at + array.nbytes]
+            "dtype": _TYPES[array.dtype.name], "shape": array.shape, "data_offsets": [offset, offset + array.nbytes]
         }  # fmt: skip
-        at += array.nbytes
+        offset += array.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     data = [array.reshape(-1).view(np.uint8).data for array in arrays.values()]

@@ -1,4 +1,4 @@
-"""``cntkjax doctor``: where this computes, with which versions, and what is not installed."""
+"""``cntkjax doctor``: reports devices, versions and missing packages."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ import numpy as np
 from .. import device, layers, ops
 from ..engine.xla import cache
 
-NEEDED = ("jax", "jaxlib", "numpy", "optax")
-OPTIONAL = (  # distribution, module, what it is for, the extra that brings it
+REQUIRED = ("jax", "jaxlib", "numpy", "optax")
+OPTIONAL = (  # distribution, module, purpose, extra
     ("onnx", "onnx", "ONNX models", "onnx"),
     ("pillow", "PIL", "images", "images"),
     ("mpi4py", "mpi4py", "training over several processes", "mpi"),
@@ -30,22 +30,22 @@ OPTIONAL = (  # distribution, module, what it is for, the extra that brings it
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prints what it finds."""
+    """Prints the report."""
     for line in lines():
         print(line, flush=True)
 
 
 def lines() -> Iterator[str]:
-    """The findings, line by line.
+    """The report, line by line.
 
-    Errors: whatever the small network raises that is computed at the end.
+    Errors: those of evaluating a small network, which is done last.
     """
     yield f"cntkjax {_version('cntkjax')}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
-    yield "  " + ", ".join(f"{name} {_version(name)}" for name in NEEDED)
+    yield "  " + ", ".join(f"{name} {_version(name)}" for name in REQUIRED)
     yield "devices"
-    chosen = device.use_default_device()
-    for found in device.all_devices():
-        yield f"  {found!r}{' (the default)' if found == chosen else ''}"
+    default = device.use_default_device()
+    for each in device.all_devices():
+        yield f"  {each!r}{' (the default)' if each == default else ''}"
     yield from (f"  {line}" for line in _accelerator_advice())
     yield "optional packages"
     for distribution, module, purpose, extra in OPTIONAL:
@@ -58,7 +58,7 @@ def lines() -> Iterator[str]:
     started = time.perf_counter()
     network = layers.Dense(2)(ops.input_variable(3))
     network.eval(np.ones((4, 3), np.float32))
-    yield f"  a small network compiles and runs, in {time.perf_counter() - started:.2f} s"
+    yield f"  a small network was compiled and run in {time.perf_counter() - started:.2f} s"
 
 
 def _version(distribution: str) -> str:
@@ -69,11 +69,11 @@ def _version(distribution: str) -> str:
 
 
 def _accelerator_advice() -> Iterator[str]:
-    """The driver of NVIDIA's GPUs; what to do if JAX does not see them."""
+    """The driver of NVIDIA GPUs, and what to do if JAX does not use them."""
     program = shutil.which("nvidia-smi")
-    question = ["--query-gpu=name,driver_version", "--format=csv,noheader"]
-    answer = subprocess.run([program, *question], capture_output=True, text=True, check=False) if program else None
-    cards = answer.stdout.split("\n") if answer and answer.returncode == 0 else []
+    query = ["--query-gpu=name,driver_version", "--format=csv,noheader"]
+    result = subprocess.run([program, *query], capture_output=True, text=True, check=False) if program else None
+    cards = result.stdout.split("\n") if result and result.returncode == 0 else []
     cards = [card.strip() for card in cards if card.strip()]
     yield from (f"NVIDIA: {name}, driver {driver}" for name, driver in (card.rsplit(", ", 1) for card in cards))
     if cards and len(device.all_devices()) == 1:
@@ -88,7 +88,7 @@ def _accelerator_advice() -> Iterator[str]:
 def _cache() -> str:
     directory = cache.directory()
     if not directory:
-        return "not kept: CNTKJAX_CACHE_DIR is empty"
+        return "not cached: CNTKJAX_CACHE_DIR is empty"
     files = [f for f in Path(directory).glob("*") if f.is_file()]
     return f"{len(files)} files, {sum(f.stat().st_size for f in files) / 1e6:.0f} MB in {directory}"
 

@@ -1,19 +1,19 @@
-"""Models by path, whatever their format."""
+"""Loads models of any format."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import cntkjax as C
+from ..ops.functions import Function, ModelFormat
 
 
-def load(path: Path) -> C.Function:
-    """The model in a file: ONNX if it is called so, otherwise one of CNTK's own formats.
+def load(path: Path) -> Function:
+    """Loads the model in a file: ONNX by its extension, otherwise one of CNTK's formats.
 
     Errors: those of `Function.load`.
     """
-    onnx = path.suffix == ".onnx"
-    return C.Function.load(str(path), format=C.ModelFormat.ONNX if onnx else C.ModelFormat.CNTKv2)
+    is_onnx = path.suffix == ".onnx"
+    return Function.load(str(path), format=ModelFormat.ONNX if is_onnx else ModelFormat.CNTKv2)
 
 
 __all__ = ["load"]

@@ -174,8 +174,8 @@ class _DebugCloner(edit.Cloner):
         super()._node(node)
         if not node.primitive.passes_through:
             for v in node.node_outputs:
-                copy = self.made[v]
-                self.made[v] = self._insert_debug_node(copy, producer(copy) or copy)
+                copy, node_of_copy = self.made[v], producer(self.made[v])
+                self.made[v] = self._insert_debug_node(copy, copy if node_of_copy is None else node_of_copy)
 
     def model(self, function: GraphFunction) -> Function:
         """The copy of a composite, with debug nodes after its outputs, too."""
