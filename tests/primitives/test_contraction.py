@@ -1,4 +1,4 @@
-"""Sums of products with a factor that is spread: computed as matrix products, with the values of the composition."""
+"""Sums of products with a broadcast factor: computed as matrix products, with the values of the composition."""
 
 import jax
 import numpy as np
@@ -62,30 +62,30 @@ def spread(value, like):
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("case", SPREAD)
-def test_values_and_gradients_are_those_of_multiplying_and_adding(case, kind, dtype, monkeypatch):
+def test_values_and_gradients_equal_those_of_the_composition(case, kind, dtype, monkeypatch):
     *shapes, axes = SPREAD[case]
     inputs = [make(shape, dtype, needs_gradient=True) for (make, _), shape in zip(KINDS[kind], shapes, strict=True)]
     feed = {x: draw(x.shape, dtype) for x, (_, draw) in zip(inputs, KINDS[kind], strict=True)}
 
     def computed():
         total = C.reduce_sum(inputs[0] * spread(inputs[1], inputs[0]), axes)
-        weighed = C.reduce_sum(C.sin(total), C.Axis.all_axes())
-        values, gradients = total.eval(feed), weighed.grad(feed, wrt=inputs)
+        weighted = C.reduce_sum(C.sin(total), C.Axis.all_axes())
+        values, gradients = total.eval(feed), weighted.grad(feed, wrt=inputs)
         return names(total), [*values, *(a for x in inputs for a in gradients[x])]
 
-    nodes, found = computed()
+    nodes, actual = computed()
     assert "Contraction" in nodes and not {"ElementTimes", "ReduceElements"} & set(nodes)
     monkeypatch.setattr(rewrite, "NODE_RULES", {})
-    nodes, wanted = computed()
+    nodes, expected = computed()
     assert {"ElementTimes", "ReduceElements"} <= set(nodes)
     tolerance = 1e-1 if dtype is np.float16 else 1e-5
-    for a, b in zip(found, wanted, strict=True):
+    for a, b in zip(actual, expected, strict=True):
         assert a.dtype == b.dtype and a.shape == b.shape
         np.testing.assert_allclose(a.astype(np.float64), b, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("case", PLAIN)
-def test_what_is_no_product_of_matrices_is_multiplied_and_added(case):
+def test_products_that_are_no_matrix_product_are_not_rewritten(case):
     *shapes, axes = PLAIN[case]
     x, y = (C.input_variable(shape) for shape in shapes)
     total = C.reduce_sum(x * y, axes)
@@ -94,7 +94,7 @@ def test_what_is_no_product_of_matrices_is_multiplied_and_added(case):
     np.testing.assert_allclose(total.eval({x: a, y: b}), np.sum(a * b, axis=axes + 1, keepdims=True), rtol=1e-5)
 
 
-def test_other_reductions_sparse_factors_and_dynamic_axes_stay_as_they_are():
+def test_other_reductions_sparse_factors_and_dynamic_axes_are_not_rewritten():
     x, y = C.input_variable((4, 1)), C.input_variable((4, 3))
     sparse = C.input_variable((4, 3), is_sparse=True)
     for total in (
@@ -104,68 +104,70 @@ def test_other_reductions_sparse_factors_and_dynamic_axes_stay_as_they_are():
         assert "Contraction" not in names(total)
 
 
-def test_whoever_asks_for_the_products_gets_them():
+def test_the_products_inside_can_be_evaluated():
     x, y = C.input_variable((2, 1)), C.input_variable((2, 3))
     products = x * y
     both = C.combine([products, C.reduce_sum(products, 0)])
     a, b = samples((2, 1), np.float32), samples((2, 3), np.float32)
-    found = both.eval({x: a, y: b})
-    np.testing.assert_allclose(found[products.output], a * b, rtol=1e-6)
-    np.testing.assert_allclose(found[both.outputs[1]], np.sum(a * b, axis=1, keepdims=True), rtol=1e-5)
+    values = both.eval({x: a, y: b})
+    np.testing.assert_allclose(values[products.output], a * b, rtol=1e-6)
+    np.testing.assert_allclose(values[both.outputs[1]], np.sum(a * b, axis=1, keepdims=True), rtol=1e-5)
 
 
 def attention():
-    """A recurrence that looks at all of another sequence in each step, its data, and what it learns."""
+    """A recurrence that attends to all of another sequence in each step, its feeds, and an input with a gradient."""
     letters = C.sequence.input_variable(3, sequence_axis=C.Axis("letters"), needs_gradient=True)
     symbols = C.sequence.input_variable(2, sequence_axis=C.Axis("symbols"))
-    look = C.layers.AttentionModel(5, init=C.normal(0.5, seed=1))
+    attend = C.layers.AttentionModel(5, init=C.normal(0.5, seed=1))
     unit = C.layers.GRU(4, init=C.normal(0.5, seed=2))
 
     @C.Function
     def decode(symbols, letters):
         @C.Function
         def step(state, symbol):
-            return unit(state, C.splice(symbol, look(letters, state)))
+            return unit(state, C.splice(symbol, attend(letters, state)))
 
         return C.layers.Recurrence(step)(symbols)
 
-    made = decode(symbols, letters)
+    decoded = decode(symbols, letters)
     feed = {letters: [RNG.standard_normal((n, 3)).astype(np.float32) for n in (4, 2, 5)],
             symbols: [RNG.standard_normal((n, 2)).astype(np.float32) for n in (3, 5, 1)]}
-    return made, feed, letters
+    return decoded, feed, letters
 
 
 @pytest.mark.usefixtures("grid")
-def test_attention_learns_the_same(monkeypatch):
-    made, feed, letters = attention()
-    total = C.reduce_sum(C.sin(made), C.Axis.all_axes())
+def test_attention_has_the_same_gradients(monkeypatch):
+    decoded, feed, letters = attention()
+    total = C.reduce_sum(C.sin(decoded), C.Axis.all_axes())
 
     def gradients():
-        found = total.grad(feed, wrt=[letters, *total.parameters])
-        return [a for v in (letters, *total.parameters) for a in (found[v] if v is letters else [found[v]])]
+        by_variable = total.grad(feed, wrt=[letters, *total.parameters])
+        return [
+            a for v in (letters, *total.parameters) for a in (by_variable[v] if v is letters else [by_variable[v]])
+        ]
 
-    assert "Contraction" in names(made)
-    found = gradients()
+    assert "Contraction" in names(decoded)
+    actual = gradients()
     monkeypatch.setattr(rewrite, "NODE_RULES", {})
     monkeypatch.setattr(partial_eval, "NARROW", np.inf)
-    total = C.reduce_sum(C.sin(made * 1), C.Axis.all_axes())
+    total = C.reduce_sum(C.sin(decoded * 1), C.Axis.all_axes())
     assert "Contraction" not in names(total)
-    for a, b in zip(found, gradients(), strict=True):
+    for a, b in zip(actual, gradients(), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
 def test_attention_saves_no_array_of_all_steps_and_all_positions(monkeypatch):
-    """Steps 5, rows 3, places 5: neither tanh of all relevances [.., 5] nor the weighed values [.., 3] are stacked."""
+    """Steps 5, rows 3, positions 5: neither tanh of all scores [.., 5] nor the weighted values [.., 3] are stacked."""
     stacked = []
     split_step = scans.split_step
 
-    def watched(*arguments):
+    def recording(*arguments):
         split, y_tree = split_step(*arguments)
         stacked.extend(v.aval.shape for v in split.forward.outvars)
         return split, y_tree
 
-    monkeypatch.setattr(scans, "split_step", watched)
-    made, feed, letters = attention()
-    C.reduce_sum(made, C.Axis.all_axes()).grad(feed, wrt=[letters])
+    monkeypatch.setattr(scans, "split_step", recording)
+    decoded, feed, letters = attention()
+    C.reduce_sum(decoded, C.Axis.all_axes()).grad(feed, wrt=[letters])
     assert stacked and not {(3, 5, 5), (3, 5, 3)} & set(stacked)
     jax.clear_caches()

@@ -1,4 +1,4 @@
-"""Products with sparse operands, and products that are added up along a sequence."""
+"""Products with sparse operands, and products that are summed along a sequence."""
 
 import numpy as np
 import pytest
@@ -16,40 +16,40 @@ def arrays(*shape, seed=0):
 
 
 @pytest.mark.parametrize("output_rank, inner", [(1, 1), (2, 0)])
-def test_products_of_all_steps_are_added_up(output_rank, inner):
+def test_products_of_all_steps_are_summed(output_rank, inner):
     a = C.sequence.input_variable((2, 3), np.float64, needs_gradient=True)
     b = C.sequence.input_variable((3, 4), np.float64)
     z = C.times(a, b, output_rank=output_rank, infer_input_rank_to_map=OVER_SEQUENCE)
     left, right = arrays(2, 3), arrays(3, 4, seed=1)
-    wanted = [sum(np.tensordot(x, y, inner) for x, y in zip(*p, strict=True)) for p in zip(left, right, strict=True)]
+    expected = [sum(np.tensordot(x, y, inner) for x, y in zip(*p, strict=True)) for p in zip(left, right, strict=True)]
     assert z.dynamic_axes == (C.Axis.default_batch_axis(),)
-    np.testing.assert_allclose(z.eval({a: left, b: right}), wanted)
+    np.testing.assert_allclose(z.eval({a: left, b: right}), expected)
     gradient = z.grad({a: left, b: right}, wrt=[a])
-    for found, r in zip(gradient, right, strict=True):
+    for actual, r in zip(gradient, right, strict=True):
         reference = r.sum(-1)[:, None] if inner else r.sum((1, 2))[:, None, None]
-        np.testing.assert_allclose(found, np.broadcast_to(reference, found.shape))
+        np.testing.assert_allclose(actual, np.broadcast_to(reference, actual.shape))
 
 
-def test_one_value_a_sequence_is_multiplied_with_each_step():
+def test_one_value_per_sequence_is_multiplied_by_each_step():
     a, b = C.sequence.input_variable((2, 3)), C.input_variable((3, 4))
     z = C.times(a, b, infer_input_rank_to_map=OVER_SEQUENCE)
     left, right = arrays(2, 3), np.random.default_rng(1).standard_normal((4, 3, 4))
-    wanted = [x.sum(0) @ y for x, y in zip(left, right, strict=True)]
-    np.testing.assert_allclose(z.eval({a: left, b: right}), wanted, rtol=1e-4, atol=1e-5)
+    expected = [x.sum(0) @ y for x, y in zip(left, right, strict=True)]
+    np.testing.assert_allclose(z.eval({a: left, b: right}), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_products_along_a_sequence_survive_a_file(tmp_path):
+def test_products_along_a_sequence_are_saved_and_loaded(tmp_path):
     a, b = C.sequence.input_variable((2, 3)), C.sequence.input_variable((3, 4))
     z = C.times(a, b, infer_input_rank_to_map=OVER_SEQUENCE)
     z.save(str(tmp_path / "model"))
     loaded = C.load_model(str(tmp_path / "model"))
     assert loaded.root_function.op_name == "Times"
     feeds = [arrays(2, 3), arrays(3, 4)]
-    again = loaded.eval(dict(zip(loaded.arguments, feeds, strict=True)))
-    np.testing.assert_allclose(again, z.eval({a: feeds[0], b: feeds[1]}))
+    values = loaded.eval(dict(zip(loaded.arguments, feeds, strict=True)))
+    np.testing.assert_allclose(values, z.eval({a: feeds[0], b: feeds[1]}))
 
 
-def test_without_a_sequence_there_is_nothing_to_add_up():
+def test_without_a_sequence_axis_there_is_nothing_to_sum():
     a, b = C.input_variable((2, 3), name="a"), C.parameter((3, 4))
     with pytest.raises(ValueError, match=r"Times: there is no sequence axis(.*\n)+.*'a'"):
         C.times(a, b, infer_input_rank_to_map=OVER_SEQUENCE)
@@ -73,21 +73,21 @@ def test_the_output_rank_is_checked(rank):
         C.times(C.input_variable(3), C.parameter((3, 4)), output_rank=rank)
 
 
-def test_gradients_of_what_is_only_looked_up_are_sparse_values():
+def test_gradients_of_parameters_of_which_only_rows_are_used_are_sparse():
     x = C.input_variable(6, is_sparse=True)
     embedding, bias = C.parameter((6, 2), init=1.0), C.parameter((2,))
     loss = C.reduce_sum(C.times(x, embedding) + bias)
     feeds = {x: csr_matrix(np.eye(6, dtype=np.float32)[[1, 3, 1]])}
-    wanted = np.repeat([[0], [2], [0], [1], [0], [0]], 2, axis=1)
+    expected = np.repeat([[0], [2], [0], [1], [0], [0]], 2, axis=1)
     gradients = loss.grad(feeds, wrt=[embedding, bias], as_numpy=False)
     assert gradients[embedding].is_sparse and not gradients[bias].is_sparse
-    np.testing.assert_array_equal(gradients[embedding].asarray(), wanted)
+    np.testing.assert_array_equal(gradients[embedding].asarray(), expected)
     fed = C.input_variable((6, 2))
-    np.testing.assert_array_equal((fed * 2).eval({fed: gradients[embedding]})[0], 2 * wanted)
-    np.testing.assert_array_equal(loss.grad(feeds, wrt=[embedding]), wanted)
+    np.testing.assert_array_equal((fed * 2).eval({fed: gradients[embedding]})[0], 2 * expected)
+    np.testing.assert_array_equal(loss.grad(feeds, wrt=[embedding]), expected)
 
 
-def test_gradients_of_what_is_used_elsewhere_too_are_dense():
+def test_gradients_of_parameters_that_are_used_elsewhere_too_are_dense():
     x, embedding = C.input_variable(6, is_sparse=True), C.parameter((6, 2), init=1.0)
     loss = C.reduce_sum(C.times(x, embedding)) + C.reduce_sum(embedding)
     feeds = {x: csr_matrix(np.eye(6, dtype=np.float32)[[1, 3]])}

@@ -1,4 +1,4 @@
-"""Generators stop with the last sequence, unless somebody looks at what comes after."""
+"""Generators stop with the last sequence, unless later steps are used."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ LIMIT = 9
 
 
 class Counting(UserFunction):
-    """Hands on what it gets, and counts the steps at which it is asked."""
+    """The identity, which counts the steps at which it is called."""
 
     steps = 0
 
@@ -49,10 +49,10 @@ def counter(start, like, **options):
 
 
 def counted(start, length):
-    """What the counter makes, in a sequence of at most that length."""
-    made = start + 1 + np.arange(length)
-    ends = np.flatnonzero(made >= LIMIT)
-    return made[: ends[0] + 1] if len(ends) else made
+    """The values of the counter, in a sequence of at most that length."""
+    numbers = start + 1 + np.arange(length)
+    ends = np.flatnonzero(numbers >= LIMIT)
+    return numbers[: ends[0] + 1] if len(ends) else numbers
 
 
 def inputs(dtype=np.float32):
@@ -63,39 +63,39 @@ def fed(start, like, starts, lengths, dtype=np.float32):
     return {start: np.array(starts, dtype)[:, None], like: [np.zeros((n, 1), dtype) for n in lengths]}
 
 
-def assert_equal(made, expected, **tolerance):
-    assert [len(m) for m in made] == [len(e) for e in expected]
-    for m, e in zip(made, expected, strict=True):
+def assert_equal(actual, expected, **tolerance):
+    assert [len(m) for m in actual] == [len(e) for e in expected]
+    for m, e in zip(actual, expected, strict=True):
         np.testing.assert_allclose(np.asarray(m).reshape(np.shape(e)), e, **{"rtol": 1e-6} | tolerance)
 
 
-def endings(*outputs):
-    """Loops that may stop, of a graph with these outputs."""
+def early_exits(*outputs):
+    """Loops that may stop early, of a graph with these outputs."""
     return [p for p in Plan([v for f in outputs for v in f.outputs]).parts if isinstance(p, Loop) and p.fused_parts]
 
 
 def generated(f):
-    """What the generator makes, before all behind the end is taken away."""
+    """The output of the generator, before the steps after its end are removed."""
     (source,) = {n.node_inputs[0] for n in Plan(f.outputs).nodes if n.op_name == "GatherPacked"}
     return C.combine([source])
 
 
 def in_full(f, feeds):
-    """The values when all steps are looked at, and so computed."""
+    """The values when all steps are used, and so computed."""
     whole = C.combine([f.output, generated(f).output])
-    assert not endings(whole)
+    assert not early_exits(whole)
     return whole.eval(feeds)[f.output]
 
 
 def test_it_runs_one_step_longer_than_the_longest_sequence():
     start, like = inputs()
-    steps, made = steps_of(counter(start, like), fed(start, like, [4, 6, 0], [50, 20, 3]))
-    assert_equal(made, [counted(4, 50), counted(6, 20), counted(0, 3)])
+    steps, values = steps_of(counter(start, like), fed(start, like, [4, 6, 0], [50, 20, 3]))
+    assert_equal(values, [counted(4, 50), counted(6, 20), counted(0, 3)])
     assert steps == 6
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float64])
-def test_other_types_than_single_precision(grid, dtype):
+def test_half_and_double_precision(grid, dtype):
     start, like = inputs(dtype)
     state, going = C.placeholder(), C.placeholder()
     before = S.past_value(C.reconcile_dynamic_axes(state, like), start)
@@ -104,83 +104,84 @@ def test_other_types_than_single_precision(grid, dtype):
     stop = C.greater(h, C.constant(LIMIT, dtype=dtype))
     valid = (1 - S.past_value(stop)) * S.past_value(going, 1)
     f = S.gather(h, valid.replace_placeholders({going: valid.output}))
-    made = f.eval(fed(start, like, [1, 4, 10], [30, 1, 4], dtype))
-    assert len(endings(f)) == 1 and made[0].dtype == dtype
-    assert_equal(made, [1.5 ** np.arange(1, 7), [6], [15]], rtol=1e-3 if dtype == np.float16 else 1e-12)
+    values = f.eval(fed(start, like, [1, 4, 10], [30, 1, 4], dtype))
+    assert len(early_exits(f)) == 1 and values[0].dtype == dtype
+    assert_equal(values, [1.5 ** np.arange(1, 7), [6], [15]], rtol=1e-3 if dtype == np.float16 else 1e-12)
 
 
-def test_each_sequence_of_a_row_is_generated(grid):
+def test_several_sequences_share_a_row(grid):
     start, like = inputs()
     starts, lengths = [4, 6, 0, 8, 20], [40, 9, 3, 5, 4]
-    steps, made = steps_of(counter(start, like), fed(start, like, starts, lengths))
-    assert_equal(made, [counted(*a) for a in zip(starts, lengths, strict=True)])
+    steps, values = steps_of(counter(start, like), fed(start, like, starts, lengths))
+    assert_equal(values, [counted(*a) for a in zip(starts, lengths, strict=True)])
     assert steps < 25
 
 
-def test_without_an_end_it_runs_as_long_as_the_sequences(grid):
+def test_a_generator_that_does_not_end_runs_as_long_as_the_sequences(grid):
     start, like = inputs()
-    steps, made = steps_of(counter(start, like), fed(start, like, [-50, -60], [12, 5]))
-    assert_equal(made, [counted(-50, 12), counted(-60, 5)])
+    steps, values = steps_of(counter(start, like), fed(start, like, [-50, -60], [12, 5]))
+    assert_equal(values, [counted(-50, 12), counted(-60, 5)])
     assert steps >= 12
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whenever_sequences_end_values_are_those_of_all_steps(grid, seed):
+def test_values_equal_those_of_all_steps_wherever_sequences_end(grid, seed):
     start, like = inputs()
     f = counter(start, like)
     rng = np.random.default_rng(seed)
     lengths = rng.integers(1, 15, size=8)
     for _ in range(12):
         starts = rng.integers(LIMIT - 20, LIMIT + 3, size=8)
-        made = f.eval(fed(start, like, starts, lengths))
-        assert_equal(made, [counted(*a) for a in zip(starts, lengths, strict=True)])
+        values = f.eval(fed(start, like, starts, lengths))
+        assert_equal(values, [counted(*a) for a in zip(starts, lengths, strict=True)])
 
 
-def test_sequences_of_another_length_than_those_that_are_given(grid):
+def test_generated_sequences_may_be_longer_than_the_input(grid):
     start, like = inputs()
-    steps, made = steps_of(counter(start, like, length_increase=5.5), fed(start, like, [4, 6, -11], [10, 4, 3]))
-    assert_equal(made, [counted(4, 55), counted(6, 22), counted(-11, 17)])
+    steps, values = steps_of(counter(start, like, length_increase=5.5), fed(start, like, [4, 6, -11], [10, 4, 3]))
+    assert_equal(values, [counted(4, 55), counted(6, 22), counted(-11, 17)])
     assert steps < 55
 
 
-def test_values_and_gradients_are_those_of_cntk(grid):
+def test_values_and_gradients_equal_those_of_cntk(grid):
     """By CNTK 2.7."""
     start, like = C.input_variable(2), S.input_variable(1)
     w = C.parameter(init=np.array([[1.2, 0.1], [0, 1.1]], np.float32))
     feeds = {start: np.array([[1, 0], [4, 4], [0.5, 0]], np.float32), like: [np.zeros((n, 1)) for n in (9, 4, 3)]}
     f = L.UnfoldFrom(lambda h: 1.5 * h + 0.25, until_predicate=lambda h: C.greater(C.reduce_sum(h), 20))(start, like)
-    assert len(endings(f)) == 1
-    made = f.eval(feeds)
-    assert [len(m) for m in made] == [6, 3, 3]
-    np.testing.assert_array_equal([m[-1] for m in made], [[16.5859375, 5.1953125], [14.6875, 14.6875], [2.875, 1.1875]])
+    assert len(early_exits(f)) == 1
+    values = f.eval(feeds)
+    assert [len(m) for m in values] == [6, 3, 3]
+    last = [m[-1] for m in values]
+    np.testing.assert_array_equal(last, [[16.5859375, 5.1953125], [14.6875, 14.6875], [2.875, 1.1875]])
 
     g = L.UnfoldFrom(lambda h: C.times(h, w), until_predicate=lambda h: C.greater(h[0], 3))(start, like)
-    assert len(endings(g)) == 1
+    assert len(early_exits(g)) == 1
     assert [len(m) for m in g.eval(feeds)] == [7, 1, 3]
     loss = S.reduce_sum(C.reduce_sum(g))
     np.testing.assert_allclose(loss.grad(feeds, wrt=[w]), [[79.11666, 58.266968], [15.536203, 13.31348]], rtol=1e-5)
 
 
-def test_a_gradient_takes_the_steps_that_it_needs(grid):
+def test_gradients_cover_the_generated_steps(grid):
     start, like = inputs()
     f = L.UnfoldFrom(lambda h: 1.5 * h, until_predicate=lambda h: C.greater(h, LIMIT))(start, like)
     feeds = fed(start, like, [1, 4, 10], [30, 1, 4])
-    assert len(endings(f)) == 1
+    assert len(early_exits(f)) == 1
     steps = [6, 1, 1]
-    gradient, made = f.grad(feeds, wrt=[start], outputs=[f.output])
-    assert_equal(made, [s * 1.5 ** np.arange(1, n + 1) for s, n in zip([1, 4, 10], steps, strict=True)], rtol=1e-5)
+    gradient, values = f.grad(feeds, wrt=[start], outputs=[f.output])
+    assert_equal(values, [s * 1.5 ** np.arange(1, n + 1) for s, n in zip([1, 4, 10], steps, strict=True)], rtol=1e-5)
     np.testing.assert_allclose(gradient.ravel(), [sum(1.5 ** np.arange(1, n + 1)) for n in steps], rtol=1e-5)
 
 
 @pytest.mark.parametrize("options", [{}, {"rematerialize": True}], ids=str)
-def test_training_through_it_is_as_with_all_steps(grid, options):
-    def train(look):
+def test_training_equals_training_with_all_steps(grid, options):
+    def train(all_steps):
         start, like = inputs()
         w = C.parameter(init=np.array([[1.1]], np.float32))
         f = L.UnfoldFrom(lambda h: C.times(h, w), until_predicate=lambda h: C.greater(h, LIMIT))(start, like)
         loss = C.reduce_sum(C.square(f)) / 100
-        loss = S.reduce_sum(loss) + 0 * S.last(generated(f)) if look else S.reduce_sum(loss)
-        assert bool(endings(loss)) is not look
+        loss = S.reduce_sum(loss) + 0 * S.last(generated(f)) if all_steps else S.reduce_sum(loss)
+        assert bool(early_exits(loss)) is not all_steps
         trainer = C.Trainer(None, (loss, loss), [C.sgd([w], C.learning_parameter_schedule(0.01))], **options)
         for _ in range(3):
             trainer.train_minibatch(fed(start, like, [1, 4, 10], [30, 1, 4]))
@@ -192,8 +193,8 @@ def test_training_through_it_is_as_with_all_steps(grid, options):
     assert abs(w - 1.1).max() > 1e-3
 
 
-class TestWhoLooks:
-    """Of a generator h = before + 1 with the gate of UnfoldFrom, written by hand."""
+class TestLiveness:
+    """A generator h = before + 1 with the flag of UnfoldFrom, written by hand."""
 
     start, like = inputs()
     feeds = fed(start, like, [4, 6], [30, 7])
@@ -208,72 +209,72 @@ class TestWhoLooks:
         valid = L.Recurrence(lambda v, x: (1 - S.past_value(x)) * v, initial_state=1)(stop)
         return h, stop, valid
 
-    def look(self, outputs, ends):
-        """Values of the first output, after a look at whether the generator ends early."""
+    def values(self, outputs, exits):
+        """Values of the first output, after a check whether the generator stops early."""
         f = C.combine([v.output for v in outputs])
-        assert len(endings(f)) == ends
+        assert len(early_exits(f)) == exits
         steps, values = steps_of(f, self.feeds)
-        assert steps == (6 if ends else 30)
+        assert steps == (6 if exits else 30)
         return values[outputs[0].output] if len(outputs) > 1 else values
 
-    def test_what_is_gathered_is_not_looked_at_behind_the_end(self):
+    def test_gathered_steps_end_with_the_flag(self):
         h, _, valid = self.parts()
-        assert_equal(self.look([S.gather(h, valid)], 1), self.numbers)
+        assert_equal(self.values([S.gather(h, valid)], 1), self.numbers)
 
-    def test_nor_what_is_computed_from_each_step_and_then_gathered(self):
+    def test_stepwise_operations_on_the_values_may_be_gathered(self):
         h, _, valid = self.parts()
         squares = C.alias(h * h + S.past_value(h, 0, 2), "later")
         expected = [n * n + np.r_[0, 0, n][: len(n)] for n in self.numbers]
-        assert_equal(self.look([S.gather(squares, valid), S.gather(h, valid)], 1), expected)
+        assert_equal(self.values([S.gather(squares, valid), S.gather(h, valid)], 1), expected)
 
-    def test_nor_what_another_loop_makes_of_it(self):
+    def test_another_loop_over_the_values_may_be_gathered(self):
         h, _, valid = self.parts()
         sums = L.Recurrence(C.plus)(h)
-        assert_equal(self.look([S.gather(sums, valid)], 1), [n.cumsum() for n in self.numbers])
+        assert_equal(self.values([S.gather(sums, valid)], 1), [n.cumsum() for n in self.numbers])
 
-    def test_the_gate_may_be_looked_at(self):
+    def test_the_flag_may_be_an_output(self):
         h, _, valid = self.parts()
         expected = [np.arange(30) < 5, np.arange(7) < 3]
-        assert_equal(self.look([valid, S.gather(h, valid)], 1), expected)
+        assert_equal(self.values([valid, S.gather(h, valid)], 1), expected)
 
-    def test_an_output(self):
+    def test_as_an_output_the_generator_runs_in_full(self):
         h, _, valid = self.parts()
-        assert_equal(self.look([S.gather(h, valid), h], 0), self.numbers)
+        assert_equal(self.values([S.gather(h, valid), h], 0), self.numbers)
 
-    def test_the_condition(self):
+    def test_if_the_condition_is_an_output_it_runs_in_full(self):
         h, stop, valid = self.parts()
-        assert_equal(self.look([S.gather(h, valid), stop], 0), self.numbers)
+        assert_equal(self.values([S.gather(h, valid), stop], 0), self.numbers)
 
-    def test_a_value_that_comes_from_later_steps(self):
+    def test_a_value_from_later_steps_makes_it_run_in_full(self):
         h, _, valid = self.parts()
         expected = [np.append(n[1:], n[-1] + 1) for n in self.numbers]
-        assert_equal(self.look([S.gather(S.future_value(h), valid)], 0), expected)
+        assert_equal(self.values([S.gather(S.future_value(h), valid)], 0), expected)
 
-    def test_a_reduction_of_all_steps(self):
+    def test_the_last_step_makes_it_run_in_full(self):
         h, _, valid = self.parts()
-        np.testing.assert_allclose(self.look([S.last(h), S.gather(h, valid)], 0).ravel(), [34, 13])
+        np.testing.assert_allclose(self.values([S.last(h), S.gather(h, valid)], 0).ravel(), [34, 13])
 
-    def test_steps_that_are_gathered_by_another_condition(self):
+    def test_steps_gathered_by_another_condition_make_it_run_in_full(self):
         h, _, valid = self.parts()
         late = S.gather(h, C.greater(h, 30))
-        assert_equal(self.look([late, S.gather(h, valid)], 0), [[31, 32, 33, 34], []])
+        assert_equal(self.values([late, S.gather(h, valid)], 0), [[31, 32, 33, 34], []])
 
-    def test_a_condition_that_looks_at_later_steps(self):
+    def test_a_condition_on_later_steps_makes_it_run_in_full(self):
         h, _, _ = self.parts()
         stop = C.greater_equal(S.future_value(h), LIMIT + 1)
         valid = L.Recurrence(lambda v, x: (1 - S.past_value(x)) * v, initial_state=1)(stop)
-        assert_equal(self.look([S.gather(h, valid)], 0), self.numbers)
+        assert_equal(self.values([S.gather(h, valid)], 0), self.numbers)
 
 
-def test_a_generator_from_the_end_of_another(grid):
+def test_a_generator_that_begins_at_the_end_of_another(grid):
     start, like = inputs()
     first = counter(start, like)
     second = L.UnfoldFrom(lambda h: h - 2, until_predicate=lambda h: C.less(h, 3))(S.last(first), like)
     both = C.combine([first.output, second.output])
-    assert len(endings(both)) == 2
-    made = both.eval(fed(start, like, [4, -20], [30, 7]))
-    assert_equal(made[first.output], [counted(4, 30), counted(-20, 7)])
-    assert_equal(made[second.output], [[7, 5, 3, 1], [-15]])
+    assert len(early_exits(both)) == 2
+    values = both.eval(fed(start, like, [4, -20], [30, 7]))
+    assert_equal(values[first.output], [counted(4, 30), counted(-20, 7)])
+    assert_equal(values[second.output], [[7, 5, 3, 1], [-15]])
 
 
 def test_several_states_of_which_one_is_the_output(grid):
@@ -281,9 +282,9 @@ def test_several_states_of_which_one_is_the_output(grid):
     f = L.UnfoldFrom(
         lambda h: (C.splice(h, h * h), h + 1), until_predicate=lambda p: C.greater(C.reduce_sum(p), 20)
     )(start, like)
-    assert len(endings(f)) == 1
-    made = f.eval(fed(start, like, [2, 5, 0], [30, 9, 3]))
-    assert_equal(made, [[[n, n * n] for n in numbers] for numbers in ([2, 3, 4, 5], [5], [0, 1, 2])])
+    assert len(early_exits(f)) == 1
+    values = f.eval(fed(start, like, [2, 5, 0], [30, 9, 3]))
+    assert_equal(values, [[[n, n * n] for n in numbers] for numbers in ([2, 3, 4, 5], [5], [0, 1, 2])])
 
 
 def test_a_decoder_with_attention(grid):
@@ -294,37 +295,37 @@ def test_a_decoder_with_attention(grid):
     for p in greedy.parameters:
         p.value = 2 * rng.standard_normal(p.shape).astype(np.float32)
     feeds = {source: words(rng, size, 4, 2, 5, 7)}
-    (loop,) = endings(greedy)
+    (loop,) = early_exits(greedy)
     assert not any(v.name == "encode" for n in loop.nodes for v in n.node_inputs)
-    made = greedy.eval(feeds)
-    assert len({len(m) for m in made}) > 1
-    assert_equal(made, in_full(greedy, feeds))
+    values = greedy.eval(feeds)
+    assert len({len(m) for m in values}) > 1
+    assert_equal(values, in_full(greedy, feeds))
 
 
-def test_a_saved_generator_ends_early_too(tmp_path):
+def test_a_saved_generator_stops_early_too(tmp_path):
     start, like = C.input_variable(1, name="start"), S.input_variable(1, name="like")
     f = L.UnfoldFrom(lambda h: h + 1, until_predicate=lambda h: C.greater_equal(h, LIMIT))(start, like)
     f.save(str(tmp_path / "f.model"))
     loaded = C.Function.load(str(tmp_path / "f.model"))
-    assert len(endings(loaded)) == 1
+    assert len(early_exits(loaded)) == 1
     names = {v.name: v for v in loaded.arguments}
     assert_equal(loaded.eval(fed(names["start"], names["like"], [4, 6], [30, 7])), [counted(4, 30), counted(6, 7)])
 
 
-def test_pieces_of_sequences_go_on_where_they_ended(grid):
-    """The generator of a piece goes on with its last value, whether the sequence has ended or not."""
+def test_truncated_sequences_continue_where_they_ended(grid):
+    """The generator continues with its last value, whether the sequence has ended or not."""
     start, like = inputs()
     f = L.UnfoldFrom(lambda h: h + 1, until_predicate=lambda h: C.greater_equal(h, LIMIT))(start, like)
     starts, zeros = np.array([[4], [0]], np.float32), [np.zeros((20, 1), np.float32)] * 2
-    made = [[], []]
+    values = [[], []]
     for begin, end in [(0, 3), (3, 4), (4, 12), (12, 20)]:
         pieces = f.eval({start: starts, like: ([z[begin:end] for z in zeros], [begin == 0] * 2)})
-        for so_far, piece in zip(made, pieces, strict=True):
+        for so_far, piece in zip(values, pieces, strict=True):
             so_far += piece.ravel().tolist()
-    assert_equal(made, [counted(4, 20), counted(0, 20)])
+    assert_equal(values, [counted(4, 20), counted(0, 20)])
 
 
-def test_checked_mode_and_timing_look_at_it():
+def test_checked_mode_and_node_timing_evaluate_it():
     start, like = inputs()
     f = L.UnfoldFrom(lambda h: h + 1, until_predicate=lambda h: C.greater_equal(h, LIMIT))(start, like)
     feeds = fed(start, like, [4, 6], [30, 7])

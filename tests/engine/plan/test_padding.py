@@ -1,4 +1,4 @@
-"""Arrays made of sequences: where their padding cannot be seen, lengths are rounded up, and programs are few."""
+"""Unpacked sequences: where no output depends on their padding, lengths are rounded up, and programs are few."""
 
 import numpy as np
 import pytest
@@ -10,41 +10,42 @@ from cntkjax.engine.run.program_cache import programs
 
 e = C.sequence.input_variable(3, sequence_axis=C.Axis("encoder"))
 d = C.sequence.input_variable(4)
-steps, there = C.sequence.unpack(e, 0).outputs
-mask = C.reshape(there, (1,), 1, 1)
+steps, unpacked_mask = C.sequence.unpack(e, 0).outputs
+mask = C.reshape(unpacked_mask, (1,), 1, 1)
 
 
-def relevance(far):
-    """A mean over the steps, with a mask that puts `far` where there are none."""
+def attention_mean(far):
+    """A softmax-weighted mean over the steps, with a mask that puts `far` into the padding."""
     weights = C.softmax(C.element_select(mask, C.times(steps, np.ones((3, 1), np.float32)), far), axis=0)
     return C.reduce_sum(weights * steps, axis=0)
 
 
-HIDDEN = {
+INDEPENDENT = {
     "sum": C.reduce_sum(steps, 0), "sum of squares": C.reduce_sum(steps * steps, 0),
-    "masked": C.reduce_sum((steps + 1) * mask, 0), "masked softmax": relevance(-1e30),
+    "masked": C.reduce_sum((steps + 1) * mask, 0), "masked softmax": attention_mean(-1e30),
     "attention": L.AttentionModel(5)(e, d), "softmax of each step": C.reduce_sum(C.softmax(steps, 1) * mask, 0),
     "sum over the features, softmax": C.times(C.softmax(C.element_select(
-        there, C.reshape(C.reduce_sum(steps * np.float32([1, 2, 3]), 1), (-1,)), -1e30)), steps),
+        unpacked_mask, C.reshape(C.reduce_sum(steps * np.float32([1, 2, 3]), 1), (-1,)), -1e30)), steps),
     "maximum over all axes": C.reduce_max(C.element_select(mask, steps, -1e30)),
     "largest logarithm of softmax": C.reduce_max(C.log_softmax(C.element_select(mask, steps, -1e30), 0), 0),
 }  # fmt: skip
-SHOWN = {
-    "the array": C.combine([steps]), "the mask": C.combine([there]), "mean": C.reduce_mean(steps, 0),
+DEPENDENT = {
+    "the array": C.combine([steps]), "the mask": C.combine([unpacked_mask]), "mean": C.reduce_mean(steps, 0),
     "maximum": C.reduce_max(steps, 0), "softmax": C.softmax(steps, 0), "sum of others": C.reduce_sum(steps + 1, 0),
-    "a mask that is not far": relevance(-5.0), "softmax of each step, seen": C.reduce_sum(C.softmax(steps, 1), 0),
+    "a mask that is not far": attention_mean(-5.0),
+    "softmax of each step, unmasked": C.reduce_sum(C.softmax(steps, 1), 0),
     "along another axis": C.reduce_sum(steps, 1),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [*HIDDEN, *SHOWN])
-def test_padding_is_found_to_be_seen_or_not(name):
-    assert Plan((HIDDEN | SHOWN)[name].outputs).depends_on_padding == (name in SHOWN)
+@pytest.mark.parametrize("name", [*INDEPENDENT, *DEPENDENT])
+def test_whether_an_output_depends_on_padding(name):
+    assert Plan((INDEPENDENT | DEPENDENT)[name].outputs).depends_on_padding == (name in DEPENDENT)
 
 
-@pytest.mark.parametrize("name", HIDDEN)
-def test_what_hides_padding_gives_the_same_with_more_of_it_and_takes_no_program_for_it(name):
-    f = HIDDEN[name]
+@pytest.mark.parametrize("name", INDEPENDENT)
+def test_more_padding_changes_no_value_and_needs_no_other_program(name):
+    f = INDEPENDENT[name]
     rng = np.random.default_rng(0)
     short, long = (rng.standard_normal((n, 3)).astype(np.float32) for n in (5, 8))
     word = np.ones((2, 4), np.float32)
@@ -62,7 +63,7 @@ def test_what_hides_padding_gives_the_same_with_more_of_it_and_takes_no_program_
     np.testing.assert_allclose(padded, evaluated(short, short), rtol=1e-5)
 
 
-def test_other_sequences_than_the_array_s_are_rounded_up_though_the_array_is_seen():
+def test_lengths_of_other_sequences_are_rounded_up_even_if_outputs_depend_on_padding():
     f = C.sequence.last(L.Recurrence(L.RNNStep(2))(d)) + C.reduce_mean(C.reduce_mean(steps, 0))
     texts = [np.ones((5, 3), np.float32)] * 2
 

@@ -77,9 +77,9 @@ def _scan_until_exit(
         return jax.tree.map(lambda a: lax.dynamic_index_in_dim(a, t, keepdims=False), arrays)
 
     def continues(state: PyTree) -> Array:
-        t, (*_, (gate,)), _ = state
-        mask = at_step(t, layout.mask).reshape(-1, *(1,) * (gate.ndim - 1))
-        return (t < layout.time) & ((t <= last_begin) | jnp.any(mask & (gate != 0)))
+        t, (*_, (flag,)), _ = state
+        mask = at_step(t, layout.mask).reshape(-1, *(1,) * (flag.ndim - 1))
+        return (t < layout.time) & ((t <= last_begin) | jnp.any(mask & (flag != 0)))
 
     def step(state: PyTree) -> PyTree:
         t, carry, ys = state

@@ -74,7 +74,10 @@ class Plan:
         for node in self.nodes:
             for v in node.node_outputs:
                 if is_unknown(v.shape) or (INFERRED in v.shape and not from_data):
-                    raise ValueError(explain(f"the shape of {v!r} is not known", {"node": v}))
+                    raise ValueError(explain(
+                        f"the shape of {v!r} is not known", {"node": v},
+                        "declare the shapes of the inputs that it is computed from",
+                    ))
 
     # ---- leaves
     @cached_property
