@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ._typing import DTypeLike
 from .graph.public import operators
+
+if TYPE_CHECKING:
+    from .ops._indexing import Index
+    from .ops._operand import Operand
+    from .ops.functions import Function
+    from .variables import Variable
 
 _OPERATORS: dict[np.ufunc, str] = {
     np.add: "plus", np.subtract: "minus", np.multiply: "element_times", np.divide: "element_divide",
@@ -24,7 +32,9 @@ class TensorOpsMixin:
     array([[4., 6., 8.]], dtype=float32)
     """
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *operands: Any, **options: Any) -> Any:
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *operands: Operand, **options: Any
+    ) -> Function | np.ndarray | bool:
         """What NumPy computes with operators, as `array + tensor` or `np.abs(tensor)`, makes nodes of the graph.
 
         Its other functions of one operand take the numbers of what has some. No array is equal to a tensor.
@@ -35,51 +45,51 @@ class TensorOpsMixin:
             return operators[_OPERATORS[ufunc]](*operands)
         return getattr(ufunc, method)(np.asarray(self), **options) if len(operands) == 1 else NotImplemented
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: Operand) -> Function:
         return operators["plus"](self, other)
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: Operand) -> Function:
         return operators["plus"](other, self)
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: Operand) -> Function:
         return operators["minus"](self, other)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: Operand) -> Function:
         return operators["minus"](other, self)
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: Operand) -> Function:
         return operators["element_times"](self, other)
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self, other: Operand) -> Function:
         return operators["element_times"](other, self)
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: Operand) -> Function:
         return operators["element_divide"](self, other)
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: Operand) -> Function:
         return operators["element_divide"](other, self)
 
-    def __matmul__(self, other: Any) -> Any:
+    def __matmul__(self, other: Operand) -> Function:
         """``x @ W`` is ``times(x, W)``."""
         return operators["times"](self, other)
 
-    def __rmatmul__(self, other: Any) -> Any:
+    def __rmatmul__(self, other: Operand) -> Function:
         return operators["times"](other, self)
 
-    def __pow__(self, other: Any) -> Any:
+    def __pow__(self, other: Operand) -> Function:
         return operators["pow"](self, other)
 
-    def __neg__(self) -> Any:
+    def __neg__(self) -> Function:
         return operators["negate"](self)
 
-    def __abs__(self) -> Any:
+    def __abs__(self) -> Function:
         return operators["abs"](self)
 
-    def __getitem__(self, arg: Any) -> Any:
+    def __getitem__(self, arg: Index) -> Function:
         """Slices of static axes: ints, slices, ``...``, and lists of indices (which are gathered)."""
         return operators["index"](self, arg)
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Variable]:
         # Without this Python would ask for elements without end, where the number of them is not known.
         raise TypeError(f"{self!r} cannot be iterated: take elements of its first axis one by one, v[0], v[1], ...")
 
@@ -94,6 +104,6 @@ class ArrayMixin:
         """The data as a NumPy array; sparse ones as a CSR matrix if they have two axes."""
         return self._numbers()
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         array = self._numbers()
         return array if dtype is None else array.astype(dtype)

@@ -179,7 +179,7 @@ def sanitize_input(arg: Operand, fallback_dtype: Any = np.float32, reshape: Any 
         (2, 2)
     """
     if reshape is not None:
-        arg = np.reshape(arg, sanitize_shape(reshape))
+        arg = np.reshape(np.asarray(arg), sanitize_shape(reshape))
     return as_variable(arg, as_dtype(fallback_dtype))
 
 

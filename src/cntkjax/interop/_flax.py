@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ..engine.xla.versions import double_precision
-from ..ops._operand import Operand, as_variables
+from ..ops._operand import Operand, as_list, as_variables
 from ..ops.functions import Function
 from ._from_jax import from_jax
 from ._to_jax import JaxFunction, to_jax
@@ -89,7 +89,7 @@ def from_flax(
         >>> sorted((p.name, p.shape) for p in model.parameters), model.shape
         ([('bias', (2,)), ('kernel', (3, 2))], (2,))
     """
-    inputs = as_variables(*operands) if isinstance(operands, (list, tuple)) else as_variables(operands)
+    inputs = as_variables(*as_list(operands))
     def switch(on: bool) -> dict[str, bool]:
         return {} if training is None else {training: on != inverted}
 

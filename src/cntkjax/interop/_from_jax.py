@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from ..graph.build import composite
-from ..ops._operand import Operand, as_variables
+from ..ops._operand import Operand, as_list, as_variables
 from ..ops.functions import Function
 from ..primitives.jax_function import JaxCall
 from ..variables import Constant, Parameter
@@ -43,7 +43,7 @@ def from_jax(
     """
     trained, tree = _leaves(parameters, Parameter)
     kept, state_tree = _leaves(state, Constant)
-    variables = as_variables(*operands) if isinstance(operands, (list, tuple)) else as_variables(operands)
+    variables = as_variables(*as_list(operands))
     call = JaxCall(f, tree, state_tree if state is not None else None, len(trained), len(kept), random)
     return composite(call.node([*trained, *kept, *variables], name))  # type: ignore[return-value]
 

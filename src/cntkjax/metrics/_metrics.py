@@ -40,7 +40,7 @@ def classification_error(
             "ClassificationError", lambda o, t: _error_along(o, t, at), [output_vector, target_vector], name
         )
     if topN != 1:
-        operands = [output_vector, target_vector, Constant(one, dtype=output_vector.dtype)]
+        operands = output_vector, target_vector, Constant(one, dtype=output_vector.dtype)
         return node(loss.ClassificationError, operands, name=name)
 
     def inner(output: Variable, target: Variable) -> Function:

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import apply, composite, make_block
 from ..graph.shape import UNKNOWN_SHAPE
+from ..graph.variable import Variable as GraphVariable
 from ..graph.variable import VariableKind, set_type
 from ..variables import Variable
 
+if TYPE_CHECKING:
+    from .functions import Function
 
-def node(primitive: Any, operands: Sequence[Variable], attributes: dict[str, Any] | None = None, name: str = "") -> Any:
+
+def node(
+    primitive: Any, operands: Sequence[GraphVariable], attributes: dict[str, Any] | None = None, name: str = ""
+) -> Function:
     """A Function of one new node of a primitive."""
-    return apply(primitive, operands, attributes, name)
+    return apply(primitive, operands, attributes, name)  # type: ignore[return-value]  # the graph makes public ones
 
 
 def as_one_block(
-    op_name: str, f: Callable[..., Any], operands: Sequence[Variable], name: str = "",
+    op_name: str, f: Callable[..., Any], operands: Sequence[GraphVariable], name: str = "",
     attributes: dict[str, Any] | None = None,
-) -> Any:
+) -> Function:
     """`f(*operands)` as a block named `op_name`; `attributes` are those that CNTK writes beside the block's name."""
     arguments = [Variable._new(VariableKind.Placeholder, UNKNOWN_SHAPE, None, UNKNOWN_AXES) for _ in operands]
     for argument, operand in zip(arguments, operands, strict=True):
@@ -28,4 +34,5 @@ def as_one_block(
             argument, operand.shape, operand.dtype, operand.dynamic_axes, operand.is_sparse, operand.needs_gradient
         )
     inner = f(*arguments)
-    return composite(make_block(inner, list(zip(arguments, operands, strict=True)), op_name, name, attributes))
+    block = make_block(inner, list(zip(arguments, operands, strict=True)), op_name, name, attributes)
+    return composite(block)  # type: ignore[return-value]

@@ -9,7 +9,7 @@ from ..graph.errors import explain
 from ..graph.function import nodes
 from ..graph.variable import Variable, producer
 from ..primitives.gradient import Gradient
-from ._operand import Operand, as_variable
+from ._operand import Operand, as_list, as_variable
 from .functions import Function
 
 
@@ -34,7 +34,7 @@ def gradient(loss: Operand, wrt: Operand | Sequence[Operand], name: str = "") ->
     (array([[ 3., 12.]], dtype=float32), array([[ 6., 12.]], dtype=float32))
     """
     root = as_variable(loss)
-    targets = [as_variable(v) for v in (wrt if isinstance(wrt, (list, tuple)) else [wrt])]
+    targets = [as_variable(v) for v in as_list(wrt)]
     if not targets:
         raise ValueError("gradient: there is no variable to differentiate with respect to")
     inside = _variables(root)

@@ -234,7 +234,8 @@ def roipooling(
 def batch_normalization(
     operand: Operand, scale: Operand, bias: Operand, running_mean: Operand, running_inv_std: Operand, spatial: bool,
     normalization_time_constant: float = 5000, blend_time_constant: float = 0, epsilon: float = 0.00001,
-    use_cudnn_engine: bool = False, disable_regularization: bool = False, name: str = "", running_count: Operand = None,
+    use_cudnn_engine: bool = False, disable_regularization: bool = False, name: str = "",
+    running_count: Operand | None = None,
 ) -> Function:
     """scale * (operand - mean) / sqrt(variance + epsilon) + bias, with the minibatch's statistics in training.
 

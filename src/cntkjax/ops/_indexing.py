@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..default_options import get_global_option
 from ..graph.errors import AxisError
 from ..graph.public import operators
 from ..graph.shape import is_unknown
 
+if TYPE_CHECKING:
+    from ..variables import Variable
+    from .functions import Function
 
-def index(x: Any, arg: Any) -> Any:
+Index: TypeAlias = "int | slice | EllipsisType | Sequence[int | slice | EllipsisType | Sequence[int]]"
+
+
+def index(x: Variable | Function, arg: Index) -> Variable | Function:
     """Slices by ints, slices, and ``...``; lists of indices are gathered.
 
     With the global option ``align_axis`` set to 1, as Keras has it, slices count the dynamic axes too, and what falls
@@ -18,7 +26,7 @@ def index(x: Any, arg: Any) -> Any:
 
     Errors: AxisError for too many indices; IndexError for what is no index.
     """
-    keys = list(arg) if isinstance(arg, tuple) else [arg]
+    keys: list[Any] = list(arg) if isinstance(arg, tuple) else [arg]
     before = len(x.dynamic_axes) if get_global_option("align_axis", 0) == 1 else 0
     rank = len(x.shape)
     if any(k is Ellipsis for k in keys):

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from .._typing import ArrayLike, DTypeLike
 from ..graph.errors import OperandError
 from ..graph.function import Function as GraphFunction
 from ..graph.proxy import unwrap
 from ..graph.variable import Variable as GraphVariable
 from ..variables import Constant, Variable
 
-Operand = Any  # Variable, Function with one output, NumPy array, list of numbers, or number
+# A variable, a function with one output, an array, numbers in lists, or a number.
+Operand: TypeAlias = GraphVariable | GraphFunction | ArrayLike
 
 
-def as_variable(operand: Operand, dtype: Any = None) -> Variable:
+def as_variable(operand: Operand, dtype: DTypeLike | None = None) -> Variable:
     """A variable: that of a function's only output, or a constant made of numbers.
 
     Errors: OperandError for what is neither; ValueError for a function with several outputs.

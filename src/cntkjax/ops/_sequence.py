@@ -50,7 +50,7 @@ def reconcile_dynamic_axes(x: Operand, dynamic_axes_as: Operand, name: str = "")
 
 
 def to_sequence(
-    x: Operand, sequence_lengths: Operand = None, sequence_axis_name_prefix: str = "toSequence_", name: str = ""
+    x: Operand, sequence_lengths: Operand | None = None, sequence_axis_name_prefix: str = "toSequence_", name: str = ""
 ) -> Function:
     """Arrays as sequences: the first static axis becomes a sequence axis, the opposite of ``sequence.unpack``.
 
@@ -78,7 +78,7 @@ def to_sequence_like(x: Operand, dynamic_axes_like: Operand, name: str = "") -> 
     return apply(ToSequenceLikeOp, operands, name=name)  # type: ignore[return-value]
 
 
-def delayed(primitive: Any, x: Operand, initial_state: Operand, time_step: int, name: str) -> Function:
+def delayed(primitive: Any, x: Operand, initial_state: Operand | None, time_step: int, name: str) -> Function:
     """PastValue or FutureValue."""
     steps = index(time_step)
     if steps < 1:

@@ -27,7 +27,7 @@ __all__ = [
 Operands = list[tuple[Variable, Variable]]  # of a block: (argument inside, operand outside)
 
 
-def combine(*operands: Operand, **kw_name: str) -> Function:
+def combine(*operands: Operand | Sequence[Operand], **kw_name: str) -> Function:
     """A function with the outputs of all operands; of none, if there are none.
 
     >>> import cntkjax as C
@@ -38,9 +38,10 @@ def combine(*operands: Operand, **kw_name: str) -> Function:
     name = kw_name.pop("name", "")
     if kw_name:
         raise TypeError(f"combine() got an unexpected keyword argument '{next(iter(kw_name))}'")
+    items: Sequence[Any] = operands
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
-        operands = tuple(operands[0])
-    outputs = [v for o in operands for v in (o.outputs if isinstance(o, GraphFunction) else (as_variable(o),))]
+        items = operands[0]
+    outputs = [v for o in items for v in (o.outputs if isinstance(o, GraphFunction) else (as_variable(o),))]
     return apply(Combine, outputs, name=name)  # type: ignore[return-value]
 
 

@@ -62,7 +62,7 @@ def input(
     return sequence_input(shape, dtype, needs_gradient, is_sparse, sequence_axis, name)
 
 
-def past_value(x: Operand, initial_state: Operand = None, time_step: int = 1, name: str = "") -> Function:
+def past_value(x: Operand, initial_state: Operand | None = None, time_step: int = 1, name: str = "") -> Function:
     """The value of `time_step` steps ago, and `initial_state` (0) where the sequence begins.
 
     Shapes: x [*shape] with a sequence axis; initial_state broadcastable to it, with or without the batch axis.
@@ -77,12 +77,12 @@ def past_value(x: Operand, initial_state: Operand = None, time_step: int = 1, na
     return delayed(PastValue, x, initial_state, time_step, name)
 
 
-def future_value(x: Operand, initial_state: Operand = None, time_step: int = 1, name: str = "") -> Function:
+def future_value(x: Operand, initial_state: Operand | None = None, time_step: int = 1, name: str = "") -> Function:
     """The value `time_step` steps ahead, and `initial_state` (0) where the sequence ends; see `past_value`."""
     return delayed(FutureValue, x, initial_state, time_step, name)
 
 
-def delay(x: Operand, initial_state: Operand = None, time_step: int = 1, name: str = "") -> Any:
+def delay(x: Operand, initial_state: Operand | None = None, time_step: int = 1, name: str = "") -> Operand:
     """The value of `time_step` steps ago: that of steps ahead if it is negative, x itself if it is 0."""
     if time_step == 0:
         return x

@@ -68,7 +68,7 @@ def as_source(
 
 
 def _arguments(criterion: Criterion) -> Sequence[Any]:
-    loss = criterion[0] if isinstance(criterion, (tuple, list)) else criterion
+    loss: Any = criterion[0] if isinstance(criterion, (tuple, list)) else criterion
     return (loss if isinstance(loss, Function) else as_variable(loss).owner).arguments
 
 
