@@ -1,4 +1,4 @@
-"""Checked mode names the operation that brought forth a NaN, and leaves everything as it was."""
+"""Checked mode names the operation that produced a NaN, and changes no state."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def test_error_names_the_first_operation_with_nan_in_its_result(checked):
     assert np.isfinite(model.eval({x: [[0.1, 0.2]]})).all()
 
 
-def test_nan_in_the_data_is_said_to_be_there(checked):
+def test_error_names_data_with_nan(checked):
     x = C.input_variable(2, name="x")
     with pytest.raises(RuntimeError, match="NaN in the data of Input"):
         (x + 1).eval({x: [[np.nan, 2]]})
@@ -34,8 +34,8 @@ def test_infinity_passes_as_in_cntk(checked):
 
 def test_padding_is_not_searched(checked):
     x = C.sequence.input_variable(1)
-    made = C.log(C.sequence.past_value(x, 1) + 1).eval({x: [[[1.0], [2.0], [3.0]], [[4.0]]]})
-    np.testing.assert_allclose(made[0], np.log([[2.0], [2.0], [3.0]]), rtol=1e-6)
+    values = C.log(C.sequence.past_value(x, 1) + 1).eval({x: [[[1.0], [2.0], [3.0]], [[4.0]]]})
+    np.testing.assert_allclose(values[0], np.log([[2.0], [2.0], [3.0]]), rtol=1e-6)
 
 
 def test_training_stops_before_parameters_are_touched(checked):

@@ -1,4 +1,4 @@
-"""Programs: how often they compile, what they share, what they leave alone."""
+"""Programs: how often they compile, what they share, and what they must not change."""
 
 import gc
 
@@ -14,18 +14,18 @@ from cntkjax.engine.xla.cache import persistent
 
 def compilations(f):
     """How many programs XLA compiles (or fetches from the cache) while f runs."""
-    counted = []
+    events = []
 
     def listen(event, *args, **kwargs):
         if event == "/jax/core/compile/backend_compile_duration":
-            counted.append(event)
+            events.append(event)
 
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:
         f()
     finally:
         jax.monitoring.clear_event_listeners()
-    return len(counted)
+    return len(events)
 
 
 def dense_model(seed=0):
@@ -44,9 +44,9 @@ def test_all_smaller_minibatches_share_one_program():
     x, f = dense_model()
     f.eval({x: np.ones((64, 3))})
     f.eval({x: np.ones((63, 3))})  # the one with padding
-    made = []
-    assert compilations(lambda: made.append(f.eval({x: np.ones((40, 3))}))) == 0
-    assert made[0].shape == (40, 2)
+    values = []
+    assert compilations(lambda: values.append(f.eval({x: np.ones((40, 3))}))) == 0
+    assert values[0].shape == (40, 2)
 
 
 def test_graphs_of_the_same_structure_share_a_program():
@@ -58,12 +58,12 @@ def test_graphs_of_the_same_structure_share_a_program():
     assert not np.allclose(first, second[0])
 
 
-def test_attributes_and_shapes_tell_structures_apart():
+def test_attributes_and_shapes_distinguish_structures():
     x = C.sequence.input_variable(1)
     data = [[[1.0], [2.0], [3.0]]]
     for step in (1, 2):
-        wanted = [[0]] * step + data[0][: 3 - step]
-        np.testing.assert_array_equal(C.sequence.past_value(x, time_step=step).eval({x: data})[0], wanted)
+        expected = [[0]] * step + data[0][: 3 - step]
+        np.testing.assert_array_equal(C.sequence.past_value(x, time_step=step).eval({x: data})[0], expected)
 
 
 def test_padding_changes_neither_values_nor_gradients():
@@ -80,13 +80,13 @@ def test_padding_changes_neither_values_nor_gradients():
 def test_double_precision_is_scoped_to_the_programs_that_need_it():
     x = C.input_variable(2, dtype=np.float64)
     w = C.parameter(init=np.array([1 / 3, 1e-12]))
-    made = (x + w).eval({x: [[1, 1]]})
-    assert made.dtype == np.float64 and made[0, 1] != 1.0
+    value = (x + w).eval({x: [[1, 1]]})
+    assert value.dtype == np.float64 and value[0, 1] != 1.0
     assert not jax.config.jax_enable_x64
     assert (x + w).grad({x: [[1, 1]]}, wrt=[w]).dtype == np.float64
 
 
-def test_settings_of_jax_are_left_alone():
+def test_settings_of_jax_do_not_change():
     before = jax.config.jax_compilation_cache_dir, jax.config.jax_persistent_cache_min_compile_time_secs
     x, f = dense_model()
     f.eval({x: np.ones((17, 3))})
@@ -113,20 +113,21 @@ def test_an_evaluated_graph_can_be_collected():
     x, f = dense_model()
     f.eval({x: np.ones((5, 3))})
     programs.clear()
-    gone = weakref.ref(f.root_function)
+    reference = weakref.ref(f.root_function)
     del x, f
     gc.collect()
-    assert gone() is None
+    assert reference() is None
 
 
 @pytest.mark.parametrize("input_variable", [C.input_variable, C.sequence.input_variable])
 def test_gradients_of_sparse_arguments_are_dense(input_variable):
-    """The first number is CNTK's, which does no more than products here."""
+    """The first numbers are CNTK's, which supports only products here."""
     x, w = input_variable(3, is_sparse=True), C.parameter(init=np.arange(6).reshape(3, 2))
     data = sp.csr_matrix(np.array([[0, 1, 0], [2, 0, 0]], np.float32))
     feed = {x: [data] if x.sequence_axis else data}
     product, twice = C.times(x, w), C.reduce_sum(x * 2)
     np.testing.assert_array_equal(np.reshape(product.grad(feed, [x]), (2, 3)), [[1, 5, 9], [1, 5, 9]])
     np.testing.assert_array_equal(np.reshape(twice.grad(feed, [x]), (2, 3)), np.full((2, 3), 2))
-    found = product.grad(feed, [x, w])
-    assert np.reshape(found[x], (2, 3)).tolist() == [[1, 5, 9]] * 2 and found[w].tolist() == [[2, 2], [1, 1], [0, 0]]
+    gradients = product.grad(feed, [x, w])
+    assert np.reshape(gradients[x], (2, 3)).tolist() == [[1, 5, 9]] * 2
+    assert gradients[w].tolist() == [[2, 2], [1, 1], [0, 0]]

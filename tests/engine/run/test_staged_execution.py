@@ -1,4 +1,4 @@
-"""Several batch sizes in one evaluation, joined by functions of the user. Numbers are CNTK's."""
+"""Several batch sizes in one evaluation, joined by user functions. Numbers are CNTK's."""
 
 import numpy as np
 import pytest
@@ -14,12 +14,12 @@ STEPS = [X[:3], np.array([[1, -1]], np.float32)]
 W0, V0 = np.array([[0.5, -1], [0.25, 2]], np.float32), np.array([[1], [-0.5]], np.float32)
 
 
-class Changed(UserFunction):
-    """What `made` makes of the operand; `back` of its result and the gradient makes that of the operand."""
+class Mapped(UserFunction):
+    """`function(operand)`; its gradient is `vjp(operand, root gradient)`."""
 
-    def __init__(self, x, made, back=None, axes=None, name="changed"):
+    def __init__(self, x, function, vjp=None, axes=None, name="mapped"):
         super().__init__([x], name=name)
-        self.made, self.back, self.axes, self.calls = made, back, axes, 0
+        self.function, self.vjp, self.axes, self.calls = function, vjp, axes, 0
 
     def infer_outputs(self):
         x = self.inputs[0]
@@ -27,14 +27,14 @@ class Changed(UserFunction):
 
     def forward(self, argument, device=None, outputs_to_retain=None):
         self.calls += 1
-        return argument, self.made(argument)
+        return argument, self.function(argument)
 
     def backward(self, state, root_gradients):
-        return self.back(state, root_gradients)
+        return self.vjp(state, root_gradients)
 
 
 class Resampled(UserFunction):
-    """For each sequence of the second operand, at each step, a sample of the first: every second one, or each twice."""
+    """A sample of the first operand at all steps of each sequence of the second: every second one, or each twice."""
 
     def __init__(self, x, like, name="resampled"):
         super().__init__([x, like], name=name)
@@ -63,7 +63,7 @@ class Resampled(UserFunction):
 
 
 def every_second(x):
-    return C.user_function(Changed(x, lambda a: a[::2], lambda a, g: np.stack([g, 0 * g], 1).reshape(-1, *g.shape[1:])))
+    return C.user_function(Mapped(x, lambda a: a[::2], lambda a, g: np.stack([g, 0 * g], 1).reshape(-1, *g.shape[1:])))
 
 
 def labels(n):
@@ -71,7 +71,7 @@ def labels(n):
 
 
 def network():
-    """Samples, and beside them sequences of another number."""
+    """A loss of samples and sequences, whose numbers may differ."""
     x = C.input_variable(2, needs_gradient=True)
     y = C.sequence.input_variable(1, sequence_axis=C.Axis("labels"))
     W, V = C.parameter((2, 2), init=W0), C.parameter((2, 1), init=V0)
@@ -80,53 +80,54 @@ def network():
     return x, y, W, V, function, z, C.squared_error(z, y)
 
 
-def close(made, wanted, tolerance=1e-6):
-    np.testing.assert_allclose(made, wanted, rtol=tolerance, atol=tolerance)
+def assert_close(actual, expected, tolerance=1e-6):
+    np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("change, wanted", [
+@pytest.mark.parametrize("change, expected", [
     (lambda a: a[::2], [[-0.16863984], [0.21839291]]),
     (lambda a: a.repeat(2, axis=0)[1:4], [[-0.16863984], [0.03077298], [0.03077298]]),
 ])
-def test_a_function_makes_fewer_or_more_samples(change, wanted):
+def test_a_function_returns_fewer_or_more_samples(change, expected):
     x = C.input_variable(2)
-    changed = C.user_function(Changed(C.tanh(C.times(x, W0)), change))
-    close(C.times(changed, V0).eval({x: X}), wanted)
-    close(changed.eval({x: X}) @ V0, wanted)
-    close(C.combine(C.times(changed, V0), x).eval({x: X})[x], X)
+    changed = C.user_function(Mapped(C.tanh(C.times(x, W0)), change))
+    assert_close(C.times(changed, V0).eval({x: X}), expected)
+    assert_close(changed.eval({x: X}) @ V0, expected)
+    assert_close(C.combine(C.times(changed, V0), x).eval({x: X})[x], X)
 
 
 def test_sequences_become_samples():
     x, y = C.sequence.input_variable(2), C.input_variable(1)
-    lasts = Changed(C.times(x, W0), lambda a: np.concatenate([s[-2:] for s in a]), axes=[C.Axis.default_batch_axis()])
+    lasts = Mapped(C.times(x, W0), lambda a: np.concatenate([s[-2:] for s in a]), axes=[C.Axis.default_batch_axis()])
     loss = C.squared_error(C.reduce_sum(C.tanh(C.user_function(lasts)), axis=0), y)
-    close(loss.eval({x: STEPS, y: [[1], [2], [3]]}), [0.02998586, 0.17967819, 14.063521])
+    assert_close(loss.eval({x: STEPS, y: [[1], [2], [3]]}), [0.02998586, 0.17967819, 14.063521])
 
 
 def test_sequences_become_longer():
     x = C.sequence.input_variable(2)
-    longer = C.user_function(Changed(C.times(x, W0), lambda a: [s.repeat(2, axis=0) for s in a]))
-    close(C.sequence.reduce_sum(C.tanh(longer)).eval({x: STEPS}), [[2.2899117, 4.257719], [0.48983732, -1.9901096]])
-    close(C.sequence.last(longer + C.sequence.past_value(longer)).eval({x: STEPS}), [[1.625, 3], [0.5, -6]])
+    longer = C.user_function(Mapped(C.times(x, W0), lambda a: [s.repeat(2, axis=0) for s in a]))
+    sums = C.sequence.reduce_sum(C.tanh(longer)).eval({x: STEPS})
+    assert_close(sums, [[2.2899117, 4.257719], [0.48983732, -1.9901096]])
+    assert_close(C.sequence.last(longer + C.sequence.past_value(longer)).eval({x: STEPS}), [[1.625, 3], [0.5, -6]])
 
 
 def test_gradients_flow_back_through_the_stages():
     x, y, W, V, function, _, loss = network()
-    found = loss.grad({x: X, y: labels(2)}, wrt=[x, W, V])
-    close(found[x], [[1.4819424, -0.89358205], [0, 0], [-1.1419435, 0.1352362], [0, 0]], 1e-5)
-    close(found[W], [[-1.7189205, 0.28248316], [-1.73459, 0.18964863]], 1e-5)
-    close(found[V], [[-1.9939455], [-2.0615096]])
+    gradients = loss.grad({x: X, y: labels(2)}, wrt=[x, W, V])
+    assert_close(gradients[x], [[1.4819424, -0.89358205], [0, 0], [-1.1419435, 0.1352362], [0, 0]], 1e-5)
+    assert_close(gradients[W], [[-1.7189205, 0.28248316], [-1.73459, 0.18964863]], 1e-5)
+    assert_close(gradients[V], [[-1.9939455], [-2.0615096]])
     assert (function.forwards, function.backwards) == (1, 1)
 
 
 def test_forward_and_backward_by_hand_call_the_function_once():
     x, y, W, V, function, _, loss = network()
-    state, made = loss.forward({x: X, y: labels(2)}, [loss.output], {loss.output})
-    close(made[loss.output][1], [0.61090964, 0.61090964])
-    found = loss.backward(state, {loss.output: [np.float32([1]), np.float32([1, 2])]}, {x, W, V})
-    close(found[x][2], [-1.712915, 0.20285428])
-    close(found[W], [[-2.5783806, 0.4237247], [-2.8089151, 0.36620057]])
-    close(found[V], [[-3.0428107], [-3.4764502]])
+    state, values = loss.forward({x: X, y: labels(2)}, [loss.output], {loss.output})
+    assert_close(values[loss.output][1], [0.61090964, 0.61090964])
+    gradients = loss.backward(state, {loss.output: [np.float32([1]), np.float32([1, 2])]}, {x, W, V})
+    assert_close(gradients[x][2], [-1.712915, 0.20285428])
+    assert_close(gradients[W], [[-2.5783806, 0.4237247], [-2.8089151, 0.36620057]])
+    assert_close(gradients[V], [[-3.0428107], [-3.4764502]])
     assert (function.forwards, function.backwards) == (1, 1)
 
 
@@ -139,16 +140,16 @@ def test_forward_and_backward_by_hand_call_the_function_once():
 def test_networks_are_trained(n, momentum, losses, w, v, tested):
     x, y, W, V, function, z, loss = network()
     trainer = C.Trainer(z, (loss, C.squared_error(2 * z, y)), C.momentum_sgd([W, V], 0.1, momentum))
-    fed, steps, made = {x: X, y: labels(n)}, n * 3 // 2, []
+    feed, steps, averages = {x: X, y: labels(n)}, n * 3 // 2, []
     for _ in range(3):
-        assert trainer.train_minibatch(fed)
-        made.append(trainer.previous_minibatch_loss_average)
-    close(made, losses)
-    close(W.value, w)
-    close(V.value.ravel(), v)
+        assert trainer.train_minibatch(feed)
+        averages.append(trainer.previous_minibatch_loss_average)
+    assert_close(averages, losses)
+    assert_close(W.value, w)
+    assert_close(V.value.ravel(), v)
     assert (trainer.previous_minibatch_sample_count, trainer.total_number_of_samples_seen) == (steps, 3 * steps)
     assert (function.forwards, function.backwards) == (3, 3)
-    close(trainer.test_minibatch(fed), tested)
+    assert_close(trainer.test_minibatch(feed), tested)
 
 
 def test_embeddings_learn_by_rows_and_statistics_run_once_a_step():
@@ -164,61 +165,62 @@ def test_embeddings_learn_by_rows_and_statistics_run_once_a_step():
         one_hot = csr_matrix(np.eye(5, dtype=np.float32)[ids])
         trainer.train_minibatch({x: one_hot, y: [np.full((1 + i % 2, 1), first + i, np.float32) for i in range(n)]})
         losses.append(trainer.previous_minibatch_loss_average)
-    close(losses, [0.07076208, 6.50284068, 1.75366433])
-    close(E.value, [
+    assert_close(losses, [0.07076208, 6.50284068, 1.75366433])
+    assert_close(E.value, [
         [-0.47390053, -0.38023922], [-0.3165558, -0.12299971], [0.02224407, 0.13557145], [0.26101208, 0.36983141],
         [0.50001001, 0.62499595],
     ])
-    close(V.value.ravel(), [1.22530222, -0.28918612])
+    assert_close(V.value.ravel(), [1.22530222, -0.28918612])
     statistics = {c.name: np.asarray(c.value) for c in z.constants}
-    close(statistics["aggregate_mean"], [-0.07800508, 0.03841903])
-    close(statistics["aggregate_variance"], [0.08733709, 0.09440593])
+    assert_close(statistics["aggregate_mean"], [-0.07800508, 0.03841903])
+    assert_close(statistics["aggregate_variance"], [0.08733709, 0.09440593])
     assert statistics["aggregate_count"] == 11
 
 
-def test_what_several_stages_use_gets_the_gradients_of_all_in_double_precision():
+def test_gradients_of_several_stages_are_summed_in_double_precision():
     x = C.input_variable(2, np.float64, needs_gradient=True)
     y = C.sequence.input_variable(1, np.float64, sequence_axis=C.Axis("labels"))
     W = C.parameter((2, 2), init=W0.astype(np.float64), dtype=np.float64)
     scale = C.reduce_sum(C.square(W))
     g = C.user_function(Resampled(C.tanh(C.times(x, W)) * scale, y))
     loss = C.squared_error(C.reduce_sum(g, axis=0) * scale + C.reduce_sum(C.sequence.past_value(g), axis=0), y)
-    fed = {x: X.astype(np.float64), y: [np.ones((2, 1)), np.ones((1, 1)) / 3]}
-    made = loss.eval(fed)
-    close(made[0], [190.54479808, 275.24115647], 1e-10)
-    close(made[1], [1949.11899391], 1e-10)
-    found = loss.grad(fed, wrt=[x, W])
-    close(found[x][::2], [[-545.6109302554064, 3446.8612616913615], [234.733295373344, 1243.1664693736004]], 1e-12)
-    close(found[W], [[3204.948834238358, -3219.364843609483], [3101.1821334274614, 8274.23612809388]], 1e-12)
+    feed = {x: X.astype(np.float64), y: [np.ones((2, 1)), np.ones((1, 1)) / 3]}
+    values = loss.eval(feed)
+    assert_close(values[0], [190.54479808, 275.24115647], 1e-10)
+    assert_close(values[1], [1949.11899391], 1e-10)
+    gradients = loss.grad(feed, wrt=[x, W])
+    of_x = [[-545.6109302554064, 3446.8612616913615], [234.733295373344, 1243.1664693736004]]
+    assert_close(gradients[x][::2], of_x, 1e-12)
+    assert_close(gradients[W], [[3204.948834238358, -3219.364843609483], [3101.1821334274614, 8274.23612809388]], 1e-12)
 
 
 def test_sequences_in_double_precision_get_gradients():
-    """No number of CNTK's: it has an error where a function changes the number of samples along its own axes."""
+    """Not CNTK's numbers: it reports an error where a function changes the number of samples along its own axes."""
     x = C.sequence.input_variable(2, np.float64, needs_gradient=True)
-    longer = Changed(x * x, lambda a: [s.repeat(2, axis=0) for s in a], lambda a, g: [s[::2] + s[1::2] for s in g])
+    longer = Mapped(x * x, lambda a: [s.repeat(2, axis=0) for s in a], lambda a, g: [s[::2] + s[1::2] for s in g])
     z = C.sequence.reduce_sum(C.exp(C.user_function(longer) / 3))
     data = [s.astype(np.float64) for s in STEPS]
-    for made, s in zip(z.grad({x: data}), data, strict=True):
-        close(made, 2 * np.exp(s * s / 3) * 2 * s / 3, 1e-14)
+    for gradient, s in zip(z.grad({x: data}), data, strict=True):
+        assert_close(gradient, 2 * np.exp(s * s / 3) * 2 * s / 3, 1e-14)
 
 
 def test_random_numbers_are_drawn_once():
     def computed(make):
         x = C.input_variable(50, needs_gradient=True)
         z = make(C.dropout(x, 0.5, seed=7))
-        data, made = np.ones((4, 50), np.float32), []
+        data, arrays = np.ones((4, 50), np.float32), []
         for _ in range(2):
             state, values = z.forward({x: data}, [z.output], {z.output})
-            made += [values[z.output], z.backward(state, {z.output: np.ones_like(values[z.output])}, {x})[x]]
-        return made
+            arrays += [values[z.output], z.backward(state, {z.output: np.ones_like(values[z.output])}, {x})[x]]
+        return arrays
 
-    every, second = computed(lambda d: 2 * d), computed(lambda d: 2 * every_second(d))
-    assert not np.array_equal(every[0], every[2])
-    for a, b in zip(every, second, strict=True):
+    full, halved = computed(lambda d: 2 * d), computed(lambda d: 2 * every_second(d))
+    assert not np.array_equal(full[0], full[2])
+    for a, b in zip(full, halved, strict=True):
         np.testing.assert_array_equal(a[::2], b if len(b) == 2 else b[::2])
 
 
-def test_batches_may_be_reshaped_into_static_axes():
+def test_batches_can_be_reshaped_into_static_axes():
     """Utterances into conversations, as in CNTK's test of thought vectors."""
 
     class Conversations(UserFunction):
@@ -242,9 +244,9 @@ def test_batches_may_be_reshaped_into_static_axes():
     y = C.sequence.input_variable(1, sequence_axis=C.Axis("labels"))
     h = C.to_sequence_like(C.user_function(Conversations(x * x, C.sequence.last(y))), y)
     z = C.sequence.reduce_sum(h)
-    fed = {x: X, y: [np.zeros((2, 1), np.float32), np.zeros((1, 1), np.float32)]}
-    close(z.eval(fed), [(X[:2] ** 2).sum(axis=0), X[2] ** 2])
-    close(z.grad(fed), [*2 * X[:3], [0, 0]])
+    feed = {x: X, y: [np.zeros((2, 1), np.float32), np.zeros((1, 1), np.float32)]}
+    assert_close(z.eval(feed), [(X[:2] ** 2).sum(axis=0), X[2] ** 2])
+    assert_close(z.grad(feed), [*2 * X[:3], [0, 0]])
 
 
 def test_equal_sizes_stay_in_one_program():
@@ -255,7 +257,7 @@ def test_equal_sizes_stay_in_one_program():
     assert "stages" in vars(plan_of([loss.output]))
 
 
-def test_sizes_that_no_function_separates_are_errors():
+def test_sizes_that_no_function_separates_raise():
     x, y = C.input_variable(2), C.input_variable(2)
     with pytest.raises(ShapeError, match="different numbers of sequences or samples: Input"):
         (x + y).eval({x: X, y: X[:2]})
@@ -265,31 +267,31 @@ def test_sizes_that_no_function_separates_are_errors():
     with pytest.raises(ShapeError, match="Tanh"):
         (every_second(h) + h).eval({x: X})
     s = C.sequence.input_variable(2)
-    longer = C.user_function(Changed(s, lambda a: [q.repeat(2, axis=0) for q in a]))
+    longer = C.user_function(Mapped(s, lambda a: [q.repeat(2, axis=0) for q in a]))
     with pytest.raises(AxisError, match="other lengths"):
         (longer + s).eval({s: STEPS})
 
 
-def test_what_is_no_result_is_an_error_in_stages_too():
+def test_invalid_results_raise_in_stages_too():
     x = C.input_variable(2, needs_gradient=True)
-    wrong = C.user_function(Changed(x, lambda a: a[::2], lambda a, g: g))
+    wrong = C.user_function(Mapped(x, lambda a: a[::2], lambda a, g: g))
     with pytest.raises(ResultError, match=r"made data of shape \(2, 2\)"):
         wrong.grad({x: X})
-    made = [X[:2], X[:0], None, "no", X[:2, :1]]
-    f = C.user_function(Changed(x, lambda a: made.pop(0)))
+    results = [X[:2], X[:0], None, "no", X[:2, :1]]
+    f = C.user_function(Mapped(x, lambda a: results.pop(0)))
     assert f.eval({x: X}).shape == (2, 2)
-    while made:
+    while results:
         with pytest.raises(ResultError, match="a user function made "):
             f.eval({x: X})
 
 
-def test_what_cannot_be_had_in_stages_is_said():
+def test_features_that_stages_do_not_support_raise():
     x, y, W, V, _, z, loss = network()
     trainer = C.Trainer(z, (loss, None), C.sgd([W, V], 0.1), accumulate=2)
     with pytest.raises(ValueError, match="leave out accumulate="):
         trainer.train_minibatch({x: X, y: labels(2)})
     s = C.sequence.input_variable(2)
-    longer = C.user_function(Changed(C.sequence.past_value(s), lambda a: [q.repeat(2, axis=0) for q in a]))
+    longer = C.user_function(Mapped(C.sequence.past_value(s), lambda a: [q.repeat(2, axis=0) for q in a]))
     with pytest.raises(ValueError, match="sequences that are cut"):
         longer.eval(({s: STEPS}, [True, True]))
     f = every_second(x)
@@ -300,18 +302,18 @@ def test_what_cannot_be_had_in_stages_is_said():
 def test_assignments_take_effect_once_and_with_the_backward_pass():
     x, total = C.input_variable(2, needs_gradient=True), C.parameter(2, init=0)
     z = C.reduce_sum(every_second(2 * x) + C.assign(total, total + 1), axis=0)
-    close(z.eval({x: X}), [[2.5], [6.5]])
+    assert_close(z.eval({x: X}), [[2.5], [6.5]])
     z.grad({x: X})
     state, values = z.forward({x: X}, [z.output], {z.output})
-    close(total.value, [2, 2])
+    assert_close(total.value, [2, 2])
     z.backward(state, {z.output: np.ones_like(values[z.output])}, {x})
-    close(total.value, [3, 3])
+    assert_close(total.value, [3, 3])
 
 
 def test_functions_in_loops_stay_in_their_stage_and_are_called_once():
     calls = []
 
-    class Doubled(Changed):
+    class Doubled(Mapped):
         def __init__(self, x, name="doubled"):
             super().__init__(x, lambda a: calls.append(len(a)) or [2 * s for s in a], lambda a, g: [2 * s for s in g])
 
@@ -320,8 +322,8 @@ def test_functions_in_loops_stay_in_their_stage_and_are_called_once():
 
     x = C.sequence.input_variable(2, needs_gradient=True)
     r = C.layers.Recurrence(C.Function(step))(x)
-    longer = Changed(r, lambda a: [s.repeat(2, axis=0) for s in a], lambda a, g: [s[::2] + s[1::2] for s in g])
-    found = C.sequence.reduce_sum(C.user_function(longer)).grad({x: STEPS})
-    close(found[0], np.float32([[14, 14], [6, 6], [2, 2]]))
-    close(found[1], [[2, 2]])
+    longer = Mapped(r, lambda a: [s.repeat(2, axis=0) for s in a], lambda a, g: [s[::2] + s[1::2] for s in g])
+    gradients = C.sequence.reduce_sum(C.user_function(longer)).grad({x: STEPS})
+    assert_close(gradients[0], np.float32([[14, 14], [6, 6], [2, 2]]))
+    assert_close(gradients[1], [[2, 2]])
     assert calls == [2, 1, 1]

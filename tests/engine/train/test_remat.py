@@ -1,4 +1,4 @@
-"""What is kept for the backward pass, with and without rematerialization."""
+"""Residuals of the backward pass, with and without rematerialization."""
 
 import jax
 import numpy as np
@@ -12,8 +12,8 @@ from cntkjax.engine.train.remat import execute_in_segments
 from cntkjax.graph.variable import value_of
 
 
-def kept_for_the_backward_pass(depth, run):
-    """Bytes of it, of a deep network on 64 samples; and the gradient."""
+def residual_bytes(depth, run):
+    """Size of the residuals of a deep network on 64 samples, and its gradient."""
     x = C.input_variable(8)
     h = x
     for i in range(depth):
@@ -31,12 +31,12 @@ def kept_for_the_backward_pass(depth, run):
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(backward)), jax.grad(loss)(data)
 
 
-def test_memory_grows_with_the_root_of_the_depth():
-    all_of_it, gradient = kept_for_the_backward_pass(36, execute)
-    some, same = kept_for_the_backward_pass(36, execute_in_segments)
+def test_memory_grows_with_the_square_root_of_the_depth():
+    without, gradient = residual_bytes(36, execute)
+    with_segments, same_gradient = residual_bytes(36, execute_in_segments)
     weights = 36 * 8 * 8 * 4
-    assert some - weights < (all_of_it - weights) / 3
-    np.testing.assert_allclose(same, gradient, rtol=1e-5)
+    assert with_segments - weights < (without - weights) / 3
+    np.testing.assert_allclose(same_gradient, gradient, rtol=1e-5)
 
 
 def test_recurrences_over_rows_of_several_sequences(grid):
@@ -48,5 +48,5 @@ def test_recurrences_over_rows_of_several_sequences(grid):
         trainer.train_minibatch({x: [np.ones((n, 2), np.float32) for n in (5, 2, 3)]})
         return [p.value for p in f.parameters]
 
-    for again, exact in zip(trained(rematerialize=True), trained(), strict=True):
-        np.testing.assert_allclose(again, exact, rtol=1e-5)
+    for rematerialized, expected in zip(trained(rematerialize=True), trained(), strict=True):
+        np.testing.assert_allclose(rematerialized, expected, rtol=1e-5)

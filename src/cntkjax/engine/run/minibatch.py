@@ -174,7 +174,7 @@ class MinibatchPacker:
             if lengths.size and not 0 <= lengths.min() <= lengths.max() < steps + 1:
                 raise ShapeError(explain(
                     f"sequences of {_abbreviated(lengths.ravel())} steps are to be made of arrays of {steps}",
-                    fix="no sequence can be longer than the first axis of the array that it is made of",
+                    fix="give lengths that are at most the first dimension of the arrays, or longer arrays",
                 ))
 
 
@@ -184,7 +184,7 @@ def arguments_in_order(plan: Plan, feeds: Feeds) -> list[Feed]:
     missing = [v for v in plan.arguments if v not in by_variable]
     if missing:
         raise ValueError(explain(
-            "no data are given for " + ", ".join(f"argument {v.name or v.uid!r}" for v in missing),
+            "no data are fed for " + ", ".join(f"argument {v.name or v.uid!r}" for v in missing),
             {"missing": missing[0]}, "give an array for each argument: {argument: array, ...}",
         ))
     return [by_variable[v] for v in plan.arguments]
@@ -221,9 +221,9 @@ def shape_key(array: PackedArray) -> Hashable:
 def unequal_lengths(a: Variable, b: Variable, lengths_a: np.ndarray, lengths_b: np.ndarray) -> AxisError:
     """The error for two variables whose sequences would have to be of equal lengths."""
     return AxisError(explain(
-        f"sequences whose steps are put together differ in length: "
+        f"sequences that are combined step by step differ in length: "
         f"{_abbreviated(lengths_a)} against {_abbreviated(lengths_b)}",
-        {"operand": a, "like": b}, "feed sequences of the same lengths, or conditions that hold as often",
+        {"operand": a, "like": b}, "feed sequences of the same lengths, or conditions that are true equally often",
     ))
 
 

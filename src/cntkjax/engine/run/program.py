@@ -69,7 +69,7 @@ class Program:
         Errors: BatchSizeError also if the program is known to need several stages (`run/staged_execution.py`).
         """
         if self.needs_stages:
-            raise BatchSizeError("functions of the user make other numbers of samples than they get")
+            raise BatchSizeError("user functions return other numbers of samples than they get")
         return self.packer.pack(plan, feeds, memory)
 
     def __call__(

@@ -95,12 +95,12 @@ class StagedExecution:
             raise error
         if any(n.primitive.recomputes_operands for n in self.plan.nodes):
             raise ValueError(explain(
-                "gradients inside of graphs are not computed with several batch sizes",
+                "several batch sizes in one minibatch do not support gradients inside of graphs",
                 fix="compute them outside of the graph, with Function.grad",
             )) from error
         if self.plan.delays and any(isinstance(f, Ragged) and f.starts is not None for f in feeds.values()):
             raise ValueError(explain(
-                "sequences that are cut are not computed with several batch sizes",
+                "several batch sizes in one minibatch do not support sequences that are cut",
                 fix="feed whole sequences, without start flags",
             )) from error
 

@@ -77,7 +77,7 @@ class StepOutputs(NamedTuple):
     """What the program of a step returns.
 
     `gradients`: those that are pending after the step, or None. `sums`: the criteria, summed over all samples. `data`:
-    those of all outputs of the plan, None for criteria. `argument_gradients` nobody reads: see `Step._train`.
+    those of all outputs of the plan, None for criteria. `argument_gradients` are never read; see `Step._train`.
     """
 
     state: TrainedState
@@ -122,9 +122,14 @@ class Step:
 
     def _check_options(self) -> None:
         if self.options.narrow is not None and self.plan.is_double:
-            raise ValueError("a model in double precision is not computed in a narrower one: leave out precision=")
+            raise ValueError(explain(
+                "precision= is for models in single precision, but this one has values in double precision",
+                fix="leave out precision=",
+            ))
         if self.options.rematerialize and self.plan.calls_python:
-            raise ValueError("functions of the user are not computed twice: leave out rematerialize=")
+            raise ValueError(explain(
+                "rematerialize= would call the user functions in this model twice", fix="leave out rematerialize="
+            ))
 
     # ---- running
     def run(self, feeds: Feeds, number: int | None = None, all_reduce: AllReduce | None = None) -> Outcome:
@@ -170,7 +175,7 @@ class Step:
         stages = StagedExecution([*self.criteria, *self.outputs, self.sample_counter.source], feeds, error)
         if self.options != Options():
             raise ValueError(explain(
-                "several batch sizes in one minibatch are not trained with these options",
+                "training on several batch sizes in one minibatch does not support these options",
                 fix="leave out accumulate=, precision= and rematerialize=",
             )) from error
         stages.forward(bool(self.learners), assign=not self.learners)
@@ -219,6 +224,7 @@ class Step:
 
     # ---- bodies of programs
     def _train(self, plan: Plan, ctx: Context, env: Environment, state: TrainedState, extra: PyTree) -> StepOutputs:
+        """`extra`: hyperparameters of all learners, or None if gradients are only accumulated; pending gradients."""
         hypers, pending = extra
         scale = state.loss_scale
         fed_axes = list(ctx.layouts)
