@@ -332,7 +332,7 @@ def image_scaler(x: Operand, scalar: float, biases: Sequence[float], name: str =
     Errors: ShapeError for another shape, or another number of biases.
 
     >>> image_scaler(np.ones((2, 1, 1)), 2, [10, 20]).eval().ravel()
-    array([12., 22.])
+    array([12., 22.], dtype=float32)
     """
     x = as_variable(x)
     if len(x.shape) != 3 or len(biases) != x.shape[0]:
@@ -358,7 +358,7 @@ def depth_to_space(operand: Operand, block_size: int, name: str = "") -> Functio
 
     >>> depth_to_space(np.arange(4.).reshape(4, 1, 1), 2).eval()
     array([[[0., 1.],
-            [2., 3.]]])
+            [2., 3.]]], dtype=float32)
     """
     operand, b = as_variable(operand), int(block_size)
     _is_image("depth_to_space", operand)

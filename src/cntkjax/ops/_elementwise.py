@@ -11,7 +11,7 @@ from ..graph.errors import OperandError
 from ..primitives.elementwise import ELEMENTWISE
 from ..variables import Variable
 from ._blocks import as_one_block
-from ._operand import Operand, as_variable, as_variables
+from ._operand import Operand, as_variable, as_variables, numpy_type, variable_type
 from .functions import Function
 
 __all__ = [
@@ -53,7 +53,7 @@ def _apply(op: str, *operands: Operand, name: str) -> Function:
 
 def _unary(op: str, what: str) -> Callable[..., Function]:
     def f(x: Operand, name: str = "") -> Function:
-        return _apply(op, x, name=name)
+        return _apply(op, as_variable(x), name=name)
 
     f.__doc__ = f"{what}, element by element.\n\nShapes: x [*shape] -> [*shape]; dynamic axes pass through."
     return f
@@ -98,7 +98,8 @@ def ceil(arg: Operand, name: str = "") -> Function:
     >>> ceil([0.5, -0.5]).eval()
     array([ 1., -0.], dtype=float32)
     """
-    return negate(floor(negate(arg)), name=name)
+    x = as_variable(arg, numpy_type(arg))
+    return negate(floor(negate(x)), name=name)
 
 
 def round(arg: Operand, name: str = "") -> Function:
@@ -236,7 +237,9 @@ def element_select(flag: Operand, value_if_true: Operand, value_if_false: Operan
     >>> element_select([-10, 0, 0.3], [1, 10, 100], [2, 20, 200]).eval()
     array([  1.,  20., 100.], dtype=float32)
     """
-    return _apply("Select", flag, value_if_true, value_if_false, name=name)
+    operands = flag, value_if_true, value_if_false
+    dtype = variable_type(*operands)
+    return _apply("Select", *(as_variable(o, dtype) for o in operands), name=name)
 
 
 def clip(x: Operand, min_value: Operand, max_value: Operand, name: str = "") -> Function:

@@ -19,7 +19,7 @@ Operand: TypeAlias = GraphVariable | GraphFunction | ArrayLike
 
 
 def as_variable(operand: Operand, dtype: DTypeLike | None = None) -> Variable:
-    """A variable: that of a function's only output, or a constant made of numbers.
+    """A variable: that of a function's only output, or a constant of numbers, by default in single precision.
 
     Errors: OperandError for what is neither; ValueError for a function with several outputs.
     """
@@ -32,20 +32,34 @@ def as_variable(operand: Operand, dtype: DTypeLike | None = None) -> Variable:
     array = np.asarray(operand)
     if array.dtype.kind not in "biuf":
         raise OperandError(f"an operand of type {array.dtype} is not supported: pass numbers in a regular array")
-    if dtype is None:
-        dtype = array.dtype if isinstance(operand, (np.ndarray, np.generic)) and array.dtype.kind == "f" else np.float32
-    return Constant(array, dtype=dtype)  # type: ignore[return-value]
+    return Constant(array, dtype=np.float32 if dtype is None else dtype)  # type: ignore[return-value]
 
 
 def as_variables(*operands: Operand) -> list[Variable]:
-    """Several operands of one operation; numbers take the type of the variables among them."""
-    made = {i: as_variable(o) for i, o in enumerate(operands) if isinstance(o, (GraphVariable, GraphFunction))}
-    dtype: Any = next((v.dtype for v in made.values() if v.dtype is not None), None)
-    if dtype is None and not made:
-        types = [o.dtype for o in operands if isinstance(o, (np.ndarray, np.generic))]
-        floats = [t for t in types if t.kind == "f"]
-        dtype = np.result_type(*floats) if floats else None
-    return [made[i] if i in made else as_variable(o, dtype) for i, o in enumerate(operands)]
+    """Several operands of one operation; numbers take the type of the variables among them.
+
+    Without a variable among them, they take the widest floating type of the NumPy arrays.
+    """
+    dtype = variable_type(*operands)
+    if dtype is None and not any(map(_is_symbolic, operands)):
+        dtype = numpy_type(*operands)
+    return [as_variable(o, dtype) for o in operands]
+
+
+def variable_type(*operands: Operand) -> DTypeLike | None:
+    """The element type of the first variable among operands that has one; None if there is none."""
+    types = (as_variable(o).dtype for o in operands if _is_symbolic(o))
+    return next((t for t in types if t is not None), None)
+
+
+def numpy_type(*operands: Operand) -> DTypeLike | None:
+    """The widest floating type of the NumPy arrays among operands; None if there are none."""
+    types = [o.dtype for o in operands if isinstance(o, (np.ndarray, np.generic)) and o.dtype.kind == "f"]
+    return np.result_type(*types) if types else None
+
+
+def _is_symbolic(operand: Operand) -> bool:
+    return isinstance(operand, (GraphVariable, GraphFunction))
 
 
 def as_list(items: Any) -> list[Any]:
