@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 import numpy as np
 
-from ..engine.lower.carry import entering, initial_states, leave
+from ..engine.lower.carry import carry_out, initial_states, states_before
 from ..engine.lower.values import Context, Value
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import Spec, merged_axes
@@ -72,13 +72,13 @@ class Delay(Primitive):
         pad = pad.astype(data.dtype)
         shifted = jnp.concatenate([pad, data[:-k]] if self.delay < 0 else [data[k:], pad])
         assert ctx.node is not None
-        carried = ctx.carried.get(ctx.node)
-        leave(ctx, ctx.node, data, initial)
-        if fills_first_cells and carried is None:
+        carried_in = ctx.carried_in.get(ctx.node)
+        carry_out(ctx, ctx.node, data, initial)
+        if fills_first_cells and carried_in is None:
             return Value(shifted, x.axes)
         if initial.axes:
             state = state.reshape(*state.shape[:2], *(1,) * (data.ndim - state.ndim), *state.shape[2:])
-        state = entering(layout, carried, k, layout.seq, layout.position, state)
+        state = states_before(layout, carried_in, k, layout.seq, layout.position, state)
         uses_state = (distance < k).reshape(*distance.shape, *(1,) * (data.ndim - 2))
         return Value(jnp.where(uses_state, state, shifted), x.axes)
 

@@ -49,7 +49,8 @@ class Gradient(Primitive):
 
         def summed(data: Any) -> Any:
             here = env | {v: replace(x, data=d) for (v, x), d in zip(given.items(), data, strict=True)}
-            inner = replace(ctx, updates={}, left={}, layouts=dict(ctx.layouts))  # what it changes, the first pass did
+            # Its changes of state are dropped: the first computation has made them.
+            inner = replace(ctx, updates={}, carried_out={}, layouts=dict(ctx.layouts))
             execute_after(plan, inner, here, frozenset(given))
             return sum_over_samples(inner, here[loss])
 

@@ -105,7 +105,8 @@ def _update_running(
     if len(leaves) < 3:
         return
     # A node that shares its statistics with an earlier one goes on from what that one left.
-    mean_before, variance_before, seen = (ctx.updates.get(k, v.data) for k, v in zip(leaves, running, strict=True))
+    current = {leaf: v.data for leaf, v in zip(leaves, running, strict=True)} | ctx.updates
+    mean_before, variance_before, seen = (current[leaf] for leaf in leaves)
     samples = ctx.count(x).astype(mean.dtype)
     values, constant = samples * cells, attrs["normalizationTimeConstant"]
     if constant > 0:

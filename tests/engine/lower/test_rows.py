@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import cntkjax as C
-from cntkjax.engine.lower.rows import Rows, added
+from cntkjax.engine.lower.rows import Rows, apply_update
 
 START = np.array([[1, 2], [3, 4], [-5, 6], [-7, 8]], np.float32) / 10
 MINIBATCHES = [[0, 1], [1, 1], [2], [0, 2]]
@@ -126,6 +126,6 @@ def test_rows_stand_for_the_dense_array():
     rows = Rows(jnp.array([1, 3, 5, 6]), jnp.array([[1.0, 2], [3, 4], [7, 7], [8, 8]]), 5)  # the last two: for nothing
     table = np.arange(10.0, dtype=np.float32).reshape(5, 2)
     np.testing.assert_array_equal(rows.dense(), [[0, 0], [1, 2], [0, 0], [3, 4], [0, 0]])
-    np.testing.assert_array_equal(added(jnp.asarray(table), rows), table + rows.dense())
+    np.testing.assert_array_equal(apply_update(jnp.asarray(table), rows), table + rows.dense())
     np.testing.assert_array_equal(rows.put(jnp.asarray(table), rows.values)[:, 0], [0, 1, 4, 3, 8])
     assert rows.mean(rows.values) == 2.5

@@ -20,7 +20,7 @@ from ...graph.function import Function
 from ...graph.shape import is_known
 from ...graph.variable import Variable
 from ..plan.parts import Loop, resolve
-from .carry import entering, initial_states, leave
+from .carry import carry_out, initial_states, states_before
 from .nodes import run_node
 from .products import Product, Weight, hoisted_products, multiply, products_of, weigh
 from .scans import scan
@@ -114,7 +114,9 @@ class ScannedLoop:
         sequence_arrays, (position, remaining, seq, mask, time) = inputs
         outer = self.with_layouts(layout_arrays)
         step = Step(self.loop.axis, seq, position, remaining, mask, time)
-        ctx = Context(outer.training, outer.batch, outer.layouts, outer.stream_of, narrow=outer.narrow, step=step)
+        ctx = Context(
+            outer.training, outer.batch, outer.layouts, outer.stream_of, product_dtype=outer.product_dtype, step=step
+        )
         env: Environment = {
             v: Value(d, self.invariants[v].axes)
             for v, d in zip(self.invariant_arrays, invariant_arrays, strict=True)
@@ -137,9 +139,9 @@ class ScannedLoop:
         if not self.resets_state:
             return state
         initial = env[self.initial[delay]].data.astype(state.dtype)
-        carried = outer.carried.get(delay)
+        carried_in = outer.carried_in.get(delay)
         layout = outer.layouts[self.loop.axis]
-        initial = entering(layout, carried, offset(delay), step.seq, step.position, initial)
+        initial = states_before(layout, carried_in, offset(delay), step.seq, step.position, initial)
         distance = step.remaining if self.loop.reverse else step.position
         begins = (distance < offset(delay)).reshape(-1, *(1,) * (state.ndim - 1))
         return jnp.where(begins, initial, state)
@@ -185,7 +187,7 @@ class ScannedLoop:
             return
         for delay, initial in self.initial.items():
             value = self.sequences.get(initial) or self.invariants[initial]
-            leave(self.ctx, delay, env[resolve(delay.node_inputs[0])].data, value)
+            carry_out(self.ctx, delay, env[resolve(delay.node_inputs[0])].data, value)
 
     def _initial_buffer(self, delay: Function, rows: int) -> Array:
         """The buffer before the first step: the initial state, or zeros where every sequence selects its own.

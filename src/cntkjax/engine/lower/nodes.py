@@ -39,8 +39,8 @@ def run_node(ctx: Context, node: Function, env: Environment) -> None:
 def compute(ctx: Context, node: Function, operands: Sequence[Value]) -> list[Value]:
     """The values of a node's outputs."""
     operands = _of_one_type(node, operands)
-    if ctx.narrow is not None and _is_product_with_weight(node, operands):
-        narrow = _compute(ctx, node, [replace(v, data=v.data.astype(ctx.narrow)) for v in operands])
+    if ctx.product_dtype is not None and _is_product_with_weight(node, operands):
+        narrow = _compute(ctx, node, [replace(v, data=v.data.astype(ctx.product_dtype)) for v in operands])
         return [replace(v, data=v.data.astype(o.dtype)) for v, o in zip(narrow, node.node_outputs, strict=True)]
     return _compute(ctx, node, operands)
 

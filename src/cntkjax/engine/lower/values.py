@@ -1,17 +1,17 @@
-"""A variable's data inside a program, and the context in which primitives compute."""
+"""The data of a variable inside a program, and the context in which primitives compute."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from ..._typing import AnyArray, Array, DTypeLike, PyTree
 from ...graph.axis import Axis
-from ...graph.errors import AxisError
+from ...graph.errors import AxisError, explain
 from ...graph.function import Function
 from ...graph.variable import Leaf, Variable
 from ..data.layout import Batch, Layout
@@ -22,56 +22,59 @@ Axes = tuple[Axis, ...]
 
 @dataclass(frozen=True)
 class Value:
-    """Data of a variable.
+    """The data of a variable: an array, or `Sparse`.
 
     Shapes: data is [*shape] without dynamic axes, [batch, *shape] with the batch axis, [time, rows, *shape] with a
-    sequence axis too ([rows, *shape] inside the loop over that axis). With `channels_last` a sample (C, *spatial) is
-    held as (*spatial, C); `Context.array` gives it in the order of the sample shape.
+            sequence axis too ([rows, *shape] inside the loop over that axis). With `channels_last` a sample
+            (C, *spatial) is stored as (*spatial, C); `Context.array` returns it in the order of the sample shape.
     """
 
-    data: Any
+    data: PyTree
     axes: Axes
     channels_last: bool = False
 
     @property
     def is_sparse(self) -> bool:
-        """True if the data are Sparse."""
+        """True if the data are `Sparse`."""
         return isinstance(self.data, Sparse)
 
 
 @dataclass
 class Step:
-    """Where a loop stands: its axis, and what the layout says of the current step."""
+    """The current step of a loop: its axis, and the layout at this step.
+
+    Shapes: seq, position, remaining int32 [rows], mask bool [rows], time int32 scalar.
+    """
 
     axis: Axis
-    seq: Any
-    position: Any
-    remaining: Any
-    mask: Any
-    time: Any
+    seq: Array
+    position: Array
+    remaining: Array
+    mask: Array
+    time: Array
 
 
 @dataclass
 class Context:
-    """What primitives may ask while a program is traced."""
+    """What the computation of a primitive may depend on besides its operands, while a program is traced."""
 
     training: bool
     batch: Batch | None
     layouts: dict[Axis, Layout]
-    stream_of: Callable[[Function], tuple[Any, Any]]
-    numbers: dict[Function, Any] = field(default_factory=dict)  # that were drawn for nodes before the program runs
-    differentiates: bool = False  # a backward pass follows, which a training step has always
-    updates: dict[Leaf, Any] = field(default_factory=dict)
-    node: Function | None = None  # what is being computed now, and all that is known so far
+    stream_of: Callable[[Function], tuple[Array, Array | int]]
+    random_numbers: dict[Function, AnyArray] = field(default_factory=dict)  # drawn on the host before the program runs
+    differentiates: bool = False  # a backward pass follows, as always in a training step
+    updates: dict[Leaf, Array] = field(default_factory=dict)  # new values of assigned leaves
+    node: Function | None = None  # the node that is being computed, and all values computed before it
     env: dict[Variable, Value] | None = None
     step: Step | None = None
-    carried: dict[Function, Any] = field(default_factory=dict)  # what delays left behind in the minibatch before
-    left: dict[Function, Any] = field(default_factory=dict)  # and in this one
-    operands: dict[Function, list[Value]] = field(default_factory=dict)  # of nodes that compute with others than theirs
-    narrow: Any = None  # the type in which products with weights are computed; None: that of their operands
+    carried_in: dict[Function, Array] = field(default_factory=dict)  # last values of delays in the previous minibatch
+    carried_out: dict[Function, Array] = field(default_factory=dict)  # and in this one
+    operands: dict[Function, list[Value]] = field(default_factory=dict)  # of nodes whose operands are replaced
+    product_dtype: DTypeLike | None = None  # of products with weights in mixed precision; None: that of their operands
 
     def lead(self, axes: Axes) -> int:
-        """How many leading dimensions of the data are dynamic."""
+        """The number of leading dimensions of the data that are dynamic."""
         if not axes:
             return 0
         sequence = self.sequence_axis(axes)
@@ -83,54 +86,60 @@ class Context:
         return next((a for a in axes if a.is_sequence_axis), None)
 
     def layout(self, axes: Axes) -> Layout:
-        """The layout of the sequence axis among the axes."""
+        """The layout of the sequence axis among the axes.
+
+        Errors: AxisError if no input has that sequence axis.
+        """
         axis = self.sequence_axis(axes)
         if axis is None or axis not in self.layouts:
-            raise AxisError(f"no input has the sequence axis {axis!r}, so the lengths of its sequences are not known")
+            raise AxisError(explain(
+                f"no input has the sequence axis {axis!r}, so the lengths of its sequences are not known",
+                fix="give a sequence input of the graph this axis, or use that of an input",
+            ))
         return self.layouts[axis]
 
-    def mask(self, axes: Axes) -> Any:
-        """True where samples stand, False in padding; of the leading dimensions of data with these axes."""
+    def mask(self, axes: Axes) -> Array:
+        """True for samples, False for padding. Shapes: the dynamic dimensions of data with these axes."""
         sequence = self.sequence_axis(axes)
         if sequence is not None:
             return self.step.mask if self.step is not None and sequence == self.step.axis else self.layout(axes).mask
         return self.batch.mask if axes and self.batch is not None else jnp.asarray(True)
 
     def has_padding(self, axes: Axes) -> bool:
-        """False if it is known that all cells are taken."""
+        """False if it is known that there is no padding."""
         if not axes:
             return False
         if self.sequence_axis(axes) is not None:
             return not self.layout(axes).full
         return self.batch is not None and not self.batch.full
 
-    def count(self, value: Value) -> Any:
-        """Number of samples of a value, int32 scalar (1 without dynamic axes)."""
+    def count(self, value: Value) -> Array:
+        """The number of samples of a value, int32 scalar (1 without dynamic axes)."""
         if not self.has_padding(value.axes):
             cells = jax.tree.leaves(value.data)[0].shape[: self.lead(value.axes)]
             return jnp.asarray(prod(cells), jnp.int32)
         return jnp.sum(self.mask(value.axes), dtype=jnp.int32)
 
-    def key(self) -> Any:
-        """A fresh random key for the node being computed (for each step of a loop another)."""
+    def key(self) -> Array:
+        """A fresh random key for the node being computed, in a loop another one for each step."""
         return jax.random.fold_in(*self.stream())
 
-    def stream(self) -> tuple[Any, Any]:
-        """The random key of the node being computed, and how far it has counted (each step of a loop has its own)."""
+    def stream(self) -> tuple[Array, Array | int]:
+        """The random key of the node being computed, in a loop another one for each step, and its offset."""
         assert self.node is not None
         key, offset = self.stream_of(self.node)
         return (key if self.step is None else jax.random.fold_in(key, self.step.time)), offset
 
-    def drawn(self) -> Any:
-        """The random numbers that the node being computed was given; None if it makes them from `key` or `stream`."""
-        return None if self.node is None else self.numbers.get(self.node)
+    def drawn(self) -> AnyArray | None:
+        """The random numbers drawn on the host for the node being computed; None if it draws them by `key`."""
+        return None if self.node is None else self.random_numbers.get(self.node)
 
-    def update(self, leaf: Leaf, value: Any) -> None:
-        """Give a parameter or constant a new value after the whole forward pass."""
+    def update(self, leaf: Leaf, value: Array) -> None:
+        """Set a parameter or constant to a new value after the whole forward pass."""
         self.updates[leaf] = value
 
     # ---- changing the form of values
-    def array(self, value: Value) -> Any:
+    def array(self, value: Value) -> Array:
         """Dense data in the order of the sample shape."""
         return self.canonical(value).data
 
@@ -141,7 +150,7 @@ class Context:
         return replace(value, data=dense(value.data)) if value.is_sparse else value
 
     def to_axes(self, value: Value, axes: Axes) -> Value:
-        """A value with fewer dynamic axes spread over more; static values stay as they are."""
+        """A value with fewer dynamic axes broadcast to more; static values stay as they are."""
         if not value.axes or len(value.axes) == len(axes):
             return value
         layout = self.layout(axes)

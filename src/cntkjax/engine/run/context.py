@@ -31,8 +31,8 @@ def make_context(
 
     ctx = Context(training, batch, layouts, stream_of)
     if random is not None:
-        ctx.numbers = {plan.random[i]: numbers for i, numbers in random.numbers.items()}
-    ctx.carried = {n: v for n, v in zip(plan.delays, past, strict=False) if v is not None}
+        ctx.random_numbers = {plan.random[i]: numbers for i, numbers in random.numbers.items()}
+    ctx.carried_in = {n: v for n, v in zip(plan.delays, past, strict=False) if v is not None}
     return ctx
 
 

@@ -37,7 +37,7 @@ def state_changes(plan: Plan, ctx: Context) -> StateChanges:
     lengths = [
         (ctx.layout(a.dynamic_axes).length, ctx.layout(b.dynamic_axes).length) for a, b in plan.computed_equal_lengths
     ]
-    return StateChanges(updates, [ctx.left.get(n) for n in plan.delays], lengths)
+    return StateChanges(updates, [ctx.carried_out.get(n) for n in plan.delays], lengths)
 
 
 def apply_changes(plan: Plan, minibatch: Minibatch, memory: Memory, changes: StateChanges) -> None:
@@ -51,7 +51,7 @@ def apply_changes(plan: Plan, minibatch: Minibatch, memory: Memory, changes: Sta
             raise unequal_lengths(a, b, lengths_a, lengths_b)
     for i, value in changes.updates.items():
         set_value(plan.leaves[i], value)
-    memory.keep(plan.delays, changes.carried, minibatch.slots)
+    memory.save(plan.delays, changes.carried, minibatch.slots)
 
 
 def leaf_array(leaf: Leaf) -> jax.Array:

@@ -38,22 +38,22 @@ def _run_segment(ctx: Context, parts: Sequence[Part], leaving: Sequence[Variable
         nonlocal values, inner
         # Layouts and batch are arguments, as the arrays that they cache must not leave this function.
         known = dict(zip(axes, layouts, strict=True))
-        inner = replace(ctx, batch=batch, layouts=known, updates=dict(ctx.updates), left={})
+        inner = replace(ctx, batch=batch, layouts=known, updates=dict(ctx.updates), carried_out={})
         local_env = env | {v: replace(env[v], data=d) for v, d in zip(entering, data, strict=True)}
         for part in parts:
             run_part(inner, part, local_env)
         values = {v: local_env[v] for v in leaving}
         created = [inner.layouts[axis] for axis in inner.layouts if axis not in axes]
         computed = [v.data for v in values.values()]
-        return computed, created, list(inner.updates.values()), list(inner.left.values()), inner.batch
+        return computed, created, list(inner.updates.values()), list(inner.carried_out.values()), inner.batch
 
-    data, layouts, updates, left, batch = jax.checkpoint(compute)(
+    data, layouts, updates, carried_out, batch = jax.checkpoint(compute)(
         [env[v].data for v in entering], list(ctx.layouts.values()), ctx.batch
     )
     env.update({v: replace(value, data=d) for (v, value), d in zip(values.items(), data, strict=True)})
     ctx.layouts.update(zip([a for a in inner.layouts if a not in axes], layouts, strict=True))
     ctx.updates.update(zip(inner.updates, updates, strict=True))
-    ctx.left.update(zip(inner.left, left, strict=True))
+    ctx.carried_out.update(zip(inner.carried_out, carried_out, strict=True))
     if ctx.batch is None:  # then a node may have created a batch axis
         ctx.batch = batch
 

@@ -17,7 +17,7 @@ from ...graph.variable import Leaf, Variable, set_value
 from ..debug.checked import check
 from ..lower.carry import Memory
 from ..lower.lower import execute
-from ..lower.rows import Rows, lookups, summed
+from ..lower.rows import Rows, add_gradients, lookups
 from ..lower.values import Context, Environment, Value
 from ..plan.plan import Plan
 from ..run.context import created_layouts, sum_over_samples
@@ -228,7 +228,7 @@ class Step:
         hypers, pending = extra
         scale = state.loss_scale
         fed_axes = list(ctx.layouts)
-        ctx.narrow = self.options.narrow
+        ctx.product_dtype = self.options.narrow
 
         # As in CNTK, user functions get their backward call for arguments too; returning these gradients keeps the
         # calls alive in the compiled program.
@@ -256,9 +256,9 @@ class Step:
         if scale is not None:
             gradients = jax.tree.map(lambda g: (g / scale.factor).astype(g.dtype), gradients)
             changes = _finite_changes(plan, env, changes)
-        gradients = self._map(lambda p, g: looked_up[p].of(g) if p in looked_up else g, gradients)
+        gradients = self._map(lambda p, g: looked_up[p].parameter_gradient(g) if p in looked_up else g, gradients)
         if pending is not None:
-            gradients = jax.tree.map(summed, pending, gradients, is_leaf=lambda g: isinstance(g, Rows))
+            gradients = jax.tree.map(add_gradients, pending, gradients, is_leaf=lambda g: isinstance(g, Rows))
         if hypers is not None:
             state, gradients = updated(self.learners, state, gradients, hypers), None
         return StepOutputs(state, gradients, sums, data, layouts, changes, argument_gradients)

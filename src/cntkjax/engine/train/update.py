@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._typing import AnyArray, Array, PyTree
-from ..lower.rows import Rows, added
+from ..lower.rows import Rows, apply_update
 from .learner import StepLearner
 from .loss_scale import LossScale
 
@@ -71,7 +71,7 @@ def _apply_transform(
 ) -> tuple[list[Array], PyTree]:
     """New values and state after one update by a learner."""
     updates, state = transform.update(gradients, state, values, hyper=hyper)
-    return jax.tree.map(added, values, updates), state
+    return jax.tree.map(apply_update, values, updates), state
 
 
 def keep_local(
