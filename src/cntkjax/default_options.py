@@ -1,4 +1,4 @@
-"""Defaults of layers' arguments, set for everything written below one ``with``.
+"""Defaults of layers' arguments, set for all code within a ``with`` statement.
 
 Example:
     >>> def layer(width, activation=default_override_or(None)):
@@ -21,7 +21,7 @@ __all__ = ["default_options", "default_options_for", "default_override_or", "get
 
 Layer = Callable[..., Any]
 
-_scopes: list[_OptionsContextManager] = []  # of the `with` statements that are open, the innermost last
+_scopes: list[_OptionsContextManager] = []  # of the active `with` statements, the innermost last
 _global_options: dict[str, Any] = {}
 
 
@@ -33,8 +33,8 @@ class default_override_or:
         5
     """
 
-    def __init__(self, value: Any) -> None:
-        self.value = value
+    def __init__(self, value: object) -> None:
+        self.value: Any = value
 
 
 class _OptionsContextManager:
@@ -51,13 +51,14 @@ class _OptionsContextManager:
         _scopes.pop()
 
     def applies(self, function: Layer | None, key: str) -> bool:
+        """Whether this scope has a default for the argument ``key`` of a function."""
         return key in self.options and (self.scope is None or function in self.scope)
 
 
 def default_options(**kwargs: Any) -> _OptionsContextManager:
     """Within ``with default_options(activation=relu):`` every layer that takes ``activation`` has that default.
 
-    An argument given by the caller wins over it, and so does an inner scope over an outer one.
+    An argument that the caller passes takes precedence, and so does an inner scope over an outer one.
 
     Example:
         >>> with default_options(init=0):
@@ -80,8 +81,8 @@ def default_options_for(functions: Layer | Iterable[Layer], **kwargs: Any) -> _O
     return _OptionsContextManager(scope, kwargs)  # type: ignore[arg-type]  # a lone function is not iterable
 
 
-def is_default_override(value: Any) -> bool:
-    """Whether ``value`` is a ``default_override_or``, that is, was not given by the caller.
+def is_default_override(value: object) -> bool:
+    """Whether ``value`` is a ``default_override_or``, that is, was not passed by the caller.
 
     Example:
         >>> is_default_override(default_override_or(1)), is_default_override(1)
@@ -90,10 +91,10 @@ def is_default_override(value: Any) -> bool:
     return isinstance(value, default_override_or)
 
 
-def get_default_override(function_or_class: Layer | None, **kwargs: Any) -> Any:
-    """The value of one argument: what the caller gave, else the innermost default for this function, else its own.
+def get_default_override(function_or_class: Layer | None, **kwargs: object) -> Any:
+    """The value of one argument: the caller's, else the innermost default for this function, else the function's own.
 
-    None instead of a function stands for any: only defaults for all functions count then.
+    With None instead of a function, only defaults for all functions count.
 
     Errors: TypeError unless exactly one keyword is given and names a parameter of ``function_or_class``; ValueError if
     that is not a function or class.
@@ -115,7 +116,7 @@ def get_default_override(function_or_class: Layer | None, **kwargs: Any) -> Any:
         if scope.applies(function_or_class, key):
             value = scope.options[key]
             break
-    return value.value if is_default_override(value) else value
+    return value.value if isinstance(value, default_override_or) else value
 
 
 @cache
@@ -125,8 +126,8 @@ def _parameter_names(function_or_class: Layer) -> frozenset[str]:
     return frozenset(inspect.signature(function_or_class).parameters)
 
 
-def set_global_option(key: str, value: Any) -> None:
-    """Set an option of the whole process, such as ``'align_axis'``; unlike ``default_options`` it has no scope.
+def set_global_option(key: str, value: object) -> None:
+    """Set an option of the process, such as ``'align_axis'``; unlike ``default_options`` it has no scope.
 
     Example:
         >>> set_global_option("example_option", 1)
@@ -136,8 +137,8 @@ def set_global_option(key: str, value: Any) -> None:
     _global_options[key] = value
 
 
-def get_global_option(key: str, default_value: Any) -> Any:
-    """The option set by ``set_global_option``, or ``default_value`` if it never was.
+def get_global_option(key: str, default_value: object) -> Any:
+    """The option set by ``set_global_option``, or ``default_value`` if it was never set.
 
     Example:
         >>> get_global_option("never_set", 7)

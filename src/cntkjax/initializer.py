@@ -1,16 +1,15 @@
-"""How parameters get their first values.
+"""Initial values of parameters.
 
-Of a parameter's axes some lead to the inputs, some to the outputs, some are a filter's:
-``[*inputs, *outputs, *filter]`` with the last ``filter_rank`` axes for the filter and ``output_rank`` before them for
-the outputs; a negative ``output_rank`` says that the outputs come first: ``[*outputs, *inputs, *filter]``, as in a
-convolution's weights. With
-``fan_in`` = inputs × filter and ``fan_out`` = outputs × filter (products of their lengths) and s = ``scale``:
+The axes of a parameter are ``[*inputs, *outputs, *filter]``, with ``output_rank`` axes for the outputs and
+``filter_rank`` for the filter. With a negative ``output_rank`` the outputs come first, as in the weights of a
+convolution: ``[*outputs, *inputs, *filter]``. With ``fan_in`` = inputs × filter, ``fan_out`` = outputs × filter
+(products of their sizes) and s = ``scale``:
 
 | initializer | distribution |
 |---|---|
 | ``uniform`` | uniform in ±s |
 | ``normal`` | standard deviation s |
-| ``truncated_normal`` | standard deviation s, beyond ±2s drawn anew |
+| ``truncated_normal`` | standard deviation s, values beyond ±2s are drawn again |
 | ``xavier`` | uniform in ±s √(3 / fan_in) |
 | ``glorot_uniform`` | uniform in ±s √(6 / (fan_in + fan_out)) |
 | ``glorot_normal`` | standard deviation s √(2 / (fan_in + fan_out)) |
@@ -18,7 +17,7 @@ convolution's weights. With
 | ``he_normal`` | standard deviation s √(2 / fan_in) |
 | ``bilinear`` | the filter that interpolates in a transposed convolution |
 
-The numbers are those that CNTK 2.7 draws for the same seed on a CPU, in 32 bits all of them bit by bit.
+The numbers are those that CNTK 2.7 draws for the same seed on a CPU; in float32 they are bit-identical.
 
 Source: distributions measured on CNTK 2.7 for 48 combinations of shape and ranks.
 """
@@ -68,7 +67,7 @@ class Initializer(Dictionary):
         return f"Initializer({', '.join(f'{key}={value!r}' for key, value in self.items())})"
 
     def seeded(self) -> Initializer:
-        """The same with its seed settled: a parameter calls it when created, since its shape may come much later.
+        """The same with a definite seed: a parameter calls it when it is created, as its shape may be inferred later.
 
         Example:
             >>> a = uniform(1).seeded()
@@ -80,24 +79,24 @@ class Initializer(Dictionary):
         return self._but(randomSeed=resolve_seed(self["randomSeed"]))
 
     def sample(self, shape: Shape, dtype: DTypeLike) -> np.ndarray:
-        """First values of a parameter. The same seed gives the same values; an automatic seed is chosen now.
+        """Initial values of a parameter. The same seed gives the same values; an automatic seed is chosen now.
 
         Shapes: the result is [*shape].
 
-        Errors: ValueError if the shape has fewer axes than ``output_rank`` and ``filter_rank`` ask for; RuntimeError if
+        Errors: ValueError if the shape has fewer axes than ``output_rank`` and ``filter_rank`` require; RuntimeError if
         the shape does not suit ``bilinear``.
         """
         return _SAMPLERS[self["initializerType"]](self.seeded(), tuple(shape), np.dtype(dtype))
 
     def with_rank(self, output_rank: int | None, filter_rank: int | None) -> Initializer:
-        """The same for a parameter whose axes mean this; see ``initializer_with_rank``."""
-        new = {"outputRank": output_rank, "filterRank": filter_rank}
-        given = {key: rank for key, rank in new.items() if rank is not None and key in self}
-        for key, rank in given.items():
+        """The same with these ranks; see ``initializer_with_rank``."""
+        ranks = {"outputRank": output_rank, "filterRank": filter_rank}
+        ranks = {key: rank for key, rank in ranks.items() if rank is not None and key in self}
+        for key, rank in ranks.items():
             if self[key] not in (SentinelValueForInferParamInitRank, rank):
                 raise ValueError(f"initializer {self['initializerType']!r}: {key} is {self[key]} already, "
-                                 f"so it cannot become {rank}; leave it out where the initializer is made")
-        return self._but(**given)
+                                 f"so it cannot become {rank}; leave it out where the initializer is created")
+        return self._but(**ranks)
 
     def fans(self, shape: Shape) -> tuple[int, int]:
         """``fan_in`` and ``fan_out`` of a parameter of this shape.
@@ -124,9 +123,9 @@ class Initializer(Dictionary):
 
 def _random(draw: Callable[[MersenneTwister64, int, float], np.ndarray],
             factor: Callable[[Initializer, Shape], float]) -> Callable[[Initializer, Shape, np.dtype], np.ndarray]:
-    """A sampler of numbers that ``draw`` makes of a generator, how many, and ``scale`` times ``factor``.
+    """A sampler that calls ``draw`` with a generator, the number of values, and ``scale`` times ``factor``.
 
-    CNTK multiplies these two in the parameter's own type, and draws in 64 bits.
+    CNTK multiplies these two in the parameter's type, and draws in float64.
     """
     def sample(init: Initializer, shape: Shape, dtype: np.dtype) -> np.ndarray:
         scale = float(dtype.type(init["scale"]) * dtype.type(factor(init, shape)))
@@ -204,7 +203,7 @@ def normal(scale: float, output_rank: int = SentinelValueForInferParamInitRank,
 
 
 def truncated_normal(stdev: float, seed: int | None = None) -> Initializer:
-    """Normal with mean 0 and standard deviation ``stdev``, with what lies beyond two of them drawn anew.
+    """Normal with mean 0 and standard deviation ``stdev``; values beyond two standard deviations are drawn again.
 
     Example:
         >>> bool(np.abs(truncated_normal(0.5).sample((1000,), np.float32)).max() <= 1)
@@ -277,7 +276,7 @@ def he_normal(scale: float = DefaultParamInitScale, output_rank: int = SentinelV
 
 
 def bilinear(kernel_width: int, kernel_height: int) -> Initializer:
-    """Weights with which a transposed convolution interpolates; for parameters (channels, channels, height, width).
+    """Weights of a transposed convolution that interpolates. Shapes: (channels, channels, height, width).
 
     Example:
         >>> bilinear(3, 3).sample((1, 1, 3, 3), np.float32)[0, 0].tolist()
@@ -288,9 +287,9 @@ def bilinear(kernel_width: int, kernel_height: int) -> Initializer:
 
 def initializer_with_rank(initializer: Initializer, output_rank: int | None = None,
                           filter_rank: int | None = None) -> Initializer:
-    """The same initializer with the ranks set where it has any; a layer uses it, knowing what its axes mean.
+    """The same initializer with the ranks set, if it has any. Layers use it, which know the meaning of their axes.
 
-    Errors: TypeError if it is no initializer; ValueError if it has another rank already.
+    Errors: TypeError if it is not an initializer; ValueError if it has another rank already.
 
     Example:
         >>> initializer_with_rank(he_normal(), output_rank=-1, filter_rank=2)["outputRank"]

@@ -17,7 +17,7 @@ from ..variables import Constant, Variable
 
 
 def cross_entropy_with_softmax(
-    output_vector: Operand, target_vector: Operand, axis: Any = -1, name: str = ""
+    output_vector: Operand, target_vector: Operand, axis: int | Axis = -1, name: str = ""
 ) -> Function:
     """-sum(target log(softmax(output))) along an axis, for targets that sum to 1. Sparse targets stay sparse.
 
@@ -41,15 +41,18 @@ def cross_entropy_with_softmax(
 def binary_cross_entropy(output: Operand, target: Operand, name: str = "") -> Function:
     """-target log(output) - (1 - target) log(1 - output), element by element, for probabilities.
 
+    Shapes: [*shape] twice -> [*shape]; the operands broadcast.
+    Errors: ShapeError if they do not.
+
     >>> binary_cross_entropy([0.5], [1]).eval()
     array([0.69314516], dtype=float32)
     """
     output, target = as_variables(output, target)
 
     def inner(p: Variable, t: Variable) -> Function:
-        small, one, beyond = (Constant(c, dtype=p.dtype) for c in (1e-6, 1, 1 + 1e-6))  # so that no logarithm is of 0
-        hit = element_times(t, log(plus(small, p)))
-        miss = element_times(minus(one, t), log(minus(beyond, p)))
+        offset, one, bound = (Constant(c, dtype=p.dtype) for c in (1e-6, 1, 1 + 1e-6))  # avoids the logarithm of 0
+        hit = element_times(t, log(plus(offset, p)))
+        miss = element_times(minus(one, t), log(minus(bound, p)))
         return negate(plus(hit, miss))
 
     return as_one_block("BinaryCrossEntropy", inner, [output, target], name)
@@ -59,12 +62,23 @@ def weighted_binary_cross_entropy(output: Operand, target: Operand, weight: Oper
     """Binary cross entropy with a weight for each sample: one number for the minibatch.
 
     The value is n sum(w loss) / sum(w) for n samples; the gradient is that of sum(w loss).
+
+    Shapes: output, target and weight [*shape] -> [], one number for the minibatch.
+    Errors: ShapeError if they differ in shape.
+
+    >>> import cntkjax as C
+    >>> p, t, w = C.input_variable(1), C.input_variable(1), C.input_variable(1)
+    >>> weighted_binary_cross_entropy(p, t, w).eval({p: [[0.5], [0.9]], t: [[1], [1]], w: [[1], [0]]}).round(4)
+    np.float32(1.3863)
     """
     return node(loss.Logistic, as_variables(output, target, weight), name=name)
 
 
 def squared_error(output: Operand, target: Operand, name: str = "") -> Function:
     """The sum of squared differences over all static axes.
+
+    Shapes: [*shape] twice -> []; the operands broadcast.
+    Errors: ShapeError if they do not.
 
     >>> squared_error([4, 6], [2, 3]).eval()
     array(13., dtype=float32)
@@ -82,6 +96,9 @@ def squared_error(output: Operand, target: Operand, name: str = "") -> Function:
 def cosine_distance(x: Operand, y: Operand, name: str = "") -> Function:
     """The cosine of the angle between samples; 0 where one of them is 0.
 
+    Shapes: [*shape] twice -> [].
+    Errors: ShapeError if they differ in shape.
+
     >>> cosine_distance([3, 4], [4, 3]).eval()
     array(0.96, dtype=float32)
     """
@@ -91,37 +108,54 @@ def cosine_distance(x: Operand, y: Operand, name: str = "") -> Function:
 def cosine_distance_with_negative_samples(
     x: Operand, y: Operand, shift: int, num_negative_samples: int, name: str = ""
 ) -> Function:
-    """The cosine with the y of the same sample, and those of `num_negative_samples` others from `shift` further on.
+    """The cosine with the y of the same sample, and of `num_negative_samples` others, the first one `shift` later.
 
     Shapes: [*shape] twice -> [1 + num_negative_samples]. The order of samples wraps around at the end of the minibatch.
+    Errors: ShapeError if the operands differ in shape.
+
+    >>> import cntkjax as C
+    >>> x, y = C.input_variable(2), C.input_variable(2)
+    >>> f = cosine_distance_with_negative_samples(x, y, shift=1, num_negative_samples=1)
+    >>> f.eval({x: [[1, 0], [0, 1]], y: [[1, 0], [1, 0]]})
+    array([[1., 1.],
+           [0., 0.]], dtype=float32)
     """
     x, y = as_variables(x, y)
-    numbers: list[Any] = [Constant(int(n), dtype=x.dtype) for n in (shift, num_negative_samples)]
-    return node(loss.CosDistanceWithNegativeSamples, [x, y, *numbers], name=name)
+    constants: list[Any] = [Constant(int(n), dtype=x.dtype) for n in (shift, num_negative_samples)]
+    return node(loss.CosDistanceWithNegativeSamples, [x, y, *constants], name=name)
 
 
 def lambda_rank(output: Operand, gain: Operand, group: Operand, name: str = "") -> Function:
     """100 n (1 - NDCG), averaged over groups of items, for n items; its gradient is LambdaRank's.
 
-    Shapes: score, gain and number of the group, one each a sample -> one number for the minibatch.
-    Items of a group have to stand in the order of falling gain.
+    Items of a group must be in order of decreasing gain.
+
+    Shapes: score, gain and number of the group, one element of each in a sample -> one number for the minibatch.
     Source: Burges, "From RankNet to LambdaRank to LambdaMART" (MSR-TR-2010-82); the scale is CNTK's.
+
+    >>> import cntkjax as C
+    >>> score, gain, group = (C.input_variable(1) for _ in range(3))
+    >>> loss = lambda_rank(score, gain, group)
+    >>> items = {gain: [[3], [1]], group: [[7], [7]]}
+    >>> loss.eval({score: [[2], [1]], **items}).round(3), bool(loss.eval({score: [[1], [2]], **items}) > 0)
+    (np.float32(0.0), True)
     """
     return node(loss.LambdaRank, as_variables(output, gain, group), name=name)
 
 
 def fmeasure(output: Operand, target: Operand, beta: float = 1) -> Function:
-    """1 - F-measure of 0/1 outputs; `beta` weighs recall against precision.
+    """1 - F-measure of 0/1 outputs; `beta` weights recall against precision.
 
-    Shapes: [C, H, W] -> [C, 1, 1], one for each channel; others -> [], over all static axes.
+    Shapes: [C, H, W] twice -> [C, 1, 1], one for each channel; other shapes -> [], over all static axes.
+    Errors: ShapeError if the operands do not broadcast.
 
     >>> fmeasure([0, 1, 0, 1], [1, 1, 0, 0]).eval()
     array(0.5, dtype=float32)
     """
     output, target = as_variables(output, target)
-    every: Any = (1, 2) if len(output.shape) == 3 else Axis.all_static_axes()
-    correct = reduce_sum(element_times(output, target), every)
-    precision = element_divide(correct, reduce_sum(output, every))
-    recall = element_divide(correct, reduce_sum(target, every))
+    axes = (1, 2) if len(output.shape) == 3 else Axis.all_static_axes()
+    correct = reduce_sum(element_times(output, target), axes)
+    precision = element_divide(correct, reduce_sum(output, axes))
+    recall = element_divide(correct, reduce_sum(target, axes))
     weighted = element_times(element_times(1 + beta**2, precision), recall)
     return minus(1, element_divide(weighted, plus(element_times(beta**2, precision), recall)))

@@ -1,13 +1,14 @@
-"""Training with very many classes: hierarchical softmax, and noise contrastive estimation."""
+"""Losses for very many classes: hierarchical softmax and noise-contrastive estimation."""
 
 from __future__ import annotations
 
 from math import ceil, sqrt
-from typing import Any
 
 import numpy as np
 
+from .._typing import ArrayLike
 from ..graph.axis import ALL_STATIC
+from ..graph.errors import explain
 from ..graph.seed import AUTO_SEED
 from ..graph.shape import INFERRED
 from ..graph.variable import infer_shape
@@ -27,17 +28,29 @@ from ..variables import Constant, Parameter, Variable
 def hierarchical_softmax_layer(
     input_var: Operand, label_index: Operand, label_dim: int, label_classes: int | None = None
 ) -> tuple[Function, Function, list[Function]]:
-    """The probability of a label out of very many: of the group that it is in, times that of the label in its group.
+    """The probability of a label: that of its group of labels, times that of the label within the group.
 
-    Only the group's own weights are used for a label, so the cost grows with the square root of `label_dim`.
-    Shapes: input_var [n], label_index [1], which holds a number from 0 to label_dim - 1.
-    Returns: the probability [1, 1]; the probabilities of the groups [label_classes]; and for each group those of its
-             labels. There are `label_classes` groups, by default the square root of `label_dim`, rounded up.
+    A label needs only the weights of its group, so the cost grows with the square root of `label_dim`. There are
+    `label_classes` groups, by default the square root of `label_dim`, rounded up. The result is the probability of the
+    label, the probabilities of the groups, and for each group those of its labels.
+
+    Shapes: input_var [n], label_index [1], a number from 0 to label_dim - 1 -> probability [1, 1], groups
+            [label_classes], and a list of `label_classes` vectors.
+    Errors: ValueError for more groups than labels, or less than one.
     Source: Goodman, "Classes for fast maximum entropy training", ICASSP 2001.
+
+    >>> import cntkjax as C
+    >>> x, label = C.input_variable(5), C.input_variable(1)
+    >>> probability, groups, labels = hierarchical_softmax_layer(x, label, label_dim=9)
+    >>> probability.shape, groups.shape, [f.shape for f in labels]
+    ((1, 1), (3,), [(3,), (3,), (3,)])
     """
     x, label = as_variable(input_var), as_variable(label_index)
     if label_dim < 1 or (label_classes is not None and not 1 <= label_classes <= label_dim):
-        raise ValueError(f"hierarchical_softmax_layer: {label_dim} labels cannot be put into {label_classes} groups")
+        raise ValueError(explain(
+            f"hierarchical_softmax_layer: {label_dim} labels cannot be put into {label_classes} groups",
+            fix="leave out label_classes, or give a number from 1 to label_dim",
+        ))
     n = x.shape[0]
     groups = ceil(sqrt(label_dim)) if label_classes is None else int(label_classes)
     size = ceil(label_dim / groups)
@@ -54,12 +67,15 @@ def hierarchical_softmax_layer(
     b = reshape(times(chosen, b2), (-1,))
     in_group = times_transpose(one_hot(place, size), softmax(plus(b, times(x, w))))
     probability = element_times(in_group, times_transpose(chosen, group_probabilities))
-    every = [_of_group(x, Constant(i, dtype=x.dtype), groups, w2, b2, group_probabilities) for i in range(groups)]
-    return probability, group_probabilities, every
+    label_probabilities = [
+        _probabilities_in_group(x, Constant(i, dtype=x.dtype), groups, w2, b2, group_probabilities)
+        for i in range(groups)
+    ]
+    return probability, group_probabilities, label_probabilities
 
 
-def _of_group(
-    x: Variable, group: Constant, groups: int, w2: Parameter, b2: Parameter, group_probabilities: Any
+def _probabilities_in_group(
+    x: Variable, group: Constant, groups: int, w2: Parameter, b2: Parameter, group_probabilities: Function
 ) -> Function:
     """The probabilities of the labels in one group."""
     chosen = one_hot(group, groups)
@@ -68,15 +84,23 @@ def _of_group(
 
 
 def nce_loss(
-    weights: Operand, biases: Operand, inputs: Operand, labels: Operand, noise_distribution: Any,
+    weights: Operand, biases: Operand, inputs: Operand, labels: Operand, noise_distribution: ArrayLike | Constant,
     num_samples: int = 32, allow_duplicates: bool = True, seed: int = AUTO_SEED, name: str = "",
 ) -> Function:
-    """Noise contrastive estimation of a softmax over very many classes: the label against a few that are drawn.
+    """Noise-contrastive estimation of a softmax over very many classes: the label against a few sampled classes.
 
-    Shapes: weights [classes, n], biases [classes, 1], inputs [n], labels [classes] (best sparse), noise_distribution
-            [classes] -> scalar. The noise need not sum to 1; the classes drawn are the same for the whole minibatch.
-    Errors: ValueError for shapes that don't fit.
+    The noise distribution need not sum to 1. The sampled classes are the same for the whole minibatch.
+
+    Shapes: weights [classes, n], biases [classes, 1], inputs [n], labels [classes] (preferably sparse),
+            noise_distribution [classes] -> [].
+    Errors: ValueError for shapes that do not fit.
     Source: Gutmann and Hyvarinen, AISTATS 2010; value and normalization as in CNTK 2.7.
+
+    >>> import cntkjax as C
+    >>> x, label = C.input_variable(3), C.input_variable(100, is_sparse=True)
+    >>> W, b = C.parameter((100, C.InferredDimension), init=C.glorot_uniform()), C.parameter((100, 1))
+    >>> nce_loss(W, b, x, label, noise_distribution=np.ones(100), num_samples=5).shape, W.shape
+    ((), (100, 3))
     """
     w, b, *operands = as_variables(weights, biases, inputs, labels)
     noise = np.asarray(getattr(noise_distribution, "value", noise_distribution))
@@ -108,9 +132,12 @@ def nce_loss(
 
 def _check_noise(weights: Variable, biases: Variable, noise: np.ndarray) -> None:
     if noise.ndim != 1:
-        raise ValueError(f"nce_loss: noise_distribution has to be a vector, not of shape {noise.shape}")
+        raise ValueError(f"nce_loss: noise_distribution must be a vector [classes], not of shape {noise.shape}")
     if len(biases.shape) != 2:
         raise ValueError(f"nce_loss: biases must have two axes, [classes, 1], not {biases.shape}")
     for what, variable in (("weights", weights), ("biases", biases)):
         if variable.shape[0] not in (len(noise), INFERRED):
-            raise ValueError(f"nce_loss: {what} of shape {variable.shape} don't fit a noise of {len(noise)} classes")
+            raise ValueError(explain(
+                f"nce_loss: {what} of shape {variable.shape} do not fit a noise distribution over {len(noise)} classes",
+                fix=f"give {what} and noise_distribution the same first axis",
+            ))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..graph.axis import ALL_STATIC, Axis
+from ..graph.errors import explain
 from ..ops._blocks import as_one_block, node
 from ..ops._elementwise import equal, greater_equal, minus, not_equal
 from ..ops._operand import Operand, as_variables
@@ -18,7 +18,7 @@ from ..variables import Constant, Variable
 
 
 def classification_error(
-    output_vector: Operand, target_vector: Operand, axis: Any = -1, topN: int = 1, name: str = ""
+    output_vector: Operand, target_vector: Operand, axis: int | Axis = -1, topN: int = 1, name: str = ""
 ) -> Function:
     """1 where the largest output is not where the target is 1, otherwise 0.
 
@@ -30,17 +30,20 @@ def classification_error(
     array([[1.]], dtype=float32)
     """
     output_vector, target_vector = as_variables(output_vector, target_vector)
-    at, one = as_axis(axis), int(topN)
-    if one < 1:
-        raise ValueError(f"classification_error: topN has to be at least 1, not {topN}")
+    at, count = as_axis(axis), int(topN)
+    if count < 1:
+        raise ValueError(f"classification_error: topN must be at least 1, not {topN}")
     if at != Axis(-1):
         if topN != 1:
-            raise ValueError("classification_error: topN is supported along the last axis only")
+            raise ValueError(explain(
+                "classification_error: topN is supported along the last axis only",
+                fix="move the classes to the last axis with cntk.transpose",
+            ))
         return as_one_block(
             "ClassificationError", lambda o, t: _error_along(o, t, at), [output_vector, target_vector], name
         )
     if topN != 1:
-        operands = output_vector, target_vector, Constant(one, dtype=output_vector.dtype)
+        operands = output_vector, target_vector, Constant(count, dtype=output_vector.dtype)
         return node(loss.ClassificationError, operands, name=name)
 
     def inner(output: Variable, target: Variable) -> Function:
@@ -60,11 +63,20 @@ def edit_distance_error(
     input_a: Operand, input_b: Operand, subPen: float = 1, delPen: float = 1, insPen: float = 1,
     squashInputs: bool = False, tokensToIgnore: Sequence[int] = [], name: str = "",
 ) -> Function:
-    """The number of edits between two sequences of one-hot tokens along the cheapest way, summed over the minibatch.
+    """The edit distance between two sequences of one-hot tokens, summed over the minibatch.
 
-    `subPen`, `delPen`, `insPen`: the costs of replacing, leaving out and inserting a token. With `squashInputs` tokens
-    that repeat count as one; `tokensToIgnore` are left out. The sum is multiplied by samples / tokens left of the
-    second sequences, so a mean over samples is a mean over tokens.
+    `subPen`, `delPen`, `insPen`: the costs of substituting, deleting and inserting a token. With `squashInputs`
+    repeated tokens count as one; `tokensToIgnore` are left out. The sum is multiplied by the number of samples divided
+    by the number of tokens left in the second sequences, so that a mean over samples is a mean over tokens.
+
+    Shapes: [tokens] twice, each with a sequence axis -> [], one number for the minibatch.
+    Errors: ValueError for a negative cost; AxisError without a sequence axis.
+
+    >>> import cntkjax as C
+    >>> a, b = C.sequence.input_variable(4), C.sequence.input_variable(4)
+    >>> tokens = C.Value.one_hot([[0, 1, 2]], 4), C.Value.one_hot([[0, 3, 2]], 4)
+    >>> edit_distance_error(a, b).eval(dict(zip((a, b), tokens)))
+    array(1., dtype=float32)
     """
     if min(subPen, delPen, insPen) < 0:
         raise ValueError(f"edit_distance_error: penalties {subPen}, {delPen} and {insPen} must not be negative")
@@ -76,9 +88,16 @@ def edit_distance_error(
 
 
 def ndcg_at_1(output: Operand, gain: Operand, group: Operand, name: str = "") -> Function:
-    """100 n times the gain of a group's item with the highest score over its highest gain, averaged over groups.
+    """100 n times the gain of the item with the highest score, divided by the highest gain, averaged over groups.
 
-    Shapes: score, gain and number of the group, one each a sample, n samples -> one number for the minibatch.
-    Items of a group have to stand in the order of falling gain.
+    Items of a group must be in order of decreasing gain.
+
+    Shapes: score, gain and number of the group, one element of each in a sample, n samples -> one number for the
+            minibatch.
+
+    >>> import cntkjax as C
+    >>> score, gain, group = (C.input_variable(1) for _ in range(3))
+    >>> ndcg_at_1(score, gain, group).eval({score: [[2], [1]], gain: [[3], [1]], group: [[7], [7]]})
+    array(200., dtype=float32)
     """
     return node(loss.NDCG, as_variables(output, gain, group), name=name)

@@ -1,11 +1,13 @@
-"""Tensors of random numbers, drawn anew at each evaluation."""
+"""Tensors of random numbers, new ones in each evaluation."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 
+from .._typing import DTypeLike, ShapeLike
 from ..default_options import default_override_or, get_default_override
 from ..graph.dtypes import as_dtype
 from ..graph.seed import AUTO_SEED, resolve_seed
@@ -15,13 +17,17 @@ from ..ops._operand import Operand, as_variable
 from ..ops.functions import Function
 from ..primitives.random import RandomDistribution
 
+DType: TypeAlias = DTypeLike | default_override_or
 
-def _fresh(op: Any, kind: str, shape: Any, dtype: Any, numbers: tuple[float, ...], seed: int, name: str) -> Function:
-    dtype = get_default_override(op, dtype=dtype)
-    dtype = np.float32 if dtype is None else as_dtype(dtype)
-    if dtype not in (np.float32, np.float64):
-        raise ValueError(f"{op.__name__}: the type has to be float32 or float64, not {dtype.__name__}")
-    attributes = _attributes(kind, numbers, seed) | {"newShape": as_shape(shape), "newDataType": dtype}
+def _with_shape(
+    op: Callable[..., Function], kind: str, shape: ShapeLike, dtype: DType, numbers: tuple[float, ...], seed: int,
+    name: str,
+) -> Function:
+    option = get_default_override(op, dtype=dtype)
+    element_type = np.float32 if option is None else as_dtype(option)
+    if element_type not in (np.float32, np.float64):
+        raise ValueError(f"{op.__name__}: the type must be np.float32 or np.float64, not {element_type.__name__}")
+    attributes = _attributes(kind, numbers, seed) | {"newShape": as_shape(shape), "newDataType": element_type}
     return node(RandomDistribution, [], attributes, name)
 
 
@@ -29,7 +35,7 @@ def _like(kind: str, x: Operand, numbers: tuple[float, ...], seed: int, name: st
     return node(RandomDistribution, [as_variable(x)], _attributes(kind, numbers, seed), name)
 
 
-def _attributes(kind: str, numbers: tuple[float, ...], seed: int) -> dict[str, Any]:
+def _attributes(kind: str, numbers: tuple[float, ...], seed: int) -> dict[str, object]:
     first, last = numbers[0], numbers[-1]
     if kind == "uniform" and first >= last:
         raise RuntimeError(f"uniform: the low end of the range ({first}) has to be below the high end ({last})")
@@ -44,69 +50,119 @@ def _attributes(kind: str, numbers: tuple[float, ...], seed: int) -> dict[str, A
 
 
 def uniform(
-    shape: Any, dtype: Any = default_override_or(np.float32), low: float = 0.0, high: float = 1.0,
+    shape: ShapeLike, dtype: DType = default_override_or(np.float32), low: float = 0.0, high: float = 1.0,
     seed: int = AUTO_SEED, name: str = "",
 ) -> Function:
-    """Random numbers between `low` and `high`, all equally likely.
+    """Random numbers between `low` and `high`, uniformly distributed.
 
+    Shapes: the result is [*shape], without dynamic axes.
     Errors: RuntimeError unless low < high.
 
     >>> x = uniform((2, 3), low=1, high=2, seed=5).eval()
     >>> x.shape, bool((x >= 1).all() and (x < 2).all())
     ((2, 3), True)
     """
-    return _fresh(uniform, "uniform", shape, dtype, (low, high), seed, name)
+    return _with_shape(uniform, "uniform", shape, dtype, (low, high), seed, name)
 
 
 def uniform_like(x: Operand, low: float = 0.0, high: float = 1.0, seed: int = AUTO_SEED, name: str = "") -> Function:
-    """Random numbers between `low` and `high` in the shape of x, dynamic axes included."""
+    """Random numbers between `low` and `high` in the shape of x, including its dynamic axes.
+
+    Shapes: x [*shape] -> [*shape].
+    Errors: RuntimeError unless low < high.
+
+    >>> import cntkjax as C
+    >>> x = C.input_variable(2)
+    >>> uniform_like(x).eval({x: [[0, 0]] * 3}).shape
+    (3, 2)
+    """
     return _like("uniform", x, (low, high), seed, name)
 
 
 def normal(
-    shape: Any, dtype: Any = default_override_or(np.float32), mean: float = 0.0, scale: float = 1.0,
+    shape: ShapeLike, dtype: DType = default_override_or(np.float32), mean: float = 0.0, scale: float = 1.0,
     seed: int = AUTO_SEED, name: str = "",
 ) -> Function:
     """Normally distributed random numbers with a mean and a standard deviation (`scale`).
 
+    Shapes: the result is [*shape], without dynamic axes.
+    Errors: RuntimeError for a negative scale.
+
     >>> normal(100, mean=5, scale=0, seed=1).eval().std()
     np.float32(0.0)
     """
-    return _fresh(normal, "normal", shape, dtype, (mean, scale), seed, name)
+    return _with_shape(normal, "normal", shape, dtype, (mean, scale), seed, name)
 
 
 def normal_like(x: Operand, mean: float = 0.0, scale: float = 1.0, seed: int = AUTO_SEED, name: str = "") -> Function:
-    """Normally distributed random numbers in the shape of x, dynamic axes included."""
+    """Normally distributed random numbers in the shape of x, including its dynamic axes.
+
+    Shapes: x [*shape] -> [*shape].
+    Errors: RuntimeError for a negative scale.
+
+    >>> import cntkjax as C
+    >>> x = C.input_variable(2)
+    >>> normal_like(x).eval({x: [[0, 0]] * 3}).shape
+    (3, 2)
+    """
     return _like("normal", x, (mean, scale), seed, name)
 
 
 def gumbel(
-    shape: Any, dtype: Any = default_override_or(np.float32), loc: float = 0.0, scale: float = 1.0,
+    shape: ShapeLike, dtype: DType = default_override_or(np.float32), loc: float = 0.0, scale: float = 1.0,
     seed: int = AUTO_SEED, name: str = "",
 ) -> Function:
     """Gumbel distributed random numbers, loc - scale log(-log(u)) for uniform u.
 
-    ``argmax(logits + gumbel_like(logits))`` draws classes with probabilities softmax(logits).
+    ``argmax(logits + gumbel_like(logits))`` samples classes with probabilities softmax(logits).
+
+    Shapes: the result is [*shape], without dynamic axes.
+    Errors: RuntimeError for a negative scale.
+
+    >>> gumbel((2, 3), loc=1, scale=0).eval().tolist()
+    [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
     """
-    return _fresh(gumbel, "gumbel", shape, dtype, (loc, scale), seed, name)
+    return _with_shape(gumbel, "gumbel", shape, dtype, (loc, scale), seed, name)
 
 
 def gumbel_like(x: Operand, loc: float = 0.0, scale: float = 1.0, seed: int = AUTO_SEED, name: str = "") -> Function:
-    """Gumbel distributed random numbers in the shape of x, dynamic axes included."""
+    """Gumbel distributed random numbers in the shape of x, including its dynamic axes.
+
+    Shapes: x [*shape] -> [*shape].
+    Errors: RuntimeError for a negative scale.
+
+    >>> import cntkjax as C
+    >>> x = C.input_variable(2)
+    >>> gumbel_like(x).eval({x: [[0, 0]] * 3}).shape
+    (3, 2)
+    """
     return _like("gumbel", x, (loc, scale), seed, name)
 
 
 def bernoulli(
-    shape: Any, dtype: Any = default_override_or(np.float32), mean: float = 0.5, seed: int = AUTO_SEED, name: str = ""
+    shape: ShapeLike, dtype: DType = default_override_or(np.float32), mean: float = 0.5, seed: int = AUTO_SEED,
+    name: str = "",
 ) -> Function:
     """1 with the probability `mean`, otherwise 0.
+
+    Shapes: the result is [*shape], without dynamic axes.
+    Errors: RuntimeError unless the mean is between 0 and 1.
 
     >>> sorted(set(bernoulli(100, seed=1).eval()))
     [np.float32(0.0), np.float32(1.0)]
     """
-    return _fresh(bernoulli, "bernoulli", shape, dtype, (mean,), seed, name)
+    return _with_shape(bernoulli, "bernoulli", shape, dtype, (mean,), seed, name)
 
 
 def bernoulli_like(x: Operand, mean: float = 0.5, seed: int = AUTO_SEED, name: str = "") -> Function:
-    """1 with the probability `mean`, otherwise 0, in the shape of x, dynamic axes included."""
+    """1 with the probability `mean`, otherwise 0, in the shape of x, including its dynamic axes.
+
+    Shapes: x [*shape] -> [*shape].
+    Errors: RuntimeError unless the mean is between 0 and 1.
+
+    >>> import cntkjax as C
+    >>> x = C.input_variable(2)
+    >>> bernoulli_like(x).eval({x: [[0, 0]] * 3}).shape
+    (3, 2)
+    """
     return _like("bernoulli", x, (mean,), seed, name)
