@@ -1,7 +1,8 @@
 """What a primitive operation is, and the table of all of them.
 
-A primitive is defined in one place: its name and number in the v2 model format, its attributes, the rule for shapes of
-its outputs, and its computation. Everything else (evaluation, gradients, cloning, saving, loading) follows from it.
+A primitive is defined in one place: its name and number in the v2 model format, its attributes, the rule for the shapes
+of its outputs, its computation, and whatever else the engine has to know about it. Everything else (evaluation,
+gradients, cloning, saving, loading) follows from that: no module of the engine knows an operation by its name.
 """
 
 from __future__ import annotations
@@ -80,12 +81,12 @@ class StaticSlice(NamedTuple):
 class Primitive:
     """One operation. Subclasses are registered by `@primitive` and used through their single instance.
 
-    The computation is one of
+    An ordinary operation defines `attributes`, `outputs` and one of these computations:
 
-    - `lower(attrs, *samples)`: on one sample; the engine maps it over batch and time. Operands without these axes come
-      as they are. With `elementwise` it has to broadcast like NumPy and may be given whole grids.
-    - `lower_packed(ctx, attrs, *values)` with `packed = True`: on `engine.lower.values.Value`s, for what needs to know
-      sequences, samples or the minibatch.
+    - `lower(attrs, *samples)` on one sample: the engine maps it over batch and time. Operands without these axes are
+      passed as they are. With `elementwise` it must broadcast like NumPy, and may be called with whole grids.
+    - `lower_packed(ctx, attrs, *values)` with `packed = True`, on `engine.lower.values.Value`s: for operations that
+      depend on sequences, on other samples or on the minibatch.
     """
 
     name: ClassVar[str]
@@ -93,7 +94,7 @@ class Primitive:
     attributes: ClassVar[dict[str, Attribute]] = {}
     number_of_outputs: ClassVar[int] = 1
 
-    # All that the graph and the engine may ask of an operation is here; the defaults are right for an ordinary one.
+    # What follows is all that the graph and the engine may ask; the defaults are right for an ordinary operation.
     # ---- inference of shapes and types
     infers_partially: ClassVar[bool] = False  # `outputs` copes with operands of unknown shape
     dtype_operands: ClassVar[slice] = slice(None)  # the operands that share one element type, which is the output's
@@ -109,15 +110,16 @@ class Primitive:
     weight_operand: ClassVar[int | None] = None  # bilinear: in loops, this operand's gradient is one product at the end
     weight_per_sequence: ClassVar[bool] = False  # that operand may also be one array for each sequence
     autocasts: ClassVar[bool] = False  # mixed precision computes its product with a weight in the narrow type
-    gathers_rows: ClassVar[bool] = False  # of its second operand it reads only some rows, if the first is sparse
+    gathers_rows: ClassVar[bool] = False  # if its first operand is sparse, it reads only some rows of the second
 
     # ---- sequences and the batch
     delay: ClassVar[int] = 0  # -1 looks back, +1 ahead: closes a recurrent loop, in which it is not computed itself
     stepwise: ClassVar[bool] = False  # although `packed`, each step depends on that step, and on delayed ones, alone
     unpacks_sequences: ClassVar[bool] = False  # it makes arrays of sequences, each padded to the longest
     packs_sequences: ClassVar[bool] = False  # it makes sequences of arrays; its other operands say how long they are
-    equal_lengths: ClassVar[Literal["fed", "computed"] | None] = None  # its first two operands, along whatever axes,
-    # need sequences of equal lengths; they are checked when these are fed, or computed by the program
+    # Its first two operands, though along different axes, need sequences of equal lengths, which are checked when they
+    # are fed, or when the program has computed them.
+    equal_lengths: ClassVar[Literal["fed", "computed"] | None] = None
     needs_exact_batch: ClassVar[bool] = False  # it sees the whole batch axis, which then must not be padded
     makes_batch: ClassVar[bool] = False  # it makes the batch axis of a static one
 
@@ -133,15 +135,15 @@ class Primitive:
         return self
 
     def cache_key(self, node: Function) -> Hashable:
-        """What the program of a node depends on besides attributes and operands; each key is compiled anew."""
+        """What a compiled program depends on besides attributes and operands: each key has a program of its own."""
         return None
 
     def free_dimension_sizes(self) -> Hashable:
-        """Sizes of its outputs that only its last result tells; a program is compiled for each."""
+        """The sizes of free dimensions in its last result, if no operand determines them; each has its own program."""
         return ()
 
     def looks_up_rows(self, node: Function) -> bool:
-        """True for the product of a vector with a weight: of a sparse vector, only the rows that it names are read."""
+        """True if a node multiplies a vector by a matrix, so that a sparse vector looks up rows of the matrix."""
         return False
 
     def static_slice(self, node: Function) -> StaticSlice | None:
@@ -153,7 +155,7 @@ class Primitive:
         return False
 
     def step_condition(self, node: Function) -> Variable | None:
-        """The condition at whose steps, those where it is not 0, a node uses its first operand; None: at all steps."""
+        """The condition that selects the steps of its first operand that a node uses; None if it may use all."""
         return None
 
     def unpacked_padding(self, attrs: Attrs) -> Sequence[float]:
@@ -182,10 +184,10 @@ class Primitive:
     def draw(
         self, attrs: Attrs, generator: MersenneTwister64, weights: np.ndarray | None
     ) -> tuple[np.ndarray, int]:
-        """The numbers for one evaluation, given the value of its operand, and how many the generator has produced."""
+        """The numbers for one evaluation, and how many the generator has produced; `weights` is its operand's value."""
         raise TypeError(f"{self.name} draws no numbers")
 
-    # ---- nodes
+    # ---- what an operation defines
     def complete(self, attrs: Attrs) -> Attrs:
         """The attributes with defaults filled in.
 
