@@ -48,7 +48,7 @@ def test_shapes_are_those_of_cntk(make, shape):
 @pytest.mark.parametrize(("make", "message"), [
     (lambda x: C.reshape(x, (7,)), "another number of elements"),
     (lambda x: C.reshape(x, (-1, -1)), "more than one dimension"),
-    (lambda x: C.reshape(x, (6,), 1, 0), "begin behind their end"),
+    (lambda x: C.reshape(x, (6,), 1, 0), "begin after their end"),
     (lambda x: C.reshape(x, (6,), 0, 5), "out of bounds"),
     (lambda x: C.slice(x, 1, 2, 1), "empty or outside"),
     (lambda x: C.slice(x, 1, 0, 5), "empty or outside"),

@@ -1,21 +1,21 @@
-"""Tensors that take little but the shape from their operand: constants, identities, one-hot; casts; assignment."""
+"""Tensors filled in the shape of their operand: constants, identity, one-hot; casts; assignment."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from .._typing import Array
 from ..engine.data.sparse import Sparse
 from ..engine.lower.values import Context, Value
 from ..engine.plan.parts import resolve
 from ..graph.axis import Axis
 from ..graph.build import Spec
 from ..graph.errors import AxisError, ShapeError, explain
-from ..graph.shape import matches
+from ..graph.shape import Shape, matches
 from ..graph.variable import Leaf, Variable
 from ._axes import position
 from .base import Attrs, AxisOf, Bool, Double, DTypeOf, Primitive, Size, primitive
@@ -28,11 +28,11 @@ class ConstantOp(Primitive):
     attributes = {"fillValue": Double(0.0)}
     elementwise = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
         """The shape of the operand."""
         return inputs[0].shape
 
-    def lower(self, attrs: Attrs, x: Any) -> Any:
+    def lower(self, attrs: Attrs, x: Array) -> Array:
         """jnp.full_like."""
         return jnp.full_like(x, attrs["fillValue"])
 
@@ -48,12 +48,13 @@ class EyeLike(Primitive):
     attributes = {"OutputSparse": Bool(True)}
     packed = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
         """The shape of the operand."""
         (x,) = inputs
         if len(x.shape) + len(x.dynamic_axes) != 2 or x.sequence_axis is not None:
             raise ShapeError(explain(
-                f"{self.name}: the operand needs exactly two axes, the batch axis counted", {"operand": x}
+                f"{self.name}: the operand needs exactly two axes, counting the batch axis", {"operand": x},
+                "give a matrix, or a vector with the batch axis",
             ))
         return x.shape
 
@@ -72,7 +73,7 @@ class EyeLike(Primitive):
 
 @primitive("OneHotOp", 68)
 class OneHot(Primitive):
-    """A new axis on which 1 stands where the operand's number points, and 0 elsewhere. No gradient.
+    """A new axis that is 1 at the index given by the operand, and 0 elsewhere. No gradient.
 
     Shapes: [*s] -> [*s[:axis], numClass, *s[axis:]]. Numbers outside of [0, numClass) give zeros.
     Errors: AxisError for an axis that the output does not have.
@@ -85,19 +86,22 @@ class OneHot(Primitive):
         """As the attribute says."""
         return bool(attrs.get("oneHotOutputSparse"))
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
         """With the new axis; the attribute then counts it from the end."""
         (x,) = inputs
         if attrs["numClass"] < 1:
-            raise ShapeError(explain(f"{self.name}: there have to be classes, not {attrs['numClass']}", {"operand": x}))
+            raise ShapeError(explain(
+                f"{self.name}: there have to be classes, not {attrs['numClass']}", {"operand": x},
+                "give num_classes >= 1",
+            ))
         at = position(self.name, attrs["onehotAxis"], x, extra=1)
         attrs["onehotAxis"] = Axis(at - len(x.shape) - 1)
         return (*x.shape[:at], attrs["numClass"], *x.shape[at:])
 
-    def lower(self, attrs: Attrs, x: Any) -> Any:
+    def lower(self, attrs: Attrs, x: Array) -> Array | Sparse:
         """jax.nn.one_hot, or the indices alone if the output is to be sparse."""
         n, at = attrs["numClass"], x.ndim + 1 + attrs["onehotAxis"].static_axis_index()
-        classes = jnp.floor(x).astype(jnp.int32)  # not towards zero: what is negative is no class
+        classes = jnp.floor(x).astype(jnp.int32)  # not towards zero: a negative number is no class
         if not attrs["oneHotOutputSparse"]:
             return jax.nn.one_hot(classes, n, dtype=x.dtype, axis=at)
         inner = prod(x.shape[at:])
@@ -119,7 +123,7 @@ class Cast(Primitive):
         """The shape of the operand."""
         return Spec(inputs[0].shape, attrs["newDataType"])
 
-    def lower(self, attrs: Attrs, x: Any) -> Any:
+    def lower(self, attrs: Attrs, x: Array) -> Array:
         """astype."""
         return x.astype(attrs["newDataType"])
 
@@ -135,20 +139,23 @@ class Assign(Primitive):
     packed = True
     assigns_operand = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
         """The shape of the operands."""
         ref, value = inputs
-        given = {"ref": ref, "input": value}
+        operands = {"ref": ref, "input": value}
         if ref.dynamic_axes or value.dynamic_axes:
-            raise AxisError(explain(f"{self.name}: the operands may not have dynamic axes", given))
+            raise AxisError(explain(
+                f"{self.name}: the operands must not have dynamic axes", operands,
+                "reduce over them first",
+            ))
         if not isinstance(ref, Leaf) and not ref.is_placeholder:
-            raise ShapeError(explain(f"{self.name}: only parameters and constants can be assigned to", given))
+            raise ShapeError(explain(f"{self.name}: only parameters and constants can be assigned to", operands))
         if not matches(value.shape, ref.shape):
-            raise ShapeError(explain(f"{self.name}: the shapes of the operands differ", given))
+            raise ShapeError(explain(f"{self.name}: the shapes of the operands differ", operands, "reshape the value"))
         return ref.shape
 
     def lower_packed(self, ctx: Context, attrs: Attrs, ref: Value, value: Value) -> Value:
-        """The value, noted for the end of the pass."""
+        """The value, which the leaf gets after the forward pass."""
         assert ctx.node is not None
         leaf = resolve(ctx.node.node_inputs[0])
         if not isinstance(leaf, Leaf):

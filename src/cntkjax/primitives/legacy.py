@@ -1,4 +1,4 @@
-"""Operations that CNTK 2's Python does not make, but that models of CNTK 1 (BrainScript) hold.
+"""Operations that the Python API of CNTK 2 does not create, but that models of CNTK 1 (BrainScript) contain.
 
 Source: CNTK 2.7 with such models. Criteria are sums over the minibatch, not one value for each sample.
 """
@@ -6,11 +6,11 @@ Source: CNTK 2.7 with such models. Criteria are sums over the minibatch, not one
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from .._typing import Array
 from ..engine.lower.values import Context, Value
 from ..engine.plan.padding import PaddedOperand
 from .base import Attrs, primitive
@@ -23,7 +23,7 @@ from .reduce import OverAllAxes, padding_of_softmax
 class Sigmoid(Elementwise):
     """1 / (1 + exp(-x))."""
 
-    def lower(self, attrs: Attrs, *samples: Any) -> Any:
+    def lower(self, attrs: Attrs, *samples: Array) -> Array:
         """Element by element."""
         return jax.nn.sigmoid(*samples)
 
@@ -32,7 +32,7 @@ class Sigmoid(Elementwise):
 class Pass(Elementwise):
     """The operand."""
 
-    def lower(self, attrs: Attrs, *samples: Any) -> Any:
+    def lower(self, attrs: Attrs, *samples: Array) -> Array:
         """As it is."""
         return samples[0]
 
@@ -45,13 +45,13 @@ class LogSoftmax(OverAllAxes):
         """As far from 0 as that of the operand, if nothing there adds to the sum over the steps."""
         return padding_of_softmax(attrs, operands[0], operands[0].padding)
 
-    def along(self, x: Any, axis: int) -> Any:
+    def along(self, x: Array, axis: int) -> Array:
         """The computation along one axis."""
         return jax.nn.log_softmax(x, axis=axis)
 
 
 class _Sum(WholeMinibatch):
-    """The sum over all samples of a number that each has."""
+    """The sum over all samples of one number for each."""
 
     def lower_packed(self, ctx: Context, attrs: Attrs, *values: Value) -> Value:
         """Samples only, no padding."""
@@ -59,7 +59,7 @@ class _Sum(WholeMinibatch):
         return Value(jnp.sum(jnp.where(mask, self.sample(*rows), 0)), ())
 
     @staticmethod
-    def sample(*rows: Any) -> Any:
+    def sample(*rows: Array) -> Array:
         """The number of each sample: [cells, elements] -> [cells]."""
         raise NotImplementedError
 
@@ -69,7 +69,7 @@ class SumAll(_Sum):
     """The sum of all elements."""
 
     @staticmethod
-    def sample(*rows: Any) -> Any:
+    def sample(*rows: Array) -> Array:
         """The sum of its elements."""
         return jnp.sum(rows[0], -1)
 
@@ -79,7 +79,7 @@ class SquaredError(_Sum):
     """The sum of (x - y)²."""
 
     @staticmethod
-    def sample(*rows: Any) -> Any:
+    def sample(*rows: Array) -> Array:
         """The sum over its elements."""
         x, y = rows
         return jnp.sum(jnp.square(x - y), -1)
@@ -90,7 +90,7 @@ class CrossEntropyWithSoftmax(_Sum):
     """The sum of -label · log(softmax(output)). Operands: output, label."""
 
     @staticmethod
-    def sample(*rows: Any) -> Any:
+    def sample(*rows: Array) -> Array:
         """The cross entropy."""
         output, label = rows
         return -jnp.sum(label * jax.nn.log_softmax(output, axis=-1), -1)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any
 
 import jax.numpy as jnp
 
+from .._typing import Array
 from ..engine.data.layout import Batch
 from ..engine.data.sparse import Sparse
 from ..engine.lower.values import Context, Value
@@ -45,7 +45,7 @@ class Reshape(Primitive):
         begin, end = (self._place(attrs[k], x) for k in ("beginAxis", "endAxis"))
         if begin > end:
             raise ShapeError(explain(
-                f"{self.name}: the axes to replace begin behind their end", {"operand": x},
+                f"{self.name}: the axes to replace begin after their end", {"operand": x},
                 "give begin_axis <= end_axis",
             ))
         attrs["beginAxis"], attrs["endAxis"] = Axis(-begin - 1), Axis(-end - 1)
@@ -54,7 +54,7 @@ class Reshape(Primitive):
         return (*x.shape[: rank - end], *self._replacement(x, old, new), *x.shape[rank - begin :])
 
     def _place(self, axis: Axis, x: Variable) -> int:
-        """Number of axes behind the place that an attribute means."""
+        """The number of axes after the place that an attribute means."""
         rank = len(x.shape)
         if axis == END_STATIC:
             return rank
@@ -93,7 +93,7 @@ class Reshape(Primitive):
             {"operand": x}, "give a shape with as many elements, or leave one dimension open (-1)",
         ))
 
-    def lower(self, attrs: Attrs, x: Any) -> Any:
+    def lower(self, attrs: Attrs, x: Array | Sparse) -> Array | Sparse:
         """A reshape; sparse samples keep their flat indices."""
         rank = len(x.shape)
         at = rank + 1 + attrs["endAxis"].static_axis_index()
@@ -112,7 +112,7 @@ class Reshape(Primitive):
 
 @primitive("Squeeze", 88)
 class Squeeze(Primitive):
-    """Without axes of size 1: those named, or all."""
+    """Axes of size 1 dropped: those named, or all."""
 
     attributes = {"axisVec": AxisOf(None).vector}
 
@@ -126,18 +126,18 @@ class Squeeze(Primitive):
         if wrong:
             raise ShapeError(explain(
                 f"{self.name}: static axis {wrong[0]} has size {x.shape[wrong[0]]}, so it cannot be dropped",
-                {"operand": x},
+                {"operand": x}, "name only axes of size 1",
             ))
         return tuple(d for i, d in enumerate(x.shape) if i not in dropped)
 
-    def lower(self, attrs: Attrs, x: Any) -> Any:
+    def lower(self, attrs: Attrs, x: Array) -> Array:
         """jnp.squeeze."""
         return jnp.squeeze(x, tuple(a.static_axis_index() for a in attrs["axisVec"]) if "axisVec" in attrs else None)
 
 
 @primitive("TransposeAxes", 12)
 class TransposeAxes(Primitive):
-    """Two axes swapped, or all permuted. `axisVec` lists, from the last axis of the output on, which axis stands there.
+    """Two axes swapped, or all permuted. `axisVec` lists, from the last axis of the output on, the axes of the operand.
 
     Source: CNTK 2.7.
     """
@@ -157,14 +157,14 @@ class TransposeAxes(Primitive):
     def _order(self, attrs: Attrs, rank: int) -> list[int]:
         order = list(range(rank))
         if "axisVec" in attrs:
-            moved = [rank + a.static_axis_index() for a in reversed(attrs["axisVec"])]
-            order[rank - len(moved) :] = moved
+            permuted = [rank + a.static_axis_index() for a in reversed(attrs["axisVec"])]
+            order[rank - len(permuted) :] = permuted
         else:
-            one, two = (attrs[k].static_axis_index() for k in ("axis1", "axis2"))
-            order[one], order[two] = order[two], order[one]
+            first, second = (attrs[k].static_axis_index() for k in ("axis1", "axis2"))
+            order[first], order[second] = order[second], order[first]
         return order
 
-    def lower(self, attrs: Attrs, x: Any) -> Any:
+    def lower(self, attrs: Attrs, x: Array) -> Array:
         """jnp.transpose."""
         return jnp.transpose(x, self._order(attrs, x.ndim))
 

@@ -1,13 +1,13 @@
-"""Parts of tensors, and tensors made of parts: slice, splice, pad, crop, gather, top-k."""
+"""Parts of tensors, and tensors joined from parts: slice, splice, pad, gather, top-k."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
 
+from .._typing import Array
 from ..engine.lower.values import Context, Value, merged
 from ..graph.axis import END_STATIC, NEW_LEADING, Axis
 from ..graph.build import Spec
@@ -66,12 +66,14 @@ class Slice(Primitive):
     def _ranges(self, attrs: Attrs) -> list[tuple[int, int, int, int]]:
         if "axisVec" in attrs:
             strides = attrs.get("sliceStridesVec") or [1] * len(attrs["axisVec"])
-            ranges: Any = zip(attrs["axisVec"], attrs["beginIndexVec"], attrs["endIndexVec"], strides, strict=True)
+            ranges = list(zip(
+                attrs["axisVec"], attrs["beginIndexVec"], attrs["endIndexVec"], strides, strict=True
+            ))
         else:
             ranges = [(attrs["axis"], attrs["beginIndex"], attrs["endIndex"], attrs.get("sliceStrides", 1))]
         return [(axis.static_axis_index(), begin, end, stride) for axis, begin, end, stride in ranges]
 
-    def lower(self, attrs: Attrs, x: Any) -> Any:
+    def lower(self, attrs: Attrs, x: Array) -> Array:
         """NumPy's slices."""
         for axis, begin, end, stride in self._ranges(attrs):
             first, last = _bounds(x.shape[axis], begin, end)
@@ -90,7 +92,7 @@ def _bounds(size: int, begin: int, end: int) -> tuple[int, int]:
 
 def _size(size: int, begin: int, end: int, stride: int) -> int:
     if stride == 0:
-        raise IndexError("a stride of 0 leads nowhere")
+        raise IndexError("the stride is 0, but has to be a positive or negative number of elements")
     if size >= 0:
         first, last = _bounds(size, begin, end)
     elif 0 <= begin < end or begin < end < 0:
@@ -102,9 +104,9 @@ def _size(size: int, begin: int, end: int, stride: int) -> int:
 
 @primitive("Splice", 43)
 class Splice(Primitive):
-    """Operands one behind the other along a static axis; in the other axes they broadcast.
+    """Operands concatenated along a static axis; in the other axes they broadcast.
 
-    Shapes: the axis may be a new one in front of all others.
+    Shapes: the axis may be a new one before all others.
     Errors: ShapeError if another axis differs; AxisError for an axis that does not exist.
     Source: CNTK 2.7.
     """
@@ -132,6 +134,7 @@ class Splice(Primitive):
             raise ShapeError(explain(
                 f"{self.name}: the operands differ in another axis than the one along which they are joined",
                 {f"[{i}]": v for i, v in enumerate(inputs)},
+                "give operands whose other axes, counted from the last, are equal or 1",
             ))
         sizes = [s[index] for s in shapes]
         size = FREE if FREE in sizes else INFERRED if INFERRED in sizes else sum(sizes)
@@ -147,7 +150,7 @@ class Splice(Primitive):
         index = attrs["axis"].static_axis_index()
         ranks = [jnp.ndim(d) - (lead if v.axes else 0) for d, v in zip(data, operands, strict=True)]
         rank = max(*ranks, -index)
-        at = lead + (rank + index if not last else (rank + index - 1) % rank)  # channels stand behind the other axes
+        at = lead + (rank + index if not last else (rank + index - 1) % rank)  # channels come after the other axes
         data = [
             d.reshape(*(d.shape[:lead] if v.axes else (1,) * lead), *(1,) * (rank - r), *d.shape[d.ndim - r :])
             for d, v, r in zip(data, operands, ranks, strict=True)
@@ -161,7 +164,7 @@ class Splice(Primitive):
 class Pad(Primitive):
     """A border around a tensor: constant (mode 0), or mirrored without (1) or with (2) its outermost elements.
 
-    `paddingHead` and `paddingFoot` list the widths in front and behind, from the last axis on.
+    `paddingHead` and `paddingFoot` list the widths before and after, from the last axis on.
     Source: CNTK 2.7.
     """
 
@@ -181,16 +184,22 @@ class Pad(Primitive):
                 "give a pair of widths for each static axis",
             ))
         if mode >= len(self.modes):
-            raise ShapeError(explain(f"{self.name}: there is no padding mode {mode}", {"operand": x}))
+            raise ShapeError(explain(
+                f"{self.name}: there is no padding mode {mode}", {"operand": x},
+                "give 0 (constant), 1 (reflect) or 2 (symmetric)",
+            ))
         most = [d - 1 if mode == 1 else d for d in x.shape]
         if mode and any(max(w) > m for w, m in zip(widths, most, strict=True) if m >= 0):
-            raise ShapeError(explain(f"{self.name}: a mirrored border is wider than the operand", {"operand": x}))
+            raise ShapeError(explain(
+                f"{self.name}: a mirrored border is wider than the operand", {"operand": x},
+                "give smaller widths, or pad with a constant",
+            ))
         return tuple(d + sum(w) if d >= 0 else d for d, w in zip(x.shape, widths, strict=True))
 
     def _widths(self, attrs: Attrs) -> list[tuple[int, int]]:
         return list(zip(attrs["paddingHead"], attrs["paddingFoot"], strict=True))[::-1]
 
-    def lower(self, attrs: Attrs, x: Any) -> Any:
+    def lower(self, attrs: Attrs, x: Array) -> Array:
         """jnp.pad."""
         mode = self.modes[attrs["paddingMode"]]
         value = {"constant_values": attrs["paddingConstantValue"]} if mode == "constant" else {}
@@ -205,16 +214,19 @@ class Gather(Primitive):
     Source: CNTK 2.7.
     """
 
-    attributes = {"axis": AxisOf(None)}  # only ever the first one: others are transposed there
+    attributes = {"axis": AxisOf(None)}  # only ever the first: another one is transposed to it
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
         """[*indices, *rest]."""
         reference, indices = inputs
         if not reference.shape:
-            raise ShapeError(explain(f"{self.name}: a scalar has nothing to gather from", {"reference": reference}))
+            raise ShapeError(explain(
+                f"{self.name}: a scalar has nothing to gather from", {"reference": reference},
+                "give a reference with at least one static axis",
+            ))
         return Spec((*indices.shape, *reference.shape[1:]), reference.dtype)
 
-    def lower(self, attrs: Attrs, reference: Any, indices: Any) -> Any:
+    def lower(self, attrs: Attrs, reference: Array, indices: Array) -> Array:
         """A gather of rows."""
         return jnp.take(reference, indices.astype(jnp.int32), axis=0, mode="clip")
 
@@ -235,13 +247,19 @@ class TopK(Primitive):
         attrs["axis"] = stored(self.name, attrs["axis"], x)
         k = attrs["numItems"]
         if k < 1:
-            raise ShapeError(explain(f"{self.name}: at least one element has to be taken, not {k}", {"operand": x}))
+            raise ShapeError(explain(
+                f"{self.name}: at least one element has to be taken, not {k}", {"operand": x},
+                "give k >= 1",
+            ))
         if 0 <= x.shape[-1] < k:
-            raise ShapeError(explain(f"{self.name}: the axis has fewer than {k} elements", {"operand": x}))
+            raise ShapeError(explain(
+                f"{self.name}: the axis has fewer than {k} elements", {"operand": x},
+                "give a smaller k",
+            ))
         shape = (*x.shape[:-1], k)
         return [Spec(shape), Spec(shape, needs_gradient=False)]
 
-    def lower(self, attrs: Attrs, x: Any) -> Any:
+    def lower(self, attrs: Attrs, x: Array) -> tuple[Array, Array]:
         """lax.top_k."""
         values, indices = lax.top_k(x, attrs["numItems"])
         return values, indices.astype(x.dtype)
