@@ -1,4 +1,4 @@
-"""Bridges to JAX and flax: a Function as one of theirs, and one of theirs as a Function. CNTK has nothing alike."""
+"""Conversion of Functions to JAX functions and flax modules, and back. CNTK has no counterpart."""
 from __future__ import annotations
 
 import os

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from .._typing import Array, PyTree
 from ..engine.xla.versions import double_precision
 from ..ops._operand import Operand, as_list, as_variables
 from ..ops.functions import Function
 from ._from_jax import from_jax
-from ._to_jax import JaxFunction, to_jax
+from ._to_jax import Input, JaxFunction, to_jax
 
 try:
     from flax import linen as nn
@@ -22,36 +22,36 @@ except ImportError as missing:
 
 
 class CNTKModule(nn.Module):
-    """A Function as a linen module; made by ``to_flax``."""
+    """A Function as a linen module; ``to_flax`` creates it."""
 
     function: JaxFunction
 
     @nn.compact
-    def __call__(self, *inputs: Any, training: bool = False) -> Any:
-        """The output, or a tuple of outputs, as of ``to_jax``."""
-        made = self.function
-        parameters = {n: self.param(n, _started(value)) for n, value in made.parameters.items()}
-        kept = {n: self.variable("batch_stats", n, lambda v=value: v) for n, value in made.state.items()}
-        rng = self.make_rng("dropout") if training and made.plan.random else None
-        outputs, after = made.apply(
-            parameters, {n: v.value for n, v in kept.items()}, *inputs, training=training, rng=rng
+    def __call__(self, *inputs: Input, training: bool = False) -> PyTree:
+        """The output, or a tuple of outputs, as those of ``to_jax``."""
+        f = self.function
+        parameters = {n: self.param(n, _constant_initializer(value)) for n, value in f.parameters.items()}
+        state = {n: self.variable("batch_stats", n, lambda v=value: v) for n, value in f.state.items()}
+        rng = self.make_rng("dropout") if training and f.plan.random else None
+        outputs, new_state = f.apply(
+            parameters, {n: v.value for n, v in state.items()}, *inputs, training=training, rng=rng
         )
         if training and not self.is_initializing() and self.is_mutable_collection("batch_stats"):
-            for n, variable in kept.items():
-                variable.value = after[n]
+            for n, variable in state.items():
+                variable.value = new_state[n]
         return outputs
 
 
-def _started(value: Any) -> Callable[[Any], Any]:
+def _constant_initializer(value: Array) -> Callable[[Array], Array]:
     return lambda key: value
 
 
 def to_flax(function: Function) -> CNTKModule:
-    """A Function as a flax (linen) module: ``module.init`` gives its parameters, with the values that they have now.
+    """A Function as a flax (linen) module: ``module.init`` returns its parameters with their current values.
 
     Parameters are in the collection ``params``, running statistics in ``batch_stats`` (mutable while training).
-    ``module.apply(variables, *inputs, training=False)`` computes what ``to_jax`` does; dropout takes the rng
-    ``dropout``. As a submodule it stands in other modules, and ``flax.nnx.bridge.ToNNX`` makes an nnx module of it.
+    ``module.apply(variables, *inputs, training=False)`` computes the same as ``to_jax``; dropout uses the rng
+    ``dropout``. It can be a submodule of other modules, and ``flax.nnx.bridge.ToNNX`` converts it to an nnx module.
 
     Errors: ImportError without flax; otherwise those of ``to_jax``.
 
@@ -66,20 +66,20 @@ def to_flax(function: Function) -> CNTKModule:
 
 
 def from_flax(
-    module: nn.Module, operands: Operand | Sequence[Operand], variables: Any = None, *, training: str | None = None,
-    inverted: bool = False, rng: Any = None, name: str = "",
+    module: nn.Module, operands: Operand | Sequence[Operand], variables: PyTree = None, *,
+    training: str | None = None, inverted: bool = False, rng: Array | None = None, name: str = "",
 ) -> Function:
-    """A flax (linen) module as a Function of operands, its ``params`` as Parameters that learners train.
+    """A flax (linen) module as a Function of operands, with its ``params`` as Parameters that learners train.
 
     Args:
-        variables: of the module; None makes them by ``module.init`` with the key `rng`, or one made of 0.
-        training: name of the module's keyword that tells training from evaluation, such as ``train``; with `inverted`
-            one that is True in evaluation, such as ``deterministic`` or ``use_running_average``.
+        variables: those of the module; None initializes them by ``module.init`` with the key `rng`, by default key 0.
+        training: the module's keyword argument that is True in training, such as ``train``; with `inverted` one that
+            is True in evaluation, such as ``deterministic`` or ``use_running_average``.
 
-    All collections but ``params`` (such as ``batch_stats``) are Constants, which training changes. The rng ``dropout``
-    is there while training.
+    All collections except ``params`` (such as ``batch_stats``) become Constants, which training changes. The rng
+    ``dropout`` is passed in training only.
 
-    Shapes, Errors: as of ``from_jax``; ImportError without flax.
+    Shapes, Errors: those of ``from_jax``; ImportError without flax.
 
     Example:
         >>> import cntkjax as C
@@ -90,6 +90,7 @@ def from_flax(
         ([('bias', (2,)), ('kernel', (3, 2))], (2,))
     """
     inputs = as_variables(*as_list(operands))
+
     def switch(on: bool) -> dict[str, bool]:
         return {} if training is None else {training: on != inverted}
 
@@ -100,12 +101,15 @@ def from_flax(
     state = dict(unfreeze(variables))
     parameters = state.pop("params", {})
 
-    def call(parameters: Any, state: Any, *arrays: Any, training: bool, rng: Any) -> tuple[Any, Any]:
-        given = {"params": parameters, **state}
+    def call(
+        parameters: PyTree, state: PyTree, *arrays: Array, training: bool, rng: Array
+    ) -> tuple[PyTree, PyTree]:
+        collections = {"params": parameters, **state}
         if not training:
-            return module.apply(given, *arrays, **switch(False)), state
-        made, changed = module.apply(given, *arrays, **switch(True), rngs={"dropout": rng}, mutable=list(state))
-        return made, {**state, **changed}
+            return module.apply(collections, *arrays, **switch(False)), state
+        rngs = {"dropout": rng}
+        outputs, changed = module.apply(collections, *arrays, **switch(True), rngs=rngs, mutable=list(state))
+        return outputs, {**state, **changed}
 
     return from_jax(call, parameters, inputs, state=state, random=True, name=name)
 

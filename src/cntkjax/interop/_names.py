@@ -1,4 +1,4 @@
-"""Names of parameters for dictionaries."""
+"""Names of parameters in dictionaries."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from ..graph.variable import Leaf, kind_of
 
 
 def leaf_names(leaves: Iterable[Leaf]) -> dict[str, Leaf]:
-    """Parameters or constants by name, in their order; a name that comes again gets a number, ``W``, ``W_1``, ...
+    """Parameters or constants by name, in their order; repeated names are numbered, ``W``, ``W_1``, ...
 
-    One without a name goes by its kind. The names depend on the graph alone, not on what was made before it.
+    A leaf without a name has that of its kind. The names depend on the graph alone.
 
     Example:
         >>> import cntkjax as C

@@ -1,16 +1,16 @@
-"""Functions as StableHLO files, which run wherever jax does, without this package."""
+"""Functions as StableHLO files, which run with jax alone, without this package."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import jax
 import numpy as np
 from jax import export
 from jax.errors import InconclusiveDimensionOperation
 
+from .._typing import Array
 from ..engine.xla.versions import double_precision
 from ..formats import files
 from ..graph.errors import explain
@@ -18,20 +18,20 @@ from ..ops.functions import Function
 from ._to_jax import JaxFunction, to_jax
 
 PLATFORMS = "cpu", "cuda", "tpu"
-LEAST_STEPS = 16  # of sequences, where a program looks some steps back or ahead
+LEAST_STEPS = 16  # of sequences, if the program looks some steps back or ahead
 
 
 def export_stablehlo(function: Function, path: str | os.PathLike[str]) -> None:
-    """Writes what a Function computes, with its values of now, as a file for ``jax.export.deserialize``.
+    """Write a Function with its current values to a file for ``jax.export.deserialize``.
 
-    The file takes any batch size and any length of sequences, on CPU, GPU and TPU. It holds StableHLO and nothing else.
+    The program takes any batch size and any length of sequences, on CPU, GPU and TPU. The file holds only StableHLO.
 
     Shapes: inputs in the order of ``function.arguments``: [batch, *shape]; for one with a sequence axis the pair of
             [batch, time, *shape] and lengths, int32 [batch]; [*shape] without dynamic axes. Where a Function looks
             some steps back or ahead, time is at least 16: pad the sequences, lengths say where they end. Outputs are
-            an array or a tuple of arrays, zero behind the end of a sequence.
-    Errors: ValueError if the Function runs Python code of a user, or if shapes inside depend on the sizes of the batch
-            or of sequences in a way that StableHLO cannot say. An old file is kept then.
+            an array or a tuple of arrays, zero after the end of a sequence.
+    Errors: ValueError if the Function runs Python code of the user, or if shapes inside depend on the sizes of the
+            batch or of sequences in a way that StableHLO cannot express. An existing file is kept then.
 
     Example:
         >>> import cntkjax as C, jax, os, tempfile
@@ -44,13 +44,13 @@ def export_stablehlo(function: Function, path: str | os.PathLike[str]) -> None:
         >>> loaded.call(jax.numpy.ones((1, 3)))
         Array([[3., 3.]], dtype=float32)
     """
-    made, parameters = to_jax(function)
+    f, parameters = to_jax(function)
     with double_precision(any(v.dtype == np.float64 for v in (*function.inputs, *function.outputs))):
         try:
             try:
-                exported = _exported(made, parameters, 1)
+                exported = _exported(f, parameters, 1)
             except InconclusiveDimensionOperation:
-                exported = _exported(made, parameters, LEAST_STEPS)
+                exported = _exported(f, parameters, LEAST_STEPS)
         except (InconclusiveDimensionOperation, ValueError, TypeError) as error:
             reason = str(error).splitlines()[0]
             raise ValueError(explain(
@@ -60,13 +60,13 @@ def export_stablehlo(function: Function, path: str | os.PathLike[str]) -> None:
         files.write((path, [bytes(exported.serialize())]))
 
 
-def _exported(made: JaxFunction, parameters: Mapping[str, Any], least_steps: int) -> export.Exported:
-    """With a letter for each size that may vary: b, one for each sequence axis, and one for each free static axis."""
-    axes = list(dict.fromkeys(v.sequence_axis for v in made.arguments if v.sequence_axis is not None))
+def _exported(f: JaxFunction, parameters: Mapping[str, Array], least_steps: int) -> export.Exported:
+    """The program with symbolic sizes: b, one for each sequence axis, and one for each free static axis."""
+    axes = list(dict.fromkeys(v.sequence_axis for v in f.arguments if v.sequence_axis is not None))
     letters = {axis: f"t{i}" for i, axis in enumerate(axes)}
     scope = export.SymbolicScope([f"{letter} >= {least_steps}" for letter in letters.values()])
-    given: list[Any] = []
-    for i, v in enumerate(made.arguments):
+    specs: list[jax.ShapeDtypeStruct | tuple[jax.ShapeDtypeStruct, ...]] = []
+    for i, v in enumerate(f.arguments):
         dims = [str(d) if d >= 0 else f"d{i}_{k}" for k, d in enumerate(v.shape)]
         if v.sequence_axis is not None:
             dims = ["b", letters[v.sequence_axis], *dims]
@@ -74,12 +74,12 @@ def _exported(made: JaxFunction, parameters: Mapping[str, Any], least_steps: int
             dims = ["b", *dims]
         data = jax.ShapeDtypeStruct(_symbols(dims, scope), v.dtype)
         lengths = jax.ShapeDtypeStruct(_symbols(["b"], scope), np.int32)
-        given.append(data if v.sequence_axis is None else (data, lengths))
-    program = jax.jit(lambda *inputs: made(parameters, *inputs))
-    return export.export(program, platforms=PLATFORMS)(*given)
+        specs.append(data if v.sequence_axis is None else (data, lengths))
+    program = jax.jit(lambda *inputs: f(parameters, *inputs))
+    return export.export(program, platforms=PLATFORMS)(*specs)
 
 
-def _symbols(dims: Sequence[str], scope: export.SymbolicScope) -> Any:
+def _symbols(dims: Sequence[str], scope: export.SymbolicScope) -> Sequence[object]:
     return export.symbolic_shape(", ".join(dims), scope=scope)
 
 

@@ -1,4 +1,4 @@
-"""Models with some of their functions replaced by others."""
+"""Replacing functions in models."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from .. import ops
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import composite, make_block
 from ..graph.edit import Cloner, replace_placeholders
+from ..graph.errors import explain
 from ..graph.function import Function as GraphFunction
 from ..graph.function import copied_attributes, nodes
 from ..graph.public import classes
@@ -18,13 +19,13 @@ from ..ops.functions import Function
 
 
 def convert(root_func: Function, filter: Callable[[Any], bool], converter: Callable[[Any], Any]) -> Function:
-    """The model with each function for which `filter` is true replaced by what `converter` makes of it.
+    """A copy of the model in which each function for which `filter` is true is replaced by the result of `converter`.
 
-    Blocks are entered: what matches inside is replaced first, then the block if it matches itself. `converter` gets
-    the function with its new operands as `inputs`, and gives one with as many outputs. Parameters, and whatever leads
-    to nothing that is replaced, are shared with `root_func`, which stays as it is; without a match it is returned.
+    Functions inside a block are replaced before the block itself. `converter` is called with the function, whose
+    `inputs` are its new operands, and returns a function with as many outputs. Parameters, and functions that depend on
+    no replaced one, are shared with `root_func`, which does not change; it is returned if nothing matches.
 
-    Errors: ValueError if what the converter gives has another number of outputs.
+    Errors: ValueError if the converter returns a function with another number of outputs.
 
     >>> import cntkjax as C
     >>> x = C.input_variable(2)
@@ -39,10 +40,11 @@ def convert(root_func: Function, filter: Callable[[Any], bool], converter: Calla
 class _Conversion:
     def __init__(self, matches: Callable[[Any], bool], converter: Callable[[Any], Any]) -> None:
         self.matches, self.converter = matches, converter
-        self.made: dict[Variable, Variable] = {}  # what changes -> what stands in its place
-        self.loops: dict[Variable, Variable] = {}  # an output that a cycle needs before it is made -> its stand-in
+        self.converted: dict[Variable, Variable] = {}  # an output of the model -> that of the copy
+        self.loops: dict[Variable, Variable] = {}  # an output that a cycle uses before its node -> its placeholder
 
     def graph(self, function: GraphFunction) -> GraphFunction:
+        """The converted copy of a function, or the function itself if nothing in it matches."""
         root = function.root_function
         order = nodes([root])
         changing = self._changing(order)
@@ -54,42 +56,46 @@ class _Conversion:
             done.add(node)
             if node in changing:
                 last = self._replace(node, changing, done)
-        made = last if last.is_composite else composite(last, function.name)
+        result = last if last.is_composite else composite(last, function.name)
         if self.loops:
-            replace_placeholders(made, {stand_in: self.made[old] for old, stand_in in self.loops.items()})
-        return made
+            replace_placeholders(result, {placeholder: self.converted[old] for old, placeholder in self.loops.items()})
+        return result
 
     def _changing(self, order: list[GraphFunction]) -> set[GraphFunction]:
-        """What matches, blocks with something inside that does, and all that is computed from these."""
-        found = {node for node in order if any(map(self.matches, nodes([node], into_blocks=True, cut=_All())))}
-        before = -1
-        while before < len(found):
-            before = len(found)
-            found |= {node for node in order if any(producer(v) in found for v in node.node_inputs)}
-        return found
+        """The nodes that match, blocks that contain such nodes, and all nodes that depend on these."""
+        changing = {node for node in order if any(map(self.matches, nodes([node], into_blocks=True, cut=_All())))}
+        previous = -1
+        while previous < len(changing):
+            previous = len(changing)
+            changing |= {node for node in order if any(producer(v) in changing for v in node.node_inputs)}
+        return changing
 
     def _replace(self, node: GraphFunction, changing: set[GraphFunction], done: set[GraphFunction]) -> GraphFunction:
         for v in node.node_inputs:
             if producer(v) in changing and producer(v) not in done and v not in self.loops:
-                stand_in = classes.variable(VariableKind.Placeholder, UNKNOWN_SHAPE, v.dtype, UNKNOWN_AXES, name=v.name)
-                self.loops[v] = stand_in
-        known = {v: v for v in node.node_inputs} | self.loops | self.made
-        cloner = Cloner(lambda leaf: leaf, {v: known[v] for v in node.node_inputs})
+                self.loops[v] = classes.variable(
+                    VariableKind.Placeholder, UNKNOWN_SHAPE, v.dtype, UNKNOWN_AXES, name=v.name
+                )
+        operands = {v: v for v in node.node_inputs} | self.loops | self.converted
+        cloner = Cloner(lambda leaf: leaf, {v: operands[v] for v in node.node_inputs})
         inside = node.block_composite
         if inside is None or not any(map(self.matches, nodes([inside], into_blocks=True))):
-            made = cloner.graph(composite(node))
+            result = cloner.graph(composite(node))
         else:
-            made = self._block(node, {v: known[v] for v in node.node_inputs})
+            result = self._block(node, {v: operands[v] for v in node.node_inputs})
         if self.matches(node):
-            made = _function(self.converter(made.root_function))
-        if len(made.outputs) != len(node.node_outputs) and not node.primitive.passes_through:
-            raise ValueError(f"convert: {node!r} has {len(node.node_outputs)} outputs, what replaces it: {made!r}")
+            result = _function(self.converter(result.root_function))
+        if len(result.outputs) != len(node.node_outputs) and not node.primitive.passes_through:
+            raise ValueError(explain(
+                f"convert: {node!r} has {len(node.node_outputs)} outputs, but is replaced by {result!r}",
+                fix="return a function with as many outputs from the converter",
+            ))
         if not node.primitive.passes_through:
-            self.made.update(zip(node.node_outputs, made.outputs, strict=True))
-        return made
+            self.converted.update(zip(node.node_outputs, result.outputs, strict=True))
+        return result
 
     def _block(self, node: GraphFunction, operands: dict[Variable, Variable]) -> GraphFunction:
-        """The block around a converted copy of the graph inside it; the original keeps its own arguments."""
+        """A block around a converted copy of the graph inside; the original block keeps its arguments."""
         assert node.block_composite is not None
         inner = Cloner(lambda leaf: leaf, {})
         body = _Conversion(self.matches, self.converter).graph(inner.graph(node.block_composite))
@@ -98,11 +104,13 @@ class _Conversion:
 
 
 class _All:
-    """The set of everything: no operand is followed."""
+    """The set of all variables, which keeps `nodes` from following any operand."""
 
     def __contains__(self, item: object) -> bool:
         return True
 
 
-def _function(made: Any) -> GraphFunction:
-    return made if isinstance(made, GraphFunction) else ops.as_composite(made.owner)
+def _function(result: GraphFunction | Variable) -> GraphFunction:
+    if isinstance(result, GraphFunction):
+        return result
+    return ops.as_composite(producer(result))  # type: ignore[arg-type]

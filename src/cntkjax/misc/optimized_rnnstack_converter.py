@@ -1,14 +1,16 @@
-"""Stacks of recurrent layers, whose weights are one parameter, as ordinary layers."""
+"""Converting stacks of recurrent layers, whose weights are a single parameter, to ordinary layers."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from .. import layers, ops
 from ..default_options import default_options
-from ..graph.variable import set_value
+from ..graph.errors import explain
+from ..graph.function import Function as GraphFunction
+from ..graph.variable import Leaf, Variable, set_value, value_of
 from ..ops import relu, tanh
 from ..ops.functions import Function
 from ..primitives.rnnstack import layers_of
@@ -33,25 +35,32 @@ def convert_optimized_rnnstack(cudnn_model: Function) -> Function:
     return convert(cudnn_model, lambda f: getattr(f, "op_name", "") == "OptimizedRNNStack", _layers)
 
 
-def _layers(stack: Any) -> Any:
-    """All layers of one stack."""
+def _layers(stack: GraphFunction) -> Variable | Function:
+    """All layers of a stack."""
     attributes = stack.node_attributes
     x, weights = stack.node_inputs
-    cell, both = attributes["recurrentOp"], attributes["bidirectional"]
+    cell, bidirectional = attributes["recurrentOp"], attributes["bidirectional"]
     if cell == "gru":
-        raise ValueError(f'unsupported recurrent_op value "gru": {stack!r} has no equivalent among the layers')
-    parts = layers_of(np.asarray(weights.value).reshape(-1), attributes, int(np.prod(x.shape)))
-    made = x
+        raise ValueError(explain(
+            f'unsupported recurrent_op value "gru": {stack!r} has no equivalent among the layers',
+            fix="keep the optimized_rnnstack, which runs on all devices, or train one with recurrent_op='lstm'",
+        ))
+    assert isinstance(weights, Leaf)
+    parts = layers_of(np.asarray(value_of(weights)).reshape(-1), attributes, int(np.prod(x.shape)))
+    output: Variable | Function = x
     for layer in range(attributes["numLayers"]):
-        ways = []
-        for way, direction in enumerate(("_fw", "_bw") if both else ("_",)):
+        directions = []
+        for backwards, direction in enumerate(("_fw", "_bw") if bidirectional else ("_",)):
             name = f"{stack.name}{direction}{layer}"
-            ways.append(_recurrence(made, cell, parts[layer * (1 + both) + way], bool(way), name))
-        made = ops.splice(*ways) if both else ways[0]
-    return made
+            part = parts[layer * (1 + bidirectional) + backwards]
+            directions.append(_recurrence(output, cell, part, bool(backwards), name))
+        output = ops.splice(*directions) if bidirectional else directions[0]
+    return output
 
 
-def _recurrence(x: Any, cell: str, part: list[Any], backwards: bool, name: str) -> Any:
+def _recurrence(
+    x: Variable | Function, cell: str, part: Sequence[np.ndarray], backwards: bool, name: str
+) -> Function:
     """One layer in one direction, with its weights."""
     W, R, b, c = part
     if cell == "lstm":
@@ -64,7 +73,7 @@ def _recurrence(x: Any, cell: str, part: list[Any], backwards: bool, name: str) 
         else:
             step = layers.RNNStep(hidden, activation=_ACTIVATIONS[cell], name=name)
         layer = layers.Recurrence(step, go_backwards=backwards)
-    made = layer(x)
+    output = layer(x)
     for parameter in layer.parameters:
         set_value(parameter, np.ascontiguousarray(weights[parameter.name]))
-    return made
+    return output
