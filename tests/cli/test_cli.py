@@ -39,7 +39,7 @@ def test_the_command_itself(model, tmp_path):
     assert wrong.returncode == 2 and "invalid choice" in wrong.stderr
 
 
-def test_info_lists_what_a_model_has(model, capsys):
+def test_info_lists_the_content_of_a_model(model, capsys):
     assert main(["info", str(model)]) == 0
     text = capsys.readouterr().out
     for line in ("  x [3] float32 [#]", "  double [3] float32 [#]", "  W [3 x 3] float32", "     1 Times"):
@@ -54,7 +54,7 @@ def test_info_works_on_every_golden_file(capsys):
         assert str(path) in capsys.readouterr().out
 
 
-def test_an_operation_that_is_not_known_is_named(model, capsys):
+def test_an_unknown_operation_is_named(model, capsys):
     from cntkjax.formats.dictionary import SizeT, decode, encode
 
     content = decode(model.read_bytes())
@@ -84,8 +84,8 @@ def test_convert_to_onnx_and_back(model, tmp_path, capsys):
     assert "a model of ONNX" in capsys.readouterr().out
     assert main(["convert", str(onnx), str(back)]) == 0
     f = C.load_model(back)
-    made = f.eval({f.arguments[0]: np.float32([[1, 2, 3], [0, 0, 0]])}, outputs=[f.outputs[0]])
-    np.testing.assert_array_equal(made, [[3, 5, 7], [1, 1, 1]])
+    result = f.eval({f.arguments[0]: np.float32([[1, 2, 3], [0, 0, 0]])}, outputs=[f.outputs[0]])
+    np.testing.assert_array_equal(result, [[3, 5, 7], [1, 1, 1]])
     assert main(["convert", str(model), str(onnx), "--opset", "3"]) == 1
     assert "opset 3 is not supported" in capsys.readouterr().err
 
@@ -129,7 +129,7 @@ def test_eval_of_sparse_sequences_with_a_field_of_another_name(tmp_path, capsys)
         (["eval", "{model}", "--data", "{data}", "--field", "y=S0"], "no input 'y'; use one of: x"),
     ],
 )
-def test_mistakes_are_one_clear_line(model, tmp_path, capsys, arguments, reason):
+def test_errors_are_one_line(model, tmp_path, capsys, arguments, reason):
     import re
 
     data = tmp_path / "d.ctf"

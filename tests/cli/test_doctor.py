@@ -10,16 +10,16 @@ import pytest
 from cntkjax.cli import _doctor, main
 
 
-def test_it_tells_device_versions_and_that_it_computes(capsys):
+def test_doctor_reports_devices_and_versions_and_runs_a_network(capsys):
     assert main(["doctor"]) == 0
-    told = capsys.readouterr().out
-    assert f"jax {jax.__version__}" in told and "CPU" in told and "(the default)" in told
-    assert "a small network was compiled and run" in told
+    output = capsys.readouterr().out
+    assert f"jax {jax.__version__}" in output and "CPU" in output and "(the default)" in output
+    assert "a small network was compiled and run" in output
 
 
-def test_it_names_the_pip_line_of_what_is_missing(monkeypatch):
-    found = importlib.util.find_spec
-    monkeypatch.setattr(_doctor, "find_spec", lambda name: None if name == "mpi4py" else found(name))
+def test_doctor_has_the_pip_command_for_missing_packages(monkeypatch):
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(_doctor, "find_spec", lambda name: None if name == "mpi4py" else find_spec(name))
     line = next(line for line in _doctor.lines() if "mpi4py" in line)
     assert line.strip() == 'mpi4py is missing; for training over several processes: pip install "cntkjax[mpi]"'
 
@@ -29,7 +29,7 @@ def test_it_names_the_pip_line_of_what_is_missing(monkeypatch):
     ("", "linux", 'JAX does not see the GPU: pip install "jax[cuda12]"'),
     ("", "win32", "JAX has no GPU on native Windows: run this under WSL2"),
 ])
-def test_it_says_why_a_gpu_is_not_used(monkeypatch, platforms, system, advice):
+def test_doctor_explains_why_a_gpu_is_not_used(monkeypatch, platforms, system, advice):
     answer = subprocess.CompletedProcess([], 0, stdout="NVIDIA H200, 550.54.15\n")
     monkeypatch.setattr(_doctor.shutil, "which", lambda name: "/usr/bin/nvidia-smi")
     monkeypatch.setattr(_doctor.subprocess, "run", lambda *arguments, **options: answer)
@@ -39,6 +39,6 @@ def test_it_says_why_a_gpu_is_not_used(monkeypatch, platforms, system, advice):
     assert list(_doctor._accelerator_advice()) == ["NVIDIA: NVIDIA H200, driver 550.54.15", advice]
 
 
-def test_python_m_cntkjax_is_the_command():
+def test_python_m_cntkjax_runs_the_command():
     run = subprocess.run([sys.executable, "-m", "cntkjax", "--help"], capture_output=True, text=True, timeout=100)
     assert run.returncode == 0 and "doctor" in run.stdout

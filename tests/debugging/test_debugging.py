@@ -36,7 +36,7 @@ def test_arguments_of_another_type_are_refused(call):
         call()
 
 
-def test_a_program_tells_what_it_is_when_it_is_compiled(monkeypatch, capsys):
+def test_compilations_are_reported(monkeypatch, capsys):
     monkeypatch.setattr(Settings, "trace_level", 0)
     debugging.set_computation_network_trace_level(1)
     s = C.sequence.input_variable(3, name="s")

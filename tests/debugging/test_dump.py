@@ -15,7 +15,7 @@ def test_a_signature(capsys):
     assert capsys.readouterr().out == "d: Dense(x: Tensor[3]) -> Tensor[2]\n"
 
 
-def test_blocks_are_opened_and_letters_given(capsys):
+def test_blocks_are_opened_and_unnamed_nodes_have_letters(capsys):
     x = C.input_variable(3, name="x")
     model = C.layers.Sequential([C.layers.Dense(3, activation=C.relu, name="h"), C.layers.Dense(2)])(x)
     assert dumped(model, capsys) == """\
@@ -35,7 +35,7 @@ Composite(x: Tensor[3]) -> Tensor[2]
 """
 
 
-def test_axes_are_told_where_they_are_met(capsys):
+def test_axes_are_explained_where_they_first_occur(capsys):
     s = C.sequence.input_variable(4, sequence_axis=C.Axis("ax"))
     t = C.sequence.input_variable(4, name="t")
     lines = dumped(C.combine([s * 2, C.tanh(t)]), capsys).splitlines()
@@ -43,13 +43,13 @@ def test_axes_are_told_where_they_are_met(capsys):
     assert lines[-1] == "  Input                t Input# [b*,o*](4,)"
 
 
-def test_what_is_not_known_yet(capsys):
+def test_unknown_shapes(capsys):
     lines = dumped(C.layers.Dense(2), capsys).splitlines()
     assert lines[0] == "Dense(x: Sequence[tensor]) -> Sequence[tensor]"
     assert lines[2] == "  Placeholder          x Placeholder# [?](-2,)"
 
 
-def test_letters_go_on_as_numbers_do(capsys):
+def test_letters_continue_as_numbers_do(capsys):
     x = C.input_variable(1, name="x")
     for _ in range(14):
         x = C.tanh(x)

@@ -38,9 +38,9 @@ def test_training_is_timed_forward_and_backward(capsys):
     trainer = C.Trainer(model, (loss, C.classification_error(model, y)), [C.sgd(model.parameters, 0.1)])
     for count in (4, 4, 5):
         trainer.train_minibatch({x: sample(count, 3), y: sample(count, 2)})
-    found = counts(C.combine([loss, trainer.evaluation_function]))
-    assert found["Times"] == found["Plus"] == found["Tanh"] == (3, 3)
-    assert found["Hardmax"] == (3, 0), "nothing flows back from the metric"
+    runs = counts(C.combine([loss, trainer.evaluation_function]))
+    assert runs["Times"] == runs["Plus"] == runs["Tanh"] == (3, 3)
+    assert runs["Hardmax"] == (3, 0), "nothing flows back from the metric"
     loss.print_node_timing()
     lines = capsys.readouterr().out.splitlines()
     pattern = r"\w+ +forward avg 0\.\d{6}s, backward avg 0\.\d{6}s \(fwd# 3\|bwd# 3\)"
@@ -70,8 +70,8 @@ def test_a_loop_counts_as_one_operation(capsys):
     model.print_node_timing()
     loops = [line for line in capsys.readouterr().out.splitlines() if "loop of" in line]
     assert len(loops) == 1 and loops[0].startswith("PastValue") and loops[0].endswith("loop of 5 operations")
-    found = counts(model)
-    assert found["Sequence::First"] == (1, 0), "what comes after the loop is timed too"
+    runs = counts(model)
+    assert runs["Sequence::First"] == (1, 0), "what comes after the loop is timed too"
 
 
 def test_gradients_go_through_loops():
@@ -79,8 +79,8 @@ def test_gradients_go_through_loops():
     model = C.sequence.last(C.layers.Recurrence(C.layers.RNNStep(2))(s))
     trainer = C.Trainer(model, (C.squared_error(model, y),), [C.sgd(model.parameters, 0.1)])
     trainer.train_minibatch({s: [sample(3, 3), sample(1, 3)], y: sample(2, 2)})
-    found = counts(model)
-    assert found["PastValue"] == (1, 1) and found["Times"] == (1, 1)
+    runs = counts(model)
+    assert runs["PastValue"] == (1, 1) and runs["Times"] == (1, 1)
 
 
 def test_gradients_in_graphs_are_timed():
@@ -88,11 +88,11 @@ def test_gradients_in_graphs_are_timed():
     model = C.layers.Dense(2, activation=C.tanh)(x)
     loss = C.reduce_sum(C.square(C.gradient(C.reduce_sum(model), x)))
     C.Trainer(model, (loss,), [C.sgd(model.parameters, 0.1)]).train_minibatch({x: sample(4, 3)})
-    found = counts(loss)
-    assert found["Gradient"] == (1, 1) and found["ReduceElements"] == (1, 1)
+    runs = counts(loss)
+    assert runs["Gradient"] == (1, 1) and runs["ReduceElements"] == (1, 1)
 
 
-def test_switched_off_nothing_is_timed():
+def test_nothing_is_timed_if_disabled():
     debugging.set_node_timing(False)
     x = C.input_variable(2)
     model = C.tanh(x)
@@ -144,7 +144,7 @@ def test_a_profile_shows_programs_and_operations(tmp_path):
     assert row.split()[5] == "2"
 
 
-def test_a_profile_without_anything_in_it_writes_no_files(tmp_path):
+def test_an_empty_profile_writes_no_files(tmp_path):
     debugging.start_profiler(str(tmp_path))
     debugging.stop_profiler()
     assert list(tmp_path.iterdir()) == []

@@ -48,7 +48,7 @@ def path(tmp_path_factory):
     ),
     st.booleans(),
 )
-def test_what_was_written_is_read(path, chunks, double):
+def test_write_and_read(path, chunks, double):
     path.write_bytes(cbf(chunks, double))
     file = CBFFile(CBFDeserializer(str(path)))
     assert [len(file.sequence_lengths(i)) for i in range(file.num_chunks)] == [len(chunk) for chunk in chunks]
@@ -67,7 +67,7 @@ def small(tmp_path):
     return place
 
 
-def test_streams_can_be_chosen_renamed_and_shaped(small, read_all):
+def test_streams_can_be_selected_renamed_and_reshaped(small, read_all):
     streams = StreamDefs(features=StreamDef("x", (1, 2)))
     source = MinibatchSource(CBFDeserializer(str(small), streams), randomize=False, max_sweeps=1)
     assert read_all(source) == [{"features": [[[[1, 2]]], [[[3, 4]], [[5, 6]]]]}]
@@ -78,7 +78,7 @@ def test_streams_can_be_chosen_renamed_and_shaped(small, read_all):
     (StreamDef("x", 3), r"'x' is dense of dimension 2, but is requested as dense of shape \(3,\)"),
     (StreamDef("x", 2, is_sparse=True), "'x' is dense of dimension 2, but is requested as sparse"),
 ])  # fmt: skip
-def test_streams_have_to_be_as_in_the_file(small, stream, what):
+def test_streams_must_match_the_file(small, stream, what):
     with pytest.raises(RuntimeError, match=what):
         MinibatchSource(CBFDeserializer(str(small), StreamDefs(a=stream)))
 
@@ -91,7 +91,7 @@ def test_other_files_are_refused(small):
         MinibatchSource(CBFDeserializer("nowhere.cbf"))
 
 
-def test_a_damaged_file_is_refused_wherever_a_byte_is_wrong(small):
+def test_a_corrupt_byte_anywhere_is_an_error_or_harmless(small):
     """Either an error of this kind that names the file, or data of the right form: never anything else."""
     good = small.read_bytes()
     for i in range(len(good)):

@@ -23,7 +23,7 @@ def test_settings_have_the_names_of_cntk():
     }
 
 
-def test_images_are_read_by_several_threads_if_nothing_else_is_said():
+def test_images_are_decoded_by_several_threads_by_default():
     config = MinibatchSourceConfig([IMAGES], randomize=False)
     assert to_dictionary(config)["multiThreadedDeserialization"] is True
     config.is_multithreaded.set(False)
@@ -33,7 +33,7 @@ def test_images_are_read_by_several_threads_if_nothing_else_is_said():
     assert not config.is_multithreaded.is_initialized()
 
 
-def test_images_are_described():
+def test_descriptions_of_images():
     assert IMAGES["input"] == {"f": {"transforms": [{"type": "Mean", "meanFile": "m.xml"}, {"type": "Transpose"}]}}
     with pytest.raises(ValueError, match="stream 'l' has the field 'lab'"):
         ImageDeserializer("map.txt", StreamDefs(f=StreamDef("image", transforms=[]), l=StreamDef("lab", 3)))
@@ -42,14 +42,15 @@ def test_images_are_described():
 
 
 
-@pytest.mark.parametrize("given, text", [
+@pytest.mark.parametrize("options, text", [
     ({}, ("0:0", "0:0", "0:0", "1:1")),
     ({"crop_size": (3, 4), "side_ratio": (0.2, 0.5)}, ("3:4", "0.2:0.5", "0:0", "1:1")),
     ({"crop_size": 3, "area_ratio": 0.5, "aspect_ratio": (0.3, 1)}, ("3:3", "0:0", "0.5:0.5", "0.3:1")),
 ])  # fmt: skip
-def test_crops_are_described_by_ranges(given, text):
-    made = transforms.crop(**given)
-    assert (made["cropSize"], made["sideRatio"], made["areaRatio"], made["aspectRatio"]) == text
+def test_descriptions_of_crops(options, text):
+    description = transforms.crop(**options)
+    keys = ("cropSize", "sideRatio", "areaRatio", "aspectRatio")
+    assert tuple(description[key] for key in keys) == text
 
 
 @pytest.mark.parametrize("ratio", [(0.1, 0.2, 0.3), (0.5, 0.2)])

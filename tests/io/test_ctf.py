@@ -84,14 +84,14 @@ BAD_SPARSE = {
 
 @pytest.mark.filterwarnings("ignore:.*fewer than")
 @pytest.mark.parametrize("case", GOOD)
-def test_good_files(case, ctf, read_all):
+def test_well_formed_files(case, ctf, read_all):
     text, expected = GOOD[case]
     (minibatch,) = read_all(MinibatchSource(ctf(text, x=2, y=1), max_sweeps=1, randomize=False))
     assert minibatch["x"] == expected
 
 
 @pytest.mark.parametrize("row", BAD)
-def test_bad_rows_are_named_with_file_line_and_reason(row, ctf):
+def test_malformed_rows_are_reported_with_file_line_and_reason(row, ctf):
     text = "" if row == "a blank line" else row
     source = MinibatchSource(ctf(f"{A}{B}{text}\n{B}", x=2, y=1), randomize=False)
     with pytest.raises(RuntimeError, match=rf"(?s)data0\.ctf:3: .*{BAD[row]}.*maximum number of allowed errors \(0\)"):
@@ -105,7 +105,7 @@ def test_sparse_samples(values, ctf, read_all):
 
 
 @pytest.mark.parametrize("values", BAD_SPARSE)
-def test_bad_sparse_samples(values, ctf):
+def test_malformed_sparse_samples(values, ctf):
     source = MinibatchSource(ctf(f"|w 2:1\n|w {values}\n", w=(5,)), randomize=False)
     with pytest.raises(RuntimeError, match=rf"data0.ctf:2: stream '\|w': .*{BAD_SPARSE[values]}"):
         source.next_minibatch(1)
@@ -117,17 +117,17 @@ def test_bad_sparse_samples(values, ctf):
     ("a |x 1 2\n", "line 1: begins with 'a' instead of a sequence id or '|'"),
     ("\n-1 |x 1 2\n", "line 2: begins with '-'"),
 ])  # fmt: skip
-def test_what_is_no_ctf_file_is_refused_at_once(text, what, ctf):
+def test_other_files_are_refused_when_the_source_is_created(text, what, ctf):
     with pytest.raises(RuntimeError, match=what.replace("|", r"\|")):
         MinibatchSource(ctf(text, x=2))
 
 
-def test_a_missing_file_is_named(ctf):
+def test_missing_file(ctf):
     with pytest.raises(RuntimeError, match="Input file 'nowhere.ctf' is not open: No such file"):
         MinibatchSource(ctf("", x=2) | {"file": "nowhere.ctf"})
 
 
-def test_a_sequence_without_a_stream_is_an_error_even_if_errors_are_allowed(ctf):
+def test_a_sequence_without_samples_of_a_stream_is_an_error_even_if_errors_are_allowed(ctf):
     text = A + "|x 3 4\n" + B
     source = MinibatchSource(ctf(text, {"maxErrors": 50}, x=2, y=1), randomize=False)
     with pytest.raises(
@@ -136,7 +136,7 @@ def test_a_sequence_without_a_stream_is_an_error_even_if_errors_are_allowed(ctf)
         source.next_minibatch(1)
 
 
-def test_bad_samples_are_skipped_if_errors_are_allowed(ctf, read_all):
+def test_malformed_samples_are_skipped_if_errors_are_allowed(ctf, read_all):
     text = "0 |x 1 2 |y 1\n0 |x z 4 |y 5\n\n0 |x 5 6\n1 |x 7 8 |y 2\n1 |x 9 9 9\n"
     source = MinibatchSource(ctf(text, {"maxErrors": 4}, x=2, y=1), max_sweeps=2, randomize=False)
     with pytest.warns(UserWarning, match="skipped") as warned:
@@ -150,7 +150,7 @@ def test_bad_samples_are_skipped_if_errors_are_allowed(ctf, read_all):
         source.next_minibatch(5)
 
 
-def test_filling_up_with_zeros_gives_one_warning_for_each_chunk(ctf):
+def test_padding_with_zeros_warns_once_per_chunk(ctf):
     source = MinibatchSource(ctf("|x 1\n|x 1 2\n|x\n", x=2), randomize=False)
     with pytest.warns(UserWarning, match=r"data0.ctf:1, and 1 more: stream '\|x' has fewer than 2 values") as warned:
         source.next_minibatch(3)
@@ -176,7 +176,7 @@ def test_chunks_hold_whole_sequences_and_lose_none(chunk, ids, ctf):
     assert all((file.sequence_lengths(i) == file.read_chunk(i)["x"].lengths).all() for i in range(file.num_chunks))
 
 
-def test_sequences_go_on_over_the_windows_in_which_a_file_is_indexed(ctf, monkeypatch):
+def test_sequences_may_span_windows_of_the_index(ctf, monkeypatch):
     text = "".join(f"{i // 3} |x {i}\n" for i in range(30))
     whole = CTFFile(ctf(text, x=1)).index
     monkeypatch.setattr("cntkjax.io._ctf_index._WINDOW", 16)
@@ -184,7 +184,7 @@ def test_sequences_go_on_over_the_windows_in_which_a_file_is_indexed(ctf, monkey
         np.testing.assert_array_equal(getattr(CTFFile(ctf(text, x=1)).index, name), getattr(whole, name))
 
 
-def test_lines_are_counted_through_all_chunks(ctf):
+def test_line_numbers_are_those_of_the_file(ctf):
     text = "\n" + A * 50 + "|x q 1 |y 2\n" + A * 50
     source = MinibatchSource(ctf(text, {"chunkSizeInBytes": 100}, x=2, y=1), randomize=False)
     with pytest.raises(RuntimeError, match="data0.ctf:52: "):
@@ -200,7 +200,7 @@ samples = st.one_of(values.map("|x {}".format), entries.map("|w {}".format), st.
 
 
 @given(st.lists(st.lists(samples, min_size=1, max_size=4, unique_by=lambda s: s[:3]), min_size=1, max_size=6))
-def test_parsing_all_rows_at_once_is_reading_them_one_by_one(rows):
+def test_vectorized_parsing_agrees_with_parsing_row_by_row(rows):
     rows = [row if any(s[1] in "xw" for s in row) else [*row, "|x 1 2"] for row in rows]
     lines = [(" ".join(row) + "\n").encode() for row in rows]
     at_once = parse_rows(np.frombuffer(b"".join(lines), np.uint8), FIELDS)
@@ -216,11 +216,11 @@ def test_parsing_all_rows_at_once_is_reading_them_one_by_one(rows):
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 2)), max_size=5), max_size=4))
-def test_canonical_rows_have_each_index_once_in_order_and_no_zeros(rows):
+def test_canonical_rows_have_sorted_unique_indices_and_no_zeros(rows):
     indices, stored = (np.array([e[k] for row in rows for e in row], t) for k, t in ((0, np.int32), (1, np.float32)))
     given_rows = SparseRows(np.cumsum([0] + [len(row) for row in rows]), indices, stored, 4)
-    made = canonical(given_rows)
-    np.testing.assert_array_equal(made.to_dense(), given_rows.to_dense())
-    assert made.values.all()
-    for a, b in zip(made.indptr[:-1], made.indptr[1:], strict=True):
-        assert (np.diff(made.indices[a:b]) > 0).all()
+    result = canonical(given_rows)
+    np.testing.assert_array_equal(result.to_dense(), given_rows.to_dense())
+    assert result.values.all()
+    for a, b in zip(result.indptr[:-1], result.indptr[1:], strict=True):
+        assert (np.diff(result.indices[a:b]) > 0).all()

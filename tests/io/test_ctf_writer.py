@@ -18,7 +18,7 @@ RECORDED = [  # from CNTK 2.7
 
 
 @pytest.mark.parametrize("number, data, text", RECORDED)
-def test_is_what_cntk_writes(number, data, text):
+def test_output_is_that_of_cntk(number, data, text):
     assert sequence_to_cntk_text_format(number, data) == text
 
 
@@ -37,7 +37,7 @@ sparse = st.lists(st.dictionaries(st.integers(0, 4), st.integers(1, 99).map(floa
 
 
 @given(st.lists(st.tuples(dense, sparse), min_size=1, max_size=4))
-def test_comes_back_from_a_ctf_file(tmp_path_factory, sequences):
+def test_round_trip_through_a_ctf_file(tmp_path_factory, sequences):
     from cntkjax.io import CTFDeserializer, StreamDef, StreamDefs
 
     path = tmp_path_factory.mktemp("ctf") / "written.ctf"

@@ -1,4 +1,4 @@
-"""Images are read as CNTK 2.7 reads them, within a grey level; images.json has what it made of the image here."""
+"""Images are read as CNTK 2.7 reads them, within a grey level; images.json has its results for the image here."""
 
 import base64
 import io
@@ -46,11 +46,11 @@ def source(steps, path="map.txt", kind=ImageDeserializer, labels=3, **options):
     return MinibatchSource(kind(path, streams), **({"randomize": False, "max_sweeps": 1} | options))
 
 
-def images(made, size=100):
+def images(reader, size=100):
     """All that a source has: [images, channels, height, width]."""
     parts = []
-    while minibatch := made.next_minibatch(size):
-        parts.append(minibatch[made.streams.x].asarray()[:, 0])
+    while minibatch := reader.next_minibatch(size):
+        parts.append(minibatch[reader.streams.x].asarray()[:, 0])
     return np.concatenate(parts)
 
 
@@ -70,20 +70,20 @@ STEPS = {f"down_{kind}": [scale(5, 4, interpolations=kind)] for kind in ("neares
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_transforms_are_cntks(listed, name):
-    made = source(STEPS[name])
+def test_transforms_agree_with_cntk(listed, name):
+    reader = source(STEPS[name])
     expected = np.array(RECORDED[name]["values"]).reshape(RECORDED[name]["shape"])
-    assert made.streams.x.sample_shape == expected.shape
-    np.testing.assert_allclose(images(made)[0], expected, atol=1)
+    assert reader.streams.x.sample_shape == expected.shape
+    np.testing.assert_allclose(images(reader)[0], expected, atol=1)
 
 
 def test_pixels_are_blue_green_red_and_labels_sparse(listed):
-    made = source([scale(13, 9)])
-    minibatch = made.next_minibatch(2)
+    reader = source([scale(13, 9)])
+    minibatch = reader.next_minibatch(2)
     expected = np.stack([PIXELS, PIXELS[::-1]])[..., ::-1].transpose(0, 3, 1, 2)
-    np.testing.assert_array_equal(minibatch[made.streams.x].asarray()[:, 0], expected)
-    assert made.streams.y.is_sparse
-    np.testing.assert_array_equal(minibatch[made.streams.y].asarray()[:, 0], [[0, 1, 0], [1, 0, 0]])
+    np.testing.assert_array_equal(minibatch[reader.streams.x].asarray()[:, 0], expected)
+    assert reader.streams.y.is_sparse
+    np.testing.assert_array_equal(minibatch[reader.streams.y].asarray()[:, 0], [[0, 1, 0], [1, 0, 0]])
 
 
 def test_without_scaling_the_shape_is_that_of_the_images(listed):
@@ -93,16 +93,16 @@ def test_without_scaling_the_shape_is_that_of_the_images(listed):
         images(source([]))
 
 
-def test_random_parts_are_others_in_each_sweep_and_inside_of_the_image(listed):
+def test_random_crops_differ_between_sweeps_and_lie_inside_of_the_image(listed):
     (listed / "map.txt").write_text("a.png\t1\n" * 20)
     steps = [transforms.crop("randomside", side_ratio=(0.4, 0.9), jitter_type="uniratio")]
-    made = images(source([*steps, scale(6, 6, interpolations="nearest")], max_sweeps=2))
-    assert made.shape == (40, 3, 6, 6)
-    assert len({part.tobytes() for part in made}) > 30
+    pixels = images(source([*steps, scale(6, 6, interpolations="nearest")], max_sweeps=2))
+    assert pixels.shape == (40, 3, 6, 6)
+    assert len({part.tobytes() for part in pixels}) > 30
     known = {tuple(p) for p in PIXELS.reshape(-1, 3)[:, ::-1]}
-    assert {tuple(p) for p in made.transpose(0, 2, 3, 1).reshape(-1, 3).astype(int)} <= known
+    assert {tuple(p) for p in pixels.transpose(0, 2, 3, 1).reshape(-1, 3).astype(int)} <= known
     again = images(source([*steps, scale(6, 6, interpolations="nearest")], max_sweeps=2))
-    np.testing.assert_array_equal(made, again)
+    np.testing.assert_array_equal(pixels, again)
 
 
 @pytest.mark.parametrize("sizes, expected", [  # left, top, mirrored in CNTK 2.7
@@ -110,19 +110,19 @@ def test_random_parts_are_others_in_each_sweep_and_inside_of_the_image(listed):
     ([1, 2], [(18, 13, 0), (17, 19, 1), (13, 22, 0)]),  # the second image was read for a minibatch of another size
 ])  # fmt: skip
 @pytest.mark.parametrize("behind_text", [False, True])
-def test_random_numbers_belong_to_a_place_in_a_minibatch(sizes, expected, behind_text, listed, ctf):
+def test_random_numbers_depend_on_the_index_in_the_minibatch(sizes, expected, behind_text, listed, ctf):
     y, x = np.mgrid[:30, :40]
     Image.fromarray(np.stack([x, y, 0 * x], -1).astype("uint8")).save("a.png")
     (listed / "map.txt").write_text("a.png\t1\n" * 9)
     streams = StreamDefs(x=StreamDef("image", transforms=[transforms.crop("randomside", crop_size=8)]))
     deserializers = [ctf("|t 1\n" * 9, t=1)] * behind_text + [ImageDeserializer("map.txt", streams)]
-    made = MinibatchSource(deserializers, randomize=False)
-    parts = [part for n in sizes for part in made.next_minibatch(n)[made.streams.x].asarray()[:, 0]]
-    found = [(int(part[2].min()), int(part[1].min()), int(part[2, 0, 0] > part[2, 0, -1])) for part in parts]
-    assert found == expected
+    reader = MinibatchSource(deserializers, randomize=False)
+    parts = [part for n in sizes for part in reader.next_minibatch(n)[reader.streams.x].asarray()[:, 0]]
+    crops = [(int(part[2].min()), int(part[1].min()), int(part[2, 0, 0] > part[2, 0, -1])) for part in parts]
+    assert crops == expected
 
 
-def test_two_lists_of_the_same_images_are_cut_in_the_same_places(listed):
+def test_two_lists_of_the_same_images_are_cropped_at_the_same_places(listed):
     (listed / "map.txt").write_text("".join(f"a.png\t{i}\n" for i in range(10)))
     (listed / "deep").mkdir()
     (listed / "deep" / "more.txt").write_text("".join(f".../../a.png\t{i}\n" for i in range(10)))
@@ -131,36 +131,36 @@ def test_two_lists_of_the_same_images_are_cut_in_the_same_places(listed):
         ImageDeserializer(path, StreamDefs(**{name: StreamDef("image", transforms=steps)}))
         for path, name in (("map.txt", "x"), ("deep/more.txt", "y"))
     ]
-    made = MinibatchSource(parts, max_sweeps=4)
+    reader = MinibatchSource(parts, max_sweeps=4)
     seen = set()
-    while minibatch := made.next_minibatch(3):
-        x, y = (minibatch[made.streams[name]].asarray() for name in "xy")
+    while minibatch := reader.next_minibatch(3):
+        x, y = (minibatch[reader.streams[name]].asarray() for name in "xy")
         np.testing.assert_array_equal(x, y)
         seen |= {part.tobytes() for part in x}
     assert len(seen) > 30
 
 
-def test_a_cut_after_the_scaling_gives_the_shape(listed):
+def test_a_crop_after_scaling_determines_the_shape(listed):
     assert source([scale(8, 8), transforms.crop("center", crop_size=(4, 6))]).streams.x.sample_shape == (3, 6, 4)
 
 
-def test_colours_vary_by_one_factor_for_an_image(listed):
+def test_colours_of_an_image_vary_by_one_factor(listed):
     (listed / "map.txt").write_text("a.png\t1\n" * 5)
     plain = images(source([scale(13, 9)]))[0]
-    for made in images(source([scale(13, 9), transforms.color(contrast_radius=0.5)])):
-        inside = (plain > 0) & (made < 255)
-        factors = (made / np.maximum(plain, 1))[inside]
+    for pixels in images(source([scale(13, 9), transforms.color(contrast_radius=0.5)])):
+        inside = (plain > 0) & (pixels < 255)
+        factors = (pixels / np.maximum(plain, 1))[inside]
         np.testing.assert_allclose(factors, factors[0], rtol=1e-5)
         assert 0.5 <= factors[0] <= 1.5
-    for made in images(source([scale(13, 9), transforms.color(brightness_radius=0.3)])):
-        added = (made - plain)[(made > 0) & (made < 255)]
+    for pixels in images(source([scale(13, 9), transforms.color(brightness_radius=0.3)])):
+        added = (pixels - plain)[(pixels > 0) & (pixels < 255)]
         np.testing.assert_allclose(added, added[0], atol=1e-3)
-    for made in images(source([scale(13, 9), transforms.color(saturation_radius=0.5)])):
-        np.testing.assert_array_equal(made.max(0), plain.max(0))  # the brightest colour stays
+    for pixels in images(source([scale(13, 9), transforms.color(saturation_radius=0.5)])):
+        np.testing.assert_array_equal(pixels.max(0), plain.max(0))  # the brightest colour stays
     np.testing.assert_array_equal(images(source([scale(13, 9), transforms.color()]))[0], plain)
 
 
-def test_archives_base64_and_numbers_of_sequences(listed):
+def test_archives_base64_and_sequence_ids(listed):
     with zipfile.ZipFile("z.zip", "w") as archive:
         archive.write("a.png", "in/a.png")
     (listed / "map.txt").write_text("7\tz.zip@/in/a.png\t1\n")
@@ -169,11 +169,11 @@ def test_archives_base64_and_numbers_of_sequences(listed):
     encoded = io.BytesIO()
     Image.fromarray(PIXELS).save(encoded, "PNG")
     (listed / "b64.txt").write_text(f"7\t1\t{base64.b64encode(encoded.getvalue()).decode()}\n")
-    made = source([scale(13, 9)], "b64.txt", Base64ImageDeserializer)
-    np.testing.assert_array_equal(images(made)[0], expected)
+    reader = source([scale(13, 9)], "b64.txt", Base64ImageDeserializer)
+    np.testing.assert_array_equal(images(reader)[0], expected)
 
 
-def test_grey_images_have_one_channel_if_it_is_asked_for(listed):
+def test_scaling_to_one_channel_reads_greyscale(listed):
     Image.fromarray(PIXELS[..., 0]).save("a.png")
     (listed / "map.txt").write_text("a.png\t1\n")
     np.testing.assert_array_equal(images(source([scale(13, 9)]))[0], np.stack([PIXELS[..., 0]] * 3))
@@ -182,8 +182,8 @@ def test_grey_images_have_one_channel_if_it_is_asked_for(listed):
 
 def test_a_mean_of_another_size_is_not_subtracted_with_a_warning(listed):
     with pytest.warns(UserWarning, match="mean image 'mean.xml' is not subtracted"):
-        made = images(source([scale(5, 4), transforms.mean("mean.xml")], multithreaded_deserializer=False))
-    np.testing.assert_allclose(made[0].ravel(), RECORDED["down_linear"]["values"], atol=1)
+        pixels = images(source([scale(5, 4), transforms.mean("mean.xml")], multithreaded_deserializer=False))
+    np.testing.assert_allclose(pixels[0].ravel(), RECORDED["down_linear"]["values"], atol=1)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_mean_of_another_size_is_not_subtracted_with_a_warning(listed):
         ("", "1 columns"),
     ],
 )
-def test_mistakes_in_lists_name_the_line(listed, row, reason):
+def test_errors_in_lists_name_the_line(listed, row, reason):
     (listed / "map.txt").write_text(row + "\n")
     with pytest.raises(RuntimeError, match=reason):
         images(source([scale(4, 4)]))
@@ -214,7 +214,7 @@ def test_mistakes_in_lists_name_the_line(listed, row, reason):
         (transforms.mean("nowhere.xml"), "Could not open file: nowhere.xml"),
     ],
 )
-def test_mistakes_in_transforms_are_told_when_the_source_is_made(listed, step, reason):
+def test_invalid_transforms_are_reported_when_the_source_is_created(listed, step, reason):
     with pytest.raises(RuntimeError, match=reason):
         source([step])
     with pytest.raises(RuntimeError, match="Could not open nowhere"):
@@ -226,14 +226,14 @@ def test_mistakes_in_transforms_are_told_when_the_source_is_made(listed, step, r
     ("name", "kind"),
     [("ImageReaderZip", ImageDeserializer), ("Base64ImageReaderSimple", Base64ImageDeserializer)],
 )
-def test_jpegs_of_cntks_own_tests(monkeypatch, name, kind):
+def test_jpegs_of_the_tests_of_cntk(monkeypatch, name, kind):
     monkeypatch.chdir(DATA)
-    made = images(source([scale(4, 8)], f"images/{name}_map.txt", kind, labels=4))
+    pixels = images(source([scale(4, 8)], f"images/{name}_map.txt", kind, labels=4))
     pure = 255 * np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])  # black, blue, green, red
-    np.testing.assert_allclose(made, np.broadcast_to(pure[:, :, None, None], (4, 3, 8, 4)), atol=2)
+    np.testing.assert_allclose(pixels, np.broadcast_to(pure[:, :, None, None], (4, 3, 8, 4)), atol=2)
 
 
-def test_sources_of_images_and_text_are_joined_by_number(listed):
+def test_images_and_text_are_joined_by_line_number(listed):
     from cntkjax.io import CTFDeserializer
 
     large = 2**64 - 7
@@ -241,5 +241,5 @@ def test_sources_of_images_and_text_are_joined_by_number(listed):
     (listed / "more.ctf").write_text(f"{large} |v 70\n5 |v 50\n")
     streams = StreamDefs(x=StreamDef("image", transforms=[scale(13, 9)]))
     more = CTFDeserializer("more.ctf", StreamDefs(v=StreamDef("v", 1)))
-    made = MinibatchSource([ImageDeserializer("map.txt", streams), more], randomize=False, max_sweeps=1)
-    np.testing.assert_array_equal(made.next_minibatch(9)[made.streams.v].asarray().ravel(), [50, 70])
+    reader = MinibatchSource([ImageDeserializer("map.txt", streams), more], randomize=False, max_sweeps=1)
+    np.testing.assert_array_equal(reader.next_minibatch(9)[reader.streams.v].asarray().ravel(), [50, 70])

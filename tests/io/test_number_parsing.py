@@ -25,7 +25,7 @@ def laid_out(tokens: list[str]):
 )
 @example(["1.2.3", "1ee5", "1e5e", "1-2", "-0", "00012", "1e400", "1e-400", "123456789.123456789", "0.1", "1E+05"])
 @example(["inf", "nan", "0x10", "1,5", "1_0", "1d5", "\v1", "９"])
-def test_agrees_with_the_grammar_and_with_float(tokens):
+def test_numbers_agree_with_the_grammar_and_with_float(tokens):
     values, valid = parse_numbers(*laid_out([t.encode("utf-8").decode("latin-1") for t in tokens]))
     assert valid.tolist() == [bool(NUMBER.fullmatch(t)) for t in tokens]
     with np.errstate(over="ignore"):
@@ -34,7 +34,7 @@ def test_agrees_with_the_grammar_and_with_float(tokens):
 
 
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1))
-def test_every_float32_comes_back_from_its_text(numbers):
+def test_every_float32_round_trips(numbers):
     values, valid = parse_numbers(*laid_out([repr(x) for x in numbers]))
     assert valid.all()
     assert values.astype(np.float32).tolist() == numbers
@@ -48,7 +48,7 @@ def test_integers_are_digits_only(tokens):
     assert values[valid].tolist() == [int(t) for t in tokens if t.isdigit()]
 
 
-def test_a_number_as_long_as_a_damaged_file_is_none():
+def test_a_number_longer_than_the_limit_is_invalid():
     text = np.full(10_000, ord("1"), np.uint8)
     assert not parse_numbers(text, np.array([0]), np.array([10_000]))[1][0]
 

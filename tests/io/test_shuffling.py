@@ -50,7 +50,7 @@ def order(source, size=10**6):
     (0, [3, 0, 4, 6, 2, 1, 5, 3, 0, 1, 5, 4, 2, 6, 1, 2, 4, 6, 0, 5, 3]),
     (1, [3, 0, 1, 5, 4, 2, 6, 1, 2, 4, 6, 0, 5, 3, 6, 3, 1, 5, 2, 4, 0]),
 ])  # fmt: skip
-def test_of_one_chunk(numbered, seed, expected, size):
+def test_shuffling_of_one_chunk(numbered, seed, expected, size):
     source = MinibatchSource(numbered([1] * 7), max_sweeps=3, randomization_seed=seed)
     assert order(source, size) == expected
 
@@ -62,7 +62,7 @@ def test_of_one_chunk(numbered, seed, expected, size):
     (3, 3, [7, 8, 10, 6, 11, 9, 0, 2, 5, 4, 3, 1]),
     (128, 2, [7, 3, 1, 4, 0, 8, 10, 6, 2, 9, 5, 11]),
 ])  # fmt: skip
-def test_of_windows_in_chunks(numbered, window, seed, expected):
+def test_shuffling_with_windows_in_chunks(numbered, window, seed, expected):
     options = {"randomization_window_in_chunks": window, "randomization_seed": seed, "max_sweeps": 1}
     assert order(MinibatchSource(numbered([1] * 12, 3), **options), 5) == expected
 
@@ -73,7 +73,7 @@ def test_of_windows_in_chunks(numbered, window, seed, expected):
      [11, 0, 3, 8, 2, 1, 9, 10, 4, 5, 6, 7, 4, 6, 5, 3, 9, 8, 2, 0, 1, 7, 11, 10]),
     ([3, 3, 1, 1, 3, 7, 1, 3, 2, 1], 2, 36, 3, [9, 5, 7, 2, 6, 8, 4, 3, 1, 0, 6, 9, 7, 2, 8, 4, 5, 1, 0, 3]),
 ])  # fmt: skip
-def test_of_windows_in_samples(numbered, lengths, chunk, window, seed, expected):
+def test_shuffling_with_windows_in_samples(numbered, lengths, chunk, window, seed, expected):
     options = {"randomization_window_in_chunks": 0, "randomization_window_in_samples": window}
     sweeps = len(expected) // len(lengths)
     source = MinibatchSource(numbered(lengths, chunk), max_sweeps=sweeps, randomization_seed=seed, **options)
@@ -85,13 +85,13 @@ def test_of_windows_in_samples(numbered, lengths, chunk, window, seed, expected)
          ([4], True, 54)]),
     (1, [([9, 6], False, 18), ([7, 2, 3, 7, 6], True, 38), ([1, 8, 2], True, 54)]),
 ])  # fmt: skip
-def test_a_worker_takes_every_second_chunk_and_goes_on_to_its_next_sequence(numbered, rank, expected):
+def test_a_worker_takes_every_second_chunk_and_moves_to_its_next_sequence(numbered, rank, expected):
     options = {"randomization_window_in_chunks": 3, "randomization_seed": 3, "max_sweeps": 2}
     source = MinibatchSource(numbered([7, 3, 3, 2, 1, 1, 1, 1, 1, 7], 2), **options)
     assert list(taken(source, 16, num_data_partitions=2, partition_index=rank)) == expected
 
 
-def test_of_sequences_that_several_deserializers_have(numbered, ctf):
+def test_shuffling_of_joined_deserializers(numbered, ctf):
     first = numbered([2, 2, 1, 1, 3, 3], 2, defining="x")
     rows = [f"{i} |y 0\n" * n for i, n in ((3, 5), (2, 5), (4, 1), (0, 2), (1, 2))]
     options = {"randomization_window_in_chunks": 3, "randomization_seed": 3, "max_sweeps": 2}
@@ -109,7 +109,7 @@ def test_of_sequences_that_several_deserializers_have(numbered, ctf):
         ([3], True, 63),
     ]),
 ])  # fmt: skip
-def test_of_what_comes_behind_a_checkpoint(numbered, lengths, chunk, window, seed, position, size, expected):
+def test_shuffling_after_a_checkpoint(numbered, lengths, chunk, window, seed, position, size, expected):
     options = {"randomization_window_in_chunks": window, "randomization_seed": seed}
     source = MinibatchSource(numbered(lengths, chunk), max_sweeps=expected[-1][2] // sum(lengths), **options)
     source.restore_from_checkpoint({"minibatchSourcePosition": position})
@@ -138,7 +138,7 @@ class Chunks(UserDeserializer):
     ([1, 2, 1], (6, 0), 1, [0, 3, 1, 2, 1, 2, 0, 3, 2, 1, 3, 0]),
     ([1, 4, 3], (0, 17), 2, [5, 0, 4, 7, 1, 2, 6, 3, 0, 1, 5, 4, 2, 7, 6, 3, 4, 1, 3, 2, 7, 5, 6, 0]),
 ])  # fmt: skip
-def test_of_chunks_that_users_make(sizes, windows, seed, expected):
+def test_shuffling_of_user_chunks(sizes, windows, seed, expected):
     chunks, samples = windows
     options = {"randomization_window_in_chunks": chunks, "randomization_window_in_samples": samples}
     assert order(MinibatchSource(Chunks(sizes), max_sweeps=3, randomization_seed=seed, **options), 4) == expected
@@ -163,32 +163,32 @@ def listed(tmp_path, monkeypatch):
 def labels(deserializer, window, seed):
     streams = StreamDefs(image=StreamDef("image", transforms=[transforms.scale(2, 2, 3)]), y=StreamDef("label", 14))
     options = {"randomization_window_in_chunks": window, "randomization_seed": seed, "max_sweeps": 1}
-    source, found = MinibatchSource(deserializer(streams), **options), []
+    source, labels = MinibatchSource(deserializer(streams), **options), []
     while minibatch := source.next_minibatch(5):
-        found += minibatch[source.streams.y].ragged.data.indices.tolist()
-    return found
+        labels += minibatch[source.streams.y].ragged.data.indices.tolist()
+    return labels
 
 
 @pytest.mark.parametrize("window, seed", IMAGES)
-def test_each_image_of_a_file_is_a_chunk(listed, window, seed):
+def test_each_image_file_is_a_chunk(listed, window, seed):
     assert labels(lambda streams: ImageDeserializer("files.txt", streams), window, seed) == IMAGES[window, seed]
 
 
-def test_embedded_images_are_chunks_of_bytes_as_text_is(listed):
+def test_embedded_images_have_chunks_of_bytes_like_text(listed):
     assert labels(lambda streams: Base64ImageDeserializer("embedded.txt", streams), 2, 0) == IMAGES[1, 0]
 
 
 @pytest.mark.parametrize("frames, chunks", [
     ([20000] * 8, [5, 3]), ([89999, 1, 1], [3]), ([89999, 2, 1], [2, 1]), ([90000, 1, 1], [2, 1]),
 ])  # fmt: skip
-def test_utterances_fill_a_chunk_until_it_is_longer_than_a_quarter_of_an_hour(frames, chunks, tmp_path):
+def test_a_chunk_ends_with_the_utterance_that_exceeds_a_quarter_of_an_hour(frames, chunks, tmp_path):
     scp = tmp_path / "f.scp"
     scp.write_text("".join(f"u{i}=a.mfc[0,{n - 1}]\n" for i, n in enumerate(frames)))
     (described,) = HTKFeatureDeserializer(StreamDefs(x=StreamDef(shape=3, scp=str(scp))))["_deserializers"]
     assert HTKFeatures(described).chunk_sizes().tolist() == chunks
 
 
-def test_of_frames(tmp_path):
+def test_shuffling_of_frames(tmp_path):
     lengths = [3, 2, 4]
     for i, frames in enumerate(lengths):
         data = np.stack([np.full(frames, i), np.arange(frames)], 1).astype(">f4")
@@ -202,7 +202,7 @@ def test_of_frames(tmp_path):
     ]  # fmt: skip
 
 
-def test_training_with_shuffled_data_goes_as_on_cntk(ctf):
+def test_training_with_shuffled_data_agrees_with_cntk(ctf):
     rows = [f"|x {' '.join(str((7 * i + 5 * k) % 11 - 5) for k in range(4))} |y {i * i % 3}:1\n" for i in range(40)]
     source = MinibatchSource(ctf("".join(rows), x=4, y=(3,)), max_sweeps=2)
     x, y = C.input_variable(4), C.input_variable(3)

@@ -54,7 +54,7 @@ def test_minibatches_have_as_many_whole_sequences_as_fit_but_at_least_one():
     assert [batch(source, 11)[0] for _ in range(6)] == [[0, 1], [2, 3], [4], [5, 6], [7], []]
 
 
-def test_minibatches_cross_the_ends_of_sweeps():
+def test_minibatches_may_cross_the_end_of_a_sweep():
     source = batcher([1] * 10, sweeps=2)
     assert [batch(source, 7) for _ in range(4)] == [
         ([0, 1, 2, 3, 4, 5, 6], False), ([7, 8, 9, 0, 1, 2, 3], True), ([4, 5, 6, 7, 8, 9], True), ([], False),
@@ -65,7 +65,7 @@ def test_a_minibatch_may_hold_several_sweeps():
     assert batch(batcher([1] * 4), 10) == ([0, 1, 2, 3, 0, 1, 2, 3, 0, 1], True)
 
 
-def test_workers_take_turns_with_the_sequences_and_end_sweeps_when_they_pass_them():
+def test_workers_take_sequences_in_turns_and_end_sweeps_when_they_pass_them():
     recorded = {
         0: [([0], False, 9), ([3], False, 33), ([6], False, 40), ([1], True, 62), ([4], False, 74), ([7], True, 88)],
         1: [([1], False, 18), ([4], False, 30), ([7], True, 44), ([2], False, 61), ([5], False, 77), ([], False, 88)],
@@ -90,7 +90,7 @@ def test_a_worker_waits_for_its_turn_through_sweeps_with_fewer_sequences_than_wo
 @pytest.mark.parametrize(
     "lengths, samples, size, shard, end", [([3, 2, 3, 3], 5, 3, (2, 1), 5), ([1] * 6, 33, 4, (2, 0), 33)]
 )
-def test_the_position_at_the_end_is_that_of_the_first_sequence_that_is_not_wanted(lengths, samples, size, shard, end):
+def test_the_final_position_is_that_of_the_first_sequence_beyond_max_samples(lengths, samples, size, shard, end):
     source = batcher(lengths, samples=samples)
     while batch(source, size, shard)[0]:
         pass
@@ -104,7 +104,7 @@ def test_the_number_of_workers_may_change():
     ]  # fmt: skip
 
 
-def test_max_samples_stops_before_the_first_sequence_that_begins_behind_it():
+def test_max_samples_excludes_sequences_that_begin_after_it():
     source = batcher(samples=20)
     assert [batch(source, 12)[0] for _ in range(4)] == [[0, 1], [2, 3], [4], []]
     source = batcher([1] * 10, samples=14)
@@ -133,7 +133,7 @@ orders = st.one_of(
     st.lists(st.integers(1, 6), min_size=1, max_size=30), st.integers(1, 7), orders, st.integers(1, 12),
     st.integers(1, 3), st.booleans(),
 )  # fmt: skip
-def test_laws_of_sweeps(lengths, chunks, order, size, workers, prefetch):
+def test_a_sweep_yields_every_sequence_once_over_all_workers(lengths, chunks, order, size, workers, prefetch):
     """All workers together take every sequence once in each sweep; none takes more than the size of a minibatch."""
     sweeps, counts = 2, Counter()
     for rank in range(workers):
@@ -156,7 +156,7 @@ def test_laws_of_sweeps(lengths, chunks, order, size, workers, prefetch):
     st.integers(1, 12),
     st.integers(0, 9),
 )
-def test_from_a_position_it_goes_on_the_same(lengths, chunks, order, size, steps):
+def test_seek_resumes_identically(lengths, chunks, order, size, steps):
     sources = [batcher(lengths, min(chunks, len(lengths)), **order) for _ in range(2)]
     for _ in range(steps):
         batch(sources[0], size)
@@ -176,7 +176,7 @@ def test_shuffling_depends_on_seed_and_sweep_only():
 
 
 @pytest.mark.parametrize("window", [{"window_in_chunks": 3}, {"window_in_samples": 30}])
-def test_no_more_chunks_than_a_window_has_are_in_memory(window):
+def test_only_the_chunks_of_a_window_are_in_memory(window):
     deserializer = Numbered([1] * 60, 10)
     source, held = Batcher(Sampler(deserializer, randomize=True, **window), 2, 2**64, False), []
     while batch(source, 4)[0]:
@@ -186,19 +186,19 @@ def test_no_more_chunks_than_a_window_has_are_in_memory(window):
     assert not deserializer._cache
 
 
-def test_of_a_single_shuffled_chunk_the_first_worker_gets_all_as_in_cntk(tmp_path):
+def test_a_single_shuffled_chunk_goes_to_the_first_worker_as_in_cntk(tmp_path):
     path = tmp_path / "one.ctf"
     path.write_text("".join(f"|x {i}\n" for i in range(6)))
 
     def num_samples(rank):
         source = MinibatchSource(CTFDeserializer(str(path), StreamDefs(x=StreamDef("x", 1))), max_sweeps=1)
-        found = source.next_minibatch(20, num_data_partitions=2, partition_index=rank)
-        return found[source.streams.x].num_samples if found else 0
+        minibatch = source.next_minibatch(20, num_data_partitions=2, partition_index=rank)
+        return minibatch[source.streams.x].num_samples if minibatch else 0
 
     assert [num_samples(0), num_samples(1)] == [6, 0]
 
 
-def test_shuffled_chunks_are_dealt_out_so_that_no_worker_reads_those_of_another():
+def test_shuffled_chunks_are_distributed_so_that_no_worker_reads_those_of_another():
     sources = [batcher([1] * 60, 10, 1, randomize=True, window_in_chunks=4) for _ in range(2)]
     shares = [{i // 6 for i in batch(source, 60, (2, rank))[0]} for rank, source in enumerate(sources)]
     assert not shares[0] & shares[1]
@@ -213,14 +213,14 @@ def test_data_that_fit_into_one_window_are_read_once():
     assert sorted(deserializer.reads) == list(range(10))
 
 
-def test_chunks_that_are_read_ahead_are_the_next_ones():
+def test_prefetched_chunks_are_the_next_ones():
     deserializer = Numbered([1] * 6, 3)
     source = Batcher(Sampler(deserializer), 2, 2**64, True)
     assert [batch(source, 2)[0] for _ in range(7)] == [[0, 1], [2, 3], [4, 5], [0, 1], [2, 3], [4, 5], []]
     assert deserializer.reads == [0, 1, 2, 0, 1, 2]
 
 
-def test_an_error_in_a_chunk_that_is_read_ahead_comes_with_its_minibatch():
+def test_an_error_in_a_prefetched_chunk_is_raised_with_its_minibatch():
     deserializer = Numbered([1] * 4, 2)
     read = deserializer.read_chunk
 
@@ -256,7 +256,7 @@ class TestMinibatchSource:
         assert [s.toarray().tolist() for s in w.as_sequences()] == [[[0, 1, 0]], [[0, 0, 2]]]
         assert repr(x) == "MinibatchData(data=Value([2 x 2 x 2], CPU), samples=3, seqs=2)"
 
-    def test_input_map_chooses_and_renames(self, ctf):
+    def test_input_map_selects_and_renames_streams(self, ctf):
         source = MinibatchSource(ctf("|x 1 |y 2\n", x=1, y=1), randomize=False, max_sweeps=1)
         minibatch = source.next_minibatch(1, input_map={"features": source.streams.x})
         assert list(minibatch) == ["features"]
@@ -279,7 +279,7 @@ class TestMinibatchSource:
         minibatches = read_all(MinibatchSource(forty(), max_samples=FULL_DATA_SWEEP), 20)
         assert sorted(y for m in minibatches for ((y,),) in m["y"]) == list(range(40))
 
-    def test_a_checkpoint_goes_on_the_same(self, forty, read_all):
+    def test_a_checkpoint_resumes_identically(self, forty, read_all):
         options = {"max_sweeps": 2, "randomization_seed": 3, "randomization_window_in_chunks": 3}
         source, other = (MinibatchSource(forty(chunk=120), **options) for _ in range(2))
         read_all(source, 15, limit=9)
@@ -290,10 +290,10 @@ class TestMinibatchSource:
         other.current_position = {"minibatchSourcePosition": 0}
         assert other.current_position == {"minibatchSourcePosition": 0}
 
-    def test_nothing_is_read_before_it_is_asked_for(self, ctf):
+    def test_nothing_is_parsed_before_it_is_needed(self, ctf):
         MinibatchSource(ctf("|x 1\n|x bad\n", x=1))
 
-    def test_frame_mode_wants_single_samples(self, ctf, read_all):
+    def test_frame_mode_requires_single_samples(self, ctf, read_all):
         assert read_all(MinibatchSource(ctf("|x 1\n|x 2\n", x=1), frame_mode=True, randomize=False, max_sweeps=1))
         source = MinibatchSource(ctf("1 |x 1\n1 |x 2\n", x=1), frame_mode=True)
         with pytest.raises(RuntimeError, match="frame_mode: stream 'x' has a sequence of 2 samples"):
@@ -314,17 +314,17 @@ class TestMinibatchSource:
         ((-1,), "has to be positive, not -1"),
         ((4, None, None, 2, 2), "partition_index 2 is not one of 2 partitions"),
     ])  # fmt: skip
-    def test_bad_requests(self, ctf, arguments, what):
+    def test_invalid_requests(self, ctf, arguments, what):
         with pytest.raises(ValueError, match=what):
             MinibatchSource(ctf("|x 1\n", x=1)).next_minibatch(*arguments)
 
-    def test_a_worker_without_a_share_gets_nothing_and_does_not_wait_for_it(self, ctf):
+    def test_a_worker_without_a_share_gets_nothing_and_does_not_block(self, ctf):
         source = MinibatchSource(ctf("|x 1\n", x=1), randomize=False)
         assert source.next_minibatch(4, num_data_partitions=3, partition_index=1) != {}
         source = MinibatchSource(ctf("|x 1\n", x=1), randomize=False, max_sweeps=1)
         assert source.next_minibatch(4, num_data_partitions=3, partition_index=1) == {}
 
-    def test_other_mistakes(self, ctf):
+    def test_other_errors(self, ctf):
         with pytest.raises(RuntimeError, match="No stream found matching given name 'z'. The streams are: x"):
             MinibatchSource(ctf("|x 1\n", x=1)).stream_info("z")
         with pytest.raises(ValueError, match="at least one deserializer"):
@@ -367,7 +367,7 @@ class TestSeveralDeserializers:
         assert all(m["a"] == m["b"] for m in minibatches)
         assert sorted(v for m in minibatches for ((v,),) in m["a"]) == list(range(20))
 
-    def test_chunks_of_which_nothing_is_left(self, ctf, read_all):
+    def test_chunks_without_common_sequences(self, ctf, read_all):
         a, b = ctf("1 |a 1\n2 |a 2\n", {"chunkSizeInBytes": 1}, a=1), ctf("2 |b 2\n", b=1)
         assert read_all(MinibatchSource([a, b], max_sweeps=1, randomize=False)) == [{"a": [[[2]]], "b": [[[2]]]}]
 
@@ -396,7 +396,7 @@ def test_streams_are_numbered_by_name_and_listed_backwards(tmp_path):
     assert list(source.streams) == ["y", "m", "a", "z", "B"]
 
 
-def test_minibatches_by_the_name_and_arguments_of_the_compiled_module(tmp_path):
+def test_get_next_minibatch_has_the_arguments_of_the_compiled_module(tmp_path):
     file = tmp_path / "d.ctf"
     file.write_text("|x 1 2\n|x 2 3\n|x 3 4\n|x 4 5\n")
     described = CTFDeserializer(str(file), StreamDefs(x=StreamDef("x", 2)))
@@ -412,7 +412,7 @@ def test_minibatches_by_the_name_and_arguments_of_the_compiled_module(tmp_path):
     assert MinibatchSource.full_data_sweep == 2**64 - 2 and MinibatchSource.infinitely_repeat == 2**64 - 1
 
 
-def test_streams_are_found_by_what_a_variable_takes(tmp_path):
+def test_streams_are_found_by_the_type_of_a_variable(tmp_path):
     file = tmp_path / "d.ctf"
     file.write_text("|x 1 2 |y 1 2 |z 3\n")
     streams = StreamDefs(x=StreamDef("x", 2), y=StreamDef("y", 2), z=StreamDef("z", 1))
@@ -424,7 +424,7 @@ def test_streams_are_found_by_what_a_variable_takes(tmp_path):
         source.stream_info(C.input_variable(2))
 
 
-def test_streams_tell_their_layout_as_the_compiled_module_does():
+def test_streams_describe_themselves_as_in_the_compiled_module():
     info = StreamInformation("x", 0, "dense", np.float32, (2, 3))
     assert info.m_sample_layout.dimensions() == (2, 3) and info.as_string() == "x([2 x 3])"
     configuration = C.io.StreamConfiguration("x", 2, True, "al", True)

@@ -50,11 +50,11 @@ def binary(mlf="l.bin"):
 
 def in_bytes(*utterances, version=2):
     """A binary master label file: utterances are (name, frames, (label, frames), ...)."""
-    made = b"MLF" + struct.pack("<h", version)
+    content = b"MLF" + struct.pack("<h", version)
     for name, frames, *runs in utterances:
-        made += struct.pack("<I", int(name)) if version == 1 else struct.pack("<H", len(name)) + name.encode()
-        made += struct.pack("<IH", frames, len(runs)) + b"".join(struct.pack("<HH", *run) for run in runs)
-    return made
+        content += struct.pack("<I", int(name)) if version == 1 else struct.pack("<H", len(name)) + name.encode()
+        content += struct.pack("<IH", frames, len(runs)) + b"".join(struct.pack("<HH", *run) for run in runs)
+    return content
 
 
 RUNS = (("utt3", 5, (2, 5)), ("utt1", 5, (0, 2), (1, 3)), ("utt2", 4, (2, 1), (1, 3)))
@@ -63,48 +63,48 @@ RUNS = (("utt3", 5, (2, 5)), ("utt1", 5, (0, 2), (1, 3)), ("utt2", 4, (2, 1), (1
 def read(*deserializers, size=100, **options):
     """For each stream its sequences."""
     source = MinibatchSource(list(deserializers), **({"randomize": False, "max_sweeps": 1} | options))
-    found = {name: [] for name in source.streams}
+    streams = {name: [] for name in source.streams}
     while minibatch := source.next_minibatch(size):
         for name, info in source.streams.items():
             data = minibatch[info].asarray()
             padded = minibatch[info].num_samples < data.shape[0] * data.shape[1]
             lengths = minibatch[info].mask.sum(1) if padded else [data.shape[1]] * len(data)
-            found[name] += [row[: int(n)] for row, n in zip(data, lengths, strict=True)]
-    return found
+            streams[name] += [row[: int(n)] for row, n in zip(data, lengths, strict=True)]
+    return streams
 
 
 def test_utterances_are_parts_of_files():
-    for got, want in zip(read(features())["x"], UTTERANCES.values(), strict=True):
-        np.testing.assert_array_equal(got[: len(want)], want)
+    for frames, expected in zip(read(features())["x"], UTTERANCES.values(), strict=True):
+        np.testing.assert_array_equal(frames[: len(expected)], expected)
 
 
-def test_neighbours_are_joined_and_the_ends_repeated():
-    made = read(features(context=(1, 2)))["x"]
-    for got, own in zip(made, UTTERANCES.values(), strict=True):
-        padded = np.concatenate([own[:1], own, own[-1:], own[-1:]])
-        want = np.concatenate([padded[i : i + len(own)] for i in range(4)], axis=1)
-        np.testing.assert_array_equal(got[: len(own)], want)
+def test_context_frames_are_concatenated_and_the_ends_repeated():
+    streams = read(features(context=(1, 2)))["x"]
+    for frames, utterance in zip(streams, UTTERANCES.values(), strict=True):
+        padded = np.concatenate([utterance[:1], utterance, utterance[-1:], utterance[-1:]])
+        expected = np.concatenate([padded[i : i + len(utterance)] for i in range(4)], axis=1)
+        np.testing.assert_array_equal(frames[: len(utterance)], expected)
 
 
 def test_labels_are_matched_by_name():
-    made = read(features(), labels())
-    for x, y, own, numbers in zip(made["x"], made["y"], UTTERANCES.values(), LABELS.values(), strict=True):
-        np.testing.assert_array_equal(x[: len(own)], own)
-        np.testing.assert_array_equal(y[: len(own)].argmax(-1), numbers)
+    streams = read(features(), labels())
+    for x, y, utterance, numbers in zip(streams["x"], streams["y"], UTTERANCES.values(), LABELS.values(), strict=True):
+        np.testing.assert_array_equal(x[: len(utterance)], utterance)
+        np.testing.assert_array_equal(y[: len(utterance)].argmax(-1), numbers)
 
 
 def test_in_frame_mode_each_frame_is_a_sequence():
-    made = read(features(), labels(), frame_mode=True, size=4)
-    np.testing.assert_array_equal(np.concatenate(made["x"]), np.concatenate(list(UTTERANCES.values())))
-    np.testing.assert_array_equal(np.concatenate(made["y"]).argmax(-1), np.concatenate(list(LABELS.values())))
-    assert len(made["x"]) == 14
+    streams = read(features(), labels(), frame_mode=True, size=4)
+    np.testing.assert_array_equal(np.concatenate(streams["x"]), np.concatenate(list(UTTERANCES.values())))
+    np.testing.assert_array_equal(np.concatenate(streams["y"]).argmax(-1), np.concatenate(list(LABELS.values())))
+    assert len(streams["x"]) == 14
 
 
-def test_one_frame_may_stand_for_all_of_an_utterance(files):
+def test_a_broadcast_frame_is_repeated_for_the_utterance(files):
     (files / "g.scp").write_text("utt1.mfc=b.mfc[0,0]\nutt2.mfc=b.mfc[1,1]\nutt3.mfc=b.mfc[2,2]\n")
-    made = read(features(), features("g", "g.scp", broadcast=True))["g"]
-    for i, (got, own) in enumerate(zip(made, UTTERANCES.values(), strict=True)):
-        np.testing.assert_array_equal(got[: len(own)], np.repeat(B[i : i + 1], len(own), 0))
+    streams = read(features(), features("g", "g.scp", broadcast=True))["g"]
+    for i, (frames, utterance) in enumerate(zip(streams, UTTERANCES.values(), strict=True)):
+        np.testing.assert_array_equal(frames[: len(utterance)], np.repeat(B[i : i + 1], len(utterance), 0))
 
 
 def test_several_streams_of_features_and_files_of_labels(files):
@@ -112,21 +112,21 @@ def test_several_streams_of_features_and_files_of_labels(files):
     both = HTKFeatureDeserializer(StreamDefs(
         x=StreamDef(shape=3, scp="f.scp"), wide=StreamDef(shape=3, scp="f.scp", context=(1, 1))
     ))  # fmt: skip
-    made = read(both, labels(["l.mlf", "more.mlf"]))
-    assert {name: len(made[name]) for name in made} == {"x": 3, "wide": 3, "y": 3}
-    np.testing.assert_array_equal(made["wide"][1][:4, 3:6], B)
+    streams = read(both, labels(["l.mlf", "more.mlf"]))
+    assert {name: len(streams[name]) for name in streams} == {"x": 3, "wide": 3, "y": 3}
+    np.testing.assert_array_equal(streams["wide"][1][:4, 3:6], B)
 
 
-def test_of_labels_for_one_utterance_the_first_hold(files):
+def test_the_first_labels_of_an_utterance_are_used(files):
     (files / "more.mlf").write_text('#!MLF!#\n"utt1.lab"\n0 500000 s2\n.\n"utt1.lab"\n0 500000 s1\n.\n')
-    for names, want in ((["l.mlf", "more.mlf"], LABELS["utt1"]), (["more.mlf", "l.mlf"], [2] * 5)):
-        np.testing.assert_array_equal(read(features(), labels(names))["y"][0].argmax(-1), want)
+    for names, expected in ((["l.mlf", "more.mlf"], LABELS["utt1"]), (["more.mlf", "l.mlf"], [2] * 5)):
+        np.testing.assert_array_equal(read(features(), labels(names))["y"][0].argmax(-1), expected)
 
 
 def test_phone_boundaries_mark_the_first_frame_of_each_label(files):
     (files / "l.mlf").write_text('#!MLF!#\n"utt1.lab"\n0 200000 s0\n200000 300000 s1\n300000 500000 s1\n.\n')
-    made = read(features(), labels(phoneBoundaries=True))["y"][0]
-    np.testing.assert_array_equal(made, [[2, 0, 0], [1, 0, 0], [0, 2, 0], [0, 2, 0], [0, 1, 0]])
+    streams = read(features(), labels(phoneBoundaries=True))["y"][0]
+    np.testing.assert_array_equal(streams, [[2, 0, 0], [1, 0, 0], [0, 2, 0], [0, 2, 0], [0, 1, 0]])
     with pytest.raises(RuntimeError, match="frame mode and phoneBoundaries are mutually exclusive"):
         read(features(), labels(phoneBoundaries=True), frame_mode=True)
 
@@ -140,8 +140,8 @@ def test_binary_labels(files, version):
     (files / "l.bin").write_bytes(in_bytes(*runs, version=version))
     for y, numbers in zip(read(features(), binary())["y"], LABELS.values(), strict=True):
         np.testing.assert_array_equal(y[: len(numbers)], np.eye(3)[numbers])
-    made = read(features(), binary(), frame_mode=True)["y"]
-    np.testing.assert_array_equal(np.concatenate(made).argmax(-1), np.concatenate(list(LABELS.values())))
+    streams = read(features(), binary(), frame_mode=True)["y"]
+    np.testing.assert_array_equal(np.concatenate(streams).argmax(-1), np.concatenate(list(LABELS.values())))
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_binary_labels(files, version):
         (in_bytes(("u", 65535 * 200, *[(0, 65535)] * 200)), "byte 5: the labels of 'u' cover 13107000"),
     ],
 )
-def test_mistakes_of_binary_labels_name_the_byte(files, data, reason):
+def test_errors_in_binary_labels_name_the_byte(files, data, reason):
     (files / "l.bin").write_bytes(data)
     with pytest.raises(RuntimeError, match=reason):
         read(binary())
@@ -184,10 +184,10 @@ def archives(files):
 
 def test_lattices_are_bytes_of_archives(archives):
     source = MinibatchSource([features(), lattices()], randomize=False, max_sweeps=1)
-    got = source.next_minibatch(100, {"z": source.streams.z})["z"].as_sequences()
-    want = WORDS[:7].tobytes(), WORDS[22:].tobytes(), WORDS[7:15].tobytes() + b"abc\0"
-    assert [np.asarray(row).astype("<f4").tobytes() for row in got] == list(want)
-    assert [row.shape for row in got] == [(7, 1), (2, 1), (9, 1)]
+    frames = source.next_minibatch(100, {"z": source.streams.z})["z"].as_sequences()
+    expected = WORDS[:7].tobytes(), WORDS[22:].tobytes(), WORDS[7:15].tobytes() + b"abc\0"
+    assert [np.asarray(row).astype("<f4").tobytes() for row in frames] == list(expected)
+    assert [row.shape for row in frames] == [(7, 1), (2, 1), (9, 1)]
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_lattices_are_bytes_of_archives(archives):
         ("utt8=two.ark[36]", "two.ark: it has 36 bytes, but the table of contents has a lattice at byte 36"),
     ],
 )
-def test_mistakes_of_tables_name_the_place(archives, table, reason):
+def test_errors_in_tables_of_contents_name_the_line(archives, table, reason):
     (archives / "b.toc").write_text(table)
     with pytest.raises(RuntimeError, match=reason):
         read(features(), lattices())
@@ -215,7 +215,7 @@ def test_mistakes_of_tables_name_the_place(archives, table, reason):
         ("u=l.list[0,3]", "is no HTK file"),
     ],
 )
-def test_mistakes_of_scripts_name_the_place(files, script, reason):
+def test_errors_in_scripts_name_the_line(files, script, reason):
     (files / "l.list").write_text("s0")
     (files / "f.scp").write_text(script + "\n")
     with pytest.raises(RuntimeError, match=reason):
@@ -233,13 +233,13 @@ def test_mistakes_of_scripts_name_the_place(files, script, reason):
         ('#!MLF!#\n"u.lab"\n0 100000 s1\n100000 100000 s2\n.\n', "frames 1 to 1 do not continue from frame 1"),
     ],
 )
-def test_mistakes_of_labels_name_the_line(files, text, reason):
+def test_errors_in_labels_name_the_line(files, text, reason):
     (files / "l.mlf").write_text(text)
     with pytest.raises(RuntimeError, match=reason):
         read(labels())
 
 
-def test_mistakes_of_descriptions():
+def test_errors_in_descriptions():
     with pytest.raises(RuntimeError, match="a frame of 'a.mfc' has 12 bytes, but 4 numbers have 16"):
         read(features(shape=4))
     with pytest.raises(ValueError, match="No scp files"):
@@ -250,7 +250,7 @@ def test_mistakes_of_descriptions():
         read(binary("nothing.bin"))
 
 
-def test_names_of_utterances_match_no_numbers(files):
+def test_names_of_utterances_do_not_match_numeric_ids(files):
     (files / "n.ctf").write_text("1 |v 1\n2 |v 2\n")
     numbers = CTFDeserializer("n.ctf", StreamDefs(v=StreamDef("v", 1)))
     with pytest.raises(RuntimeError, match="streams v, y have no sequence in common"):
@@ -261,6 +261,6 @@ def test_names_of_utterances_match_no_numbers(files):
 
 
 @pytest.mark.parametrize("others", [[], [labels]])
-def test_the_first_deserializer_has_no_stream_that_is_broadcast(others):
+def test_the_first_deserializer_cannot_be_broadcast(others):
     with pytest.raises(ValueError, match="Cannot expand utterances of the primary stream x"):
         MinibatchSource([features(broadcast=True), *(make() for make in others)])

@@ -34,17 +34,17 @@ def make_source(entry):
 
 def as_recorded(data, plain, truncated):
     """A minibatch of one stream in the form of the traces."""
-    found = {"num_sequences": data.num_sequences, "num_samples": data.num_samples, "sweep_end": data.end_of_sweep}
+    actual = {"num_sequences": data.num_sequences, "num_samples": data.num_samples, "sweep_end": data.end_of_sweep}
     mask = getattr(data, "mask", None)
-    found |= {"value_shape": list(data.shape), "mask": None if mask is None else mask.tolist()}
+    actual |= {"value_shape": list(data.shape), "mask": None if mask is None else mask.tolist()}
     if truncated:
         pieces = [(piece[0][0], begins) for piece, begins in zip(plain(data.ragged), data.ragged.starts, strict=True)]
-        found["samples"] = sorted(value for (value,) in data.ragged.data.tolist())
-        return found | {"first_samples": sorted(value for value, begins in pieces if begins)}
+        actual["samples"] = sorted(value for (value,) in data.ragged.data.tolist())
+        return actual | {"first_samples": sorted(value for value, begins in pieces if begins)}
     sequences = plain(data.ragged)
     if data.is_sparse:
         sequences = [[[[i, v] for i, v in step.items()] for step in sequence] for sequence in sequences]
-    return found | {"sequences": sequences}
+    return actual | {"sequences": sequences}
 
 
 def play(entry, calls, plain):
@@ -74,10 +74,10 @@ def test_minibatches_are_those_of_cntk(entry, plain):
         with pytest.raises(error, match=names_place):
             list(play(entry, [*calls, promised.get("call", [1, 1, 0])], plain))
         calls = []
-    found = list(play(entry, calls, plain)) if calls else []
+    actual = list(play(entry, calls, plain)) if calls else []
     expected = [minibatch.get("streams", {}) for minibatch in recorded if "call" in minibatch]
-    assert len(found) == len(expected)
-    for got, want in zip(found, expected, strict=True):
+    assert len(actual) == len(expected)
+    for got, want in zip(actual, expected, strict=True):
         assert sorted(got) == sorted(want)
         for name, data in want.items():
             for key in data:

@@ -10,7 +10,7 @@ from cntkjax.io._image_transforms import TransformRandom, as_transform
 IMAGE = np.random.RandomState(0).randint(0, 256, (20, 30, 3)).astype(np.uint8)
 
 
-def test_they_give_what_the_reader_gives(tmp_path):
+def test_results_are_those_of_the_deserializer(tmp_path):
     Image = pytest.importorskip("PIL.Image", reason="reading images needs Pillow")
     Image.fromarray(IMAGE).save(tmp_path / "image.png")
     (tmp_path / "map.txt").write_text(f"{tmp_path / 'image.png'}\t0\n")
@@ -25,13 +25,13 @@ def test_they_give_what_the_reader_gives(tmp_path):
     np.testing.assert_array_equal(image.transpose(2, 0, 1), read)
 
 
-def test_a_seed_gives_the_same_cut_again():
+def test_a_seed_reproduces_a_crop():
     cut = transforms.crop("randomside", side_ratio=0.5)
     np.testing.assert_array_equal(cut(IMAGE, seed=3), cut(IMAGE, seed=3))
     assert len({cut(IMAGE, seed=seed).tobytes() for seed in range(8)}) > 1
 
 
-def test_what_is_no_image_is_an_error():
+def test_other_arrays_are_refused():
     with pytest.raises(ValueError, match=r"Scale: an image is uint8 or float32 \[height, width, channels\], not int64"):
         transforms.scale(4, 4, 3)(IMAGE.astype(np.int64))
 
@@ -54,7 +54,7 @@ def places(rows, columns):
     ({"aspect_ratio": 2.0, "side_ratio": 1.0}, (9, 10), (0, 0, 10, 9)),
     ({"crop_size": (5, 40)}, (16, 12), (3, 0, 5, 16)),
 ])  # fmt: skip
-def test_what_is_cut_out_is_what_cntk_cuts_out(options, image, cut):
+def test_crops_agree_with_cntk(options, image, cut):
     for seed in range(4):
         part = transforms.crop("center", **options)(places(*image), seed)
         assert (*part[0, 0, :2], part.shape[1], part.shape[0]) == cut
@@ -76,7 +76,7 @@ JITTER = {"jitter_type": "uniratio"}
     ("side", {"side_ratio": 1.0, "aspect_ratio": (0.3, 0.5), **JITTER},  # never fits
      [(0, 0, 250, 200, 0), (0, 0, 250, 200, 1), (0, 0, 250, 200, 0), (0, 0, 250, 200, 0)]),
 ])  # fmt: skip
-def test_random_cuts_are_those_of_cntk(kind, options, cuts):
+def test_random_crops_agree_with_cntk(kind, options, cuts):
     crop, random = as_transform(transforms.crop(f"random{kind}", **options)), TransformRandom(0)
     for cut in cuts:
         part = crop(places(200, 250), random)
@@ -84,11 +84,11 @@ def test_random_cuts_are_those_of_cntk(kind, options, cuts):
         assert (left, part[0, 0, 1], right - left + 1, len(part), part[0, 0, 0] > part[0, -1, 0]) == cut
 
 
-def test_random_colours_are_those_of_cntk():
+def test_random_colours_agree_with_cntk():
     color, random = as_transform(transforms.color(0.3, 0.2, 0.4)), TransformRandom(0)
-    made = [color(np.array([[[60, 120, 180]]] * 2, np.uint8)[:, :, ::-1], random)[0, 0] for _ in range(3)]
+    pixels = [color(np.array([[[60, 120, 180]]] * 2, np.uint8)[:, :, ::-1], random)[0, 0] for _ in range(3)]
     recorded = [[190.1994, 117.2584, 44.3175], [212.1861, 131.8321, 51.4782], [208.2337, 144.0732, 79.9128]]
-    np.testing.assert_allclose(made, recorded, atol=1e-3)
+    np.testing.assert_allclose(pixels, recorded, atol=1e-3)
 
 
 @pytest.mark.parametrize("mode, size, image, first_row, first_column", [
@@ -96,16 +96,16 @@ def test_random_colours_are_those_of_cntk():
     ("crop", (7, 7), (30, 20), [0, 2, 5, 8, 11, 14, 17], [5, 8, 10, 13, 16, 19, 21]),
     ("pad", (5, 5), (9, 10), [0, 2, 4, 6, 8], [0, 1, 3, 5, 7]),
 ])  # fmt: skip
-def test_half_a_row_is_a_row(mode, size, image, first_row, first_column):
+def test_sizes_are_rounded_as_in_cntk(mode, size, image, first_row, first_column):
     """When proportions are kept; the numbers are CNTK's."""
-    made = transforms.scale(*size, 3, interpolations="nearest", scale_mode=mode)(places(*image))
-    assert (made[0, :, 0].tolist(), made[:, 0, 1].tolist()) == (first_row, first_column)
+    pixels = transforms.scale(*size, 3, interpolations="nearest", scale_mode=mode)(places(*image))
+    assert (pixels[0, :, 0].tolist(), pixels[:, 0, 1].tolist()) == (first_row, first_column)
 
 
 @pytest.mark.parametrize("options, name", [
     ({"side_ratio": 1.2}, "sideRatio"), ({"side_ratio": (0, 0.5)}, "sideRatio"), ({"area_ratio": -1}, "areaRatio"),
     ({"aspect_ratio": 0}, "aspectRatio"), ({"crop_size": -1}, "cropSize"), ({"jitter_type": "bogus"}, "jitter type"),
 ])  # fmt: skip
-def test_crops_that_cannot_be(options, name):
+def test_invalid_crops(options, name):
     with pytest.raises(RuntimeError, match=f"Invalid {name}"):
         transforms.crop("center", **options)(places(4, 4))

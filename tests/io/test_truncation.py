@@ -18,17 +18,17 @@ def source(ctf):
 
 
 def minibatches(source, size):
-    found = []
+    minibatches = []
     while minibatch := source.next_minibatch(size):
         data = minibatch[source.streams.x]
         r = data.ragged
         assert (minibatch[source.streams.w].ragged.data.indices == r.data.ravel() % 100).all()
         assert (minibatch[source.streams.w].ragged.lengths == r.lengths).all()
         pieces = [p.ravel().astype(int).tolist() for p in r.sequences()]
-        found.append(
+        minibatches.append(
             (list(zip(r.slots.tolist(), r.starts.tolist(), pieces, strict=True)), data.end_of_sweep, data.shape)
         )
-    return found
+    return minibatches
 
 
 def test_minibatches_are_those_of_cntk(source):
@@ -57,7 +57,7 @@ def test_minibatches_are_those_of_cntk(source):
         ([1, 2, 9, 7, 1, 4], 6, 30, 2, [-30, -17, 1]),
     ],
 )
-def test_a_sweep_ends_with_the_last_sequence_that_was_begun(ctf, lengths, length, size, sweeps, recorded):
+def test_a_sweep_ends_with_the_last_sequence_that_was_started(ctf, lengths, length, size, sweeps, recorded):
     text = "".join(f"{i} |x {step}\n" for i, n in enumerate(lengths) for step in range(n))
     source = MinibatchSource(ctf(text, x=1), randomize=False, max_sweeps=sweeps, truncation_length=length)
     got = []
@@ -70,7 +70,7 @@ def test_a_sweep_ends_with_the_last_sequence_that_was_begun(ctf, lengths, length
 @pytest.mark.parametrize(
     "length, size, sweeps, randomize", [(1, 3, 1, False), (3, 9, 2, False), (4, 2, 1, True), (50, 60, 2, True)]
 )
-def test_a_piece_goes_on_where_the_last_one_in_its_slot_ended(source, length, size, sweeps, randomize):
+def test_a_segment_continues_where_the_last_one_in_its_slot_ended(source, length, size, sweeps, randomize):
     sequences, in_slot, ends = [], {}, 0
     for pieces, sweep_end, _ in minibatches(
         source(truncation_length=length, max_sweeps=sweeps, randomize=randomize), size
@@ -98,7 +98,7 @@ def test_max_samples_and_workers(source):
     assert sorted(shares) == [100 * i + k for i, n in enumerate(LENGTHS) for k in range(n)]
 
 
-def test_streams_have_to_be_of_the_same_length(ctf):
+def test_streams_must_have_the_same_length(ctf):
     source = MinibatchSource(ctf("0 |x 1 |y 1\n0 |x 2\n", x=1, y=1), truncation_length=1, randomize=False)
     with pytest.raises(RuntimeError, match=r"have to be of the same length .* \{'x': 2, 'y': 1\}"):
         source.next_minibatch(1)

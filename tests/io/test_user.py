@@ -64,7 +64,7 @@ def test_rows_of_arrays_and_matrices_are_samples(read_all):
     assert minibatches[1]["s"] == [[{1: 1}], [{2: 1}], [{0: 1}], [{1: 1}]]
 
 
-def test_what_is_given_is_brought_into_the_form_of_the_stream(read_all):
+def test_data_are_converted_to_the_format_of_the_stream(read_all):
     def mixed(c):
         return {"x": [np.array([1, 2]), sp.csr_matrix([[3.0, 4.0], [5, 6]])], "s": [EYE[:1], [EYE[1], EYE[2]]]}
 
@@ -72,7 +72,7 @@ def test_what_is_given_is_brought_into_the_form_of_the_stream(read_all):
     assert minibatch == {"x": [[[1, 2]], [[3, 4], [5, 6]]], "s": [[{0: 1}], [{1: 1}, {2: 1}]]}
 
 
-def test_shuffled_chunks_come_once_in_a_sweep(read_all):
+def test_shuffled_chunks_occur_once_in_a_sweep(read_all):
     user = Chunks(samples)
     minibatches = read_all(MinibatchSource(user, max_sweeps=2), 4)
     assert sorted(step[0] for m in minibatches for (step,) in m["x"]) == sorted([0, 2, 4, 10, 12, 14, 20, 22, 24] * 2)
@@ -86,7 +86,7 @@ def test_shuffled_chunks_come_once_in_a_sweep(read_all):
     (lambda c: {**samples(c), "x": EYE[:3]}, r"stream 'x': samples have shape \(4,\), but the stream has \(2,\)"),
     (lambda c: {**samples(c), "s": sp.csr_matrix(EYE[:3, :3])}, r"samples have shape \(3,\), but the stream"),
 ])  # fmt: skip
-def test_bad_chunks(chunk, what):
+def test_invalid_chunks(chunk, what):
     with pytest.raises(RuntimeError, match=what):
         MinibatchSource(Chunks(chunk)).next_minibatch(1)
 
@@ -101,7 +101,7 @@ def test_a_chunk_has_to_stay_the_same():
         source.next_minibatch(1)
 
 
-def test_chunks_are_asked_for_one_at_a_time_and_freed_at_the_end(read_all):
+def test_chunks_are_requested_one_at_a_time_and_freed_at_the_end(read_all):
     at_work, given_out = [], []
 
     def chunk(c):
@@ -120,7 +120,7 @@ def test_chunks_are_asked_for_one_at_a_time_and_freed_at_the_end(read_all):
     assert [x() for x in given_out] == [None] * len(given_out)
 
 
-def test_errors_of_the_user_come_through():
+def test_errors_of_the_user_are_raised():
     def fails(c):
         raise KeyError("my own")
 
@@ -132,7 +132,7 @@ def test_errors_of_the_user_come_through():
     (UserDeserializer, "num_chunks", ()), (UserDeserializer, "get_chunk", (0,)), (UserDeserializer, "stream_infos", ()),
     (UserMinibatchSource, "stream_infos", ()), (UserMinibatchSource, "next_minibatch", (1, 1, 0)),
 ])  # fmt: skip
-def test_what_has_to_be_defined(base, method, arguments):
+def test_methods_that_have_to_be_defined(base, method, arguments):
     with pytest.raises(NotImplementedError, match=f"{base.__name__} has to define {method}"):
         getattr(base(), method)(*arguments)
 
@@ -142,7 +142,7 @@ class Countdown(UserMinibatchSource):
         return [StreamInformation("x", 0, "dense", np.float32, (1,))]
 
 
-def test_a_source_of_ones_own():
+def test_user_minibatch_source():
     source = Countdown()
     assert source["x"] == source.streams.x == source.stream_info("x") == source.stream_infos()[0]
     assert (source.is_infinite(), source.get_checkpoint_state()) == (False, {})
@@ -150,7 +150,7 @@ def test_a_source_of_ones_own():
         source.stream_info("q")
 
 
-def test_minibatch_data_of_a_value():
+def test_minibatch_data_from_a_value():
     from cntkjax.core import Value
 
     data = MinibatchData(Value([np.ones((2, 3)), np.ones((1, 3))]), num_sequences=2, num_samples=3, sweep_end=True)
@@ -165,7 +165,7 @@ class TestFromData:
         shape=(2,), dynamic_axes=(Axis.default_batch_axis(), Axis.default_dynamic_axis()), is_sparse=False
     )
 
-    def test_goes_through_the_data_again_and_again(self):
+    def test_sweeps_repeat(self):
         source = MinibatchSourceFromData({"x": self.X, "s": sp.csr_matrix(self.X)})
         assert [repr(i) for i in source.stream_infos()] == ["x([2])", "s([2])"]
         assert [d.num_samples for _ in range(4) for d in source.next_minibatch(4).values()] == [4, 4, 2, 2, 4, 4, 2, 2]
@@ -178,7 +178,7 @@ class TestFromData:
             [(4, False, (4, 2))], [(2, True, (2, 2))], [(4, True, (4, 2))], [],
         ]  # fmt: skip
 
-    def test_a_checkpoint_goes_on_the_same(self):
+    def test_a_checkpoint_resumes_identically(self):
         source, other = (MinibatchSourceFromData({"x": self.X}, FULL_DATA_SWEEP) for _ in range(2))
         source.next_minibatch(2)
         other.restore_from_checkpoint(source.get_checkpoint_state())
@@ -193,7 +193,7 @@ class TestFromData:
                 got += minibatch[source.streams.x].ragged.data.tolist()
         assert sorted(got) == self.X.tolist()
 
-    def test_sequences_need_their_type(self):
+    def test_sequences_need_a_type(self):
         lists = [self.X[:1], self.X[:3], self.X[:2]]
         source = MinibatchSourceFromData({"x": (lists, self.SEQUENCE), "y": np.ones((3, 1))})
         minibatch = source.next_minibatch(4)
@@ -203,7 +203,7 @@ class TestFromData:
         with pytest.raises(TypeError, match="stream 'x': a list needs a type"):
             MinibatchSourceFromData({"x": lists})
 
-    def test_mistakes(self):
+    def test_errors(self):
         with pytest.raises(ValueError, match="at least one stream must be specified"):
             MinibatchSourceFromData({})
         with pytest.raises(TypeError, match=r"must have the same first dimension, but they have \{'x': 6, 'y': 3\}"):
@@ -213,7 +213,7 @@ class TestFromData:
 
 
 @pytest.mark.parametrize("where", ["object", "class"])
-def test_sources_and_deserializers_keep_what_they_like_under_any_name(where):
+def test_subclasses_may_use_any_attribute_name(where):
     """CNTK tells a source the device, and asks nothing of it but its methods."""
     defined = {"stream_infos", "next_minibatch", "is_infinite", "num_chunks", "get_chunk", "inside"}
     inside = {name for cls in (UserMinibatchSource, UserDeserializer) for name in dir(cls) if not name.startswith("__")}
@@ -259,7 +259,7 @@ def test_sources_and_deserializers_keep_what_they_like_under_any_name(where):
         wrong.train()
 
 
-def test_the_compiled_name_of_next_minibatch_asks_nothing_else_of_a_source():
+def test_get_next_minibatch_calls_nothing_but_next_minibatch():
     class Source(UserMinibatchSource):
         _part = _sizes = _share = stream_info = "mine"
 

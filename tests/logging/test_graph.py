@@ -37,7 +37,7 @@ def names(nodes):
     (2, "Combine Outer ElementTimes Inner c Plus x one Tanh Inner y Plus Times pi Plus Times po"),
     (-1, "Combine Outer ElementTimes Inner c Plus x one Tanh Inner y Plus Times pi Plus Times po"),
 ])
-def test_nodes_come_before_their_operands_and_blocks_open_last(model, depth, expected):
+def test_nodes_precede_their_operands_and_blocks_are_entered_last(model, depth, expected):
     assert names(graph.depth_first_search(model, lambda node: True, depth)) == expected.split()
 
 
@@ -45,7 +45,7 @@ def test_nodes_come_before_their_operands_and_blocks_open_last(model, depth, exp
     (0, "Second W2 First W1 x"), (1, "Second First W1 x Times W2"), (2, "Second First Times W2 x Times W1"),
     (-1, "Second First Times W2 x Times W1"),
 ])
-def test_a_block_that_was_opened_counts_for_what_lies_before_it(depth, expected):
+def test_an_entered_block_counts_towards_the_depth_of_its_operands(depth, expected):
     def layer(name, number):
         weight = C.Parameter((2, 2), name=f"W{number}")
         return C.BlockFunction(name, name)(lambda a: C.times(a, weight))
@@ -64,7 +64,7 @@ def test_a_walk_that_begins_inside_a_block_ends_at_its_arguments():
     assert "Dense" not in graph.plot(root)
 
 
-def test_the_visitor_chooses(model):
+def test_the_visitor_selects(model):
     parameters = graph.depth_first_search(model, lambda node: isinstance(node, C.Parameter), depth=-1)
     assert names(parameters) == ["pi", "po"]
 
@@ -102,7 +102,7 @@ def test_outputs_of_all_functions(model):
     assert owners == ["Outer", "ElementTimes", "Outer", "Plus", "ElementTimes", "Inner"]
 
 
-def test_a_text_has_a_line_for_each_operation_operands_first():
+def test_plot_lists_operations_operands_first():
     x, p = C.input_variable(3), C.Parameter(3)
     model = C.tanh(x * p)
     product = model.root_function.inputs[0]
@@ -110,7 +110,7 @@ def test_a_text_has_a_line_for_each_operation_operands_first():
                                  f"Tanh({product.uid}) -> {model.output.uid};\n")
 
 
-def test_the_order_of_a_text_is_cntks():
+def test_the_order_of_lines_is_that_of_cntk():
     x, y = C.input_variable(3), C.input_variable(3)
     total, tanh = x + y, C.tanh(x)
     model = C.combine([C.splice(total * tanh, C.relu(tanh), total - y), total])
@@ -125,7 +125,7 @@ def test_constants_in_blocks_are_not_shown():
     assert graph.plot(C.sequence.last(x)).startswith(f"Sequence::Slice({x.uid}) -> Block")
 
 
-def test_a_drawing_for_graphviz(tmp_path):
+def test_dot_source(tmp_path):
     x = C.input_variable(3, name='in"put')
     model = C.tanh(x * 2, name="t")
     graph.plot(model, tmp_path / "it.dot")
@@ -138,7 +138,7 @@ def test_a_drawing_for_graphviz(tmp_path):
     assert sum(" -> " in line for line in lines) == 4
 
 
-def test_lines_and_pictures_go_to_files(tmp_path, model, monkeypatch):
+def test_drawings_are_written_to_files(tmp_path, model, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda program: None)  # without Graphviz
     text = graph.plot(model, tmp_path / "it.txt")
     assert (tmp_path / "it.txt").read_text() == text == graph.plot(model)
@@ -147,7 +147,7 @@ def test_lines_and_pictures_go_to_files(tmp_path, model, monkeypatch):
         assert (tmp_path / f"it.{kind}").read_bytes().startswith(begins)
 
 
-def test_graphviz_draws_if_it_is_there(tmp_path, monkeypatch):
+def test_graphviz_is_used_if_it_is_installed(tmp_path, monkeypatch):
     dot = tmp_path / "dot"
     dot.write_text('#!/bin/sh\necho "$@"; cat\n')
     dot.chmod(0o755)
@@ -166,7 +166,7 @@ def test_files_that_cannot_be_written(tmp_path, monkeypatch):
         graph.plot(model, str(tmp_path / "it.png"))
 
 
-def test_nodes_stand_in_layers_below_their_operands():
+def test_nodes_lie_in_layers_below_their_operands():
     x = C.sequence.input_variable(3)
     model = C.sequence.last(C.layers.Recurrence(C.layers.RNNStep(3))(x)) + C.sequence.first(x)
     drawing = draw(model)
@@ -179,7 +179,7 @@ def test_nodes_stand_in_layers_below_their_operands():
         assert not set(route[1:-1]) & set(positions.values()), "long edges pass beside nodes"
 
 
-def test_a_function_shows_itself_in_notebooks(monkeypatch):
+def test_html_representation_in_notebooks(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda program: None)
     model = C.layers.Dense(2, name="a<b")(C.input_variable(3))
     text = model._repr_html_()

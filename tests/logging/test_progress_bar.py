@@ -28,7 +28,7 @@ class SimpleSize:
         self.columns = columns
 
 
-def test_speed_and_time_left_leave_out_the_first_minibatch(clock):
+def test_speed_and_time_left_exclude_the_first_minibatch(clock):
     bar = ProgressBar(metric_is_pct=False)
     bar.start(0, 10000)
     bar.update_training(100, 20, 50)
@@ -53,7 +53,7 @@ def test_without_a_limit_there_is_no_bar(clock):
     assert bar.line() == "70 samples, loss 0.500000, metric 10.00%, 2.5 samples/s"
 
 
-def test_hours_are_told_and_the_end_is_all(clock):
+def test_hours_and_the_end(clock):
     bar = ProgressBar(100000)
     bar.update_training(1, 0, 0)
     clock[0] += 10
@@ -63,7 +63,7 @@ def test_hours_are_told_and_the_end_is_all(clock):
     assert bar.line().startswith("100% |####################| 100000/100000 samples")
 
 
-def test_it_is_drawn_five_times_a_second_and_makes_room_for_lines(clock, watched, capsys):
+def test_the_bar_is_drawn_five_times_a_second_and_erased_for_lines(clock, watched, capsys):
     bar, printer = ProgressBar(1000), ProgressPrinter(freq=3)
     for _ in range(6):
         for writer in bar, printer:
@@ -79,14 +79,14 @@ def test_it_is_drawn_five_times_a_second_and_makes_room_for_lines(clock, watched
     assert shown.out.count("Minibatch[") == 2
 
 
-def test_it_is_cut_to_the_width_of_the_terminal(clock, watched, capsys, monkeypatch):
+def test_the_bar_is_cut_to_the_width_of_the_terminal(clock, watched, capsys, monkeypatch):
     monkeypatch.setattr(_progress_bar.shutil, "get_terminal_size", lambda: SimpleSize(30))
     ProgressBar(1000).update_training(10, 5, 1)
     assert capsys.readouterr().err == "\r  1% |                    | 1"
     _progress_bar.clear_progress_bar()
 
 
-def test_nobody_is_watching_a_file_and_somebody_a_notebook(capsys, monkeypatch):
+def test_a_file_is_not_interactive_and_a_notebook_is(capsys, monkeypatch):
     bar = ProgressBar(1000)
     bar.update_training(10, 5, 1)
     bar.write_training_summary()
@@ -96,7 +96,7 @@ def test_nobody_is_watching_a_file_and_somebody_a_notebook(capsys, monkeypatch):
     assert _progress_bar.is_interactive()
 
 
-def test_a_session_tells_it_how_much_there_is_to_do():
+def test_a_training_session_sets_the_total():
     x, w = C.input_variable(1), C.parameter(1, init=1)
     loss = C.square(x * w)
     bar = ProgressBar()

@@ -78,7 +78,7 @@ def test_first_lines_tag_and_number_of_epochs(clock, capsys):
     assert capsys.readouterr().out == "".join(expected)
 
 
-def test_a_table_of_ever_rarer_rows(clock, capsys):
+def test_a_table_at_doubling_intervals(clock, capsys):
     run(clock, freq=0)
     assert capsys.readouterr().out == TABLE + "Learning rate per minibatch: 0.0\n" + ROWS + ROWS + TEST
 
@@ -113,7 +113,7 @@ Learning rate per minibatch: 0.0
 
 
 @pytest.mark.parametrize(("rank", "suffix"), [(None, ""), (0, "rank0"), (1, "rank1")])
-def test_a_log_file_takes_the_lines(clock, capsys, tmp_path, rank, suffix):
+def test_lines_are_written_to_a_log_file(clock, capsys, tmp_path, rank, suffix):
     name = os.fspath(tmp_path / "log")
     run(clock, epochs=1, freq=3, log_to_file=name, rank=rank)
     assert capsys.readouterr().out == f"Redirecting log to file {name}{suffix}\n"
@@ -122,7 +122,7 @@ def test_a_log_file_takes_the_lines(clock, capsys, tmp_path, rank, suffix):
     assert (tmp_path / f"log{suffix}").read_text() == head + body
 
 
-def test_a_log_file_knows_the_number_of_epochs_and_the_last_message(capsys, tmp_path):
+def test_a_log_file_has_the_number_of_epochs_and_the_last_message(capsys, tmp_path):
     printer = ProgressPrinter(num_epochs=4, log_to_file=os.fspath(tmp_path / "log"))
     printer.end_progress_print("done")
     lines = (tmp_path / "log").read_text().splitlines()
@@ -130,12 +130,12 @@ def test_a_log_file_knows_the_number_of_epochs_and_the_last_message(capsys, tmp_
     assert lines[-2:] == ["CNTKCommandTrainEnd: train", "done"]
 
 
-def test_the_last_message_goes_only_to_a_file(capsys):
+def test_the_last_message_is_only_written_to_a_file(capsys):
     ProgressPrinter().end_progress_print("done")
     assert capsys.readouterr().out == "CNTKCommandTrainEnd: train\n"
 
 
-def test_numbers_out_of_the_ordinary(capsys):
+def test_unusual_numbers(capsys):
     printer = ProgressPrinter(freq=1)
     printer.on_write_training_update((0, 10), (0, 1), (0, 1e-9), (0, 1e5))
     printer.on_write_training_update((0, 10), (0, 1), (0, 1e9), (0, float("nan")))
@@ -164,7 +164,7 @@ def by_hand(clock, epochs=2, minibatches=10, metric=True, **options):
         yield printer.epoch_summary(with_metric=metric)
 
 
-def test_updates_by_hand(clock, capsys):
+def test_manual_updates(clock, capsys):
     """A line left open at the end of an epoch goes on in the next, as in CNTK."""
     first, second = by_hand(clock, freq=3)
     assert capsys.readouterr().out == """\
@@ -181,7 +181,7 @@ Finished Epoch[2]: loss = 0.586794 * 70, metric = 14.64% * 70 0.100s (700.0 samp
     assert second == pytest.approx((0.5867936507936508, 0.1464484126984127, 70))
 
 
-def test_updates_by_hand_without_a_metric(clock, capsys):
+def test_manual_updates_without_a_metric(clock, capsys):
     assert next(by_hand(clock, epochs=1, metric=False, freq=6)) == pytest.approx((0.5857936507936508, 0, 70))
     assert capsys.readouterr().out == """\
  Minibatch[   1-   6]: loss = 0.816667 * 42;
@@ -189,14 +189,14 @@ Finished Epoch[1]: loss = 0.585794 * 70 0.100s (700.0 samples/s);
 """
 
 
-def test_the_first_updates_by_hand(clock, capsys):
+def test_the_first_manual_updates(clock, capsys):
     list(by_hand(clock, epochs=1, freq=3, first=2, tag="T"))
     assert [line[:23] for line in capsys.readouterr().out.splitlines()] == [
         " Minibatch[   1-   1]: ", " Minibatch[   2-   2]: ", " Minibatch[   3-   3]: ", " Minibatch[   4-   6]: ",
         " Minibatch[   7-   9]: ", "Finished Epoch[1]: [T] "]
 
 
-def test_a_table_of_updates_by_hand_goes_on_over_epochs(clock, capsys):
+def test_a_table_of_manual_updates_continues_over_epochs(clock, capsys):
     assert list(by_hand(clock, minibatches=20, freq=0)) == [None, None]
     assert capsys.readouterr().out == TABLE + """\
         2          2        0.5        0.5             7
@@ -207,7 +207,7 @@ def test_a_table_of_updates_by_hand_goes_on_over_epochs(clock, capsys):
 """
 
 
-def test_a_table_of_updates_by_hand_without_a_metric(capsys):
+def test_a_table_of_manual_updates_without_a_metric(capsys):
     printer = ProgressPrinter(freq=0)
     for i in range(3):
         printer.update(2 / (1 + i), 7)
@@ -217,7 +217,7 @@ def test_a_table_of_updates_by_hand_without_a_metric(capsys):
 """
 
 
-def test_averages_of_updates_by_hand(capsys):
+def test_averages_of_manual_updates(capsys):
     printer = ProgressPrinter(freq=4)
     assert (printer.avg_loss_since_last(), printer.avg_metric_since_start()) == (0, 0)
     for loss in (1.0, 2.0):
@@ -266,7 +266,7 @@ def test_messages_of_the_script(capsys):
 
 
 @pytest.mark.parametrize(("freq", "error"), [(-1, OverflowError), ("a", TypeError), (2.5, TypeError)])
-def test_bad_frequencies_are_refused(freq, error):
+def test_invalid_frequencies_are_refused(freq, error):
     with pytest.raises(error):
         ProgressPrinter(freq)
 
@@ -295,7 +295,7 @@ def test_the_number_of_parameters(capsys, shapes, trace_level, expected):
     assert capsys.readouterr().out == expected
 
 
-def test_sums_of_updates_by_hand_can_be_read(capsys):
+def test_sums_of_manual_updates_can_be_read(capsys):
     """Programs write their own lines with them; the numbers are CNTK's."""
     printer = ProgressPrinter(2)
 

@@ -42,7 +42,7 @@ def train(writer, epochs=1):
 
 
 @pytest.mark.parametrize("epoch", [0, 1])
-def test_totals_are_written_every_few_updates_and_anew_each_epoch(epoch):
+def test_totals_are_written_every_few_updates_and_restart_each_epoch(epoch):
     calls = train(Recorder(2), epochs=2)[5 * epoch:5 * epoch + 5]
     assert calls[:4] == [("train", (0, 4), (0, 2), (0, 10), (0, 6)), ("train", (4, 8), (2, 4), (10, 60), (6, 20)),
                          ("train", (8, 12), (4, 6), (60, 182), (20, 42)),
@@ -59,13 +59,13 @@ def test_when_a_line_is_due(freq, first, due):
     assert [call[2][1] for call in train(Recorder(freq, first)) if call[0] == "train"] == due
 
 
-def test_every_update_ends_after_it_was_written():
+def test_an_update_ends_after_it_was_written():
     writer = Recorder(2)
     train(writer)
     assert [call[0] for call in writer.calls[:4]] == ["end", "train", "end", "end"]
 
 
-def test_tests_count_by_themselves():
+def test_tests_are_counted_separately():
     writer = Recorder(2, 0, 3)
     for _ in range(2):
         for i in range(1, 5):
@@ -84,14 +84,14 @@ def test_an_empty_summary_is_written():
     assert writer.calls[1][:6] == ("epoch", 0, 0, 1, 0, 0)
 
 
-def test_exchanges_between_workers_are_counted_by_themselves():
+def test_synchronizations_are_counted_separately():
     writer = Recorder(1, 0, 1, 0, 2, 0)
     for _ in range(4):
         writer.update_distributed_sync(10, 1)
     assert writer.calls == [("sync", (0, 20), (0, 2), (0, 2)), ("sync", (20, 40), (2, 4), (2, 4))]
 
 
-def test_updates_are_counted_beyond_summaries():
+def test_summaries_do_not_reset_the_number_of_updates():
     writer = Recorder(2)
     train(writer, epochs=2)
     assert writer.total_training_updates() == 18
@@ -129,7 +129,7 @@ def test_losses_are_read_only_when_a_line_is_written():
     assert ("train", (0, 3), (0, 3), (0, 3), (0, 0)) in writer.calls
 
 
-def test_losses_that_nobody_reads_do_not_pile_up():
+def test_unread_losses_do_not_accumulate():
     writer = Recorder()
     for _ in range(1000):
         loss = Unread(1)
@@ -141,7 +141,7 @@ def test_losses_that_nobody_reads_do_not_pile_up():
 
 
 @pytest.mark.parametrize(("freq", "error"), [(-1, OverflowError), ("a", TypeError), (2.5, TypeError)])
-def test_bad_frequencies_are_refused(freq, error):
+def test_invalid_frequencies_are_refused(freq, error):
     with pytest.raises(error):
         ProgressWriter(freq)
 
@@ -158,7 +158,7 @@ def test_a_writer_without_methods_does_nothing():
 
 
 @pytest.mark.parametrize("where", ["object", "class"])
-def test_a_class_keeps_what_it_likes_under_any_name(where):
+def test_subclasses_may_use_any_attribute_name(where):
     inside = {name for o in (Recorder(), unwrap(Recorder())) for name in (*dir(o), *vars(o))}
     names = {name for name in inside if not name.startswith(("__", "on_"))} - {"calls", "write"}
     assert {"_training", "update_training", "write_training_summary", "update_test"} < names

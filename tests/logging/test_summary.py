@@ -7,7 +7,7 @@ from cntkjax.logging import summary
 
 
 def layer(model, operation):
-    return next(found for found in summary(model).layers if found.operation == operation)
+    return next(layer for layer in summary(model).layers if layer.operation == operation)
 
 
 def test_an_image_network():
@@ -15,8 +15,8 @@ def test_an_image_network():
     model = C.layers.Sequential([
         C.layers.Convolution2D((3, 3), 4, activation=C.relu, pad=True, name="c"),
         C.layers.MaxPooling((2, 2), strides=(2, 2)), C.layers.Dense(10)])(x)
-    made = summary(model)
-    convolution, pooling, dense = made.layers
+    result = summary(model)
+    convolution, pooling, dense = result.layers
     numbers = 4 * 28 * 28
     assert (convolution.name, convolution.operation, convolution.output) == ("c", "Convolution", "[#] [4 x 28 x 28]")
     assert convolution.parameters == 4 * 9 + 4
@@ -24,9 +24,9 @@ def test_an_image_network():
     assert convolution.memory == 3 * 4 * numbers
     assert (pooling.parameters, pooling.flops) == (0, 4 * 4 * 14 * 14)
     assert dense.flops == 2 * 4 * 14 * 14 * 10 + 10
-    assert made.trained == 40 + 4 * 14 * 14 * 10 + 10 == sum(np.prod(p.shape) for p in model.parameters)
-    assert made.flops == convolution.flops + pooling.flops + dense.flops
-    assert made.parameter_memory == 4 * made.trained
+    assert result.trained == 40 + 4 * 14 * 14 * 10 + 10 == sum(np.prod(p.shape) for p in model.parameters)
+    assert result.flops == convolution.flops + pooling.flops + dense.flops
+    assert result.parameter_memory == 4 * result.trained
 
 
 def test_a_transposed_convolution_multiplies_each_number_it_reads():
@@ -46,8 +46,8 @@ def test_a_recurrent_network_is_counted_for_one_step():
 def test_a_shared_parameter_is_counted_once():
     shared = C.layers.Dense(3)
     model = shared(shared(C.input_variable(3)))
-    made = summary(model)
-    assert [found.parameters for found in made.layers] == [12, 0] and made.trained == 12
+    result = summary(model)
+    assert [layer.parameters for layer in result.layers] == [12, 0] and result.trained == 12
 
 
 def test_double_precision_takes_twice_the_memory():
@@ -55,16 +55,16 @@ def test_double_precision_takes_twice_the_memory():
     assert layer(C.tanh(x), "Tanh").memory == 24
 
 
-def test_what_is_not_known_yet():
-    made = summary(C.layers.Dense(3))
-    assert (made.trained, made.flops, made.memory) == (None, None, None)
-    assert "?" in str(made).splitlines()[4]
+def test_unknown_shapes():
+    result = summary(C.layers.Dense(3))
+    assert (result.trained, result.flops, result.memory) == (None, None, None)
+    assert "?" in str(result).splitlines()[4]
 
 
 @pytest.mark.parametrize("text", ["Parameters: 8 trained, 0 constant, 32 B", "Forward pass of a sample: 14 FLOPs"])
-def test_totals_stand_below_both_tables(text):
-    made = summary(C.layers.Dense(2)(C.input_variable(3)))
-    assert text in str(made) and text in made._repr_html_()
+def test_totals_are_below_both_tables(text):
+    result = summary(C.layers.Dense(2)(C.input_variable(3)))
+    assert text in str(result) and text in result._repr_html_()
 
 
 def test_cells_of_html_are_escaped():

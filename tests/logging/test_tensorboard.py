@@ -17,13 +17,13 @@ def events(folder):
     """(step, tag, value or image) of everything recorded in the folder's one event file."""
     from PIL import Image
 
-    found = []
+    values = []
     for event in raw_events(folder):
         for value in event.summary.value:
             image = value.image.encoded_image_string
             shown = np.asarray(Image.open(io.BytesIO(image))) if image else pytest.approx(value.simple_value)
-            found.append((event.step, value.tag, shown))
-    return found
+            values.append((event.step, value.tag, shown))
+    return values
 
 
 def raw_events(folder):
@@ -94,7 +94,7 @@ def test_images_are_blue_green_red_with_intensities_to_255(tmp_path):
     np.testing.assert_array_equal(grey if grey.ndim == 2 else grey[..., 0], image[0])
 
 
-def test_tensorboards_own_reader_finds_everything(tmp_path):
+def test_tensorboard_reads_everything(tmp_path):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     x = C.input_variable(3)
     model = C.tanh(x * C.Parameter(3))
@@ -103,16 +103,16 @@ def test_tensorboards_own_reader_finds_everything(tmp_path):
     writer.write_image("seen", {x: np.zeros((1, 3, 4, 5))}, 2)
     writer.write_histogram("weights", np.linspace(-1, 2, 31).reshape(1, 31), 3)
     writer.close()
-    found = accumulator.EventAccumulator(str(tmp_path))
-    found.Reload()
-    assert [(s.step, s.value) for s in found.Scalars("minibatch/avg_loss")] == [(1, 1.5)]
-    (image,) = found.Images("seen/image/0")
+    events = accumulator.EventAccumulator(str(tmp_path))
+    events.Reload()
+    assert [(s.step, s.value) for s in events.Scalars("minibatch/avg_loss")] == [(1, 1.5)]
+    (image,) = events.Images("seen/image/0")
     assert (image.step, image.width, image.height) == (2, 5, 4)
-    (histogram,) = found.Histograms("weights")
+    (histogram,) = events.Histograms("weights")
     spread = histogram.histogram_value
     assert (histogram.step, spread.min, spread.max, spread.num, sum(spread.bucket)) == (3, -1, 2, 31, 31)
     assert spread.sum == pytest.approx(15.5)
-    assert {node.op for node in found.Graph().node} == {"Input", "Parameter", "ElementTimes", "Tanh"}
+    assert {node.op for node in events.Graph().node} == {"Input", "Parameter", "ElementTimes", "Tanh"}
 
 
 @pytest.mark.parametrize("values", [[], [1, np.nan]])
@@ -146,14 +146,14 @@ def test_only_worker_0_writes(tmp_path):
 
 
 @pytest.mark.parametrize("use", [lambda w: w.write_value("x", 1, 1), lambda w: w.flush(), lambda w: w.close()])
-def test_a_closed_writer_is_closed(tmp_path, use):
+def test_a_closed_writer_cannot_be_used(tmp_path, use):
     writer = TensorBoardProgressWriter(log_dir=str(tmp_path))
     writer.close()
     with pytest.raises(RuntimeError, match="closed"):
         use(writer)
 
 
-def test_without_tensorboardx_the_error_names_the_pip_line():
+def test_without_tensorboardx_the_error_has_the_pip_command():
     script = """
 import sys
 sys.modules["tensorboardX"] = None

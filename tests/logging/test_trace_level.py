@@ -21,6 +21,6 @@ def test_a_level_can_be_set(level):
     assert get_trace_level() == level
 
 
-def test_what_is_no_level_is_refused():
+def test_other_levels_are_refused():
     with pytest.raises(TypeError, match="needs a TraceLevel"):
         set_trace_level("verbose")

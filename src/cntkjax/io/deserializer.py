@@ -204,11 +204,16 @@ def open_deserializer(description: object, frame_mode: bool = False) -> Deserial
 
     Errors: TypeError if it is no description, or of an unknown type; those of the class.
     """
-    reader = _registered(description)
-    if reader is None or not isinstance(description, Mapping):
+    if not isinstance(description, Mapping):
         raise TypeError(
-            f"MinibatchSource: {description!r} is no deserializer; pass the result of one of {', '.join(_REGISTRY)}, "
-            "or a UserDeserializer"
+            f"MinibatchSource: {description!r} is no deserializer; pass the result of CTFDeserializer(...) or another "
+            "function of cntkjax.io whose name ends in Deserializer, or an instance of a UserDeserializer"
+        )
+    reader = _registered(description)
+    if reader is None:
+        raise TypeError(
+            f"MinibatchSource: no deserializer is registered for the type {description.get('type')!r}. The types are: "
+            f"{', '.join(_REGISTRY)}. Register a class with @cntkjax.io.deserializer.register_deserializer(type)"
         )
     return reader.open(description, frame_mode)
 
