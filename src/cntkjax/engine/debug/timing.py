@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
@@ -55,11 +56,14 @@ class Timing:
     operations: int = 1
 
 
+_TIMINGS: WeakKeyDictionary[Function, Timing] = WeakKeyDictionary()
+
+
 def timings_of(roots: Iterable[Function]) -> dict[Function, Timing]:
     """The timings of operations in the graphs of these functions, in the order of their uids."""
     all_nodes = nodes([root.root_function for root in roots], into_blocks=True)
     all_nodes = list(dict.fromkeys([*all_nodes, *map(rewritten, all_nodes)]))
-    return {n: n.__dict__["_timing"] for n in sorted(all_nodes, key=lambda n: n.uid) if "_timing" in n.__dict__}
+    return {n: _TIMINGS[n] for n in sorted(all_nodes, key=lambda n: n.uid) if n in _TIMINGS}
 
 
 def timing_table(roots: Iterable[Function]) -> str:
@@ -95,7 +99,7 @@ class _TimedPlan:
         self.parts = [_TimedPart(part, training) for part in plan.parts]
 
     def run(self, plan: Plan, minibatch: Minibatch) -> None:
-        """Time all operations forward and, in training, backward; the records are kept on the nodes of `plan`."""
+        """Time all operations forward and, in training, backward; records belong to the nodes of `plan`."""
         inputs = _ContextInputs(self.plan, minibatch, self.packer.axes, random_inputs(plan, advance=False))
         values: Values = dict(zip(self.plan.arguments, minibatch.arguments, strict=True))
         values |= dict(zip(self.plan.leaves, leaf_arrays(plan), strict=True))
@@ -127,10 +131,10 @@ class _Record(NamedTuple):
 
 
 def _record_of(part: Part) -> _Record:
-    """The record of an operation; that of a loop is kept on its first delay."""
+    """The record of an operation; that of a loop belongs to its first delay."""
     node = part.delays[0] if isinstance(part, Loop) else part
     operations = len(part.delays) + len(part.nodes) if isinstance(part, Loop) else 1
-    return _Record(node.uid, node.__dict__.setdefault("_timing", Timing(operations=operations)))
+    return _Record(node.uid, _TIMINGS.setdefault(node, Timing(operations=operations)))
 
 
 class _ContextInputs:

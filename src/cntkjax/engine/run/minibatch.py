@@ -32,8 +32,8 @@ PackedArray: TypeAlias = "AnyArray | Sparse"
 class Minibatch:
     """Arguments packed for a program, and what the host knows of their layouts.
 
-    `signature` is equal for minibatches that run the same compiled computation. `past` holds, for each delay, what it
-    left behind in the minibatch before, if sequences continue; `slots` says in which slot each of their pieces is.
+    `signature` is equal for minibatches that run the same compiled computation. If sequences continue from the previous
+    minibatch, `past` holds the values that each delay carries over, and `slots` the slot of each piece.
     """
 
     arguments: list[PackedArray]
@@ -80,7 +80,7 @@ class MinibatchPacker:
     def pack(self, plan: Plan, feeds: Sequence[Feed], memory: Memory) -> Minibatch:
         """Pack feeds, which are in the order of the arguments of `plan`: this plan or one of the same structure.
 
-        `memory`: what the previous minibatch left behind.
+        `memory`: what delays carry over from the previous minibatch.
         Errors: BatchSizeError for different numbers of sequences or samples; AxisError or ShapeError for sequences
                 whose lengths do not agree.
         """

@@ -1,4 +1,4 @@
-"""Compiled programs: a plan and what is computed on it, as one XLA computation for each set of shapes.
+"""Compiled programs: a computation on a plan, as one XLA executable for each set of shapes.
 
 Graphs of the same structure share a program. All state is explicit: parameters and constants are inputs, and new values
 of those that were assigned are outputs.
@@ -31,7 +31,7 @@ from .random_streams import RandomInputs, random_state_of
 from .trace_log import log_compilation
 
 Body: TypeAlias = Callable[[Plan, Context, Environment, PyTree, PyTree], PyTree]
-"""``body(plan, ctx, env, donated, extra)`` computes what is wanted from the leaves and arguments in `env`."""
+"""``body(plan, ctx, env, donated, extra)`` computes outputs from the leaves and arguments in `env`."""
 
 
 class Program:

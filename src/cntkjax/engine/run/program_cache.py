@@ -1,4 +1,4 @@
-"""Plans and programs that were made before: graphs of the same structure share a program."""
+"""Caches of plans and programs; graphs of the same structure share a program."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ProgramCache(RecentlyUsed[Program]):
     def program(self, plan: Plan, name: str, body: Body, training: bool, variant: Hashable = ()) -> Program:
         """The program that computes `body` on graphs of the plan's structure.
 
-        `name` and `variant` distinguish bodies; the one of the first call is kept.
+        `name` and `variant` distinguish bodies, of which that of the first call is used.
         """
         return self.get((plan.key, name, variant, training), lambda: Program(plan, name, body, training))
 
@@ -56,6 +56,7 @@ programs = ProgramCache()
 
 def plan_of(outputs: Sequence[Variable], known: Sequence[Variable] = ()) -> Plan:
     """The plan for some outputs, cached on the first of them until a graph is edited. `known`: see `Plan`."""
+    # On the variable, not in a weak dictionary: a plan refers to its outputs, and both are to be freed together.
     plans: dict[tuple[int, ...], Plan] = outputs[0].__dict__.setdefault("_plans", {})
     key = (*map(id, outputs), *((0, *map(id, known)) if known else ()))
     if key not in plans or plans[key].edits != edits():

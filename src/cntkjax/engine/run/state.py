@@ -22,8 +22,9 @@ from .minibatch import Minibatch, unequal_lengths
 class StateChanges(NamedTuple):
     """What a program computes besides its outputs.
 
-    `updates`: new values of leaves, by their place in the plan. `carried`: what each of the plan's delays leaves
-    behind, or None. `lengths`: those of the sequences of each pair in the plan's `computed_equal_lengths`.
+    `updates`: new values of leaves, by their place in the plan. `carried`: what each of the plan's delays carries over
+    to the next minibatch, or None. `lengths`: those of the sequences of each pair in the plan's
+    `computed_equal_lengths`.
     """
 
     updates: dict[int, Array]
@@ -41,7 +42,7 @@ def state_changes(plan: Plan, ctx: Context) -> StateChanges:
 
 
 def apply_changes(plan: Plan, minibatch: Minibatch, memory: Memory, changes: StateChanges) -> None:
-    """Give leaves their new values, and keep in `memory` what the delays leave behind.
+    """Set new values of leaves, and keep in `memory` what delays carry over to the next minibatch.
 
     Errors: AxisError if lengths of sequences differ that have to be equal.
     """

@@ -44,8 +44,8 @@ class SampleCounter:
         if self.source.sequence_axis is None:
             return self.source
         axes = self.source.dynamic_axes
-        alike = (v for n in self._plan.nodes for v in n.node_outputs if v.dynamic_axes == axes)
-        return next(alike, self.source)
+        candidates = (v for n in self._plan.nodes for v in n.node_outputs if v.dynamic_axes == axes)
+        return next(candidates, self.source)
 
 
 def _nearest_with_dynamic_axes(criterion: Variable) -> Variable:

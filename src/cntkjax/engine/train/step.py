@@ -95,8 +95,8 @@ class Step:
     Units: loss and metric are summed over all elements of all samples of a minibatch. The number of samples is that of
            the loss, or, where that has no dynamic axes, of what it was reduced from.
 
-    `memory`: what sequences that are cut between minibatches leave behind. Steps with other outputs that alternate with
-    this one share it, and `pending_gradients`.
+    `memory`: what delays carry over where sequences are cut between minibatches. Alternating steps with other outputs
+    share it, and `pending_gradients`.
     Errors: ValueError for options that the model does not allow.
     """
 
