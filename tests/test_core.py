@@ -218,7 +218,7 @@ def test_masks_say_how_long_sequences_are():
         mask.invalidate_section((1, 2), (1, 2))
     mask.clear()
     mask.invalidate_section((0, 0), (1, 1))
-    with pytest.raises(ValueError, match="does not say how long"):
+    with pytest.raises(ValueError, match="does not give the lengths of sequences"):
         C.Value(np.zeros((2, 3, 1), np.float32), mask)
 
 

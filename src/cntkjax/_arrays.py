@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
-from .device import DeviceDescriptor, DeviceKind, cpu, jax_device
+from ._typing import ArrayLike, ElementType, ShapeLike
+from .device import Device, DeviceDescriptor, DeviceKind, cpu, jax_device
 from .engine.data.interchange import device_array, platform_of
 from .graph.dtypes import NUMBERS, as_dtype
 from .graph.mersenne import MersenneTwister64
@@ -16,21 +17,27 @@ from .graph.seed import AUTO_SEED, resolve_seed
 from .graph.shape import NDShape, Shape, as_shape, shape_text
 from .tensor import ArrayMixin
 
+if TYPE_CHECKING:
+    import jax
+
+
+A = TypeVar("A", bound="jax.Array | np.ndarray")
+
 
 class DataMixin(ArrayMixin):
     """Data that NumPy, JAX and whoever speaks DLPack (PyTorch, CuPy) take without being told how."""
 
-    def _on_device(self) -> Any:
+    def _on_device(self) -> jax.Array:
         return device_array(self._numbers())
 
-    def __jax_array__(self) -> Any:
+    def __jax_array__(self) -> jax.Array:
         return self._on_device()
 
     def __dlpack__(self, **options: Any) -> Any:
         return self._on_device().__dlpack__(**options)
 
-    def __dlpack_device__(self) -> Any:
-        return self._on_device().__dlpack_device__()
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._on_device().__dlpack_device__()  # type: ignore[attr-defined]
 
 
 class NDArrayView(DataMixin):
@@ -42,7 +49,7 @@ class NDArrayView(DataMixin):
     NDArrayView([2 x 3], CPU)
     """
 
-    def __init__(self, shape: Any, data_type: Any, device: Any = None) -> None:
+    def __init__(self, shape: ShapeLike, data_type: ElementType, device: Device = None) -> None:
         self._hold(np.zeros(as_shape(shape), as_dtype(data_type)), read_only=False)
 
     def _hold(self, array: Any, read_only: bool, shape: Shape | None = None) -> None:
@@ -52,12 +59,14 @@ class NDArrayView(DataMixin):
 
     @classmethod
     def _of(cls, array: Any, read_only: bool, shape: Shape | None = None) -> Self:
-        made = object.__new__(cls)
-        made._hold(array, read_only, shape)
-        return made
+        view = object.__new__(cls)
+        view._hold(array, read_only, shape)
+        return view
 
     @staticmethod
-    def from_dense(np_array: Any, device: Any = None, read_only: bool = False, borrow: bool = False) -> NDArrayView:
+    def from_dense(
+        np_array: ArrayLike, device: Device = None, read_only: bool = False, borrow: bool = False
+    ) -> NDArrayView:
         """From a NumPy array; with `borrow` without a copy.
 
         Errors: TypeError for what is no array; RuntimeError for one of another type than CNTK has.
@@ -69,7 +78,8 @@ class NDArrayView(DataMixin):
 
     @staticmethod
     def from_csr(
-        csr_array: Any, device: Any = None, read_only: bool = False, borrow: bool = False, shape: Any = None
+        csr_array: Any, device: Device = None, read_only: bool = False, borrow: bool = False,
+        shape: ShapeLike | None = None,
     ) -> NDArrayView:
         """From a SciPy matrix in CSR format, which holds an array of the given shape with its last axis in the columns.
 
@@ -86,7 +96,7 @@ class NDArrayView(DataMixin):
         return NDArrayView._of(array.reshape(shape[0], -1).tocsr(), read_only, shape)
 
     @staticmethod
-    def from_data(data: Any, device: Any = None, read_only: bool = False, borrow: bool = False) -> NDArrayView:
+    def from_data(data: Any, device: Device = None, read_only: bool = False, borrow: bool = False) -> NDArrayView:
         """From a NumPy array or a CSR matrix."""
         make = NDArrayView.from_csr if hasattr(data, "tocsr") else NDArrayView.from_dense
         return make(data, device, read_only, borrow)
@@ -125,7 +135,7 @@ class NDArrayView(DataMixin):
             return self.held if len(self._shape) == 2 else self.held.toarray().reshape(self._shape)
         return np.asarray(self.held)
 
-    def _on_device(self) -> Any:
+    def _on_device(self) -> jax.Array:
         return device_array(self.held.toarray().reshape(self._shape) if self._is_sparse else self.held)
 
     to_ndarray = ArrayMixin.asarray
@@ -182,7 +192,7 @@ class NDArrayView(DataMixin):
 
     @staticmethod
     def random_uniform_float(
-        shape: Any, range_begin: float, range_end: float, seed: int = AUTO_SEED, device: Any = None
+        shape: ShapeLike, range_begin: float, range_end: float, seed: int = AUTO_SEED, device: Device = None
     ) -> NDArrayView:
         """Numbers between two others, each as likely; the same seed gives the same ones.
 
@@ -193,12 +203,12 @@ class NDArrayView(DataMixin):
 
     @staticmethod
     def random_uniform_double(
-        shape: Any, range_begin: float, range_end: float, seed: int = AUTO_SEED, device: Any = None
+        shape: ShapeLike, range_begin: float, range_end: float, seed: int = AUTO_SEED, device: Device = None
     ) -> NDArrayView:
         """The same in double precision."""
         return _random(np.float64, shape, range_begin, range_end, seed)
 
-    def as_shape(self, new_shape: Any) -> NDArrayView:
+    def as_shape(self, new_shape: ShapeLike) -> NDArrayView:
         """The same data in another shape.
 
         Errors: ValueError if that has another size.
@@ -228,7 +238,7 @@ class NDArrayView(DataMixin):
         part = self.held[where[0]] if self._is_sparse else self.held[(*start_offset[:dropped], *where[dropped:], ...)]
         return self._of(part, read_only, tuple(extent))
 
-    def deep_clone(self, device: Any = None, read_only: bool = False) -> NDArrayView:
+    def deep_clone(self, device: Device = None, read_only: bool = False) -> NDArrayView:
         """A copy."""
         return self._of(self.held.copy(), read_only, self._shape)
 
@@ -276,7 +286,7 @@ class NDMask(ArrayMixin):
     ([[2, 1, 1], [1, 0, 0]], 2)
     """
 
-    def __init__(self, shape: Any, device: Any = None) -> None:
+    def __init__(self, shape: ShapeLike, device: Device = None) -> None:
         self._mask = np.ones(as_shape(shape), np.int8)
 
     def _numbers(self) -> np.ndarray:
@@ -323,7 +333,7 @@ class NDMask(ArrayMixin):
             raise ValueError(f"copy_from: a mask {source.shape()} is not of the shape {self.shape()}")
         self._mask[...] = source._mask
 
-    def deep_clone(self, device: Any = None) -> NDMask:
+    def deep_clone(self, device: Device = None) -> NDMask:
         """A copy."""
         made = NDMask(self.shape())
         made._mask[...] = self._mask
@@ -337,12 +347,12 @@ class NDMask(ArrayMixin):
         return tuple(slice(o, o + e) for o, e in zip(offset, extent, strict=True))
 
 
-def _random(dtype: Any, shape: Any, begin: float, end: float, seed: int) -> NDArrayView:
+def _random(dtype: type, shape: ShapeLike, begin: float, end: float, seed: int) -> NDArrayView:
     values = MersenneTwister64(resolve_seed(seed)).uniform(prod(as_shape(shape)), begin, end)
     return NDArrayView._of(values.astype(dtype).reshape(as_shape(shape)), False)
 
 
-def of_known_type(array: Any, what: str) -> Any:
+def of_known_type(array: A, what: str) -> A:
     """The array; RuntimeError if CNTK has none of its type."""
     if array.dtype.type not in NUMBERS:
         raise RuntimeError(f"{what} is made of an array of float16, float32, float64, int8 or int16, not {array.dtype}")

@@ -19,9 +19,10 @@ Array: TypeAlias = "jax.Array"
 AnyArray: TypeAlias = "jax.Array | np.ndarray"
 ArrayLike: TypeAlias = npt.ArrayLike
 DTypeLike: TypeAlias = npt.DTypeLike
+ElementType: TypeAlias = npt.DTypeLike | int  # of a tensor: a type of NumPy's, or CNTK's name or number of it
 PyTree: TypeAlias = Any
 Shape: TypeAlias = tuple[int, ...]
 ShapeLike: TypeAlias = int | Sequence[int]
 Attributes: TypeAlias = Mapping[str, Any]  # of a node: numbers, texts, shapes, axes, arrays and dictionaries of them
 
-__all__ = ["AnyArray", "Array", "ArrayLike", "Attributes", "DTypeLike", "PyTree", "Shape", "ShapeLike"]
+__all__ = ["AnyArray", "Array", "ArrayLike", "Attributes", "DTypeLike", "ElementType", "PyTree", "Shape", "ShapeLike"]

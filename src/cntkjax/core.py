@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from abc import ABCMeta
+from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ._arrays import DataMixin, NativeArrayView, NDArrayView, NDMask, device_of, of_known_type
-from .device import DeviceDescriptor, DeviceKind, use_default_device
+from ._typing import AnyArray, DTypeLike, ShapeLike
+from .device import Device, DeviceDescriptor, DeviceKind, use_default_device
 from .engine.data.feeds import as_array, sequences, to_ragged
 from .engine.data.interchange import device_array, pad_sequences
 from .engine.data.ragged import Ragged, SparseRows, offsets_of, ranges
 from .engine.run.result import Result
 from .graph.errors import explain
 from .graph.shape import NDShape, Shape, as_shape, shape_text
+from .graph.variable import Variable as GraphVariable
 from .graph.variable import VariableKind
 from .variables import Variable
+
+if TYPE_CHECKING:
+    import jax
 
 
 class Value(DataMixin):
@@ -40,8 +46,8 @@ class Value(DataMixin):
     ONE_HOT_SKIP = 2**32 - 1  # among the indices of `one_hot`: a sample of zeros only
     _read_only = False
 
-    def __init__(self, batch: Any, seq_starts: Any = None, device: Any = None) -> None:
-        array = batch.held if isinstance(batch, NDArrayView) else batch
+    def __init__(self, batch: object, seq_starts: NDMask | Sequence[bool] | None = None, device: Device = None) -> None:
+        array: Any = batch.held if isinstance(batch, NDArrayView) else batch
         if isinstance(seq_starts, NDMask):
             self._hold(_unmasked(array, seq_starts), array.shape[2:])
         elif isinstance(array, (list, tuple)):
@@ -78,7 +84,7 @@ class Value(DataMixin):
         self.__dict__.pop("held", None)
 
     @staticmethod
-    def from_ragged(ragged: Ragged, shape: Shape, dtype: Any = None, static: bool = False) -> Value:
+    def from_ragged(ragged: Ragged, shape: Shape, dtype: DTypeLike | None = None, static: bool = False) -> Value:
         """A value of samples that lie end to end; `shape` is that of one sample.
 
         `static`: there is only one, and no batch axis.
@@ -96,7 +102,10 @@ class Value(DataMixin):
         return made
 
     @staticmethod
-    def create(var: Any, data: Any, seq_starts: Any = None, device: Any = None, read_only: bool = False) -> Value:
+    def create(
+        var: GraphVariable, data: object, seq_starts: Sequence[bool] | None = None, device: Device = None,
+        read_only: bool = False,
+    ) -> Value:
         """The value of a variable from arrays, lists of sequences, or CSR matrices.
 
         Shapes: a list makes sequences, of one step each if the variable has no sequence axis. An array stays as it is.
@@ -110,7 +119,7 @@ class Value(DataMixin):
         return made
 
     @staticmethod
-    def _of(var: Any, data: Any, seq_starts: Any) -> Value:
+    def _of(var: GraphVariable, data: object, seq_starts: Sequence[bool] | None) -> Value:
         if not var.dynamic_axes:
             return Value(data.tocsr() if hasattr(data, "tocsr") else as_array(var, data))
         if isinstance(data, list) and var.sequence_axis is None:
@@ -123,7 +132,7 @@ class Value(DataMixin):
         return Value.from_ragged(ragged.with_starts(seq_starts), var.shape)
 
     @staticmethod
-    def one_hot(batch: Any, num_classes: Any, dtype: Any = None, device: Any = None) -> Value:
+    def one_hot(batch: Any, num_classes: ShapeLike, dtype: DTypeLike | None = None, device: Device = None) -> Value:
         """One-hot samples from indices: a list of samples, or a list of sequences of them. `ONE_HOT_SKIP` gives zeros.
 
         `num_classes` may be a shape: then its last axis is one-hot, and a sample takes several indices.
@@ -222,7 +231,7 @@ class Value(DataMixin):
             csr = csr.reshape(len(lengths), -1).tocsr()
         return NDArrayView._of(csr, False, self.shape)
 
-    def as_sequences(self, variable: Any = None) -> list[Any]:
+    def as_sequences(self, variable: GraphVariable | None = None) -> list[Any]:
         """The sequences one by one: arrays [time, *shape], or CSR matrices with a row a step."""
         ragged = self.ragged
         parts = ragged.sequences()
@@ -235,7 +244,7 @@ class Value(DataMixin):
             return self.ragged.to_csr()
         return np.asarray(self._padded())
 
-    def _padded(self) -> Any:
+    def _padded(self) -> AnyArray:
         """The padded data, dense, where they are."""
         ragged = self.ragged
         data = ragged.data.to_dense() if isinstance(ragged.data, SparseRows) else ragged.data
@@ -244,7 +253,7 @@ class Value(DataMixin):
         data = data.reshape(-1, *self._shape)
         return data if ragged.lengths is None else pad_sequences(data, ragged.lengths)
 
-    def _on_device(self) -> Any:
+    def _on_device(self) -> jax.Array:
         return device_array(self._padded())
 
     def deep_clone(self, read_only: bool = False) -> Value:
@@ -275,7 +284,7 @@ class NativeValue(DataMixin, metaclass=ABCMeta):
     ((2, 3), NDArrayView([3 x 2], CPU), None)
     """
 
-    def __init__(self, batch: Any, mask: NDMask | None = None) -> None:
+    def __init__(self, batch: object, mask: NDMask | None = None) -> None:
         self._value = batch if isinstance(batch, Value) else Value(batch, mask)
 
     def __getattr__(self, name: str) -> Any:
@@ -317,7 +326,7 @@ class NativeValue(DataMixin, metaclass=ABCMeta):
         return self._value.is_read_only
 
     @staticmethod
-    def create(shape: Any, views: Any, *rest: Any) -> Value:
+    def create(shape: ShapeLike, views: Sequence[NDArrayView], *rest: Any) -> Value:
         """A value of sequences in array views. `rest`: which of them begin here, a device, whether it is read-only."""
         starts = next((part for part in rest if isinstance(part, (list, tuple)) and part), None)
         made = Value([view.asarray() for view in views], starts)
@@ -327,7 +336,7 @@ class NativeValue(DataMixin, metaclass=ABCMeta):
     def _numbers(self) -> Any:
         return self._value._numbers()
 
-    def _on_device(self) -> Any:
+    def _on_device(self) -> jax.Array:
         return self._value._on_device()
 
     def __repr__(self) -> str:
@@ -337,19 +346,22 @@ class NativeValue(DataMixin, metaclass=ABCMeta):
 NativeValue.register(Value)
 
 
-def _unmasked(padded: Any, mask: NDMask) -> Ragged:
-    """The samples of an array [sequences, longest, *shape] that are no padding; that has to come last."""
-    kept = np.asarray(mask) != 0
-    if padded.shape[:2] != kept.shape or (np.diff(kept.astype(np.int8), axis=1) > 0).any():
-        raise ValueError(f"a mask {kept.tolist()} does not say how long sequences in an array {padded.shape} are")
-    return Ragged(padded[kept], kept.sum(1).astype(np.int32), np.asarray(mask)[:, 0] == 2)
+def _unmasked(padded: np.ndarray, mask: NDMask) -> Ragged:
+    """The samples of an array [sequences, longest, *shape] without the padding, which has to come last."""
+    valid = np.asarray(mask) != 0
+    if padded.shape[:2] != valid.shape or (np.diff(valid.astype(np.int8), axis=1) > 0).any():
+        raise ValueError(
+            f"the mask {valid.tolist()} does not give the lengths of sequences in an array {padded.shape}: "
+            "each of its rows has to be steps that are valid, then padding"
+        )
+    return Ragged(padded[valid], valid.sum(1).astype(np.int32), np.asarray(mask)[:, 0] == 2)
 
 
 def _sample_shape(ragged: Ragged) -> Shape:
     return (ragged.data.width,) if isinstance(ragged.data, SparseRows) else ragged.data.shape[1:]
 
 
-def asarray(value: Any, dtype: Any = None) -> np.ndarray:
+def asarray(value: object, dtype: DTypeLike | None = None) -> np.ndarray:
     """A Value, parameter, constant, function without arguments, or what NumPy takes, as a NumPy array.
 
     >>> asarray(Value(np.ones((1, 2), np.float32)))
@@ -361,12 +373,12 @@ def asarray(value: Any, dtype: Any = None) -> np.ndarray:
     return array if dtype is None else array.astype(dtype)
 
 
-def asvalue(variable: Any, data_array: Any) -> Value:
+def asvalue(variable: GraphVariable, data_array: object) -> Value:
     """The value of a variable from arrays, lists of sequences, or CSR matrices."""
     return Value.create(variable, data_array)
 
 
-def like_input(variable: Any) -> Variable:
+def like_input(variable: GraphVariable) -> Variable:
     """An input that takes what has the shape and axes of a variable."""
     return Variable._new(
         VariableKind.Input, variable.shape, variable.dtype, variable.dynamic_axes, name=variable.name,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .engine.xla import devices as _devices
 from .graph.origin import call_stack
@@ -71,6 +71,9 @@ class DeviceDescriptor:
         if self._kind is DeviceKind.CPU:
             return "CPU"
         return f"GPU[{self._id}] {jax_device(self).device_kind}"
+
+
+Device: TypeAlias = DeviceDescriptor | None  # None: the default device
 
 
 def cpu() -> DeviceDescriptor:

@@ -85,7 +85,7 @@ class TensorOpsMixin:
     def __abs__(self) -> Function:
         return operators["abs"](self)
 
-    def __getitem__(self, arg: Index) -> Function:
+    def __getitem__(self, arg: Index) -> Variable | Function:
         """Slices of static axes: ints, slices, ``...``, and lists of indices (which are gathered)."""
         return operators["index"](self, arg)
 

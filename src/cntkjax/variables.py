@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
 from ._arrays import NDArrayView
+from ._typing import AnyArray, ArrayLike, ElementType, ShapeLike
 from .default_options import default_override_or, get_default_override
-from .graph.axis import BATCH, UNKNOWN_AXES, Axis
+from .device import Device
+from .graph.axis import BATCH, UNKNOWN_AXES, AxesLike, Axis
 from .graph.dtypes import NUMBERS, as_dtype
 from .graph.errors import ShapeError, explain
 from .graph.function import Function as GraphFunction
 from .graph.public import classes
 from .graph.shape import INFERRED, UNKNOWN_SHAPE, Shape, as_shape, broadcast, matches, shape_text
-from .graph.variable import Leaf, VariableKind, default_axes, infer_shape, producer, relocate, set_value, value_of
+from .graph.variable import Leaf, Sampler, VariableKind, default_axes, infer_shape, relocate, set_value, value_of
 from .graph.variable import Variable as GraphVariable
 from .initializer import Initializer
 from .tensor import ArrayMixin, TensorOpsMixin
+
+Init: TypeAlias = Initializer | ArrayLike | NDArrayView | default_override_or | None  # of parameters and constants
 
 
 class Record(dict):
@@ -38,7 +41,7 @@ class Record(dict):
             raise AttributeError(f"record has no attribute '{key}'")
         return self[key]
 
-    def __setattr__(self, key: str, value: Any) -> None:
+    def __setattr__(self, key: str, value: object) -> None:
         raise AttributeError("record is immutable")
 
     def updated_with(self, **kwargs: Any) -> Record:
@@ -63,11 +66,11 @@ class VariableMixin:
     uid: Any = GraphVariable.uid
 
     @property
-    def owner(self: Any) -> Any:
+    def owner(self: Any) -> GraphFunction:
         """The function whose output this is; RuntimeError for others, as in CNTK: ask ``is_output`` before."""
         if not self.is_output:
             raise RuntimeError(f"{self!r} is not the output of a function, so it has no owner")
-        return producer(self)
+        return self._owner
 
     def get_data_type(self: Any) -> int:
         """CNTK's number of the element type; 0 (``cntk_py.DataType_Unknown``) if it is not known yet."""
@@ -82,7 +85,7 @@ class VariableMixin:
         return any(axis.is_sequence_axis for axis in self.dynamic_axes)
 
     @property
-    def _type(self: Any) -> Any:
+    def _type(self: Any) -> Variable._Type:
         """Shape, element type and axes in one object, as it stands in signatures."""
         return Variable._Type(
             shape=self.shape, dtype=self.dtype, needs_gradient=self.needs_gradient, is_sparse=self.is_sparse,
@@ -115,13 +118,13 @@ class VariableMixin:
         """
         raise RuntimeError(f"{self!r} is no Parameter or Constant, and only these have a value")
 
-    def as_parameter(self: Any) -> Any:
+    def as_parameter(self: Any) -> Parameter:
         """This variable as a Parameter; TypeError if it is none."""
         if not isinstance(self, Parameter):
             raise TypeError(f"{self!r} cannot be converted to Parameter")
         return self
 
-    def as_constant(self: Any) -> Any:
+    def as_constant(self: Any) -> Constant:
         """This variable as a Constant; TypeError if it is none."""
         if not isinstance(self, Constant):
             raise TypeError(f"{self!r} cannot be converted to Constant")
@@ -145,11 +148,11 @@ class Variable(VariableMixin, TensorOpsMixin, GraphVariable):
 
     def __init__(
         self,
-        shape: Any = None,
-        dtype: Any = None,
+        shape: ShapeLike | None = None,
+        dtype: ElementType | None = None,
         needs_gradient: bool = False,
         is_sparse: bool = False,
-        dynamic_axes: Any = (BATCH,),
+        dynamic_axes: AxesLike = (BATCH,),
         name: str = "",
     ) -> None:
         super().__init__(
@@ -160,19 +163,19 @@ class Variable(VariableMixin, TensorOpsMixin, GraphVariable):
     @classmethod
     def _new(cls, *args: Any, **kwargs: Any) -> Variable:
         """A variable of any kind, as the graph makes them."""
-        made = object.__new__(cls)
-        GraphVariable.__init__(made, *args, **kwargs)
-        return made
+        variable = object.__new__(cls)
+        GraphVariable.__init__(variable, *args, **kwargs)
+        return variable
 
 
 class _LeafMixin(VariableMixin, TensorOpsMixin, ArrayMixin, Leaf):
     """What parameters and constants share: a value."""
 
     @classmethod
-    def _new(cls, *args: Any, **kwargs: Any) -> Any:
-        made = object.__new__(cls)
-        Leaf.__init__(made, *args, **kwargs)
-        return made
+    def _new(cls, *args: Any, **kwargs: Any) -> Self:
+        leaf = object.__new__(cls)
+        Leaf.__init__(leaf, *args, **kwargs)
+        return leaf
 
     @property
     def value(self) -> np.ndarray:
@@ -183,7 +186,7 @@ class _LeafMixin(VariableMixin, TensorOpsMixin, ArrayMixin, Leaf):
         return np.array(value_of(self))
 
     @value.setter
-    def value(self, value: Any) -> None:
+    def value(self, value: object) -> None:
         array = np.asarray(getattr(value, "asarray", lambda: value)(), self.dtype)
         if not matches(self.shape, array.shape):
             if array.size != 1 and broadcast([array.shape, self.shape]) != self.shape:
@@ -196,7 +199,7 @@ class _LeafMixin(VariableMixin, TensorOpsMixin, ArrayMixin, Leaf):
             infer_shape(self, array.shape)
         set_value(self, np.array(array))
 
-    def set_value(self, value: Any) -> None:
+    def set_value(self, value: object) -> None:
         """The same as setting `value`."""
         self.value = value
 
@@ -227,27 +230,27 @@ class Parameter(_LeafMixin):
 
     def __init__(
         self,
-        shape: Any = None,
-        init: Any = None,
-        dtype: Any = default_override_or(np.float32),
-        device: Any = None,
+        shape: ShapeLike | None = None,
+        init: Init = None,
+        dtype: ElementType | default_override_or | None = default_override_or(np.float32),
+        device: Device = None,
         name: str = "",
     ) -> None:
-        dtype = get_default_override(Parameter, dtype=dtype)
+        element: ElementType | None = get_default_override(Parameter, dtype=dtype)
         init = 0 if init is None else init
         array: np.ndarray | None = None
-        initializer: Callable[[Shape, Any], np.ndarray] | None = None
+        initializer: Sampler | None = None
         if isinstance(init, Initializer):
             initializer = init.seeded().sample
         elif shape is None or not (isinstance(init, (int, float)) or getattr(init, "ndim", None) == 0):
-            array, dtype = _array(init, dtype)
+            array, element = _array(init, element)
             shape = array.shape  # whatever shape is asked for beside it, as in CNTK
         else:
             initializer = partial(_full, init)
         if shape is None:
             raise ValueError(f"Parameter '{name}': needs a shape or an array as init")
         super().__init__(
-            VariableKind.Parameter, shape, _known_dtype(dtype), array=array, initializer=initializer, name=name,
+            VariableKind.Parameter, shape, _known_dtype(element), array=array, initializer=initializer, name=name,
             needs_gradient=True,
         )
 
@@ -261,13 +264,13 @@ class Constant(_LeafMixin):
 
     def __init__(
         self,
-        value: Any = None,
-        shape: Any = None,
-        dtype: Any = default_override_or(np.float32),
-        device: Any = None,
+        value: Init = None,
+        shape: ShapeLike | None = None,
+        dtype: ElementType | default_override_or | None = default_override_or(np.float32),
+        device: Device = None,
         name: str = "",
     ) -> None:
-        dtype = get_default_override(Constant, dtype=dtype)
+        element: ElementType | None = get_default_override(Constant, dtype=dtype)
         if value is None and shape is None:
             raise ValueError(f"Constant '{name}': neither a value nor a shape was given; give at least one of them")
         value = 0 if value is None else value
@@ -275,22 +278,23 @@ class Constant(_LeafMixin):
             if shape is None:
                 raise ValueError(f"Constant '{name}': an initializer needs a shape")
             sample = value.seeded().sample
-            super().__init__(VariableKind.Constant, shape, dtype or np.float32, initializer=sample, name=name)
+            super().__init__(VariableKind.Constant, shape, element or np.float32, initializer=sample, name=name)
             return
-        array, dtype = _array(value, dtype)
+        array, element = _array(value, element)
         if shape is None or array.ndim:
             shape = array.shape  # as in CNTK, where a shape is for numbers
         shape = as_shape(shape)
 
-        def spread(shape: Shape, dtype: Any) -> np.ndarray:
+        def broadcast_value(shape: Shape, dtype: type) -> np.ndarray:
             return np.array(np.broadcast_to(array, shape))
 
-        spread_now = None if INFERRED in shape else spread(shape, dtype)
-        super().__init__(VariableKind.Constant, shape, dtype, array=spread_now, initializer=spread, name=name)
-
+        super().__init__(
+            VariableKind.Constant, shape, element, initializer=broadcast_value, name=name,
+            array=None if INFERRED in shape else broadcast_value(shape, array.dtype.type),
+        )
 
     @staticmethod
-    def scalar(data_type: Any, value: float, device: Any = None) -> Constant:
+    def scalar(data_type: ElementType, value: float, device: Device = None) -> Constant:
         """A constant without axes. `data_type`: a number such as ``cntk_py.DataType_Float``, or NumPy's type.
 
         >>> Constant.scalar(2, 2.5).value
@@ -298,7 +302,7 @@ class Constant(_LeafMixin):
         """
         return Constant(value, (), as_dtype(data_type))
 
-    def clone_as(self, data_type: Any) -> Constant:
+    def clone_as(self, data_type: ElementType) -> Constant:
         """The same in double precision; as in CNTK, ValueError for any other change of its type."""
         dtype = as_dtype(data_type)
         if (self.dtype, dtype) != (np.float32, np.float64):
@@ -317,22 +321,22 @@ class _LeafView(NDArrayView):
         return value_of(self._leaf)
 
     @held.setter
-    def held(self, array: Any) -> None:
+    def held(self, array: AnyArray) -> None:
         relocate(self._leaf, array)
 
 
-def _full(number: Any, shape: Shape, dtype: Any) -> np.ndarray:
+def _full(number: Init, shape: Shape, dtype: type) -> np.ndarray:
     return np.full(shape, number, dtype)
 
 
-def _known_dtype(dtype: Any) -> Any:
+def _known_dtype(dtype: ElementType | None) -> ElementType | None:
     """The element type of a parameter; None for CNTK's number 0, which means that it is not known yet."""
     if dtype is None:
         return np.float32
     return None if isinstance(dtype, int) and dtype == 0 else dtype
 
 
-def _array(value: Any, dtype: Any) -> tuple[np.ndarray, Any]:
+def _array(value: object, dtype: ElementType | None) -> tuple[np.ndarray, type]:
     """Numbers as an array of the type asked for. If none is, floating point arrays keep theirs; the rest is float32.
 
     Errors: ValueError for what is no regular array of numbers.
@@ -343,9 +347,9 @@ def _array(value: Any, dtype: Any) -> tuple[np.ndarray, Any]:
         array = np.empty(0, object)
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
         raise ValueError(f"{value!r} is no number or regular array of numbers: parameters and constants need one")
-    own = array.dtype.type if isinstance(value, np.ndarray) and array.dtype.kind == "f" else None
-    dtype = as_dtype(dtype or own or np.float32)
-    return np.array(array, dtype), dtype
+    original = array.dtype.type if isinstance(value, np.ndarray) and array.dtype.kind == "f" else None
+    element = as_dtype(dtype or original or np.float32)
+    return np.array(array, element), element
 
 
 def type_text(kind: Record) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from .errors import AxisError
 
+AxisLike: TypeAlias = "Axis | int"
+AxesLike: TypeAlias = "Axis | Sequence[Axis] | None"
 _NAMES: dict[str, int] = {}  # of axes that were made, with the number of unique ones that were named after each
 
 

@@ -215,7 +215,7 @@ def _settle(order: Sequence[Function]) -> None:
     ))
 
 
-def merged_dtype(op: str, inputs: Sequence[Variable]) -> Any:
+def merged_dtype(op: str, inputs: Sequence[Variable]) -> type | None:
     """The element type that all operands share, constants aside; None while none is known.
 
     Leaves of unknown type take it.

@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from .._typing import ElementType
+
 NUMBERS: dict[type[np.generic], int] = {np.float32: 1, np.float64: 2, np.float16: 4, np.int8: 5, np.int16: 6}
 TYPES = {number: dtype for dtype, number in NUMBERS.items()}
 
 _ALIASES: dict[Any, type[np.generic]] = {"float": np.float32, "double": np.float64, int: np.float32}
 
 
-def as_dtype(dtype: Any) -> type[np.generic]:
+def as_dtype(dtype: ElementType | None) -> type[np.generic]:
     """NumPy's type for a name, a type, or CNTK's number of it.
 
     CNTK's name 'float' is 32 bits, while Python's ``float`` is 64; Python's ``int`` stands for 32 bit floats.

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from .._typing import ShapeLike
+
 Shape = tuple[int, ...]
 
 INFERRED = -1  # found out from the operands at first use
@@ -30,7 +32,7 @@ def size(shape: Shape) -> int:
     return prod(shape)
 
 
-def as_shape(shape: Any) -> Shape:
+def as_shape(shape: float | Iterable[Any]) -> Shape:
     """A number or an iterable of numbers as a tuple of ints; as in CNTK, 4.0 will do.
 
     Errors: ValueError for a dimension that is not whole.
@@ -117,7 +119,7 @@ class NDShape:
     ((3, 2), 3, 6, True)
     """
 
-    def __init__(self, dimensions: Any = (), fill: int | None = None) -> None:
+    def __init__(self, dimensions: ShapeLike = (), fill: int | None = None) -> None:
         """The sizes, beginning with the fastest axis; or a number of axes and the size of each."""
         if not isinstance(dimensions, int):
             given = as_shape(dimensions)

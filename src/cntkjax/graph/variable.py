@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._typing import AnyArray, DTypeLike
-from .axis import BATCH, UNKNOWN_AXES, Axis, axes_text
+from .._typing import AnyArray, DTypeLike, ElementType, ShapeLike
+from .axis import BATCH, UNKNOWN_AXES, AxesLike, Axis, axes_text
 from .dtypes import as_dtype
 from .errors import ShapeError, explain
 from .origin import user_line
@@ -42,8 +42,8 @@ class Variable:
     def __init__(
         self,
         kind: VariableKind,
-        shape: Any,
-        dtype: Any,
+        shape: ShapeLike,
+        dtype: ElementType | None,
         dynamic_axes: Sequence[Axis],
         *,
         name: str = "",
@@ -159,10 +159,10 @@ class Leaf(Variable):
     def __init__(
         self,
         kind: VariableKind,
-        shape: Any,
-        dtype: Any,
+        shape: ShapeLike,
+        dtype: ElementType | None,
         *,
-        array: Any = None,
+        array: AnyArray | None = None,
         initializer: Sampler | None = None,
         name: str = "",
         uid: str | None = None,
@@ -285,7 +285,7 @@ def relocate(leaf: Leaf, array: AnyArray) -> None:
     leaf._array = array
 
 
-def default_axes(dynamic_axes: Any) -> Axes:
+def default_axes(dynamic_axes: AxesLike) -> Axes:
     """Dynamic axes as a user may give them: an axis, a list of them, or None for the batch axis alone."""
     if dynamic_axes is None:
         return (BATCH,)

@@ -56,7 +56,7 @@ def _leaves(
     paths, structure = jax.tree_util.tree_flatten_with_path(tree)
     leaves = []
     for path, array in paths:
-        keyword = {"init" if kind is Parameter else "value": np.asarray(array)}
+        keyword: dict[str, Any] = {"init" if kind is Parameter else "value": np.asarray(array)}
         leaves.append(kind(name=_name(path), **keyword))
     return leaves, structure
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from .._typing import ShapeLike
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import composite, make_block
 from ..graph.edit import replace_placeholders
@@ -20,6 +21,11 @@ from ..graph.variable import VariableKind, default_axes, producer
 from ..variables import Variable
 from ._operand import as_variable
 from ._structure import alias, combine
+
+if TYPE_CHECKING:
+    from .functions import Function
+
+ArgumentType: TypeAlias = "Mapping[str, Any] | ShapeLike"  # a Variable._Type, or a shape
 
 # The arguments of the Python functions that are being run now, outermost first. A function that is made inside another
 # may use the other's arguments; they are no arguments of its own.
@@ -41,17 +47,17 @@ def annotated(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, A
     return typed
 
 
-def placeholder_of_type(kind: Any, name: str) -> Variable:
+def placeholder_of_type(kind: ArgumentType, name: str) -> Variable:
     """A placeholder that has a type already."""
     return _of_type(VariableKind.Placeholder, kind, name)
 
 
-def input_of_type(kind: Any, name: str) -> Variable:
+def input_of_type(kind: ArgumentType, name: str) -> Variable:
     """An input of a type: a shape, or what ``Tensor[3]`` and ``Sequence[Tensor[3]]`` give."""
     return _of_type(VariableKind.Input, kind, name)
 
 
-def _of_type(variable_kind: VariableKind, kind: Any, name: str) -> Variable:
+def _of_type(variable_kind: VariableKind, kind: ArgumentType, name: str) -> Variable:
     if not isinstance(kind, Mapping):
         kind = {"shape": as_shape(kind)}
     return Variable._new(
@@ -66,7 +72,7 @@ def new_placeholder(name: str = "") -> Variable:
     return Variable._new(VariableKind.Placeholder, UNKNOWN_SHAPE, None, UNKNOWN_AXES, name=name)
 
 
-def from_python(f: Any, make_block: bool = False, op_name: str = "", name: str = "") -> Any:
+def from_python(f: Callable[..., Any], make_block: bool = False, op_name: str = "", name: str = "") -> Function:
     """The Function that a callable of variables computes.
 
     Its arguments become placeholders named like them, or inputs where they are annotated with a type; optional
@@ -99,7 +105,7 @@ def from_python(f: Any, make_block: bool = False, op_name: str = "", name: str =
     return made
 
 
-def function_of(f: Callable[..., Any], kind: str, names: Sequence[str]) -> Any:
+def function_of(f: Callable[..., Any], kind: str, names: Sequence[str]) -> Function:
     """The Function that a callable of any number of variables computes from arguments of these names."""
     arguments = [new_placeholder(name) for name in names]
     made = as_outputs(f(*arguments))
@@ -108,7 +114,7 @@ def function_of(f: Callable[..., Any], kind: str, names: Sequence[str]) -> Any:
     return made
 
 
-def _set_order(made: Any, arguments: Sequence[Variable], name: str) -> None:
+def _set_order(made: Function, arguments: Sequence[Variable], name: str) -> None:
     """Let the arguments of a graph be met in this order: where they are not, a block called 'Tuple' holds them."""
     found = [v for v in made.arguments if v in set(arguments)]
     unused = [v.name for v in arguments if v not in found]
@@ -146,23 +152,24 @@ def _arguments(f: Callable[..., Any], of_type: Callable[[Any, str], Variable]) -
     return made
 
 
-def as_outputs(made: Any) -> Any:
+def as_outputs(result: Any) -> Function:
     """A composite of what a Python function returned: one output, a tuple, or a dict of names."""
-    if isinstance(made, Mapping):
-        made = tuple(alias(v, name=k) for k, v in made.items())
-    if made is None:
-        raise TypeError("the Python function returned nothing: a CNTK Function must return a value")
-    if isinstance(made, GraphFunction):
-        made = unwrap(made)
-        return made if made.is_composite else composite(made)
-    if isinstance(made, GraphVariable):
-        owner = producer(made)
-        alone = owner is not None and len(owner.node_outputs) == 1
-        return composite(owner) if alone else combine([made])  # type: ignore[arg-type]
-    return combine([as_variable(v) for v in made])
+    if isinstance(result, Mapping):
+        result = tuple(alias(v, name=k) for k, v in result.items())
+    if result is None:
+        raise TypeError("the Python function returned nothing: a CNTK Function must return a value; add a return")
+    if isinstance(result, GraphFunction):
+        function = unwrap(result)
+        return function if function.is_composite else composite(function)  # type: ignore[return-value]
+    if isinstance(result, GraphVariable):
+        owner = producer(result)
+        if owner is not None and len(owner.node_outputs) == 1:
+            return composite(owner)  # type: ignore[return-value]
+        return combine([result])
+    return combine([as_variable(v) for v in result])
 
 
-def block(inner: Any, arguments: Sequence[Variable], op_name: str, name: str) -> Any:
+def block(inner: Function, arguments: Sequence[Variable], op_name: str, name: str) -> Function:
     """A block around a composite, with placeholders outside in the place of its arguments."""
     root = inner.root_function
     if root.primitive.passes_through and len(root.node_inputs) == 1:
@@ -170,4 +177,5 @@ def block(inner: Any, arguments: Sequence[Variable], op_name: str, name: str) ->
     outer = [
         Variable._new(VariableKind.Placeholder, a.shape, a.dtype, a.dynamic_axes, name=a.name) for a in arguments
     ]
-    return composite(make_block(inner, list(zip(arguments, outer, strict=True)), op_name, name))
+    node = make_block(inner, list(zip(arguments, outer, strict=True)), op_name, name)
+    return composite(node)  # type: ignore[return-value]

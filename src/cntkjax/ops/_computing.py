@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 from weakref import WeakSet
 
 from ..core import Value, like_input
-from ..device import DeviceDescriptor, use_default_device
+from ..device import Device, DeviceDescriptor, use_default_device
 from ..engine.data.feeds import to_ragged, with_start_flags
 from ..engine.debug.checked import check
 from ..engine.debug.timing import timing_table
@@ -16,6 +16,7 @@ from ..engine.lower.carry import Memory
 from ..engine.run.program_cache import plan_of
 from ..engine.run.python_callbacks import CallbackResults
 from ..engine.run.random_streams import RandomState, draw_random_state
+from ..engine.run.result import Result
 from ..engine.run.staged_execution import evaluate, gradients
 from ..graph import edit
 from ..graph.errors import explain
@@ -25,11 +26,14 @@ from ..graph.variable import producer
 from ..variables import Variable
 from ._operand import as_variable
 
+Item: TypeAlias = GraphVariable | GraphFunction
+Outputs: TypeAlias = Item | Iterable[Item]
+
 
 class Computing(GraphFunction):
     """The part of `Function` that runs programs."""
 
-    def _feeds(self, arguments: Any, outputs: Iterable[Any]) -> dict[Any, Any]:
+    def _feeds(self, arguments: object, outputs: Iterable[Any]) -> dict[Any, Any]:
         needed = plan_of(list(outputs)).arguments
         arguments = with_start_flags(arguments)
         if isinstance(arguments, Mapping):
@@ -57,7 +61,7 @@ class Computing(GraphFunction):
             raise ValueError(f"{len(found)} arguments of {self!r} are called {name!r}; the names are: {there}")
         return found[0]  # type: ignore[return-value]
 
-    def _leaves(self, wrt: Any) -> list[Variable]:
+    def _leaves(self, wrt: Outputs) -> list[Variable]:
         """Variables to which gradients are wanted: inputs of the graph."""
         wanted, inputs = [as_variable(v) for v in _listed(wrt)], set(self.inputs)
         for v in wanted:
@@ -68,7 +72,9 @@ class Computing(GraphFunction):
                 ))
         return wanted
 
-    def eval(self, arguments: Any = None, outputs: Any = None, device: Any = None, as_numpy: bool = True) -> Any:
+    def eval(
+        self, arguments: object = None, outputs: Outputs | None = None, device: Device = None, as_numpy: bool = True
+    ) -> Any:
         """Compute the outputs.
 
         Shapes: an array [batch, *shape]; a list of arrays [time, *shape] for outputs with a sequence axis; several
@@ -89,7 +95,9 @@ class Computing(GraphFunction):
         """What sequences that are cut between calls left behind."""
         return self.__dict__.setdefault("_carried", Memory())
 
-    def _given_out(self, made: Any, as_numpy: bool, asked: Any = None, again: bool = True) -> dict[Any, Any]:
+    def _given_out(
+        self, made: Sequence[Result], as_numpy: bool, asked: Outputs | None = None, again: bool = True
+    ) -> dict[Any, Any]:
         """Results as users get them, under the variables and functions that they `asked` for.
 
         If this is computed `again`, Values that were given out before it are gone.
@@ -106,7 +114,7 @@ class Computing(GraphFunction):
         lent.update(given.values())
         return given
 
-    def _wanted(self, outputs: Any) -> list[Variable]:
+    def _wanted(self, outputs: Outputs | None) -> list[Variable]:
         if outputs is None and self.outputs:
             return list(self.outputs)  # type: ignore[arg-type]
         wanted = [as_variable(v) for v in _listed(outputs or [])]
@@ -119,8 +127,8 @@ class Computing(GraphFunction):
         return wanted
 
     def forward(
-        self, arguments: Any, outputs: Any = None, keep_for_backward: Any = None, device: Any = None,
-        as_numpy: bool = True,
+        self, arguments: object, outputs: Outputs | None = None, keep_for_backward: Outputs | None = None,
+        device: Device = None, as_numpy: bool = True,
     ) -> tuple[Any, dict[Any, Any]]:
         """Compute outputs; with `keep_for_backward` also a state for `backward`, and in training mode.
 
@@ -139,7 +147,7 @@ class Computing(GraphFunction):
         return state, self._given_out(made, as_numpy, outputs)
 
     def backward(
-        self, state: BackPropState, root_gradients: Any, variables: Any, as_numpy: bool = True
+        self, state: BackPropState, root_gradients: object, variables: Outputs, as_numpy: bool = True
     ) -> dict[Variable, Any]:
         """Gradients of variables from those that arrive at the outputs.
 
@@ -159,8 +167,8 @@ class Computing(GraphFunction):
         return self._given_out(found, as_numpy, again=False)
 
     def grad(
-        self, at: Any, wrt: Any = None, outputs: Any = None, device: Any = None, as_numpy: bool = True,
-        grad_root: Any = None,
+        self, at: object, wrt: Outputs | None = None, outputs: Outputs | None = None, device: Device = None,
+        as_numpy: bool = True, grad_root: Item | None = None,
     ) -> Any:
         """Gradient of the output (or of `grad_root`), summed over all its elements, at the given arguments.
 
@@ -202,7 +210,7 @@ class BackPropState:
         return self._device
 
 
-def _listed(items: Any) -> list[Any]:
+def _listed(items: Outputs) -> list[Any]:
     if isinstance(items, (GraphVariable, GraphFunction)):
         return [items]
     return list(items)

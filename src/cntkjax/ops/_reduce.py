@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..graph.axis import ALL_AXES, ALL_STATIC, Axis
+from ..graph.axis import ALL_AXES, ALL_STATIC, Axis, AxisLike
 from ..graph.shape import is_unknown
 from ..primitives import reduce as _primitives
 from ..primitives.reshape import Squeeze
@@ -25,7 +25,7 @@ __all__ = [
 Axes = Any  # an int, an Axis, a list of them, or None for all static axes
 
 
-def as_axis(axis: Any) -> Axis:
+def as_axis(axis: AxisLike | None) -> Axis:
     """An axis as users give it: a static index, an Axis, or None for all static axes.
 
     >>> as_axis(-1), as_axis(None)
@@ -42,12 +42,12 @@ def _as_axes(axis: Axes) -> list[Axis]:
     return [as_axis(a) for a in (axis if isinstance(axis, (list, tuple)) else [axis])]
 
 
-def _node(reduction: str, x: Variable, axes: list[Axis], keep: bool, name: str = "") -> Any:
+def _node(reduction: str, x: Variable, axes: list[Axis], keep: bool, name: str = "") -> Function:
     attributes = {"axisVec": axes, "reductionOpName": reduction, "reductionKeepDimensions": keep}
     return node(_primitives.ReduceElements, [x], attributes, name)
 
 
-def _along_each(reduction: str, axes: list[Axis], x: Variable) -> Any:
+def _along_each(reduction: str, axes: list[Axis], x: Variable) -> Function:
     """All static axes in one node, then the batch axis in another, as CNTK has them."""
     static = [a for a in axes if a.is_static_axis]
     rest = [a for a in axes if not a.is_static_axis]
@@ -186,7 +186,7 @@ def reduce_l2(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = 
     return _block("ReduceL2", lambda v, axes: sqrt(reduce_sum_square(v, axes)), x, axis, keepdims, name)
 
 
-def argmax(x: Operand, axis: Any = None, name: str = "") -> Function:
+def argmax(x: Operand, axis: AxisLike | None = None, name: str = "") -> Function:
     """The index of the first largest element along a static axis (which stays, of size 1), or of all flattened.
 
     >>> argmax([[1, 9, 3], [4, 5, 6]], axis=1).eval()
@@ -196,7 +196,7 @@ def argmax(x: Operand, axis: Any = None, name: str = "") -> Function:
     return _position("Argmax", x, axis, name)
 
 
-def argmin(x: Operand, axis: Any = None, name: str = "") -> Function:
+def argmin(x: Operand, axis: AxisLike | None = None, name: str = "") -> Function:
     """The index of the first smallest element along a static axis (which stays, of size 1), or of all flattened.
 
     >>> argmin([[1, 9, 3], [4, 5, 6]]).eval()
@@ -205,7 +205,7 @@ def argmin(x: Operand, axis: Any = None, name: str = "") -> Function:
     return _position("Argmin", x, axis, name)
 
 
-def _position(reduction: str, x: Operand, axis: Any, name: str) -> Function:
+def _position(reduction: str, x: Operand, axis: AxisLike | None, name: str) -> Function:
     axis = as_axis(axis)
     attributes = {"axis": axis, "reductionOpName": reduction, "reductionKeepDimensions": axis != ALL_STATIC}
     return node(_primitives.ReduceElements, [as_variable(x)], attributes, name)
@@ -218,7 +218,7 @@ def along(reduction: str, x: Operand, axis: Axis) -> Function:
     return node(_primitives.ReduceElements, [as_variable(x)], attributes)
 
 
-def softmax(x: Operand, axis: Any = None, name: str = "") -> Function:
+def softmax(x: Operand, axis: AxisLike | None = None, name: str = "") -> Function:
     """exp(x) / sum(exp(x)) along a static axis; by default over all static axes of a sample together, or along the
     last axis of what has no samples.
 
@@ -242,7 +242,7 @@ def softmax(x: Operand, axis: Any = None, name: str = "") -> Function:
     return as_one_block("Softmax", inner, [x], name, {"axis": axis})
 
 
-def log_softmax(x: Operand, axis: Any = None, name: str = "") -> Function:
+def log_softmax(x: Operand, axis: AxisLike | None = None, name: str = "") -> Function:
     """log(softmax(x)) along a static axis, by default the last one.
 
     >>> log_softmax([[1, 1], [1, 1]]).eval()

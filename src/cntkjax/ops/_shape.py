@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from .._typing import ElementType, ShapeLike
 from ..formats.dictionary import SizeT
-from ..graph.axis import BATCH, END_STATIC, NEW_LEADING, Axis
+from ..graph.axis import BATCH, END_STATIC, NEW_LEADING, Axis, AxisLike
 from ..graph.dtypes import as_dtype
 from ..graph.errors import AxisError, ShapeError, explain
 from ..graph.shape import as_shape, is_unknown
@@ -34,7 +35,9 @@ CONSTANT_PAD, REFLECT_PAD, SYMMETRIC_PAD = 0, 1, 2
 
 
 # ---- the same elements in another shape
-def reshape(x: Operand, shape: Any, begin_axis: Any = None, end_axis: Any = None, name: str = "") -> Function:
+def reshape(
+    x: Operand, shape: ShapeLike, begin_axis: AxisLike | None = None, end_axis: AxisLike | None = None, name: str = ""
+) -> Function:
     """The elements of x in another shape; with `begin_axis` and `end_axis` only the axes between them are replaced.
 
     Shapes: one dimension of ``shape`` may be -1: it is inferred.
@@ -51,7 +54,7 @@ def reshape(x: Operand, shape: Any, begin_axis: Any = None, end_axis: Any = None
     return node(_forms.Reshape, [as_variable(x)], attributes, name)
 
 
-def _place(axis: Any, default: Axis) -> Axis:
+def _place(axis: AxisLike | None, default: Axis) -> Axis:
     """A place between axes as Reshape's attributes count it: axis i begins at the place -i from the end."""
     if axis is None:
         return default
@@ -61,7 +64,7 @@ def _place(axis: Any, default: Axis) -> Axis:
     return END_STATIC if index == 0 else Axis(index - 1)
 
 
-def expand_dims(x: Operand, axis: Any, name: str = "") -> Function:
+def expand_dims(x: Operand, axis: AxisLike, name: str = "") -> Function:
     """A new axis of size 1: behind axis `axis` if that is not negative, otherwise where ``shape[axis]`` will be.
 
     Errors: AxisError for an axis that x does not have.
@@ -86,7 +89,7 @@ def expand_dims(x: Operand, axis: Any, name: str = "") -> Function:
     return as_one_block("ExpandDims", inner, [x], name)
 
 
-def squeeze(x: Operand, axes: Any = None, name: str = "") -> Function:
+def squeeze(x: Operand, axes: AxisLike | Sequence[AxisLike] | None = None, name: str = "") -> Function:
     """x without the named axes of size 1, or without all such axes.
 
     >>> squeeze(np.zeros((1, 3, 1))).shape, squeeze(np.zeros((1, 3, 1)), 0).shape
@@ -96,7 +99,7 @@ def squeeze(x: Operand, axes: Any = None, name: str = "") -> Function:
     return node(_forms.Squeeze, [as_variable(x)], attributes, name)
 
 
-def flatten(x: Operand, axis: Any = None, name: str = "") -> Function:
+def flatten(x: Operand, axis: AxisLike | None = None, name: str = "") -> Function:
     """A matrix: the axes before `axis` together, and those from it on together. Without an axis, and with 0, one row.
 
     >>> flatten(np.zeros((2, 3, 4))).shape, flatten(np.zeros((2, 3, 4)), 1).shape
@@ -116,7 +119,7 @@ def flatten(x: Operand, axis: Any = None, name: str = "") -> Function:
     return as_one_block("Flatten", lambda v: reshape(v, shape), [x], name, {"axis": Axis(-behind - 1)})
 
 
-def swapaxes(x: Operand, axis1: Any = 0, axis2: Any = 1, name: str = "") -> Function:
+def swapaxes(x: Operand, axis1: AxisLike = 0, axis2: AxisLike = 1, name: str = "") -> Function:
     """Two static axes swapped.
 
     >>> swapaxes([[0, 1], [2, 3], [4, 5]], 0, 1).eval()
@@ -165,7 +168,10 @@ def to_batch(x: Operand, name: str = "") -> Function:
 
 
 # ---- parts
-def slice(x: Operand, axis: Any, begin_index: Any, end_index: Any, strides: Any = None, name: str = "") -> Function:
+def slice(
+    x: Operand, axis: AxisLike | Sequence[AxisLike], begin_index: int | Sequence[int], end_index: int | Sequence[int],
+    strides: int | Sequence[int] | None = None, name: str = "",
+) -> Function:
     """The elements from `begin_index` up to (not with) `end_index` along one axis, or along each of a list of axes.
 
     Indices below 0 count from the end; an end of 0 is the end itself. A stride of -1 reverses. Beyond CNTK, the axis
@@ -217,7 +223,9 @@ def splice(*inputs: Operand, **kw_axis_name: Any) -> Function:
     return node(select.Splice, operands, {"axis": Axis(axis)}, name)
 
 
-def pad(x: Operand, pattern: Any, mode: int = CONSTANT_PAD, constant_value: float = 0, name: str = "") -> Function:
+def pad(
+    x: Operand, pattern: Sequence[Sequence[int]], mode: int = CONSTANT_PAD, constant_value: float = 0, name: str = ""
+) -> Function:
     """A border around x: `pattern` has a pair (in front, behind) for each static axis.
 
     `mode` is CONSTANT_PAD (with `constant_value`), REFLECT_PAD (mirrored at the outermost elements) or SYMMETRIC_PAD
@@ -238,7 +246,7 @@ def pad(x: Operand, pattern: Any, mode: int = CONSTANT_PAD, constant_value: floa
     return node(select.Pad, [as_variable(x)], attributes, name)
 
 
-def gather(reference: Operand, indices: Operand, axis: Any = None, name: str = "") -> Function:
+def gather(reference: Operand, indices: Operand, axis: AxisLike | None = None, name: str = "") -> Function:
     """Slices of `reference` along its first axis (or `axis`), one for each index.
 
     Beyond CNTK, the axis may be dynamic: the batch axis, to take other samples of the minibatch, or the sequence axis,
@@ -268,7 +276,7 @@ def _gathered(reference: Function, indices: Variable) -> Function:
     return node(select.Gather, [reference.output, indices])
 
 
-def top_k(x: Operand, k: int, axis: Any = -1, name: str = "") -> Function:
+def top_k(x: Operand, k: int, axis: AxisLike = -1, name: str = "") -> Function:
     """Two outputs: the k largest elements along a static axis, largest first, and their indices.
 
     >>> values, indices = top_k([5, 1, 9], 2).eval().values()
@@ -314,7 +322,7 @@ def crop_automatic_with_ancestors(
 
 
 # ---- little but the shape
-def one_hot(x: Operand, num_classes: int, sparse_output: bool = False, axis: Any = -1, name: str = "") -> Function:
+def one_hot(x: Operand, num_classes: int, sparse_output: bool = False, axis: AxisLike = -1, name: str = "") -> Function:
     """1 where the numbers of x point on a new axis, otherwise 0; sparse if that is asked for.
 
     Shapes: [*s] -> [*s[:axis], num_classes, *s[axis:]]. Numbers outside of [0, num_classes) give zeros.
@@ -355,7 +363,7 @@ def eye_like(x: Operand, sparse_output: bool = True, name: str = "") -> Function
     return node(fill.EyeLike, [as_variable(x)], {"OutputSparse": bool(sparse_output)}, name)
 
 
-def cast(node_input: Operand, dtype: Any, name: str = "") -> Function:
+def cast(node_input: Operand, dtype: ElementType | None, name: str = "") -> Function:
     """The operand in another element type.
 
     Errors: ValueError for a type that CNTK has no tensors of.

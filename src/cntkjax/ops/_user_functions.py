@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from ..primitives.user import UserDefined
 from ._operand import as_variable
 from ._user_function_files import DESERIALIZERS, register_udf_deserialize_callback
 from .functions import Function
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 
 @delegates_to(
@@ -111,6 +114,9 @@ class UserFunction(Function):
 
 def _class_name(cls: type) -> str:
     return f"{cls.__module__}.{cls.__name__}"
+
+
+Plain: TypeAlias = "np.ndarray | list[Plain]"
 
 
 class _Node(Function):
@@ -221,9 +227,9 @@ class _Node(Function):
         made = {v: wanted[v] for v, need in zip(self.node_inputs, needed, strict=True) if need}
         return [None if made.get(v) is None else _plain(made.pop(v)) for v in self.node_inputs]
 
-    def _given(self, variable: Variable, data: Any) -> Any:
+    def _given(self, variable: Variable, data: np.ndarray | list[np.ndarray]) -> Any:
         """Data as the methods get them."""
-        pieces = [_csr(p) if variable.is_sparse else p for p in (data if isinstance(data, list) else [data])]
+        pieces: list[Any] = [_csr(p) if variable.is_sparse else p for p in (data if isinstance(data, list) else [data])]
         if self.user.as_numpy:
             return pieces if isinstance(data, list) else pieces[0]
         static, sparse = not variable.dynamic_axes, variable.is_sparse
@@ -242,13 +248,13 @@ class _Node(Function):
         return RuntimeError(explain(f"{self._who}: {method} raised {type(error).__name__}: {error}"))
 
 
-def _csr(array: np.ndarray) -> Any:
+def _csr(array: np.ndarray) -> csr_matrix:
     from scipy.sparse import csr_matrix
 
     return csr_matrix(array.reshape(len(array), -1))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Plain:
     """What a method made, as an array or a list of arrays."""
     if isinstance(value, (list, tuple)):
         return [_plain(v) for v in value]
@@ -260,7 +266,7 @@ def _plain(value: Any) -> Any:
     return np.asarray(value)
 
 
-def user_function(user_func: Any) -> Function:
+def user_function(user_func: object) -> Function:
     """The graph of a `UserFunction`, to be used as that of any other operation.
 
     Errors: TypeError for what is no function.

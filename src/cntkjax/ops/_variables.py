@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from .._typing import ElementType, ShapeLike
 from ..default_options import default_override_or, get_default_override
-from ..graph.axis import BATCH, UNKNOWN_AXES, Axis
+from ..device import Device
+from ..graph.axis import BATCH, UNKNOWN_AXES, AxesLike, Axis
 from ..graph.shape import FREE, UNKNOWN_SHAPE, as_shape
 from ..graph.variable import VariableKind, default_axes
-from ..variables import Constant, Parameter, Variable
+from ..variables import Constant, Init, Parameter, Variable
 
 __all__ = [
     "constant", "input", "input_variable", "output_variable", "parameter", "placeholder",
@@ -18,11 +18,11 @@ __all__ = [
 
 
 def input_variable(
-    shape: Any,
-    dtype: Any = default_override_or(np.float32),
+    shape: ShapeLike | None,
+    dtype: ElementType | default_override_or | None = default_override_or(np.float32),
     needs_gradient: bool = False,
     is_sparse: bool = False,
-    dynamic_axes: Any = [BATCH],  # noqa: B006 - CNTK's signature; never changed
+    dynamic_axes: AxesLike = [BATCH],  # noqa: B006 - CNTK's signature; never changed
     name: str = "",
 ) -> Variable:
     """An argument that is fed with data.
@@ -45,18 +45,20 @@ def input_variable(
 
 
 def input(
-    shape: Any,
-    dtype: Any = default_override_or(np.float32),
+    shape: ShapeLike | None,
+    dtype: ElementType | default_override_or | None = default_override_or(np.float32),
     needs_gradient: bool = False,
     is_sparse: bool = False,
-    dynamic_axes: Any = [BATCH],  # noqa: B006
+    dynamic_axes: AxesLike = [BATCH],  # noqa: B006
     name: str = "",
 ) -> Variable:
     """The old name of `input_variable`."""
     return input_variable(shape, dtype, needs_gradient, is_sparse, dynamic_axes, name)
 
 
-def output_variable(shape: Any, dtype: Any, dynamic_axes: Any, needs_gradient: bool = True, name: str = "") -> Variable:
+def output_variable(
+    shape: ShapeLike, dtype: ElementType | None, dynamic_axes: AxesLike, needs_gradient: bool = True, name: str = ""
+) -> Variable:
     """An output of a user-defined function, for its ``infer_outputs``."""
     return Variable._new(
         VariableKind.Output, as_shape(shape), dtype, default_axes(dynamic_axes), name=name,
@@ -64,21 +66,24 @@ def output_variable(shape: Any, dtype: Any, dynamic_axes: Any, needs_gradient: b
     )
 
 
-def placeholder(shape: Any = None, dynamic_axes: Any = None, name: str = "") -> Variable:
+def placeholder(shape: ShapeLike | str | None = None, dynamic_axes: AxesLike = None, name: str = "") -> Variable:
     """Stands for a variable that is given later with ``replace_placeholders``; what is not said is inferred then.
 
     >>> placeholder(name='h')
     Placeholder('h', [???], [???])
     """
     if isinstance(shape, str):  # CNTK's scripts pass the name first, and get away with it
-        shape, name = None, shape
+        name, shape = shape, None
     axes = UNKNOWN_AXES if dynamic_axes is None else default_axes(dynamic_axes)
     return Variable._new(
         VariableKind.Placeholder, UNKNOWN_SHAPE if shape is None else as_shape(shape), None, axes, name=name
     )
 
 
-def parameter(shape: Any = None, init: Any = None, dtype: Any = None, device: Any = None, name: str = "") -> Parameter:
+def parameter(
+    shape: ShapeLike | None = None, init: Init = None, dtype: ElementType | None = None, device: Device = None,
+    name: str = "",
+) -> Parameter:
     """A value that training changes; `init` is an initializer, a number, or an array.
 
     >>> parameter((2, 3), init=1, name='W')
@@ -87,7 +92,10 @@ def parameter(shape: Any = None, init: Any = None, dtype: Any = None, device: An
     return Parameter(shape, init, dtype, device, name)
 
 
-def constant(value: Any = None, shape: Any = None, dtype: Any = None, device: Any = None, name: str = "") -> Constant:
+def constant(
+    value: Init = None, shape: ShapeLike | None = None, dtype: ElementType | None = None, device: Device = None,
+    name: str = "",
+) -> Constant:
     """A value that training leaves alone.
 
     >>> constant([[1, 2]]).value
@@ -97,7 +105,8 @@ def constant(value: Any = None, shape: Any = None, dtype: Any = None, device: An
 
 
 def sequence_input(
-    shape: Any, dtype: Any, needs_gradient: bool, is_sparse: bool, sequence_axis: Axis, name: str
+    shape: ShapeLike | None, dtype: ElementType | default_override_or | None, needs_gradient: bool, is_sparse: bool,
+    sequence_axis: Axis, name: str,
 ) -> Variable:
     """An input with the batch axis and a sequence axis."""
     return input_variable(shape, dtype, needs_gradient, is_sparse, [BATCH, sequence_axis], name)

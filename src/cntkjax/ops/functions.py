@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, unique
-from typing import Any
+from typing import Any, BinaryIO, TypeAlias
 
+from ..device import Device
 from ..formats import model as model_files
 from ..formats import registry
 from ..formats.containers import unwrap_values
@@ -27,10 +29,13 @@ from ..variables import Constant, Parameter, Record, Variable, VariableMixin, ty
 from ._attributes import shown
 from ._calling import ENCLOSING, annotated, from_python, input_of_type, placeholder_of_type
 from ._computing import Computing
+from ._indexing import Index
 from ._native import native_user_function, register_native_user_function
-from ._operand import as_variable
+from ._operand import Operand, as_variable
 from ._structure import combine
 from ._user_function_files import register_udf_deserialize_callback, udf_callbacks
+
+Source: TypeAlias = str | os.PathLike[str] | bytes | BinaryIO
 
 
 @unique
@@ -172,7 +177,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
     owner, is_output, is_input, is_parameter, is_constant, is_placeholder = (_OfOutput() for _ in range(6))
 
     @property
-    def type(self) -> Any:
+    def type(self) -> Record | tuple[Record, ...]:
         """Type of the output, or a tuple of types."""
         types = tuple(v._type for v in self.outputs)  # type: ignore[attr-defined]
         return types[0] if len(types) == 1 else types
@@ -189,13 +194,13 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
             raise AttributeError(f"{self!r} has no attribute or member '{name}'{mend}")
         return _only(found, name)
 
-    def __getitem__(self, arg: Any) -> Any:
+    def __getitem__(self, arg: Index) -> Variable | Function:
         if len(self.outputs) > 1:
-            return self.outputs[arg]
+            return self.outputs[arg]  # type: ignore[index, return-value]
         return super().__getitem__(arg)
 
-    def __iter__(self) -> Any:
-        return iter(self.outputs) if len(self.outputs) > 1 else super().__iter__()
+    def __iter__(self) -> Iterator[Variable]:
+        return iter(self.outputs) if len(self.outputs) > 1 else super().__iter__()  # type: ignore[arg-type]
 
     def __eq__(self, other: object) -> bool:
         """True for this very function, and for its only output; that has another hash, as in CNTK."""
@@ -303,10 +308,10 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         """``copy.copy`` gives the function itself, of which there is one in its graph."""
         return self
 
-    def __deepcopy__(self, memo: Any) -> Function:
+    def __deepcopy__(self, memo: object) -> Function:
         raise TypeError(f"{self!r} is not copied by copy.deepcopy, as in CNTK: use its method clone('clone')")
 
-    def clone(self, method: Any, substitutions: Any = None) -> Function:
+    def clone(self, method: CloneMethod | str, substitutions: Mapping[Any, Any] | None = None) -> Function:
         """A copy of the graph, with variables replaced.
 
         `method`: 'clone' copies parameters, 'share' shares them, 'freeze' copies them as constants.
@@ -340,7 +345,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         edit.replace_placeholders(self, given)
         return self
 
-    def replace_placeholder(self, substitution: Any) -> Function:
+    def replace_placeholder(self, substitution: Operand) -> Function:
         """Put a variable in the place of the only placeholder; ValueError if there are none or several."""
         placeholders = self.placeholders
         if len(placeholders) != 1:
@@ -351,14 +356,14 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         """Functions and variables of that name; `depth` blocks deep, -1 for all the way."""
         return edit.find_all(self, name, depth)
 
-    def find_by_name(self, name: str, depth: int = 0) -> Any:
+    def find_by_name(self, name: str, depth: int = 0) -> GraphFunction | GraphVariable | None:
         """The function or variable of that name, or None; ValueError if there are several, or the name is no text."""
         if not isinstance(name, str):
             raise ValueError(f"find_by_name() of {self!r} needs the name as a str, got {name!r}")
         found = edit.find_all(self, name, depth)
         return _only(found, name) if found else None
 
-    def set_attribute(self, name: str, value: Any) -> None:
+    def set_attribute(self, name: str, value: float) -> None:
         """Change 'dropoutRate' or 'rngSeed' of the operation; RuntimeError for any other attribute."""
         if name not in ("dropoutRate", "rngSeed") or name not in self.root_function.node_attributes:
             raise RuntimeError(f"{self!r} has no attribute '{name}' that can be set")
@@ -384,7 +389,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
 
     # ---- files
     def save(
-        self, filename: Any, format: ModelFormat = ModelFormat.CNTKv2,
+        self, filename: str | os.PathLike[str], format: ModelFormat = ModelFormat.CNTKv2,
         use_external_files_to_store_parameters: bool = False, *, opset: int = 9,
     ) -> None:
         """Write the graph and its values to a file in CNTK's format, or as an ONNX model.
@@ -397,13 +402,13 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         else:
             model_files.save(self, filename, format)
 
-    def restore(self, filename: Any) -> None:
+    def restore(self, filename: Source) -> None:
         """Take the parameters' values from a file that was saved from this same graph."""
         model_files.restore(self, filename)
 
     @staticmethod
     def load(
-        model: Any, device: Any = None, format: ModelFormat = ModelFormat.CNTKv2, *,
+        model: Source, device: Device = None, format: ModelFormat = ModelFormat.CNTKv2, *,
         udf_factory_callback_map: Mapping[str, Callable[..., Any]] | None = None,
     ) -> Function:
         """Read a graph, in CNTK's format or an ONNX model, from a path, bytes or a file object.
@@ -424,18 +429,18 @@ def BlockFunction(op_name: str, name: str) -> Callable[[Callable[..., Any]], Fun
     return lambda f: from_python(f, make_block=True, op_name=op_name, name=name)
 
 
-def load_model(model: Any, device: Any = None, format: ModelFormat = ModelFormat.CNTKv2) -> Function:
+def load_model(model: Source, device: Device = None, format: ModelFormat = ModelFormat.CNTKv2) -> Function:
     """Read a graph from a path, bytes or a file object."""
     return Function.load(model, device, format)
 
 
-def _only(found: list[Any], name: str) -> Any:
+def _only(found: list[Any], name: str) -> GraphFunction | GraphVariable:
     if len(found) > 1:
         raise ValueError(f'multiple things are called "{name}": find_all_with_name gives all {len(found)}')
     return found[0]
 
 
-def _of_graph(item: Any) -> Variable:
+def _of_graph(item: object) -> Variable:
     """A variable of a graph; numbers are none. As in CNTK, AttributeError for None: a search that found nothing."""
     if item is None:
         raise AttributeError("clone: a substitution is None, no variable: what was searched for by name was not found")

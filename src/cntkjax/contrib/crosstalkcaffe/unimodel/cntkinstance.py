@@ -277,6 +277,7 @@ class CntkApiInstance:
 
     def export_model(self) -> None:
         """Saves the model where the configuration says."""
+        assert self._conf.model_solver.cntk_model_path is not None
         self._model.save(self._conf.model_solver.cntk_model_path)
 
 
