@@ -37,8 +37,9 @@ def evaluate(
     program = programs.program(plan, "evaluate", _evaluate, training)
     minibatch = program.pack(plan, arguments_in_order(plan, feeds), memory)
     minibatch.callback_results = callback_results
+    leaves = leaf_arrays(plan)  # first: a sample is kept as long as the array of its weights is the same
     inputs = random_inputs(plan, again=random)
-    data, layouts, changes = program(minibatch, leaf_arrays(plan), inputs)
+    data, layouts, changes = program(minibatch, leaves, inputs)
     if not (assign and write_state):
         updates = {
             i: value for i, value in changes.updates.items() if write_state and plan.leaves[i] not in plan.assigned
