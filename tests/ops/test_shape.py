@@ -210,7 +210,7 @@ def test_crop_with_given_ancestors():
 
 
 @pytest.mark.parametrize(("referent", "message"), [
-    (lambda x: pooled(x, 2, 2), "not of the same size"), (lambda x: C.input_variable((1, 4, 4)), "in common"),
+    (lambda x: pooled(x, 2, 2), "not of the same size"), (lambda x: C.input_variable((1, 4, 4)), "no common ancestor"),
 ], ids=range(2))
 def test_crop_without_a_place(referent, message):
     x = C.input_variable((1, 12, 12))

@@ -118,7 +118,7 @@ def test_misfits_are_named_when_the_graph_is_built():
     label, feature = C.sequence.input_variable(4, name="label"), C.sequence.input_variable(5, name="scores")
     with pytest.raises(ValueError, match=r"ForwardBackward: labels and features differ(.*\n)+.*'scores'"):
         C.forward_backward(C.labels_to_graph(label), feature, 3)
-    with pytest.raises(ValueError, match="ForwardBackward: blankTokenId = 4 is no token"):
+    with pytest.raises(ValueError, match="ForwardBackward: blankTokenId = 4 is not a token"):
         C.forward_backward(C.labels_to_graph(label), label, 4)
     with pytest.raises(ValueError, match="ForwardBackward: .*have to be sequences"):
         C.forward_backward(C.labels_to_graph(label), C.input_variable(4), 3)

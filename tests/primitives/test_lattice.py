@@ -203,8 +203,8 @@ def test_a_saved_criterion_computes_the_same(paths, tmp_path):
         (ONE[:60], "section 'EDGS' of a lattice is missing at byte 56"),
         (ONE[:-4], "section 'ALNS' of a lattice has 12 entries"),
         (ONE[:40] + b"NODS" + struct.pack("<i", 5) + ONE[48:], "section 'NODS' of a lattice has 5 entries"),
-        (ONE[:32] + struct.pack("<I", 8) + ONE[36:], "does not stand at its end, frame 8"),
-        (lattice([0, 12, 9], [(0, 1, 1)], [0.0, unit(0, 12)]), "does not stand at its end, frame 9"),
+        (ONE[:32] + struct.pack("<I", 8) + ONE[36:], "is not at its end, frame 8"),
+        (lattice([0, 12, 9], [(0, 1, 1)], [0.0, unit(0, 12)]), "is not at its end, frame 9"),
         (lattice([0, 9], [(1, 1, 1)], [0.0, unit(0, 9)]), "does not lead from one of its nodes to a later one"),
         (lattice([0, 9], [(0, 2, 1)], [0.0, unit(0, 9)]), "does not lead"),
         (lattice([0, 9], [(0, 1, 1)], [0.0, unit(0, 9, False)]), "have no end"),
@@ -224,12 +224,12 @@ def test_damaged_lattices_are_errors_with_the_place(paths, data, reason):
     ("name", "text", "reason"),
     [
         ("symbols", "sil\n\nw\n", "symbols, line 3: unit 'w' is not in"),
-        ("phones", PHONES + "sil one s1", "phones, line 5: unit 'sil' is there twice"),
+        ("phones", PHONES + "sil one s1", "phones, line 5: unit 'sil' is defined twice"),
         ("phones", "sil four s1", "phones, line 1: the transitions of unit 'sil' are not in"),
         ("phones", "sil one s9", "phones, line 1: state 's9' of unit 'sil' is not in"),
         ("phones", "sil one s1 s2", "phones, line 1: unit 'sil' has 2 states, its transitions 1"),
         ("transitions", "one 1 0.8 0.2 0.5", "transitions, line 1: 1 states have 4 transitions, not 3"),
-        ("transitions", "one x 0.8 0.2 0.5 0.5", "transitions, line 1: 'one x 0.8 0.2 0.5 0.5' is no 'name states"),
+        ("transitions", "one x 0.8 0.2 0.5 0.5", "transitions, line 1: 'one x 0.8 0.2 0.5 0.5' is not 'name states"),
         ("states", None, "error opening file '.*states'"),
     ],
 )
@@ -258,7 +258,7 @@ def test_misfits_are_named():
         C.lattice_sequence_with_softmax(size, size, size, C.input_variable(1), *files)
     eye = [np.eye(5, dtype=np.float32)]
     loss = C.lattice_sequence_with_softmax(size, size, size, bytes_of, *files, doReferenceAlign=True)
-    with pytest.raises(RuntimeError, match=r"alignment \(doReferenceAlign\) is not supported"):
+    with pytest.raises(RuntimeError, match=r"alignment is not supported; leave out doReferenceAlign"):
         loss.eval({size: eye, bytes_of: [floats(ONE)]})
     double = C.sequence.input_variable(5, dtype=np.float64)
     wide = C.sequence.input_variable(1, dtype=np.float64, sequence_axis=C.Axis("lattice"))

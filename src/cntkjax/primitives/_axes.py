@@ -1,4 +1,4 @@
-"""Static axes of primitives: stored counted from the end, as CNTK's files have them, so that they fit any rank."""
+"""Static axes of primitives: counted from the end, as in CNTK's files, so that they hold for any rank."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from ..graph.variable import Variable
 
 
 def position(op: str, axis: Axis, x: Variable, extra: int = 0) -> int:
-    """Where a static axis stands in the shape of `x`, from the front; `extra` places behind the last count too.
+    """The index of a static axis in the shape of `x`, from the front; with `extra` more axes after the last.
 
-    Errors: AxisError for an axis that the shape does not have, or that is no static axis.
+    Errors: AxisError for an axis that the shape does not have, or that is not static.
     """
     rank = len(x.shape) + extra
     if not axis.is_static_axis:
-        raise AxisError(explain(f"{op}: {axis!r} is no static axis of the operand", {"operand": x}, "give its index"))
+        raise AxisError(explain(
+            f"{op}: {axis!r} is not a static axis of the operand", {"operand": x}, "give its index"
+        ))
     index = axis.static_axis_index()
     if not -rank <= index < rank:
         raise AxisError(explain(
@@ -26,5 +28,5 @@ def position(op: str, axis: Axis, x: Variable, extra: int = 0) -> int:
 
 
 def stored(op: str, axis: Axis, x: Variable, extra: int = 0) -> Axis:
-    """The axis counted from the end; axes that are not static as they are."""
+    """The axis counted from the end; axes that are not static are returned unchanged."""
     return Axis(position(op, axis, x, extra) - len(x.shape) - extra) if axis.is_static_axis else axis

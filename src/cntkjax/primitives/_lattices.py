@@ -1,22 +1,21 @@
-"""Lattices of a speech recognizer: their bytes, the models of their units, and posteriors of states. NumPy only.
+"""Lattices of a speech recognizer: their format, the models of their units, and posteriors of states. NumPy only.
 
-A lattice is a graph of what may have been said in an utterance. Its nodes stand at frames, and an edge from one node to
-another has a score of the language model and is aligned with units (phones), each of them for some frames. All numbers
-are little-endian:
+A lattice is a graph of hypotheses about an utterance. Its nodes are at frames; an edge between two nodes has a score of
+the language model and is aligned with units (phones), each for some frames. All numbers are little-endian:
 
     header    "LAT ", int32 2, uint32 nodes, uint32 edges, float32 factor and float32 penalty of the recognizer, float64
-              duration of a frame, uint32 frames, uint32 unit that may be implied
-    nodes     "NODS", int32 nodes, for each the uint16 frame at which it stands; the last one ends the utterance
-    edges     "EDGS", int32 edges, for each a uint64: from bit 0 the node where it begins, from bit 20 that where it
-              ends, in bit 39 whether the frames behind its units are those of the implied unit, from bit 40 the place
-              of its first unit among the words that follow
+              duration of a frame, uint32 frames, uint32 implied unit
+    nodes     "NODS", int32 nodes, for each its uint16 frame; the last node ends the utterance
+    edges     "EDGS", int32 edges, for each a uint64: from bit 0 its begin node, from bit 20 its end node, in bit 39
+              whether the frames after its units are those of the implied unit, from bit 40 the index of its first unit
+              among the words that follow
     units     "ALNS", int32 words, uint32 words: a unit in the lowest 19 bits, its frames in the next 12, in the highest
-              whether it is the last one of an edge. The word before the first unit of an edge is a float32, the score
-              of the language model.
+              whether it is the last unit of an edge. The word before the first unit of an edge is a float32, the
+              score of the language model.
 
-Source: found out by asking CNTK 2.7, which says what it misses in a lattice; scores and posteriors: Su et al., "Error
-back propagation for sequence training of context-dependent deep networks", ICASSP 2013, and the alignment of the frames
-of an edge with states by the best path.
+Source: inferred from the errors that CNTK 2.7 reports for incomplete lattices; scores and posteriors: Su et al., "Error
+back propagation for sequence training of context-dependent deep networks", ICASSP 2013, with the frames of an edge
+aligned to states by the best path.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ import numpy as np
 
 from ..engine.data.ragged import offsets_of, ranges
 
-NO_PATH = -1e30  # for each frame, the logarithm of a sum over no path
+NO_PATH = -1e30  # per frame: log(0), if there is no path
 _HEADER = struct.Struct("<4siIIffdII")
 _NODE_BITS, _END, _IMPLIED, _FIRST = 19, 20, 39, 40
 _UNIT_BITS, _FRAME_BITS, _LAST = 19, 12, 31
 
 
 class Unit(NamedTuple):
-    """A hidden Markov model: the numbers of its k states, and logarithms of its transitions, [k + 1, k + 1].
+    """A hidden Markov model: the numbers of its k states, and the logarithms of its transitions, [k + 1, k + 1].
 
-    Rows of transitions are where one comes from, the entry and the states; columns the states and the exit.
+    The rows of transitions are the entry and the states, the columns the states and the exit.
     """
 
     states: np.ndarray
@@ -49,7 +48,7 @@ class Unit(NamedTuple):
 
 
 def units_of(symbols: str, phones: str, states: str, transitions: str) -> Sequence[Unit]:
-    """The models of the units, in the order in which the file of symbols names them.
+    """The models of the units, in the order of the file of symbols.
 
     Args:
         symbols: a file with the names of units
@@ -57,7 +56,7 @@ def units_of(symbols: str, phones: str, states: str, transitions: str) -> Sequen
         states: a file with the names of states, in the order of the network's outputs
         transitions: in each row a name, the number of states k and (k + 1) ** 2 probabilities
 
-    Errors: RuntimeError for files that cannot be read or do not fit together, with file and row.
+    Errors: RuntimeError for files that cannot be read or are inconsistent, with file and row.
     """
     paths = symbols, phones, states, transitions
     try:
@@ -71,7 +70,7 @@ def _units_of(paths: tuple[str, ...], written: tuple[int, ...]) -> Sequence[Unit
     symbols, phones, states, transitions = paths
     numbers = {columns[0]: i for i, (_, columns) in enumerate(_rows(states))}
     matrices = {columns[0]: _matrix(transitions, row, columns) for row, columns in _rows(transitions)}
-    made = {}
+    models = {}
     for row, (name, *rest) in _rows(phones):
         if not rest or rest[0] not in matrices:
             _fail(phones, row, f"the transitions of unit {name!r} are not in '{transitions}'")
@@ -81,15 +80,15 @@ def _units_of(paths: tuple[str, ...], written: tuple[int, ...]) -> Sequence[Unit
             _fail(phones, row, f"state {unknown[0]!r} of unit {name!r} is not in '{states}'")
         if len(rest) != len(matrix):
             _fail(phones, row, f"unit {name!r} has {len(rest) - 1} states, its transitions {len(matrix) - 1}")
-        if name in made:
-            _fail(phones, row, f"unit {name!r} is there twice")
-        made[name] = Unit(np.array([numbers[state] for state in rest[1:]]), matrix)
+        if name in models:
+            _fail(phones, row, f"unit {name!r} is defined twice")
+        models[name] = Unit(np.array([numbers[state] for state in rest[1:]]), matrix)
     units = []
     for row, columns in _rows(symbols):
         for name in columns:
-            if name not in made:
+            if name not in models:
                 _fail(symbols, row, f"unit {name!r} is not in '{phones}'")
-            units.append(made[name])
+            units.append(models[name])
     return units
 
 
@@ -104,7 +103,7 @@ def _matrix(path: str, row: int, columns: list[str]) -> np.ndarray:
     try:
         size, numbers = int(columns[1]) + 1, [float(text) for text in columns[2:]]
     except (IndexError, ValueError):
-        _fail(path, row, f"{' '.join(columns)[:60]!r} is no 'name states probabilities'")
+        _fail(path, row, f"{' '.join(columns)[:60]!r} is not 'name states probabilities'")
     if size < 2 or len(numbers) != size**2:
         _fail(path, row, f"{size - 1} states have {size**2} transitions, not {len(numbers)}")
     with np.errstate(divide="ignore"):
@@ -117,7 +116,7 @@ def _fail(path: str, row: int, reason: str) -> NoReturn:
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """What a lattice says.
+    """A parsed lattice.
 
     Shapes: times [nodes]; begin, end (nodes) and score (of the language model) [edges], edges in the order of their
             ends; edge, unit, start (frame) and frames [units], in the order of edges and of time.
@@ -134,9 +133,9 @@ class Lattice:
 
 
 def parse(data: bytes) -> Lattice:
-    """The lattice in the bytes; what follows it is left alone.
+    """The lattice at the beginning of the bytes.
 
-    Errors: RuntimeError if they are no lattice, or a damaged one, with the place.
+    Errors: RuntimeError if the bytes are not a lattice, or it is damaged, with the position.
     """
     if len(data) < _HEADER.size or data[:4] != b"LAT ":
         raise RuntimeError("a lattice begins with 'LAT ' and a header")
@@ -148,7 +147,7 @@ def parse(data: bytes) -> Lattice:
     units, _ = _section(data, at, b"ALNS", "<u4", None)
     times = times.astype(np.int64)
     if nodes < 2 or not times.max() == times[-1] == frames:
-        raise RuntimeError(f"the last of the {nodes} nodes of a lattice does not stand at its end, frame {frames}")
+        raise RuntimeError(f"the last of the {nodes} nodes of a lattice is not at its end, frame {frames}")
     node = (1 << _NODE_BITS) - 1
     begin, end = (((words >> np.uint64(bit)) & np.uint64(node)).astype(np.int64) for bit in (0, _END))
     order = np.argsort(end, kind="stable")
@@ -165,7 +164,7 @@ def parse(data: bytes) -> Lattice:
 
 
 def _section(data: bytes, at: int, tag: bytes, kind: str, expected: int | None) -> tuple[np.ndarray, int]:
-    """The numbers of a section, and where the next one begins."""
+    """The numbers of a section, and the position of the next one."""
     if data[at : at + 4] != tag or len(data) < at + 8:
         raise RuntimeError(f"section {tag.decode()!r} of a lattice is missing at byte {at}")
     (count,) = struct.unpack_from("<i", data, at + 4)
@@ -179,24 +178,24 @@ def _aligned(
     words: np.ndarray, edge: np.ndarray, first: np.ndarray, start: np.ndarray, stop: np.ndarray, implied: np.ndarray,
     implied_unit: int,
 ) -> tuple[np.ndarray, ...]:  # fmt: skip
-    """The units of edges with frames: edge, unit, start, frames."""
+    """The units of edges that have frames: edge, unit, start, frames."""
     lasts = np.flatnonzero(words >> np.uint32(_LAST))
     place = np.searchsorted(lasts, first)
     if (place >= len(lasts)).any():
         raise RuntimeError("the units of an edge of a lattice have no end")
     counts = lasts[place] + 1 - first
-    own = words[ranges(first, counts)].astype(np.int64)
+    alignment = words[ranges(first, counts)].astype(np.int64)
     edges = np.repeat(np.arange(len(edge)), counts)
-    unit, frames = own & ((1 << _UNIT_BITS) - 1), (own >> _UNIT_BITS) & ((1 << _FRAME_BITS) - 1)
-    left = stop - start - np.bincount(edges, frames, len(edge)).astype(np.int64)
-    if (left < 0).any() or left[~implied].any():
+    unit, frames = alignment & ((1 << _UNIT_BITS) - 1), (alignment >> _UNIT_BITS) & ((1 << _FRAME_BITS) - 1)
+    remaining = stop - start - np.bincount(edges, frames, len(edge)).astype(np.int64)
+    if (remaining < 0).any() or remaining[~implied].any():
         raise RuntimeError("the units of an edge of a lattice have more or fewer frames than it has")
-    behind = np.flatnonzero(implied)
-    edges = np.concatenate([edges, behind])
+    with_implied = np.flatnonzero(implied)
+    edges = np.concatenate([edges, with_implied])
     order = np.argsort(edges, kind="stable")
     edges = edges[order]
-    unit = np.concatenate([unit, np.full(len(behind), implied_unit)])[order]
-    frames = np.concatenate([frames, left[behind]])[order]
+    unit = np.concatenate([unit, np.full(len(with_implied), implied_unit)])[order]
+    frames = np.concatenate([frames, remaining[with_implied]])[order]
     before = offsets_of(frames)[:-1]
     first_of_edge = np.searchsorted(edges, np.arange(len(edge)))
     return edge[edges], unit, start[edges] + before - before[first_of_edge][edges], frames
@@ -204,10 +203,10 @@ def _aligned(
 
 @dataclass(frozen=True)
 class Criterion:
-    """How scores are weighed: they are divided by `acoustic`; those of the language model are multiplied by `language`.
+    """The weights of scores: all are divided by `acoustic`, those of the language model are multiplied by `language`.
 
-    `penalty` is added for each edge. `risk`: the criterion is the expected number of frames in their right state, not
-    the logarithm of the sum over all paths.
+    `penalty` is added for each edge. `risk`: the criterion is the expected number of frames in the correct state,
+    instead of the logarithm of the sum over all paths.
     """
 
     acoustic: float
@@ -215,13 +214,13 @@ class Criterion:
     penalty: float
     risk: bool
 
-    @np.errstate(invalid="ignore")  # likelihoods that are not numbers give a value that is none
+    @np.errstate(invalid="ignore")  # likelihoods of NaN give a value of NaN
     def of(
         self, lattice: Lattice, units: Sequence[Unit], likelihood: np.ndarray, labels: np.ndarray
     ) -> tuple[float, np.ndarray, np.ndarray]:
-        """The criterion of an utterance, the errors of its states, and how probable the labels are in the lattice.
+        """The criterion of an utterance, the errors of its states, and the probabilities of its labels in the lattice.
 
-        Errors of states are posteriors without the labels; with `risk` derivatives of the risk.
+        Errors of states are posteriors minus labels, or with `risk` derivatives of the risk.
 
         Shapes: likelihood (logarithms) [frames, states], labels int [frames] -> a number, [frames, states], [frames].
         Errors: RuntimeError if the lattice has more frames, units or states than there are.
@@ -235,107 +234,109 @@ class Criterion:
         cell = ranges(lattice.start, lattice.frames)
         edge = np.repeat(lattice.edge, lattice.frames)
         edges = len(lattice.end)
-        hit = labels[cell] == path
+        is_correct = labels[cell] == path
         score = lattice.score.astype(np.float64) * self.language + self.penalty
         score += np.bincount(lattice.edge, acoustic, edges)
         total, expected, posterior, accuracy = _forward_backward(
-            lattice, score / self.acoustic, np.bincount(edge, hit, edges)
+            lattice, score / self.acoustic, np.bincount(edge, is_correct, edges)
         )
-        each = np.arange(len(labels))
-        of_labels = float(likelihood[each, labels][:frames].sum(dtype=np.float64)) / self.acoustic
+        all_frames = np.arange(len(labels))
+        label_score = float(likelihood[all_frames, labels][:frames].sum(dtype=np.float64)) / self.acoustic
         errors = np.zeros(likelihood.shape, np.float32)
         weight = posterior * (expected - accuracy) / self.acoustic if self.risk else posterior
         np.add.at(errors, (cell, path), weight[edge])
         if not self.risk:
-            errors[each, labels] -= 1
-        certain = np.bincount(cell, posterior[edge] * hit, len(labels))
-        return of_labels - (expected if self.risk else total), errors, certain
+            errors[all_frames, labels] -= 1
+        certainty = np.bincount(cell, posterior[edge] * is_correct, len(labels))
+        return label_score - (expected if self.risk else total), errors, certainty
 
 
 def _best_paths(lattice: Lattice, units: Sequence[Unit], likelihood: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each unit of a lattice the score of its best path, and on this path the state of each of its frames."""
+    """For each unit of a lattice the score of its best path, and the states of its frames on this path."""
     score, path = np.zeros(len(lattice.unit)), np.zeros(int(lattice.frames.sum()), np.int64)
     offsets = offsets_of(lattice.frames)
     sizes = np.array([len(unit.states) for unit in units])[lattice.unit]
     for size in np.unique(sizes):
-        own = np.flatnonzero(sizes == size)
-        models = [units[i] for i in lattice.unit[own]]
+        selection = np.flatnonzero(sizes == size)
+        models = [units[i] for i in lattice.unit[selection]]
         states = np.stack([model.states for model in models])
         if states.max() >= likelihood.shape[1]:
             raise RuntimeError(f"state {states.max()} of a unit is not among the {likelihood.shape[1]} of the operands")
         transitions = np.stack([model.transitions for model in models])
-        frames = lattice.frames[own]
-        score[own], found = _viterbi(likelihood, states, transitions, lattice.start[own], frames)
-        path[ranges(offsets[own], frames)] = found
+        frames = lattice.frames[selection]
+        score[selection], states_on_path = _viterbi(likelihood, states, transitions, lattice.start[selection], frames)
+        path[ranges(offsets[selection], frames)] = states_on_path
     return score, path
 
 
 def _viterbi(
     likelihood: np.ndarray, states: np.ndarray, transitions: np.ndarray, start: np.ndarray, frames: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Scores of the best paths through n models of one size, and their states, one path after the other.
+    """Scores of the best paths through n models of one size, and their states, one path after another.
 
     Shapes: likelihood [all frames, all states], states [n, k], transitions [n, k + 1, k + 1], start and frames [n]
             -> [n], [sum of frames].
     """
     count, size = states.shape
-    steps, each = int(frames.max(initial=0)), np.arange(count)
-    goes_on = np.arange(steps)[:, None] < frames
+    steps, models = int(frames.max(initial=0)), np.arange(count)
+    is_active = np.arange(steps)[:, None] < frames
     origin = np.zeros((steps, count, size), np.int32)
     best = transitions[:, 0, :size]
     for step in range(steps):
         frame = np.minimum(start + step, len(likelihood) - 1)
         reached = best
         if step:
-            ways = best[:, :, None] + transitions[:, 1:, :size]
-            origin[step] = ways.argmax(1)
-            reached = ways.max(1)
-        best = np.where(goes_on[step][:, None], reached + likelihood[frame[:, None], states], best)
+            candidates = best[:, :, None] + transitions[:, 1:, :size]
+            origin[step] = candidates.argmax(1)
+            reached = candidates.max(1)
+        best = np.where(is_active[step][:, None], reached + likelihood[frame[:, None], states], best)
     ends = best + transitions[:, 1:, size]
-    place = ends.argmax(1)
+    state = ends.argmax(1)
     path = np.zeros((steps, count), np.int64)
     for step in reversed(range(steps)):
-        path[step] = states[each, place]
-        place = np.where(goes_on[step], origin[step, each, place] if step else place, place)
-    return np.where(frames > 0, ends.max(1), transitions[:, 0, size]), path.T[goes_on.T]
+        path[step] = states[models, state]
+        state = np.where(is_active[step], origin[step, models, state] if step else state, state)
+    return np.where(frames > 0, ends.max(1), transitions[:, 0, size]), path.T[is_active.T]
 
 
 def _forward_backward(
-    lattice: Lattice, score: np.ndarray, right: np.ndarray
+    lattice: Lattice, score: np.ndarray, correct: np.ndarray
 ) -> tuple[float, float, np.ndarray, np.ndarray]:
-    """The logarithm of the sum over all paths, the expected number of right frames, and both for each edge.
+    """The logarithm of the sum over all paths, the expected number of correct frames, and both for each edge.
 
-    Of an edge: the posterior, and the expected number of right frames on the paths that take it.
+    Of an edge: the posterior, and the expected number of correct frames on the paths through it.
+
+    Shapes: score and correct (frames) [edges] -> two numbers, [edges], [edges].
     """
     begin, end = lattice.begin, lattice.end
     nodes = len(lattice.times)
-    ahead, right_ahead = _sums(begin, end, score, right, nodes)
-    total = ahead[-1]
+    forward, correct_forward = _sums(begin, end, score, correct, nodes)
+    total = forward[-1]
     if total == -np.inf:
         return NO_PATH * lattice.times[-1], 0.0, np.zeros(len(score)), np.zeros(len(score))
     order = np.argsort(-begin, kind="stable")
-    sums = _sums(nodes - 1 - end[order], nodes - 1 - begin[order], score[order], right[order], nodes)
-    back, right_back = (made[::-1] for made in sums)
-    posterior = np.exp(ahead[begin] + score + back[end] - total)
-    return float(total), float(right_ahead[-1]), posterior, right_ahead[begin] + right + right_back[end]
+    sums = _sums(nodes - 1 - end[order], nodes - 1 - begin[order], score[order], correct[order], nodes)
+    backward, correct_backward = (values[::-1] for values in sums)
+    posterior = np.exp(forward[begin] + score + backward[end] - total)
+    return float(total), float(correct_forward[-1]), posterior, correct_forward[begin] + correct + correct_backward[end]
 
 
 def _sums(
-    begin: np.ndarray, end: np.ndarray, score: np.ndarray, right: np.ndarray, nodes: int
+    begin: np.ndarray, end: np.ndarray, score: np.ndarray, correct: np.ndarray, nodes: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """For each node the logarithm of the sum over the paths that lead there, and their expected number of right frames.
+    """For each node the logarithm of the sum over the paths to it, and their expected number of correct frames.
 
-    The edges are in the order of their ends.
+    The edges are sorted by their ends.
     """
     total, mean = np.full(nodes, -np.inf), np.zeros(nodes)
     total[0] = 0
     bounds = np.searchsorted(end, np.arange(nodes + 1))
     for node in range(1, nodes):
-        own = slice(bounds[node], bounds[node + 1])
-        ways = total[begin[own]] + score[own]
-        total[node] = np.logaddexp.reduce(ways, initial=-np.inf)
+        edges = slice(bounds[node], bounds[node + 1])
+        scores = total[begin[edges]] + score[edges]
+        total[node] = np.logaddexp.reduce(scores, initial=-np.inf)
         if total[node] > -np.inf:
-            mean[node] = np.exp(ways - total[node]) @ (mean[begin[own]] + right[own])
+            mean[node] = np.exp(scores - total[node]) @ (mean[begin[edges]] + correct[edges])
     return total, mean
 
 

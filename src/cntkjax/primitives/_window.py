@@ -1,7 +1,7 @@
-"""How windows of convolutions and poolings move over the axes of a sample, in CNTK's arithmetic; and channels last.
+"""The geometry of windows of convolutions and poolings, in CNTK's arithmetic; and data with channels last.
 
-Source: CNTK 2.7 on 1,270 combinations of size, stride, padding, rounding and length (tests/primitives/test_window.py
-holds some of them).
+Source: CNTK 2.7 on 1,270 combinations of size, stride, padding, rounding and length; some of them are in
+tests/primitives/test_window.py.
 """
 
 from __future__ import annotations
@@ -9,20 +9,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import TypeVar
 
 import jax.numpy as jnp
 
+from .._typing import Array
 from ..engine.lower.values import Axes, Context, Value
 from ..graph.shape import FREE, INFERRED
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Window:
     """A window that moves along one axis.
 
-    Units: cells of that axis. `before` and `after` are the padding that the positions reach; negative where they leave
-    out cells. `count` is the number of positions; with a length that is not known yet it is FREE or INFERRED.
+    Units: cells of that axis. `before` and `after` are the padding that the window covers; negative where it omits
+    cells. `count` is the number of positions; FREE or INFERRED if the length is not known yet.
     """
 
     size: int
@@ -34,7 +37,7 @@ class Window:
 
     @property
     def extent(self) -> int:
-        """Cells from the first to the last that the window touches."""
+        """The number of cells from the first to the last one of the window."""
         return (self.size - 1) * self.dilation + 1
 
     @property
@@ -42,8 +45,8 @@ class Window:
         """True if its only position covers the axis exactly."""
         return self.count == 1 and self.before == self.after == 0 and self.dilation == 1
 
-    def seen_by(self, cell: int) -> slice:
-        """What one cell of the window sees of the padded axis, at all positions."""
+    def slice_of(self, cell: int) -> slice:
+        """The cells of the padded axis that one cell of the window covers, at all positions."""
         begin = cell * self.dilation
         return slice(begin, begin + (self.count - 1) * self.stride + 1, self.stride)
 
@@ -54,9 +57,9 @@ def place(
 ) -> Window:
     """The window along an axis of some length.
 
-    With `auto` the centers of the windows spread over the axis from end to end, and what is left over is split between
-    the ends; otherwise the first window starts `before` cells ahead of the axis. `ceil` adds a position for what is
-    left over.
+    With `auto` the centers of the windows are spread over the axis from end to end, and the remainder is split between
+    the ends; otherwise the first window starts `before` cells in front of the axis. `ceil` adds a position for the
+    remainder.
 
     >>> place(8, 3, stride=2, auto=True)
     Window(size=3, stride=2, dilation=1, before=1, after=0, count=4)
@@ -67,15 +70,15 @@ def place(
     span = length - 1 if auto else length + before + after - extent
     count = (-(-span // stride) if ceil else span // stride) + 1
     if auto:
-        left_over = length - 1 - (count - 1) * stride
-        before = (extent - 1) // 2 - int(left_over / 2)  # rounds toward zero, also where `ceil` makes it negative
+        remainder = length - 1 - (count - 1) * stride
+        before = (extent - 1) // 2 - int(remainder / 2)  # rounds toward zero, also where `ceil` makes it negative
     return Window(size, stride, dilation, before, (count - 1) * stride + extent - length - before, count)
 
 
-def per_axis(values: Sequence[Any], rank: int, channel: Any = None) -> tuple[Any, ...]:
-    """One value for each axis: the first is repeated for leading axes that have none; ValueError if there are too many.
+def per_axis(values: Sequence[T], rank: int, channel: T | None = None) -> tuple[T, ...]:
+    """One value for each axis: the first is repeated for leading axes without one; ValueError if there are too many.
 
-    `channel`: what the first axis gets if it has none.
+    `channel`: the value of the first axis if it has none.
     """
     values = tuple(values)
     if len(values) > rank:
@@ -86,14 +89,14 @@ def per_axis(values: Sequence[Any], rank: int, channel: Any = None) -> tuple[Any
     return filled if channel is None else (channel, *filled[1:])
 
 
-def channels_last(ctx: Context, value: Value) -> Any:
+def channels_last(ctx: Context, value: Value) -> Array:
     """The data of samples (C, *spatial) as [samples, *spatial, C]."""
     lead = ctx.lead(value.axes)
     data = value.data if value.channels_last else jnp.moveaxis(ctx.array(value), lead, -1)
     return data.reshape(prod(data.shape[:lead]), *data.shape[lead:])
 
 
-def value_of(ctx: Context, data: Any, like: Value, axes: Axes | None = None) -> Value:
+def value_of(ctx: Context, data: Array, like: Value, axes: Axes | None = None) -> Value:
     """The value of data [samples, *spatial, C] with the leading dimensions of another value."""
     lead = ctx.lead(like.axes)
     data = data.reshape(*like.data.shape[:lead], *data.shape[1:])

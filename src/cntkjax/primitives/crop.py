@@ -1,9 +1,9 @@
-"""Cutting an image to the size of another, where its pixels lie."""
+"""Cropping an image to the size of another one, aligned with its pixels."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TypeVar
 
 from jax import lax
 
@@ -15,15 +15,16 @@ from ..graph.shape import Shape
 from ..graph.variable import Variable, producer
 from .base import Attrs, Primitive, Size, primitive
 
-Grid = tuple[tuple[float, float], ...]  # for rows and columns: scale and shift from its pixels to those of an ancestor
+T = TypeVar("T")
+Grid = tuple[tuple[float, float], ...]  # for rows and columns: scale and shift to the pixels of an ancestor
 
 
 @primitive("Crop", 84)
 class Crop(Primitive):
-    """The part of an image that has the height and width of a second operand.
+    """The part of an image with the height and width of a second operand.
 
-    `offset`: the first column and row. Without it they are found from the convolutions and poolings on the way of both
-    images from what they have in common, or, with a third and fourth operand, from these.
+    `offset`: the first column and row. By default they are computed from the convolutions and poolings between both
+    images and their common ancestor, or, with a third and fourth operand, these ancestors.
     Shapes: x [*front, H, W], referent [..., h, w] -> [*front, h, w].
     Source: CNTK 2.7.
     """
@@ -47,7 +48,7 @@ class Crop(Primitive):
             if whole[axis] >= 0 and part[axis] >= 0 and not 0 <= first <= whole[axis] - part[axis]:
                 raise ShapeError(explain(
                     f"{self.name}: {part[axis]} rows or columns from {first} on are more than there are",
-                    {"input": inputs[0], "referent": inputs[1]},
+                    {"input": inputs[0], "referent": inputs[1]}, "give a smaller offset or referent",
                 ))
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, referent: Value, *ancestors: Value) -> Value:
@@ -61,37 +62,37 @@ class Crop(Primitive):
         return Value(data, x.axes)
 
     def offset(self, inputs: Sequence[Variable]) -> list[int]:
-        """The first column and row that the other operands tell."""
+        """The first column and row, from the alignment of the other operands."""
         x, referent, *ancestors = (resolve(v) for v in inputs)
-        mine, other = dict(_ways(x)), dict(_ways(referent))
-        pairs = [ancestors] if ancestors else [[v, v] for v in mine]
-        found = next(((mine[a], other[b]) for a, b in pairs if a in mine and b in other), None)
+        grids, other_grids = dict(_ancestors(x)), dict(_ancestors(referent))
+        pairs = [ancestors] if ancestors else [[v, v] for v in grids]
+        match = next(((grids[a], other_grids[b]) for a, b in pairs if a in grids and b in other_grids), None)
         operands = {"input": inputs[0], "referent": inputs[1]}
-        if found is None:
+        if match is None:
             raise ShapeError(explain(
-                f"{self.name}: no way of convolutions, poolings and elementwise operations leads from both operands to "
-                "what they have in common", operands, "use crop_manual, or crop_automatic_with_ancestors",
+                f"{self.name}: the operands have no common ancestor that only convolutions, poolings and elementwise "
+                "operations lead to", operands, "use crop_manual, or crop_automatic_with_ancestors",
             ))
         offset = []
-        for (scale, shift), (other_scale, other_shift) in zip(*found, strict=True):
+        for (scale, shift), (other_scale, other_shift) in zip(*match, strict=True):
             if scale != other_scale:
                 raise ShapeError(explain(
                     f"{self.name}: the pixels of the operands are not of the same size ({scale} and {other_scale})",
-                    operands,
+                    operands, "make the strides from the common ancestor to both operands equal",
                 ))
             offset.append(int((other_shift - shift) / scale))
         return offset[::-1]
 
 
-def _ways(image: Variable) -> Iterator[tuple[Variable, Grid]]:
-    """What an image is computed from pixel by pixel or in windows, nearest first, and where its pixels lie there."""
+def _ancestors(image: Variable) -> Iterator[tuple[Variable, Grid]]:
+    """What an image is computed from by pixels or windows, nearest first, each with the grid of its pixels there."""
     waiting: list[tuple[Variable, Grid]] = [(image, ((1.0, 0.0), (1.0, 0.0)))]
-    seen = set()
+    visited = set()
     while waiting:
         variable, grid = waiting.pop(0)
-        if variable in seen:
+        if variable in visited:
             continue
-        seen.add(variable)
+        visited.add(variable)
         yield variable, grid
         node = producer(variable)
         if node is None:
@@ -107,7 +108,7 @@ def _ways(image: Variable) -> Iterator[tuple[Variable, Grid]]:
 
 
 def _windows(node: Function) -> Grid | None:
-    """Where the windows of a convolution or pooling have their centers in its operand; None for other operations."""
+    """The grid of the centers of a convolution's or pooling's windows in its operand; None for other operations."""
     attrs = node.node_attributes
     if node.primitive.name == "Convolution":
         sizes, dilation = attrs["kernelShape"], attrs["dilation"]
@@ -115,15 +116,15 @@ def _windows(node: Function) -> Grid | None:
         sizes, dilation = attrs["poolingWindowShape"], (1,)
     else:
         return None
-    made = []
+    grid = []
     for axis in (-2, -1):
         size, stride, step, lower = (_last(v, axis) for v in (sizes, attrs["strides"], dilation, attrs["lowerPad"]))
         reach = (size - 1) * step
         shift = reach / 2 - (reach // 2 if _last(attrs["autoPadding"][::-1], axis) else lower)
-        made.append((1 / stride, -shift / stride) if attrs.get("transpose") else (float(stride), shift))
-    return tuple(made)
+        grid.append((1 / stride, -shift / stride) if attrs.get("transpose") else (float(stride), shift))
+    return tuple(grid)
 
 
-def _last(values: Sequence[Any], axis: int) -> Any:
-    """What is said of one of the last two axes; a single value holds for all."""
+def _last(values: Sequence[T], axis: int) -> T:
+    """The value for one of the last two axes; a single value holds for all."""
     return values[axis] if len(values) >= -axis else values[0]

@@ -1,7 +1,7 @@
 """Connectionist temporal classification: the sum over all alignments of a short sequence of labels with many frames.
 
-Source: Graves et al., "Connectionist Temporal Classification", ICML 2006, section 4; how labels are marked, the blank
-and the delay constraint as CNTK 2.7 has them, found by enumerating all alignments of short sequences.
+Source: Graves et al., "Connectionist Temporal Classification", ICML 2006, section 4; the format of labels, the blank
+and the delay constraint are those of CNTK 2.7, inferred by enumerating all alignments of short sequences.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from .._typing import Array
 from ..engine.data.layout import Layout
 from ..engine.lower.values import Context, Value
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import AxisError, ShapeError, explain
+from ..graph.shape import Shape
 from ..graph.variable import Variable
 from .base import Attrs, Int, Primitive, Size, primitive
 
-BOUNDARY = 2  # what a frame of labels holds where a label begins
-IMPOSSIBLE = -1e30  # a logarithm of 0 that can be added to itself
+BOUNDARY = 2  # the value in a frame where a label begins
+IMPOSSIBLE = -1e30  # log(0) as a number that can be added to itself
 NO_ALIGNMENT = 1e11  # the loss of a sequence with more labels than frames
-LAST_TOKEN = 2**64 - 1  # a blank id that stands for the last token
+LAST_TOKEN = 2**64 - 1  # as a blank id: the last token
 
 
 @primitive("LabelsToGraph", 63)
 class LabelsToGraph(Primitive):
-    """Labels as an operand of ForwardBackward, which reads them as they are: in a frame where a label begins, 2 at its
-    place; 1 in its other frames.
-    """
+    """Labels as an operand of ForwardBackward: a label's element is 2 in the frame where it begins, 1 in its others."""
 
     elementwise = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
         """The shape of the labels."""
         return inputs[0].shape
 
-    def lower(self, attrs: Attrs, labels: Any) -> Any:
+    def lower(self, attrs: Attrs, labels: Array) -> Array:
         """The labels."""
         return labels
 
@@ -49,16 +49,16 @@ class LabelsToGraph(Primitive):
 class ForwardBackward(Primitive):
     """-log of the probability of the labels, summed over all alignments and over the sequences of the minibatch.
 
-    Operands: the graph of the labels, and one score a token in each frame (its softmax is the probability).
-    With `DelayConstraint` d >= 0 a label may be aligned up to d frames behind the beginning of the next one, and, for
-    0 < d < frames, blanks follow the last label in the first d frames and in the last frame only.
+    Operands: the graph of the labels, and a score for each token in each frame (the softmax is the probability).
+    With `DelayConstraint` d >= 0 a label may be aligned up to d frames after the beginning of the next one, and, for
+    0 < d < frames, blanks follow the last label only in the first d frames and in the last frame.
     """
 
     attributes = {"BlankTokenId": Size, "DelayConstraint": Int(-1)}
     packed = True
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
-        """A scalar without dynamic axes; the blank has to be a token."""
+        """A scalar without dynamic axes."""
         graph, features = inputs
         operands = {"graph": graph, "features": features}
         tokens = prod(features.shape)
@@ -76,7 +76,7 @@ class ForwardBackward(Primitive):
         blank = attrs["BlankTokenId"]
         if tokens > 0 and blank != LAST_TOKEN and not 0 <= blank < tokens:
             raise ShapeError(explain(
-                f"{self.name}: blankTokenId = {blank} is no token", operands, f"give a number from 0 to {tokens - 1}"
+                f"{self.name}: blankTokenId = {blank} is not a token", operands, f"give a number from 0 to {tokens - 1}"
             ))
         return Spec((), axes=())
 
@@ -93,8 +93,8 @@ class ForwardBackward(Primitive):
         return Value(jnp.sum(jnp.where(layout.length > 0, loss, 0)).astype(dtype), ())
 
 
-def _by_sequence(ctx: Context, layout: Layout, value: Value) -> Any:
-    """[time, sequences, tokens], what follows the end of a sequence repeats its last frame."""
+def _by_sequence(ctx: Context, layout: Layout, value: Value) -> Array:
+    """[time, sequences, tokens]; after the end of a sequence its last frame is repeated."""
     if not value.axes:
         flat = ctx.array(value).reshape(-1)
         return jnp.broadcast_to(flat, (layout.time, layout.size, flat.size))
@@ -103,63 +103,64 @@ def _by_sequence(ctx: Context, layout: Layout, value: Value) -> Any:
     return data if layout.simple else layout.at(data, jnp.arange(layout.time)[:, None])
 
 
-def _labels(labels: Any, blank: int, length: Any) -> tuple[Any, Any, Any]:
-    """The tokens [sequences, time] moved to the front, the frames in which they begin, and how many there are."""
+def _labels(labels: Array, blank: int, length: Array) -> tuple[Array, Array, Array]:
+    """The tokens [sequences, time] moved to the front, the frames in which they begin, and their number."""
     time = labels.shape[0]
     marked = labels == BOUNDARY
     tokens = jnp.argmax(marked, -1).T
-    kept = jnp.any(marked, -1).T & (tokens != blank) & (jnp.arange(time) < length[:, None])
-    order = jnp.argsort(~kept, axis=1, stable=True).astype(jnp.int32)
-    return jnp.take_along_axis(tokens, order, 1), order, jnp.sum(kept, 1)
+    is_label = jnp.any(marked, -1).T & (tokens != blank) & (jnp.arange(time) < length[:, None])
+    order = jnp.argsort(~is_label, axis=1, stable=True).astype(jnp.int32)
+    return jnp.take_along_axis(tokens, order, 1), order, jnp.sum(is_label, 1)
 
 
-def _log_sum(*terms: Any) -> Any:
+def _log_sum(*terms: Array) -> Array:
     return reduce(jnp.logaddexp, terms)
 
 
 def _log_probability(
-    scores: Any, tokens: Any, begins: Any, count: Any, length: Any, blank: int, delay: int
-) -> Any:
+    scores: Array, tokens: Array, begins: Array, count: Array, length: Array, blank: int, delay: int
+) -> Array:
     """log of the sum over all alignments, [sequences].
 
-    The states are the labels, and the blanks around them: blank i stands before label i, the last one behind all.
+    The states are the labels and the blanks around them: blank i is before label i, the last one after all labels.
     """
     time, size, width = scores.shape
-    places = jnp.arange(time)
-    chosen = jax.nn.one_hot(jnp.where(places < count[:, None], tokens, -1), width, dtype=scores.dtype)
-    of_labels = jnp.einsum("tbn,bln->tbl", scores, chosen, precision=lax.Precision.HIGHEST)
-    of_blanks = scores[:, :, blank]
+    frames = jnp.arange(time)
+    chosen = jax.nn.one_hot(jnp.where(frames < count[:, None], tokens, -1), width, dtype=scores.dtype)
+    label_scores = jnp.einsum("tbn,bln->tbl", scores, chosen, precision=lax.Precision.HIGHEST)
+    blank_scores = scores[:, :, blank]
     last = jnp.maximum(count - 1, 0)
     repeats = jnp.concatenate([jnp.ones((size, 1), bool), tokens[:, 1:] == tokens[:, :-1]], 1)
     no_label = jnp.full((size, 1), IMPOSSIBLE, scores.dtype)
-    behind = jnp.arange(time + 1) == count[:, None]  # the blank behind all labels
-    # A label has to be over `delay` frames behind the beginning of the next one.
+    is_final = jnp.arange(time + 1) == count[:, None]  # the blank after all labels
+    # A label has to end at most `delay` frames after the beginning of the next one.
     due = jnp.concatenate([begins[:, 1:], jnp.full((size, 1), time, begins.dtype)], 1) + delay
-    due = jnp.where(places < last[:, None], due, time)
+    due = jnp.where(frames < last[:, None], due, time)
 
-    def step(states: Any, now: Any) -> tuple[Any, None]:
+    def step(states: tuple[Array, Array], now: tuple[Array, Array, Array]) -> tuple[Any, None]:
         blanks, labels = states
-        t, of_blank, of_label = now
-        before = jnp.concatenate([no_label, labels], 1)
-        new_blanks = _log_sum(blanks, before) + of_blank[:, None]
-        skipped = jnp.where(repeats, IMPOSSIBLE, before[:, :-1])
-        new_labels = _log_sum(labels, blanks[:, :-1], skipped) + of_label
+        t, blank_score, label_score = now
+        previous = jnp.concatenate([no_label, labels], 1)
+        new_blanks = _log_sum(blanks, previous) + blank_score[:, None]
+        skipped = jnp.where(repeats, IMPOSSIBLE, previous[:, :-1])
+        new_labels = _log_sum(labels, blanks[:, :-1], skipped) + label_score
         ends = (t == length - 1)[:, None]
         if delay >= 0:
             new_labels = jnp.where(t <= due, new_labels, IMPOSSIBLE)
         if delay > 0:
-            # At the end CNTK's gradient takes the blank for the last label; so does this.
-            bound = ends & behind & (delay < length)[:, None] & (count > 0)[:, None]
-            of_last = jnp.take_along_axis(of_label, last[:, None], 1)
-            as_label = new_blanks - of_blank[:, None] + of_last + lax.stop_gradient(of_blank[:, None] - of_last)
+            # At the end CNTK's gradient treats the blank as the last label; so does this one.
+            bound = ends & is_final & (delay < length)[:, None] & (count > 0)[:, None]
+            last_score = jnp.take_along_axis(label_score, last[:, None], 1)
+            difference = lax.stop_gradient(blank_score[:, None] - last_score)
+            as_label = new_blanks - blank_score[:, None] + last_score + difference
             new_blanks = jnp.where(bound, as_label, new_blanks)
-            new_blanks = jnp.where(~behind | (count == 0)[:, None] | (t < delay) | ends, new_blanks, IMPOSSIBLE)
-        goes_on = (t < length)[:, None]
-        return (jnp.where(goes_on, new_blanks, blanks), jnp.where(goes_on, new_labels, labels)), None
+            new_blanks = jnp.where(~is_final | (count == 0)[:, None] | (t < delay) | ends, new_blanks, IMPOSSIBLE)
+        is_active = (t < length)[:, None]
+        return (jnp.where(is_active, new_blanks, blanks), jnp.where(is_active, new_labels, labels)), None
 
     start = jnp.where(jnp.arange(time + 1) == 0, 0, IMPOSSIBLE).astype(scores.dtype)
     states = jnp.broadcast_to(start, (size, time + 1)), jnp.full((size, time), IMPOSSIBLE, scores.dtype)
-    (blanks, labels), _ = lax.scan(step, states, (places, of_blanks, of_labels))
+    (blanks, labels), _ = lax.scan(step, states, (frames, blank_scores, label_scores))
     at_blank = jnp.take_along_axis(blanks, count[:, None], 1)[:, 0]
     at_label = jnp.take_along_axis(labels, last[:, None], 1)[:, 0]
     return jnp.where(count > 0, _log_sum(at_blank, at_label), at_blank)

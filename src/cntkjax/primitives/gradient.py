@@ -1,14 +1,14 @@
-"""Gradients as values in a graph, which may be differentiated again. CNTK has nothing alike."""
+"""Gradients as values in a graph, which can be differentiated again; an extension of CNTK."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from .._typing import Array
 from ..engine.lower.lower import execute_after
 from ..engine.lower.values import Context, Value
 from ..engine.plan.parts import Loop, resolve
@@ -24,9 +24,9 @@ from .base import Attrs, Primitive, Spec, primitive
 class Gradient(Primitive):
     """The gradients of the sum of the first operand, over elements and samples, with respect to the others.
 
-    The node has the operands themselves, not a copy of what is between them: clones, blocks and files need to know
-    nothing of it. When it is lowered, the part of the graph that leads from the others to the first is computed
-    once more inside ``jax.vjp``; XLA sees that it is the same computation, and makes one of both.
+    The node has the operands themselves, not a copy of the graph between them, so that clones, blocks and files need no
+    special case. When it is lowered, the graph from the others to the first is computed again under ``jax.grad``; XLA
+    merges both computations.
 
     Shapes: those of the others, with their dynamic axes.
     Errors: ValueError if one of the others is sparse, or is computed inside a recurrent loop.
@@ -36,43 +36,45 @@ class Gradient(Primitive):
     packed = True
     recomputes_operands = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> list[Spec]:
+        """The shapes of the operands after the first."""
         return [Spec(v.shape, v.dtype, v.dynamic_axes, needs_gradient=inputs[0].needs_gradient) for v in inputs[1:]]
 
     def lower_packed(self, ctx: Context, attrs: Attrs, *values: Value) -> list[Value]:
+        """Lower the graph between the operands again, as a function of all but the first, and differentiate it."""
         node, env = ctx.node, ctx.env
         assert node is not None and env is not None
         loss, *wrt = (resolve(v) for v in node.node_inputs)
         plan = Plan([loss, *wrt])
         _check(ctx, node, plan, wrt, env)
-        given = {v: ctx.canonical(env[v]) for v in wrt}
+        operands = {v: ctx.canonical(env[v]) for v in wrt}
 
-        def summed(data: Any) -> Any:
-            here = env | {v: replace(x, data=d) for (v, x), d in zip(given.items(), data, strict=True)}
-            # Its changes of state are dropped: the first computation has made them.
+        def summed(data: Array) -> Array:
+            values = env | {v: replace(x, data=d) for (v, x), d in zip(operands.items(), data, strict=True)}
+            # Updates are those of the first pass.
             inner = replace(ctx, updates={}, carried_out={}, layouts=dict(ctx.layouts))
-            execute_after(plan, inner, here, frozenset(given))
-            return sum_over_samples(inner, here[loss])
+            execute_after(plan, inner, values, frozenset(operands))
+            return sum_over_samples(inner, values[loss])
 
-        found = dict(zip(given, jax.grad(summed)([x.data for x in given.values()]), strict=True))
-        return [Value(_filled(ctx, given[v], found[v]), given[v].axes) for v in wrt]
+        gradients = dict(zip(operands, jax.grad(summed)([x.data for x in operands.values()]), strict=True))
+        return [Value(_fill_padding(ctx, operands[v], gradients[v]), operands[v].axes) for v in wrt]
 
 
 def _check(ctx: Context, node: Function, plan: Plan, wrt: Sequence[Variable], env: dict[Variable, Value]) -> None:
     looped = [v for part in plan.parts if isinstance(part, Loop) for v in wrt if v in part.all_outputs]
     sparse = [v for v in wrt if v in env and env[v].is_sparse]
-    moving = node.node_outputs if ctx.step is not None else []
-    for wrong, why, mend in (
-        (moving, "stands inside a recurrent loop", "take it out of the loop"),
-        (looped, "is computed inside a recurrent loop", "differentiate with respect to what comes from outside it"),
-        (sparse, "is sparse", "feed it dense, or differentiate with respect to what is made of it"),
+    in_loop = node.node_outputs if ctx.step is not None else []
+    for wrong, reason, fix in (
+        (in_loop, "is inside a recurrent loop", "move it out of the loop"),
+        (looped, "is computed inside a recurrent loop", "differentiate with respect to inputs of the loop"),
+        (sparse, "is sparse", "feed dense data, or differentiate with respect to a dense value computed from it"),
     ):
         for v in wrong:
-            raise ValueError(explain(f"gradient: {v!r} {why}", {"variable": v}, mend))
+            raise ValueError(explain(f"gradient: {v!r} {reason}", {"variable": v}, fix))
 
 
-def _filled(ctx: Context, value: Value, gradient: Any) -> Any:
-    """The gradient with that of the first sample in the padding: like all padding it has to be such as data are."""
+def _fill_padding(ctx: Context, value: Value, gradient: Array) -> Array:
+    """The gradient with that of the first sample in the padding, which has to hold valid data."""
     if not ctx.has_padding(value.axes):
         return gradient
     mask = ctx.mask(value.axes)

@@ -1,8 +1,8 @@
-"""JAX functions of whole minibatches, with parameters and state, as nodes."""
+"""Nodes that call JAX functions of whole minibatches, with parameters and state."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._typing import Array
 from ..engine.lower.values import Context, Value, merged
 from ..engine.xla.versions import double_precision
 from ..graph.build import Spec, make_node, merged_axes
@@ -20,25 +21,34 @@ from ..graph.shape import UNKNOWN_SHAPE, is_known, shape_text
 from ..graph.variable import Variable
 from .base import Attrs, Primitive
 
-_TRIAL = 7  # samples while shapes are found out
+_TRIAL = 7  # number of samples while shapes are inferred
 
 
 class JaxCall(Primitive):
-    """Calls ``function(parameters, [state], *arrays)``; it is its own primitive, and no two share a program.
+    """Calls ``function(parameters, [state], *arrays)``; each function is a primitive with programs of its own.
 
-    Shapes: arrays [batch, *shape], sequences end to end, so that one step is one sample; results likewise.
+    `trained` is the number of parameters, `constants` that of the leaves of the state; `tree` and `state_tree` are
+    their structures.
+
+    Shapes: arrays [batch, *shape], sequences concatenated, so that one step is one sample; results likewise.
     """
 
     name = "JaxFunction"
     packed = True
     infers_partially = True
-    needs_exact_batch = True  # what the function computes over the batch shall see no padding
+    needs_exact_batch = True  # a function that computes over the batch must not see padding
 
     def __init__(
-        self, function: Callable[..., Any], tree: Any, state_tree: Any, trained: int, kept: int, random: bool
+        self,
+        function: Callable[..., Any],
+        tree: jax.tree_util.PyTreeDef,
+        state_tree: jax.tree_util.PyTreeDef | None,
+        trained: int,
+        constants: int,
+        random: bool,
     ) -> None:
         self.function, self.tree, self.state_tree, self.random = function, tree, state_tree, random
-        self.trained, self.leading = trained, trained + kept
+        self.trained, self.leading = trained, trained + constants
 
     @property
     def cntk_id(self) -> int:  # type: ignore[override]
@@ -49,52 +59,57 @@ class JaxCall(Primitive):
         ))
 
     def node(self, inputs: Sequence[Variable], name: str) -> Function:
-        """A node of it."""
+        """A node that calls the function."""
         return make_node(self, inputs, {"rngSeed": next_seed(), "rngOffset": 0} if self.random else {}, name)
 
-    def cache_key(self, node: Function) -> Any:
+    def cache_key(self, node: Function) -> Hashable:
+        """The primitive itself."""
         return self
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> list[Spec]:
+        """The shapes that the function returns, from a trace with some samples."""
         operands = inputs[self.leading :]
         axes = merged_axes(self.name, operands)
         needs = any(v.needs_gradient for v in inputs)
         if not all(is_known(v.shape) for v in operands):
             return [Spec(UNKNOWN_SHAPE, axes=axes, needs_gradient=needs)]
-        given = [
+        arrays = [
             jax.ShapeDtypeStruct((*((_TRIAL,) if v.dynamic_axes else ()), *v.shape), v.dtype or np.float32)
             for v in operands
         ]
         leaves = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in inputs[: self.leading]]
-        with double_precision(any(s.dtype == np.float64 for s in given)):
+        with double_precision(any(s.dtype == np.float64 for s in arrays)):
             try:
-                made, _ = jax.eval_shape(partial(self._call, training=True), leaves, given, key=jax.random.key(0))
+                results, _ = jax.eval_shape(partial(self._call, training=True), leaves, arrays, key=jax.random.key(0))
             except Exception as error:
                 shapes = ", ".join(shape_text(v.shape) for v in operands)
                 raise RuntimeError(explain(
                     f"the JAX function {self.function!r} of operands {shapes} raised {type(error).__name__}: {error}"
                 )) from error
-        if axes and any(s.shape[:1] != (_TRIAL,) for s in made):
+        if axes and any(s.shape[:1] != (_TRIAL,) for s in results):
             raise ShapeError(explain(
-                f"the JAX function {self.function!r} of {_TRIAL} samples made results of shapes "
-                f"{', '.join(shape_text(s.shape) for s in made)}", fix="its results need the batch axis first",
+                f"the JAX function {self.function!r} of {_TRIAL} samples returned results of shapes "
+                f"{', '.join(shape_text(s.shape) for s in results)}", fix="return arrays with the batch axis first",
             ))
         lead = 1 if axes else 0
-        return [Spec(s.shape[lead:], np.dtype(s.dtype).type, axes, needs_gradient=needs) for s in made]
+        return [Spec(s.shape[lead:], np.dtype(s.dtype).type, axes, needs_gradient=needs) for s in results]
 
-    def _call(self, leaves: Sequence[Any], arrays: Sequence[Any], training: bool, key: Any) -> tuple[list[Any], Any]:
-        """Results, and the leaves of the new state."""
+    def _call(
+        self, leaves: Sequence[Array], arrays: Sequence[Array], training: bool, key: Array | None
+    ) -> tuple[list[Array], list[Array]]:
+        """The results, and the leaves of the new state."""
         parameters = jax.tree.unflatten(self.tree, leaves[: self.trained])
         keywords = {"rng": key} if self.random else {}
         if self.state_tree is None:
-            made, after = self.function(parameters, *arrays, **keywords), []
+            results, new_state = self.function(parameters, *arrays, **keywords), []
         else:
             state = jax.tree.unflatten(self.state_tree, leaves[self.trained :])
-            made, state = self.function(parameters, state, *arrays, training=training, **keywords)
-            after = jax.tree.leaves(state)
-        return list(made) if isinstance(made, (list, tuple)) else [made], after
+            results, state = self.function(parameters, state, *arrays, training=training, **keywords)
+            new_state = jax.tree.leaves(state)
+        return list(results) if isinstance(results, (list, tuple)) else [results], new_state
 
     def lower_packed(self, ctx: Context, attrs: Attrs, *values: Value) -> list[Value]:
+        """Call the function on flattened sequences, and record the updates of its state."""
         operands = values[self.leading :]
         axes = merged(operands)
         leaves = [v.data for v in values[: self.leading]]
@@ -105,12 +120,12 @@ class JaxCall(Primitive):
             layout = ctx.layout(axes)
             shape = layout.time, layout.rows
             arrays = [a.reshape(-1, *a.shape[2:]) if v.axes else a for a, v in zip(arrays, operands, strict=True)]
-        made, after = self._call(leaves, arrays, ctx.training, ctx.key() if self.random else None)
+        results, new_state = self._call(leaves, arrays, ctx.training, ctx.key() if self.random else None)
         if ctx.training:
             assert ctx.node is not None
-            for leaf, value in zip(ctx.node.node_inputs[self.trained : self.leading], after, strict=False):
+            for leaf, value in zip(ctx.node.node_inputs[self.trained : self.leading], new_state, strict=False):
                 ctx.update(leaf, jnp.asarray(value, leaf.dtype))  # type: ignore[arg-type]
-        return [Value(m.reshape(*shape, *m.shape[1:]) if lead == 2 else m, axes) for m in made]
+        return [Value(r.reshape(*shape, *r.shape[1:]) if lead == 2 else r, axes) for r in results]
 
 
 __all__ = ["JaxCall"]

@@ -1,7 +1,7 @@
-"""Sequence training of speech models against the lattices of a recognizer.
+"""Sequence training of speech models with the lattices of a recognizer.
 
 Source: Su et al., "Error back propagation for sequence training of context-dependent deep networks", ICASSP 2013, for
-smoothing with the cross entropy and for dropping frames; CNTK 2.7 for the values, which it was asked for.
+smoothing with the cross entropy and for dropping frames; CNTK 2.7 for the values, which were recorded from it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._typing import AnyArray, Array
 from ..engine.lower.values import Context, Value
 from ..engine.run.python_callbacks import callback
 from ..graph.axis import UNKNOWN_AXES
@@ -27,15 +28,16 @@ from .base import Attrs, Bool, Float, Primitive, String, primitive
 
 @primitive("LatticeSequenceWithSoftmax", 90)
 class LatticeSequenceWithSoftmax(Primitive):
-    """log p(labels) - log p(all paths of the lattice), or with `SeqGammarUsesMBR` minus the expected right frames.
+    """log p(labels) - log p(all paths of the lattice), or with `SeqGammarUsesMBR` minus the expected correct frames.
 
     Operands: labels, predictions, log likelihoods of the states (all of one size), and sequences of the bytes of
-    lattices, four in a float32 (see `_lattices.parse`). Lattices are read and evaluated on the host.
+    lattices, four in a float32 (see `_lattices.parse`). Lattices are parsed and evaluated on the host.
 
-    The gradient leads uphill in p(labels) and in right frames, as training wants it, and goes to the predictions alone:
-    that of the cross entropy with a weight of 1 - `HSmoothingWeight`, and that of the sequences, posteriors of states
-    minus labels, with `HSmoothingWeight`. Frames whose label is less probable in the lattice than `FrameDropThresh`
-    have none. `SeqGammarBMMIFactor` and `LatticeConfigPath` mean nothing, as in CNTK.
+    The gradient has the sign for training: its descent increases p(labels) and the number of correct frames. It is with
+    respect to the predictions only: that of the cross entropy, weighted by 1 - `HSmoothingWeight`, plus that of the
+    sequences (posteriors of states minus labels), weighted by `HSmoothingWeight`. It is 0 in frames whose label is less
+    probable in the lattice than `FrameDropThresh`. `SeqGammarBMMIFactor` and `LatticeConfigPath` are ignored, as in
+    CNTK.
     """
 
     attributes = {
@@ -63,48 +65,54 @@ class LatticeSequenceWithSoftmax(Primitive):
         return Spec((), axes=())
 
     def lower_packed(self, ctx: Context, attrs: Attrs, *values: Value) -> Value:
-        """One callback for the value, or for the value and the errors of states, which are the gradient.
+        """A callback for the value, or for the value and the errors of states, which are the gradient.
 
-        Errors: RuntimeError for other types than float32, alignment with the reference, and what `_lattices` raises.
+        Errors: RuntimeError for other types than float32, for alignment with the reference, and for damaged lattices.
         """
         if attrs["DoReferenceAlign"]:
-            raise RuntimeError(f"{self.name}: training with alignment (doReferenceAlign) is not supported")
+            raise RuntimeError(f"{self.name}: training with alignment is not supported; leave out doReferenceAlign")
         labels, predicted, likelihood, lattice = (ctx.array(v) for v in values)
         if lattice.dtype != jnp.float32:
-            raise RuntimeError(f"{self.name} has to be float32: the bytes of lattices arrive as such numbers")
-        layout, other = ctx.layout(values[1].axes), ctx.layout(values[3].axes)
+            raise RuntimeError(f"{self.name} has to be float32, as it reads the bytes of lattices from such numbers")
+        layout, lattice_layout = ctx.layout(values[1].axes), ctx.layout(values[3].axes)
         assert ctx.batch is not None
-        where = [(part.row, part.start, part.length) for part in (layout, other)]
-        wide = [data.reshape(*data.shape[:2], -1) for data in (labels, predicted, likelihood)]
+        where = [(part.row, part.start, part.length) for part in (layout, lattice_layout)]
+        flat = [data.reshape(*data.shape[:2], -1) for data in (labels, predicted, likelihood)]
         host = partial(_evaluated, attrs)
         total = jax.ShapeDtypeStruct((), np.float32)
-        errors = jax.ShapeDtypeStruct(wide[2].shape, np.float32), jax.ShapeDtypeStruct(wide[2].shape[:2], np.bool_)
+        errors = jax.ShapeDtypeStruct(flat[2].shape, np.float32), jax.ShapeDtypeStruct(flat[2].shape[:2], np.bool_)
         weight = attrs["HSmoothingWeight"]
 
         @jax.custom_vjp
-        def run(labels: Any, predicted: Any, *known: Any) -> Any:
+        def run(labels: Array, predicted: Array, *known: Array) -> Array:
             return callback(partial(host, False), total, jnp.argmax(labels, -1), *known)
 
-        def forward(labels: Any, predicted: Any, *known: Any) -> Any:
-            value, found = callback(partial(host, True), (total, errors), jnp.argmax(labels, -1), *known)
-            return value, (labels, predicted, found, known)
+        def forward(labels: Array, predicted: Array, *known: Array) -> Any:
+            value, saved = callback(partial(host, True), (total, errors), jnp.argmax(labels, -1), *known)
+            return value, (labels, predicted, saved, known)
 
-        def backward(kept: Any, gradient: Any) -> Any:
-            labels, predicted, (of_sequence, taken), known = kept
+        def backward(saved: Array, gradient: Array) -> tuple[Array | None, ...]:
+            labels, predicted, (of_sequence, is_used), known = saved
             of_frames = jax.nn.softmax(predicted) - jax.nn.one_hot(jnp.argmax(labels, -1), labels.shape[-1])
-            error = jnp.where(taken[..., None], (1 - weight) * of_frames + weight * of_sequence, 0)
+            error = jnp.where(is_used[..., None], (1 - weight) * of_frames + weight * of_sequence, 0)
             of_labels = jnp.where(layout.mask[..., None], -jax.nn.log_softmax(predicted), 0)
             return gradient * of_labels, gradient * error, *(None for _ in known)
 
         run.defvjp(forward, backward)
-        value = run(*wide[:2], jax.lax.stop_gradient(wide[2]), lattice, where, ctx.batch.count)
+        value = run(*flat[:2], jax.lax.stop_gradient(flat[2]), lattice, where, ctx.batch.count)
         return Value(value, ())
 
 
 def _evaluated(
-    attrs: Attrs, with_errors: bool, labels: Any, likelihood: Any, lattice: Any, where: Any, count: Any
-) -> Any:
-    """The sum over the sequences of a minibatch; with errors also those of all states, and which frames have any."""
+    attrs: Attrs,
+    with_errors: bool,
+    labels: AnyArray,
+    likelihood: AnyArray,
+    lattice: AnyArray,
+    where: Sequence[tuple[AnyArray, AnyArray, AnyArray]],
+    count: AnyArray,
+) -> np.float32 | tuple[np.float32, tuple[np.ndarray, np.ndarray]]:
+    """The sum over the sequences of a minibatch; with errors also those of all states, and a mask of their frames."""
     paths = (attrs[name] for name in ("SymListPath", "PhonePath", "StateListPath", "TransProbPath"))
     units = units_of(*paths)
     criterion = Criterion(
@@ -115,9 +123,10 @@ def _evaluated(
         [np.s_[s : s + n, r] for r, s, n in zip(*map(np.asarray, part), strict=True)][: int(count)] for part in where
     )
     total = 0.0
-    errors, taken = np.zeros(likelihood.shape, np.float32), np.zeros(labels.shape, np.bool_)
-    for place, own in zip(places, lattices, strict=True):
-        value, found, certain = criterion.of(parse(lattice[own].tobytes()), units, likelihood[place], labels[place])
+    errors, is_used = np.zeros(likelihood.shape, np.float32), np.zeros(labels.shape, np.bool_)
+    for place, lattice_place in zip(places, lattices, strict=True):
+        graph = parse(lattice[lattice_place].tobytes())
+        value, state_errors, certainty = criterion.of(graph, units, likelihood[place], labels[place])
         total += value
-        errors[place], taken[place] = found, certain >= attrs["FrameDropThresh"]
-    return (np.float32(total), (errors, taken)) if with_errors else np.float32(total)
+        errors[place], is_used[place] = state_errors, certainty >= attrs["FrameDropThresh"]
+    return (np.float32(total), (errors, is_used)) if with_errors else np.float32(total)

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from .._typing import Array
 from ..engine.lower.values import Context, Value
 from ..engine.plan.parts import resolve
 from ..graph.build import Spec
@@ -23,11 +24,11 @@ from .base import Attrs, Bool, Double, Primitive, primitive
 
 @primitive("BatchNormalization", 40)
 class BatchNormalization(Primitive):
-    """scale * (x - mean) / sqrt(variance + epsilon) + bias, with the statistics of the minibatch in training and with
-    the running ones otherwise.
+    """scale * (x - mean) / sqrt(variance + epsilon) + bias, with the statistics of the minibatch in training, otherwise
+    with the running ones.
 
     `spatial`: one mean and variance for each channel, over all positions; otherwise one for each element of a sample.
-    Padding does not count (CNTK counts it in sequences of vectors). After a minibatch of n samples the running
+    Padding is excluded (CNTK includes it in sequences of vectors). After a minibatch of n samples the running
     statistics move by a factor of 1 if they were never updated, otherwise 1 - exp(-n / T), or n / (all samples so far)
     if T = `normalizationTimeConstant` is negative. The running variance is the unbiased one (of a single value it is 0;
     CNTK makes it NaN).
@@ -35,7 +36,7 @@ class BatchNormalization(Primitive):
     Shapes: x [C, *spatial]; scale, bias, running mean and variance have C elements (spatial) or as many as a sample;
             count [] -> as x.
     Units: T and the count are in samples, whatever their size.
-    Errors: ShapeError if the parameters don't fit; ValueError if `blendTimeConstant` is negative.
+    Errors: ShapeError if the parameters do not fit; ValueError if `blendTimeConstant` is negative.
     Source: CNTK 2.7 on the CPU (which ignores `blendTimeConstant`, as is done here); Ioffe and Szegedy (2015). The
             gradient is the closed form: 0.8 instead of 1.3 ms for [32, 32, 32, 16] forward and backward.
     """
@@ -63,50 +64,52 @@ class BatchNormalization(Primitive):
                 infer_shape(p, tuple(elements if d == INFERRED else d for d in p.shape))
             if elements >= 0 and is_known(p.shape) and size(p.shape) != elements:
                 raise ShapeError(explain(
-                    f"{self.name}: the {label} has {size(p.shape)} elements, and there are {elements} "
+                    f"{self.name}: the {label} has {size(p.shape)} elements, but there are {elements} "
                     + ("channels" if attrs["spatial"] else "elements in a sample"),
                     {"operand": x, label: p}, "give the parameters the shape (cntk.InferredDimension,)",
                 ))
         return Spec(x.shape, x.dtype, x.dynamic_axes)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, *others: Value) -> Value:
-        """Over all dimensions but the last, channels last; one sample without dynamic axes counts as a minibatch."""
+        """Normalize over all axes but the last; a sample without dynamic axes counts as a minibatch."""
         scale, bias, mean, variance = (ctx.array(v).reshape(-1) for v in others[:4])
         plain = None if attrs["spatial"] else ctx.array(x)
         data = channels_last(ctx, x) if plain is None else plain.reshape(-1, scale.size)
         data = data.astype(scale.dtype)  # half precision comes with float32 parameters
         epsilon = attrs["epsilon"]
         if ctx.training:
-            made, mean_now, variance_now = _normalized(data, scale, bias, _weights(ctx, x, data), epsilon)
+            result, batch_mean, batch_variance = _normalized(data, scale, bias, _weights(ctx, x, data), epsilon)
             cells = data.size // data.shape[0] // scale.size
-            _update_running(ctx, attrs, x, cells, others[2:5], mean_now, variance_now)
+            _update_running(ctx, attrs, x, cells, others[2:5], batch_mean, batch_variance)
         else:
             factor = scale * lax.rsqrt(variance + epsilon)
-            made = data * factor + (bias - mean * factor)
-        made = made.astype(x.data.dtype)
-        return value_of(ctx, made, x) if plain is None else Value(made.reshape(plain.shape), x.axes)
+            result = data * factor + (bias - mean * factor)
+        result = result.astype(x.data.dtype)
+        return value_of(ctx, result, x) if plain is None else Value(result.reshape(plain.shape), x.axes)
 
 
-def _weights(ctx: Context, x: Value, data: Any) -> Any:
-    """1 for samples and 0 for padding, to be broadcast over the data; None if there is no padding."""
+def _weights(ctx: Context, x: Value, data: Array) -> Array | None:
+    """1 for samples and 0 for padding, of a shape that broadcasts with the data; None if there is no padding."""
     if not ctx.has_padding(x.axes):
         return None
     return ctx.mask(x.axes).astype(data.dtype).reshape(-1, *(1,) * (data.ndim - 1))
 
 
 def _update_running(
-    ctx: Context, attrs: Attrs, x: Value, cells: int, running: Sequence[Value], mean: Any, variance: Any
+    ctx: Context, attrs: Attrs, x: Value, cells: int, running: Sequence[Value], mean: Array, variance: Array
 ) -> None:
-    """Move the running statistics toward those of the minibatch, of which a sample has `cells` values each."""
+    """Move the running statistics toward those of the minibatch; each sample has `cells` values per channel."""
     assert ctx.node is not None
     if ctx.step is not None:
-        raise RuntimeError(f"{ctx.node!r}: running statistics cannot change within a recurrence")
+        raise RuntimeError(
+            f"{ctx.node!r}: running statistics cannot change within a recurrence; normalize outside of it"
+        )
     leaves = [leaf for v in ctx.node.node_inputs[3:6] if isinstance(leaf := resolve(v), Leaf)]
     if len(leaves) < 3:
         return
-    # A node that shares its statistics with an earlier one goes on from what that one left.
+    # A node that shares its statistics with an earlier one continues from its updates.
     current = {leaf: v.data for leaf, v in zip(leaves, running, strict=True)} | ctx.updates
-    mean_before, variance_before, seen = (current[leaf] for leaf in leaves)
+    old_mean, old_variance, seen = (current[leaf] for leaf in leaves)
     samples = ctx.count(x).astype(mean.dtype)
     values, constant = samples * cells, attrs["normalizationTimeConstant"]
     if constant > 0:
@@ -115,20 +118,23 @@ def _update_running(
         factor = jnp.asarray(1.0, mean.dtype) if constant == 0 else samples / (seen + samples)
     factor = jnp.where(seen == 0, 1, factor).reshape(())
     unbiased = variance * (values / jnp.maximum(values - 1, 1))
-    for leaf, before, now in zip(leaves, (mean_before, variance_before), (mean, unbiased), strict=False):
-        moved = before + factor.astype(before.dtype) * (now.reshape(before.shape).astype(before.dtype) - before)
-        ctx.update(leaf, moved)
+    for leaf, old, new in zip(leaves, (old_mean, old_variance), (mean, unbiased), strict=False):
+        updated = old + factor.astype(old.dtype) * (new.reshape(old.shape).astype(old.dtype) - old)
+        ctx.update(leaf, updated)
     ctx.update(leaves[2], seen + samples.astype(seen.dtype))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(4,))
-def _normalized(x: Any, scale: Any, bias: Any, weights: Any, epsilon: float) -> tuple[Any, Any, Any]:
+def _normalized(
+    x: Array, scale: Array, bias: Array, weights: Array | None, epsilon: float
+) -> tuple[Array, Array, Array]:
     """[n, *spatial, C] -> normalized, and the mean and variance [C]."""
     mean, variance, _ = _statistics(x, weights)
     return (x - mean) * (scale * lax.rsqrt(variance + epsilon)) + bias, mean, variance
 
 
-def _statistics(x: Any, weights: Any) -> tuple[Any, Any, Any]:
+def _statistics(x: Array, weights: Array | None) -> tuple[Array, Array, Array | int]:
+    """Mean and variance of each channel, [C], and the number of values."""
     axes = tuple(range(x.ndim - 1))
     cells = prod(x.shape[:-1])
     if weights is None:
@@ -139,16 +145,16 @@ def _statistics(x: Any, weights: Any) -> tuple[Any, Any, Any]:
     return mean, jnp.sum(jnp.square(x - mean) * weights, axes) / count, count
 
 
-def _normalized_forward(x: Any, scale: Any, bias: Any, weights: Any, epsilon: float) -> Any:
+def _normalized_forward(x: Array, scale: Array, bias: Array, weights: Array | None, epsilon: float) -> Any:
     mean, variance, count = _statistics(x, weights)
     deviation = lax.rsqrt(variance + epsilon)
-    made = (x - mean) * (scale * deviation) + bias
-    return (made, mean, variance), (x, scale, weights, mean, deviation, count)
+    result = (x - mean) * (scale * deviation) + bias
+    return (result, mean, variance), (x, scale, weights, mean, deviation, count)
 
 
-def _normalized_backward(epsilon: float, saved: Any, gradients: Any) -> Any:
+def _normalized_backward(epsilon: float, saved: Any, gradients: tuple[Array, ...]) -> tuple[Array | None, ...]:
     x, scale, weights, mean, deviation, count = saved
-    g = gradients[0]  # nothing flows back from the statistics
+    g = gradients[0]  # the statistics have no gradient
     axes = tuple(range(x.ndim - 1))
     total = jnp.sum(g, axes)
     along = jnp.sum(g * (x - mean), axes) * deviation

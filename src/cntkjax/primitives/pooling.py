@@ -1,4 +1,4 @@
-"""Maxima and means over windows, what undoes them, and maxima over regions of interest."""
+"""Maximum and average pooling, unpooling, and pooling over regions of interest."""
 
 from __future__ import annotations
 
@@ -6,66 +6,70 @@ from collections.abc import Sequence
 from functools import partial, reduce
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from .._typing import Array
 from ..engine.lower.values import Context, Value
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import FREE, Shape, is_unknown
 from ..graph.variable import Variable
-from ._maxima import first_of_largest, look, maximum, padded, total, untap
+from ._maxima import first_of_largest, maximum, padded, tap, total, untap
 from ._window import Window, channels_last, per_axis, place, value_of
 from .base import Attrs, Bool, Double, Primitive, ShapeOf, Size, primitive
 
 MAX, AVERAGE = 0, 1
 
+T = TypeVar("T")
+
 
 def windows_of(attrs: Attrs, sizes: Shape, shape: Shape) -> list[Window]:
-    """The window along each axis of an operand; leading axes that no size is given for are not pooled.
+    """The window along each axis of an operand; leading axes without a size are not pooled.
 
     Errors: ValueError if there are more values than axes, or a window does not fit.
     """
-    rank, own = len(shape), len(sizes)
+    rank, window_rank = len(shape), len(sizes)
 
-    def options(values: Sequence[Any], leading: Any) -> tuple[Any, ...]:
-        given = values if len(values) > own else (leading,) * (rank - own) + per_axis(values, own)
-        return per_axis(given, rank)
+    def options(values: Sequence[T], leading: T) -> tuple[T, ...]:
+        if len(values) <= window_rank:
+            values = (leading,) * (rank - window_rank) + per_axis(values, window_rank)
+        return per_axis(values, rank)
 
-    if own > rank:
-        raise ValueError(f"the window has {own} axes, and the operand {rank}")
+    if window_rank > rank:
+        raise ValueError(f"the window has {window_rank} axes, and the operand {rank}")
     strides, auto = options(attrs["strides"], 1), options(attrs["autoPadding"][::-1], False)
     if min(strides, default=1) < 1:
         raise ValueError(f"the strides {strides} have to be positive")
     low, high = options(attrs["lowerPad"], 0), options(attrs["upperPad"], 0)
     ceil = attrs.get("ceilOutDim", False)
-    sizes = (1,) * (rank - own) + tuple(sizes)
-    made = []
+    sizes = (1,) * (rank - window_rank) + tuple(sizes)
+    windows = []
     for axis, n in enumerate(shape):
         window = place(n, sizes[axis], strides[axis], 1, auto[axis], ceil, low[axis], high[axis])
         if n >= 0 and (window.count < 1 or (not auto[axis] and window.size > n + low[axis] + high[axis])):
             raise ValueError(f"the window has {window.size} cells along axis {axis}, and the operand {n}")
-        made.append(window)
-    return made
+        windows.append(window)
+    return windows
 
 
-def _fail(op: str, what: object, x: Variable) -> ShapeError:
+def _fail(op: str, reason: object, x: Variable) -> ShapeError:
     return ShapeError(explain(
-        f"{op}: {what}", {"operand": x}, "make the window smaller, or pad with auto_padding=[True]"
+        f"{op}: {reason}", {"operand": x}, "make the window smaller, or pad with auto_padding=[True]"
     ))
 
 
 @primitive("Pooling", 17)
 class Pooling(Primitive):
-    """The largest value (poolingType 0) or the mean (1) of each window. Equal maxima: the gradient goes to the first.
+    """The largest value (poolingType 0) or the mean (1) of each window. Of equal maxima the first gets the gradient.
 
     Shapes: x [C, *spatial] -> [C, *positions]; a window of fewer axes moves along the last axes. An unknown window
-            covers all axes behind the channels.
-    Means leave out the padding unless `includePad`; the mean of nothing is 0.
+            covers all axes after the channels.
+    Means exclude padding unless `includePad` is set; the mean of no cells is 0.
     Source: CNTK 2.7.
     """
 
@@ -95,7 +99,7 @@ class Pooling(Primitive):
             raise _fail(self.name, e, x) from None
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
-        """Axis by axis, the last one first: it is the fastest in CNTK's order of the window's cells."""
+        """Axis by axis, the last one first, as its cells are adjacent in CNTK's order."""
         data = channels_last(ctx, x)
         shape = (data.shape[-1], *data.shape[1:-1])
         sizes = attrs["poolingWindowShape"]
@@ -113,12 +117,12 @@ class Pooling(Primitive):
 
 
 def _at(axis: int, ndim: int) -> int:
-    """Where an axis of a sample stands in channels-last data."""
+    """The index of an axis of a sample in channels-last data."""
     return ndim - 1 if axis == 0 else axis
 
 
 def _cells(windows: Sequence[Window], shape: Shape, include_pad: bool) -> np.ndarray:
-    """How many cells each position counts, to be broadcast over [n, *positions, C]."""
+    """The number of cells at each position, of a shape that broadcasts with [n, *positions, C]."""
     if include_pad:
         return np.asarray(prod(w.size for w in windows))
     counts = []
@@ -134,10 +138,10 @@ def _cells(windows: Sequence[Window], shape: Shape, include_pad: bool) -> np.nda
 
 @primitive("Unpooling", 58)
 class Unpooling(Primitive):
-    """Values put back to where the maxima of another pooling's windows were; zeros elsewhere.
+    """Values written to the positions of the maxima of another pooling's windows; zeros elsewhere.
 
-    Where windows overlap and share their maximum, the last one counts. The gradient of each value is read where its
-    window's maximum was (CNTK takes the largest gradient in the window instead).
+    Where windows overlap and share their maximum, the last one is used. The gradient of each value is read at the
+    position of its window's maximum (CNTK takes the largest gradient in the window instead).
 
     Shapes: x [C, *positions], pooled [C, *spatial] -> [C, *spatial].
     Source: CNTK 2.7.
@@ -150,7 +154,7 @@ class Unpooling(Primitive):
     packed = True
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
-        """The shape of what was pooled."""
+        """The shape of the pooled operand."""
         x, pooled = inputs
         try:
             windows = windows_of(attrs, attrs["unpoolingWindowShape"], pooled.shape)
@@ -165,89 +169,96 @@ class Unpooling(Primitive):
         return Spec(pooled.shape, axes=max(x.dynamic_axes, pooled.dynamic_axes, key=len))
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, pooled: Value) -> Value:
-        """One strided placement for each cell of the window, the last windows' cells last."""
+        """One strided update for each cell of the window, the cells of the last windows last."""
         axes = max(x.axes, pooled.axes, key=len)
         x, pooled = (ctx.to_axes(v, axes) for v in (x, pooled))
         if not x.channels_last and not pooled.channels_last:
-            values, seen = ctx.array(x), ctx.array(pooled)
-            windows = windows_of(attrs, attrs["unpoolingWindowShape"], seen.shape[ctx.lead(axes):])
-            if _are_side_by_side(windows, seen.shape[ctx.lead(axes):]):
-                return Value(_into_cells(values, seen, windows), axes)
-        values, seen = channels_last(ctx, x), channels_last(ctx, pooled)
-        shape = (seen.shape[-1], *seen.shape[1:-1])
+            values, source = ctx.array(x), ctx.array(pooled)
+            windows = windows_of(attrs, attrs["unpoolingWindowShape"], source.shape[ctx.lead(axes):])
+            if _are_adjacent(windows, source.shape[ctx.lead(axes):]):
+                return Value(_into_cells(values, source, windows), axes)
+        values, source = channels_last(ctx, x), channels_last(ctx, pooled)
+        shape = (source.shape[-1], *source.shape[1:-1])
         windows = windows_of(attrs, attrs["unpoolingWindowShape"], shape)
-        places = tuple((_at(axis, seen.ndim), w) for axis, w in enumerate(windows))
+        places = tuple((_at(axis, source.ndim), w) for axis, w in enumerate(windows))
         for at, w in places:
-            seen = padded(seen, at, w, -np.inf)
+            source = padded(source, at, w, -np.inf)
         cells = tuple(product(*(range(w.size) for w in windows)))
-        _, which = first_of_largest([look(lax.stop_gradient(seen), places, cell) for cell in cells])
-        whole = _unpooled(values, which, places, cells, seen.shape)
+        _, which = first_of_largest([tap(lax.stop_gradient(source), places, cell) for cell in cells])
+        whole = _unpooled(values, which, places, cells, source.shape)
         for at, w in places:
-            n = shape[0] if at == seen.ndim - 1 else shape[at]
-            whole = _moved(whole, {at: (-w.before, n - whole.shape[at] + w.before, 0)})
+            n = shape[0] if at == source.ndim - 1 else shape[at]
+            whole = _pad(whole, {at: (-w.before, n - whole.shape[at] + w.before, 0)})
         return value_of(ctx, whole, pooled)
 
 
 Places = tuple[tuple[int, Window], ...]
 
 
-def _are_side_by_side(windows: Sequence[Window], shape: Sequence[int]) -> bool:
+def _are_adjacent(windows: Sequence[Window], shape: Sequence[int]) -> bool:
     """True if windows neither overlap nor leave gaps."""
     return all(w.stride == w.size and w.count * w.size == n for w, n in zip(windows, shape, strict=True))
 
 
-def _into_cells(values: Any, seen: Any, windows: Sequence[Window]) -> Any:
-    """Values put where windows side by side have their maxima; shapes [..., *positions] and [..., *spatial]."""
-    lead, rank = seen.ndim - len(windows), len(windows)
+def _into_cells(values: Array, source: Array, windows: Sequence[Window]) -> Array:
+    """Values written to the maxima of adjacent windows.
+
+    Shapes: values [..., *positions], source [..., *spatial] -> [..., *spatial].
+    """
+    lead, rank = source.ndim - len(windows), len(windows)
     counts, sizes = [w.count for w in windows], [w.size for w in windows]
-    order = [*range(lead), *range(lead, lead + 2 * rank, 2), *range(lead + 1, lead + 2 * rank, 2)]  # sizes to the end
-    parted = [*seen.shape[:lead], *(n for w in windows for n in (w.count, w.size))]
-    cells = lax.stop_gradient(seen).reshape(parted).transpose(order).reshape(*values.shape, -1)
-    hit = jnp.arange(cells.shape[-1]) == jnp.argmax(cells, -1)[..., None]
-    made = jnp.where(hit, values[..., None], 0).reshape(*seen.shape[:lead], *counts, *sizes)
-    return made.transpose(np.argsort(order)).reshape(seen.shape)
+    order = [*range(lead), *range(lead, lead + 2 * rank, 2), *range(lead + 1, lead + 2 * rank, 2)]  # sizes last
+    split = [*source.shape[:lead], *(n for w in windows for n in (w.count, w.size))]
+    cells = lax.stop_gradient(source).reshape(split).transpose(order).reshape(*values.shape, -1)
+    is_maximum = jnp.arange(cells.shape[-1]) == jnp.argmax(cells, -1)[..., None]
+    result = jnp.where(is_maximum, values[..., None], 0).reshape(*source.shape[:lead], *counts, *sizes)
+    return result.transpose(np.argsort(order)).reshape(source.shape)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
-def _unpooled(values: Any, which: Any, places: Places, cells: tuple[tuple[int, ...], ...], shape: Shape) -> Any:
-    if _are_side_by_side([w for _, w in places], [shape[at] for at, _ in places]):
-        return _side_by_side([jnp.where(which == i, values, 0) for i in range(len(cells))], places)
+def _unpooled(values: Array, which: Array, places: Places, cells: tuple[tuple[int, ...], ...], shape: Shape) -> Array:
+    if _are_adjacent([w for _, w in places], [shape[at] for at, _ in places]):
+        return _interleave([jnp.where(which == i, values, 0) for i in range(len(cells))], places)
     whole = jnp.zeros(shape, values.dtype)
     for i, cell in reversed(list(enumerate(cells))):
-        hit = which == i
-        put, there = (_put(d, places, cell, shape) for d in (jnp.where(hit, values, 0), hit.astype(values.dtype)))
-        whole = jnp.where(there > 0, put, whole)
+        mask = which == i
+        update, is_updated = (
+            _put(d, places, cell, shape) for d in (jnp.where(mask, values, 0), mask.astype(values.dtype))
+        )
+        whole = jnp.where(is_updated > 0, update, whole)
     return whole
 
 
-def _side_by_side(parts: list[Any], places: Places) -> Any:
-    """The cells of windows that neither overlap nor leave gaps, those along the last axis next to each other first."""
+def _interleave(parts: list[Any], places: Places) -> Array:
+    """The cells of adjacent windows interleaved, beginning with the last axis."""
     for at, w in reversed(places):
         groups = [parts[i : i + w.size] for i in range(0, len(parts), w.size)]
         parts = [untap(group, at, w, w.count * w.size) if w.size > 1 else group[0] for group in groups]
     return parts[0]
 
 
-def _unpooled_forward(values: Any, which: Any, *options: Any) -> Any:
+def _unpooled_forward(values: Array, which: Array, *options: Array) -> tuple[Array, Array]:
     return _unpooled(values, which, *options), which
 
 
-def _unpooled_backward(places: Places, cells: tuple[tuple[int, ...], ...], shape: Shape, which: Any, g: Any) -> Any:
-    read = (jnp.where(which == i, look(g, places, cell), 0) for i, cell in enumerate(cells))
-    return reduce(jnp.add, read), None
+def _unpooled_backward(
+    places: Places, cells: tuple[tuple[int, ...], ...], shape: Shape, which: Array, g: Array
+) -> tuple[Array, None]:
+    gradients = (jnp.where(which == i, tap(g, places, cell), 0) for i, cell in enumerate(cells))
+    return reduce(jnp.add, gradients), None
 
 
 _unpooled.defvjp(_unpooled_forward, _unpooled_backward)
 
 
-def _moved(x: Any, padding: dict[int, tuple[int, int, int]]) -> Any:
-    """Data with zeros added, or cells left out, before, behind and between those along some axes."""
+def _pad(x: Array, padding: dict[int, tuple[int, int, int]]) -> Array:
+    """Data with zeros before, after and between the cells along some axes; negative widths remove cells."""
     return lax.pad(x, jnp.zeros((), x.dtype), [padding.get(i, (0, 0, 0)) for i in range(x.ndim)])
 
 
-def _put(x: Any, places: Places, cell: Sequence[int], shape: Shape) -> Any:
-    """The transpose of `look`."""
-    return _moved(x, {
+def _put(x: Array, places: Places, cell: Sequence[int], shape: Shape) -> Array:
+    """The transpose of `tap`."""
+    return _pad(x, {
         at: (i, shape[at] - i - (w.count - 1) * w.stride - 1, w.stride - 1)
         for (at, w), i in zip(places, cell, strict=True)
     })
@@ -255,21 +266,21 @@ def _put(x: Any, places: Places, cell: Sequence[int], shape: Shape) -> Any:
 
 @primitive("ROIPooling", 47)
 class ROIPooling(Primitive):
-    """The maxima in a grid of cells over each region of interest; the cells overlap where they don't come out even.
+    """The maxima in a grid of cells over each region of interest; cells overlap if the region does not divide evenly.
 
     Shapes: x [C, H, W], rois [n, 4] -> [n, C, *roiOutputShape].
-    Units: a region is x1, y1, x2, y2, all inside, in cells of x divided by `spatialScale`; halves are rounded up.
-    Errors: ShapeError if the regions don't have four numbers; ValueError for means, which CNTK doesn't have either.
+    Units: a region is x1, y1, x2, y2, inclusive, in cells of x divided by `spatialScale`; halves are rounded up.
+    Errors: ShapeError if the regions do not have four numbers; ValueError for means, which CNTK does not have either.
     Source: CNTK 2.7; Girshick, Fast R-CNN (2015), section 2.1.
     """
 
     attributes = {"poolingType": Size(MAX), "roiOutputShape": ShapeOf, "spatialScale": Double(0.0625)}
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
-        """One grid for each region."""
+        """A grid for each region."""
         x, rois = inputs
         if attrs["poolingType"] != MAX:
-            raise ValueError(f"{self.name}: only maxima can be pooled over regions, pooling_type has to be MAX_POOLING")
+            raise ValueError(f"{self.name}: only maxima can be pooled over regions; give MAX_POOLING")
         if len(x.shape) != 3 or len(rois.shape) != 2 or rois.shape[1] != 4:
             raise ShapeError(explain(
                 f"{self.name}: the regions have to be [number of regions, 4], the operand [channels, height, width]",
@@ -277,12 +288,12 @@ class ROIPooling(Primitive):
             ))
         return (rois.shape[0], x.shape[0], *attrs["roiOutputShape"])
 
-    def lower(self, attrs: Attrs, x: Any, rois: Any) -> Any:
-        """For each column of cells the maxima over its columns of x, then the same for the rows."""
+    def lower(self, attrs: Attrs, x: Array, rois: Array) -> Array:
+        """For each column of cells the maxima over its columns of x, then likewise for the rows."""
         high, wide = attrs["roiOutputShape"]
         corners = jnp.floor(lax.stop_gradient(rois) * attrs["spatialScale"] + 0.5).astype(jnp.int32)
 
-        def one(corner: Any) -> Any:
+        def pool(corner: Array) -> Array:
             columns = _inside(corner[0], corner[2], wide, x.shape[2])
             rows = _inside(corner[1], corner[3], high, x.shape[1])
             inner = [_masked_maximum(x, c[None, None, :], 2) for c in columns]
@@ -290,34 +301,34 @@ class ROIPooling(Primitive):
             grid = jnp.stack([jnp.stack(row, -1) for row in cells], -2)
             return jnp.where(jnp.isneginf(grid), jnp.zeros((), x.dtype), grid)
 
-        return lax.map(one, corners)  # all at once would take memory for each region's copy of x
+        return lax.map(pool, corners)  # at once, each region would need a copy of x in memory
 
 
-def _inside(first: Any, last: Any, cells: int, length: int) -> list[Any]:
-    """Which places of an axis belong to each cell of a region from `first` to `last`."""
+def _inside(first: Array, last: Array, cells: int, length: int) -> list[Array]:
+    """For each cell of a region from `first` to `last`, a mask of its positions along an axis."""
     extent = jnp.maximum(last - first + 1, 1)
-    place = jnp.arange(length)
+    position = jnp.arange(length)
     return [
-        (place >= first + i * extent // cells) & (place < first - -(i + 1) * extent // cells)
+        (position >= first + i * extent // cells) & (position < first - -(i + 1) * extent // cells)
         for i in range(cells)
     ]
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2,))
-def _masked_maximum(x: Any, mask: Any, axis: int) -> Any:
-    """The maximum of the places of an axis that a mask lets through; the gradient goes to the first of equal ones."""
+def _masked_maximum(x: Array, mask: Array, axis: int) -> Array:
+    """The maximum along an axis of the elements in a mask; the gradient goes to the first of equal values."""
     return jnp.max(jnp.where(mask, x, jnp.asarray(-jnp.inf, x.dtype)), axis)
 
 
-def _masked_maximum_forward(x: Any, mask: Any, axis: int) -> Any:
+def _masked_maximum_forward(x: Array, mask: Array, axis: int) -> tuple[Array, tuple[Array, Array]]:
     return _masked_maximum(x, mask, axis), (x, mask)
 
 
-def _masked_maximum_backward(axis: int, kept: Any, g: Any) -> Any:
-    x, mask = kept
+def _masked_maximum_backward(axis: int, saved: Array, g: Array) -> tuple[Array, None]:
+    x, mask = saved
     first = jnp.argmax(jnp.where(mask, x, jnp.asarray(-jnp.inf, x.dtype)), axis)
-    here = jax.nn.one_hot(first, x.shape[axis], dtype=bool, axis=axis)
-    return jnp.where(here, jnp.expand_dims(g, axis), 0), None
+    is_first = jax.nn.one_hot(first, x.shape[axis], dtype=bool, axis=axis)
+    return jnp.where(is_first, jnp.expand_dims(g, axis), 0), None
 
 
 _masked_maximum.defvjp(_masked_maximum_forward, _masked_maximum_backward)

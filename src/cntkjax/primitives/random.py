@@ -1,7 +1,7 @@
-"""Operations that draw random numbers. Each node has a seed, and counts in `rngOffset` what it has drawn.
+"""Operations that draw random numbers. Each node has a seed, and counts its draws in `rngOffset`.
 
-Random tensors of a given shape, and samples of constant weights, are the very numbers that CNTK draws on a CPU; they
-count what its generator makes. Others draw on the device, from JAX's keys, and count evaluations.
+Random tensors of a given shape, and samples by constant weights, are the same numbers that CNTK draws on a CPU; their
+count is that of its generator. Others are drawn on the device, from JAX's keys, and count evaluations.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._typing import Array
 from ..engine.data.sparse import Sparse
 from ..engine.lower.values import Context, Value
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
 from ..graph.function import Function
 from ..graph.mersenne import MersenneTwister64
-from ..graph.shape import is_known, shape_text, size
+from ..graph.shape import Shape, is_known, shape_text, size
 from ..graph.variable import Leaf, Variable, has_value, value_of
 from .base import Attrs, Bool, Double, DTypeOf, Primitive, ShapeOf, Size, String, primitive
 
 SEED = {"rngSeed": Size, "rngOffset": Size(0)}
 
-# name: samples from (*arguments, key, shape, type)
+# name -> samples from (*arguments, key, shape, type)
 _DISTRIBUTIONS: dict[str, Callable[..., Any]] = {
     "uniform": lambda low, high, key, shape, dtype: jax.random.uniform(key, shape, dtype, low, high),
     "normal": lambda mean, scale, key, shape, dtype: mean + scale * jax.random.normal(key, shape, dtype),
@@ -36,7 +37,7 @@ _DISTRIBUTIONS: dict[str, Callable[..., Any]] = {
     "bernoulli": lambda mean, key, shape, dtype: jax.random.bernoulli(key, mean, shape).astype(dtype),
 }
 
-# the same from CNTK's generator: (*arguments, generator, number)
+# the same from CNTK's generator, by (*arguments, generator, number)
 _STREAMS: dict[str, Callable[..., np.ndarray]] = {
     "uniform": lambda low, high, generator, n: generator.uniform(n, low, high),
     "normal": lambda mean, scale, generator, n: generator.normal(n) * scale + mean,
@@ -47,9 +48,9 @@ _STREAMS: dict[str, Callable[..., np.ndarray]] = {
 
 @primitive("RandomDistribution", 76)
 class RandomDistribution(Primitive):
-    """Random numbers in a given shape, or in that of an operand. No gradient.
+    """Random numbers of a given shape, or of that of an operand. No gradient.
 
-    Errors: ShapeError for a shape that is not known.
+    Errors: ShapeError for a shape with an unknown dimension.
     """
 
     attributes = {
@@ -63,15 +64,17 @@ class RandomDistribution(Primitive):
         if inputs:
             return Spec(inputs[0].shape)
         if not is_known(attrs["newShape"]):
-            raise ShapeError(f"{self.name}: the shape {shape_text(attrs['newShape'])} has an open dimension")
+            raise ShapeError(
+                f"{self.name}: the shape {shape_text(attrs['newShape'])} has an open dimension; give all dimensions"
+            )
         return Spec(attrs["newShape"], attrs["newDataType"], axes=())
 
     def draws_on_host(self, node: Function) -> bool:
-        """Where the shape is given."""
+        """True if the shape is given."""
         return not node.node_inputs
 
-    def draw(self, attrs: Attrs, generator: MersenneTwister64, weights: Any) -> tuple[np.ndarray, int]:
-        """All elements; CNTK draws normal ones in pairs."""
+    def draw(self, attrs: Attrs, generator: MersenneTwister64, weights: np.ndarray | None) -> tuple[np.ndarray, int]:
+        """All elements; CNTK draws normal numbers in pairs."""
         shape, dtype, kind = attrs["newShape"], np.dtype(attrs["newDataType"]), attrs["randomDistributionType"]
         arguments = [float(dtype.type(argument)) for argument in attrs["randomDistributionArgs"]]
         number = size(shape) + (size(shape) % 2 if kind == "normal" else 0)
@@ -79,29 +82,29 @@ class RandomDistribution(Primitive):
         return numbers.astype(dtype).reshape(shape), number
 
     def lower_packed(self, ctx: Context, attrs: Attrs, *like: Value) -> Value:
-        """The numbers that were drawn; otherwise samples for each cell, or each with the key of its place."""
-        numbers = ctx.drawn()
-        if numbers is not None:
-            return Value(numbers, ())
+        """The numbers drawn on the host, or else samples for each cell, or each element with a key of its own."""
+        drawn = ctx.drawn()
+        if drawn is not None:
+            return Value(drawn, ())
         draw = partial(_DISTRIBUTIONS[attrs["randomDistributionType"]], *attrs["randomDistributionArgs"])
         if like:
             data, axes = ctx.array(like[0]), like[0].axes
             if ctx.lead(axes) < 2:
                 return Value(draw(ctx.key(), data.shape, data.dtype), axes)
-            # A key for each row: what a sequence gets does not depend on how far the grid is padded.
+            # A key for each row: the numbers of a sequence must not depend on the padding of the grid.
             keys = jax.vmap(jax.random.fold_in, (None, 0))(ctx.key(), jnp.arange(data.shape[1]))
             shape = data.shape[:1] + data.shape[2:]
             return Value(jax.vmap(lambda key: draw(key, shape, data.dtype), out_axes=1)(keys), axes)
         shape, dtype = attrs["newShape"], attrs["newDataType"]
         key, offset = ctx.stream()
-        places = offset + jnp.arange(size(shape), dtype=jnp.uint32)
-        made = jax.vmap(lambda place: draw(jax.random.fold_in(key, place), (), dtype))(places)
-        return Value(made.reshape(shape), ())
+        indices = offset + jnp.arange(size(shape), dtype=jnp.uint32)
+        numbers = jax.vmap(lambda index: draw(jax.random.fold_in(key, index), (), dtype))(indices)
+        return Value(numbers.reshape(shape), ())
 
 
 @primitive("Dropout", 15)
 class Dropout(Primitive):
-    """In training a share of the elements is set to 0, and the others are made larger so that the mean stays.
+    """In training a fraction of the elements is set to 0, and the others are scaled up so that the mean is kept.
 
     Source: Srivastava et al., "Dropout", JMLR 15 (2014).
     """
@@ -109,42 +112,46 @@ class Dropout(Primitive):
     attributes = {"dropoutRate": Double, **SEED}
     packed = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
         """The shape of the operand."""
         return inputs[0].shape
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
-        """A random mask, or the operand itself outside of training."""
+        """The operand with a random mask in training, otherwise unchanged."""
         rate = attrs["dropoutRate"]
         if not ctx.training or rate == 0:
             return x
         data = ctx.array(x) if x.is_sparse else x.data
-        kept = jax.random.bernoulli(ctx.key(), 1 - rate, data.shape)
+        mask = jax.random.bernoulli(ctx.key(), 1 - rate, data.shape)
         scaled = data * jnp.asarray(1 / (1 - rate), data.dtype)
-        return replace(x, data=jnp.where(kept, scaled, jnp.zeros((), data.dtype)))
+        return replace(x, data=jnp.where(mask, scaled, jnp.zeros((), data.dtype)))
 
 
 class Sampling(Primitive):
-    """Drawing classes by their weights.
+    """Draws classes by their weights.
 
     Shapes: weights [*shape], not negative; they need not sum to 1.
-    Errors: ShapeError if no classes are to be drawn, or more different ones than there are; ValueError for weights that
-            are known to be negative.
+    Errors: ShapeError if no classes are requested, or more different ones than there are; ValueError for constant
+            weights that are negative.
     """
 
     attributes = {"numSamples": Size, "allowDuplicates": Bool, **SEED}
 
     def draws_on_host(self, node: Function) -> bool:
-        """Where the weights are known."""
+        """True if the weights are constant."""
         return node.node_inputs[0].is_constant
 
     def check(self, weights: Variable, attrs: Attrs) -> None:
-        """Raise an error for what cannot be drawn."""
+        """Raise an error for weights or numbers that nothing can be drawn with."""
         n = int(np.prod(weights.shape))
         if attrs["numSamples"] < 1:
-            raise ShapeError(explain(f"{self.name}: at least one class has to be drawn", {"weights": weights}))
+            raise ShapeError(explain(
+                f"{self.name}: at least one class has to be drawn", {"weights": weights}, "give num_samples >= 1"
+            ))
         if isinstance(weights, Leaf) and has_value(weights) and np.any(np.asarray(value_of(weights)) < 0):
-            raise ValueError(explain(f"{self.name}: the weights must not be negative", {"weights": weights}))
+            raise ValueError(explain(
+                f"{self.name}: the weights must not be negative", {"weights": weights}, "give weights from 0 on"
+            ))
         if not attrs["allowDuplicates"] and 0 <= n <= attrs["numSamples"]:
             raise ShapeError(explain(
                 f"{self.name}: {attrs['numSamples']} different classes cannot be drawn, for there are {n}",
@@ -154,7 +161,7 @@ class Sampling(Primitive):
 
 @primitive("RandomSample", 45)
 class RandomSample(Sampling):
-    """Random classes as one-hot rows, kept sparse.
+    """Random classes as sparse one-hot rows.
 
     Shapes: weights [n] -> [numSamples, n].
     Errors: ValueError for constant weights of fewer classes than are to be drawn without duplicates.
@@ -163,29 +170,30 @@ class RandomSample(Sampling):
     packed = True
 
     def makes_sparse(self, attrs: Attrs) -> bool:
-        """One-hot rows."""
+        """True: one-hot rows."""
         return True
 
-    def draw(self, attrs: Attrs, generator: MersenneTwister64, weights: Any) -> tuple[np.ndarray, int]:
-        """The classes; without duplicates those that come again are passed over."""
+    def draw(self, attrs: Attrs, generator: MersenneTwister64, weights: np.ndarray | None) -> tuple[np.ndarray, int]:
+        """The classes; without duplicates, repeated ones are skipped."""
+        assert weights is not None
         n, draw = attrs["numSamples"], _by_weight(self, attrs, weights, generator)
         return (draw(n), n) if attrs["allowDuplicates"] else _different(n, draw)
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
         """[numSamples, n]."""
         (weights,) = inputs
         self.check(weights, attrs)
         return (attrs["numSamples"], int(np.prod(weights.shape)))
 
     def lower_packed(self, ctx: Context, attrs: Attrs, weights: Value) -> Value:
-        """What was drawn; otherwise without duplicates the classes of the largest logarithms with Gumbel noise."""
+        """The classes drawn on the host, or else: without duplicates, those with the largest log + Gumbel noise."""
         data, k = ctx.array(weights), attrs["numSamples"]
         lead = data.shape[: ctx.lead(weights.axes)]
         data = data.reshape(*lead, -1)
         n = data.shape[-1]
-        numbers = ctx.drawn()
-        if numbers is not None:
-            classes = numbers
+        drawn = ctx.drawn()
+        if drawn is not None:
+            classes = drawn
         elif attrs["allowDuplicates"]:
             classes = _classes(ctx.key(), data, k)
         else:
@@ -195,10 +203,10 @@ class RandomSample(Sampling):
         return Value(Sparse(indices, jnp.ones(indices.shape, data.dtype), (k, n), data.dtype), weights.axes)
 
 
-def _classes(key: Any, weights: Any, k: int) -> Any:
+def _classes(key: Array, weights: Array, k: int) -> Array:
     """Classes drawn by their weights, [*lead, n] -> [*lead, k].
 
-    First one of about sqrt(n) groups, then a class in it: two short sums of weights are searched for each draw, where
+    First one of about sqrt(n) groups is drawn, then a class in it: each draw searches two short cumulative sums, where
     noise on all weights would take n random numbers (25 ms instead of 1 for 256 of 4,096 classes).
     """
     *lead, n = weights.shape
@@ -206,45 +214,52 @@ def _classes(key: Any, weights: Any, k: int) -> Any:
     wide = weights.astype(jnp.promote_types(weights.dtype, jnp.float32))
     groups = jnp.pad(wide, [(0, 0)] * len(lead) + [(0, side * side - n)]).reshape(*lead, side, side)
     first, second = jax.random.uniform(key, (2, *lead, k), wide.dtype)
-    group = _place(jnp.sum(groups, -1)[..., None, :], first)
-    return side * group + _place(jnp.take_along_axis(groups, group[..., None], -2), second)
+    group = _search(jnp.sum(groups, -1)[..., None, :], first)
+    return side * group + _search(jnp.take_along_axis(groups, group[..., None], -2), second)
 
 
-def _place(weights: Any, share: Any) -> Any:
-    """The place where the sum of weights [..., n] gets beyond a share of all [...]; one with a weight."""
+def _search(weights: Array, fraction: Array) -> Array:
+    """The first index where the cumulative sum of weights [..., n] exceeds a fraction [...] of the total.
+
+    Its weight is never 0.
+    """
     sums = jnp.cumsum(weights, -1)
-    place = jnp.sum(sums <= share[..., None] * sums[..., -1:], -1)
-    return jnp.minimum(place, jnp.sum(sums < sums[..., -1:], -1))
+    index = jnp.sum(sums <= fraction[..., None] * sums[..., -1:], -1)
+    return jnp.minimum(index, jnp.sum(sums < sums[..., -1:], -1))
 
 
 @primitive("RandomSampleInclusionFrequency", 46)
 class RandomSampleInclusionFrequency(Sampling):
-    """How often each class is expected in a sample.
+    """The expected count of each class in a sample.
 
-    With probabilities p, and k samples: k p with duplicates. Without, 1 - (1 - p)^t, where t is how many draws give k
-    different classes: for constant weights the mean of ten trials, as in CNTK; otherwise such that k are expected.
+    For probabilities p and k samples: k p with duplicates. Without, 1 - (1 - p)^t, where t is the number of draws that
+    give k different classes: for constant weights the mean of ten trials, as in CNTK; otherwise such that the sum of
+    the counts is k.
+
+    Shapes: those of the weights.
     """
 
     packed = True
     keeps_numbers = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
         """The shape of the weights."""
         self.check(inputs[0], attrs)
         return inputs[0].shape
 
     def draws_on_host(self, node: Function) -> bool:
-        """Where the weights are known, and something has to be tried."""
+        """True if the weights are constant and trials are needed."""
         return super().draws_on_host(node) and not node.node_attributes["allowDuplicates"]
 
-    def draw(self, attrs: Attrs, generator: MersenneTwister64, weights: Any) -> tuple[np.ndarray, int]:
-        """The mean of the draws."""
+    def draw(self, attrs: Attrs, generator: MersenneTwister64, weights: np.ndarray | None) -> tuple[np.ndarray, int]:
+        """The mean number of draws."""
+        assert weights is not None
         draw = _by_weight(self, attrs, weights, generator)
         used = sum(_different(attrs["numSamples"], draw)[1] for _ in range(_TRIALS))
         return np.array(used / _TRIALS, weights.dtype), used
 
     def lower_packed(self, ctx: Context, attrs: Attrs, weights: Value) -> Value:
-        """The expectation."""
+        """The expected counts."""
         lead = ctx.lead(weights.axes)
         expected = partial(_expected, attrs["numSamples"], attrs["allowDuplicates"], ctx.drawn())
         for _ in range(lead):
@@ -256,19 +271,22 @@ _TRIALS = 10
 
 
 def _by_weight(
-    op: Primitive, attrs: Attrs, weights: Any, generator: MersenneTwister64
+    op: Primitive, attrs: Attrs, weights: np.ndarray, generator: MersenneTwister64
 ) -> Callable[[int], np.ndarray]:
-    """Draws so many classes: each the first at which the sum of the weights gets beyond a random share of all."""
-    possible, asked = np.count_nonzero(weights), attrs["numSamples"]
-    if possible < (1 if attrs["allowDuplicates"] else asked):
-        raise ValueError(f"{op.name}: {asked} classes cannot be drawn, for only {possible} have a weight above 0")
+    """A function that draws classes, each the first whose cumulative weight exceeds a random part of the total."""
+    possible, requested = np.count_nonzero(weights), attrs["numSamples"]
+    if possible < (1 if attrs["allowDuplicates"] else requested):
+        raise ValueError(
+            f"{op.name}: {requested} classes cannot be drawn, for only {possible} have a weight above 0; draw "
+            "fewer, or allow duplicates"
+        )
     sums = np.cumsum(np.asarray(weights, np.float64))
-    shares = sums / sums[-1]
-    return lambda n: np.searchsorted(shares, generator.uniform(n), side="right").astype(np.int32)
+    fractions = sums / sums[-1]
+    return lambda n: np.searchsorted(fractions, generator.uniform(n), side="right").astype(np.int32)
 
 
 def _different(number: int, draw: Callable[[int], np.ndarray]) -> tuple[np.ndarray, int]:
-    """The first so many different classes, and how many draws they took."""
+    """This number of different classes, and the number of draws that they took."""
     classes: dict[int, None] = {}
     used = 0
     while (missing := number - len(classes)) > 0:
@@ -277,22 +295,22 @@ def _different(number: int, draw: Callable[[int], np.ndarray]) -> tuple[np.ndarr
     return np.array(list(classes), np.int32), used
 
 
-def _expected(k: int, duplicates: bool, tries: Any, weights: Any) -> Any:
-    """How often each class is expected among k; ``tries``: the draws that give so many different ones, if known."""
+def _expected(k: int, duplicates: bool, tries: Array | None, weights: Array) -> Array:
+    """The expected count of each class among k; ``tries``: the number of draws for k different ones, or None."""
     p = weights / jnp.sum(weights)
     if duplicates:
         return k * p
     rate = -jnp.log1p(-jnp.minimum(p, 1 - jnp.finfo(p.dtype).epsneg))
 
-    def included(t: Any) -> Any:
+    def included(t: Array) -> Array:
         return -jnp.expm1(-t * rate)
 
-    def halve(_: Any, bounds: Any) -> Any:
+    def halve(_: int, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
         middle = (bounds[0] + bounds[1]) / 2
-        few = jnp.sum(included(middle)) < k
-        return jnp.where(few, middle, bounds[0]), jnp.where(few, bounds[1], middle)
+        is_low = jnp.sum(included(middle)) < k
+        return jnp.where(is_low, middle, bounds[0]), jnp.where(is_low, bounds[1], middle)
 
-    def too_few(t: Any) -> Any:
+    def too_few(t: Array) -> Array:
         return (jnp.sum(included(t)) < k) & jnp.isfinite(t)
 
     if tries is not None:

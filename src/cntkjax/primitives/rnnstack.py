@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from .._typing import AnyArray, Array
 from ..engine.lower.values import Context, Value
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.errors import AxisError, ShapeError, explain
@@ -18,17 +19,18 @@ from ..graph.shape import Shape, is_known, size
 from ..graph.variable import Leaf, Variable, infer_shape
 from .base import Attrs, Bool, Primitive, Size, String, primitive
 
+T = TypeVar("T", bound="AnyArray")
 State = tuple[Any, ...]  # h, and c of an LSTM
-Step = Callable[[State, Any, Any], State]  # state, input side and recurrent side [rows, gates, hidden] -> state
+Step = Callable[[State, Any, Any], State]  # (state, W x + b and R h + c [rows, gates, hidden]) -> state
 
 
-def _lstm(state: State, x: Any, h: Any) -> State:
+def _lstm(state: State, x: Array, h: Array) -> State:
     i, f, g, o = (x[:, k] + h[:, k] for k in range(4))
     c = jax.nn.sigmoid(f) * state[1] + jax.nn.sigmoid(i) * jnp.tanh(g)
     return jax.nn.sigmoid(o) * jnp.tanh(c), c
 
 
-def _gru(state: State, x: Any, h: Any) -> State:
+def _gru(state: State, x: Array, h: Array) -> State:
     r, z = (jax.nn.sigmoid(x[:, k] + h[:, k]) for k in range(2))
     n = jnp.tanh(x[:, 2] + r * h[:, 2])
     return ((1 - z) * n + z * state[0],)
@@ -49,13 +51,13 @@ CELLS: dict[str, tuple[int, int, Step]] = {
 class OptimizedRNNStack(Primitive):
     """Layers of LSTM, GRU or plain cells, in one direction or both.
 
-    The weights hold for each layer and direction W [gates, hidden, inputs] and R [gates, hidden, hidden], one behind
-    the other, and behind them all for each layer and direction two biases [gates, hidden]. Gates are i, f, g, o of an
-    LSTM, and r, z, n of a GRU (whose reset gate scales R h + b).
+    The weights contain W [gates, hidden, inputs] and R [gates, hidden, hidden] of each layer and direction in turn,
+    followed by two biases [gates, hidden] of each layer and direction. The gates of an LSTM are i, f, g, o, those of a
+    GRU r, z, n (its reset gate scales R h + b).
 
-    Shapes: x [inputs] with a sequence axis, weights as many elements as that takes -> [hidden * directions].
-    Source: CNTK 2.7 (what `cntk.misc.convert_optimized_rnnstack` makes of LSTM and plain stacks); for the GRU, the
-            cuDNN API reference, cudnnRNNMode_t.
+    Shapes: x [inputs] with a sequence axis, weights of any shape with that number of elements -> [hidden * directions].
+    Source: CNTK 2.7 (the result of `cntk.misc.convert_optimized_rnnstack` for LSTM and plain stacks); for the GRU,
+            the cuDNN API reference, cudnnRNNMode_t.
     """
 
     attributes = {
@@ -64,7 +66,7 @@ class OptimizedRNNStack(Primitive):
     packed = True
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
-        """One vector a step; gives a weight parameter with an inferred dimension its shape."""
+        """One vector per step; infers the shape of the weights."""
         x, weights = inputs
         if x.dynamic_axes != UNKNOWN_AXES and x.sequence_axis is None:
             raise AxisError(explain(
@@ -85,19 +87,19 @@ class OptimizedRNNStack(Primitive):
         return (hidden * (1 + attrs["bidirectional"]),)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, weights: Value) -> Value:
-        """The input side of a layer for all steps at once, then a scan for each direction."""
+        """For each layer W x of all steps at once, then a scan for each direction."""
         layout = ctx.layout(x.axes)
         data = ctx.array(x).reshape(layout.time, layout.rows, -1)
         parts = layers_of(ctx.array(weights).reshape(-1), attrs, data.shape[-1])
         directions = 1 + attrs["bidirectional"]
         for layer in range(attrs["numLayers"]):
-            made = []
+            outputs = []
             for backwards in range(directions):
                 W, R, b, c = parts[layer * directions + backwards]
                 gates = jnp.einsum("tri,ghi->trgh", data, W) + b
                 begins = (layout.remaining if backwards else layout.position) == 0
-                made.append(_layer(R, gates, c, begins, attrs["recurrentOp"], bool(backwards)))
-            data = jnp.concatenate(made, -1)
+                outputs.append(_layer(R, gates, c, begins, attrs["recurrentOp"], bool(backwards)))
+            data = jnp.concatenate(outputs, -1)
         return Value(data, x.axes)
 
 
@@ -109,55 +111,62 @@ def _parts(attrs: Attrs, inputs: int) -> list[tuple[Shape, ...]]:
     return [((gates, hidden, n), (gates, hidden, hidden), (gates, hidden), (gates, hidden)) for n in widths]
 
 
-def layers_of(flat: Any, attrs: Attrs, inputs: int) -> list[list[Any]]:
-    """W, R and two biases of each layer and direction: all matrices stand ahead of all biases."""
+def layers_of(flat: T, attrs: Attrs, inputs: int) -> list[list[T]]:
+    """W, R and two biases of each layer and direction, from weights in which all matrices precede all biases.
+
+    Shapes: flat [elements] -> for each layer and direction [gates, hidden, inputs], [gates, hidden, hidden] and twice
+            [gates, hidden].
+    """
     parts = _parts(attrs, inputs)
-    made: list[list[Any]] = [[] for _ in parts]
-    at = 0
+    layers: list[list[Any]] = [[] for _ in parts]
+    begin = 0
     for kind in (slice(0, 2), slice(2, 4)):
-        for own, shapes in zip(made, parts, strict=True):
+        for layer, shapes in zip(layers, parts, strict=True):
             for shape in shapes[kind]:
-                own.append(flat[at : at + prod(shape)].reshape(shape))
-                at += prod(shape)
-    return made
+                layer.append(flat[begin : begin + prod(shape)].reshape(shape))
+                begin += prod(shape)
+    return layers
 
 
-def _scan(R: Any, gates: Any, c: Any, taps: Any, begins: Any, cell: str, backwards: bool) -> Any:
-    """h of all steps; `taps` are added to the recurrent side."""
+def _scan(R: Array, gates: Array, c: Array, taps: Array, begins: Array, cell: str, backwards: bool) -> Array:
+    """h of all steps; `taps` are added to R h + c, so that their gradient is that of each step.
+
+    `begins` marks the steps at which sequences begin, [time, rows].
+    """
     _, states, step = CELLS[cell]
-    nothing = jnp.zeros((*gates.shape[1:2], gates.shape[-1]), gates.dtype)
+    zero = jnp.zeros((*gates.shape[1:2], gates.shape[-1]), gates.dtype)
 
-    def body(state: State, now: Any) -> tuple[State, Any]:
-        x, tap, new = now
-        state = tuple(jnp.where(new[:, None], nothing, s) for s in state)
-        after = step(state, x, jnp.einsum("rk,ghk->rgh", state[0], R) + c + tap)
-        return after, after[0]
+    def body(state: State, now: tuple[Array, Array, Array]) -> tuple[State, Any]:
+        x, tap, begin = now
+        state = tuple(jnp.where(begin[:, None], zero, s) for s in state)
+        new_state = step(state, x, jnp.einsum("rk,ghk->rgh", state[0], R) + c + tap)
+        return new_state, new_state[0]
 
-    return lax.scan(body, (nothing,) * states, (gates, taps, begins), reverse=backwards)[1]
+    return lax.scan(body, (zero,) * states, (gates, taps, begins), reverse=backwards)[1]
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(4, 5))
-def _layer(R: Any, gates: Any, c: Any, begins: Any, cell: str, backwards: bool) -> Any:
+def _layer(R: Array, gates: Array, c: Array, begins: Array, cell: str, backwards: bool) -> Array:
     """One layer in one direction: [time, rows, gates, hidden] -> [time, rows, hidden].
 
-    The gradient of R is one product for all steps, not a sum that grows in every step.
+    The gradient of R is one product for all steps, instead of a sum that is updated in each step.
     """
     return _scan(R, gates, c, jnp.zeros_like(gates), begins, cell, backwards)
 
 
-def _layer_forward(R: Any, gates: Any, c: Any, begins: Any, cell: str, backwards: bool) -> Any:
+def _layer_forward(R: Array, gates: Array, c: Array, begins: Array, cell: str, backwards: bool) -> Any:
     run = partial(_scan, R, begins=begins, cell=cell, backwards=backwards)
-    made, back = jax.vjp(lambda x, bias, taps: run(x, bias, taps), gates, c, jnp.zeros_like(gates))
-    return made, (back, made, begins)
+    outputs, backward = jax.vjp(lambda x, bias, taps: run(x, bias, taps), gates, c, jnp.zeros_like(gates))
+    return outputs, (backward, outputs, begins)
 
 
-def _layer_backward(cell: str, backwards: bool, saved: Any, g: Any) -> Any:
-    back, made, begins = saved
-    dx, dc, taps = back(g)
-    still = jnp.zeros_like(made[:1])
-    before = jnp.concatenate([made[1:], still] if backwards else [still, made[:-1]])
-    before = jnp.where(begins[..., None], jnp.zeros((), made.dtype), before)
-    return jnp.einsum("trgh,trk->ghk", taps, before), dx, dc, None
+def _layer_backward(cell: str, backwards: bool, saved: Any, g: Array) -> tuple[Array | None, ...]:
+    backward, outputs, begins = saved
+    dx, dc, d_taps = backward(g)
+    zero = jnp.zeros_like(outputs[:1])
+    previous = jnp.concatenate([outputs[1:], zero] if backwards else [zero, outputs[:-1]])
+    previous = jnp.where(begins[..., None], jnp.zeros((), outputs.dtype), previous)
+    return jnp.einsum("trgh,trk->ghk", d_taps, previous), dx, dc, None
 
 
 _layer.defvjp(_layer_forward, _layer_backward)

@@ -7,29 +7,65 @@ from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._typing import AnyArray, Array, DTypeLike
 from ..engine.data.ragged import Ragged
 from ..engine.lower.values import Axes, Context, Value
 from ..engine.plan.parts import resolve
 from ..engine.run.python_callbacks import OutputResized, call_once, callback
+from ..graph.build import Spec
 from ..graph.errors import BatchSizeError, ResultError, explain
 from ..graph.function import Function
-from ..graph.shape import FREE, filled, matches
+from ..graph.shape import FREE, Shape, filled, matches
 from ..graph.variable import Variable, producer
 from .base import Attrs, Primitive
 
 _NUMBERS = itertools.count()
 
+# Data as users get and return them: an array [*shape], or [samples, *shape] with the batch axis, or a list of sequences
+# [steps, *shape].
+UserData: TypeAlias = "np.ndarray | Sequence[np.ndarray]"
+Feed: TypeAlias = "Ragged | np.ndarray"
+
+
+class PythonFunction(Protocol):
+    """What is called of a user's function; `UserFunction` provides it."""
+
+    @property
+    def node_inputs(self) -> Sequence[Variable]:
+        """The operands."""
+
+    @property
+    def node_outputs(self) -> Sequence[Variable]:
+        """The outputs."""
+
+    def output_specs(self) -> list[Spec]:
+        """The shapes and axes of the outputs."""
+
+    def copied(self, inputs: Sequence[Variable], /) -> Function:
+        """The function with other operands."""
+
+    def run_forward(self, operands: list[UserData], keep: bool, /) -> tuple[object, Sequence[UserData]]:
+        """The state for the backward pass if it is kept, and the outputs."""
+
+    def run_backward(
+        self, state: object, gradients: list[UserData], needed: list[bool], /
+    ) -> Sequence[UserData | None]:
+        """The gradients of the operands."""
+
+    def serialize(self) -> dict[str, Any]:
+        """The record of the function in a model file."""
+
 
 class UserDefined(Primitive):
-    """Calls the methods of one function object; it is its own primitive, and no two share a program.
+    """Calls the methods of one function object; each is a primitive with programs of its own.
 
-    Shapes: what its `infer_outputs` says.
+    Shapes: those of the function's `infer_outputs`.
     """
 
     name = "UserFunction"
@@ -38,137 +74,185 @@ class UserDefined(Primitive):
     calls_python = True
     runs_on_host = True
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: PythonFunction) -> None:
         self.function = function
-        self.states: dict[int, Any] = {}  # what forward keeps for backward, by the number of the call
-        self.samples: dict[int, tuple[int, ...]] = {}  # shapes made last, by the number of an output with free axes
+        self.states: dict[int, object] = {}  # what forward saves for backward, by the number of the call
+        self.samples: dict[int, Shape] = {}  # the last sample shapes, by the number of an output with free axes
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Any:
+    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> list[Spec]:
+        """The shapes that the user declared."""
         return self.function.output_specs()
 
-    def cache_key(self, node: Function) -> Any:
+    def cache_key(self, node: Function) -> Hashable:
+        """The primitive itself."""
         return self
 
     def free_dimension_sizes(self) -> Hashable:
+        """The last sample shapes of outputs with free axes."""
         return tuple(self.samples.items())
 
     def copy(self, node: Function, inputs: Sequence[Variable]) -> Function:
+        """The user's function with other operands."""
         return self.function.copied(inputs)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, *values: Value) -> list[Value]:
-        """A callback forward and one backward; a number that the first returns tells the second whose state to take."""
-        function = self.function
+        """Two callbacks; the forward one returns a number that identifies the state for the backward one."""
+        outputs = self.function.node_outputs
         data = [ctx.array(v) for v in values]
-        forms = [_Form.of(ctx, v.axes) for v in values]
-        made = [_Form.of(ctx, v.dynamic_axes) for v in function.node_outputs]
-        shapes = [
-            jax.ShapeDtypeStruct((*form.lead, *(self.samples.get(i) or _sample(function, v, forms, data))), v.dtype)
-            for i, (form, v) in enumerate(zip(made, function.node_outputs, strict=True))
-        ]
-        arriving = [jax.ShapeDtypeStruct(d.shape, d.dtype) for d in data]
-        where = [form.where for form in forms], [form.where for form in made]
-        needed = [_needs_gradient(v) for v in function.node_inputs]
-        backward_follows = ctx.training or ctx.differentiates  # though no gradient may flow through the function
-
-        def call_forward(keep: bool, data: Any, where: Any) -> Any:
-            of_inputs, of_outputs = jax.tree.map(np.asarray, where)
-            # Copies: users may change what they get, and what comes from a program is read-only.
-            given = [form.unpacked(np.array(d), w) for form, d, w in zip(forms, data, of_inputs, strict=True)]
-            if all(isinstance(g, list) and not g for g in given) and given:  # a step in which no sequence is left
-                state, results = None, [list[Any]() for _ in made]
-            else:
-                state, results = call_once(self, lambda: function.run_forward(given, backward_follows))
-                self._check_sizes(made, shapes, results)
-            number = np.int32(next(_NUMBERS) % 2**31)
-            if keep:
-                self.states[int(number)] = state
-            return [
-                form.packed(r, w, s, v)
-                for form, r, w, s, v in zip(made, results, of_outputs, shapes, function.node_outputs, strict=True)
-            ], number
-
-        def call_backward(number: Any, gradients: Any, where: Any) -> Any:
-            of_inputs, of_outputs = jax.tree.map(np.asarray, where)
-            state = self.states.pop(int(number))
-            given = [form.unpacked(np.array(g), w) for form, g, w in zip(made, gradients, of_outputs, strict=True)]
-            if all(isinstance(g, list) and not g for g in given):
-                found: Sequence[Any] = [None] * len(forms)
-            else:
-                found = function.run_backward(state, given, needed)
-            return [
-                np.zeros(s.shape, s.dtype) if r is None else form.packed(r, w, s, v, fill=False)
-                for form, r, w, s, v in zip(forms, found, of_inputs, arriving, function.node_inputs, strict=True)
-            ]
-
-        number = jax.ShapeDtypeStruct((), jnp.int32)
+        call = _Call.of(self, ctx, [v.axes for v in values], data)
+        where = [f.where for f in call.input_formats], [f.where for f in call.output_formats]
+        results = (call.output_shapes, jax.ShapeDtypeStruct((), jnp.int32))
 
         @jax.custom_vjp
-        def run(data: Any, where: Any) -> Any:
-            return callback(partial(call_forward, False), (shapes, number), data, where)[0]
+        def run(data: list[Array], where: Any) -> list[Array]:
+            return callback(partial(call.forward, False), results, data, where)[0]
 
-        def forward(data: Any, where: Any) -> Any:
-            results, call_number = callback(partial(call_forward, True), (shapes, number), data, where)
-            return results, (call_number, where)
+        def forward(data: list[Array], where: Any) -> tuple[list[Array], tuple[Array, Any]]:
+            arrays, number = callback(partial(call.forward, True), results, data, where)
+            return arrays, (number, where)
 
-        def backward(kept: Any, gradients: Any) -> Any:
-            call_number, where = kept
-            return callback(call_backward, arriving, call_number, gradients, where), None
+        def backward(saved: tuple[Array, Any], gradients: list[Array]) -> tuple[list[Array], None]:
+            number, where = saved
+            return callback(call.backward, call.input_shapes, number, gradients, where), None
 
         run.defvjp(forward, backward)
-        outputs = function.node_outputs
-        flows = any(needed) and any(v.needs_gradient for v in outputs)
-        results = run(data if flows else jax.lax.stop_gradient(data), where)
-        stopped = [d if v.needs_gradient else jax.lax.stop_gradient(d) for d, v in zip(results, outputs, strict=True)]
+        flows = any(call.needed) and any(v.needs_gradient for v in outputs)
+        arrays = run(data if flows else jax.lax.stop_gradient(data), where)
+        stopped = [d if v.needs_gradient else jax.lax.stop_gradient(d) for d, v in zip(arrays, outputs, strict=True)]
         return [Value(d, v.dynamic_axes) for d, v in zip(stopped, outputs, strict=True)]
 
-    def forward_on_host(self, feeds: Sequence[Any], keep: bool) -> tuple[Any, list[Any]]:
-        """State, and data of the outputs, as they can be fed, from those of the operands: of any number of samples."""
-        given = [_unfed(v, f) for v, f in zip(self.function.node_inputs, feeds, strict=True)]
-        state, results = call_once(self, lambda: self.function.run_forward(given, keep))
-        return state, [_fed(v, r) for v, r in zip(self.function.node_outputs, results, strict=True)]
+    def forward_on_host(self, feeds: Sequence[Feed], keep: bool) -> tuple[object, list[Feed]]:
+        """The state, and the outputs as feeds, from feeds of the operands, with any number of samples."""
+        operands = [_from_feed(v, f) for v, f in zip(self.function.node_inputs, feeds, strict=True)]
+        state, results = call_once(self, lambda: self.function.run_forward(operands, keep))
+        return state, [_to_feed(v, r) for v, r in zip(self.function.node_outputs, results, strict=True)]
 
-    def backward_on_host(self, state: Any, feeds: Sequence[Any], gradients: Sequence[Any]) -> list[Any]:
-        """Gradients of the operands, in the form of what was fed for them, or None, from those of the outputs."""
+    def backward_on_host(
+        self, state: object, feeds: Sequence[Feed], gradients: Sequence[Feed]
+    ) -> list[Feed | None]:
+        """The gradients of the operands, in the format of their feeds, or None, from those of the outputs."""
         inputs, outputs = self.function.node_inputs, self.function.node_outputs
         needed = [_needs_gradient(v) for v in inputs]
         if not any(needed) or not any(v.needs_gradient for v in outputs):
             return [None] * len(inputs)
-        given = [_unfed(v, g) for v, g in zip(outputs, gradients, strict=True)]
-        found = self.function.run_backward(state, given, needed)
-        return [None if r is None else _fed(v, r, _Form.fed(f)) for v, f, r in zip(inputs, feeds, found, strict=True)]
+        output_gradients = [_from_feed(v, g) for v, g in zip(outputs, gradients, strict=True)]
+        results = self.function.run_backward(state, output_gradients, needed)
+        return [
+            None if r is None else _to_feed(v, r, _Format.of_feed(f))
+            for v, f, r in zip(inputs, feeds, results, strict=True)
+        ]
 
-    def _check_sizes(self, forms: Sequence[_Form], shapes: Sequence[Any], results: Sequence[Any]) -> None:
-        """Note which sizes free axes have. Errors: Resized if the program has them otherwise."""
-        before = self.free_dimension_sizes()
-        outputs = self.function.node_outputs
-        for i, (form, shape, made, v) in enumerate(zip(forms, shapes, results, outputs, strict=True)):
-            sample = form.sample(made, len(v.shape)) if FREE in v.shape else None
-            if sample is not None and matches(v.shape, sample) and sample != shape.shape[len(form.lead) :]:
-                self.samples[i] = sample
-        if self.free_dimension_sizes() != before:
+
+@dataclass(frozen=True)
+class _Call:
+    """One place in a program that calls a user's function: the formats and shapes of its operands and outputs.
+
+    `needed`: which operands need a gradient. `saves_state`: a backward pass follows, though no gradient may flow
+    through the function.
+    """
+
+    primitive: UserDefined
+    input_formats: list[_Format]
+    input_shapes: list[jax.ShapeDtypeStruct]
+    output_formats: list[_Format]
+    output_shapes: list[jax.ShapeDtypeStruct]
+    needed: list[bool]
+    saves_state: bool
+
+    @classmethod
+    def of(cls, primitive: UserDefined, ctx: Context, axes: Sequence[Axes], data: Sequence[Array]) -> _Call:
+        """The call of a node with these operands."""
+        function, outputs = primitive.function, primitive.function.node_outputs
+        formats = [_Format.of(ctx, a) for a in axes]
+        output_formats = [_Format.of(ctx, v.dynamic_axes) for v in outputs]
+        samples = [
+            primitive.samples.get(i) or _guess_sample(function, v, formats, data) for i, v in enumerate(outputs)
+        ]
+        output_shapes = [
+            jax.ShapeDtypeStruct((*f.lead, *sample), v.dtype)
+            for f, sample, v in zip(output_formats, samples, outputs, strict=True)
+        ]
+        input_shapes = [jax.ShapeDtypeStruct(d.shape, d.dtype) for d in data]
+        needed = [_needs_gradient(v) for v in function.node_inputs]
+        saves_state = ctx.training or ctx.differentiates
+        return cls(primitive, formats, input_shapes, output_formats, output_shapes, needed, saves_state)
+
+    def forward(self, keep: bool, data: Sequence[AnyArray], where: Any) -> tuple[list[np.ndarray], np.int32]:
+        """The outputs, packed for the program, and the number of the call, under which the state is kept."""
+        function = self.primitive.function
+        of_inputs, of_outputs = jax.tree.map(np.asarray, where)
+        # Copies: users may modify them, and arrays of a program are read-only.
+        operands = [f.unpack(np.array(d), w) for f, d, w in zip(self.input_formats, data, of_inputs, strict=True)]
+        state: object = None
+        if _are_empty(operands):  # a step in which no sequence is left
+            results: Sequence[UserData] = [list[np.ndarray]() for _ in self.output_formats]
+        else:
+            state, results = call_once(self.primitive, lambda: function.run_forward(operands, self.saves_state))
+            self._check_sizes(results)
+        number = np.int32(next(_NUMBERS) % 2**31)
+        if keep:
+            self.primitive.states[int(number)] = state
+        columns = (self.output_formats, results, of_outputs, self.output_shapes, function.node_outputs)
+        return [f.pack(r, w, s, v) for f, r, w, s, v in zip(*columns, strict=True)], number
+
+    def backward(self, number: AnyArray, gradients: Sequence[AnyArray], where: Any) -> list[np.ndarray]:
+        """The gradients of the operands, packed for the program; zeros where the function returns none."""
+        function = self.primitive.function
+        of_inputs, of_outputs = jax.tree.map(np.asarray, where)
+        state = self.primitive.states.pop(int(number))
+        output_gradients = [
+            f.unpack(np.array(g), w) for f, g, w in zip(self.output_formats, gradients, of_outputs, strict=True)
+        ]
+        results: Sequence[UserData | None] = [None] * len(self.input_formats)
+        if not _have_no_sequences(output_gradients):
+            results = function.run_backward(state, output_gradients, self.needed)
+        columns = (self.input_formats, results, of_inputs, self.input_shapes, function.node_inputs)
+        return [
+            np.zeros(s.shape, s.dtype) if r is None else f.pack(r, w, s, v, fill=False)
+            for f, r, w, s, v in zip(*columns, strict=True)
+        ]
+
+    def _check_sizes(self, results: Sequence[UserData]) -> None:
+        """Record the sizes of free axes. Errors: OutputResized if the program was compiled with others."""
+        before = self.primitive.free_dimension_sizes()
+        columns = (self.output_formats, self.output_shapes, results, self.primitive.function.node_outputs)
+        for i, (f, shape, result, v) in enumerate(zip(*columns, strict=True)):
+            sample = f.sample(result, len(v.shape)) if FREE in v.shape else None
+            if sample is not None and matches(v.shape, sample) and sample != shape.shape[len(f.lead) :]:
+                self.primitive.samples[i] = sample
+        if self.primitive.free_dimension_sizes() != before:
             raise OutputResized
 
 
+def _have_no_sequences(data: Sequence[UserData]) -> bool:
+    """Whether all are empty lists: no sequence is left."""
+    return all(isinstance(d, list) and not d for d in data)
+
+
+def _are_empty(data: Sequence[UserData]) -> bool:
+    return bool(data) and _have_no_sequences(data)
+
+
 def _needs_gradient(variable: Variable) -> bool:
-    """Whether a gradient flows on from there; inside a block, where arguments never say so, that of what they are."""
-    seen: set[Variable] = set()
+    """Whether a gradient flows to a variable; inside a block, whose arguments never need one, to its operands."""
+    visited: set[Variable] = set()
     waiting = [resolve(variable)]
     while waiting:
         v = waiting.pop()
         if v.needs_gradient:
             return True
-        if v not in seen and (node := producer(v)) is not None:
+        if v not in visited and (node := producer(v)) is not None:
             waiting += map(resolve, node.node_inputs)
-        seen.add(v)
+        visited.add(v)
     return False
 
 
 @dataclass(frozen=True)
-class _Form:
-    """How data with some dynamic axes lie in arrays, and in the hands of users.
+class _Format:
+    """The layout of data with some dynamic axes in arrays of a program, and its conversion to and from `UserData`.
 
-    Users get an array [*shape], or [samples, *shape] with the batch axis, or a list of sequences [steps, *shape];
-    inside a loop sequences of the one step that is computed.
+    Inside a loop users get sequences of the one step that is computed. `lead` are the leading dimensions of the array,
+    `where` describes its sequences or samples.
     """
 
     kind: str
@@ -176,8 +260,8 @@ class _Form:
     where: tuple[Any, ...] = ()
 
     @classmethod
-    def of(cls, ctx: Context, axes: Axes) -> _Form:
-        """In a program."""
+    def of(cls, ctx: Context, axes: Axes) -> _Format:
+        """The format in a program."""
         sequence = ctx.sequence_axis(axes)
         if not axes:
             return cls("static")
@@ -191,28 +275,28 @@ class _Form:
         return cls("sequences", (layout.time, layout.rows), where)
 
     @classmethod
-    def apart(cls, count: int, lengths: np.ndarray | None) -> _Form:
-        """Outside of programs: samples end to end."""
+    def concatenated(cls, count: int, lengths: np.ndarray | None) -> _Format:
+        """The format outside of programs: samples end to end."""
         return cls("batch", (count,), (count,)) if lengths is None else cls("end to end", (count,), (lengths,))
 
     @classmethod
-    def fed(cls, feed: Any) -> _Form:
-        """That of what is fed."""
-        return cls.apart(feed.num_samples, feed.lengths) if isinstance(feed, Ragged) else cls("static")
+    def of_feed(cls, feed: Feed) -> _Format:
+        """The format of a feed."""
+        return cls.concatenated(feed.num_samples, feed.lengths) if isinstance(feed, Ragged) else cls("static")
 
     @classmethod
-    def made(cls, variable: Variable, given: Any) -> _Form:
-        """That of what a user made, outside of programs."""
+    def of_result(cls, variable: Variable, result: UserData) -> _Format:
+        """The format of a user's result, outside of programs."""
         if not variable.dynamic_axes:
             return cls("static")
         rank = len(variable.shape)
         if variable.sequence_axis is None:
-            return cls.apart(len(_batch(given, rank)), None)
-        lengths = np.array([len(s) for s in _sequences(given, rank)], np.int32)
-        return cls.apart(int(lengths.sum()), lengths)
+            return cls.concatenated(len(_batch(result, rank)), None)
+        lengths = np.array([len(s) for s in _sequences(result, rank)], np.int32)
+        return cls.concatenated(int(lengths.sum()), lengths)
 
-    def _places(self, where: Any) -> list[Any]:
-        """Where in the array each sequence stands."""
+    def _slices(self, where: Any) -> list[Any]:
+        """The index of each sequence in the array."""
         if self.kind == "step":
             return [np.s_[r : r + 1] for r in np.flatnonzero(where[0])]
         if self.kind == "end to end":
@@ -220,66 +304,79 @@ class _Form:
         row, start, length, count = where
         return [np.s_[start[i] : start[i] + length[i], row[i]] for i in range(count)]
 
-    def unpacked(self, data: np.ndarray, where: Any) -> Any:
-        """From the form of a program to that of a user."""
+    def unpack(self, data: np.ndarray, where: Any) -> UserData:
+        """The data of a program, for users."""
         if self.kind == "static":
             return data
-        return data[: int(where[0])] if self.kind == "batch" else [data[p] for p in self._places(where)]
+        return data[: int(where[0])] if self.kind == "batch" else [data[p] for p in self._slices(where)]
 
-    def sample(self, given: Any, rank: int) -> tuple[int, ...] | None:
-        """The shape of a sample in what a user made; None if there are no samples."""
+    def sample(self, result: UserData, rank: int) -> Shape | None:
+        """The shape of a sample in a user's result; None if there are no samples."""
         if self.kind == "static":
-            return np.shape(given)
+            return np.shape(result)
         if self.kind == "batch":
-            return _batch(given, rank).shape[1:]
-        given = _sequences(given, rank)
-        return np.shape(given[0])[1:] if len(given) else None
+            return _batch(result, rank).shape[1:]
+        sequences = _sequences(result, rank)
+        return np.shape(sequences[0])[1:] if len(sequences) else None
 
-    def packed(self, given: Any, where: Any, like: Any, variable: Variable, fill: bool = True) -> np.ndarray:
-        """From what a user made to the form of a program; padding is zero, or with `fill` the first sample.
+    def pack(
+        self, result: UserData, where: Any, like: jax.ShapeDtypeStruct, variable: Variable, fill: bool = True
+    ) -> np.ndarray:
+        """A user's result as an array of a program; padding is zero, or with `fill` the first sample.
 
-        Errors: ResultError if that is no data, or of other shapes than the variable has; BatchSizeError for values of
-                another number of samples.
+        Errors: ResultError if the result is no data, or of another shape than the variable; BatchSizeError for values
+                of another number of samples.
         """
-        with _taking(given, variable):
-            return self._packed(given, where, like, variable, fill)
+        with _converting(result, variable):
+            return self._pack(result, where, like, variable, fill)
 
-    def _packed(self, given: Any, where: Any, like: Any, variable: Variable, fill: bool) -> np.ndarray:
+    def _pack(
+        self, result: UserData, where: Any, like: jax.ShapeDtypeStruct, variable: Variable, fill: bool
+    ) -> np.ndarray:
         sample = like.shape[len(self.lead) :]
         if self.kind == "static":
-            return _fitting(given, sample, like.dtype, variable)
+            return _checked(result, sample, like.dtype, variable)
         data = np.zeros(like.shape, like.dtype)
-        if self.kind == "batch":
-            count, made = int(where[0]), _batch(given, len(sample))
-            if fill and made.shape[1:] == sample and 0 < len(made) != count:
-                raise _other_size(variable, len(made), count)
-            data[:count] = _fitting(made, (count, *sample), like.dtype, variable)
-            data[count:] = data[:1] if fill else 0
-            return data
-        places, given = self._places(where), _sequences(given, len(sample))
-        if fill and self.kind == "sequences" and all(len(s) and np.shape(s)[1:] == sample for s in given):
-            steps, own = [len(s) for s in given], [len(data[place]) for place in places]
-            if steps and steps != own:
-                raise _other_size(variable, steps, own)
-        if len(given) != len(places):
+        if self.kind != "batch":
+            return self._pack_sequences(_sequences(result, len(sample)), self._slices(where), data, variable, fill)
+        count, batch = int(where[0]), _batch(result, len(sample))
+        if fill and batch.shape[1:] == sample and 0 < len(batch) != count:
+            raise _batch_size_error(variable, len(batch), count)
+        data[:count] = _checked(batch, (count, *sample), like.dtype, variable)
+        data[count:] = data[:1] if fill else 0
+        return data
+
+    def _pack_sequences(
+        self, sequences: Sequence[np.ndarray], slices: list[Any], data: np.ndarray, variable: Variable, fill: bool
+    ) -> np.ndarray:
+        """Write the sequences into an array of a program; returns it."""
+        sample = data.shape[len(self.lead) :]
+        if fill and self.kind == "sequences" and all(len(s) and np.shape(s)[1:] == sample for s in sequences):
+            lengths, expected = [len(s) for s in sequences], [len(data[index]) for index in slices]
+            if lengths and lengths != expected:
+                raise _batch_size_error(variable, lengths, expected)
+        if len(sequences) != len(slices):
             raise ResultError(explain(
-                f"a user function made {len(given)} sequences for {variable!r}; the minibatch has {len(places)}"
+                f"a user function made {len(sequences)} sequences for {variable!r}; the minibatch has {len(slices)}",
+                fix="return as many sequences as the operands have",
             ))
-        for i, (place, sequence) in enumerate(zip(places, given, strict=True)):
-            piece = _fitting(sequence, data[place].shape, like.dtype, variable)
+        for i, (index, sequence) in enumerate(zip(slices, sequences, strict=True)):
+            steps = _checked(sequence, data[index].shape, data.dtype, variable)
             if fill and i == 0:
-                data[...] = piece[0]
-            data[place] = piece
+                data[...] = steps[0]
+            data[index] = steps
         return data
 
 
-def _other_size(variable: Variable, made: Any, own: Any) -> BatchSizeError:
-    return BatchSizeError(f"a user function made {made} samples for {variable!r}, where its operands have {own}")
+def _batch_size_error(variable: Variable, samples: int | list[int], expected: int | list[int]) -> BatchSizeError:
+    return BatchSizeError(
+        f"a user function made {samples} samples for {variable!r}, where its operands have {expected}"
+    )
 
 
 @contextmanager
-def _taking(given: Any, variable: Variable) -> Iterator[None]:
-    """Around what makes arrays of what a user made. Errors: ResultError where NumPy makes no array of numbers of it."""
+def _converting(result: object, variable: Variable) -> Iterator[None]:
+    """Around conversions of a user's result. Errors: ResultError if NumPy cannot convert it to an array of numbers."""
     try:
         yield
     except ResultError:
@@ -287,67 +384,69 @@ def _taking(given: Any, variable: Variable) -> Iterator[None]:
     except (TypeError, ValueError) as error:
         needs = "an array" if variable.sequence_axis is None else "a list of arrays"
         raise ResultError(explain(
-            f"a user function made {given!r} for {variable!r}, which needs {needs}",
+            f"a user function made {result!r} for {variable!r}, which needs {needs}",
             fix=f"return {needs}; with several outputs or inputs, put them into the dict that is given",
         )) from error
 
 
-def _unfed(variable: Variable, feed: Any) -> Any:
-    """What is fed for a variable in the hands of users: a copy, which they may change."""
+def _from_feed(variable: Variable, feed: Feed) -> UserData:
+    """A copy of the data that are fed for a variable, for users."""
     data: Any = feed.data if isinstance(feed, Ragged) else feed
     if isinstance(feed, Ragged) and feed.is_sparse:
         data = data.to_dense().reshape(-1, *filled(variable.shape, data.width))  # type: ignore[misc]
-    form = _Form.fed(feed)
-    return form.unpacked(np.array(data), form.where)
+    layout = _Format.of_feed(feed)
+    return layout.unpack(np.array(data), layout.where)
 
 
-def _fed(variable: Variable, given: Any, form: _Form | None = None) -> Any:
-    """What a user made of a variable as it can be fed: in this form, or of as many samples as there are.
+def _to_feed(variable: Variable, result: UserData, layout: _Format | None = None) -> Feed:
+    """A user's result for a variable as a feed: in this format, or with the number of samples in the result.
 
-    Errors: as in `_Form.packed`.
+    Errors: as in `_Format.pack`.
     """
-    with _taking(given, variable):
-        form = form or _Form.made(variable, given)
-        if form.lead == (0,):
+    with _converting(result, variable):
+        layout = layout or _Format.of_result(variable, result)
+        if layout.lead == (0,):
             raise ResultError(explain(f"a user function made no samples for {variable!r}"))
-        sample = form.sample(given, len(variable.shape))
+        sample = layout.sample(result, len(variable.shape))
         if sample is None or not matches(variable.shape, sample):
             sample = tuple(variable.shape)
-        like = jax.ShapeDtypeStruct((*form.lead, *sample), variable.dtype)
-        data = form.packed(given, form.where, like, variable, fill=False)
-    if form.kind == "static":
+        like = jax.ShapeDtypeStruct((*layout.lead, *sample), variable.dtype)
+        data = layout.pack(result, layout.where, like, variable, fill=False)
+    if layout.kind == "static":
         return data
-    return Ragged(data, form.where[0] if form.kind == "end to end" else None)
+    return Ragged(data, layout.where[0] if layout.kind == "end to end" else None)
 
 
-def _batch(given: Any, rank: int) -> np.ndarray:
-    """Samples with the batch axis: users may leave it out of a single one, or make sequences of one step."""
-    array = np.asarray(given)
+def _batch(result: UserData, rank: int) -> np.ndarray:
+    """Samples with the batch axis: users may omit it for a single sample, or return sequences of one step."""
+    array = np.asarray(result)
     if array.ndim == rank:
         return array[None]
     return array[:, 0] if array.ndim == rank + 2 and array.shape[1] == 1 else array
 
 
-def _sequences(given: Any, rank: int) -> Any:
-    """Sequences in a list or array; the only one may come without it."""
-    return [given] if isinstance(given, np.ndarray) and given.ndim == rank + 1 else given
+def _sequences(result: UserData, rank: int) -> Sequence[np.ndarray]:
+    """Sequences in a list or array; a single sequence may come without the list."""
+    return [result] if isinstance(result, np.ndarray) and result.ndim == rank + 1 else result  # type: ignore[return-value]
 
 
-def _fitting(given: Any, shape: tuple[int, ...], dtype: Any, variable: Variable) -> np.ndarray:
-    array = np.asarray(given, dtype)
+def _checked(result: UserData, shape: Shape, dtype: DTypeLike, variable: Variable) -> np.ndarray:
+    array = np.asarray(result, dtype)
     if array.shape != shape:
         raise ResultError(explain(
             f"a user function made data of shape {array.shape} for {variable!r}, which has to be of shape {shape}",
-            fix="return arrays of the shape that infer_outputs says, gradients of that of the inputs",
+            fix="return arrays of the shape that infer_outputs declares, gradients of that of the inputs",
         ))
     return array
 
 
-def _sample(function: Any, output: Variable, forms: Sequence[_Form], data: Sequence[Any]) -> tuple[int, ...]:
-    """The shape of a sample; free dimensions as in an operand of the same shape, or one that fits: a guess."""
+def _guess_sample(
+    function: PythonFunction, output: Variable, formats: Sequence[_Format], data: Sequence[Array]
+) -> Shape:
+    """The shape of a sample, with free dimensions guessed from an operand of the same shape, or one that matches."""
     if FREE not in output.shape:
         return tuple(output.shape)
-    given = [tuple(d.shape[len(form.lead) :]) for form, d in zip(forms, data, strict=True)]
-    same = [shape for v, shape in zip(function.node_inputs, given, strict=True) if v.shape == output.shape]
-    found = same or [shape for shape in given if matches(output.shape, shape)]
-    return found[0] if found else tuple(1 if n == FREE else n for n in output.shape)
+    samples = [tuple(d.shape[len(f.lead) :]) for f, d in zip(formats, data, strict=True)]
+    same = [shape for v, shape in zip(function.node_inputs, samples, strict=True) if v.shape == output.shape]
+    candidates = same or [shape for shape in samples if matches(output.shape, shape)]
+    return candidates[0] if candidates else tuple(1 if n == FREE else n for n in output.shape)
