@@ -173,7 +173,7 @@ class TestConvolution:
     @pytest.mark.parametrize(
         ("kernel", "options", "match"),
         [
-            ((4, 3, 3), {}, "the kernel has 3 channels, and the operand 2"),
+            ((4, 3, 3), {}, "the kernel has 3 channels, but the operand 2"),
             ((4, 2, 9), {}, "larger than the operand"),
             ((3, 3), {"auto_padding": [False], "strides": (1, 1, 1)}, "3 values for 2 axes"),
             ((4,), {}, "the kernel needs 2 axes"),
@@ -419,7 +419,7 @@ class TestBatchNormalization:
 
     def test_what_does_not_fit_is_said_at_once(self):
         x, p = C.input_variable((3, 4)), C.constant(0, (4,))
-        with pytest.raises(ShapeError, match="the scale has 4 elements, and there are 3 channels"):
+        with pytest.raises(ShapeError, match="the scale has 4 elements, but there are 3 channels"):
             C.batch_normalization(x, p, p, p, p, True, running_count=C.constant(0, ()))
         with pytest.warns(UserWarning, match="running_count"):
             C.batch_normalization(x, *[C.constant(0, (3,))] * 4, True)
