@@ -18,7 +18,7 @@ from ..engine.lower.values import Axes, Context, Value
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import Shape, broadcast
-from ..graph.variable import Variable
+from ..graph.variable import Leaf, Variable, has_value, value_of
 from .base import Attrs, Bool, Float, Primitive, Size, primitive
 from .elementwise import ELEMENTWISE
 
@@ -95,12 +95,13 @@ class CosDistanceWithNegativeSamples(Primitive):
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
         """[1 + n]; n has to be a constant."""
         _same_shape(self.name, inputs[:2])
-        negatives = getattr(inputs[3], "_array", None)
-        if negatives is None:
+        number = inputs[3]
+        if not isinstance(number, Leaf) or not has_value(number):
             raise ShapeError(explain(
-                f"{self.name}: the number of negative samples has to be a constant", {"n": inputs[3]},
+                f"{self.name}: the number of negative samples has to be a constant", {"n": number},
                 "give a number, or cntk.constant",
             ))
+        negatives = value_of(number)
         if negatives < 0:
             raise ValueError(f"{self.name}: the number of negative samples is {int(negatives)}; give one from 0 on")
         return Spec((int(negatives) + 1,), axes=merged_axes(self.name, inputs[:2]))

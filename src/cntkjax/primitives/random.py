@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._typing import Array
+from .._typing import AnyArray, Array
 from ..engine.data.sparse import Sparse
 from ..engine.lower.values import Context, Value
 from ..graph.build import Spec
@@ -295,14 +295,14 @@ def _different(number: int, draw: Callable[[int], np.ndarray]) -> tuple[np.ndarr
     return np.array(list(classes), np.int32), used
 
 
-def _expected(k: int, duplicates: bool, tries: Array | None, weights: Array) -> Array:
+def _expected(k: int, duplicates: bool, tries: AnyArray | None, weights: Array) -> Array:
     """The expected count of each class among k; ``tries``: the number of draws for k different ones, or None."""
     p = weights / jnp.sum(weights)
     if duplicates:
         return k * p
     rate = -jnp.log1p(-jnp.minimum(p, 1 - jnp.finfo(p.dtype).epsneg))
 
-    def included(t: Array) -> Array:
+    def included(t: AnyArray) -> Array:
         return -jnp.expm1(-t * rate)
 
     def halve(_: int, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
