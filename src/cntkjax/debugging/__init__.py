@@ -1,4 +1,4 @@
-"""Finding out what is wrong, and where the time goes."""
+"""Debugging and profiling of models."""
 from ._dump import dump_function, dump_signature
 from .debug import (
     DEBUG_USAGE,

@@ -56,7 +56,7 @@ class MinibatchSource(BaseSource):
 
     Units: windows, sweeps and ``max_samples`` count the samples and sequences of all workers.
     Errors: RuntimeError for arguments that exclude each other, streams with the same name, and files that cannot be
-        read; ValueError if the stream of the first deserializer is to be broadcast; TypeError for what is no
+        read; ValueError if the stream of the first deserializer is to be broadcast; TypeError for anything that is no
         deserializer.
 
     Example:

@@ -88,7 +88,17 @@ class ChunkedDeserializer:
     """Base class of deserializers: a subclass sets ``streams`` and ``num_chunks``, and defines ``read_chunk``.
 
     Everything else has a default that works for any format; a format with an index overrides ``chunk_sizes`` and
-    ``sequence_keys``, so that files need not be read to know them. The module has an example.
+    ``sequence_keys``, so that files need not be read to know them.
+
+    Example:
+        >>> class Squares(ChunkedDeserializer):
+        ...     num_chunks, streams = 2, [StreamInformation("x", 0, "dense", np.float32, (1,))]
+        ...     def read_chunk(self, chunk):
+        ...         samples = np.arange(3 * chunk, 3 * chunk + 3, dtype=np.float32)[:, None] ** 2
+        ...         return {"x": Ragged(samples, lengths=np.array([2, 1], np.int32))}
+        >>> squares = Squares()
+        >>> squares.chunk_sizes(), squares.take(np.array([1, 0]), np.array([1, 0]))["x"].data.ravel()
+        (array([2, 2]), array([25.,  0.,  1.], dtype=float32))
     """
 
     streams: Sequence[StreamInformation]
@@ -180,9 +190,17 @@ _Reader = TypeVar("_Reader", bound=type[ChunkedDeserializer])
 
 
 def register_deserializer(*types: str) -> Callable[[_Reader], _Reader]:
-    """Class decorator: ``MinibatchSource`` opens descriptions of these types with the class. See the module's example.
+    """Class decorator: ``MinibatchSource`` opens descriptions of these types with the class.
 
     Errors: ValueError if another class is registered for a type.
+
+    Example:
+        >>> @register_deserializer("EmptyDeserializer")
+        ... class Empty(ChunkedDeserializer):
+        ...     streams, num_chunks = (), 0
+        ...     def __init__(self, description): ...
+        >>> open_deserializer({"type": "EmptyDeserializer"}).num_chunks
+        0
     """
 
     def register(reader: _Reader) -> _Reader:
