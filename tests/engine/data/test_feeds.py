@@ -1,4 +1,4 @@
-"""What may be fed for a variable. The accepted forms and results are CNTK 2.7's."""
+"""The forms of data that can be fed for a variable. These and the results are those of CNTK 2.7."""
 
 import re
 

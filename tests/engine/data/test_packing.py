@@ -1,4 +1,4 @@
-"""Grids: every sample has one cell, the layout finds it again, and few shapes are ever used."""
+"""Grids: every sample has one cell, which the layout finds, and few shapes are used."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ lengths_lists = st.lists(st.integers(1, 40), min_size=1, max_size=60)
 
 
 def unpacked(grid, cells):
-    """The sequences that stand in a grid, by its row, start and length."""
+    """The sequences in a grid, by its row, start and length."""
     return [cells[s : s + n, r] for r, s, n in zip(grid.row, grid.start, grid.length, strict=True) if n]
 
 
@@ -48,12 +48,12 @@ def test_layout_inside_the_program_agrees_with_the_grid(lengths, has_loop):
 @settings(deadline=None, max_examples=60)
 def test_first_fit_never_overlaps(lengths, rows, room):
     time = max(lengths) + room
-    placed = first_fit(np.array(lengths), time, rows)
-    if placed is None:
+    positions = first_fit(np.array(lengths), time, rows)
+    if positions is None:
         assert rows * time < sum(lengths) + rows * max(lengths)  # nearly full: otherwise everything fits
         return
     taken = np.zeros((time, rows), int)
-    for n, row, start in zip(lengths, *placed, strict=True):
+    for n, row, start in zip(lengths, *positions, strict=True):
         taken[start : start + n, row] += 1
     assert taken.max() == 1 and taken.sum() == sum(lengths)
 
@@ -83,10 +83,10 @@ def test_number_of_batch_sizes_grows_with_the_logarithm():
 def test_a_repeated_minibatch_size_is_not_padded():
     sizes = Sizes()
     assert [sizes.choose(n) for n in (250, 250, 100, 250)] == [250, 250, 100, 250]
-    assert sizes.choose(240) == 250  # the last minibatch of a sweep uses the program that is there
+    assert sizes.choose(240) == 250  # the last minibatch of a sweep uses the existing program
 
 
-def test_equal_lengths_stand_side_by_side_without_padding():
+def test_equal_lengths_are_side_by_side_without_padding():
     packer = Packer(has_loop=True)
     grid = packer.grid(np.full(64, 32, np.int32), 64)
     assert grid.index.shape == (32, 64) and grid.simple and grid.full

@@ -1,4 +1,4 @@
-"""Sequences that are cut between minibatches: pieces go on where the ones before them ended."""
+"""Truncated sequences: a piece continues where the one before it, in the previous minibatch, ended."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ W = np.array([[0.2, 0.4], [-0.6, 0.1]], np.float32)
 UP = np.arange(1, 7, dtype=np.float32).reshape(6, 1) / 4
 
 
-# By CNTK 2.7 (it has no more than the last minibatch: pieces shorter than a delay differ).
+# Numbers of CNTK 2.7 (it keeps only the last minibatch, so results for pieces shorter than a delay differ).
 LOSSES = [-0.52172, -0.16866, -0.07518]
 TRAINED = [[0.52922, -0.26208]], [[0.25637, 0.45869], [-0.51535, 0.23638]]
 
@@ -34,21 +34,21 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_pieces_give_what_the_whole_gives(name, grid):
+def test_pieces_give_the_values_of_the_whole_sequence(name, grid):
     x = C.sequence.input_variable(1)
     model = MODELS[name](x)
     whole = [UP, -UP[:5]]
     expected = MODELS[name](x).eval({x: whole})
-    made = [[], []]
+    values_of_pieces = [[], []]
     for begin, end in [(0, 1), (1, 2), (2, 5), (5, 6)]:
         pieces = [s[begin:end] for s in whole if len(s) > begin]
         for i, values in enumerate(model.eval({x: (pieces, [begin == 0] * len(pieces))})):
-            made[i].append(values)
-    for pieces, values in zip(made, expected, strict=True):
+            values_of_pieces[i].append(values)
+    for pieces, values in zip(values_of_pieces, expected, strict=True):
         np.testing.assert_allclose(np.concatenate(pieces), values, rtol=1e-6)
 
 
-def test_a_slot_goes_on_with_the_last_sequence_in_it(grid):
+def test_a_piece_continues_the_last_sequence_in_its_slot(grid):
     x = C.sequence.input_variable(1)
     model = C.sequence.past_value(x, -1)
     samples, lengths = np.arange(6, dtype=np.float32)[:, None], np.array([2, 1, 3], np.int32)
@@ -58,7 +58,7 @@ def test_a_slot_goes_on_with_the_last_sequence_in_it(grid):
     assert [v.item() for v in model.eval({x: Value.from_ragged(then, (1,))})] == [5, 2]
 
 
-def test_training_on_pieces_is_cut_between_them():
+def test_no_gradient_flows_from_one_piece_to_another():
     x = C.sequence.input_variable(1)
     weights = C.parameter(init=U), C.parameter(init=W)
     loss = C.reduce_sum(recurrent(x, weights))
@@ -74,7 +74,7 @@ def test_training_on_pieces_is_cut_between_them():
         np.testing.assert_allclose(weight.value, values, atol=1e-5)
 
 
-def test_backward_starts_from_what_forward_started_from():
+def test_backward_starts_from_the_states_of_forward():
     x = C.sequence.input_variable(1, needs_gradient=True)
     w = C.parameter((1, 1), init=0.5)
     h = C.placeholder()
@@ -98,7 +98,7 @@ def test_a_piece_that_continues_nothing_is_an_error():
     np.testing.assert_allclose((x + 1).eval({x: ([UP], [False])})[0], UP + 1)  # nothing looks back
 
 
-def test_start_flags_may_be_given_once_for_all_data():
+def test_start_flags_may_be_passed_once_for_all_arguments():
     """CNTK's character language model. Numbers: CNTK 2.7."""
     x, w = C.sequence.input_variable(2), C.parameter(2, init=1)
     total = C.reduce_sum(C.layers.Recurrence(C.plus)(x) * w)

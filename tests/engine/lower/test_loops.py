@@ -27,11 +27,11 @@ def rnn(x, U, W, initial_state=None, backwards=False, step=1):
 
 def rnn_reference(x, U, W, initial=0.0, backwards=False, step=1):
     states = [jnp.full(W.shape[0], initial) if np.ndim(initial) == 0 else jnp.asarray(initial)] * step
-    made = []
+    outputs = []
     for now in x[::-1] if backwards else x:
         states.append(jnp.tanh(now @ U + states[-step] @ W))
-        made.append(states[-1])
-    return jnp.stack(made[::-1] if backwards else made)
+        outputs.append(states[-1])
+    return jnp.stack(outputs[::-1] if backwards else outputs)
 
 
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
@@ -51,11 +51,11 @@ def test_values_and_gradients_of_a_recurrence(grid, lengths, backwards, step):
     def loss(u, w, data):
         return sum(jnp.sum(rnn_reference(d, u, w, 0.25, backwards, step)) for d in data)
 
-    wanted = jax.grad(loss, (0, 1, 2))(u, w, data)
-    found = model.grad({x: data}, wrt=[U, W, x])
-    np.testing.assert_allclose(found[U], wanted[0], rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(found[W], wanted[1], rtol=1e-4, atol=1e-5)
-    for value, reference in zip(found[x], wanted[2], strict=True):
+    expected = jax.grad(loss, (0, 1, 2))(u, w, data)
+    gradients = model.grad({x: data}, wrt=[U, W, x])
+    np.testing.assert_allclose(gradients[U], expected[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(gradients[W], expected[1], rtol=1e-4, atol=1e-5)
+    for value, reference in zip(gradients[x], expected[2], strict=True):
         np.testing.assert_allclose(value, reference, rtol=1e-4, atol=1e-5)
 
 
@@ -65,11 +65,13 @@ def test_initial_state_from_a_batch_variable(grid):
     model = rnn(x, C.constant(u), C.constant(w), start)
     data, states = sequences([3, 1, 5], 2), sequences([1, 1, 1], 3, seed=5)
     states = [s[0] for s in states]
-    fed = {x: data, start: np.stack(states)}
-    for value, sequence, state in zip(model.eval(fed), data, states, strict=True):
+    feeds = {x: data, start: np.stack(states)}
+    for value, sequence, state in zip(model.eval(feeds), data, states, strict=True):
         np.testing.assert_allclose(value, rnn_reference(sequence, u, w, state), rtol=1e-5, atol=1e-6)
-    wanted = [jax.grad(lambda s, d=d: jnp.sum(rnn_reference(d, u, w, s)))(s) for s, d in zip(states, data, strict=True)]
-    np.testing.assert_allclose(model.grad(fed, wrt=[start]), wanted, rtol=1e-4, atol=1e-5)
+    gradients = [
+        jax.grad(lambda s, d=d: jnp.sum(rnn_reference(d, u, w, s)))(s) for s, d in zip(states, data, strict=True)
+    ]
+    np.testing.assert_allclose(model.grad(feeds, wrt=[start]), gradients, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("step", [1, 2])
@@ -82,19 +84,19 @@ def test_a_recurrence_begins_with_the_steps_of_a_sequence_that_end_where_it_begi
     total = t + delay(state, h, step)
     total = total.replace_placeholders({state: total})
     data = [np.arange(first, first + n, dtype=np.float32)[:, None] for n in (3, 2) for first in (1, 10)]
-    fed = {t: data[::2], h: data[1::2]}
+    feeds = {t: data[::2], h: data[1::2]}
     values, gradients = {
         (False, 1): ([[13, 15, 18], [12, 14]], [[0, 0, 3], [0, 2]]),
         (True, 1): ([[16, 15, 13], [13, 12]], [[3, 0, 0], [2, 0]]),
         (False, 2): ([[12, 14, 15], [11, 13]], [[0, 2, 1], [1, 1]]),
         (True, 2): ([[15, 12, 14], [11, 13]], [[1, 2, 0], [1, 1]]),
     }[backwards, step]
-    assert [v.ravel().tolist() for v in total.eval(fed)] == values
-    assert [v.ravel().tolist() for v in total.grad(fed, wrt=[h])] == gradients
+    assert [v.ravel().tolist() for v in total.eval(feeds)] == values
+    assert [v.ravel().tolist() for v in total.grad(feeds, wrt=[h])] == gradients
     inside = t + h + delay(state, h, step)  # the sequence is used at each step, too
     inside = inside.replace_placeholders({state: inside})
-    steps = {t: [a + b for a, b in zip(fed[t], fed[h], strict=True)], h: fed[h]}
-    assert [v.tolist() for v in inside.eval(fed)] == [v.tolist() for v in total.eval(steps)]
+    steps = {t: [a + b for a, b in zip(feeds[t], feeds[h], strict=True)], h: feeds[h]}
+    assert [v.tolist() for v in inside.eval(feeds)] == [v.tolist() for v in total.eval(steps)]
 
 
 def test_mutual_recurrence(grid):
@@ -139,8 +141,8 @@ def test_several_loops_over_one_axis(grid):
     forwards, backwards = rnn(x, C.constant(u), C.constant(w)), rnn(x, C.constant(u), C.constant(w), backwards=True)
     data = sequences([4, 1, 2], 2)
     for value, d in zip((forwards + backwards).eval({x: data}), data, strict=True):
-        wanted = rnn_reference(d, u, w) + rnn_reference(d, u, w, backwards=True)
-        np.testing.assert_allclose(value, wanted, rtol=1e-5, atol=1e-6)
+        expected = rnn_reference(d, u, w) + rnn_reference(d, u, w, backwards=True)
+        np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_gradient_in_double_precision_matches_finite_differences(grid):
@@ -151,7 +153,7 @@ def test_gradient_in_double_precision_matches_finite_differences(grid):
     U, W = C.parameter(init=u), C.parameter(init=w)
     model = rnn(x, U, W)
     data = [d.astype(np.float64) for d in sequences([3, 2], 2)]
-    found = model.grad({x: data}, wrt=[W])
+    gradient = model.grad({x: data}, wrt=[W])
     at, step = (1, 2), 1e-6
 
     def loss(shift):
@@ -160,7 +162,7 @@ def test_gradient_in_double_precision_matches_finite_differences(grid):
         W.value = value
         return sum(v.sum() for v in model.eval({x: data}))
 
-    np.testing.assert_allclose(found[at], (loss(step) - loss(-step)) / (2 * step), rtol=1e-7)
+    np.testing.assert_allclose(gradient[at], (loss(step) - loss(-step)) / (2 * step), rtol=1e-7)
 
 
 @pytest.mark.parametrize("delay", ["past_value", "future_value"])
@@ -168,12 +170,12 @@ def test_gradient_in_double_precision_matches_finite_differences(grid):
 def test_delay_outside_of_loops_shifts_each_sequence(grid, delay, shift):
     x = C.sequence.input_variable(2)
     data = sequences([3, 1, 5], 2)
-    made = getattr(C.sequence, delay)(x, 7, shift).eval({x: data})
-    for value, d in zip(made, data, strict=True):
+    values = getattr(C.sequence, delay)(x, 7, shift).eval({x: data})
+    for value, d in zip(values, data, strict=True):
         pad = np.full((min(shift, len(d)), 2), 7, np.float32)
         kept = len(d) - len(pad)
-        wanted = np.concatenate([pad, d[:kept]] if delay == "past_value" else [d[len(d) - kept :], pad])
-        np.testing.assert_array_equal(value, wanted)
+        expected = np.concatenate([pad, d[:kept]] if delay == "past_value" else [d[len(d) - kept :], pad])
+        np.testing.assert_array_equal(value, expected)
 
 
 def test_cycle_without_a_delay_is_an_error():
@@ -203,27 +205,27 @@ def test_a_state_takes_its_free_dimension_from_any_input_of_the_loop():
 
 
 @pytest.mark.parametrize(
-    ("cuts", "at_once"), [([(0, 1), (3, 4), (1, 3)], 3), ([(0, 2), (1, 4)], 0), ([(0, 2), (2, 3)], 0)], ids=str
+    ("slices", "tiled"), [([(0, 1), (3, 4), (1, 3)], 3), ([(0, 2), (1, 4)], 0), ([(0, 2), (2, 3)], 0)], ids=str
 )
-def test_slices_that_are_all_of_a_state_are_cut_at_once(grid, cuts, at_once):
+def test_slices_that_tile_a_state_are_split_at_once(grid, slices, tiled):
     x, state = C.sequence.input_variable(4, needs_gradient=True), C.placeholder()
     h = x + C.sequence.past_value(state)
-    out = C.tanh(h) + C.tanh(sum((i + 1) * C.reduce_sum(C.slice(h, 0, *cut)) for i, cut in enumerate(cuts)))
+    out = C.tanh(h) + C.tanh(sum((i + 1) * C.reduce_sum(C.slice(h, 0, *bounds)) for i, bounds in enumerate(slices)))
     out.replace_placeholders({state: out.output})
     (loop,) = [part for part in Plan(out.outputs).parts if isinstance(part, Loop)]
-    assert len(tilings_of(loop.nodes)) == at_once
+    assert len(tilings_of(loop.nodes)) == tiled
     data = sequences([3, 2], 4)
 
     def reference(d):
-        before, made = jnp.zeros(4), []
+        before, states = jnp.zeros(4), []
         for now in d:
             h = now + before
-            before = jnp.tanh(h) + jnp.tanh(sum((i + 1) * h[a:b].sum() for i, (a, b) in enumerate(cuts)))
-            made.append(before)
-        return jnp.stack(made)
+            before = jnp.tanh(h) + jnp.tanh(sum((i + 1) * h[a:b].sum() for i, (a, b) in enumerate(slices)))
+            states.append(before)
+        return jnp.stack(states)
 
-    for found, d in zip(out.grad({x: data}, wrt=[x]), data, strict=True):
-        np.testing.assert_allclose(found, jax.grad(lambda d: reference(d).sum())(d), rtol=1e-4, atol=1e-5)
+    for gradient, d in zip(out.grad({x: data}, wrt=[x]), data, strict=True):
+        np.testing.assert_allclose(gradient, jax.grad(lambda d: reference(d).sum())(d), rtol=1e-4, atol=1e-5)
 
 
 def test_convolutions_of_a_state_learn_as_the_loop_unrolled_does():
@@ -234,7 +236,7 @@ def test_convolutions_of_a_state_learn_as_the_loop_unrolled_does():
     z = C.tanh(C.convolution(w, C.sequence.past_value(h), auto_padding=[False, True, True]) + x)
     z = z.replace_placeholders({h: z.output})
     data = [rng.standard_normal((n, 2, 4, 4)).astype(np.float32) for n in (3, 2)]
-    made = C.reduce_sum(z).grad({x: data}, wrt=[w, x])
+    gradients = C.reduce_sum(z).grad({x: data}, wrt=[w, x])
 
     def unrolled(kernel, sequences):
         total = 0.0
@@ -246,8 +248,8 @@ def test_convolutions_of_a_state_learn_as_the_loop_unrolled_does():
         return total
 
     of_kernel, of_data = jax.grad(unrolled, (0, 1))(w.value, data)
-    np.testing.assert_allclose(made[w], of_kernel, rtol=1e-4, atol=1e-5)
-    for one, other in zip(made[x], of_data, strict=True):
+    np.testing.assert_allclose(gradients[w], of_kernel, rtol=1e-4, atol=1e-5)
+    for one, other in zip(gradients[x], of_data, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
@@ -285,9 +287,9 @@ def test_gradients_of_a_loop_however_a_product_is_used(grid, step):
         return summed(lambda state, now: make(jnp, now, state @ w), 4, data)
 
     of_weight, of_data = jax.grad(loss, (0, 1))(w, data)
-    found = out.grad({x: data}, wrt=[W, x])
-    np.testing.assert_allclose(found[W], of_weight, rtol=1e-4, atol=1e-5)
-    for one, other in zip(found[x], of_data, strict=True):
+    gradients = out.grad({x: data}, wrt=[W, x])
+    np.testing.assert_allclose(gradients[W], of_weight, rtol=1e-4, atol=1e-5)
+    for one, other in zip(gradients[x], of_data, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
@@ -324,6 +326,6 @@ def test_a_number_that_scales_the_operand_of_a_product_in_a_loop_has_its_gradien
         return summed(step, 3, data)
 
     of_weight, of_scale = jax.grad(loss, (0, 1))(w, np.float32(0.7))
-    found = out.grad({x: data}, wrt=[W, s])
-    np.testing.assert_allclose(found[W], of_weight, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(found[s], of_scale, rtol=1e-4, atol=1e-5)
+    gradients = out.grad({x: data}, wrt=[W, s])
+    np.testing.assert_allclose(gradients[W], of_weight, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(gradients[s], of_scale, rtol=1e-4, atol=1e-5)

@@ -6,7 +6,7 @@ import pytest
 import cntkjax as C
 
 
-def test_free_dimensions_that_do_not_fit_are_an_error_that_names_the_operation():
+def test_an_error_of_free_dimensions_names_the_operation():
     x = C.input_variable((C.FreeDimension, C.InferredDimension))
     f = C.times(x, C.parameter(init=np.ones((2, 2), np.float32)))
     assert f.eval({x: np.ones((1, 3, 2))}).shape == (1, 3, 2)
@@ -20,8 +20,8 @@ def test_inferred_dimensions_pass_through_recurrences():
     f = x + 2 * C.sequence.past_value(state)
     f.replace_placeholders({state: f})
     data = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
-    (made,) = f.eval({x: [data]})
-    np.testing.assert_array_equal(made, [data[0], data[1] + 2 * data[0]])
+    (values,) = f.eval({x: [data]})
+    np.testing.assert_array_equal(values, [data[0], data[1] + 2 * data[0]])
 
 
 def test_constants_take_the_wider_type_of_the_other_operands():

@@ -1,4 +1,4 @@
-"""Embeddings learn only the rows that a minibatch looks up, as CNTK 2.7 did (numbers from it where nothing is said)."""
+"""Embeddings are trained by the rows that a minibatch looks up, as in CNTK 2.7 (numbers without a source are its)."""
 
 import jax
 import jax.numpy as jnp
@@ -70,13 +70,13 @@ def test_trajectory_is_that_of_cntk(name, dtype):
         lambda p: C.nesterov(p, RATE, MOMENTUM),
     ],
 )
-def test_rows_that_do_not_occur_rest_whatever_their_momentum(make_learner):
+def test_rows_that_do_not_occur_stay_whatever_their_momentum(make_learner):
     before, after = (trained(make_learner, MINIBATCHES[:n]) for n in (1, 2))  # the second has row 1 alone
     assert (after[[0, 2, 3]] == before[[0, 2, 3]]).all()
     assert (after[1] != before[1]).all()
 
 
-def test_values_and_empty_samples_of_sparse_data_count_as_in_the_dense_product():
+def test_values_and_empty_samples_of_sparse_data_have_the_gradient_of_the_dense_product():
     data = csr_matrix(np.array([[0, 2, 0, -1], [0, 0, 0, 0], [0, 0.5, 0, 0]], np.float32))
 
     def gradient_of_loss(w):
@@ -86,7 +86,7 @@ def test_values_and_empty_samples_of_sparse_data_count_as_in_the_dense_product()
     np.testing.assert_allclose(got, START - 0.1 * np.asarray(gradient_of_loss(START)), rtol=1e-6)
 
 
-def test_the_first_row_rests_where_only_padding_points_to_it():
+def test_the_first_row_stays_if_only_padding_refers_to_it():
     data = csr_matrix(np.array([[0, 2, 0, -1], [0, 0, 3, 0]], np.float32))
     got = trained(lambda p: C.momentum_sgd(p, RATE, MOMENTUM), [[0], None], feed=lambda rows: (
         csr_matrix(np.eye(4, dtype=np.float32)[rows]) if rows else data
@@ -97,23 +97,23 @@ def test_the_first_row_rests_where_only_padding_points_to_it():
 def embeddings_of_sequences(sparse):
     x, y = (C.sequence.input_variable(5, is_sparse=sparse, name=n) for n in "xy")
     random = np.random.RandomState(1)
-    shared, own = (C.parameter((5, 3), init=random.randn(5, 3).astype(np.float32)) for _ in range(2))
-    sums = [C.sequence.reduce_sum(C.tanh(C.times(v, w))) for v, w in ((x, shared), (y, shared), (y, own))]
+    shared, separate = (C.parameter((5, 3), init=random.randn(5, 3).astype(np.float32)) for _ in range(2))
+    sums = [C.sequence.reduce_sum(C.tanh(C.times(v, w))) for v, w in ((x, shared), (y, shared), (y, separate))]
     loss = C.reduce_sum(C.square(sums[0] - sums[1] * sums[2]))
-    trainer = C.Trainer(None, (loss, None), [C.sgd([shared, own], RATE)])
+    trainer = C.Trainer(None, (loss, None), [C.sgd([shared, separate], RATE)])
     for _ in range(3):
         ids = [[random.randint(4, size=n) for n in (3, 1, 5)] for _ in range(2)]
         eye = np.eye(5, dtype=np.float32)
         feeds = ([csr_matrix(eye[i]) if sparse else eye[i] for i in sequences] for sequences in ids)
         trainer.train_minibatch(dict(zip((x, y), feeds, strict=True)))
-    return np.stack([shared.value, own.value])
+    return np.stack([shared.value, separate.value])
 
 
 def test_several_products_with_one_table_and_several_tables_of_one_input_add_up_as_with_dense_data():
     np.testing.assert_allclose(embeddings_of_sequences(True), embeddings_of_sequences(False), rtol=2e-5)
 
 
-def test_a_table_that_is_used_otherwise_too_has_a_dense_gradient():
+def test_a_table_that_other_operations_read_too_has_a_dense_gradient():
     x = C.input_variable(4, is_sparse=True)
     table = C.parameter((4, 2), init=START)
     loss = C.reduce_sum(C.square(C.times(x, table) - 1)) + C.reduce_sum(table)
@@ -122,8 +122,8 @@ def test_a_table_that_is_used_otherwise_too_has_a_dense_gradient():
     np.testing.assert_allclose(table.value[1:], START[1:] - 0.1, rtol=1e-6)
 
 
-def test_rows_stand_for_the_dense_array():
-    rows = Rows(jnp.array([1, 3, 5, 6]), jnp.array([[1.0, 2], [3, 4], [7, 7], [8, 8]]), 5)  # the last two: for nothing
+def test_rows_are_equivalent_to_the_dense_array():
+    rows = Rows(jnp.array([1, 3, 5, 6]), jnp.array([[1.0, 2], [3, 4], [7, 7], [8, 8]]), 5)  # the last two: padding
     table = np.arange(10.0, dtype=np.float32).reshape(5, 2)
     np.testing.assert_array_equal(rows.dense(), [[0, 0], [1, 2], [0, 0], [3, 4], [0, 0]])
     np.testing.assert_array_equal(apply_update(jnp.asarray(table), rows), table + rows.dense())

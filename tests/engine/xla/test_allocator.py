@@ -1,4 +1,4 @@
-"""The memory of one step serves the next: counted in page faults, in a process of its own."""
+"""The memory of one step is reused in the next: counted in page faults, in a separate process."""
 
 import os
 import subprocess
@@ -23,12 +23,12 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) // 20)
 
 
 def faults(**environment):
-    made = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", SCRIPT], env=os.environ | environment, capture_output=True, text=True, check=True
     )
-    return int(made.stdout)
+    return int(process.stdout)
 
 
-@pytest.mark.skipif(not keep_freed_memory(), reason="only glibc can be told to keep memory")
-def test_steps_do_not_fault_their_buffers_in_again():
+@pytest.mark.skipif(not keep_freed_memory(), reason="only glibc can be configured to keep memory")
+def test_steps_reuse_buffers_without_page_faults():
     assert faults(CNTKJAX_KEEP_MEMORY="1") < 0.1 * faults(CNTKJAX_KEEP_MEMORY="0")

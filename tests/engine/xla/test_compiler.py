@@ -1,4 +1,4 @@
-"""Programs are compiled with the options that XLA knows."""
+"""Programs are compiled with those options that XLA knows."""
 
 import jax
 import jax.numpy as jnp

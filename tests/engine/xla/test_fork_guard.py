@@ -1,4 +1,4 @@
-"""A process that is forked where programs have run."""
+"""A process forked from one that has run programs."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ os.wait()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
-def test_a_forked_process_says_that_it_cannot_compile_instead_of_waiting_for_ever():
-    made = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=120, check=True)
-    assert "compiled before: [3.0, 3.0]" in made.stdout
-    assert "get_context('spawn')" in made.stdout
+def test_a_forked_process_reports_that_it_cannot_compile_instead_of_hanging():
+    process = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=120, check=True)
+    assert "compiled before: [3.0, 3.0]" in process.stdout
+    assert "get_context('spawn')" in process.stdout

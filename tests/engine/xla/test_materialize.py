@@ -1,4 +1,4 @@
-"""What is materialized is computed once, not again by each of its readers."""
+"""A materialized value is computed once, not by each of its readers."""
 
 import re
 
@@ -10,7 +10,7 @@ from cntkjax.engine.xla.materialize import materialized
 
 
 def readers_that_add(keep):
-    """How many fusions of a compiled program compute the sum that two of them need."""
+    """The number of fusions of a compiled program that compute the sum that two of them read."""
 
     def readers(x):
         total = keep(x + 1.0)

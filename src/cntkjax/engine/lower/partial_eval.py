@@ -177,13 +177,13 @@ def _gradients(joint: JointStep, known: Collection[Var]) -> _Gradients:
     begin_xs = begin_carry + len(joint.carry)
     begin_taps = begin_xs + len(joint.xs)
     nonzero = {i: d for i, d in joint.gradients.items() if isinstance(d, Var) and d not in known}
-    every = list(joint.gradients.values())
+    gradients = list(joint.gradients.values())
     first = sum(i < begin_carry for i in joint.gradients)
     return _Gradients(
-        carry=every[first : first + len(joint.carry)],
+        carry=gradients[first : first + len(joint.carry)],
         invariants={i: d for i, d in nonzero.items() if i < begin_carry},
         xs={i - begin_xs: d for i, d in nonzero.items() if begin_xs <= i < begin_taps},
-        products=every[len(every) - len(joint.operands) :],
+        products=gradients[len(gradients) - len(joint.operands) :],
     )
 
 
