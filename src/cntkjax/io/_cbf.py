@@ -77,15 +77,13 @@ class CBFFile(ChunkedDeserializer):
                 header = _Bytes(self.path, file.read(8), end)
                 begin = header.number("q")
                 if not 12 <= begin < end:
-                    raise RuntimeError(
-                        f"{self.path}, byte {end}: the file is damaged; no byte {begin}, where its header would be"
-                    )
+                    raise _damaged(self.path, end, f"it has no byte {begin}, where its header would be")
                 file.seek(begin)
                 header = _Bytes(self.path, file.read(end - begin), begin)
         except OSError as error:
             raise RuntimeError(f"Input file '{self.path}' is not open: {error.strerror}") from error
         if header.take(8).tobytes() != MAGIC:
-            raise RuntimeError(f"{self.path}, byte {begin}: the file is damaged; there is no header")
+            raise _damaged(self.path, begin, "there is no header")
         self.num_chunks, streams = header.number("I"), header.number("I")
         self._stored = [_stream(header) for _ in range(streams)]
         table = header.take(16 * self.num_chunks).view(
@@ -94,7 +92,7 @@ class CBFFile(ChunkedDeserializer):
         self._ends = np.append(table["offset"][1:], begin)
         self._begins, self._sequences = table["offset"], table["sequences"].astype(np.int64)
         if (np.diff(self._begins, append=begin) < 0).any() or (self._begins < 12).any():
-            raise RuntimeError(f"{self.path}, byte {begin}: the file is damaged; chunk offsets are not in order")
+            raise _damaged(self.path, begin, "chunk offsets are not in order")
         inputs = description["input"] or {s.name: {"alias": s.name} for s in self._stored}
         self._names = {definition["alias"]: name for name, definition in inputs.items()}
         self.streams = [self._information(i, name, definition) for i, (name, definition) in enumerate(inputs.items())]
@@ -148,9 +146,7 @@ class _Bytes:
     def take(self, count: int) -> np.ndarray:
         """The next bytes. Errors: RuntimeError if there are too few."""
         if not 0 <= count <= len(self.data) - self.position:
-            raise RuntimeError(
-                f"{self.path}, byte {self.offset + self.position}: the file is damaged; expected {count} more bytes"
-            )
+            raise _damaged(self.path, self.offset + self.position, f"expected {count} more bytes")
         self.position += count
         return self.data[self.position - count : self.position]
 
@@ -159,15 +155,16 @@ class _Bytes:
         return struct.unpack("<" + kind, self.take(struct.calcsize("<" + kind)).tobytes())[0]
 
 
+def _damaged(path: str, offset: int, reason: str) -> RuntimeError:
+    return RuntimeError(f"{path}, byte {offset}: the file is damaged; {reason}. Copy it or convert the data again")
+
+
 def _stream(header: _Bytes) -> _Stream:
     is_sparse = header.number("B")
     name = header.take(header.number("I")).tobytes().decode("utf-8", "replace")
     double, width = header.number("B"), header.number("I")
     if is_sparse > 1 or double > 1 or width == 0:
-        raise RuntimeError(
-            f"{header.path}, byte {header.offset + header.position}: the file is damaged; stream '{name}' is of "
-            "unknown type"
-        )
+        raise _damaged(header.path, header.offset + header.position, f"stream '{name}' is of unknown type")
     return _Stream(name, width, bool(is_sparse), np.dtype("<f8" if double else "<f4"))
 
 
@@ -203,15 +200,11 @@ def _sparse(data: _Bytes, stream: _Stream, number: int, longest: np.ndarray) -> 
         indices.append(data.take(nonzeros * 4).view("<i4"))
         counts.append(data.take(4 * int(lengths[i])).view("<u4"))
         if counts[-1].sum() != nonzeros:
-            raise RuntimeError(
-                f"{data.path}, byte {offset}: the file is damaged; the nonzeros of stream '{stream.name}' do not add up"
-            )
+            raise _damaged(data.path, offset, f"the nonzeros of stream '{stream.name}' do not add up")
     index = np.concatenate([np.zeros(0, np.int32), *indices])
     if len(index) and not 0 <= index.min() <= index.max() < stream.width:
-        raise RuntimeError(
-            f"{data.path}, byte {data.offset}: the file is damaged; an index of stream '{stream.name}' is not below "
-            f"its dimension {stream.width}"
-        )
+        reason = f"an index of stream '{stream.name}' is not below its dimension {stream.width}"
+        raise _damaged(data.path, data.offset, reason)
     value = np.concatenate([np.zeros(0, stream.dtype.newbyteorder("=")), *values])
     indptr = offsets_of(np.concatenate([np.zeros(0, np.int64), *counts]))
     return Ragged(canonical(SparseRows(indptr, index, value, stream.width)), lengths.astype(np.int32))

@@ -135,7 +135,7 @@ class CTFFile(ChunkedDeserializer):
             location = reporter.location(self.index.rows[empty] - reporter.first_row)
             raise RuntimeError(
                 f"{location}: the sequence beginning here (id {self.index.keys[empty]}) has no sample of stream "
-                f"'|{name}'. Malformed input file."
+                f"'|{name}'. Malformed input file: add a sample, or leave out the stream"
             )
         if len(samples.too_short):
             more = f", and {len(samples.too_short) - 1} more" if len(samples.too_short) > 1 else ""

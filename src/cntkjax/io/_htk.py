@@ -148,7 +148,7 @@ class HTKFeatures(UtteranceDeserializer):
                 self.fail(f"{text[:60]!r} has no range of frames; write name=file[first,last]", number)
             first, last = int(match["first"]), int(match["last"])
             if last < first:
-                self.fail(f"the last frame, {last}, precedes the first one, {first}", number)
+                self.fail(f"the last frame, {last}, precedes the first one, {first}; write [first,last]", number)
             file = match["file"]
             if file.startswith(".../"):
                 file = os.path.join(os.path.dirname(path), file[4:])
@@ -175,13 +175,16 @@ class HTKFeatures(UtteranceDeserializer):
                         f"a frame of {file!r} has {size} bytes, but {self._dim} numbers have {4 * self._dim}; "
                         f"set the shape of the stream to {size // 4}")
                 if last >= frames:
-                    self.fail(f"frames {first} to {last} of {file!r}: end frame exceeds its {frames} frames")
+                    self.fail(
+                        f"frames {first} to {last} of {file!r}: end frame exceeds its {frames} frames; the last one is "
+                        f"{frames - 1}"
+                    )
                 opened.seek(12 + first * size)
                 data = opened.read((last - first + 1) * size)
         except OSError as error:
             raise RuntimeError(f"{self.path}: error opening file {file!r}: {error.strerror}") from error
         if len(data) != (last - first + 1) * size:
-            self.fail(f"{file!r} is truncated")
+            self.fail(f"{file!r} is truncated; copy it or extract the features again")
         features = np.frombuffer(data, ">f4").astype(np.float32).reshape(-1, self._dim)
         context = np.arange(-self._left, self._right + 1)
         rows = np.clip(np.arange(len(features))[:, None] + context, 0, len(features) - 1)
@@ -263,9 +266,13 @@ class MasterLabels(_Labels):
         first, end = (round(int(time) / FRAME_PERIOD) for time in columns[:2])
         label = self._numbers.get(columns[2])
         if label is None or label >= self._width:
-            self.fail(f"label {columns[2]!r} is not among the {min(len(self._numbers), self._width)} labels", number)
+            known = min(len(self._numbers), self._width)
+            self.fail(
+                f"label {columns[2]!r} is not among the {known} labels; add it to the label mapping file, or raise the "
+                "shape of the stream", number,
+            )  # fmt: skip
         if first != frames_before or not first < end <= MAX_FRAMES:
-            self.fail(f"frames {first} to {end} do not continue from frame {frames_before}", number)
+            self.fail(f"frames {first} to {end} do not continue from frame {frames_before}; leave no gap", number)
         return label, end - first
 
 
@@ -291,7 +298,7 @@ class BinaryMasterLabels(_Labels):
         def read(kind: str, count: int = 1) -> np.ndarray:
             data = file.read(np.dtype(kind).itemsize * count)
             if len(data) < np.dtype(kind).itemsize * count:
-                self.fail(f"it is truncated: it ends at byte {size}, with {count} numbers missing")
+                self.fail(f"it is truncated: it ends at byte {size}, with {count} numbers missing; copy it again")
             return np.frombuffer(data, kind)
 
         if file.read(3) != b"MLF":
@@ -310,5 +317,8 @@ class BinaryMasterLabels(_Labels):
             if not 0 < frames == runs[:, 1].sum() <= MAX_FRAMES:
                 self.fail(f"byte {begin}: the labels of {name!r} cover {runs[:, 1].sum()} of its {frames} frames")
             if runs[:, 0].max() >= self._width:
-                self.fail(f"byte {begin}: label {runs[:, 0].max()} of {name!r} is not among the {self._width} labels")
+                self.fail(
+                    f"byte {begin}: label {runs[:, 0].max()} of {name!r} is not among the {self._width} labels; "
+                    "raise the shape of the stream"
+                )
             yield name, runs

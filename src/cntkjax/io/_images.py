@@ -174,12 +174,16 @@ class ImageFiles(ChunkedDeserializer):
         label = self._integer(line, text, "label")
         for name, dim in self._labels.items():
             if not 0 <= label < dim:
-                self._fail(line, f"label {label} is outside of stream {name!r}, which has {dim} labels")
+                self._fail(
+                    line,
+                    f"label {label} is outside of stream {name!r}, which has {dim} labels; correct it, or the shape in "
+                    "StreamDef",
+                )
         return label
 
     def _integer(self, line: int, text: str, column: str) -> int:
         if not text.strip().isdecimal():
-            self._fail(line, f"cannot parse the {column} {text[:40]!r}: it is no number")
+            self._fail(line, f"cannot parse the {column} {text[:40]!r}: it is no number; separate the columns by tabs")
         return int(text)
 
     def _fail(self, line: int, reason: str) -> NoReturn:
