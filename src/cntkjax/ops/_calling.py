@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 ArgumentType: TypeAlias = "Mapping[str, Any] | ShapeLike"  # a Variable._Type, or a shape
 
-# The arguments of the Python functions that are being run now, outermost first. A function that is made inside another
-# may use the other's arguments; they are no arguments of its own.
+# The arguments of the Python functions that are running, outermost first. A function that is created inside another may
+# use the arguments of the other; they are not its own arguments.
 ENCLOSING: list[GraphVariable] = []
 
 
 def annotated(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
-    """The callable with types for its arguments."""
+    """The callable, annotated with the types of its arguments."""
     names = list(inspect.signature(f).parameters)
     if len(args) > len(names):
-        raise TypeError(f"{f!r} takes {len(names)} arguments, but {len(args)} types are given")
+        raise TypeError(f"{f!r} takes {len(names)} arguments, but there are {len(args)} types: give one for each")
 
     def typed(*a: Any, **k: Any) -> Any:
         return f(*a, **k)
@@ -48,12 +48,12 @@ def annotated(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, A
 
 
 def placeholder_of_type(kind: ArgumentType, name: str) -> Variable:
-    """A placeholder that has a type already."""
+    """A placeholder of a type."""
     return _of_type(VariableKind.Placeholder, kind, name)
 
 
 def input_of_type(kind: ArgumentType, name: str) -> Variable:
-    """An input of a type: a shape, or what ``Tensor[3]`` and ``Sequence[Tensor[3]]`` give."""
+    """An input of a type: a shape, ``Tensor[3]``, ``Sequence[Tensor[3]]`` ..."""
     return _of_type(VariableKind.Input, kind, name)
 
 
@@ -68,7 +68,7 @@ def _of_type(variable_kind: VariableKind, kind: ArgumentType, name: str) -> Vari
 
 
 def new_placeholder(name: str = "") -> Variable:
-    """A placeholder of which nothing is known."""
+    """A placeholder whose type is still to be inferred."""
     return Variable._new(VariableKind.Placeholder, UNKNOWN_SHAPE, None, UNKNOWN_AXES, name=name)
 
 
@@ -78,7 +78,7 @@ def from_python(f: Callable[..., Any], make_block: bool = False, op_name: str = 
     Its arguments become placeholders named like them, or inputs where they are annotated with a type; optional
     arguments keep their defaults.
 
-    Errors: TypeError for what cannot be called, for arguments that are not used, and if nothing is returned.
+    Errors: TypeError for an object that cannot be called, unused arguments, and a function that returns nothing.
     """
     if isinstance(f, GraphFunction):
         return f
@@ -87,69 +87,69 @@ def from_python(f: Callable[..., Any], make_block: bool = False, op_name: str = 
     arguments = _arguments(f, placeholder_of_type if make_block else input_of_type)
     ENCLOSING.extend(arguments)
     try:
-        made = as_outputs(f(*arguments))
+        function = as_outputs(f(*arguments))
     finally:
         del ENCLOSING[len(ENCLOSING) - len(arguments) :]
     if make_block:
-        return block(made, arguments, op_name or getattr(f, "__name__", ""), name)
-    others = [v.name or v.uid for v in made.signature if v not in arguments]
-    if others:
+        return block(function, arguments, op_name or getattr(f, "__name__", ""), name)
+    missing = [v.name or v.uid for v in function.signature if v not in arguments]
+    if missing:
         raise TypeError(
-            f"CNTK Function '{getattr(f, '__name__', '')}' has {len(others)} missing arguments ({', '.join(others)}): "
-            "make them arguments of the Python function"
+            f"CNTK Function '{getattr(f, '__name__', '')}' has {len(missing)} missing arguments "
+            f"({', '.join(missing)}): make them arguments of the Python function"
         )
-    _set_order(made, arguments, getattr(f, "__name__", ""))
-    if name and not made.name:
-        made.name = name
-    mark_layer(made, getattr(f, "__name__", ""))
-    return made
+    _set_order(function, arguments, getattr(f, "__name__", ""))
+    if name and not function.name:
+        function.name = name
+    mark_layer(function, getattr(f, "__name__", ""))
+    return function
 
 
 def function_of(f: Callable[..., Any], kind: str, names: Sequence[str]) -> Function:
     """The Function that a callable of any number of variables computes from arguments of these names."""
     arguments = [new_placeholder(name) for name in names]
-    made = as_outputs(f(*arguments))
-    _set_order(made, arguments, kind)
-    mark_layer(made, kind)
-    return made
+    function = as_outputs(f(*arguments))
+    _set_order(function, arguments, kind)
+    mark_layer(function, kind)
+    return function
 
 
-def _set_order(made: Function, arguments: Sequence[Variable], name: str) -> None:
-    """Let the arguments of a graph be met in this order: where they are not, a block called 'Tuple' holds them."""
-    found = [v for v in made.arguments if v in set(arguments)]
-    unused = [v.name for v in arguments if v not in found]
+def _set_order(function: Function, arguments: Sequence[Variable], name: str) -> None:
+    """Give a graph's arguments this order. If a traversal meets them in another one, a block 'Tuple' wraps them."""
+    used = [v for v in function.arguments if v in set(arguments)]
+    unused = [v.name for v in arguments if v not in used]
     if unused:
         raise TypeError(
             f"CNTK Function '{name}' has {len(unused)} unused arguments ({', '.join(unused)}): "
-            "compute with them, or leave them out"
+            "use them in the result, or remove them"
         )
-    if found == list(arguments):
+    if used == list(arguments):
         return
     inside = [new_placeholder(v.name) for v in arguments]
-    held = make_block(combine(inside), list(zip(inside, arguments, strict=True)), "Tuple")
-    replace_placeholders(made, dict(zip(arguments, held.node_outputs, strict=True)))
+    block = make_block(combine(inside), list(zip(inside, arguments, strict=True)), "Tuple")
+    replace_placeholders(function, dict(zip(arguments, block.node_outputs, strict=True)))
 
 
 def _arguments(f: Callable[..., Any], of_type: Callable[[Any, str], Variable]) -> list[Variable]:
     f = inspect.unwrap(f, stop=lambda g: not hasattr(g, "names_errors"))
     parameters = list(inspect.signature(f, follow_wrapped=False).parameters.values())
     if parameters and parameters[0].kind is inspect.Parameter.VAR_POSITIONAL and hasattr(f, "__wrapped__"):
-        return [new_placeholder("arg1"), new_placeholder("arg2")]  # an operation that takes two operands or more
-    # The annotations as objects: a module with `from __future__ import annotations` has them as text.
+        return [new_placeholder("arg1"), new_placeholder("arg2")]  # an operation of two or more operands
+    # Annotations as objects: a module with `from __future__ import annotations` has them as strings.
     try:
         parameters = list(inspect.signature(f, eval_str=True).parameters.values())
     except NameError:
         parameters = list(inspect.signature(f).parameters.values())
     types = getattr(f, "__annotations__", {})
-    made = []
+    arguments = []
     for p in parameters:
         if p.kind is p.VAR_POSITIONAL:
-            raise TypeError(f"a Function takes a fixed number of arguments, not {p}")
+            raise TypeError(f"a Function takes a fixed number of arguments, not {p}: name each argument")
         if p.default is p.empty and p.kind is not p.VAR_KEYWORD:
             kind = p.annotation if p.annotation is not p.empty else types.get(p.name)
             is_type = isinstance(kind, (Mapping, int, tuple, list))
-            made.append(of_type(kind, p.name) if is_type else new_placeholder(p.name))
-    return made
+            arguments.append(of_type(kind, p.name) if is_type else new_placeholder(p.name))
+    return arguments
 
 
 def as_outputs(result: Any) -> Function:
@@ -170,7 +170,7 @@ def as_outputs(result: Any) -> Function:
 
 
 def block(inner: Function, arguments: Sequence[Variable], op_name: str, name: str) -> Function:
-    """A block around a composite, with placeholders outside in the place of its arguments."""
+    """A block around a composite, with new placeholders as operands for its arguments."""
     root = inner.root_function
     if root.primitive.passes_through and len(root.node_inputs) == 1:
         inner = as_outputs(root.node_inputs[0])

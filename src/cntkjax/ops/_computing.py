@@ -1,4 +1,4 @@
-"""What functions compute: values, gradients, and the states between forward and backward."""
+"""Evaluation of functions: values, gradients, and the state between forward and backward."""
 
 from __future__ import annotations
 
@@ -34,43 +34,47 @@ class Computing(GraphFunction):
     """The part of `Function` that runs programs."""
 
     def _feeds(self, arguments: object, outputs: Iterable[Any]) -> dict[Any, Any]:
+        """The data of all arguments that the outputs depend on, as sequences or arrays."""
         needed = plan_of(list(outputs)).arguments
         arguments = with_start_flags(arguments)
         if isinstance(arguments, Mapping):
-            fed: dict[Any, Any] = {
+            feeds: dict[Any, Any] = {
                 self._argument_named(k) if isinstance(k, str) else as_variable(k): d for k, d in arguments.items()
             }
         elif arguments is None:
-            fed = {}
+            feeds = {}
         else:
-            own = self.arguments
-            if len(own) != 1:
-                raise ValueError(f"{self!r} has {len(own)} arguments: say whose data it is, {{argument: array, ...}}")
-            fed = {own[0]: arguments}
-        missing = [v for v in needed if v not in fed]
-        if missing:
-            raise ValueError(
-                f"function expects {len(needed)} arguments: no data for {', '.join(map(repr, missing))} of {self!r}"
-            )
-        return {v: to_ragged(v, fed[v]) for v in needed}
+            if len(self.arguments) != 1:
+                raise ValueError(explain(
+                    f"{self!r} has {len(self.arguments)} arguments, so data alone are not enough",
+                    fix="pass the data of each argument: {argument: array, ...}",
+                ))
+            feeds = {self.arguments[0]: arguments}
+        if missing := [v for v in needed if v not in feeds]:
+            names = ", ".join(f"{v.name or v.uid}: ..." for v in needed)
+            raise ValueError(explain(
+                f"function expects {len(needed)} arguments: no data for {', '.join(map(repr, missing))} of {self!r}",
+                fix=f"pass the data of each argument, by variable or name: {{{names}}}",
+            ))
+        return {v: to_ragged(v, feeds[v]) for v in needed}
 
     def _argument_named(self, name: str) -> Variable:
-        found = [v for v in self.arguments if v.name == name]
-        if len(found) != 1:
-            there = ", ".join(repr(v.name) for v in self.arguments if v.name) or "none"
-            raise ValueError(f"{len(found)} arguments of {self!r} are called {name!r}; the names are: {there}")
-        return found[0]  # type: ignore[return-value]
+        matches = [v for v in self.arguments if v.name == name]
+        if len(matches) != 1:
+            names = ", ".join(repr(v.name) for v in self.arguments if v.name) or "none"
+            raise ValueError(f"{len(matches)} arguments of {self!r} are called {name!r}; the names are: {names}")
+        return matches[0]  # type: ignore[return-value]
 
     def _leaves(self, wrt: Outputs) -> list[Variable]:
-        """Variables to which gradients are wanted: inputs of the graph."""
-        wanted, inputs = [as_variable(v) for v in _listed(wrt)], set(self.inputs)
-        for v in wanted:
+        """The variables to differentiate with respect to, which have to be inputs of the graph."""
+        variables, inputs = [as_variable(v) for v in _as_list(wrt)], set(self.inputs)
+        for v in variables:
             if v not in inputs:
                 raise ValueError(explain(
-                    f"a gradient is wanted with respect to {v!r}, which is no input, parameter or constant of {self!r}",
-                    fix="for that of an inner value clone the function with an input in its place",
+                    f"there is no gradient with respect to {v!r}: it is no input, parameter or constant of {self!r}",
+                    fix="for an inner value, clone the function with an input in its place",
                 ))
-        return wanted
+        return variables
 
     def eval(
         self, arguments: object = None, outputs: Outputs | None = None, device: Device = None, as_numpy: bool = True
@@ -79,12 +83,12 @@ class Computing(GraphFunction):
 
         Shapes: an array [batch, *shape]; a list of arrays [time, *shape] for outputs with a sequence axis; several
                 outputs as a dict. `arguments`: {argument: data}, or data alone if there is one argument, or a list.
-        Errors: ValueError for missing data; ShapeError if data don't fit the argument.
+        Errors: ValueError for missing data; ShapeError if data do not fit the argument.
         """
-        wanted = self._wanted(outputs)
-        feeds = self._feeds(arguments, wanted)
-        check(plan_of(wanted), feeds, False, self._memory)
-        return _single(self._given_out(evaluate(wanted, feeds, memory=self._memory), as_numpy, outputs))
+        requested = self._requested(outputs)
+        feeds = self._feeds(arguments, requested)
+        check(plan_of(requested), feeds, False, self._memory)
+        return _single(self._as_values(evaluate(requested, feeds, memory=self._memory), as_numpy, outputs))
 
     def print_node_timing(self) -> None:
         """Print how long each operation took on average, forward and backward; see ``debugging.set_node_timing``."""
@@ -92,39 +96,42 @@ class Computing(GraphFunction):
 
     @property
     def _memory(self) -> Memory:
-        """What sequences that are cut between calls left behind."""
+        """The state of sequences that continue in the next minibatch."""
         return self.__dict__.setdefault("_carried", Memory())
 
-    def _given_out(
-        self, made: Sequence[Result], as_numpy: bool, asked: Outputs | None = None, again: bool = True
+    def _as_values(
+        self, results: Sequence[Result], as_numpy: bool, keys: Outputs | None = None, erase: bool = True
     ) -> dict[Any, Any]:
-        """Results as users get them, under the variables and functions that they `asked` for.
+        """Results as users get them, by the variables and functions that were requested as `keys`.
 
-        If this is computed `again`, Values that were given out before it are gone.
+        With `erase`, the Values of the evaluation before this one are erased.
         """
         lent: WeakSet[Value] = self.__dict__.setdefault("_lent", WeakSet())
-        if again:
+        if erase:
             for value in lent:
                 value.erase()
             lent.clear()
-        keys = [r.variable for r in made] if asked is None else _listed(asked)
+        items = [r.variable for r in results] if keys is None else _as_list(keys)
         if as_numpy:
-            return {key: r.numpy() for key, r in zip(keys, made, strict=True)}
-        given = {key: Value.from_result(r) for key, r in zip(keys, made, strict=True)}
-        lent.update(given.values())
-        return given
+            return {item: r.numpy() for item, r in zip(items, results, strict=True)}
+        values = {item: Value.from_result(r) for item, r in zip(items, results, strict=True)}
+        lent.update(values.values())
+        return values
 
-    def _wanted(self, outputs: Outputs | None) -> list[Variable]:
+    def _requested(self, outputs: Outputs | None) -> list[Variable]:
         if outputs is None and self.outputs:
             return list(self.outputs)  # type: ignore[arg-type]
-        wanted = [as_variable(v) for v in _listed(outputs or [])]
+        requested = [as_variable(v) for v in _as_list(outputs or [])]
         inside = {v for node in edit.nodes([self.root_function], into_blocks=True) for v in node.node_outputs}
-        for v in wanted:
+        for v in requested:
             if producer(v) is not None and v not in inside and v not in self.outputs:
-                raise ValueError(f"the requested output {v!r} is not part of the graph of {self!r}")
-        if not wanted:
-            raise ValueError(f"nothing to compute: no outputs of {self!r} are asked for")
-        return wanted
+                raise ValueError(explain(
+                    f"the requested output {v!r} is not part of the graph of {self!r}",
+                    fix="request outputs of this graph; after a clone, those of the clone",
+                ))
+        if not requested:
+            raise ValueError(f"nothing to compute: no outputs of {self!r} are requested; leave `outputs` out for all")
+        return requested
 
     def forward(
         self, arguments: object, outputs: Outputs | None = None, keep_for_backward: Outputs | None = None,
@@ -134,17 +141,17 @@ class Computing(GraphFunction):
 
         Returns: (state or None, {output: value}).
         """
-        wanted = self._wanted(outputs)
-        kept = [as_variable(v) for v in _listed(keep_for_backward or [])]
-        feeds = self._feeds(arguments, [*wanted, *kept])
-        if not kept:
-            return None, self._given_out(evaluate(wanted, feeds, memory=self._memory), as_numpy, outputs)
-        random = draw_random_state(plan_of([*wanted, *kept]), advance=False)
+        requested = self._requested(outputs)
+        roots = [as_variable(v) for v in _as_list(keep_for_backward or [])]
+        feeds = self._feeds(arguments, [*requested, *roots])
+        if not roots:
+            return None, self._as_values(evaluate(requested, feeds, memory=self._memory), as_numpy, outputs)
+        random = draw_random_state(plan_of([*requested, *roots]), advance=False)
         before = self._memory.copy()
         callback_results: CallbackResults = defaultdict(list)
-        made = evaluate(wanted, feeds, True, self._memory, assign=False, callback_results=callback_results)
-        state = BackPropState(self, feeds, tuple(kept), random, before, callback_results)
-        return state, self._given_out(made, as_numpy, outputs)
+        results = evaluate(requested, feeds, True, self._memory, assign=False, callback_results=callback_results)
+        state = BackPropState(self, feeds, random, before, callback_results)
+        return state, self._as_values(results, as_numpy, outputs)
 
     def backward(
         self, state: BackPropState, root_gradients: object, variables: Outputs, as_numpy: bool = True
@@ -155,7 +162,7 @@ class Computing(GraphFunction):
                 samples.
         """
         if state is None:
-            raise ValueError("backward needs the state of a forward with keep_for_backward")
+            raise ValueError("backward needs the state that forward returns with keep_for_backward={outputs}")
         if not isinstance(root_gradients, Mapping):
             root_gradients = {self.output: root_gradients}  # type: ignore[attr-defined]
         roots: dict[Any, Any] = {}
@@ -163,8 +170,8 @@ class Computing(GraphFunction):
             variable = as_variable(root)
             roots[variable] = to_ragged(like_input(variable), gradient)
         wrt = self._leaves(variables)
-        found, _ = gradients([], roots, wrt, state.feeds, state.random, state.memory.copy(), state.callback_results)
-        return self._given_out(found, as_numpy, again=False)
+        results, _ = gradients([], roots, wrt, state.feeds, state.random, state.memory.copy(), state.callback_results)
+        return self._as_values(results, as_numpy, erase=False)
 
     def grad(
         self, at: object, wrt: Outputs | None = None, outputs: Outputs | None = None, device: Device = None,
@@ -179,26 +186,29 @@ class Computing(GraphFunction):
         if wrt is None:
             wrt = [v for v in self.arguments if v.needs_gradient]
             if not wrt:
-                raise ValueError(f"grad: no argument of {self} has needs_gradient == True, and wrt is not given")
+                raise ValueError(
+                    f"grad: no argument of {self} has needs_gradient == True, and wrt is not given: "
+                    "pass wrt=f.parameters, or declare input_variable(..., needs_gradient=True)"
+                )
         root = self.output if grad_root is None else as_variable(grad_root)  # type: ignore[attr-defined]
         targets = self._leaves(wrt)
-        wanted = self._wanted(outputs) if outputs else []
-        feeds = self._feeds(at, [*wanted, root])
-        found, made = gradients(wanted, {root: None}, targets, feeds, memory=self._memory)
-        result = _single(self._given_out(found, as_numpy))
-        return (result, _single(self._given_out(made, as_numpy, outputs, again=False))) if outputs else result
+        requested = self._requested(outputs) if outputs else []
+        feeds = self._feeds(at, [*requested, root])
+        derivatives, results = gradients(requested, {root: None}, targets, feeds, memory=self._memory)
+        gradient = _single(self._as_values(derivatives, as_numpy))
+        return (gradient, _single(self._as_values(results, as_numpy, outputs, erase=False))) if outputs else gradient
 
 
 class BackPropState:
-    """What `Function.backward` needs from `Function.forward`: the arguments, the random numbers that were drawn, what
-    the minibatch before had left behind, and what functions of the user have returned."""
+    """What `Function.backward` needs from `Function.forward`: arguments, random state, the state carried over from the
+    minibatch before, and the results of user functions."""
 
     def __init__(
-        self, function: Computing, feeds: dict[Any, Any], kept: tuple[Any, ...], random: RandomState, memory: Memory,
+        self, function: Computing, feeds: dict[Any, Any], random: RandomState, memory: Memory,
         callback_results: CallbackResults,
     ) -> None:
         self.callback_results = callback_results
-        self._function, self.feeds, self.kept, self.random, self.memory = function, feeds, kept, random, memory
+        self._function, self.feeds, self.random, self.memory = function, feeds, random, memory
         self._device = use_default_device()
 
     def function(self) -> Computing:
@@ -206,11 +216,11 @@ class BackPropState:
         return self._function
 
     def device(self) -> DeviceDescriptor:
-        """Where it was computed."""
+        """The device on which it was computed."""
         return self._device
 
 
-def _listed(items: Outputs) -> list[Any]:
+def _as_list(items: Outputs) -> list[Any]:
     if isinstance(items, (GraphVariable, GraphFunction)):
         return [items]
     return list(items)

@@ -55,10 +55,10 @@ class ModelFormat(Enum):
     ONNX = 1
 
 
-class _OfOutput:
-    """An attribute of the only output; AttributeError if there are several, so that ``hasattr`` says so.
+class _OutputAttribute:
+    """An attribute of the only output; AttributeError if there are several, so that ``hasattr`` is False.
 
-    It is no property, so that a user function can keep something of its own under that name, as in CNTK.
+    It is not a property, so that a user function can set an attribute of the same name, as in CNTK.
     """
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -93,21 +93,21 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         return from_python(*args, **kwargs)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        pass  # __new__ has made it
+        pass  # __new__ has initialized it
 
     @classmethod
     def _new(cls, **kwargs: Any) -> Function:
-        """A node, as the graph makes them."""
-        made = object.__new__(cls)
-        GraphFunction.__init__(made, **kwargs)
-        return made
+        """A node, as the graph creates them."""
+        node = object.__new__(cls)
+        GraphFunction.__init__(node, **kwargs)
+        return node
 
     @staticmethod
     def with_signature(*args: Any, **kwargs: Any) -> Callable[[Callable[..., Any]], Function]:
-        """Decorator that gives types to the arguments: ``@Function.with_signature(Tensor[3], Sequence[Tensor[2]])``."""
+        """Decorator with the types of the arguments: ``@Function.with_signature(Tensor[3], Sequence[Tensor[2]])``."""
         return lambda f: from_python(annotated(f, args, kwargs))
 
-    # ---- what it is
+    # ---- properties
     @property
     def name(self) -> str:
         """The name given by the user, or ''; it can be set once."""
@@ -127,12 +127,12 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         """The only output; OutputError if there are several."""
         outputs = self.outputs
         if len(outputs) != 1:
-            raise OutputError(f"{self!r} has {len(outputs)} outputs, not one: say which, as in f.outputs[0]")
+            raise OutputError(f"{self!r} has {len(outputs)} outputs, not one: select one, as in f.outputs[0]")
         return outputs[0]  # type: ignore[return-value]
 
     @property
     def signature(self) -> tuple[Any, ...]:
-        """The arguments that a call may pass, in order: not those of a Python function around it."""
+        """The arguments that a call takes, in order, without those of an enclosing Python function."""
         return tuple(v for v in self.arguments if v not in ENCLOSING)
 
     @property
@@ -142,9 +142,9 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
 
     @property
     def custom_attributes(self) -> dict[str, Any]:
-        """What the user notes down here: numbers, texts, arrays, lists and dicts of them. Files and clones keep it.
+        """The user's own attributes: numbers, strings, arrays, lists and dicts of them. Files and clones keep them.
 
-        Errors: TypeError if it is set to something else than a dict.
+        Errors: TypeError if it is set to anything but a dict.
         """
         return self.root_function.node_attributes.setdefault(CUSTOM, {})
 
@@ -155,7 +155,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         self.root_function.node_attributes[CUSTOM] = unwrap_values(dict(values))
 
     def reset_custom_attributes(self) -> None:
-        """Forget them."""
+        """Remove all custom attributes."""
         self.root_function.node_attributes.pop(CUSTOM, None)
 
     @property
@@ -163,18 +163,18 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         """The root of the graph inside a block; ValueError for others."""
         inner = self.root_function.block_composite
         if inner is None:
-            raise ValueError(f"{self!r} is no block")
+            raise ValueError(f"{self!r} is not a block: check is_block first")
         return inner.root_function  # type: ignore[return-value]
 
     @property
     def block_arguments_mapping(self) -> tuple[tuple[Variable, Variable], ...]:
-        """Pairs (argument inside a block, what it stands for outside)."""
+        """Pairs (argument inside the block, operand outside); ValueError for anything but a block."""
         if self.root_function.block_composite is None:
-            raise ValueError(f"{self!r} is no block")
+            raise ValueError(f"{self!r} is not a block: check is_block first")
         return tuple(self.root_function.block_map)  # type: ignore[arg-type]
 
-    shape, dtype, dynamic_axes, is_sparse, needs_gradient = (_OfOutput() for _ in range(5))
-    owner, is_output, is_input, is_parameter, is_constant, is_placeholder = (_OfOutput() for _ in range(6))
+    shape, dtype, dynamic_axes, is_sparse, needs_gradient = (_OutputAttribute() for _ in range(5))
+    owner, is_output, is_input, is_parameter, is_constant, is_placeholder = (_OutputAttribute() for _ in range(6))
 
     @property
     def type(self) -> Record | tuple[Record, ...]:
@@ -185,14 +185,14 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or "_root" not in self.__dict__:
             raise AttributeError(name)
-        inside = self.root_function.block_composite
-        found = edit.find_inside(inside, name) if inside is not None else []
-        found = found or edit.find_all(self, name) or edit.find_all(self, name, 1)
-        if not found:
-            of_outputs = isinstance(getattr(type(self), name, None), _OfOutput)
-            mend = f": each of its {len(self.outputs)} outputs has its own" if of_outputs else ""
-            raise AttributeError(f"{self!r} has no attribute or member '{name}'{mend}")
-        return _only(found, name)
+        body = self.root_function.block_composite
+        matches = edit.find_inside(body, name) if body is not None else []
+        matches = matches or edit.find_all(self, name) or edit.find_all(self, name, 1)
+        if not matches:
+            of_outputs = isinstance(getattr(type(self), name, None), _OutputAttribute)
+            fix = f": each of its {len(self.outputs)} outputs has its own" if of_outputs else ""
+            raise AttributeError(f"{self!r} has no attribute or member '{name}'{fix}")
+        return _only(matches, name)
 
     def __getitem__(self, arg: Index) -> Variable | Function:
         if len(self.outputs) > 1:
@@ -203,7 +203,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         return iter(self.outputs) if len(self.outputs) > 1 else super().__iter__()  # type: ignore[arg-type]
 
     def __eq__(self, other: object) -> bool:
-        """True for this very function, and for its only output; that has another hash, as in CNTK."""
+        """True for the function itself and for its only output, which has another hash, as in CNTK."""
         if not isinstance(other, GraphVariable):
             return NotImplemented
         return len(self.outputs) == 1 and self.outputs[0] is other
@@ -216,20 +216,20 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
 
     def __str__(self) -> str:
         root = self.root_function
-        inner = any(v != w for v, w in zip(self.inputs, root.inputs, strict=False))  # CNTK's rule, as far as both go
-        name = "Composite" if self.is_composite and inner else root.op_name
+        differs = any(v != w for v, w in zip(self.inputs, root.inputs, strict=False))  # CNTK's rule
+        name = "Composite" if self.is_composite and differs else root.op_name
         name = f"{self._name}: {name}" if self._name else name
-        fed: list[Any] = [outside(v) for v in self.signature]
-        given = [f"{v.name}: {type_text(v._type)}" if v.name else type_text(v._type) for v in fed]
+        operands: list[Any] = [outside(v) for v in self.signature]
+        arguments = [f"{v.name}: {type_text(v._type)}" if v.name else type_text(v._type) for v in operands]
         types = [type_text(v._type) for v in self.outputs]  # type: ignore[attr-defined]
-        return f"{name}({', '.join(given)}) -> {types[0] if len(types) == 1 else 'Tuple[%s]' % ', '.join(types)}"
+        return f"{name}({', '.join(arguments)}) -> {types[0] if len(types) == 1 else 'Tuple[%s]' % ', '.join(types)}"
 
     def _repr_html_(self) -> str:
         return as_html(self)
 
     # ---- calling and composing
     def argument_map(self, *args: Any, **kwargs: Any) -> dict[Variable, Any]:
-        """Which argument gets which value in a call; TypeError if they don't fit."""
+        """The value that each argument gets in a call; TypeError if the values do not fit the signature."""
         signature = self.signature
         if len(args) + len(kwargs) != len(signature) and not kwargs:
             raise self._call_error(f"CNTK Function expected {len(signature)} arguments, got {len(args)}")
@@ -239,7 +239,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
             if name not in by_name:
                 raise self._call_error(f"got an unexpected keyword argument '{name}'")
             if by_name[name] in mapped:
-                raise SyntaxError(f"got multiple values for argument '{name}'")
+                raise SyntaxError(f"got multiple values for argument '{name}': pass it by position or by name")
             mapped[by_name[name]] = value
         if len(mapped) != len(signature):
             raise self._call_error(f"CNTK Function expected {len(signature)} arguments, got {len(mapped)}")
@@ -268,36 +268,38 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
             try:
                 return self.clone(CloneMethod.share, {**enclosing, **mapped})
             except (ShapeError, AxisError) as error:
-                if not self._made_by:  # a block has named itself
+                if not self._made_by:  # the error already names the block
                     raise
                 raise of_layer(error, self._title, mapped.values()) from None
         if any(symbolic):
-            raise TypeError("a call takes either variables or data for all arguments, not both")
-        if self.placeholders:
-            given = ", ".join(f"{v.name or v.uid} = {type(value).__name__}" for v, value in mapped.items())
-            raise ValueError(
-                f"{self._title or 'a function'} has no inputs yet, so it takes variables and no data, but got {given}: "
-                "apply it to cntk.input_variable(...), and evaluate what that gives"
+            raise TypeError(
+                "a call takes either variables or data for all arguments, not both: wrap data in cntk.constant(...)"
             )
-        made = self.eval(mapped)
-        return tuple(made[v] for v in self.outputs) if len(self.outputs) > 1 else made
+        if self.placeholders:
+            data = ", ".join(f"{v.name or v.uid} = {type(value).__name__}" for v, value in mapped.items())
+            raise ValueError(
+                f"{self._title or 'a function'} has no inputs yet, so it takes variables and no data, but got {data}: "
+                "apply it to cntk.input_variable(...), and evaluate the result"
+            )
+        results = self.eval(mapped)
+        return tuple(results[v] for v in self.outputs) if len(self.outputs) > 1 else results
 
     @property
     def _title(self) -> str:
-        """What messages call this as a layer; empty for what is none."""
+        """The name of this layer in messages; empty if it is no layer."""
         root = self.root_function
         return layer_title(self._made_by or (root.block_name if root.is_block else ""), self._name)
 
     def __rshift__(self, other: Any) -> Any:
-        """``f >> g`` is ``g(f(x))``; ``f >> (g, h)`` has the outputs of both, given that of f or each one of its own.
+        """``f >> g`` is ``g(f(x))``; ``f >> (g, h)`` has the outputs of both.
 
-        Several outputs are several arguments of what follows.
+        Several outputs of f are several arguments of g; in a tuple, each function takes one of them.
         """
         outputs = self.outputs
         if not isinstance(other, tuple):
             return other(*outputs) if len(outputs) > 1 else other(self)
-        given = outputs if len(outputs) > 1 else [self] * len(other)
-        return combine([g(x) for g, x in zip(other, given, strict=False)])
+        operands = outputs if len(outputs) > 1 else [self] * len(other)
+        return combine([g(x) for g, x in zip(other, operands, strict=False)])
 
     def __lshift__(self, other: Any) -> Any:
         """``f << g`` is ``f(g(x))``."""
@@ -305,17 +307,17 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
 
     # ---- editing
     def __copy__(self) -> Function:
-        """``copy.copy`` gives the function itself, of which there is one in its graph."""
+        """``copy.copy`` returns the function itself: a graph has one object for each function."""
         return self
 
     def __deepcopy__(self, memo: object) -> Function:
-        raise TypeError(f"{self!r} is not copied by copy.deepcopy, as in CNTK: use its method clone('clone')")
+        raise TypeError(f"{self!r} cannot be copied by copy.deepcopy, as in CNTK: use f.clone('clone')")
 
     def clone(self, method: CloneMethod | str, substitutions: Mapping[Any, Any] | None = None) -> Function:
         """A copy of the graph, with variables replaced.
 
         `method`: 'clone' copies parameters, 'share' shares them, 'freeze' copies them as constants.
-        `substitutions`: {variable of this graph: what stands for it in the copy}.
+        `substitutions`: {variable of this graph: its replacement in the copy}.
         """
         method = CloneMethod(method) if not isinstance(method, CloneMethod) else method
         if not isinstance(substitutions or {}, Mapping):
@@ -324,7 +326,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         if self.outputs and all(v in mapped and producer(mapped[v]) is None for v in self.outputs):  # only leaves
             return composite(make_node(Combine, [mapped[v] for v in self.outputs], {}))  # type: ignore[return-value]
         cloner = edit.Cloner(lambda leaf: cloned_leaf(leaf, method), mapped)
-        # What is substituted is copied too where it shares a variable with this graph that is copied.
+        # A replacement is copied too if it depends on a variable of this graph that is copied.
         shares = method is CloneMethod.share
         copied = {v for v in self.inputs if v not in mapped and not (shares and isinstance(v, Leaf))}
         for variable, replacement in mapped.items():
@@ -335,43 +337,43 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         return cloner.graph(self if self.is_composite else composite(self, ""))  # type: ignore[return-value]
 
     def replace_placeholders(self, substitutions: Mapping[Any, Any]) -> Function:
-        """Put variables in the place of placeholders, in this graph itself; returns it.
+        """Replace placeholders by variables, in this graph itself; returns it.
 
         Errors: ValueError for one that is not among its `placeholders`.
         """
-        given: dict[Any, Any] = {as_variable(k): as_variable(v) for k, v in substitutions.items()}
-        for missing in given.keys() - set(self.placeholders):
-            raise ValueError(f"{missing!r} cannot be replaced: it is no placeholder of {self!r}")
-        edit.replace_placeholders(self, given)
+        replacements: dict[Any, Any] = {as_variable(k): as_variable(v) for k, v in substitutions.items()}
+        for variable in replacements.keys() - set(self.placeholders):
+            raise ValueError(f"{variable!r} cannot be replaced: it is no placeholder of {self!r}")
+        edit.replace_placeholders(self, replacements)
         return self
 
     def replace_placeholder(self, substitution: Operand) -> Function:
-        """Put a variable in the place of the only placeholder; ValueError if there are none or several."""
+        """Replace the only placeholder by a variable; ValueError if there are none or several."""
         placeholders = self.placeholders
         if len(placeholders) != 1:
-            raise ValueError(f"{self!r} has {len(placeholders)} placeholders, not one")
+            raise ValueError(f"{self!r} has {len(placeholders)} placeholders, not one: use replace_placeholders")
         return self.replace_placeholders({placeholders[0]: substitution})
 
     def find_all_with_name(self, name: str, depth: int = 0) -> list[Any]:
-        """Functions and variables of that name; `depth` blocks deep, -1 for all the way."""
+        """Functions and variables of that name, in blocks up to `depth` deep; -1 searches all."""
         return edit.find_all(self, name, depth)
 
     def find_by_name(self, name: str, depth: int = 0) -> GraphFunction | GraphVariable | None:
-        """The function or variable of that name, or None; ValueError if there are several, or the name is no text."""
+        """The function or variable of that name, or None; ValueError for several, or a name that is no string."""
         if not isinstance(name, str):
             raise ValueError(f"find_by_name() of {self!r} needs the name as a str, got {name!r}")
-        found = edit.find_all(self, name, depth)
-        return _only(found, name) if found else None
+        matches = edit.find_all(self, name, depth)
+        return _only(matches, name) if matches else None
 
     def set_attribute(self, name: str, value: float) -> None:
         """Change 'dropoutRate' or 'rngSeed' of the operation; RuntimeError for any other attribute."""
         if name not in ("dropoutRate", "rngSeed") or name not in self.root_function.node_attributes:
-            raise RuntimeError(f"{self!r} has no attribute '{name}' that can be set")
+            raise RuntimeError(f"{self!r} has no attribute '{name}' that can be set: only dropoutRate and rngSeed can")
         self.root_function.node_attributes[name] = value
         edit.note_edit()
 
     def declare_args(self, *arg_types: Any) -> None:
-        """Give the placeholders new variables of these types."""
+        """Replace the placeholders by new ones of these types; None keeps one as it is."""
         placeholders = self.placeholders
         if len(placeholders) < len(arg_types):
             raise TypeError(f"{self!r} has {len(placeholders)} placeholders, got {len(arg_types)} types")
@@ -380,7 +382,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         })
 
     def update_signature(self, *arg_types: Any, **kwarg_types: Any) -> None:
-        """Give arguments types: ``f.update_signature(Tensor[3])``; the shapes that follow from them are inferred."""
+        """Declare the types of arguments, ``f.update_signature(Tensor[3])``; dependent shapes are inferred."""
         if len(arg_types) > len(self.signature):
             raise TypeError(f"CNTK Function expected {len(self.signature)} arguments, got {len(arg_types)}")
         mapped = dict(zip(self.signature, arg_types, strict=False))
@@ -394,8 +396,8 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
     ) -> None:
         """Write the graph and its values to a file in CNTK's format, or as an ONNX model.
 
-        For ONNX, `use_external_files_to_store_parameters` puts them into a second file, and `opset` says which version
-        of its operations: 9, as CNTK writes, with batches of one, or up to 21, with batches of any size.
+        For ONNX, `use_external_files_to_store_parameters` writes them to a second file, and `opset` is the version of
+        its operations: 9, as CNTK writes, with batches of one, or up to 21, with batches of any size.
         """
         if format is ModelFormat.ONNX:
             registry.of("ONNX").save(self, filename, opset, use_external_files_to_store_parameters)
@@ -403,7 +405,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
             model_files.save(self, filename, format)
 
     def restore(self, filename: Source) -> None:
-        """Take the parameters' values from a file that was saved from this same graph."""
+        """Load the parameters' values from a file that was saved from the same graph."""
         model_files.restore(self, filename)
 
     @staticmethod
@@ -414,7 +416,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         """Read a graph, in CNTK's format or an ONNX model, from a path, bytes or a file object.
 
         `udf_factory_callback_map`: ``f(inputs, name, state)`` for user functions of a class, 'module.Class', in this
-        file; `register_udf_deserialize_callback` is for all files.
+        file; `register_udf_deserialize_callback` registers one for all files.
         """
         if format is ModelFormat.ONNX:
             return registry.of("ONNX").load(model)  # type: ignore[return-value]
@@ -425,7 +427,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
 
 
 def BlockFunction(op_name: str, name: str) -> Callable[[Callable[..., Any]], Function]:
-    """Decorator like `Function` that makes a block: it shows in the graph, and in files, as one operation."""
+    """Decorator like `Function` that creates a block, which is one operation in the graph and in files."""
     return lambda f: from_python(f, make_block=True, op_name=op_name, name=name)
 
 
@@ -434,22 +436,23 @@ def load_model(model: Source, device: Device = None, format: ModelFormat = Model
     return Function.load(model, device, format)
 
 
-def _only(found: list[Any], name: str) -> GraphFunction | GraphVariable:
-    if len(found) > 1:
-        raise ValueError(f'multiple things are called "{name}": find_all_with_name gives all {len(found)}')
-    return found[0]
+def _only(matches: list[Any], name: str) -> GraphFunction | GraphVariable:
+    if len(matches) > 1:
+        raise ValueError(f'multiple items are called "{name}": find_all_with_name returns all {len(matches)}')
+    return matches[0]
 
 
 def _of_graph(item: object) -> Variable:
-    """A variable of a graph; numbers are none. As in CNTK, AttributeError for None: a search that found nothing."""
+    """A variable of a graph, not a number. As in CNTK, AttributeError for None (a search without match)."""
     if item is None:
-        raise AttributeError("clone: a substitution is None, no variable: what was searched for by name was not found")
+        raise AttributeError("clone: a substitution is None, not a variable: a search by name found nothing")
     if not isinstance(item, (GraphVariable, GraphFunction)):
-        raise TypeError(f"clone: a substitution has to be a variable or function, not {item!r}")
+        raise TypeError(f"clone: a substitution has to be a variable or a function, not {item!r}")
     return as_variable(item)
 
 
 def cloned_leaf(leaf: Leaf, method: CloneMethod) -> Leaf:
+    """The parameter or constant in a clone that corresponds to one of the original."""
     if method is CloneMethod.share:
         return leaf
     kind = Constant if method is CloneMethod.freeze else type(leaf)
@@ -465,7 +468,7 @@ classes.function = Function._new
 
 
 def _identity() -> Function:
-    # It has the ids that CNTK's has: those before the first of a user.
+    # With the ids that CNTK has for it, which precede those of a user's graph.
     keep = Variable._new(VariableKind.Placeholder, UNKNOWN_SHAPE, None, UNKNOWN_AXES, name="keep", uid="Placeholder0")
     return composite(make_node(Combine, [keep], {}, uid="Combine1"), uid="CompositeFunction2")  # type: ignore[return-value]
 
