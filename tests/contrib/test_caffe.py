@@ -254,7 +254,7 @@ def test_all_outputs_and_shapes_of_data_layers(convert):
     found = {variable.name: value for variable, value in model.eval(IMAGE[None]).items()}
     np.testing.assert_allclose(found["a"], np.abs(IMAGE[None]))
     np.testing.assert_allclose(found["b"], np.maximum(IMAGE[None], 0))
-    with pytest.raises(ValueError, match="tells no shape of input 'data'"):
+    with pytest.raises(ValueError, match="has no shape for input 'data'"):
         convert(text)
 
 
@@ -265,8 +265,8 @@ def test_all_outputs_and_shapes_of_data_layers(convert):
         (layer("Pooling", "pooling_param { pool: STOCHASTIC }"), "pooling STOCHASTIC is not converted"),
         (layer("LRN", "lrn_param { norm_region: WITHIN_CHANNEL }"), "WITHIN_CHANNEL is not converted"),
         (layer("Convolution"), "has no weights in .*net.caffemodel"),
-        (layer("ReLU", bottom="x"), "nothing makes 'x'"),
-        (layer("ReLU") * 2, "it is there twice"),
+        (layer("ReLU", bottom="x"), "no layer computes 'x'"),
+        (layer("ReLU") * 2, "another layer has the same name"),
         ("layer {", "ends within 'a message'"),
         ("layer }", "line 2: '}' ends nothing"),
         ("layer { name: }", "line 2: 'name' has no value"),
@@ -306,7 +306,7 @@ def test_texts_of_networks(tmp_path):
     ("conf", "reason"),
     [
         ([], "an object of objects"),
-        ({"Solver": {}}, "there is no Solver among source_solver"),
+        ({"Solver": {}}, "Solver is none of the sections source_solver"),
         ({"SourceSolver": {"Path": "x"}}, "SourceSolver has no Path, but source, model_path"),
         ({"SourceSolver": {"Source": "Torch"}}, "Source is 'Torch'"),
         ({"SourceSolver": {"Source": "Caffe"}}, "needs ModelPath"),

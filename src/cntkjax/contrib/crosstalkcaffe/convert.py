@@ -1,10 +1,11 @@
-"""The converter: a configuration names the network, its weights, and the model that is to be written."""
+"""The converter: a configuration names the network, its weights, and the model to be written."""
 
 from __future__ import annotations
 
 import os
 import warnings
 
+from ...graph.errors import explain
 from ...ops.functions import Function
 from .adapter.bvlccaffe.caffeadapter import CaffeAdapter
 from .unimodel.cntkinstance import CntkApiInstance
@@ -16,21 +17,24 @@ class CaffeConverter:
 
     @staticmethod
     def from_model(conf_path: str | os.PathLike[str]) -> Function:
-        """Converts what a configuration says, saves the model, and returns it.
+        """Convert the network that a configuration names, save the model, and return it.
 
         Args:
             conf_path: a JSON file with ``SourceSolver`` (``Source``: Caffe, ``ModelPath``: a prototxt, ``WeightsPath``:
-                a caffemodel; ``Tensor``: shapes of inputs by name, for data layers, which tell none) and
-                ``ModelSolver`` (``CNTKModelPath``: where the model is written; without it, nowhere)
+                a caffemodel; ``Tensor``: shapes of inputs by name, for data layers, which have none) and
+                ``ModelSolver`` (``CNTKModelPath``: the path of the model; by default it is not saved)
 
-        Errors: ValueError for a configuration, and FormatError for files, that are damaged or that say what is not
-                converted, with the place; OSError for files that cannot be read.
+        Errors: ValueError for an invalid configuration or an unsupported layer, FormatError for a damaged file, each
+                with the position; OSError for files that cannot be read.
         """
         conf = load_conf(conf_path)
         if conf.source_solver.source != "Caffe":
-            raise ValueError(f"{conf_path}: Source is {conf.source_solver.source!r}; only 'Caffe' is converted")
+            raise ValueError(explain(
+                f"{conf_path}: Source is {conf.source_solver.source!r}; only 'Caffe' is converted",
+                fix="set Source of SourceSolver to 'Caffe'",
+            ))
         if conf.valid_solver.save_path is not None:
-            warnings.warn("ValidSolver is left alone: comparing with Caffe needs Caffe", stacklevel=2)
+            warnings.warn("ValidSolver is ignored: a comparison with Caffe needs Caffe", stacklevel=2)
         instance = CntkApiInstance(CaffeAdapter().load_model(conf), conf)
         if conf.model_solver.cntk_model_path is not None:
             instance.export_model()

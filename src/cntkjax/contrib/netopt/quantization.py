@@ -1,4 +1,4 @@
-"""Convolutions of single bits."""
+"""Convolutions with binary weights and activations."""
 
 from __future__ import annotations
 
@@ -6,35 +6,38 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import ops
+from ..._typing import ShapeLike
+from ...graph.variable import Variable as GraphVariable
 from ...initializer import glorot_uniform
 from ...misc import convert
 from ...ops.functions import Function
-from .custom_convolution_ops import CustomMultibit, CustomMultibitKernel, CustomPySign, CustomSign
+from ...variables import Constant, Parameter
+from .custom_convolution_ops import CustomMultibit, CustomMultibitKernel, CustomPySign, CustomSign, Value
 
 
 def binarize_convolution(
     model: Function, train_function: Callable[[Function], Any],
     filter_function: Callable[[Any], bool] | None = None,
 ) -> Function:
-    """The model with binary convolutions, after `train_function` has trained it.
+    """The model with binary convolutions, trained by `train_function`.
 
     >>> import cntkjax as C
     >>> model = C.layers.Convolution2D((3, 3), 2)(C.input_variable((1, 5, 5)))
     >>> binarize_convolution(model, lambda binary: None).root_function.op_name
     'Plus'
     """
-    made = convert_to_binary_convolution(model, filter_function)
-    train_function(made)
-    return convert_to_native_binary_convolution(made)
+    binary = convert_to_binary_convolution(model, filter_function)
+    train_function(binary)
+    return convert_to_native_binary_convolution(binary)
 
 
 def convert_to_binary_convolution(
     model: Function, filter_function: Callable[[Any], bool] | None = None
 ) -> Function:
-    """The model with its layers of convolutions as blocks `BinaryConvolution`; their biases and activations stay.
+    """A copy of the model with blocks `BinaryConvolution` in place of convolution layers; biases and activations stay.
 
-    `filter_function`: whether the block of a convolution is converted, by default each. The kernels begin as those of
-    the model, which stays as it is.
+    `filter_function`: whether the block of a convolution is converted, by default all are. The initial kernels are
+    those of the model, which does not change.
 
     >>> import cntkjax as C
     >>> model = C.layers.Convolution2D((3, 3), 2, bias=False)(C.input_variable((1, 5, 5)))
@@ -43,28 +46,28 @@ def convert_to_binary_convolution(
     ('BinaryConvolution', [('filter', (2, 1, 3, 3))])
     """
 
-    def binary(block: Any) -> Function:
+    def binary(block: Function) -> Function:
         operands = {ops.placeholder(name=inner.name): (inner, outer) for inner, outer in block.block_arguments_mapping}
-        opened = ops.as_composite(block.block_root).clone("share", {inner: p for p, (inner, _) in operands.items()})
-        made = convert(opened, lambda f: f.op_name == "Convolution", _binary)
-        return made.replace_placeholders({p: outer for p, (_, outer) in operands.items()})
+        inside = ops.as_composite(block.block_root).clone("share", {inner: p for p, (inner, _) in operands.items()})
+        converted = convert(inside, lambda f: f.op_name == "Convolution", _binary)
+        return converted.replace_placeholders({p: outer for p, (_, outer) in operands.items()})
 
-    def is_wanted(block: Any) -> bool:
+    def is_selected(block: Function) -> bool:
         return block.is_block and block.op_name == "Convolution" and (filter_function is None or filter_function(block))
 
-    return convert(model, is_wanted, binary)
+    return convert(model, is_selected, binary)
 
 
 def convert_to_native_binary_convolution(model: Function) -> Function:
-    """The model itself: CNTK needed a library for fast binary convolutions, here they are ordinary operations."""
+    """The model itself: CNTK needs a library for fast binary convolutions, here they are ordinary operations."""
     return model
 
 
 def binary_convolution(
     filter_shape: Sequence[int], num_filters: int = 1, channels: int = 1, init: Any = glorot_uniform(),
-    pad: Any = False, strides: Any = 1, name: str = "BinaryConvolution",
+    pad: bool | Sequence[bool] = False, strides: ShapeLike = 1, name: str = "BinaryConvolution",
 ) -> Callable[[Any], Function]:
-    """Layer: a convolution of one bit for each value, times one number for all kernels and one for each sample.
+    """A layer: a convolution of signs, times a scale for all kernels and a scale for each sample.
 
     Shapes: [channels, *in] -> [num_filters, *out]; the kernel `filter` is [num_filters, channels, *filter_shape].
 
@@ -78,9 +81,10 @@ def binary_convolution(
     return lambda x: _convolution(kernel, x, name, auto_padding=pads, strides=strides)
 
 
-def _binary(convolution: Any) -> Function:
-    """A block in the place of one operation."""
+def _binary(convolution: Function) -> Function:
+    """A block that replaces one convolution."""
     W, x = convolution.inputs
+    assert isinstance(W, Parameter | Constant)
     attributes = convolution.node_attributes
     kernel = ops.parameter(W.shape, W.value, W.dtype, name="filter")
     return _convolution(
@@ -89,10 +93,10 @@ def _binary(convolution: Any) -> Function:
     )  # fmt: skip
 
 
-def _convolution(kernel: Any, x: Any, op_name: str, **options: Any) -> Function:
-    inside = ops.placeholder(x.shape, x.dynamic_axes)
-    made = ops.convolution(CustomMultibit(kernel, 1), CustomMultibit(inside, 1), **options)
-    return ops.as_block(made, [(inside, x)], op_name)
+def _convolution(kernel: Value, x: GraphVariable | Function, op_name: str, **options: Any) -> Function:
+    argument = ops.placeholder(x.shape, x.dynamic_axes)
+    convolution = ops.convolution(CustomMultibit(kernel, 1), CustomMultibit(argument, 1), **options)
+    return ops.as_block(convolution, [(argument, x)], op_name)
 
 
 __all__ = [

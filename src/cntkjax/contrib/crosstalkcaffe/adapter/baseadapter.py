@@ -1,4 +1,4 @@
-"""What readers of networks have in common."""
+"""The base class of readers of networks."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ class Adapter:
     """A reader of networks."""
 
     def load_model(self, global_conf: GlobalConf) -> CntkModelDescription:
-        """The network that a configuration names."""
+        """The network that a configuration names. Errors: depend on the file format."""
         raise NotImplementedError

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def camel_to_snake(camel_string: str) -> str:
-    """Words that begin with capitals, in small letters with underscores between them.
+    """A name in CamelCase converted to snake_case.
 
     >>> [camel_to_snake(name) for name in ("InnerProduct", "CNTKModelPath", "LRN", "ReLU")]
     ['inner_product', 'cntk_model_path', 'lrn', 're_lu']
@@ -18,6 +18,6 @@ def camel_to_snake(camel_string: str) -> str:
 
 
 def json_parser(path: str | os.PathLike[str]) -> Any:
-    """What a JSON file holds. Errors: OSError, ValueError."""
+    """The content of a JSON file. Errors: OSError if it cannot be read, ValueError if it is no JSON."""
     with open(path, encoding="utf-8") as file:
         return json.load(file)

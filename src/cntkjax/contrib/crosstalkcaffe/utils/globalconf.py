@@ -1,4 +1,4 @@
-"""What a configuration may say."""
+"""The sections of a configuration."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
+from ....graph.errors import explain
 from .format import camel_to_snake, json_parser
 
 
 @dataclass
 class SourceSolverConf:
-    """The network that is converted; `tensor`: shapes of inputs by their names; `phase`: 0 training, 1 test."""
+    """The network to be converted; `tensor`: shapes of inputs by name; `phase`: 0 for training, 1 for test."""
 
     source: str | None = None
     model_path: str | None = None
@@ -22,12 +23,12 @@ class SourceSolverConf:
 
 @dataclass
 class ScriptSolverConf:
-    """Nothing."""
+    """Accepted for compatibility; it has no settings."""
 
 
 @dataclass
 class ModelSolverConf:
-    """The model that is written."""
+    """The model to be written."""
 
     cntk_model_path: str | None = None
     cntk_tensor: dict[str, list[int]] | None = None
@@ -35,7 +36,7 @@ class ModelSolverConf:
 
 @dataclass
 class ValidConf:
-    """A comparison with Caffe, which is not made here."""
+    """A comparison with Caffe, which is ignored."""
 
     save_path: str | None = None
     val_inputs: Any = field(default_factory=list)
@@ -53,18 +54,20 @@ class GlobalConf:
 
 
 def load_conf(conf_path: str | os.PathLike[str]) -> GlobalConf:
-    """The configuration in a JSON file, whose names may be written as in ``ModelSolver`` or in ``model_solver``.
+    """The configuration in a JSON file, with names such as ``ModelSolver`` or ``model_solver``.
 
-    Errors: OSError, ValueError for what is no configuration.
+    Errors: OSError if the file cannot be read; ValueError if it is no JSON, or has an unknown section or key.
     """
-    given = json_parser(conf_path)
+    content = json_parser(conf_path)
     conf = GlobalConf()
-    if not isinstance(given, dict) or not all(isinstance(part, dict) for part in given.values()):
-        raise ValueError(f"{conf_path}: a configuration is an object of objects")
-    for name, part in given.items():
+    if not isinstance(content, dict) or not all(isinstance(part, dict) for part in content.values()):
+        raise ValueError(explain(
+            f"{conf_path}: a configuration is an object of objects", fix='write {"SourceSolver": {"Source": "Caffe"}}'
+        ))
+    for name, part in content.items():
         section = getattr(conf, camel_to_snake(name), None)
         if section is None:
-            raise ValueError(f"{conf_path}: there is no {name} among {', '.join(vars(conf))}")
+            raise ValueError(f"{conf_path}: {name} is none of the sections {', '.join(vars(conf))}")
         for key, value in part.items():
             if camel_to_snake(key) not in vars(section):
                 raise ValueError(f"{conf_path}: {name} has no {key}, but {', '.join(vars(section)) or 'nothing'}")

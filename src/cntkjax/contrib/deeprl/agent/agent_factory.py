@@ -10,6 +10,7 @@ from .agent import AgentBaseClass
 from .policy_gradient import ActorCritic
 from .qlearning import QLearning
 from .random_agent import RandomAgent
+from .shared.discretize import Space
 from .tabular_qlearning import TabularQLearning
 
 _AGENTS: dict[str, Callable[[str, Any, Any], AgentBaseClass]] = {
@@ -17,8 +18,8 @@ _AGENTS: dict[str, Callable[[str, Any, Any], AgentBaseClass]] = {
 }
 
 
-def make_agent(agent_config: str, o_space: Any, a_space: Any) -> AgentBaseClass:
-    """The agent that a file names as Agent in General: qlearning, tabular_qlearning, actor_critic or random.
+def make_agent(agent_config: str, o_space: Space, a_space: Space) -> AgentBaseClass:
+    """The agent that the option Agent in section General names: qlearning, tabular_qlearning, actor_critic or random.
 
     Errors: ValueError for another name.
     """

@@ -8,16 +8,20 @@ from typing import Any
 import numpy as np
 
 from .... import layers, learners, losses, ops
-from ....ops.functions import CloneMethod, load_model
+from ...._typing import ArrayLike
+from ....graph.errors import explain
+from ....graph.variable import set_value, value_of
+from ....ops.functions import CloneMethod, Function, load_model
 from ....train.trainer import Trainer
 from .agent import AgentBaseClass, Choice, decayed
 from .shared.cntk_utils import negative_of_entropy_with_softmax
+from .shared.discretize import Space
 from .shared.models import Models, Network
 from .shared.policy_gradient_parameters import PolicyGradientParameters
 
 
 class ActorCritic(AgentBaseClass):
-    """A network of action probabilities, and one of the values of states that says how much better an action was.
+    """A network of action probabilities, and one of state values, from which the advantage of an action follows.
 
     Both representations are 'nn' or the path of a function such as `customized_models.conv_dqn`; with
     `SharedRepresentation` the values are a layer on top of the policy's network.
@@ -26,7 +30,7 @@ class ActorCritic(AgentBaseClass):
     Source: Mnih et al., Asynchronous methods for deep reinforcement learning, ICML 2016.
     """
 
-    def __init__(self, config_filename: str, o_space: Any, a_space: Any) -> None:
+    def __init__(self, config_filename: str, o_space: Space, a_space: Space) -> None:
         super().__init__(o_space, a_space)
         self._parameters = PolicyGradientParameters(config_filename)
         self._set_up_preprocessing(self._parameters.preprocessing, self._parameters.preprocessing_args)
@@ -37,7 +41,7 @@ class ActorCritic(AgentBaseClass):
         self._trajectory_rewards: list[float] = []
         self._forget_buffers()
 
-    def start(self, state: Any) -> Choice:
+    def start(self, state: ArrayLike) -> Choice:
         """Begin an episode."""
         self.episode_count += 1
         if self._preprocessor is not None:
@@ -46,20 +50,20 @@ class ActorCritic(AgentBaseClass):
         self._trajectory_states = [self._preprocess_state(state)]
         return self._act()
 
-    def step(self, reward: float, next_state: Any) -> Choice:
-        """Learn at times, and go on."""
+    def step(self, reward: float, next_state: ArrayLike) -> Choice:
+        """Learn periodically, and choose the next action."""
         self._trajectory_rewards.append(reward)
         self._trajectory_states.append(self._preprocess_state(next_state))
         self._update_periodically(keep_last=True)
         return self._act()
 
-    def end(self, reward: float, next_state: Any) -> None:
-        """The last reward; the next start makes use of it."""
+    def end(self, reward: float, next_state: ArrayLike) -> None:
+        """Store the last reward; the next `start` processes the trajectory."""
         self._trajectory_rewards.append(reward)
         self._update_periodically(keep_last=False)
 
     def set_as_best_model(self) -> None:
-        """Keep the policy as it is."""
+        """Keep a copy of the current policy."""
         self._best_model = self._policy_network.clone(CloneMethod.clone)
 
     def save(self, filename: str) -> None:
@@ -80,7 +84,7 @@ class ActorCritic(AgentBaseClass):
         policy_loss = policy["loss"].replace_placeholders({policy["inputs"]: states})
         self._policy_network = policy["f"]
         if s.initial_policy_network:
-            _take_parameters(self._policy_network, load_model(s.initial_policy_network))
+            _copy_parameters(self._policy_network, load_model(s.initial_policy_network))
         if s.shared_representation:
             self._value_network = layers.Dense(1, activation=None)(self._policy_network)
             self._value_network_output_variables = ops.input_variable(1)
@@ -104,12 +108,12 @@ class ActorCritic(AgentBaseClass):
     ) -> Network:
         if kind == "nn":
             structure: tuple[str, ...] = (hidden_layers,)
-            make: Any = Models.feedforward_network
+            builder: Callable[..., Network] = Models.feedforward_network
         elif "." in kind:
-            structure, make = (), self._import_method(kind)
+            structure, builder = (), self._import_method(kind)
         else:
             raise ValueError(f"a representation of ActorCritic is 'nn' or the path of a function, not {kind!r}")
-        return make(self._shape_of_inputs, outputs, *structure, *loss_function, use_placeholder_for_input=True)
+        return builder(self._shape_of_inputs, outputs, *structure, *loss_function, use_placeholder_for_input=True)
 
     def _adjust_learning_rate(self) -> None:
         s = self._parameters
@@ -121,12 +125,12 @@ class ActorCritic(AgentBaseClass):
         self._trajectory_actions.append(action)
         return action, {"action_behavior": behavior}
 
-    def _choose_action(self, state: Any) -> tuple[int, str]:
+    def _choose_action(self, state: ArrayLike) -> tuple[int, str]:
         logits = self._evaluate_model(self._policy_network, state).astype(np.float64)
-        chances = np.exp(logits - logits.max())
-        return int(np.random.choice(self._num_actions, p=chances / chances.sum())), "RANDOM"
+        weights = np.exp(logits - logits.max())
+        return int(np.random.choice(self._num_actions, p=weights / weights.sum())), "RANDOM"
 
-    def _evaluate_model(self, model: Any, state: Any) -> np.ndarray:
+    def _evaluate_model(self, model: Function, state: ArrayLike) -> np.ndarray:
         return np.reshape(model.eval({model.arguments[0]: [state]}), -1)
 
     def _update_periodically(self, keep_last: bool) -> None:
@@ -136,31 +140,31 @@ class ActorCritic(AgentBaseClass):
             self._update_networks()
 
     def _process_accumulated_trajectory(self, keep_last: bool) -> None:
-        """Make training data of the trajectory. Where the episode goes on, the last state's value stands for the rest.
-
-        With `keep_last` that state begins the next trajectory.
+        """Convert the trajectory to training data. If the episode continues, the value of the last state stands for
+        later rewards. With `keep_last` that state begins the next trajectory.
         """
         count = len(self._trajectory_rewards)
         if count:
-            goes_on = len(self._trajectory_states) > count
-            rest = self._evaluate_model(self._value_network, self._trajectory_states[-1])[0] if goes_on else 0.0
-            kept = zip(self._trajectory_states, self._trajectory_actions, self._discount_rewards(rest), strict=False)
-            for state, action, reward in kept:
+            continues = len(self._trajectory_states) > count
+            bootstrap = self._evaluate_model(self._value_network, self._trajectory_states[-1])[0] if continues else 0.0
+            returns = self._discount_rewards(bootstrap)
+            steps = zip(self._trajectory_states, self._trajectory_actions, returns, strict=False)
+            for state, action, reward in steps:
                 self._input_buffer.append(state)
                 self._value_network_output_buffer.append([reward])
                 self._policy_network_output_buffer.append(self._index_to_vector(action, self._num_actions))
-                better = reward - self._evaluate_model(self._value_network, state)[0]
-                self._policy_network_weight_buffer.append([better])
+                advantage = reward - self._evaluate_model(self._value_network, state)[0]
+                self._policy_network_weight_buffer.append([advantage])
         self._trajectory_states = self._trajectory_states[-1:] if keep_last else []
         self._trajectory_actions, self._trajectory_rewards = [], []
 
     def _discount_rewards(self, bootstrap_r: float) -> list[float]:
-        """What each step earned, later rewards discounted."""
-        earned, total = [], bootstrap_r
+        """The return of each step: its reward plus the later ones, discounted."""
+        returns, total = [], bootstrap_r
         for reward in reversed(self._trajectory_rewards):
             total = reward + self._parameters.gamma * total
-            earned.append(total)
-        return earned[::-1]
+            returns.append(total)
+        return returns[::-1]
 
     def _update_networks(self) -> None:
         if not self._input_buffer:
@@ -181,10 +185,13 @@ class ActorCritic(AgentBaseClass):
         self._policy_network_weight_buffer: list[list[float]] = []
 
 
-def _take_parameters(network: Any, trained: Any) -> None:
-    """Give a network the values of one of the same structure."""
-    shapes, others = ([p.shape for p in f.parameters] for f in (network, trained))
-    if shapes != others:
-        raise ValueError(f"the initial policy has parameters {others}, but the settings make a network of {shapes}")
+def _copy_parameters(network: Function, trained: Function) -> None:
+    """Set the parameters of a network to those of a network of the same structure."""
+    shapes, initial_shapes = ([p.shape for p in f.parameters] for f in (network, trained))
+    if shapes != initial_shapes:
+        raise ValueError(explain(
+            f"the initial policy has parameters {initial_shapes}, but the settings make a network of {shapes}",
+            fix="set PolicyNetworkHiddenLayerNodes to the sizes of the initial policy",
+        ))
     for p, q in zip(network.parameters, trained.parameters, strict=True):
-        p.value = q.value
+        set_value(p, value_of(q))

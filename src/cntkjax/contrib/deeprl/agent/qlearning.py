@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
 from .... import learners, ops
-from ....ops.functions import CloneMethod
+from ...._typing import ArrayLike
+from ....ops.functions import CloneMethod, Function
 from ....train.trainer import Trainer
 from .agent import AgentBaseClass, Choice, decayed
 from .shared.cntk_utils import huber_loss
-from .shared.models import Models
+from .shared.discretize import Space
+from .shared.models import Models, Network
 from .shared.qlearning_parameters import QLearningParameters
 from .shared.replay_memory import ReplayMemory
 
 
 class QLearning(AgentBaseClass):
-    """Q values by a network, learned from remembered transitions towards those of an older copy of it.
+    """Q values by a network, trained on remembered transitions with targets from an older copy of the network.
 
     `QRepresentation` is 'dqn', 'dueling-dqn', or the path of a function such as `customized_models.conv_dqn`.
 
@@ -25,17 +27,18 @@ class QLearning(AgentBaseClass):
     Source: Mnih et al., Nature 2015; van Hasselt et al. (double), AAAI 2016; Schaul et al. (prioritized), ICLR 2016.
     """
 
-    def __init__(self, config_filename: str, o_space: Any, a_space: Any) -> None:
+    def __init__(self, config_filename: str, o_space: Space, a_space: Space) -> None:
         super().__init__(o_space, a_space)
         self._parameters = settings = QLearningParameters(config_filename)
         self._set_up_preprocessing(settings.preprocessing, settings.preprocessing_args)
         kind = settings.q_representation
-        own: Any = {"dqn": Models.feedforward_network, "dueling-dqn": Models.dueling_network}.get(kind)
-        if own is None and "." not in kind:
-            raise ValueError(f"QLearning's QRepresentation is 'dqn', 'dueling-dqn' or a path, not {kind!r}")
-        structure = (settings.hidden_layers,) if own else ()
+        networks = {"dqn": Models.feedforward_network, "dueling-dqn": Models.dueling_network}
+        network: Callable[..., Network] | None = networks.get(kind)
+        if network is None and "." not in kind:
+            raise ValueError(f"QRepresentation of QLearning is 'dqn', 'dueling-dqn' or a path, not {kind!r}")
+        structure = (settings.hidden_layers,) if network else ()
         loss = huber_loss if settings.use_error_clipping else None
-        model = (own or self._import_method(kind))(self._shape_of_inputs, self._num_actions, *structure, loss)
+        model = (network or self._import_method(kind))(self._shape_of_inputs, self._num_actions, *structure, loss)
         self._input_variables, self._output_variables = model["inputs"], model["outputs"]
         self._q, loss = model["f"], model["loss"]
         self._target_q = self._best_model = self._q.clone(CloneMethod.clone)
@@ -51,25 +54,25 @@ class QLearning(AgentBaseClass):
         self._trainer = Trainer(self._q, loss, learner)
         self._replay_memory = ReplayMemory(settings.replay_memory_capacity, settings.use_prioritized_replay)
 
-    def start(self, state: Any) -> Choice:
+    def start(self, state: ArrayLike) -> Choice:
         """Begin an episode."""
         self.episode_count += 1
         if self._preprocessor is not None:
             self._preprocessor.reset()
         return self._act(self._preprocess_state(state))
 
-    def step(self, reward: float, next_state: Any) -> Choice:
-        """Remember the reward, learn at times, and go on."""
+    def step(self, reward: float, next_state: ArrayLike) -> Choice:
+        """Store the transition, learn periodically, and choose the next action."""
         state = self._preprocess_state(next_state)
         self._remember(reward, state)
         return self._act(state)
 
-    def end(self, reward: float, next_state: Any) -> None:
-        """Remember the last reward."""
+    def end(self, reward: float, next_state: ArrayLike) -> None:
+        """Store the last transition of the episode."""
         self._remember(reward, None)
 
     def set_as_best_model(self) -> None:
-        """Keep the network as it is."""
+        """Keep a copy of the current network."""
         self._best_model = self._q.clone(CloneMethod.clone)
 
     def enter_evaluation(self) -> None:
@@ -85,13 +88,13 @@ class QLearning(AgentBaseClass):
         """Write the settings."""
         self._parameters.save(filename)
 
-    def _act(self, state: Any) -> Choice:
+    def _act(self, state: ArrayLike) -> Choice:
         self._adjust_exploration_rate()
         self._last_state = state
         self._last_action, behavior = self._choose_action(state)
         return self._last_action, {"action_behavior": behavior}
 
-    def _remember(self, reward: float, next_state: Any) -> None:
+    def _remember(self, reward: float, next_state: ArrayLike | None) -> None:
         priority = self._compute_priority(self._last_state, self._last_action, reward, next_state)
         self._replay_memory.store(self._last_state, self._last_action, reward, next_state, priority)
         self.step_count += 1
@@ -104,20 +107,19 @@ class QLearning(AgentBaseClass):
 
     def _adjust_exploration_rate(self) -> None:
         s = self._parameters
-        self._epsilon = 1.0  # until there is something to learn from
+        self._epsilon = 1.0  # until the memory has enough transitions
         if self.step_count >= s.replay_start_size:
             step = self.step_count - s.replay_start_size
             self._epsilon = decayed(s.initial_epsilon, s.epsilon_minimum, s.epsilon_decay_step_count, step)
 
-    def _choose_action(self, state: Any) -> tuple[int, str]:
+    def _choose_action(self, state: ArrayLike) -> tuple[int, str]:
         if np.random.random() < self._epsilon:
             return int(np.random.randint(self._num_actions)), "RANDOM"
         return int(np.argmax(self._evaluate_q(self._q, state))), "GREEDY"
 
-    def _evaluate_q(self, model: Any, state: Any, action: int | None = None) -> Any:
-        """The values of a state's actions, or of one."""
-        values = np.reshape(model.eval({model.arguments[0]: [state]}), -1)
-        return values if action is None else float(values[action])
+    def _evaluate_q(self, model: Function, state: ArrayLike) -> np.ndarray:
+        """The values of all actions in a state."""
+        return np.reshape(model.eval({model.arguments[0]: [state]}), -1)
 
     def _update_q_periodically(self) -> None:
         s = self._parameters
@@ -129,35 +131,35 @@ class QLearning(AgentBaseClass):
             self._target_q = self._q.clone(CloneMethod.freeze)
 
     def _replay_and_update(self) -> None:
-        """One step towards rewards plus what the target network says of the states after them."""
-        drawn = self._replay_memory.sample_minibatch(self._parameters.minibatch_size)
+        """One training step, with the rewards plus the target network's values of the next states as targets."""
+        samples = self._replay_memory.sample_minibatch(self._parameters.minibatch_size)
         targets = []
-        for _, t in drawn:
+        for _, t in samples:
             values = np.array(self._evaluate_q(self._q, t.state))
             values[t.action] = self._compute_target(t.reward, t.next_state)
             targets.append(values)
-        minibatch = {self._input_variables: [t.state for _, t in drawn], self._output_variables: targets}
+        minibatch = {self._input_variables: [t.state for _, t in samples], self._output_variables: targets}
         if self._weight_variables is not None:
-            weights = np.array([t.priority for _, t in drawn], np.float64) ** -self._parameters.priority_beta
+            weights = np.array([t.priority for _, t in samples], np.float64) ** -self._parameters.priority_beta
             minibatch[self._weight_variables] = (weights / weights.sum())[:, None].astype(np.float32)
         self._trainer.train_minibatch(minibatch)
         if self._weight_variables is not None:
             self._replay_memory.update_priority(
-                {place: self._compute_priority(t.state, t.action, t.reward, t.next_state) for place, t in drawn}
+                {position: self._compute_priority(t.state, t.action, t.reward, t.next_state) for position, t in samples}
             )
 
-    def _compute_td_err(self, state: Any, action: int, reward: float, next_state: Any) -> float:
-        """By how much a Q value is smaller than what followed says."""
-        return self._compute_target(reward, next_state) - self._evaluate_q(self._q, state, action)
+    def _compute_td_err(self, state: ArrayLike, action: int, reward: float, next_state: ArrayLike | None) -> float:
+        """The temporal-difference error: the target minus the Q value."""
+        return self._compute_target(reward, next_state) - float(self._evaluate_q(self._q, state)[action])
 
-    def _compute_target(self, reward: float, next_state: Any) -> float:
-        """The reward, and what the target network expects afterwards."""
+    def _compute_target(self, reward: float, next_state: ArrayLike | None) -> float:
+        """The reward plus the discounted value of the next state by the target network."""
         if next_state is None:
             return reward
-        later = self._evaluate_q(self._target_q, next_state)
-        chosen = self._evaluate_q(self._q, next_state) if self._parameters.double_q_learning else later
-        return reward + self._parameters.gamma * float(later[np.argmax(chosen)])
+        values = self._evaluate_q(self._target_q, next_state)
+        selecting = self._evaluate_q(self._q, next_state) if self._parameters.double_q_learning else values
+        return reward + self._parameters.gamma * float(values[np.argmax(selecting)])
 
-    def _compute_priority(self, state: Any, action: int, reward: float, next_state: Any) -> float:
+    def _compute_priority(self, state: ArrayLike, action: int, reward: float, next_state: ArrayLike | None) -> float:
         s = self._parameters
         return (abs(self._compute_td_err(state, action, reward, next_state)) + s.priority_epsilon) ** s.priority_alpha

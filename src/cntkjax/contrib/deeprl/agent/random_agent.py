@@ -1,28 +1,27 @@
-"""An agent that does anything."""
+"""An agent that chooses actions at random."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from ...._typing import ArrayLike
 from .agent import AgentBaseClass, Choice
 
 
 class RandomAgent(AgentBaseClass):
-    """Chooses any action with the same chance: what others have to be better than."""
+    """Chooses all actions with equal probability: a baseline for other agents."""
 
-    def start(self, state: Any) -> Choice:
+    def start(self, state: ArrayLike) -> Choice:
         """The first action."""
         self.episode_count += 1
         return self._act(state)
 
-    def step(self, reward: float, next_state: Any) -> Choice:
+    def step(self, reward: float, next_state: ArrayLike) -> Choice:
         """The next action."""
         self.step_count += 1
         return self._act(next_state)
 
-    def end(self, reward: float, next_state: Any) -> None:
+    def end(self, reward: float, next_state: ArrayLike) -> None:
         """Nothing is learned."""
         self.step_count += 1
 
@@ -35,9 +34,9 @@ class RandomAgent(AgentBaseClass):
     def save_parameter_settings(self, filename: str) -> None:
         """There are no settings."""
 
-    def _act(self, state: Any) -> Choice:
+    def _act(self, state: ArrayLike) -> Choice:
         action, behavior = self._choose_action(state)
         return action, {"action_behavior": behavior}
 
-    def _choose_action(self, state: Any) -> tuple[int, str]:
+    def _choose_action(self, state: ArrayLike) -> tuple[int, str]:
         return int(np.random.randint(self._num_actions)), "RANDOM"

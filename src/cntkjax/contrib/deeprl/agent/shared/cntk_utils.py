@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeAlias
 
 from ..... import ops
 from .....ops.functions import Function
+from .....variables import Variable
+
+Value: TypeAlias = Variable | Function  # a function of one output
 
 
-def huber_loss(output: Any, target: Any) -> Function:
+def huber_loss(output: Value, target: Value) -> Function:
     """Half the squared error where it is below 1, the absolute error minus a half elsewhere; summed over a sample.
 
     Example:
@@ -21,8 +24,8 @@ def huber_loss(output: Any, target: Any) -> Function:
     return ops.reduce_sum(ops.element_select(ops.less(error, 1), 0.5 * error * error, error - 0.5))
 
 
-def negative_of_entropy_with_softmax(p: Any) -> Function:
-    """The sum of q log q of q = softmax(p), as a regularizer that keeps a policy from settling too early.
+def negative_of_entropy_with_softmax(p: Value) -> Function:
+    """The sum of q log q for q = softmax(p), a regularizer against premature convergence of a policy.
 
     Example:
         >>> import cntkjax as C

@@ -1,14 +1,25 @@
-"""Numbers for the cells of a continuous space."""
+"""Numbering the cells of a continuous space."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
+from ....._typing import AnyArray, ArrayLike, Shape
+
+
+class Space(Protocol):
+    """A space of gym or gymnasium: Discrete and MultiBinary have `n`; Box has `low`, `high` and `shape`."""
+
+    n: int
+    low: AnyArray
+    high: AnyArray
+    shape: Shape
+
 
 class BoxSpaceDiscretizer:
-    """A box (with `low`, `high` and `shape`) cut into `resolution` equal parts along each of its dimensions.
+    """A Box divided into `resolution` equal parts along each of its dimensions.
 
     Example:
         >>> from types import SimpleNamespace
@@ -17,15 +28,15 @@ class BoxSpaceDiscretizer:
         12
     """
 
-    def __init__(self, space: Any, resolution: Any) -> None:
+    def __init__(self, space: Space, resolution: ArrayLike) -> None:
         self._low, self._high = np.asarray(space.low), np.asarray(space.high)
         self._resolution = np.broadcast_to(resolution, self._low.shape)
 
-    def discretize(self, value: Any) -> int:
-        """The number of the cell that a value lies in, the last dimension counting fastest."""
+    def discretize(self, value: ArrayLike) -> int:
+        """The number of the cell that contains a value; the last dimension varies fastest."""
         cells = self._get_index(np.asarray(value), self._low, self._high, self._resolution)
         return int(np.ravel_multi_index(tuple(cells.ravel()), tuple(self._resolution.ravel())))
 
-    def _get_index(self, value: Any, minv: Any, maxv: Any, res: Any) -> np.ndarray:
+    def _get_index(self, value: np.ndarray, minv: np.ndarray, maxv: np.ndarray, res: np.ndarray) -> np.ndarray:
         cells = ((value - minv) / (maxv - minv) * res).astype(int)
         return np.clip(cells, 0, res - 1)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..... import layers, losses, ops
+from .....ops.functions import Function
+from .....variables import Variable
 
 Network = dict[str, Any]
 
@@ -25,7 +27,7 @@ def network(
     return {"inputs": inputs, "outputs": outputs, "f": f, "loss": (loss_function or losses.squared_error)(f, outputs)}
 
 
-def _dense(sizes: Sequence[int], outputs: int) -> Any:
+def _dense(sizes: Sequence[int], outputs: int) -> Callable[..., Function]:
     hidden = [layers.Dense(size, activation=ops.relu) for size in sizes]
     return layers.Sequential([*hidden, layers.Dense(outputs, activation=None)])
 
@@ -59,25 +61,25 @@ class Models:
         loss_function: Callable[[Any, Any], Any] | None = None,
         use_placeholder_for_input: bool = False,
     ) -> Network:
-        """The value of a state plus the advantage of each action over their mean: '[10, [5], [6]]' has a common layer
-        of 10, one of 5 for the value and one of 6 for the advantages.
+        """The value of a state plus the advantage of each action over their mean: '[10, [5], [6]]' has a shared layer
+        of 10 units, one of 5 for the value and one of 6 for the advantages.
 
         Source: Wang et al., Dueling network architectures for deep reinforcement learning, ICML 2016.
         """
-        common, of_value, of_advantage = Models._parse_dueling_network_structure(network_structure)
+        common, value_sizes, advantage_sizes = Models._parse_dueling_network_structure(network_structure)
 
-        def f(x: Any) -> Any:
+        def f(x: Variable | Function) -> Function:
             h = layers.Sequential([layers.Dense(size, activation=ops.relu) for size in common])(x) if common else x
-            value, advantage = _dense(of_value, 1)(h), _dense(of_advantage, number_of_outputs)(h)
+            value, advantage = _dense(value_sizes, 1)(h), _dense(advantage_sizes, number_of_outputs)(h)
             return value + advantage - ops.reduce_mean(advantage)
 
         return network(shape_of_inputs, number_of_outputs, f, loss_function, use_placeholder_for_input)
 
     @staticmethod
     def _parse_dueling_network_structure(network_structure: str) -> tuple[list[int], list[int], list[int]]:
-        *common, of_value, of_advantage = ast.literal_eval(network_structure)
+        *common, value_sizes, advantage_sizes = ast.literal_eval(network_structure)
         without_none = Models._remove_none_elements_from_list
-        return without_none(common), without_none(of_value), without_none(of_advantage)
+        return without_none(common), without_none(value_sizes), without_none(advantage_sizes)
 
     @staticmethod
     def _remove_none_elements_from_list(data: Sequence[Any]) -> list[Any]:

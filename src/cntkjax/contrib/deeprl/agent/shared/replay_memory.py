@@ -1,4 +1,4 @@
-"""What an agent remembers to learn from."""
+"""The memory of transitions from which an agent learns."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import random
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ....._typing import ArrayLike
+
 
 class _Transition(NamedTuple):
-    state: Any
+    state: ArrayLike
     action: int
     reward: float
     next_state: Any  # None where the episode ended
@@ -16,9 +18,9 @@ class _Transition(NamedTuple):
 
 
 class ReplayMemory:
-    """The last `capacity` transitions, drawn with equal chances or, if `prioritized`, in proportion to priorities.
+    """The last `capacity` transitions, sampled uniformly or, if `prioritized`, in proportion to their priorities.
 
-    With priorities it is a heap: each inner node holds the sum of priorities below it, and the leaves are transitions.
+    With priorities it is a sum tree: each inner node holds the sum of priorities below it; the leaves are transitions.
 
     Example:
         >>> memory = ReplayMemory(3)
@@ -31,28 +33,28 @@ class ReplayMemory:
         self._capacity, self._prioritized = capacity, prioritized
         self._first = capacity - 1 if prioritized else 0  # of the leaves
         self._memory: list[Any] = [0] * self._first + [None] * capacity
-        self._stored = 0  # in all, those forgotten since included
+        self._stored = 0  # in total, including overwritten ones
 
     def store(self, *args: Any) -> None:
-        """Remember state, action, reward, next state and priority, in place of the oldest if the memory is full."""
+        """Store state, action, reward, next state and priority; replaces the oldest if the memory is full."""
         position = self._next_position_then_increment()
-        before = self._memory[position]
-        self._memory[position] = made = _Transition(*args)
-        self._update_internal_nodes(position, made.priority - (before.priority if before else 0))
+        previous = self._memory[position]
+        self._memory[position] = transition = _Transition(*args)
+        self._update_internal_nodes(position, transition.priority - (previous.priority if previous else 0))
 
     def update_priority(self, map_from_position_to_priority: Mapping[int, float]) -> None:
-        """Change priorities, by the positions that `sample_minibatch` gave."""
+        """Change priorities, by the positions that `sample_minibatch` returned."""
         for position, priority in map_from_position_to_priority.items():
-            before = self._memory[position]
-            self._memory[position] = before._replace(priority=priority)
-            self._update_internal_nodes(position, priority - before.priority)
+            transition = self._memory[position]
+            self._memory[position] = transition._replace(priority=priority)
+            self._update_internal_nodes(position, priority - transition.priority)
 
     def size(self) -> int:
-        """How many transitions there are."""
+        """The number of transitions."""
         return min(self._stored, self._capacity)
 
     def sample_minibatch(self, batch_size: int) -> list[tuple[int, _Transition]]:
-        """Positions and transitions: different ones, or with priorities one from each of equal parts of their sum."""
+        """Positions and transitions: distinct ones, or with priorities one from each of equal parts of their sum."""
         if not self.size():
             return []
         if self._prioritized:
@@ -72,12 +74,12 @@ class ReplayMemory:
             self._memory[index] += delta
 
     def _sample_with_priority(self, p: float) -> int:
-        """The leaf at which the sum of priorities from the left passes p."""
+        """The leaf at which the sum of priorities from the left exceeds p."""
         position = 0
         while position < self._first:
             left, right = 2 * position + 1, 2 * position + 2
-            below = self._memory[left]
-            weight = below.priority if isinstance(below, _Transition) else below or 0
+            subtree = self._memory[left]
+            weight = subtree.priority if isinstance(subtree, _Transition) else subtree or 0
             if p < weight or self._memory[right] is None or self._memory[right] == 0:
                 position = left
             else:

@@ -19,9 +19,9 @@ OPTIMIZATION = {
 
 
 class Settings:
-    """Attributes read from the sections of a file; those that it lacks have defaults. '' reads nothing.
+    """Attributes read from the sections of a file; missing ones have defaults. '' reads no file.
 
-    Errors: ValueError for what is no number where one is needed.
+    Errors: ValueError for an option that should be a number and is not.
     """
 
     table: ClassVar[dict[str, tuple[str, str, Any]]]  # attribute: section, option, default, whose type is the option's
@@ -32,7 +32,7 @@ class Settings:
         for attribute, (section, option, default) in self.table.items():
             setattr(self, attribute, self._value(section, option, default))
 
-    def _value(self, section: str, option: str, default: Any) -> Any:
+    def _value(self, section: str, option: str, default: bool | int | float | str) -> bool | int | float | str:
         if isinstance(default, bool):
             return self.config.getboolean(section, option, fallback=default)
         return type(default)(self.config.get(section, option, fallback=default))
@@ -42,6 +42,6 @@ class Settings:
         def __getattr__(self, attribute: str) -> Any: ...  # the attributes of the table
 
     def save(self, config_file: str) -> None:
-        """Write what was read; defaults are not written."""
+        """Write the options that were read, without defaults."""
         with open(config_file, "w") as file:
             self.config.write(file)
