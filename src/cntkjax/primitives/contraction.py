@@ -8,7 +8,7 @@ from string import ascii_letters
 import jax.numpy as jnp
 
 from .._typing import Array
-from ..engine.lower.values import Axes, Context, Value, merged
+from ..engine.lower.values import Axes, Context, Value, common_axes
 from ..engine.plan.padding import PaddedOperand
 from .base import Attrs, Primitive
 from .reduce import axes_of, padding_of_reduction
@@ -39,7 +39,7 @@ class Contraction(Primitive):
 
     def lower_packed(self, ctx: Context, attrs: Attrs, *operands: Value) -> Value:
         """einsum. What is one value a sequence stays so where each sequence has a row of its own."""
-        axes, rank = merged(operands), attrs["rank"]
+        axes, rank = common_axes(operands), attrs["rank"]
         if not all(_stays_as_is(ctx, v, axes) for v in operands):
             operands = tuple(ctx.to_axes(v, axes) for v in operands)
         reduced = reduced_axes(attrs, rank)

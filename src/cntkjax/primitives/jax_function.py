@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._typing import Array
-from ..engine.lower.values import Context, Value, merged
+from ..engine.lower.values import Context, Value, common_axes
 from ..engine.xla.versions import double_precision
 from ..graph.build import Spec, make_node, merged_axes
 from ..graph.errors import ShapeError, explain
@@ -111,7 +111,7 @@ class JaxCall(Primitive):
     def lower_packed(self, ctx: Context, attrs: Attrs, *values: Value) -> list[Value]:
         """Call the function on flattened sequences, and record the updates of its state."""
         operands = values[self.leading :]
-        axes = merged(operands)
+        axes = common_axes(operands)
         leaves = [v.data for v in values[: self.leading]]
         lead = ctx.lead(axes)
         arrays = [ctx.array(ctx.to_axes(v, axes)) for v in operands]

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from .._typing import Array
 from ..engine.data.sparse import Sparse, dense
-from ..engine.lower.values import Context, Value, merged
+from ..engine.lower.values import Context, Value, common_axes
 from ..engine.plan.padding import ANYTHING, PaddedOperand
 from ..graph.axis import BATCH
 from ..graph.build import Spec, merged_axes
@@ -147,7 +147,7 @@ class _TimesOverSequence(type(Times)):  # type: ignore[misc]
 
     def lower_packed(self, ctx: Context, attrs: Attrs, left: Value, right: Value) -> Value:
         """One product for each sequence, over its steps and the inner axes at once."""
-        axes = merged([left, right])
+        axes = common_axes([left, right])
         layout = ctx.layout(axes)
         steps = jnp.arange(layout.time)[:, None]
         present = steps < layout.length

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from .._typing import Array
-from ..engine.lower.values import Context, Value, merged
+from ..engine.lower.values import Context, Value, common_axes
 from ..graph.axis import END_STATIC, NEW_LEADING, Axis
 from ..graph.build import Spec
 from ..graph.errors import AxisError, ShapeError, explain
@@ -142,7 +142,7 @@ class Splice(Primitive):
 
     def lower_packed(self, ctx: Context, attrs: Attrs, *operands: Value) -> Value:
         """A concatenation; channels stay last where all operands have them there."""
-        axes = merged(operands)
+        axes = common_axes(operands)
         lead = ctx.lead(axes)
         operands = tuple(ctx.to_axes(v, axes) for v in operands)
         last = all(v.channels_last for v in operands)

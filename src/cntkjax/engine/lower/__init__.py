@@ -1,1 +1,1 @@
-"""From a plan to JAX: values, nodes, products, loops as scans with a backward pass of their own."""
+"""Lowering of a plan to JAX: values, nodes, products, and loops as scans with their own backward pass."""

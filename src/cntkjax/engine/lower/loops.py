@@ -22,7 +22,7 @@ from ...graph.variable import Variable
 from ..plan.parts import Loop, resolve
 from .carry import carry_out, initial_states, states_before
 from .nodes import run_node
-from .products import Product, Weight, hoisted_products, multiply, products_of, weigh
+from .products import Product, Weight, apply_weight, hoisted_products, multiply, products_of
 from .scans import scan
 from .tilings import Tiling, tilings_of
 from .values import Axes, Context, Environment, LayoutArrays, Step, Value, layouts_as_arguments
@@ -35,7 +35,7 @@ TappedProducts = list[tuple[Array, Array]]
 
 
 def run_loop(ctx: Context, loop: Loop, env: Environment) -> None:
-    """Compute what is used outside of a loop, for all steps."""
+    """Compute the outputs of a loop, for all steps."""
     scanned = ScannedLoop.of(ctx, loop, env)
     weights, invariants, init, xs = scanned.arguments()
     ys = scan(scanned.step, weights, invariants, init, xs, scanned.weight_gradients, loop.reverse)
@@ -44,7 +44,7 @@ def run_loop(ctx: Context, loop: Loop, env: Environment) -> None:
 
 @dataclass(frozen=True)
 class ScannedLoop:
-    """A loop with what its steps compute from, as `scan` takes it."""
+    """A loop and the values that its steps read, in the form that `scan` takes."""
 
     ctx: Context
     loop: Loop
@@ -65,7 +65,7 @@ class ScannedLoop:
 
     @classmethod
     def of(cls, ctx: Context, loop: Loop, env: Environment) -> ScannedLoop:
-        """Find what the loop computes from, and compute what does not have to wait for its steps."""
+        """Collect the values that the steps read, and compute the products that can be hoisted."""
         layout = ctx.layouts[loop.axis]
         axes = loop.delays[0].node_outputs[0].dynamic_axes
         initial, initial_sequences = _initial_variables(ctx, loop, env)
@@ -81,11 +81,12 @@ class ScannedLoop:
             outputs += [resolve(d.node_inputs[0]) for d in loop.delays]
         layout_arrays, with_layouts = layouts_as_arguments(ctx)
         return cls(
-            ctx, loop, axes, initial, invariants, invariant_arrays,
-            {v: x for v, x in sequences.items() if v in read} | hoisted, products, frozenset(fused_scales),
-            resets_state, outputs, layout_arrays, with_layouts,
+            ctx=ctx, loop=loop, axes=axes, initial=initial, invariants=invariants, invariant_arrays=invariant_arrays,
+            sequences={v: x for v, x in sequences.items() if v in read} | hoisted,
+            products=products, fused_scales=frozenset(fused_scales), resets_state=resets_state, outputs=outputs,
+            layout_arrays=layout_arrays, with_layouts=with_layouts,
             weights=list(dict.fromkeys(p.weight for p in products.values())),
-            # With a vector XLA reads all operands again, and slowly: better in each step, where they are at hand.
+            # For weights of one column XLA would read all operands again, slowly; in a step they are in the cache.
             tapped=[n for n, p in products.items() if p.weight.variable.shape[-1:] != (1,)],
             tilings=tilings_of(loop.nodes),
         )
@@ -175,7 +176,7 @@ class ScannedLoop:
         for node, x, d_product in zip(self.tapped, operands, gradients, strict=True):
             weight = self.products[node].weight
             place = self.weights.index(weight)
-            product = partial(weigh, self.ctx, node, weight, Value(x, node.node_outputs[0].dynamic_axes))
+            product = partial(apply_weight, self.ctx, node, weight, Value(x, node.node_outputs[0].dynamic_axes))
             totals[place] += jax.vjp(product, weights[place])[1](d_product)[0]
         return totals
 
@@ -243,10 +244,10 @@ def _outside_values(
     ctx: Context, loop: Loop, env: Environment, axes: Axes, initial: Mapping[Function, Variable],
     initial_sequences: Mapping[Function, Variable],
 ) -> tuple[dict[Variable, Value], dict[Variable, Value]]:
-    """What a loop computes from: values that are the same in each step, and sequences.
+    """The values from outside that a loop reads: those that are the same in each step, and sequences.
 
-    One value a sequence counts as the same in each step, as it may be all that an attention looks at. Only where it is
-    an initial state it is spread over the steps.
+    One value for each sequence counts as the same in each step, as attention may read large ones; only an initial state
+    is broadcast to the steps.
     """
     operands = [
         resolve(v)

@@ -14,7 +14,7 @@ from ...graph.errors import ShapeError, explain
 from ...graph.function import Function
 from ...graph.shape import is_known
 from ..plan.parts import resolve
-from .values import Axes, Context, Environment, Value, merged
+from .values import Axes, Context, Environment, Value, common_axes
 
 
 def run_node(ctx: Context, node: Function, env: Environment) -> None:
@@ -55,7 +55,7 @@ def _compute(ctx: Context, node: Function, operands: Sequence[Value]) -> list[Va
     if primitive.packed:
         outputs = primitive.lower_packed(ctx, attrs, *operands)
         return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
-    axes = merged(operands)
+    axes = common_axes(operands)
     operands = [ctx.to_axes(v, axes) for v in operands]
     if primitive.elementwise:
         return [_elementwise(ctx, node, operands, axes)]

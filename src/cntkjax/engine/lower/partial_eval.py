@@ -229,8 +229,11 @@ def _recomputable(primal: Iterable[JaxprEqn], available: Iterable[Var]) -> set[V
 
 def _source_of_view(v: Var, producers: Mapping[Var, JaxprEqn], recomputable: Collection[Var]) -> Var:
     """The array that a variable is a view of, in the end."""
-    while v not in recomputable and v in producers and producers[v].primitive.name in VIEWS:
-        (v,) = variables(producers[v].invars[:1])
+    while v not in recomputable and v in producers:
+        eqn = producers[v]
+        if eqn.primitive.name not in VIEWS:
+            break
+        (v,) = variables(eqn.invars[:1])
     return v
 
 

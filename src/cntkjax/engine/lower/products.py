@@ -180,7 +180,7 @@ def hoisted_products(
         if product.hoisted_weight is not None:
             values = [sequences[v] for v in product.hoisted_operands]
             x = replace(values[0], data=jnp.concatenate([v.data for v in values], -1))
-            data = weigh(ctx, node, product.hoisted_weight, x, product.hoisted_weight.data(ctx, invariants))
+            data = apply_weight(ctx, node, product.hoisted_weight, x, product.hoisted_weight.data(ctx, invariants))
             hoisted[node.node_outputs[0]] = Value(data, x.axes)
     return hoisted
 
@@ -195,16 +195,16 @@ def multiply(
     arrays, axes = [ctx.array(env[v]) for v in product.operands], env[product.operands[0]].axes
     x = arrays[0] if len(arrays) == 1 else jnp.concatenate(arrays, -1)
 
-    def weighed(x: Array, w: Array) -> Array:
-        return weigh(ctx, node, product.weight, Value(x, axes), w)
+    def product_with(x: Array, w: Array) -> Array:
+        return apply_weight(ctx, node, product.weight, Value(x, axes), w)
 
-    y = weighed(x, w) if tap is None else _tapped(weighed)(x, w, tap)
+    y = product_with(x, w) if tap is None else _tapped(product_with)(x, w, tap)
     out = node.node_outputs[0]
     env[out] = Value(y + env[out].data if product.hoisted_operands else y, axes)
     return x, y
 
 
-def weigh(ctx: Context, node: Function, weight: Weight, x: Value, w: Array) -> Array:
+def apply_weight(ctx: Context, node: Function, weight: Weight, x: Value, w: Array) -> Array:
     """The output of a bilinear node for this operand and this weight."""
     operands = [Value(w, weight.axes) if resolve(v) is weight.variable else x for v in node.node_inputs]
     return ctx.array(compute(ctx, node, operands)[0])
@@ -228,4 +228,4 @@ def _tapped(product: Callable[[Array, Array], Array]) -> Callable[[Array, Array,
     return tapped
 
 
-__all__ = ["Product", "Weight", "hoisted_products", "multiply", "products_of", "weigh"]
+__all__ = ["Product", "Weight", "apply_weight", "hoisted_products", "multiply", "products_of"]

@@ -181,6 +181,6 @@ def layouts_as_arguments(ctx: Context) -> tuple[LayoutArrays, Callable[[LayoutAr
     return (list(ctx.layouts.values()), ctx.batch), with_layouts
 
 
-def merged(values: Sequence[Value]) -> Axes:
+def common_axes(values: Sequence[Value]) -> Axes:
     """The dynamic axes of values that are computed together."""
     return max((v.axes for v in values), key=len, default=())

@@ -1,1 +1,1 @@
-"""What is particular to XLA and its platforms: compiler options, the cache, memory, devices."""
+"""XLA and its platforms: compiler options, the compilation cache, memory, devices."""

@@ -7,6 +7,6 @@ from contextlib import AbstractContextManager, nullcontext
 import jax
 
 
-def double_precision(wanted: bool) -> AbstractContextManager:
-    """A scope in which float64 stays float64; nothing outside it changes."""
-    return jax.enable_x64(True) if wanted else nullcontext()
+def double_precision(enabled: bool) -> AbstractContextManager:
+    """A scope in which JAX keeps float64, if enabled; its settings outside do not change."""
+    return jax.enable_x64(True) if enabled else nullcontext()
