@@ -1,4 +1,4 @@
-"""The shape that the graph says is the one that the computation has, for random shapes and attributes."""
+"""The inferred shape is that of the computation, for random shapes and attributes."""
 
 import jax
 import jax.numpy as jnp
@@ -13,13 +13,13 @@ shapes = st.lists(st.integers(1, 5), min_size=1, max_size=4).map(tuple)
 
 
 def agrees(op, *inputs):
-    """The rule and the lowering agree, on a batch of two; nothing is compiled or computed."""
+    """Assert that shape rule and lowering agree on a batch of two; nothing is compiled or computed."""
     variables = [C.input_variable(shape) for shape in inputs]
-    made = op(*variables)
-    function, parameters = to_jax(made)
+    node = op(*variables)
+    function, parameters = to_jax(node)
     arrays = {v: jnp.zeros((2, *v.shape)) for v in variables}
-    found = jax.eval_shape(function, parameters, *(arrays[v] for v in function.arguments))
-    for variable, array in zip(made.outputs, found if isinstance(found, tuple) else [found], strict=True):
+    results = jax.eval_shape(function, parameters, *(arrays[v] for v in function.arguments))
+    for variable, array in zip(node.outputs, results if isinstance(results, tuple) else [results], strict=True):
         assert array.shape == (2, *variable.shape)
 
 

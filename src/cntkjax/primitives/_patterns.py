@@ -1,4 +1,4 @@
-"""Patterns of graphs: what a composition that a rewrite rule replaces looks like."""
+"""Patterns that rewrite rules match: the structure of the compositions that they replace."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def op(name: str, /, *operands: Pattern, **attributes: object) -> Op:
 
 
 def match_block(block: Function, pattern: Pattern) -> Bindings | None:
-    """The variables that the names in a pattern stand for; None if the block is not exactly that, of one argument x."""
+    """The variables bound to the names in a pattern; None unless the block, of one argument x, is exactly that."""
     assert block.block_composite is not None
     bindings: Bindings = {}
     arguments = [argument for argument, _ in block.block_map]
@@ -53,7 +53,7 @@ def match_block(block: Function, pattern: Pattern) -> Bindings | None:
 
 
 def matches(variable: Variable, pattern: Pattern, bindings: Bindings) -> bool:
-    """True if a variable is computed as a pattern says; adds what its names stand for to the bindings."""
+    """True if a variable is computed as a pattern says; its names are added to the bindings."""
     variable = resolve(variable)
     if isinstance(pattern, str):
         return bindings.setdefault(pattern, variable) is variable

@@ -113,15 +113,15 @@ class Primitive:
     gathers_rows: ClassVar[bool] = False  # if its first operand is sparse, it reads only some rows of the second
 
     # ---- sequences and the batch
-    delay: ClassVar[int] = 0  # -1 looks back, +1 ahead: closes a recurrent loop, in which it is not computed itself
+    delay: ClassVar[int] = 0  # -1 looks back, +1 ahead; delays close recurrent loops
     stepwise: ClassVar[bool] = False  # although `packed`, each step depends on that step, and on delayed ones, alone
-    unpacks_sequences: ClassVar[bool] = False  # it makes arrays of sequences, each padded to the longest
-    packs_sequences: ClassVar[bool] = False  # it makes sequences of arrays; its other operands say how long they are
+    unpacks_sequences: ClassVar[bool] = False  # sequences become arrays, padded to the longest
+    packs_sequences: ClassVar[bool] = False  # arrays become sequences; its other operands give their lengths
     # Its first two operands, though along different axes, need sequences of equal lengths, which are checked when they
     # are fed, or when the program has computed them.
     equal_lengths: ClassVar[Literal["fed", "computed"] | None] = None
-    needs_exact_batch: ClassVar[bool] = False  # it sees the whole batch axis, which then must not be padded
-    makes_batch: ClassVar[bool] = False  # it makes the batch axis of a static one
+    needs_exact_batch: ClassVar[bool] = False  # it uses the whole batch axis, which then must not be padded
+    makes_batch: ClassVar[bool] = False  # a static axis becomes the batch axis
 
     # ---- effects, and where it runs
     assigns_operand: ClassVar[bool] = False  # it writes its first operand, a parameter or constant
@@ -178,7 +178,7 @@ class Primitive:
         return 1
 
     def draws_on_host(self, node: Function) -> bool:
-        """True if `draw` makes the random numbers of a node: those of CNTK, before the program runs."""
+        """True if `draw` draws the random numbers of a node, the same as CNTK's, before the program runs."""
         return False
 
     def draw(
@@ -206,7 +206,7 @@ class Primitive:
         return complete
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Outputs:
-        """The shapes of the outputs; `Spec`s where type or axes are not those of the operands together.
+        """The shapes of the outputs; `Spec`s where type or axes are not merged from the operands.
 
         It may write attributes that depend on the operands, such as axes, which files count from the last.
         Errors: ShapeError or AxisError if the operands do not fit.

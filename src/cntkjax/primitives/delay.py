@@ -44,6 +44,7 @@ class Delay(Primitive):
             raise AxisError(explain(
                 f"{self.name}: the initial state does not broadcast to the delayed value",
                 {"value": x, "initial": initial},
+                "give a number, or an initial state whose dimensions, counted from the last, are equal or 1",
             ))
         fill_inferred(shape, [initial])
         # The initial state may be a sequence of its own, along another axis.

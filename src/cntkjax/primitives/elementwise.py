@@ -84,7 +84,7 @@ class _Difference(Elementwise):
     """a - b."""
 
     def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
-        """That of a, if it is so far from 0 that b, which has none, makes no difference."""
+        """That of a, if it is so far from 0 that b, which has no padding, does not matter."""
         a, b = operands
         return a.padding if b.padding is None and a.padding is not None and abs(a.padding) >= FAR else ANYTHING
 

@@ -149,7 +149,10 @@ class Assign(Primitive):
                 "reduce over them first",
             ))
         if not isinstance(ref, Leaf) and not ref.is_placeholder:
-            raise ShapeError(explain(f"{self.name}: only parameters and constants can be assigned to", operands))
+            raise ShapeError(explain(
+                f"{self.name}: only parameters and constants can be assigned to", operands,
+                "give a cntk.parameter or cntk.constant as the first operand",
+            ))
         if not matches(value.shape, ref.shape):
             raise ShapeError(explain(f"{self.name}: the shapes of the operands differ", operands, "reshape the value"))
         return ref.shape
@@ -159,9 +162,14 @@ class Assign(Primitive):
         assert ctx.node is not None
         leaf = resolve(ctx.node.node_inputs[0])
         if not isinstance(leaf, Leaf):
-            raise ShapeError(explain(f"{self.name}: only parameters and constants can be assigned to", {"ref": leaf}))
+            raise ShapeError(explain(
+                f"{self.name}: only parameters and constants can be assigned to", {"ref": leaf},
+                "give a cntk.parameter or cntk.constant as the first operand",
+            ))
         data = ctx.array(value)
         if data.shape != leaf.shape:
-            raise ShapeError(explain(f"{self.name}: a value of shape {data.shape} does not fit", {"ref": leaf}))
+            raise ShapeError(explain(
+                f"{self.name}: a value of shape {data.shape} does not fit", {"ref": leaf}, "give a value of that shape"
+            ))
         ctx.update(leaf, data)
         return Value(data, ())

@@ -91,7 +91,7 @@ class Times(Primitive):
                     inputs,
                     f"inner dimensions differ: {a} (left axis {axis - len(right)}) against {b} (right axis {axis})",
                     f"pass an operand whose size is {b} there; or let the weights take their size from the input "
-                    "(cntk.InferredDimension), and make one layer for each input size: a layer keeps the size of the "
+                    "(cntk.InferredDimension), and create one layer for each input size: a layer keeps the size of the "
                     "input that it is applied to first",
                 )
             common.append(dimension)

@@ -249,21 +249,26 @@ class ReduceElements(Primitive):
 
     def _check(self, axis: Axis, x: Variable, axes: list[Axis], reduction: str) -> None:
         if reduction not in _REDUCTIONS:
-            raise AxisError(explain(f"{self.name} has no reduction {reduction!r}", {"operand": x}))
+            raise AxisError(explain(
+                f"{self.name} has no reduction {reduction!r}", {"operand": x}, f"give one of {', '.join(_REDUCTIONS)}"
+            ))
         steps = x.sequence_axis
         if axis.is_sequence_axis and (steps is None or axis not in (steps, SEQUENCE)):
             raise AxisError(explain(
                 f"{self.name}: the operand has no sequence axis {axis!r}", {"operand": x},
-                "give the axis of its input (cntk.Axis.default_dynamic_axis() stands for any)",
+                "give the axis of its input (cntk.Axis.default_dynamic_axis() matches any)",
             ))
         if axis == BATCH and steps is not None and not any(a.is_sequence_axis for a in axes):
             raise AxisError(explain(
                 f"{self.name}: sequences cannot be reduced along the batch axis, for they differ in length",
                 {"operand": x},
-                "reduce over the sequence axis too, or make one value of each sequence first (cntk.sequence.last)",
+                "reduce over the sequence axis too, or reduce each sequence to one value first (cntk.sequence.last)",
             ))
         if axis == BATCH and not x.dynamic_axes:
-            raise AxisError(explain(f"{self.name}: the operand has no batch axis to reduce along", {"operand": x}))
+            raise AxisError(explain(
+                f"{self.name}: the operand has no batch axis to reduce along", {"operand": x},
+                "reduce an operand that depends on an input, or only along static axes",
+            ))
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
         """The reduction, padding left out."""
@@ -298,8 +303,8 @@ class ReduceElements(Primitive):
 class _DynamicReduction:
     """How a reduction treats the leading dimensions of the data.
 
-    `dimensions`: those that it reduces; `mask`: where samples stand, and `count`: how many, both None if they fill all
-    cells; `axes`: the dynamic axes of the output.
+    `dimensions`: those that it reduces; `mask`: True where there is a sample, and `count`: their number, both None if
+    they fill all cells; `axes`: the dynamic axes of the output.
     """
 
     dimensions: range

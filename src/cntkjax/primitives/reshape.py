@@ -63,7 +63,7 @@ class Reshape(Primitive):
         if not 0 <= place <= rank:
             raise AxisError(explain(
                 f"{self.name}: begin_axis or end_axis is out of bounds for an operand with {rank} static axes",
-                {"operand": x},
+                {"operand": x}, f"give axes from 0 to {rank}",
             ))
         return place
 
@@ -80,7 +80,7 @@ class Reshape(Primitive):
         if inferred:
             if not is_open and (want == 0 or have % want):
                 raise self._mismatch(x, old, new)
-            # An open dimension goes to the new one whole if what is known of both agrees.
+            # An open dimension becomes the new one if the known dimensions of both agree.
             size = (FREE if FREE in old else INFERRED) if is_open else have // want
             return tuple(size if i in inferred else d for i, d in enumerate(new))
         if not is_open and (FREE in new or have != want):
@@ -211,9 +211,15 @@ class ToBatchAxis(Primitive):
         """[*shape]."""
         (x,) = inputs
         if x.dynamic_axes:
-            raise AxisError(explain(f"{self.name}: the operand has dynamic axes already", {"operand": x}))
+            raise AxisError(explain(
+                f"{self.name}: the operand has dynamic axes already", {"operand": x},
+                "give a constant, a parameter, or a value reduced along the batch axis",
+            ))
         if not x.shape:
-            raise ShapeError(explain(f"{self.name}: a scalar has no axis to become the batch axis", {"operand": x}))
+            raise ShapeError(explain(
+                f"{self.name}: a scalar has no axis to become the batch axis", {"operand": x},
+                "reshape it to (1,)",
+            ))
         return Spec(x.shape[1:], axes=(BATCH,))
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:

@@ -60,7 +60,10 @@ class Slice(Primitive):
             try:
                 shape[axis] = _size(shape[axis], begin, end, stride)
             except IndexError as error:
-                raise ShapeError(explain(f"{self.name}: {error}", {"operand": x})) from error
+                raise ShapeError(explain(
+                    f"{self.name}: {error}", {"operand": x},
+                    "give 0 <= begin < end <= size (negative indices count from the end), and a stride other than 0",
+                )) from error
         return tuple(shape)
 
     def _ranges(self, attrs: Attrs) -> list[tuple[int, int, int, int]]:
@@ -92,7 +95,7 @@ def _bounds(size: int, begin: int, end: int) -> tuple[int, int]:
 
 def _size(size: int, begin: int, end: int, stride: int) -> int:
     if stride == 0:
-        raise IndexError("the stride is 0, but has to be a positive or negative number of elements")
+        raise IndexError("the stride is 0, but must be a positive or negative number")
     if size >= 0:
         first, last = _bounds(size, begin, end)
     elif 0 <= begin < end or begin < end < 0:

@@ -1,7 +1,7 @@
 """Operations on sequences: selecting and spreading steps, packing and unpacking.
 
-They read one sequence axis, or make another. A new axis keeps its sequences in the rows of the old one, each from where
-the old one began; so axes of the same name have the same layout, and values along them can be combined, whatever they
+They use one sequence axis, or create another. A new axis keeps its sequences in the rows of the old one, each from
+where the old one began; so axes of the same name have the same layout, and values along them can be combined, whatever they
 were computed from.
 """
 
@@ -91,7 +91,10 @@ class Where(Primitive):
         if _axes_unknown(condition):
             return Spec(UNKNOWN_SHAPE)
         if condition.shape not in ((), (1,)) and not is_unknown(condition.shape):
-            raise ShapeError(explain(f"{self.name}: the condition has to be a scalar", {"condition": condition}))
+            raise ShapeError(explain(
+                f"{self.name}: the condition has to be a scalar", {"condition": condition},
+                "reduce it to one number for each step (cntk.reduce_sum)",
+            ))
         axis = self._axis(_needs_sequence(self.name, "condition", condition), condition, attrs)
         attrs["newDynamicAxes"] = [BATCH] if axis is None else [axis, BATCH]
         return Spec((), axes=(BATCH,) if axis is None else (BATCH, axis))
@@ -105,9 +108,11 @@ class Where(Primitive):
             return None
         if scale == 0:
             if add <= 0:
-                raise AxisError(f"{self.name}: sequences of {add} steps are not possible")
+                raise AxisError(explain(
+                    f"{self.name}: sequences of {add} steps are not possible", fix="give a length of at least 1"
+                ))
             return Axis(f"{old.name}_fixedSliceOf_{add}")
-        if (scale, add) == (1, 0):  # promised to keep all steps, which a condition need not do
+        if (scale, add) == (1, 0):  # declared to keep all steps, which a condition need not do
             return old.with_lengths(resolve(condition).uid)
         return Axis(f"{old.name}_times_{scale}_{'plus' if add > 0 else 'minus'}_{abs(add)}")
 
@@ -346,7 +351,8 @@ class ReconcileDynamicAxis(Primitive):
         x, like = inputs
         if not like.dynamic_axes:
             raise AxisError(explain(
-                f"{self.name}: the operand whose axes are taken has no dynamic axes", {"operand": x, "like": like}
+                f"{self.name}: the operand whose axes are taken has no dynamic axes", {"operand": x, "like": like},
+                "give an operand that depends on an input",
             ))
         return Spec(x.shape, axes=like.dynamic_axes)
 
@@ -410,9 +416,15 @@ class UnpackSequenceOp(Primitive):
 def _without_steps(op: str, x: Variable) -> Shape:
     """The shape of a step of an array whose first axis becomes a sequence axis."""
     if x.dynamic_axes != (BATCH,):
-        raise AxisError(explain(f"{op}: the operand needs the batch axis and no other dynamic axis", {"operand": x}))
+        raise AxisError(explain(
+            f"{op}: the operand needs the batch axis and no other dynamic axis", {"operand": x},
+            "declare the input with cntk.input_variable, its first static axis for the steps",
+        ))
     if not x.shape:
-        raise AxisError(explain(f"{op}: the operand has no static axis for the steps", {"operand": x}))
+        raise AxisError(explain(
+            f"{op}: the operand has no static axis for the steps", {"operand": x},
+            "declare the input with the shape (steps, *shape); steps may be cntk.FreeDimension",
+        ))
     return x.shape[1:]
 
 

@@ -1,4 +1,4 @@
-"""Operations that put graphs together and compute nothing of their own."""
+"""Operations that group the outputs of graphs, and compute nothing themselves."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def strongly_connected_components(
 
 
 def _pop_until(node: Function, stack: list[Function]) -> list[Function]:
-    """The nodes of a stack from this one on, taken off it."""
+    """Pop the nodes of a stack from this one on, in order."""
     first = len(stack) - 1
     while stack[first] is not node:
         first -= 1

@@ -1,7 +1,7 @@
 """Whether any output depends on how far unpacked sequences are padded: if not, their lengths may be rounded up.
 
-Unpacking makes arrays of sequences and pads the shorter ones. The value in that padding is followed through the graph,
-as far as operations say what they make of it (`Primitive.padding_value`). In attention, for example, a score in the
+Unpacking turns sequences into arrays and pads the shorter ones. The value in that padding is propagated through the
+graph, as far as operations define their own (`Primitive.padding_value`). In attention, for example, a score in the
 padding is -1e30, its exponential is 0, and so is what it contributes to a sum.
 """
 

@@ -233,7 +233,7 @@ def _frozen(value: Any) -> Hashable:
 
 
 def _is_sparse(v: Variable) -> bool:
-    """True for sparse data, and for what an operation makes as sparse samples."""
+    """True for sparse data, and for values that are computed as sparse samples."""
     node = producer(v)
     if v.is_sparse or node is None:
         return v.is_sparse
