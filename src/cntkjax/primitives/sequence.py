@@ -1,8 +1,8 @@
 """Operations on sequences: selecting and spreading steps, packing and unpacking.
 
 They use one sequence axis, or create another. A new axis keeps its sequences in the rows of the old one, each from
-where the old one began; so axes of the same name have the same layout, and values along them can be combined, whatever they
-were computed from.
+where the old one began; so axes of the same name have the same layout, and values along them can be combined,
+whatever they were computed from.
 """
 
 from __future__ import annotations
