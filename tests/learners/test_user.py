@@ -82,7 +82,7 @@ def test_gradients_have_the_members_of_array_views():
 def test_update_must_return_a_bool(taken):
     trainer, data, _w, learner = trainer_of()
     learner.taken = taken
-    with pytest.raises(RuntimeError, match=r"user learner Descent: update returned .*\nFix: let it return True"):
+    with pytest.raises(RuntimeError, match=r"user learner Descent: update returned .*\nFix: return True"):
         trainer.train_minibatch(data)
 
 

@@ -22,7 +22,7 @@ def frames(phones, bounds, time):
 
 
 def allowed(path, phones, bounds, delay, blank):
-    """What CNTK 2.7 takes for an alignment, found with features that admit a single path."""
+    """The alignments that CNTK 2.7 admits, found with features that allow a single path."""
     label, before = -1, blank
     for t, token in enumerate(path):
         label += token not in (blank, before)
@@ -62,7 +62,7 @@ PHONES = [([0, 1], [0, 1], 5), ([0, 0, 1], [0, 2, 3], 6), ([2], [1], 4), ([], []
 
 
 @pytest.mark.parametrize("delay", [-1, 0, 1, 2, 5])
-def test_sums_over_all_alignments_of_sequences_packed_together(delay):
+def test_sums_over_all_alignments_of_packed_sequences(delay):
     rng = np.random.default_rng(0)
     xs = [rng.standard_normal((time, TOKENS)) for _, _, time in PHONES]
     value, gradients = computed(xs, [frames(*p) for p in PHONES], delay)
@@ -79,7 +79,7 @@ def test_any_token_can_be_the_blank(blank):
     np.testing.assert_allclose(value, enumerated(x, [1, 2], [0, 2], blank=min(blank, TOKENS - 1))[0], rtol=1e-9)
 
 
-def test_agrees_with_cntk():
+def test_values_match_cntk():
     x = np.random.RandomState(0).randn(5, TOKENS)
     value, (gradient,) = computed([x], [frames([0, 1, 2], [0, 2, 4], 5)], dtype=np.float32)
     assert value == pytest.approx(3.598606, rel=1e-6)
@@ -96,7 +96,7 @@ def test_long_sequences_stay_finite(dtype, tolerance):
     assert np.isfinite(gradient).all()
 
 
-def test_labels_that_do_not_fit_cost_much_and_have_no_gradient():
+def test_impossible_labels_have_a_large_loss_and_no_gradient():
     rng = np.random.default_rng(2)
     xs = [rng.standard_normal((2, TOKENS)), rng.standard_normal((4, TOKENS))]
     value, (impossible, possible) = computed(xs, [frames([1, 1], [0, 1], 2), frames([2], [1], 4)])
@@ -114,7 +114,7 @@ def test_sparse_labels():
     np.testing.assert_allclose(value, enumerated(x, [1], [0])[0], rtol=1e-5)
 
 
-def test_misfits_are_named_when_the_graph_is_built():
+def test_wrong_operands_are_errors_when_the_graph_is_built():
     label, feature = C.sequence.input_variable(4, name="label"), C.sequence.input_variable(5, name="scores")
     with pytest.raises(ValueError, match=r"ForwardBackward: labels and features differ(.*\n)+.*'scores'"):
         C.forward_backward(C.labels_to_graph(label), feature, 3)

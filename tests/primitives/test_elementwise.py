@@ -1,4 +1,4 @@
-"""How exact elementwise operations are."""
+"""The accuracy of element-wise operations."""
 
 import numpy as np
 import pytest
@@ -6,24 +6,24 @@ import pytest
 import cntkjax as C
 
 
-@pytest.mark.parametrize("count", [20_000, 100_000])  # few and many are computed in different ways
+@pytest.mark.parametrize("count", [20_000, 100_000])  # small and large arrays are computed by different formulas
 @pytest.mark.parametrize("dtype, ulps", [(np.float32, 2.5), (np.float64, 3.5)])
-def test_tanh_is_exact_to_a_few_units_in_the_last_place_and_not_biased(dtype, ulps, count):
-    """Near 1 the gradient 1 - tanh² is a difference of a few such units, which XLA's own tanh gets wrong on average."""
+def test_tanh_is_exact_to_a_few_ulps_and_unbiased(dtype, ulps, count):
+    """Near 1 the gradient 1 - tanh² is a difference of a few ulps, for which XLA's own tanh is biased."""
     values = np.random.default_rng(0).uniform(-9, 9, count).astype(dtype)
     values[:1000] *= 1e-3
     exact = np.tanh(values.astype(np.longdouble))
     x = C.input_variable((), dtype)
-    off = (np.abs(C.tanh(x).eval({x: values})) - np.abs(exact)) / np.spacing(np.abs(exact).astype(dtype))
-    assert np.abs(off).max() < ulps
+    errors = (np.abs(C.tanh(x).eval({x: values})) - np.abs(exact)) / np.spacing(np.abs(exact).astype(dtype))
+    assert np.abs(errors).max() < ulps
     for low, high in ((0.6, 2), (2, 4), (4, 6)):
-        assert abs(off[(np.abs(values) > low) & (np.abs(values) < high)].mean()) < 0.05
+        assert abs(errors[(np.abs(values) > low) & (np.abs(values) < high)].mean()) < 0.05
 
 
 @pytest.mark.parametrize("times", [1, 10_000])
-def test_tanh_of_nothing_of_no_end_and_of_no_number(times):
+def test_tanh_of_zero_infinity_and_nan(times):
     values = np.array([0.0, -0.0, np.inf, -np.inf, 1e-40, np.nan] * times, np.float32)
     x = C.input_variable(())
-    made = C.tanh(x).eval({x: values})
-    np.testing.assert_array_equal(made[:4], [0.0, -0.0, 1.0, -1.0])
-    assert 0 <= made[4] <= 1e-40 and np.isnan(made[5])
+    actual = C.tanh(x).eval({x: values})
+    np.testing.assert_array_equal(actual[:4], [0.0, -0.0, 1.0, -1.0])
+    assert 0 <= actual[4] <= 1e-40 and np.isnan(actual[5])

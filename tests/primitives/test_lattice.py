@@ -18,12 +18,12 @@ def unit(number, frames, last=True):
 
 
 def lattice(nodes, edges, words, version=2, tail=b""):
-    """Edges are (begin, end, first word, frames behind are implied); words are units, or scores as floats."""
-    made = struct.pack("<4siIIffdII", b"LAT ", version, len(nodes), len(edges), 1, 0, 0.01, nodes[-1], 1)
-    made += b"NODS" + struct.pack(f"<i{len(nodes)}H", len(nodes), *nodes) + b"EDGS" + struct.pack("<i", len(edges))
-    made += b"".join(struct.pack("<Q", b | e << 20 | any(more) << 39 | first << 40) for b, e, first, *more in edges)
-    made += b"ALNS" + struct.pack("<i", len(words))
-    return made + b"".join(struct.pack("<f" if isinstance(w, float) else "<I", w) for w in words) + tail
+    """Edges are (begin, end, first word, whether other frames are implied); words are units, or scores as floats."""
+    data = struct.pack("<4siIIffdII", b"LAT ", version, len(nodes), len(edges), 1, 0, 0.01, nodes[-1], 1)
+    data += b"NODS" + struct.pack(f"<i{len(nodes)}H", len(nodes), *nodes) + b"EDGS" + struct.pack("<i", len(edges))
+    data += b"".join(struct.pack("<Q", b | e << 20 | any(more) << 39 | first << 40) for b, e, first, *more in edges)
+    data += b"ALNS" + struct.pack("<i", len(words))
+    return data + b"".join(struct.pack("<f" if isinstance(w, float) else "<I", w) for w in words) + tail
 
 
 ONE = lattice(
@@ -45,7 +45,7 @@ def floats(data):
 
 @pytest.fixture
 def paths(tmp_path):
-    """symbols, phones, states and transitions."""
+    """The files of symbols, phones, states and transitions."""
     texts = {"symbols": "sil\nsp\nx\ny\n", "phones": PHONES, "transitions": TRANSITIONS}
     texts["states"] = "".join(f"s{i}\n" for i in range(STATES))
     for name, text in texts.items():
@@ -67,12 +67,12 @@ def value(paths, *lattices, likelihoods=(LIKELIHOOD,), labels=(LABELS,), **optio
 
 
 def gradients(paths, data, likelihood=LIKELIHOOD, labels=LABELS, predicted=None, **options):
-    """By labels, predictions and likelihoods."""
+    """With respect to labels, predictions and likelihoods."""
     loss, operands = built(paths, **options)
     predicted = np.zeros_like(likelihood) if predicted is None else predicted
-    given = dict(zip(operands, ([labels], [predicted], [likelihood], [floats(data)]), strict=True))
-    found = loss.grad(given, wrt=operands[:3])
-    return [found[v][0] for v in operands[:3]]
+    feeds = dict(zip(operands, ([labels], [predicted], [likelihood], [floats(data)]), strict=True))
+    results = loss.grad(feeds, wrt=operands[:3])
+    return [results[v][0] for v in operands[:3]]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def gradients(paths, data, likelihood=LIKELIHOOD, labels=LABELS, predicted=None,
         ({"seqGammarBMMIFactor": 0.5, "latticeConfigPath": "nowhere"}, -0.5143871),
     ],
 )
-def test_values_are_those_of_cntk(paths, options, expected):
+def test_values_match_cntk(paths, options, expected):
     assert value(paths, ONE, **options) == pytest.approx(expected, rel=1e-5)
 
 
@@ -94,12 +94,12 @@ def test_sequences_are_summed(paths):
     assert both == pytest.approx(2.7605922 + 0.9604576, rel=1e-5)
 
 
-def test_what_follows_a_lattice_and_frames_that_follow_it_do_not_count(paths):
+def test_bytes_and_frames_after_a_lattice_are_ignored(paths):
     longer = value(paths, TWO + bytes(40), likelihoods=[LIKELIHOOD[2:9]], labels=[LABELS[2:9]], **SCALED)
     assert longer == pytest.approx(0.9604576, rel=1e-5)
 
 
-def test_without_a_path_the_value_is_cntks_and_there_is_no_gradient(paths):
+def test_without_a_path_the_value_matches_cntk_and_the_gradient_is_0(paths):
     cut = lattice([0, 3, 4], [(0, 1, 1)], [0.0, unit(2, 3)])
     labels = LABELS[[0] * 4]
     assert value(paths, cut, likelihoods=[LIKELIHOOD[:4]], labels=[labels]) == pytest.approx(4e30)
@@ -115,21 +115,21 @@ def test_the_gradient_by_labels_is_that_of_the_cross_entropy(paths):
 
 @pytest.mark.parametrize("risk", [False, True])
 def test_the_gradient_of_sequences_is_the_derivative_of_the_value(paths, risk):
-    """Without a factor that CNTK leaves out: for posteriors, the scale of likelihoods; for the risk, that of labels."""
+    """Up to a factor that CNTK omits: for posteriors the scale of likelihoods, for the risk that of labels."""
     options = {"seqGammarUsesMBR": risk, **SCALED}
-    found = gradients(paths, ONE, hSmoothingWeight=1.0, frameDropThresh=-1.0, **options)[1]
+    actual = gradients(paths, ONE, hSmoothingWeight=1.0, frameDropThresh=-1.0, **options)[1]
     for frame, state in ((0, 0), (2, 4), (3, 2), (5, 4), (8, 1)):
-        moved = []
+        values = []
         for step in (0.05, -0.05):
             likelihood = LIKELIHOOD.copy()
             likelihood[frame, state] += step
-            moved.append(value(paths, ONE, likelihoods=[likelihood], **options))
-        slope = (moved[0] - moved[1]) / 0.1
-        want = slope - LABELS[frame, state] / SCALED["seqGammarAMF"] if risk else -slope * SCALED["seqGammarAMF"]
-        assert found[frame, state] == pytest.approx(want, abs=1e-3)
+            values.append(value(paths, ONE, likelihoods=[likelihood], **options))
+        slope = (values[0] - values[1]) / 0.1
+        expected = slope - LABELS[frame, state] / SCALED["seqGammarAMF"] if risk else -slope * SCALED["seqGammarAMF"]
+        assert actual[frame, state] == pytest.approx(expected, abs=1e-3)
 
 
-def test_errors_of_sequences_and_frames_are_mixed_and_improbable_frames_dropped(paths):
+def test_sequence_and_frame_errors_are_mixed_and_improbable_frames_dropped(paths):
     predicted = np.cos(LIKELIHOOD * 5)
     soft = np.exp(predicted) / np.exp(predicted).sum(1, keepdims=True)
     of_sequence = gradients(paths, ONE, hSmoothingWeight=1.0, frameDropThresh=-1.0)[1]
@@ -215,7 +215,7 @@ def test_a_saved_criterion_computes_the_same(paths, tmp_path):
         (lattice([0, 10], [(0, 1, 1)], [0.0, unit(0, 10)]), "utterance of 9 frames has 10 frames"),
     ],
 )
-def test_damaged_lattices_are_errors_with_the_place(paths, data, reason):
+def test_damaged_lattices_are_errors_with_the_position(paths, data, reason):
     with pytest.raises(RuntimeError, match=reason):
         value(paths, data)
 
@@ -233,7 +233,7 @@ def test_damaged_lattices_are_errors_with_the_place(paths, data, reason):
         ("states", None, "error opening file '.*states'"),
     ],
 )
-def test_mistakes_of_models_name_the_line(paths, name, text, reason):
+def test_errors_in_model_files_name_the_line(paths, name, text, reason):
     paths[name].unlink()
     if text is not None:
         paths[name].write_text(text)
@@ -241,13 +241,13 @@ def test_mistakes_of_models_name_the_line(paths, name, text, reason):
         value(paths, ONE)
 
 
-def test_models_that_are_written_anew_are_read_anew(paths):
+def test_changed_model_files_are_read_again(paths):
     before = value(paths, ONE)
     paths["transitions"].write_text(TRANSITIONS.replace("0.5 0.5", "0.9 0.1"))
     assert value(paths, ONE) != before
 
 
-def test_misfits_are_named():
+def test_wrong_operands_are_errors():
     size, other = C.sequence.input_variable(5), C.sequence.input_variable(4)
     bytes_of = C.sequence.input_variable(1, sequence_axis=C.Axis("lattice"))
     files = "a", "b", "c", "d"

@@ -133,7 +133,10 @@ def _all_workers_samples(learner: SavedLearner) -> int | None:
 def decode_core_optax_state(learner: SavedLearner, state: object) -> PyTree:
     """As `decode_optax_state`, without regard to the user's own checkpoints."""
     if not isinstance(state, LearnerState):
-        raise ValueError(f"{learner!r}: the checkpoint has the state of another kind of learner: {state!r}")
+        raise ValueError(
+            f"{learner!r}: the checkpoint has the state of another kind of learner: {state!r}; "
+            "restore it into the kind of learner that was saved"
+        )
     if len(state.smoothed_gradients) != len(learner.parameters):
         raise ValueError(
             f"{learner!r} has {len(learner.parameters)} parameters, but in the checkpoint the learner has "
@@ -146,7 +149,10 @@ def decode_core_optax_state(learner: SavedLearner, state: object) -> PyTree:
     elif [np.shape(a) for a in state.other_state] == [np.shape(leaf) for leaf in leaves]:
         arrays = state.other_state
     else:
-        raise ValueError(f"{learner!r}: the checkpoint has the state of another kind of learner")
+        raise ValueError(
+            f"{learner!r}: the checkpoint has the state of another kind of learner; restore it into the "
+            "kind of learner that was saved"
+        )
     with learner.precision():
         return jax.tree.unflatten(
             tree, [jax.numpy.array(a, leaf.dtype) for a, leaf in zip(arrays, leaves, strict=True)]
@@ -161,7 +167,10 @@ def _split(learner: SavedLearner, state: LearnerState, fields: list[list[Array]]
     ]
     shapes = [tuple(v.shape) for v in learner.extra_variables]
     if state.other_state and [a.shape for a in state.other_state] != shapes:
-        raise ValueError(f"{learner!r}: the checkpoint has the state of a learner that keeps other variables")
+        raise ValueError(
+            f"{learner!r}: the checkpoint has the state of a learner that keeps other variables; "
+            "restore it into a learner with the same graph"
+        )
     return [part[i] for i in range(len(fields[0])) for part in parts]
 
 

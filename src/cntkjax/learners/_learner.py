@@ -234,7 +234,9 @@ class LearnerCore:
         """
         sample_count = operator.index(training_sample_count)
         if sample_count <= 0:
-            raise ValueError(f"a minibatch of {sample_count} samples: a learner needs at least one")
+            raise ValueError(
+                f"a minibatch of {sample_count} samples: a learner needs at least one; skip empty minibatches"
+            )
         gradients = [gradient_of(p, gradient_values) for p in self._parameters]
         hyper = self.hyper(sample_count)
         if hyper is not None:
@@ -370,7 +372,9 @@ def _checked(parameters: Iterable[Parameter]) -> tuple[Parameter, ...]:
         raise ValueError("a learner needs at least one parameter, but the list is empty: give function.parameters")
     for p in parameters:
         if not getattr(p, "is_parameter", False):
-            raise TypeError(f"a learner updates parameters, but {p!r} of type {type(p).__name__} is none")
+            raise TypeError(
+                f"a learner updates parameters, but {p!r} of type {type(p).__name__} is none; give function.parameters"
+            )
     for p in parameters:
         if sum(p is other for other in parameters) > 1:
             raise ValueError(f"parameter {p.name or p.uid!r} stands more than once in the learner's list: drop one")
@@ -385,7 +389,8 @@ def gradient_of(parameter: Parameter, gradients: Gradients) -> np.ndarray:
     gradient = gradients[parameter]
     gradient = gradient.asarray() if hasattr(gradient, "asarray") else gradient
     if not isinstance(gradient, np.ndarray | jax.Array):
-        raise TypeError(f"the gradient of parameter {name!r} must be an array, not {type(gradient).__name__}")
+        kind = type(gradient).__name__
+        raise TypeError(f"the gradient of parameter {name!r} must be an array, not {kind}: use numpy.asarray")
     if [d for d in gradient.shape if d != 1] != [d for d in parameter.shape if d != 1]:
         raise ValueError(
             f"parameter {name!r} has shape {parameter.shape}, but its gradient has {gradient.shape}; give an array of "

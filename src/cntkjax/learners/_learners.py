@@ -370,7 +370,7 @@ def adam(
     array([0.975, 1.025], dtype=float32)
     """
     if epsilon < 0:
-        raise ValueError(f"adam: epsilon must not be negative, but is {epsilon}")
+        raise ValueError(f"adam: epsilon must not be negative, but is {epsilon}; the default is 1e-8")
     options = Options(
         l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
         gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,

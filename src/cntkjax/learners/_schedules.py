@@ -82,7 +82,7 @@ class TrainingParameterSchedule:
     def __getitem__(self, count: int) -> float:
         count = operator.index(count)
         if count < 0:
-            raise OverflowError(f"a schedule begins at 0: there is no value at {count}")
+            raise OverflowError(f"a schedule begins at 0: there is no value at {count}; give a count from 0 on")
         return self._values[bisect_right(self._ends, count)]
 
     def is_sweep_based(self) -> bool:
@@ -159,7 +159,10 @@ def _entry(item: object, what: str) -> tuple[int, float]:
         return 1, float(item)
     if isinstance(item, Sequence) and len(item) == 2 and isinstance(item[1], numbers.Real):
         return _size(item[0], f"{what}: a number of epochs"), float(item[1])
-    raise ValueError(f"{what}: {item!r} is neither a number nor a pair (number of epochs, value)")
+    raise ValueError(
+        f"{what}: {item!r} is neither a number nor a pair (number of epochs, value); give a list such as "
+        "[0.1, (3, 0.05)]"
+    )
 
 
 def _size(value: int, what: str) -> int:

@@ -127,7 +127,7 @@ class _UserLearnerCore(_HostLearner):
             raise RuntimeError(explain(f"{title}: update raised {type(error).__name__}: {error}")) from error
         if not isinstance(taken, bool | np.bool_):
             raise RuntimeError(explain(
-                f"{title}: update returned {taken!r}", fix="let it return True if it took the step, otherwise False"
+                f"{title}: update returned {taken!r}", fix="return True if the step was taken, otherwise False"
             ))
         return bool(taken)
 

@@ -121,7 +121,8 @@ def restore(trainer: TrainerState, filename: str) -> Record:
         progress = Progress(**stored.extra["seen"]) if stored.extra else _progress_of(stored.learners)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         file = f"{filename}{checkpoint.SUFFIX}"
-        raise FormatError(f"{file}: what is kept for the next step is damaged: {error!r}") from error
+        reason = f"what is kept for the next step is damaged: {error!r}; restore another checkpoint"
+        raise FormatError(f"{file}: {reason}") from error
     model.restore(everything, filename)
     trainer.memory.values, trainer.memory.last = memory
     for learner, state, optax_state in zip(learners, stored.learners, states, strict=True):

@@ -140,7 +140,9 @@ def test(
     inputs = _inputs(criterion, streams, model_inputs_to_streams)
     source, inputs = as_source(minibatch_source, inputs, criterion, FULL_DATA_SWEEP)
     if source.is_infinite():
-        raise ValueError("test: the minibatch_source must have a limited number of samples or sweeps")
+        raise ValueError(
+            "test: the minibatch_source must have a limited number of samples or sweeps: give max_sweeps=1 to it"
+        )
     if not inputs:
         raise ValueError("test: give streams, or model_inputs_to_streams={argument: stream, ...}")
     collector, sizes, samples = _Collector(0), as_sizes(minibatch_size), 0

@@ -191,7 +191,8 @@ class TrainerCore(EvaluatorCore):
     def _last_outcome(self) -> Outcome:
         if self._previous is None:
             raise RuntimeError(
-                "no loss to report: there was no preceding call to train_minibatch, or its minibatch was empty"
+                "no loss to report: there was no preceding call to train_minibatch, or its minibatch was empty; call "
+                "it with data first"
             )
         return self._previous
 
@@ -333,9 +334,9 @@ def _criteria(criterion: Criterion) -> tuple[Function | Variable, Function | Var
     else:
         criteria = list(criterion.outputs) if isinstance(criterion, Function) else [criterion]
     if criteria[:1] == [None]:
-        raise TypeError("criterion has to be a loss, or (loss, metric); there is no loss")
+        raise TypeError("criterion has to be a loss, or (loss, metric); there is no loss: give one")
     if not 1 <= len(criteria) <= 2:
-        raise ValueError(f"criterion has to be a loss, or (loss, metric); got {len(criteria)} values")
+        raise ValueError(f"criterion has to be a loss, or (loss, metric); got {len(criteria)} values: give at most two")
     loss, metric = itertools.islice(itertools.chain(criteria, [None]), 2)
     return loss, metric
 
@@ -352,11 +353,11 @@ def _options(accumulate: int, precision: str | None, rematerialize: bool, learne
 
 def _check_learners(learners: Sequence[Learner], parameters: Sequence[Leaf]) -> None:
     if not learners:
-        raise ValueError("There must be at least one learner.")
+        raise ValueError("There must be at least one learner: give one, such as sgd(loss.parameters, lr)")
     learner_of: dict[Leaf, Learner] = {}
     for learner in learners:
         if not isinstance(learner, Learner):
-            raise TypeError(f"a Trainer needs a learner or a list of learners, not {learner!r}")
+            raise TypeError(f"a Trainer needs a learner or a list of learners, such as sgd(...), not {learner!r}")
         for p in unwrap(learner).parameters:
             if p in learner_of:
                 raise ValueError(explain(

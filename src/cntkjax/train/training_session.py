@@ -174,7 +174,7 @@ class TestConfig(_Validation):
     ) -> None:
         data = minibatch_source if source is None else source
         if data is None:
-            raise ValueError("TestConfig: needs a minibatch_source")
+            raise ValueError("TestConfig: needs a minibatch_source: give a source, or arrays and their criterion")
         super().__init__(data, minibatch_size if mb_size is None else mb_size, model_inputs_to_streams, criterion)
 
 
@@ -282,7 +282,10 @@ class _SessionCore:
         filename = os.fspath(filename)
         external = self._trainer.restore_from_checkpoint(filename)
         if _SOURCE not in external:
-            raise ValueError(f"checkpoint {filename!r} was not written by a training session: it lacks {_SOURCE}")
+            raise ValueError(
+                f"checkpoint {filename!r} was not written by a training session: it lacks {_SOURCE}; "
+                "restore it with Trainer.restore_from_checkpoint"
+            )
         self._source.restore_from_checkpoint(external[_SOURCE])
         for action in self._actions:
             action.skip_to(self._trainer.progress)
@@ -455,7 +458,7 @@ def as_frequency(frequency: Frequency, where: str) -> tuple[int, DataUnit]:
         expected = "a number of samples or a pair (number, DataUnit)"
         raise ValueError(f"{where}: a frequency is {expected}, not {frequency!r}") from None
     if number < 0:
-        raise ValueError(f"{where}: a frequency is not negative; this one is {number}")
+        raise ValueError(f"{where}: a frequency is not negative; this one is {number}: give 0 for one at the end only")
     return number, unit
 
 
