@@ -37,7 +37,7 @@ def test_unique_axes_differ_although_they_are_called_alike():
 
 
 def test_index_of_a_dynamic_axis_is_an_error_unless_unchecked():
-    with pytest.raises(ValueError, match="Axis\\('words'\\) is no static axis"):
+    with pytest.raises(ValueError, match="Axis\\('words'\\) is not a static axis"):
         Axis("words").static_axis_index()
     assert Axis("words").static_axis_index(checked=False) == 2**31 - 1
 

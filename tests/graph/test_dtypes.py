@@ -16,5 +16,5 @@ def test_variables_take_names_types_and_numbers(given, expected):
 
 
 def test_a_type_without_tensors_is_refused():
-    with pytest.raises(ValueError, match="int32.*is not supported; there are float16"):
+    with pytest.raises(ValueError, match="int32.*is not supported: use float16"):
         C.input_variable(3, dtype=np.int32)

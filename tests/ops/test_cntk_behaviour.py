@@ -122,7 +122,7 @@ def test_operations_of_two_operands_are_type_errors_with_one():
 
 @pytest.mark.parametrize("f", [C.swapaxes, C.expand_dims, C.top_k])
 def test_axes_that_are_not_static_are_runtime_errors(f):
-    with pytest.raises(RuntimeError, match="is no static axis"):
+    with pytest.raises(RuntimeError, match="is not a static axis"):
         f(x(2, 3), 1, C.Axis.all_static_axes()) if f is not C.expand_dims else f(x(2, 3), C.Axis.default_batch_axis())
 
 

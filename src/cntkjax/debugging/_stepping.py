@@ -166,21 +166,22 @@ class _DebugCloner(edit.Cloner):
         return user_function(_DebugNode(variable, after, self._session, name)).output
 
     def _variable(self, variable: Variable) -> Variable:
-        if variable not in self.made and producer(variable) is None:
-            self.made[variable] = variable if variable.is_placeholder else self._insert_debug_node(variable, variable)
+        if variable not in self.replacements and producer(variable) is None:
+            watched = variable if variable.is_placeholder else self._insert_debug_node(variable, variable)
+            self.replacements[variable] = watched
         return super()._variable(variable)
 
     def _node(self, node: GraphFunction) -> None:
         super()._node(node)
         if not node.primitive.passes_through:
             for v in node.node_outputs:
-                copy, node_of_copy = self.made[v], producer(self.made[v])
-                self.made[v] = self._insert_debug_node(copy, copy if node_of_copy is None else node_of_copy)
+                copy, node_of_copy = self.replacements[v], producer(self.replacements[v])
+                self.replacements[v] = self._insert_debug_node(copy, copy if node_of_copy is None else node_of_copy)
 
     def model(self, function: GraphFunction) -> Function:
         """The copy of a composite, with debug nodes after its outputs, too."""
         self.graph(function)
-        outputs = [self.made[v] for v in function.outputs]
+        outputs = [self.replacements[v] for v in function.outputs]
         return composite(producer(outputs[0])) if len(outputs) == 1 else combine(outputs)  # type: ignore[return-value, arg-type]
 
 

@@ -1,1 +1,1 @@
-"""Structure of a computation: variables, axes, functions, and their editing. Pure Python and NumPy, no jax."""
+"""Structure of a computation: variables, axes, functions, editing. Pure Python and NumPy, no jax."""

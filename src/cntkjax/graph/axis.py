@@ -9,11 +9,11 @@ from .errors import AxisError
 
 AxisLike: TypeAlias = "Axis | int"
 AxesLike: TypeAlias = "Axis | Sequence[Axis] | None"
-_NAMES: dict[str, int] = {}  # of axes that were made, with the number of unique ones that were named after each
+_NAMES: dict[str, int] = {}  # names in use: the number of unique axes that were derived from each
 
 
 class Answer(int):
-    """True or False, as a property and as a method.
+    """True or False, as a value and as a method that returns it.
 
     >>> Answer(True), Answer(False)()
     (True, False)
@@ -55,14 +55,14 @@ class Axis:
             self._index = int(axis)
 
     def with_lengths(self, source: str) -> Axis:
-        """The axis of that name on which sequences have the lengths that `source` gives, told apart from others."""
+        """The axis of that name whose sequences have the lengths of `source`, distinct from those of other lengths."""
         axis = Axis(self)
         axis._lengths = source
         return axis
 
     @property
     def name(self) -> str:
-        """CNTK's name of the axis; static axes are called by their index."""
+        """CNTK's name of the axis; static axes are named by their index."""
         return self._name if self._name is not None else f"staticAxisIdx={self._index}"
 
     @property
@@ -77,7 +77,7 @@ class Axis:
 
     @property
     def is_dynamic_axis(self) -> Answer:
-        """True for the batch axis and for sequence axes; in CNTK it is a method, so that it may be called as well."""
+        """True for the batch axis and sequence axes. In CNTK it is a method, so it can be called too."""
         return Answer(self._name is not None and self not in _SPECIAL)
 
     @property
@@ -94,7 +94,7 @@ class Axis:
         """The index of a static axis; for others AxisError, or the largest 32-bit integer if not `checked`."""
         if self._index is None:
             if checked:
-                raise AxisError(f"{self!r} is no static axis: it has no index")
+                raise AxisError(f"{self!r} is not a static axis, so it has no index: check is_static_axis first")
             return 2**31 - 1
         return self._index
 
@@ -110,12 +110,12 @@ class Axis:
 
     @staticmethod
     def default_input_variable_dynamic_axes() -> tuple[Axis, ...]:
-        """Batch and sequence axis: in spite of the name those of a sequence, not of a plain input, as in CNTK."""
+        """Batch and sequence axis. As in CNTK, and despite the name, input_variable has the batch axis only."""
         return BATCH, SEQUENCE
 
     @staticmethod
     def unknown_dynamic_axes() -> tuple[Axis, ...]:
-        """The dynamic axes of a placeholder: to be found out."""
+        """The dynamic axes of a placeholder, which are still to be inferred."""
         return UNKNOWN_AXES
 
     @staticmethod
@@ -140,7 +140,7 @@ class Axis:
 
     @staticmethod
     def new_unique_dynamic_axis(name: str) -> Axis:
-        """A new sequence axis that no other axis equals: of that name or, where there is one, with a number behind it.
+        """A new sequence axis, distinct from all others: of that name, with a number appended if the name is in use.
 
         >>> first, second = Axis.new_unique_dynamic_axis('question'), Axis.new_unique_dynamic_axis('question')
         >>> first == second, second.name.startswith('question')

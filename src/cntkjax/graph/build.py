@@ -1,4 +1,4 @@
-"""Making nodes, and finding out the shapes, types and axes of their outputs."""
+"""Creation of nodes, and inference of the shapes, types and axes of their outputs."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ _EDITS = 0
 
 
 def edits() -> int:
-    """How many edits of existing graphs there were: what was planned before the last one may be out of date."""
+    """The number of edits of existing graphs so far: a plan from before the last one may be out of date."""
     return _EDITS
 
 
 def note_edit() -> None:
-    """Say that an existing graph was changed."""
+    """Record that an existing graph was changed."""
     global _EDITS
     _EDITS += 1
 
 
 @dataclass
 class Spec:
-    """What a primitive's rule says of one output. None: as of the operands together."""
+    """What a primitive's shape rule says about one output. None: inferred from all operands."""
 
     shape: Shape
     dtype: Any = None
@@ -80,22 +80,22 @@ def make_node(
 
 def composite(root: Function, name: str | None = None, uid: str | None = None) -> Function:
     """The composite that stands for the graph below a node; by default it has the same name."""
-    made = classes.function(root=root, name=root._name if name is None else name, uid=uid)
+    function = classes.function(root=root, name=root._name if name is None else name, uid=uid)
     if uid is None:
         skip_uid()
-    return made
+    return function
 
 
 def make_block(
     inner: Function, operands: Sequence[tuple[Variable, Variable]], op_name: str, name: str = "",
     attributes: dict[str, Any] | None = None, uid: str | None = None,
 ) -> Function:
-    """A block around a composite: `operands` are pairs (argument of `inner`, what stands for it outside)."""
+    """A block around a composite: `operands` are pairs (argument of `inner`, operand outside)."""
     node = classes.function(primitive=BLOCK, attributes=attributes or {}, name=name, uid=uid)
     node.block_composite, node.block_map, node.block_name = inner, list(operands), op_name
     inside = {argument for argument, _ in operands}
-    met = dict.fromkeys(leaves(inner.root_function, native_inputs))
-    node.node_inputs = [v for v in met if v not in inside] + [outer for _, outer in operands]
+    leaf_variables = dict.fromkeys(leaves(inner.root_function, native_inputs))
+    node.node_inputs = [v for v in leaf_variables if v not in inside] + [outer for _, outer in operands]
     infer(node)
     return node
 
@@ -104,9 +104,9 @@ def make_block(
 def infer(node: Function, guess: int = 0) -> bool:
     """Infer a node's outputs from its inputs; True if anything changed.
 
-    With `guess`, an operation of which some operands are unknown goes by the others, if it can: with 1 only if they
-    have a dimension above 1, with 2 in any case. A delay goes by its initial state: with 3 also if it is of
-    one element, which is the last resort, since that might be broadcast. A scalar never tells.
+    With `guess`, an operation with operands of unknown shape is inferred from the others where possible: with 1 only if
+    they have a dimension above 1, with 2 in any case. A delay is inferred from its initial state: only with 3, the last
+    resort, if that has one element, as it might be broadcast. A scalar never determines a shape.
     """
     if node.primitive.passes_through:
         differs = node.node_outputs != node.node_inputs
@@ -134,17 +134,17 @@ def infer(node: Function, guess: int = 0) -> bool:
 def _infer_primitive(node: Function, guess: int) -> list[Spec]:
     primitive, inputs = node.primitive, node.node_inputs
     known = [v for v in inputs if not is_unknown(v.shape)]
-    least = 2 if guess < 3 else 1
-    telling = guess > 1 or any(max(v.shape, default=1) > 1 for v in known)
-    if guess and primitive.elementwise and known and len(known) < len(inputs) and telling:
-        made: Any = primitive.outputs(known, node.node_attributes)
-    elif guess and primitive.delay and known == inputs[1:] and max(inputs[1].shape, default=0) >= least:
-        made = Spec(inputs[1].shape, axes=inputs[0].dynamic_axes)  # a generator's state, as it is at first
+    minimum = 2 if guess < 3 else 1
+    determined = guess > 1 or any(max(v.shape, default=1) > 1 for v in known)
+    if guess and primitive.elementwise and known and len(known) < len(inputs) and determined:
+        outputs: Any = primitive.outputs(known, node.node_attributes)
+    elif guess and primitive.delay and known == inputs[1:] and max(inputs[1].shape, default=0) >= minimum:
+        outputs = Spec(inputs[1].shape, axes=inputs[0].dynamic_axes)  # the initial state of a generator
     elif len(known) < len(inputs) and not primitive.infers_partially:
-        made = [Spec(UNKNOWN_SHAPE) for _ in range(primitive.number_of_outputs)]
+        outputs = [Spec(UNKNOWN_SHAPE) for _ in range(primitive.number_of_outputs)]
     else:
-        made = primitive.outputs(inputs, node.node_attributes)
-    specs = [s if isinstance(s, Spec) else Spec(s) for s in (made if isinstance(made, list) else [made])]
+        outputs = primitive.outputs(inputs, node.node_attributes)
+    specs = [s if isinstance(s, Spec) else Spec(s) for s in (outputs if isinstance(outputs, list) else [outputs])]
     for spec in specs:
         spec.dtype = spec.dtype or merged_dtype(primitive.name, inputs[primitive.dtype_operands])
         spec.axes = merged_axes(primitive.name, inputs) if spec.axes is None else spec.axes
@@ -162,7 +162,7 @@ def _infer_block(node: Function, guess: int) -> list[Spec]:
                 "bind it to another variable than the block's own placeholder",
             ))
         bind(argument, operand)
-        # As in CNTK an argument inside needs no gradient: a block says that it needs one only for parameters inside.
+        # As in CNTK an argument inside needs no gradient: only parameters inside make a block need one.
         set_type(argument, operand.shape, operand.dtype, operand.dynamic_axes, operand.is_sparse, False)
     try:
         infer_all([node.block_composite.root_function], guess)
@@ -176,15 +176,15 @@ def _infer_block(node: Function, guess: int) -> list[Spec]:
 
 
 def infer_all(roots: Iterable[Function], guess: int = 0) -> None:
-    """Infer everything that leads to the roots, again and again where there are cycles, until nothing changes.
+    """Infer all nodes that the roots depend on; with cycles, repeatedly until nothing changes.
 
-    A loop may be all unknown although its operands are known: x + past_value(h), where a size of 1 says nothing, as it
-    might be broadcast. It then is what its known operands make it. With `guess` this is inside a block in such a loop.
+    A loop may stay unknown although its operands are known: in x + past_value(h), a size of 1 does not determine the
+    shape, as it might be broadcast. Such a loop is inferred from its known operands. `guess`: for a block inside one.
     """
     order = nodes(list(roots))
     _settle(order)
-    waits = any(v.is_placeholder and is_undetermined(v) for n in order for v in n.node_inputs)
-    if waits and not guess:
+    has_placeholder = any(v.is_placeholder and is_undetermined(v) for n in order for v in n.node_inputs)
+    if has_placeholder and not guess:
         return
     for strength in (guess,) if guess else (1, 2, 3):
         if not any(is_unknown(v.shape) for n in order for v in n.node_outputs):
@@ -209,16 +209,16 @@ def _settle(order: Sequence[Function]) -> None:
         if not _infer_each(order):
             return
     raise ShapeError(explain(
-        "the shapes in a recurrent loop do not settle: each round through the loop gives another shape",
+        "the shapes in a recurrent loop do not converge: each pass through the loop gives another shape",
         {"root": order[-1].node_outputs[0]},
-        "make the delayed value and what it is computed from the same shape",
+        "give the delayed value and the value it is computed from the same shape",
     ))
 
 
 def merged_dtype(op: str, inputs: Sequence[Variable]) -> type | None:
-    """The element type that all operands share, constants aside; None while none is known.
+    """The element type that all operands other than constants share; None while it is unknown.
 
-    Leaves of unknown type take it.
+    Leaves of unknown type get it.
     """
     types = dict.fromkeys(v.dtype for v in inputs if v.dtype is not None)
     if len(types) > 1:
@@ -236,7 +236,7 @@ def merged_dtype(op: str, inputs: Sequence[Variable]) -> type | None:
 
 
 def merged_axes(op: str, inputs: Sequence[Variable]) -> Axes:
-    """The dynamic axes of operands together: those of the operand that has most of them; others are broadcast."""
+    """The dynamic axes of an operation: those of the operand that has most of them; the others are broadcast."""
     merged: Axes = ()
     unknown = False
     for v in inputs:
@@ -252,7 +252,7 @@ def merged_axes(op: str, inputs: Sequence[Variable]) -> Axes:
                 f"{op}: operand {v!r} has dynamic axes that do not match the dynamic axes {axes_text(merged)} "
                 "of the other operands",
                 {f"[{i}]": w for i, w in enumerate(inputs)},
-                "sequences of different axes have different lengths: use cntk.sequence.broadcast_as to spread one "
+                "sequences of different axes have different lengths: use cntk.sequence.broadcast_as to repeat one "
                 "value per sequence, cntk.reconcile_dynamic_axes if the lengths are the same, or declare both inputs "
                 "with the same sequence axis (cntk.sequence.input_variable(..., sequence_axis=...))",
             ))

@@ -17,23 +17,23 @@ _ALIASES: dict[Any, type[np.generic]] = {"float": np.float32, "double": np.float
 def as_dtype(dtype: ElementType | None) -> type[np.generic]:
     """NumPy's type for a name, a type, or CNTK's number of it.
 
-    CNTK's name 'float' is 32 bits, while Python's ``float`` is 64; Python's ``int`` stands for 32 bit floats.
+    CNTK's name 'float' has 32 bits, Python's ``float`` 64; Python's ``int`` means 32 bit floats.
 
     Errors: ValueError for types that CNTK has no tensors of.
 
     >>> as_dtype("float"), as_dtype(float), as_dtype(4)
     (<class 'numpy.float32'>, <class 'numpy.float64'>, <class 'numpy.float16'>)
     """
-    found: Any
+    element: Any
     if isinstance(dtype, int):
-        found = TYPES.get(dtype)
+        element = TYPES.get(dtype)
     elif isinstance(dtype, (str, type)) and dtype in _ALIASES:
-        found = _ALIASES[dtype]
+        element = _ALIASES[dtype]
     else:
         try:
-            found = None if dtype is None else np.dtype(dtype).type
+            element = None if dtype is None else np.dtype(dtype).type
         except TypeError:
-            found = None
-    if found not in NUMBERS:
-        raise ValueError(f'data type "{dtype}" is not supported; there are float16, float32, float64, int8 and int16')
-    return found
+            element = None
+    if element not in NUMBERS:
+        raise ValueError(f'data type "{dtype}" is not supported: use float16, float32, float64, int8 or int16')
+    return element

@@ -13,7 +13,7 @@ from .walk import walk
 
 
 def replace_placeholders(function: Function, substitutions: Mapping[Variable, Variable]) -> None:
-    """Put variables in the place of placeholders, in place, and infer what follows from it."""
+    """Replace placeholders in place, and infer the shapes that depend on them."""
     for node in nodes([function.root_function]):
         node.node_inputs = [substitutions.get(v, v) for v in node.node_inputs]
         node.block_map = [(inner, substitutions.get(v, v)) for inner, v in node.block_map]
@@ -22,54 +22,57 @@ def replace_placeholders(function: Function, substitutions: Mapping[Variable, Va
 
 
 class Cloner:
-    """Copies a graph; what was copied once is copied once only, so that sharing inside the graph stays."""
+    """Copies a graph. Each node and leaf is copied once, so shared ones stay shared.
+
+    `replacements` maps each variable of the original to the one that replaces it in the copy.
+    """
 
     def __init__(self, leaf: Callable[[Leaf], Variable], substitutions: Mapping[Variable, Variable]) -> None:
         self._leaf = leaf
-        self.made: dict[Variable, Variable] = dict(substitutions)  # original: what stands for it in the copy
+        self.replacements: dict[Variable, Variable] = dict(substitutions)
         self._nodes: dict[Function, Function] = {}
-        self._loops: dict[Variable, Variable] = {}  # stands for an output that a cycle needs before it is made
+        self._loops: dict[Variable, Variable] = {}  # placeholders for outputs that a cycle uses before they are copied
 
     def graph(self, function: Function) -> Function:
         """The copy of a composite."""
         root = function.root_function
-        for node in nodes([root], cut=dict(self.made)):
+        for node in nodes([root], cut=dict(self.replacements)):
             self._node(node)
         if self._loops:
             copy = composite(self._copy_of(root), function._name)
-            closing = {stand_in: self.made[old] for old, stand_in in self._loops.items()}
+            outputs = {placeholder: self.replacements[old] for old, placeholder in self._loops.items()}
             self._loops.clear()
-            replace_placeholders(copy, closing)
+            replace_placeholders(copy, outputs)
             return copy
         return composite(self._copy_of(root), function._name)
 
     def _copy_of(self, root: Function) -> Function:
         if root in self._nodes:
             return self._nodes[root]
-        owner = self.made[root.node_outputs[0]]._owner
+        owner = self.replacements[root.node_outputs[0]]._owner
         if owner is None:
-            raise ValueError(f"the output of the function itself is substituted by {owner!r}: nothing is left to clone")
+            raise ValueError(f"the output of the function itself is substituted by {owner!r}: nothing remains to clone")
         return owner
 
     def _variable(self, variable: Variable) -> Variable:
-        made = self.made.get(variable)
-        if made is not None:
-            return made
+        copy = self.replacements.get(variable)
+        if copy is not None:
+            return copy
         if isinstance(variable, Leaf):
-            made = self.made[variable] = self._leaf(variable)
-            return made
-        if variable._owner is not None:  # met before it was made: a loop closes here
-            # Its axes and type may be others in the copy.
-            stand_in = classes.variable(VariableKind.Placeholder, *unknown(), name=variable.name)
-            return self._loops.setdefault(variable, stand_in)
-        made = self.made[variable] = classes.variable(
+            copy = self.replacements[variable] = self._leaf(variable)
+            return copy
+        if variable._owner is not None:  # not copied yet: the loop is closed here
+            # Its axes and type may differ in the copy.
+            placeholder = classes.variable(VariableKind.Placeholder, *unknown(), name=variable.name)
+            return self._loops.setdefault(variable, placeholder)
+        copy = self.replacements[variable] = classes.variable(
             variable._kind, variable.shape, variable.dtype, variable.dynamic_axes, name=variable.name,
             is_sparse=variable.is_sparse, needs_gradient=variable.needs_gradient,
         )
-        return made
+        return copy
 
     def _node(self, node: Function) -> None:
-        if not node.primitive.passes_through and all(v in self.made for v in node.node_outputs):
+        if not node.primitive.passes_through and all(v in self.replacements for v in node.node_outputs):
             return
         try:
             copy = self._copied(node)
@@ -80,13 +83,13 @@ class Cloner:
         if not node.primitive.passes_through:
             for old, new in zip(node.node_outputs, copy.node_outputs, strict=True):
                 new._name = old._name
-                self.made[old] = new
+                self.replacements[old] = new
 
     def _copied(self, node: Function) -> Function:
         if node.block_composite is None:
             inputs = [self._variable(v) for v in node.node_inputs]
             return node.primitive.copy(node, inputs)
-        # A block's own arguments are copied anew for this copy; leaves inside are shared with the graph around it.
+        # The block's arguments are new in each copy; leaves inside are shared with the enclosing graph.
         operands = [(inner, self._variable(outer)) for inner, outer in node.block_map]
         inside = Cloner(self._leaf, {v: self._variable(v) for v in node.node_inputs if isinstance(v, Leaf)})
         body = inside.graph(node.block_composite)
@@ -97,7 +100,7 @@ class Cloner:
 
 
 class Flattener(Cloner):
-    """Copies a graph without its blocks: what was inside of them stands in the graph itself."""
+    """Copies a graph without its blocks: the nodes inside them become nodes of the graph itself."""
 
     def _node(self, node: Function) -> None:
         body = node.block_composite
@@ -105,22 +108,22 @@ class Flattener(Cloner):
             super()._node(node)
             return
         for inner, outer in node.block_map:
-            self.made[inner] = self._variable(outer)
-        for inside in nodes([body.root_function], cut=dict(self.made)):
+            self.replacements[inner] = self._variable(outer)
+        for inside in nodes([body.root_function], cut=dict(self.replacements)):
             self._node(inside)
         for old, inner in zip(node.node_outputs, body.outputs, strict=True):
-            self.made[old] = self._variable(inner)
+            self.replacements[old] = self._variable(inner)
         self._nodes[node] = self._copy_of(body.root_function)
 
 
 def find_inside(block: Function, name: str) -> list[Function | Variable]:
-    """Nodes and leaves of that name in the graph inside a block, without what stands for its arguments outside."""
+    """Nodes and leaves of that name in the graph inside a block, without the operands outside."""
     inside = nodes([block.root_function])
     leaves = (v for node in inside for v in node.node_inputs if v._owner is None and v._bound is None)
-    found: list[Function | Variable] = [*inside, *leaves]
-    return [f for f in dict.fromkeys(found) if f._name == name]
+    items: list[Function | Variable] = [*inside, *leaves]
+    return [item for item in dict.fromkeys(items) if item._name == name]
 
 
 def find_all(function: Function, name: str, depth: int = 0) -> list[Function | Variable]:
-    """Functions and leaf variables of that name, `depth` blocks deep (-1: all the way)."""
+    """Functions and leaf variables of that name, in blocks up to `depth` deep (-1: all)."""
     return [node for node in walk(function, depth) if (node.name if isinstance(node, Variable) else node._name) == name]

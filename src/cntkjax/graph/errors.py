@@ -1,4 +1,4 @@
-"""Errors that say what happened, where, and how to mend it. All are types that CNTK raises, so scripts catch them."""
+"""Errors that say what happened, where, and how to fix it. Scripts catch them by the types that CNTK raises."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def explain(what: str, operands: Mapping[str, Any] | None = None, fix: str = "") -> str:
-    """A message of three parts: the mistake, the operands (with the line that made them), the mend."""
+    """A message of three parts: the problem, the operands with the lines that created them, and the fix."""
     lines = [what]
     for label, variable in (operands or {}).items():
         where = f"   {variable._origin}" if getattr(variable, "_origin", "") else ""
@@ -18,23 +18,23 @@ def explain(what: str, operands: Mapping[str, Any] | None = None, fix: str = "")
 
 
 class ShapeError(ValueError, RuntimeError):
-    """Shapes of operands that don't fit together. CNTK raises ValueError or RuntimeError; scripts may catch either."""
+    """Shapes of operands that do not match. CNTK raises ValueError or RuntimeError; scripts may catch either."""
 
 
 class AxisError(ValueError, RuntimeError):
-    """Axes of operands that don't fit together."""
+    """Axes of operands that do not match."""
 
 
 class OperandError(ValueError, TypeError):
-    """What is no operand. CNTK raises ValueError or TypeError, which depends on the operation."""
+    """An object that cannot be an operand. CNTK raises ValueError or TypeError, depending on the operation."""
 
 
 class ResultError(ValueError, RuntimeError):
-    """What a function of the user made does not fit. CNTK raises either, which depends on what it is."""
+    """A user function returned something unusable. CNTK raises ValueError or RuntimeError, depending on the case."""
 
 
 class BatchSizeError(ShapeError, ResultError):
-    """Numbers of samples or lengths of sequences that differ, in what one program is to compute.
+    """Different numbers of samples, or lengths of sequences, in one program.
 
     `callback_results`, `random_state`: what functions of the user had returned, and the random numbers, if it was
     found on the way.
@@ -45,20 +45,20 @@ class BatchSizeError(ShapeError, ResultError):
 
 
 def layer_title(layer: str, name: str) -> str:
-    """A layer as messages call it."""
+    """The name of a layer in messages."""
     return f"{layer} '{name}'" if name else layer
 
 
 def of_layer(error: Exception, title: str, operands: Iterable[Any]) -> Exception:
-    """The error with the layer in front in which it was made, and what that was given."""
+    """The error, prefixed with the layer that raised it and the layer's operands."""
     what = str(error).removeprefix(f"{title}: ")
     return type(error)(f"{title} of {', '.join(map(repr, operands))}: {what}")
 
 
 def in_layer(error: Exception, title: str) -> Exception:
-    """The error of a node with the layer in front that it is part of."""
+    """The error of a node, prefixed with the layer that the node is part of."""
     return type(error)(f"{title}: {error}") if title else error
 
 
 class OutputError(ValueError, RuntimeError):
-    """A function with several outputs, or none, where one is needed."""
+    """A function with several outputs, or none, where exactly one is needed."""

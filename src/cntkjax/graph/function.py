@@ -12,9 +12,9 @@ from .uid import new_uid
 from .variable import Leaf, Variable
 
 Attributes = dict[str, Any]
-CUSTOM = "customAttributes"  # the attribute that holds what users note down
+CUSTOM = "customAttributes"  # the attribute that holds the user's own attributes
 
-# CNTK itself has the operands of these the other way round than its Python API: its files and orders show it.
+# CNTK stores the operands of these in the reverse order of its Python API, which shows in files and traversal orders.
 REVERSED = frozenset({"Times", "TransposeTimes", "Gather", "GatherOp"})
 
 
@@ -23,7 +23,7 @@ class Function:
 
     - primitive: `primitive` says what it computes from `node_inputs` with `node_attributes`;
     - block: `block_composite` is the wrapped graph, `block_map` its (placeholder, operand) pairs;
-    - composite: `root` is the primitive or block whose outputs it has; it stands for all that leads to them.
+    - composite: `root` is the primitive or block whose outputs it has; it represents the whole graph below it.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Function:
         self._made_by = ""  # name of the Python function that composed it, for messages
         self._origin = user_line()
         self._uid = uid or new_uid("CompositeFunction" if root is not None else primitive.name)
-        if root is not None:  # nothing else: users note things down on composites, and find what is in them by name
+        if root is not None:  # no other attributes: users set their own on composites, and find nodes by name
             return
         self.primitive = primitive
         self.node_inputs: list[Variable] = list(inputs)
@@ -60,13 +60,13 @@ class Function:
 
     @property
     def uid(self) -> str:
-        """The name by which no other function goes: the operation and a number."""
+        """The unique name: the operation and a number."""
         return self._uid
 
     # ---- kind
     @property
     def is_composite(self) -> bool:
-        """True if this stands for a whole graph."""
+        """True if this represents a whole graph."""
         return self._root is not None
 
     @property
@@ -99,7 +99,7 @@ class Function:
 
     @property
     def inputs(self) -> tuple[Variable, ...]:
-        """Of a composite: the leaves in the order in which they are met; of a node: its operands."""
+        """Of a composite: the leaves in the order of traversal; of a node: its operands."""
         if self._root is None:
             return tuple(self.node_inputs)
         return tuple(dict.fromkeys(leaves(self._root)))
@@ -116,31 +116,31 @@ class Function:
 
     @property
     def placeholders(self) -> tuple[Variable, ...]:
-        """Placeholders that are still to be replaced."""
+        """Placeholders that have not been replaced yet."""
         return self._of_kind("Placeholder")
 
     @property
     def parameters(self) -> tuple[Leaf, ...]:
-        """Parameters, in the order in which CNTK meets them (see `REVERSED`)."""
-        return self._met("Parameter")
+        """Parameters, in the order of CNTK's traversal (see `REVERSED`)."""
+        return self._leaves_of_kind("Parameter")
 
     @property
     def constants(self) -> tuple[Leaf, ...]:
-        """Constants, in the order in which CNTK meets them."""
-        return self._met("Constant")
+        """Constants, in the order of CNTK's traversal."""
+        return self._leaves_of_kind("Constant")
 
-    def _met(self, kind: str) -> tuple[Any, ...]:
-        found = leaves(self._root, native_inputs) if self._root is not None else native_inputs(self)
-        return tuple(v for v in dict.fromkeys(found) if v._kind.name == kind)
+    def _leaves_of_kind(self, kind: str) -> tuple[Any, ...]:
+        variables = leaves(self._root, native_inputs) if self._root is not None else native_inputs(self)
+        return tuple(v for v in dict.fromkeys(variables) if v._kind.name == kind)
 
 
 def copied_attributes(node: Function) -> Attributes:
-    """The attributes for a copy of a node; what users note down there is copied too."""
+    """The attributes for a copy of a node; custom attributes are copied too."""
     return {k: dict(v) if k == CUSTOM else v for k, v in node.node_attributes.items()}
 
 
 def set_uid(node: Function, uid: str) -> None:
-    """Give a node the id that it has in a file."""
+    """Set the id that a node has in a file."""
     node._uid = uid
 
 
@@ -178,7 +178,7 @@ def leaves(
 def nodes(
     roots: Sequence[Function], into_blocks: bool = False, cut: Container[Variable] = frozenset()
 ) -> list[Function]:
-    """Primitives and blocks that lead to the roots, operands first (cycles are cut at the first node met again).
+    """Primitives and blocks that the roots depend on, operands first (a cycle is cut at the first repeated node).
 
     With `into_blocks` the nodes inside blocks too, before the block itself. Variables in `cut` are not followed.
     """

@@ -1,8 +1,8 @@
-"""CNTK's random numbers on the CPU: the same seed gives the same numbers here.
+"""CNTK's random numbers on the CPU: the same seed gives the same numbers as in CNTK.
 
-CNTK 2.7 draws from the 64 bit Mersenne Twister of the C++ standard library, one number of 64 bits for each uniform one,
-and makes normal ones by the ziggurat method with 128 strips; both were told from the values of its parameters, which
-are equal bit by bit in 32 bits.
+CNTK 2.7 draws uniform numbers from the 64 bit Mersenne Twister of the C++ standard library, and normal numbers by the
+ziggurat method with 128 strips. Both were inferred from the values of its parameters, which are equal bit by bit in
+32 bits.
 
 Sources: Nishimura, "Tables of 64-bit Mersenne twisters", ACM TOMACS 10 (2000); Marsaglia and Tsang, "The ziggurat
 method for generating random variables", J. Stat. Software 5 (2000); Marsaglia, "Generating a variable from the tail of
@@ -17,12 +17,12 @@ from functools import lru_cache
 import numpy as np
 
 _SIZE = 312  # numbers of state
-_PIECE = 2**18  # numbers made at once: what is kept between stays in the processor's cache
-_TAIL = "3.442619855896652121432049"  # where the tail begins
+_PIECE = 2**18  # numbers drawn at once: intermediate results stay in the processor's cache
+_TAIL = "3.442619855896652121432049"  # start of the tail
 _AREA = "0.009912563035336461079069"  # of each strip
-_REST = 64  # draws that are looked ahead for the last number of a piece: more than any tail takes
+_REST = 64  # lookahead for the last number of a piece: more draws than any tail takes
 _SPAN = 2.0**64
-_UNSEEDED = np.random.SeedSequence(0)  # what it makes is overwritten at once
+_UNSEEDED = np.random.SeedSequence(0)  # the state it gives is overwritten at once
 
 
 class MersenneTwister64:
@@ -34,7 +34,7 @@ class MersenneTwister64:
     """
 
     def __init__(self, seed: int) -> None:
-        from randomgen import MT64  # here, for importing it takes longer than most programs need it
+        from randomgen import MT64  # here, because it is slow to import
 
         state = [seed % 2**64]
         for place in range(1, _SIZE):

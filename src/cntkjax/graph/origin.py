@@ -19,5 +19,5 @@ def user_line() -> str:
 
 
 def call_stack() -> str:
-    """The end of a message: the user's line under the title that CNTK gives its call stacks, for which scripts look."""
+    """The end of a message: the user's line under CNTK's title for call stacks, which scripts look for."""
     return f"\n\n[CALL STACK]\n{user_line()}"

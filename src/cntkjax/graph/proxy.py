@@ -1,5 +1,7 @@
-"""Objects of classes that users derive from ours. Each stands in front of an object of ours that keeps what we need to
-know: whatever attributes and methods such a class has, nothing of ours is touched by them."""
+"""Objects of user-defined subclasses, which wrap an internal object that holds the package's own state.
+
+Whatever attributes and methods the subclass defines, they cannot interfere with that state.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,12 @@ _DELEGATING: dict[type, list[type]] = defaultdict(list)  # the classes that dele
 
 
 def unwrap(thing: Any) -> Any:
-    """The internal object that a user's object wraps; other objects are returned as they are."""
+    """The internal object that a user's object wraps; other objects are returned unchanged."""
     return getattr(thing, "__wrapped__", thing)
 
 
 class _Member:
-    """A member that an object takes from the object it wraps, unless its class has another use for the name."""
+    """A member that is delegated to the wrapped object, unless the subclass defines the name itself."""
 
     def __init__(self, base: type, name: str) -> None:
         self.base, self.name = base, name
@@ -42,7 +44,7 @@ def _unbound(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Settable(_Member):
-    """One that can be set."""
+    """A member whose assignment is delegated too."""
 
     def __set__(self, thing: Any, value: Any) -> None:
         setattr(thing.__wrapped__, self.name, value)
@@ -57,10 +59,10 @@ def _attribute(thing: Any, name: str) -> Any:
 
 
 def delegates_to(base: type, settable: Collection[str] = (), special: Collection[str] = ()) -> Callable[[Class], Class]:
-    """Decorator of a subclass of `base` whose objects have an object of that kind as ``__wrapped__``.
+    """Decorator of a subclass of `base` whose objects wrap a `base` object as ``__wrapped__``.
 
-    They have all its members and attributes; of its `special` methods those that are named. Only what is `settable` is
-    set there.
+    All members and attributes are delegated to it; of the special methods only those in `special`. Assignments are
+    delegated only for the names in `settable`.
 
     >>> class Counter:
     ...     def __init__(self):
@@ -90,7 +92,7 @@ def delegates_to(base: type, settable: Collection[str] = (), special: Collection
 
 
 def add_members(base: type, members: Mapping[str, Any]) -> None:
-    """Give a class, and those that delegate to it, members that are defined in a layer above.
+    """Add members that a layer above defines to a class, and to the classes that delegate to it.
 
     >>> class Counter:
     ...     count = 3

@@ -1,6 +1,6 @@
-"""The public classes of which the graph makes its nodes; set once by the modules that define them.
+"""The public classes of a graph's nodes and variables, registered by the modules that define them.
 
-The graph holds structure and never calls up, but what it creates has to carry the public methods (eval, operators).
+The graph imports from no layer above it, but the objects it creates need the public methods (eval, operators).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .variable import Leaf, Variable
 
 @dataclass
 class Classes:
-    """What makes which kind of object."""
+    """A constructor for each kind of object."""
 
     function: Callable[..., Function] = Function
     variable: Callable[..., Variable] = Variable

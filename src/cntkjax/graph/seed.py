@@ -1,14 +1,13 @@
-"""Seeds for whatever asks for an automatic one: parameters when they are created, dropout and random operations.
+"""Automatic seeds of parameters, dropout and random operations.
 
-With a fixed seed everyone gets that same seed, as in CNTK: a graph that is built twice has the same parameters.
-Otherwise the seeds count upwards from 0, or from what ``reset_random_seed`` was given, so a script run twice draws the
-same numbers.
+With a fixed seed all get the same one, as in CNTK: a graph that is built twice has the same parameters. Otherwise seeds
+count up from 0, or from the argument of ``reset_random_seed``, so a script that runs twice draws the same numbers.
 """
 from __future__ import annotations
 
 import operator
 
-AUTO_SEED = 2**64 - 3  # CNTK's sentinel for "choose one", as it stands in model files
+AUTO_SEED = 2**64 - 3  # CNTK's sentinel for "choose one", which model files contain
 
 
 class _Seeds:
@@ -24,7 +23,7 @@ def _checked(value: int) -> int:
 
 
 def set_fixed_random_seed(value: int) -> None:
-    """Give this seed to everything created from now on.
+    """Use this seed for everything created from now on.
 
     Errors: TypeError if ``value`` is no integer, OverflowError if it is negative or has more than 64 bits.
 
@@ -38,7 +37,7 @@ def set_fixed_random_seed(value: int) -> None:
 
 
 def reset_random_seed(value: int = 0) -> None:
-    """Give out consecutive seeds from ``value`` on, as at the start of the process.
+    """Use consecutive seeds from ``value`` on, as at the start of the process.
 
     Errors: TypeError if ``value`` is no integer, OverflowError if it is negative or has more than 64 bits.
 
@@ -52,17 +51,17 @@ def reset_random_seed(value: int = 0) -> None:
 
 
 def get_random_seed() -> int:
-    """The seed that the next one to ask will get."""
+    """The seed that the next object will get."""
     return _Seeds.next
 
 
 def is_random_seed_fixed() -> bool:
-    """Whether everyone gets the same seed."""
+    """Whether all objects get the same seed."""
     return _Seeds.fixed
 
 
 def next_seed() -> int:
-    """A seed for something being created now."""
+    """The seed for a new object."""
     seed = _Seeds.next
     if not _Seeds.fixed:
         _Seeds.next = (seed + 1) % 2**64

@@ -1,15 +1,15 @@
-"""Settings of the process that the engine obeys."""
+"""Process-wide settings of the engine."""
 from __future__ import annotations
 
 
 class Settings:
     """Read by the engine when it compiles a program.
 
-    deterministic: the same program gives the same bits, whatever the device; only accelerators need to be told.
-    checked: every result is searched for NaN, and an error names the operation that brought it forth.
+    deterministic: the same program gives the same bits on every run; only accelerators need the setting.
+    checked: every result is searched for NaN, and an error names the operation that produced it.
     timed: operations are run and timed one by one before each program.
-    trace_level: from 1 on, each program tells what it is made of when it is compiled.
-    renaming: a name that a function has may be changed.
+    trace_level: from 1 on, each program reports its operations when it is compiled.
+    renaming: functions that have a name may be renamed.
     """
 
     deterministic: bool = False

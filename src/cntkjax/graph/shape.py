@@ -12,9 +12,9 @@ from .._typing import ShapeLike
 
 Shape = tuple[int, ...]
 
-INFERRED = -1  # found out from the operands at first use
-FREE = -3  # given by the data of each minibatch
-UNKNOWN_SHAPE: Shape = (-2,)  # nothing known yet, not even the rank
+INFERRED = -1  # inferred from the operands at first use
+FREE = -3  # determined by the data of each minibatch
+UNKNOWN_SHAPE: Shape = (-2,)  # not even the rank is known
 
 
 def is_unknown(shape: Shape) -> bool:
@@ -33,18 +33,18 @@ def size(shape: Shape) -> int:
 
 
 def as_shape(shape: float | Iterable[Any]) -> Shape:
-    """A number or an iterable of numbers as a tuple of ints; as in CNTK, 4.0 will do.
+    """A number or an iterable of numbers as a tuple of ints; as in CNTK, 4.0 is accepted.
 
-    Errors: ValueError for a dimension that is not whole.
+    Errors: ValueError for a dimension that is not a whole number.
 
     >>> as_shape(3), as_shape([2, 4.0])
     ((3,), (2, 4))
     """
     dimensions = (shape,) if isinstance(shape, (int, float, np.number)) else tuple(shape)
-    made = tuple(int(d) for d in dimensions)
-    if made != dimensions:
-        raise ValueError(f"a shape is made of whole numbers, not {dimensions}")
-    return made
+    sizes = tuple(int(d) for d in dimensions)
+    if sizes != dimensions:
+        raise ValueError(f"the sizes of a shape are whole numbers, not {dimensions}")
+    return sizes
 
 
 def shape_text(shape: Shape) -> str:
@@ -112,7 +112,7 @@ def matches(declared: Sequence[int], actual: Sequence[int]) -> bool:
 
 
 class NDShape:
-    """A shape as CNTK's compiled module has it: made of sizes and asked for them in opposite orders.
+    """A shape of CNTK's compiled module: the constructor and `dimensions` have opposite orders.
 
     >>> shape = NDShape((2, 3))
     >>> shape.dimensions(), shape[0], shape.total_size(), shape == NDShape([2, 3])
@@ -120,16 +120,16 @@ class NDShape:
     """
 
     def __init__(self, dimensions: ShapeLike = (), fill: int | None = None) -> None:
-        """The sizes, beginning with the fastest axis; or a number of axes and the size of each."""
+        """The sizes, the fastest axis first; or a number of axes and the size of each."""
         if not isinstance(dimensions, int):
-            given = as_shape(dimensions)
+            sizes = as_shape(dimensions)
         else:
-            given = (INFERRED if fill is None else fill,) * dimensions
-        self._dimensions = given[::-1]
+            sizes = (INFERRED if fill is None else fill,) * dimensions
+        self._dimensions = sizes[::-1]
 
     @staticmethod
     def unknown() -> NDShape:
-        """The shape of which nothing is known."""
+        """The unknown shape."""
         return NDShape(UNKNOWN_SHAPE)
 
     def dimensions(self) -> Shape:
@@ -143,31 +143,31 @@ class NDShape:
     def total_size(self) -> int:
         """Number of elements. Errors: RuntimeError if a size is not known."""
         if not is_known(self._dimensions):
-            raise RuntimeError(f"{self!r}: sizes that are not known have no product")
+            raise RuntimeError(f"{self!r} has dimensions of unknown size, so it has no total size")
         return size(self._dimensions)
 
     def sub_shape(self, begin: int = 0, end: int | None = None) -> Shape:
-        """The sizes of some axes, which are counted from the fastest one."""
+        """The sizes of a range of axes, counted from the fastest one."""
         return self._dimensions[::-1][begin:end][::-1]
 
     def is_scalar(self) -> bool:
-        """True without any axis."""
+        """True if it has no axes."""
         return not self._dimensions
 
     def is_unknown(self) -> bool:
-        """True if nothing is known of it."""
+        """True if not even the rank is known."""
         return is_unknown(self._dimensions)
 
     def has_inferred_dimension(self) -> bool:
-        """True if a size is to be found out from operands."""
+        """True if a size is to be inferred from operands."""
         return INFERRED in self._dimensions
 
     def has_free_dimension(self) -> bool:
-        """True if the data of a minibatch give a size."""
+        """True if the data of a minibatch determine a size."""
         return FREE in self._dimensions
 
     def has_unbound_dimension(self) -> bool:
-        """True for either."""
+        """True if a size is to be inferred, or determined by the data."""
         return self.has_inferred_dimension() or self.has_free_dimension()
 
     def as_string(self) -> str:

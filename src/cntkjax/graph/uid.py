@@ -13,5 +13,5 @@ def new_uid(kind: str) -> str:
 
 
 def skip_uid() -> None:
-    """Leave out one number, where CNTK uses it for an object of its own."""
+    """Skip one number, where CNTK uses it for an internal object."""
     next(_COUNTER)

@@ -61,18 +61,18 @@ class Variable:
         self._needs_gradient = needs_gradient
         self._is_sparse = is_sparse
         self._owner = owner
-        self._bound: Variable | None = None  # of a block's placeholder: the operand that stands for it
+        self._bound: Variable | None = None  # of an argument inside a block: its operand outside
         self._origin = user_line() if owner is None else owner._origin
 
-    # ---- what CNTK shows
+    # ---- properties as in CNTK
     @property
     def uid(self) -> str:
-        """The name by which no other variable goes: the kind and a number."""
+        """The unique name: the kind and a number."""
         return self._uid
 
     @property
     def shape(self) -> Shape:
-        """Shape of one sample; (-2,) if nothing is known yet, -1 inferred, -3 free."""
+        """Shape of one sample: (-2,) if it is unknown; -1 for an inferred, -3 for a free dimension."""
         return self._shape
 
     @property
@@ -87,7 +87,7 @@ class Variable:
 
     @property
     def name(self) -> str:
-        """The name given by the user, or ''; in a block an argument is called as what stands for it outside."""
+        """The name given by the user, or ''; an argument inside a block has the name of its operand outside."""
         return outside(self)._name
 
     @property
@@ -171,12 +171,12 @@ class Leaf(Variable):
         super().__init__(kind, shape, dtype, (), name=name, uid=uid, needs_gradient=needs_gradient)
         _check_no_free_dimension(self, self.shape)
         self._array = array
-        self._updates = 0  # how often it got a new value
+        self._updates = 0  # number of new values
         self._initializer = initializer
 
     @property
     def has_inferred(self) -> bool:
-        """True if a dimension still has to be found out."""
+        """True if a dimension is still to be inferred."""
         return INFERRED in self._shape
 
 
@@ -237,7 +237,7 @@ def _check_no_free_dimension(leaf: Leaf, shape: Shape) -> None:
     if FREE in shape:
         raise ShapeError(explain(
             f"{leaf!r}: parameters and constants cannot have a free dimension, as in {shape_text(shape)}", {},
-            "give the input a size on the axes that meet it",
+            "declare the input with a fixed size along the axes that these share",
         ))
 
 
@@ -286,19 +286,19 @@ def relocate(leaf: Leaf, array: AnyArray) -> None:
 
 
 def default_axes(dynamic_axes: AxesLike) -> Axes:
-    """Dynamic axes as a user may give them: an axis, a list of them, or None for the batch axis alone."""
+    """Dynamic axes from a user's argument: an axis, a list of them, or None for the batch axis alone."""
     if dynamic_axes is None:
         return (BATCH,)
     if isinstance(dynamic_axes, Axis):
         dynamic_axes = [dynamic_axes]
     axes = tuple(dynamic_axes)
-    if strange := [a for a in axes if not isinstance(a, Axis)]:
-        raise TypeError(f"dynamic axes are a list of Axis objects, but {strange[0]!r} is none")
+    if invalid := [a for a in axes if not isinstance(a, Axis)]:
+        raise TypeError(f"dynamic axes are a list of Axis objects, which {invalid[0]!r} is not: use Axis(name)")
     if len(set(axes)) < len(axes):
-        raise ValueError(f"dynamic axes {axes_text(axes)}: an axis is specified more than once")
+        raise ValueError(f"dynamic axes {axes_text(axes)}: an axis is specified more than once; list each once")
     return axes
 
 
 def unknown() -> tuple[Shape, None, Axes]:
-    """Shape, type and axes of which nothing is known."""
+    """Unknown shape, type and axes."""
     return UNKNOWN_SHAPE, None, UNKNOWN_AXES

@@ -1,4 +1,4 @@
-"""Walking through a graph from its outputs to its leaves."""
+"""Traversal of a graph from its outputs to its leaves."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .variable import Variable
 
 
 def walk(root: Function, depth: int = 0) -> Iterator[Function | Variable]:
-    """Primitives, blocks and leaves below the root, each once: a node, then its operands in order, as CNTK does.
+    """Primitives, blocks and leaves below the root, each once: a node, then its operands in order, as in CNTK.
 
-    `depth` blocks are entered on the way to a node (-1: all of them), whether it lies inside or before them; what is
-    inside comes after everything around it. A walk that begins inside a block ends at the block's arguments.
+    Up to `depth` blocks are entered on the path to a node (-1: all); the nodes inside follow those around the block. A
+    traversal that starts inside a block ends at the block's arguments.
     """
     entered: dict[Variable, Variable] = {}  # arguments of the blocks entered, and what stands for them outside
     waiting: deque[tuple[Function | Variable, int]] = deque([(root.root_function, depth)])
@@ -40,5 +40,5 @@ def walk(root: Function, depth: int = 0) -> Iterator[Function | Variable]:
 
 
 def source_of(variable: Variable) -> Function | Variable:
-    """The node that makes the variable, or the leaf."""
+    """The node that computes the variable, or the leaf itself."""
     return variable if variable._owner is None else variable._owner

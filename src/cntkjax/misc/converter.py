@@ -99,7 +99,7 @@ class _Conversion:
         assert node.block_composite is not None
         inner = Cloner(lambda leaf: leaf, {})
         body = _Conversion(self.matches, self.converter).graph(inner.graph(node.block_composite))
-        pairs = [(inner.made[v], operands[outer]) for v, outer in node.block_map if v in inner.made]
+        pairs = [(inner.replacements[v], operands[outer]) for v, outer in node.block_map if v in inner.replacements]
         return make_block(body, pairs, node.block_name, node.name, copied_attributes(node))
 
 

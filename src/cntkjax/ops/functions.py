@@ -333,7 +333,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
             node = producer(replacement)
             if variable not in self.outputs and node is not None and not copied.isdisjoint(leaves(node)):
                 cloner.graph(composite(node))
-                cloner.made[variable] = cloner.made[replacement]
+                cloner.replacements[variable] = cloner.replacements[replacement]
         return cloner.graph(self if self.is_composite else composite(self, ""))  # type: ignore[return-value]
 
     def replace_placeholders(self, substitutions: Mapping[Any, Any]) -> Function:
