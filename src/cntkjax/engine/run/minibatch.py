@@ -118,7 +118,7 @@ class MinibatchPacker:
     ) -> PackedArray:
         """The packed feed of one argument, `variable` in the plan of the caller; adds the grid of a new axis."""
         if not argument.dynamic_axes:
-            return cast(AnyArray, feed)
+            return _own_copy(cast(AnyArray, feed))
         assert batch is not None and isinstance(feed, Ragged)
         axis = argument.sequence_axis
         if axis is None:
@@ -198,10 +198,18 @@ def pad_rows(data: AnyArray | SparseRows, size: int, variable: Variable) -> Pack
     if isinstance(data, SparseRows):
         return _pack_sparse(data, np.minimum(np.arange(size), len(data) - 1), variable)
     if len(data) == size:
-        return data
+        return _own_copy(data)
     if not isinstance(data, np.ndarray):
         return data[np.minimum(np.arange(size), len(data) - 1)]
     return np.concatenate([data, np.broadcast_to(data[:1], (size - len(data), *data.shape[1:]))])
+
+
+def _own_copy(data: AnyArray) -> AnyArray:
+    """An array that stays as it is, whatever the caller writes to its own afterwards.
+
+    jax on the CPU reads a NumPy array in place, and a step may still run when `train_minibatch` has returned.
+    """
+    return data.copy() if isinstance(data, np.ndarray) else data
 
 
 def gather_rows(data: AnyArray | SparseRows, index: np.ndarray, variable: Variable) -> PackedArray:
