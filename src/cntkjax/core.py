@@ -56,7 +56,8 @@ class Value(DataMixin):
         elif hasattr(array, "tocsr"):
             self._hold(Ragged(SparseRows.from_csr(array), None).with_starts(seq_starts), (array.shape[1],))
         else:
-            array = of_known_type(array if hasattr(array, "devices") else np.asarray(array), "a Value")
+            # Copied as in CNTK: the caller may write to its array later.
+            array = of_known_type(array if hasattr(array, "devices") else np.array(array), "a Value")
             rows = array[None] if array.ndim == 0 else array
             self._hold(Ragged(rows, None).with_starts(seq_starts), array.shape[1:], static=array.ndim == 0)
             self.held = array  # fed like the array itself: which axes it has depends on the variable

@@ -101,8 +101,11 @@ class ArrayMixin:
         return np.asarray(self.value)  # type: ignore[attr-defined]
 
     def asarray(self) -> Any:
-        """The data as a NumPy array; sparse ones as a CSR matrix if they have two axes."""
-        return self._numbers()
+        """The data as a NumPy array; sparse ones as a CSR matrix if they have two axes.
+
+        It is the caller's own: writing to it changes nothing else.
+        """
+        return self._numbers().copy()
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         array = self._numbers()

@@ -53,7 +53,7 @@ class Result:
         return [self.host[start[i] : start[i] + length[i], row[i]] for i in range(self.count)]
 
     def numpy(self) -> np.ndarray | csr_matrix | list[np.ndarray | csr_matrix]:
-        """The data as users get them, sparse matrices as SciPy's CSR matrices.
+        """The data as users get them: arrays of their own, sparse matrices as SciPy's CSR matrices.
 
         Shapes: a list of sequences [steps, *shape]; [samples, *shape] without a sequence axis; [*shape] without dynamic
                 axes.
@@ -64,7 +64,7 @@ class Result:
 
     def _dense_or_csr(self, array: np.ndarray) -> np.ndarray | csr_matrix:
         if not isinstance(self.data, Sparse) or array.ndim != 2:
-            return array
+            return array.copy()  # the program's own memory is read-only, and a `Value` may still hold it
         from scipy.sparse import csr_matrix  # slow to import, and most scripts never need it
 
         return csr_matrix(array)
