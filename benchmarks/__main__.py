@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.compare import HERE, NETWORKS, SIDES, compare
 
-SHARED = HERE.parent.parent / "shared"  # stands beside a developer's checkout
+SHARED = HERE.parent.parent / "shared"  # beside a developer's checkout
 
 
 def machine() -> str:
@@ -31,20 +31,21 @@ def machine() -> str:
 
 
 def interpreters(sides: list[str], cntk27: Path | None) -> dict[str, str]:
-    """The Python that runs each side; a side that cannot run here is left out and named."""
+    """The Python that runs each side; a side that cannot run here is skipped with a message."""
     needs = {"cntkjax": "jax", "jax": "jax", "torch": "torch", "torch.compile": "torch"}
-    found = {}
+    pythons = {}
     for side in sides:
         if side == "cntk27" and cntk27:
-            found[side] = str(cntk27)
+            pythons[side] = str(cntk27)
         elif side != "cntk27" and importlib.util.find_spec(needs[side]):
-            found[side] = sys.executable
+            pythons[side] = sys.executable
         else:
-            print(f"without {report.LABELS[side]}: not found here", file=sys.stderr)
-    return found
+            print(f"{report.LABELS[side]} is skipped: it is not installed", file=sys.stderr)
+    return pythons
 
 
-def existing(text: str) -> Path:
+def existing_path(text: str) -> Path:
+    """The path of an argument. Errors: ArgumentTypeError if it does not exist."""
     path = Path(text).resolve()
     if not path.exists():
         raise argparse.ArgumentTypeError(f"{path} does not exist")
@@ -52,23 +53,25 @@ def existing(text: str) -> Path:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    beside = {"cntk27": SHARED / "oracle" / "cntk27", "atis": SHARED / "data" / "atis"}
+    """The options, with the defaults that exist on this machine."""
+    defaults = {"cntk27": SHARED / "oracle" / "cntk27", "atis": SHARED / "data" / "atis"}
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=NETWORKS[:-1], help="default: all but tiny")
-    usual = [side for side in SIDES if side != "torch.compile"]
-    parser.add_argument("--sides", nargs="+", choices=SIDES, default=usual, help="default: all but torch.compile")
-    parser.add_argument("--cntk27", type=existing, help="interpreter with CNTK 2.7 (default: ../shared/oracle/cntk27)")
-    parser.add_argument("--atis", type=existing, help="folder with atis.train.ctf (default: ../shared/data/atis)")
+    default_sides = [side for side in SIDES if side != "torch.compile"]
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=default_sides, help="default: no torch.compile")
+    parser.add_argument("--cntk27", type=existing_path, help="CNTK 2.7's Python (default: ../shared/oracle/cntk27)")
+    parser.add_argument("--atis", type=existing_path, help="folder of atis.train.ctf (default: ../shared/data/atis)")
     parser.add_argument("--json", type=Path, help="file for all numbers")
     parser.add_argument("--chart", type=Path, help="file (.png, .svg) for a chart")
-    parser.add_argument("--quick", action="store_true", help="one short round: shows that everything runs")
+    parser.add_argument("--quick", action="store_true", help="one short round, to check that everything runs")
     options = parser.parse_args(arguments)
-    for name, path in beside.items():
+    for name, path in defaults.items():
         setattr(options, name, getattr(options, name) or (path if path.exists() else None))
     return options
 
 
 def main(arguments: list[str] | None = None) -> None:
+    """Run the comparison and print its table; ``ops`` runs the benchmark of operations."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["ops"]:
         from benchmarks import ops  # imports jax and PyTorch, which the networks leave to their own processes
@@ -80,7 +83,7 @@ def main(arguments: list[str] | None = None) -> None:
     networks = {}
     for network in options.networks:
         if network == "atis" and not options.atis:
-            print("without ATIS: name its folder with --atis", file=sys.stderr)
+            print("ATIS is skipped: pass its folder with --atis", file=sys.stderr)
             continue
         networks[network] = compare(network, sides, options.atis if network == "atis" else None, rounds, seconds)
         print(report.table({network: networks[network]}).splitlines()[-1], file=sys.stderr, flush=True)

@@ -1,7 +1,7 @@
 """The networks as CNTK scripts: the same lines run on CNTK 2.7 (Python 3.6) and on this package.
 
-Every entry of NETWORKS builds a network and gives `run(minibatches)`, which trains on that many minibatches, waits for
-them and returns the number of samples (images or words) they held.
+Each entry of NETWORKS builds a network and returns `run(minibatches)`, which trains on that many minibatches, waits for
+them to finish, and returns their number of samples (images or words).
 """
 import functools
 import itertools
@@ -17,12 +17,13 @@ L = C.layers
 
 
 def learner(parameters):
+    """The same momentum SGD on all sides."""
     return C.momentum_sgd(parameters, C.learning_parameter_schedule(0.01), C.momentum_schedule(0.9), unit_gain=False,
                           minibatch_size=C.learners.IGNORE)
 
 
 def runner(scores, labels, minibatches):
-    """Trains on what `minibatches` yields: (arguments of train_minibatch, number of samples)."""
+    """Trains on `minibatches`, an iterator of pairs (arguments of train_minibatch, number of samples)."""
     trainer = C.Trainer(scores, C.cross_entropy_with_softmax(scores, labels), [learner(scores.parameters)])
 
     def run(count):
@@ -30,13 +31,14 @@ def runner(scores, labels, minibatches):
         for arguments, size in itertools.islice(minibatches, count):
             trainer.train_minibatch(arguments)
             samples += size
-        assert np.isfinite(trainer.previous_minibatch_loss_average)      # reading it waits for the last minibatch
+        assert np.isfinite(trainer.previous_minibatch_loss_average)      # waits for the last minibatch
         return samples
 
     return run
 
 
 def classifier(network, shape, minibatches):
+    """Trains a classifier of samples of this shape."""
     pixels, labels = C.input_variable(shape), C.input_variable(data.CLASSES)
     eye = np.eye(data.CLASSES, dtype=np.float32)
     batches = [({pixels: x, labels: eye[y]}, len(y)) for x, y in minibatches]
@@ -44,17 +46,19 @@ def classifier(network, shape, minibatches):
 
 
 def fcn5():
+    """Four sigmoid layers and an output layer."""
     network = L.Sequential([*(L.Dense(size, C.sigmoid) for size in (4096, 2048, 1024)), L.Dense(data.CLASSES)])
     return classifier(network, data.PIXELS, data.vectors())
 
 
 def tiny():
-    """Five layers, ten parameters, next to no arithmetic: what remains is the time of Python."""
+    """Five layers and ten parameters with next to no arithmetic: this measures the time of Python."""
     network = L.Sequential([*(L.Dense(data.TINY_WIDTH, C.sigmoid) for _ in range(4)), L.Dense(data.CLASSES)])
     return classifier(network, data.TINY_WIDTH, data.vectors(data.TINY_WIDTH, data.TINY_BATCH))
 
 
 def alexnet():
+    """Three stages of convolution and pooling."""
     def stage(filters):
         return L.Sequential([L.Convolution2D((5, 5), filters, activation=C.relu, pad=True),
                              L.MaxPooling((3, 3), strides=2)])
@@ -64,6 +68,7 @@ def alexnet():
 
 
 def resnet56():
+    """Residual blocks with batch normalization."""
     def normalized(size, filters, strides):
         return L.Sequential([L.Convolution2D((size, size), filters, strides=strides, pad=True, bias=False),
                            L.BatchNormalization(map_rank=1, normalization_time_constant=4096)])
@@ -82,6 +87,7 @@ def resnet56():
 
 
 def lstm(batch):
+    """A language model of two LSTM layers."""
     def one_hot(words):
         ones, rows = np.ones(data.STEPS, np.float32), np.arange(data.STEPS + 1)
         return [csr_matrix((ones, row, rows), (data.STEPS, data.VOCABULARY)) for row in words]
@@ -95,6 +101,7 @@ def lstm(batch):
 
 
 def atis(folder):
+    """Slot tagging, with a MinibatchSource."""
     words = C.sequence.input_variable(data.ATIS_WORDS, is_sparse=True)
     slots = C.sequence.input_variable(data.ATIS_LABELS, is_sparse=True)
     source = C.io.MinibatchSource(C.io.CTFDeserializer(os.path.join(folder, 'atis.train.ctf'), C.io.StreamDefs(
@@ -125,7 +132,7 @@ def bidirectional(cell):
 
 
 def speller():
-    """A function (letters, symbols before) -> scores, and one that decodes: letters -> one-hot symbols."""
+    """A function (previous symbols, letters) -> scores, and a decoder: letters -> one-hot symbols."""
     embed, states = L.Embedding(data.WORD_EMBEDDING), data.WORD_STATES
     read = L.Sequential([embed, (L.Recurrence(L.GRU(states)), L.Recurrence(L.GRU(states), go_backwards=True)),
                          C.splice])
@@ -151,11 +158,13 @@ def speller():
 
 
 def spelled(texts):
+    """Texts as one-hot sequences."""
     eye = np.eye(data.SYMBOLS, dtype=np.float32)
     return [eye[text] for text in texts]
 
 
 def attention():
+    """Training with teacher forcing."""
     letters = C.sequence.input_variable(data.SYMBOLS, sequence_axis=C.Axis('letters'))
     symbols = C.sequence.input_variable(data.SYMBOLS, sequence_axis=C.Axis('symbols'))
     decode, _, start = speller()
@@ -165,14 +174,15 @@ def attention():
 
 
 def decoding():
+    """Greedy decoding."""
     _, speak, _ = speller()
     batches = itertools.cycle([(spelled(x), sum(map(len, x))) for x, _ in data.spellings()])
 
     def run(count):
         samples = 0
         for texts, size in itertools.islice(batches, count):
-            made = speak.eval({speak.arguments[0]: texts})
-            assert sum(map(len, made)) == size
+            symbols = speak.eval({speak.arguments[0]: texts})
+            assert sum(map(len, symbols)) == size
             samples += size
         return samples
 

@@ -1,4 +1,4 @@
-"""Runs the sides of a comparison by turns, so that whatever else the machine does falls on all of them alike."""
+"""Runs the sides of a comparison in interleaved rounds, so that other load affects all of them alike."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ NETWORKS = (
     "fcn5", "alexnet", "resnet56", "lstm64", "lstm256", "atis", "bilstm", "bigru", "attention", "decoding", "tiny"
 )  # fmt: skip
 SIDES = ("cntkjax", "cntk27", "torch", "torch.compile", "jax")
-NOT_IN = {"jax": ("bilstm", "bigru", "attention", "decoding"), "torch.compile": ("decoding",)}  # not written there
+UNSUPPORTED = {"jax": ("bilstm", "bigru", "attention", "decoding"), "torch.compile": ("decoding",)}
 
 Result = dict[str, Any]
 
 
 class SideFailed(Exception):
-    """A side cannot build or train a network; the text is the end of what it printed."""
+    """A side cannot build or train a network; the message is the end of its output."""
 
 
 class Worker:
-    """A process that trains one network on one side; it waits idle between two runs."""
+    """A process that trains one network on one side and is idle between runs."""
 
     def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
         self.process, self.log = process, log
         self.version: str = self._answer()["version"]
 
     def run(self, minibatches: int) -> Result:
-        """Trains; the result has `seconds`, `samples` and, for jax's sides, what has been compiled so far."""
+        """Train; the result has `seconds`, `samples` and, for the JAX sides, the compilations so far."""
         assert self.process.stdin
-        with suppress(BrokenPipeError):  # a dead process gives no answer either, which says more
+        with suppress(BrokenPipeError):  # then there is no answer either, and that error says more
             print(minibatches, file=self.process.stdin, flush=True)
         return self._answer()
 
@@ -53,13 +53,13 @@ class Worker:
 
 
 def environment(cache: Path) -> dict[str, str]:
-    """The variables of a process that imports this package from the checkout and keeps what it compiles in `cache`."""
+    """The environment of a process that imports this package from the checkout, with its compilation cache."""
     path = os.pathsep.join(filter(None, [str(HERE.parent / "src"), os.environ.get("PYTHONPATH")]))
     return os.environ | {"PYTHONPATH": path, "CNTKJAX_CACHE_DIR": str(cache)}
 
 
 @contextmanager
-def working(side: str, network: str, interpreter: str, folder: Path | None, scratch: Path) -> Iterator[Worker]:
+def worker_process(side: str, network: str, interpreter: str, folder: Path | None, scratch: Path) -> Iterator[Worker]:
     """A worker with its log and its compilation cache in `scratch`."""
     command = [interpreter, str(HERE / "worker.py"), side, network, *([str(folder)] if folder else [])]
     log = scratch / f"{side}.log"
@@ -78,53 +78,54 @@ def working(side: str, network: str, interpreter: str, folder: Path | None, scra
 def compare(
     network: str, interpreters: Mapping[str, str], folder: Path | None, rounds: int, seconds: float
 ) -> dict[str, Result]:
-    """Trains one network on every side of `interpreters`, by turns.
+    """Train one network on every side of `interpreters`, in interleaved rounds.
 
-    Returns for each side its version, `milliseconds` per minibatch and `samples_per_second` (one number a round), the
-    seconds of its warm-up, and for jax's sides what was compiled. A side that fails has only `error`.
+    Returns for each side its version, `milliseconds` per minibatch and `samples_per_second` (one number per round), the
+    seconds of its warm-up, and for the JAX sides the compilations. A side that fails has only `error`.
 
-    Units: one turn lasts about `seconds`, and at least one minibatch.
+    Units: each side trains for about `seconds` per round, and for at least one minibatch.
     """
-    found: dict[str, Result] = {}
+    results: dict[str, Result] = {}
     workers: dict[str, Worker] = {}
 
     def failed(side: str, failure: SideFailed) -> None:
         print(f"{network}: {side} failed:\n{failure}", file=sys.stderr)
-        found[side] = {"error": str(failure)}
+        results[side] = {"error": str(failure)}
         workers.pop(side, None)
 
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
         for side, interpreter in interpreters.items():
-            if network in NOT_IN.get(side, ()):
+            if network in UNSUPPORTED.get(side, ()):
                 continue
             try:
-                worker = stack.enter_context(working(side, network, interpreter, folder, Path(scratch)))
-                found[side] = warmed_up(worker, data.ATIS_PASS if network == "atis" else 2, seconds)
+                worker = stack.enter_context(worker_process(side, network, interpreter, folder, Path(scratch)))
+                results[side] = warm_up(worker, data.ATIS_PASS if network == "atis" else 2, seconds)
                 workers[side] = worker
             except SideFailed as failure:
                 failed(side, failure)
         for _ in range(rounds):
             for side, worker in list(workers.items()):
-                time.sleep(0.3)  # until the threads of the side before have stopped spinning
+                time.sleep(0.3)  # until the threads of the previous side have stopped spinning
                 try:
-                    took_turn(worker, found[side])
+                    run_round(worker, results[side])
                 except SideFailed as failure:
                     failed(side, failure)
-    return found
+    return results
 
 
-def warmed_up(worker: Worker, minibatches: int, seconds: float) -> Result:
-    """Compiles and fills caches, and finds how many minibatches make a turn of that many seconds."""
+def warm_up(worker: Worker, minibatches: int, seconds: float) -> Result:
+    """Compile, fill caches, and measure how many minibatches take that many seconds."""
     first = worker.run(minibatches)
     second = worker.run(1)
-    turn = max(1, round(seconds / second["seconds"]))
-    result = {"version": worker.version, "warm_up_seconds": first["seconds"], "minibatches_a_turn": turn}
+    count = max(1, round(seconds / second["seconds"]))
+    result = {"version": worker.version, "warm_up_seconds": first["seconds"], "minibatches_per_round": count}
     return result | {"milliseconds": [], "samples_per_second": []}
 
 
-def took_turn(worker: Worker, result: Result) -> None:
-    answer = worker.run(result["minibatches_a_turn"])
+def run_round(worker: Worker, result: Result) -> None:
+    """Train for one round and append its times to the result."""
+    answer = worker.run(result["minibatches_per_round"])
     seconds, samples = answer.pop("seconds"), answer.pop("samples")
-    result["milliseconds"].append(1000 * seconds / result["minibatches_a_turn"])
+    result["milliseconds"].append(1000 * seconds / result["minibatches_per_round"])
     result["samples_per_second"].append(samples / seconds)
     result |= answer

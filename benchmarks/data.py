@@ -1,6 +1,6 @@
-"""The minibatches that every side trains on. Runs on Python 3.6 too: CNTK 2.7 has no other.
+"""The minibatches that all sides train on. Also runs on Python 3.6, for CNTK 2.7.
 
-Labels and words are integers; each side turns them into what its users give it. One sample is an image or a word.
+Labels and words are integers; each side converts them to what its users pass. One sample is an image or a word.
 """
 import collections
 import itertools
@@ -35,51 +35,53 @@ def images(batch):
 
 
 def labels(random, batch):
+    """Random labels, int32 [batch]."""
     return random.randint(CLASSES, size=batch).astype(np.int32)
 
 
 def texts(batch):
     """Minibatches (words, next words), int32 [batch, STEPS] each."""
     random = np.random.RandomState(3)
-    drawn = [random.randint(VOCABULARY, size=(batch, STEPS + 1)).astype(np.int32) for _ in range(DIFFERENT)]
-    return [(words[:, :-1], words[:, 1:]) for words in drawn]
+    rows = [random.randint(VOCABULARY, size=(batch, STEPS + 1)).astype(np.int32) for _ in range(DIFFERENT)]
+    return [(words[:, :-1], words[:, 1:]) for words in rows]
 
 
 def clips():
     """Minibatches (clips, labels int32 [FRAME_BATCH]); a clip is float32 [frames, FRAME_WIDTH], of varying length."""
     random = np.random.RandomState(5)
-    made = []
+    minibatches = []
     for _ in range(DIFFERENT):
         lengths = random.randint(FRAMES[0], FRAMES[1] + 1, FRAME_BATCH)
-        made.append(([random.rand(n, FRAME_WIDTH).astype(np.float32) for n in lengths], labels(random, FRAME_BATCH)))
-    return made
+        frames = [random.rand(n, FRAME_WIDTH).astype(np.float32) for n in lengths]
+        minibatches.append((frames, labels(random, FRAME_BATCH)))
+    return minibatches
 
 
 def spellings():
     """Minibatches (words, pronunciations): lists of int32 arrays of varying lengths, from 1 to SYMBOLS - 1."""
     random = np.random.RandomState(6)
 
-    def drawn():
+    def words():
         lengths = random.randint(WORD_LETTERS[0], WORD_LETTERS[1] + 1, WORD_BATCH)
         return [random.randint(1, SYMBOLS, n).astype(np.int32) for n in lengths]
 
-    return [(drawn(), drawn()) for _ in range(DIFFERENT)]
+    return [(words(), words()) for _ in range(DIFFERENT)]
 
 
 def queries(path):
     """The queries of an ATIS file in CTF: pairs (words, labels) of int32 arrays, in the file's order."""
-    found = collections.OrderedDict()
+    pairs_of_query = collections.OrderedDict()
     with open(path, encoding='utf-8') as lines:
         for line in lines:
             sequence, fields = line.split('|', 1)
             fields = dict(field.split(None, 1) for field in fields.split('|'))
             word, label = (int(fields[name].split(':')[0]) for name in ('S0', 'S2'))
-            found.setdefault(sequence, []).append((word, label))
-    return [tuple(np.array(pairs, np.int32).T) for pairs in found.values()]
+            pairs_of_query.setdefault(sequence, []).append((word, label))
+    return [tuple(np.array(pairs, np.int32).T) for pairs in pairs_of_query.values()]
 
 
 def shuffled_minibatches(items, words):
-    """Endless lists of whole queries of at most `words` words together, in a new random order on every pass."""
+    """Infinitely many lists of whole queries with at most `words` words, in a new random order on each pass."""
     random = np.random.RandomState(4)
     minibatch, size = [], 0
     for _ in itertools.count():

@@ -1,14 +1,13 @@
 """python -m benchmarks.embedding: the training step of an embedding with 1,000 and with 1,000,000 rows.
 
-The two take turns in one process. Prints milliseconds a step (medians) and their ratio for each learner.
+Both run in one process, in interleaved rounds. Prints milliseconds per step (medians) and their ratio for each learner.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -24,8 +23,8 @@ LEARNERS = {
 }
 
 
-def stepper(vocabulary: int, make_learner: Callable[[Any], Any]) -> Callable[[], float]:
-    """A function that takes one step of a small classifier of sentences, and gives the loss."""
+def stepper(vocabulary: int, make_learner: Callable[[Sequence[C.Parameter]], C.Learner]) -> Callable[[], float]:
+    """A function that takes one training step of a small sentence classifier and returns the loss."""
     x, y = C.sequence.input_variable(vocabulary, is_sparse=True), C.input_variable(CLASSES)
     model = C.layers.Sequential([
         C.layers.Embedding(100), C.layers.Fold(C.layers.LSTM(64)), C.layers.Dense(CLASSES)
@@ -43,17 +42,18 @@ def stepper(vocabulary: int, make_learner: Callable[[Any], Any]) -> Callable[[],
 
 
 def main() -> None:
+    """Measure all learners and print a table."""
     print("learner        1,000 rows  1,000,000 rows  ratio")
     for name, make_learner in LEARNERS.items():
         steppers = [stepper(rows, make_learner) for rows in (1_000, 1_000_000)]
-        taken: list[list[float]] = [[], []]
-        for turn in range(STEPS):
-            for step, times in zip(steppers, taken, strict=True):
+        times_of_sides: list[list[float]] = [[], []]
+        for round_number in range(STEPS):
+            for step, times in zip(steppers, times_of_sides, strict=True):
                 begin = time.perf_counter()
                 step()
-                if turn >= 3:  # the first ones compile
+                if round_number >= 3:  # the first ones compile
                     times.append(1000 * (time.perf_counter() - begin))
-        small, large = map(statistics.median, taken)
+        small, large = map(statistics.median, times_of_sides)
         print(f"{name:<14} {small:>7.2f} ms {large:>12.2f} ms  {large / small:.2f}")
 
 

@@ -1,7 +1,7 @@
-"""The networks in plain JAX, as a competent user of it writes them: one jitted step with donated state, channels-last
+"""The networks in plain JAX, as an experienced user writes them: one jitted step with donated state, channels-last
 convolutions, `lax.reduce_window` for pooling, `lax.scan` for recurrence with the input's product outside of it, padded
-sequences. What NETWORKS holds is as in cntk_networks.py. Names: B batch, T time, W weights, b bias, h and c as in the
-LSTM's equations.
+sequences. For NETWORKS see cntk_networks.py. Names: B batch, T time, W weights, b bias, h and c as in the equations of
+the LSTM.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Tree = Any
 
 
 def runner(loss_of: Callable[..., tuple[Array, Tree]], parameters: Tree, state: Tree, minibatches: Iterator) -> Run:
-    """Momentum SGD on ``loss_of(parameters, state, *arguments) -> (loss, new state)``; state is what is not learned."""
+    """Momentum SGD on ``loss_of(parameters, state, *arguments) -> (loss, new state)``; state is not learned."""
 
     @functools.partial(jax.jit, donate_argnums=(0, 1, 2))
     def step(parameters: Tree, momenta: Tree, state: Tree, arguments: tuple) -> tuple[Tree, Tree, Tree, Array]:
@@ -58,6 +58,7 @@ def glorot(*shape: int) -> Array:
 
 
 def linear(inputs: int, outputs: int) -> dict[str, Array]:
+    """The parameters of a linear layer."""
     return {"W": glorot(inputs, outputs), "b": jnp.zeros(outputs)}
 
 
@@ -67,18 +68,23 @@ def cross_entropy(scores: Array, labels: Array) -> Array:
 
 
 def batches_of(minibatches: list, layout: Callable[[np.ndarray], np.ndarray] = np.asarray) -> Iterator:
+    """Endless minibatches with their numbers of samples."""
     return itertools.cycle([((layout(x), y), y.size) for x, y in minibatches])
 
 
 def channels_last(x: np.ndarray) -> np.ndarray:
+    """Images [B, C, H, W] as [B, H, W, C]."""
     return np.ascontiguousarray(np.moveaxis(x, 1, 3))
 
 
 def convolution(x: Array, W: Array, stride: int = 1) -> Array:
+    """A convolution with padding, channels last."""
     return lax.conv_general_dilated(x, W, (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
 
 def perceptron(sizes: list[int], minibatches: list) -> Run:
+    """A classifier with sigmoid layers of these sizes."""
+
     def loss_of(layers: list, state: Tree, x: Array, y: Array) -> tuple[Array, Tree]:
         for layer in layers[:-1]:
             x = jax.nn.sigmoid(x @ layer["W"] + layer["b"])
@@ -89,14 +95,18 @@ def perceptron(sizes: list[int], minibatches: list) -> Run:
 
 
 def fcn5() -> Run:
+    """Four sigmoid layers and an output layer."""
     return perceptron([data.PIXELS, 4096, 2048, 1024], data.vectors())
 
 
 def tiny() -> Run:
+    """Five layers and ten parameters with next to no arithmetic."""
     return perceptron([data.TINY_WIDTH] * 5, data.vectors(data.TINY_WIDTH, data.TINY_BATCH))
 
 
 def alexnet() -> Run:
+    """Three stages of convolution and pooling."""
+
     def loss_of(layers: list, state: Tree, x: Array, y: Array) -> tuple[Array, Tree]:
         for layer in layers[:-1]:
             x = jax.nn.relu(convolution(x, layer["W"]) + layer["b"])
@@ -110,6 +120,7 @@ def alexnet() -> Run:
 
 
 def resnet56() -> Run:
+    """Residual blocks with batch normalization."""
     widths = [16] * 10 + [32] * 9 + [64] * 9  # of the first convolution and the 27 blocks
 
     def normalized(x: Array, layer: dict, running: dict, stride: int) -> tuple[Array, dict]:
@@ -144,6 +155,7 @@ def resnet56() -> Run:
 
 
 def lstm_parameters(inputs: int, hidden: int) -> dict[str, Array]:
+    """The parameters of an LSTM layer."""
     return linear(inputs, 4 * hidden) | {"H": glorot(hidden, 4 * hidden)}
 
 
@@ -171,18 +183,22 @@ def tagger_loss(parameters: dict, state: Tree, words: Array, labels: Array, mask
 
 
 def tagger(words: int, embedding: int, hidden: int, layers: int, labels: int) -> dict:
+    """The parameters of an embedding, LSTM layers and a linear layer."""
     sizes = itertools.pairwise([embedding] + layers * [hidden])
     memory = [lstm_parameters(i, o) for i, o in sizes]
     return {"embedding": glorot(words, embedding), "memory": memory, "scores": linear(hidden, labels)}
 
 
 def lstm(batch: int) -> Run:
+    """A language model of two LSTM layers."""
     ones = np.ones((batch, data.STEPS), np.float32)
     batches = itertools.cycle([((x, y, ones), x.size) for x, y in data.texts(batch)])
     return runner(tagger_loss, tagger(data.VOCABULARY, 256, 256, 2, data.VOCABULARY), (), batches)
 
 
 def atis(folder: str) -> Run:
+    """Slot tagging."""
+
     def minibatches() -> Iterator:
         """One query a row, rows and time rounded up so that few shapes occur."""
         items = data.queries(os.path.join(folder, "atis.train.ctf"))

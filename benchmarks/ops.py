@@ -1,7 +1,7 @@
 """python -m benchmarks ops: single operations against plain JAX and PyTorch, forward, and forward with backward.
 
 The gradient is that of the sum of products with random weights. All sides get arrays on the device and run in one
-process, by turns: the time of a cell is the median over the rounds.
+process, in interleaved rounds; a cell is the median over the rounds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ import numpy as np
 
 from benchmarks import op_cases, sequence_cases
 from benchmarks.op_cases import Case, torch
-from cntkjax.engine.data.layout import Batch
+from cntkjax import Function, Variable
+from cntkjax._typing import Array, PyTree
+from cntkjax.engine.data.layout import Batch, Layout
 from cntkjax.engine.data.packing import Packer
 from cntkjax.engine.lower.lower import execute
 from cntkjax.engine.lower.values import Value
@@ -36,135 +38,140 @@ from cntkjax.interop import to_jax
 CASES = [*op_cases.CASES, *sequence_cases.CASES]
 SIDES = ("cntkjax", "jax", "torch")
 Run = Callable[[], Any]
-# A function, the arrays that it takes, and with what options it is compiled.
-Side = tuple[Callable[..., Any], list[Any], dict[str, str]]
+# A function, the arrays that it takes, and the options with which it is compiled.
+Side = tuple[Callable[..., Array], list[PyTree], dict[str, str]]
 Pass = tuple[Any, list[Any]]  # a jitted function and what it is called with
 
 
-def our_side(case: Case) -> Side:
+def cntkjax_side(case: Case) -> Side:
     """The operation in this package, compiled as its programs are."""
     variables = case.variables()
     if case.steps is not None:
-        return packed(case, case.ours(*variables))
+        return packed_side(case, case.ours(*variables))
     function, _ = to_jax(case.ours(*variables))
     places = [variables.index(v) for v in function.arguments]
 
-    def ours(*data: Any) -> Any:
-        # Sequences are inside as they come from a reader, time first; XLA drops what is swapped twice.
-        given = [swapped(data[i], function.arguments[k]) for k, i in enumerate(places)]
-        return swapped(function({}, *given, training=case.training), function.function.output)
+    def ours(*data: Array) -> Array:
+        # Sequences have time first, as from a reader; XLA removes pairs of swaps.
+        feeds = [swap_batch_and_time(data[i], function.arguments[k]) for k, i in enumerate(places)]
+        return swap_batch_and_time(function({}, *feeds, training=case.training), function.function.output)
 
-    return ours, device(case.arrays()), compiler_options()
+    return ours, to_device(case.arrays()), compiler_options()
 
 
-def packed(case: Case, function: Any) -> Side:
-    """The operation on sequences that share rows, as a program packs them."""
+def packed_side(case: Case, function: Function) -> Side:
+    """The operation on sequences that share rows of a grid, as a program packs them."""
     plan, (x,) = Plan(function.outputs), case.arrays()
     grid = Packer(bool(plan.loop_axes), plan.unpacks_sequences).grid(case.steps, len(case.steps))
     samples = np.concatenate([x[:n, i] for i, n in enumerate(case.steps)])
 
-    def ours(x: Any, layout: Any) -> Any:
+    def ours(x: Array, layout: Layout) -> Array:
         batch = Batch(jnp.int32(layout.size), layout.size, full=True)
         ctx = make_context(plan, case.training, batch, {plan.arguments[0].sequence_axis: layout}, None, ())
         env = {plan.arguments[0]: Value(x, plan.arguments[0].dynamic_axes)}
         env |= {v: Value(jnp.asarray(value_of(v)), ()) for v in plan.leaves}
         return execute(plan, ctx, env)[plan.outputs[0]].data
 
-    return ours, device([samples[grid.index], grid.layout]), compiler_options()
+    return ours, to_device([samples[grid.index], grid.layout]), compiler_options()
 
 
 def jax_side(case: Case) -> Side:
     """The operation as a user of JAX writes it."""
-    return case.jax, device([*case.arrays(), *([] if case.steps is None else [case.steps])]), {}
+    return case.jax, to_device([*case.arrays(), *([] if case.steps is None else [case.steps])]), {}
 
 
-def device(arrays: Sequence[Any]) -> list[Any]:
+def to_device(arrays: Sequence[PyTree]) -> list[PyTree]:
     """The arrays on the device."""
     return jax.tree.map(jnp.asarray, list(arrays))
 
 
-def swapped(array: Any, variable: Any) -> Any:
+def swap_batch_and_time(array: Array, variable: Variable) -> Array:
     """Batch and time swapped, for sequences."""
     return array.swapaxes(0, 1) if len(variable.dynamic_axes) == 2 else array
 
 
-def passes(f: Callable[..., Any], data: list[Any], options: dict[str, str], wrt: int) -> list[Pass]:
+def compiled_passes(f: Callable[..., Array], data: list[PyTree], options: dict[str, str], wrt: int) -> list[Pass]:
     """The forward pass, and, if anything is differentiated, forward with backward."""
     forward = jax.jit(f, compiler_options=options)
     weights = jax.random.normal(jax.random.key(0), jax.eval_shape(forward, *data).shape)
 
-    def loss(weights: Any, *data: Any) -> Any:  # with constant weights XLA would compute some gradients beforehand
-        made = f(*data)
-        return jnp.sum(made * weights), made
+    def loss(weights: Array, *data: PyTree) -> tuple[Array, Array]:
+        # The weights are an argument: with constants XLA would compute some gradients when it compiles.
+        values = f(*data)
+        return jnp.sum(values * weights), values
 
     gradient = jax.grad(loss, argnums=tuple(range(1, wrt + 1)), has_aux=True)
     backward = jax.jit(gradient, compiler_options=options)
     return [(forward, data), (backward, [weights, *data])][: 2 if wrt else 1]
 
 
-def runs(case: Case) -> dict[str, list[Run]]:
+def jobs_of(case: Case) -> dict[str, list[Run]]:
     """For each side: the forward pass, and forward with backward."""
-    made = {
-        side: [partial(lambda f, data: jax.block_until_ready(f(*data)), *p) for p in passes(*of, case.wrt)]
-        for side, of in (("cntkjax", our_side(case)), ("jax", jax_side(case)))
+    jobs: dict[str, list[Run]] = {
+        side: [partial(lambda f, data: jax.block_until_ready(f(*data)), *p) for p in compiled_passes(*parts, case.wrt)]
+        for side, parts in (("cntkjax", cntkjax_side(case)), ("jax", jax_side(case)))
     }
     if torch is not None and case.torch is not None:
-        made["torch"] = of_torch(case)
-    return made
+        jobs["torch"] = torch_jobs(case)
+    return jobs
 
 
-def of_torch(case: Case) -> list[Run]:
+def torch_jobs(case: Case) -> list[Run]:
+    """The passes of PyTorch: forward, and forward with backward."""
     f, wrt = case.torch, case.wrt
     data = [torch.from_numpy(a).requires_grad_(i < wrt) for i, a in enumerate(case.arrays())]
     data += [] if case.steps is None else [torch.from_numpy(case.steps).long()]
     with torch.no_grad():
         weights = torch.randn_like(f(*data))
 
-    def forward() -> Any:
+    def forward() -> torch.Tensor:
         with torch.no_grad():
             return f(*data)
 
-    def backward() -> Any:
+    def backward() -> tuple[torch.Tensor | None, ...]:
         return torch.autograd.grad((f(*data) * weights).sum(), data[:wrt], allow_unused=True)
 
     return [forward, backward][: 2 if wrt else 1]
 
 
 def megabytes(case: Case) -> dict[str, list[float]]:
-    """What the compiled passes of both of jax's sides read and write, by XLA's own count: no other load disturbs it."""
+    """Megabytes that the compiled passes of both JAX sides read and write, as XLA counts them, whatever the load is."""
     return {
-        side: [f.lower(*data).compile().cost_analysis()["bytes accessed"] / 1e6 for f, data in passes(*of, case.wrt)]
-        for side, of in (("cntkjax", our_side(case)), ("jax", jax_side(case)))
+        side: [
+            f.lower(*data).compile().cost_analysis()["bytes accessed"] / 1e6
+            for f, data in compiled_passes(*parts, case.wrt)
+        ]
+        for side, parts in (("cntkjax", cntkjax_side(case)), ("jax", jax_side(case)))
     }
 
 
 def check(case: Case, sides: dict[str, list[Run]]) -> None:
-    """All sides compute the same; AssertionError otherwise."""
+    """Compare the results of all sides. Errors: AssertionError if they differ."""
     results = {side: np.asarray(run[0]()) for side, run in sides.items()}
     for side, result in results.items():
-        wanted = results["jax"]
-        assert result.size == wanted.size, f"{case.name}: {side} gives {result.shape}, JAX {wanted.shape}"
+        expected = results["jax"]
+        assert result.size == expected.size, f"{case.name}: {side} returns {result.shape}, JAX {expected.shape}"
         if case.random:
             continue
-        np.testing.assert_allclose(result.reshape(wanted.shape), wanted, rtol=1e-3, atol=1e-3, err_msg=case.name)
+        np.testing.assert_allclose(result.reshape(expected.shape), expected, rtol=1e-3, atol=1e-3, err_msg=case.name)
 
 
 def measure(case: Case, rounds: int, seconds: float) -> dict[str, list[float]]:
     """Milliseconds of each side: forward, and forward with backward."""
-    sides = runs(case)
+    sides = jobs_of(case)
     check(case, sides)
     parts = [
-        by_turns({side: run[part] for side, run in sides.items()}, rounds, seconds)
+        interleaved({side: run[part] for side, run in sides.items()}, rounds, seconds)
         for part in range(len(sides["cntkjax"]))
     ]
     return {side: [median(times[side]) for times in parts] for side in sides}
 
 
-def by_turns(jobs: dict[str, Run], rounds: int, seconds: float) -> dict[str, list[float]]:
-    """Milliseconds of one run, in each round; a turn takes about `seconds`.
+def interleaved(jobs: dict[str, Run], rounds: int, seconds: float) -> dict[str, list[float]]:
+    """Milliseconds of one run in each round; all runs of a side in a round take about `seconds`.
 
-    Each turn begins with a run that does not count, and another side begins each round: threads that the side before
-    left spinning, and what it left in the caches, disturb no one side more than the others.
+    In each round a side has a run that is not counted first, and another side begins: threads that the previous side
+    left spinning, and its data in the caches, do not disturb one side more than the others.
     """
     counts: dict[str, int] = {}
     times: dict[str, list[float]] = {side: [] for side in jobs}
@@ -187,7 +194,7 @@ def by_turns(jobs: dict[str, Run], rounds: int, seconds: float) -> dict[str, lis
 
 
 def table(results: dict[str, dict[str, list[float]]], unit: str) -> str:
-    """What this package takes, and how many times that the others take."""
+    """Markdown: the time of this package, and the ratios of the other sides to it."""
     lines = [
         "| operation | forward | plain JAX | PyTorch | with backward | plain JAX | PyTorch |",
         "|---|---|---|---|---|---|---|",
@@ -195,24 +202,25 @@ def table(results: dict[str, dict[str, list[float]]], unit: str) -> str:
     for name, sides in results.items():
         cells = []
         for part in range(2):
-            mine = sides["cntkjax"][part : part + 1]
-            cells += [f"{m:.3g} {unit}" for m in mine] or [""]
+            ours = sides["cntkjax"][part : part + 1]
+            cells += [f"{m:.3g} {unit}" for m in ours] or [""]
             for side in SIDES[1:]:
                 others = sides.get(side, [])[part : part + 1]
-                cells += [f"{o / m:.2f}x" for m, o in zip(mine, others, strict=False) if m] or [""]
+                cells += [f"{o / m:.2f}x" for m, o in zip(ours, others, strict=False) if m] or [""]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def main(arguments: list[str] | None = None) -> None:
+    """Measure the cases and print a table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks ops", description=__doc__)
     parser.add_argument("--only", nargs="+", default=[""], help="parts of the names of operations")
     parser.add_argument("--json", type=Path, help="file for all numbers")
-    parser.add_argument("--bytes", action="store_true", help="what is read and written instead of times")
+    parser.add_argument("--bytes", action="store_true", help="megabytes read and written instead of times")
     parser.add_argument("--quick", action="store_true", help="one short round: shows that everything runs")
     options = parser.parse_args(arguments)
     rounds, seconds = (1, 0.0) if options.quick else (9, 0.05)
-    keep_freed_memory()  # of all sides: page faults would be most of what is measured
+    keep_freed_memory()  # for all sides: otherwise page faults dominate the times
     results, unit = {}, "MB" if options.bytes else "ms"
     for case in CASES:
         if any(part in case.name for part in options.only):

@@ -1,7 +1,7 @@
-"""python -m benchmarks.overhead: what a call of `train_minibatch` costs above the bare jitted step.
+"""python -m benchmarks.overhead: the overhead of `train_minibatch` over the bare jitted step.
 
-The model has ten small parameters, so that arithmetic hardly counts. The bare step is the same training step
-hand-written in JAX. Both get NumPy arrays, and both times include what XLA needs to run the step.
+The model has ten small parameters, so arithmetic takes next to no time. The bare step is the same training step written
+in JAX. Both get NumPy arrays, and both times include XLA's own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from benchmarks.compare import SideFailed, compare
 
 
 def microseconds(rounds: int = 9, seconds: float = 0.5) -> dict[str, float]:
-    """Of a minibatch, by turns: with `train_minibatch`, with the bare step, and the difference."""
+    """Microseconds per minibatch with `train_minibatch` and with the bare step, and the difference."""
     results = compare("tiny", {"cntkjax": sys.executable, "jax": sys.executable}, None, rounds, seconds)
     for result in results.values():
         if "error" in result:

@@ -30,7 +30,7 @@ COLOURS = {"cntkjax": "#1b6ca8", "cntk27": "#8a8a8a", "torch": "#e07b39", "torch
 
 
 def speed(network: str, result: dict[str, Any]) -> str:
-    """Words per second where minibatches differ in size, otherwise milliseconds a minibatch."""
+    """Words per second where minibatches differ in size, otherwise milliseconds per minibatch."""
     unit = {"atis": "words/s", "attention": "symbols/s", "decoding": "symbols/s"}.get(network)
     if unit:
         return f"{median(result['samples_per_second']):,.0f} {unit}"
@@ -38,7 +38,7 @@ def speed(network: str, result: dict[str, Any]) -> str:
 
 
 def table(networks: dict[str, dict[str, Any]]) -> str:
-    """Markdown: one row for each network, one column for each side, in brackets its time in units of this package's."""
+    """Markdown: a row for each network, a column for each side; in parentheses its time relative to this package's."""
     sides = [side for side in LABELS if any(side in results for results in networks.values())]
     lines = [["network", *(LABELS[side] for side in sides)]]
     lines += [[TITLES[network], *(cell(network, side, networks[network]) for side in sides)] for network in networks]
@@ -47,6 +47,7 @@ def table(networks: dict[str, dict[str, Any]]) -> str:
 
 
 def cell(network: str, side: str, results: dict[str, Any]) -> str:
+    """The text of one side in the row of a network."""
     result, ours = results.get(side), results.get("cntkjax", {})
     if result is None:
         return "–"
@@ -59,7 +60,7 @@ def cell(network: str, side: str, results: dict[str, Any]) -> str:
 
 
 def compilations(networks: dict[str, dict[str, Any]]) -> str:
-    """One line for each network: how many programs jax's sides compiled, and the seconds that took."""
+    """A line for each network: how many programs the JAX sides compiled, and how long that took."""
     return "\n".join(
         f"{TITLES[network]}, {LABELS[side]}: {result['programs']} programs compiled ({result['cached']} of them read "
         f"from the cache on disk), {result['compile_seconds']:.1f} s"
@@ -70,7 +71,7 @@ def compilations(networks: dict[str, dict[str, Any]]) -> str:
 
 
 def chart(networks: dict[str, dict[str, Any]], path: Path, note: str) -> None:
-    """One panel for each network: the speed of each side, CNTK 2.7 (or else the slowest) being 1."""
+    """A panel for each network: the speed of each side relative to CNTK 2.7, or else to the slowest side."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,7 +1,7 @@
-"""python -m benchmarks.startup: how long a script waits before it trains.
+"""python -m benchmarks.startup: how long a script takes until it trains.
 
-Seconds of `import cntk` against `import jax`, of the first evaluation, and what a second process that trains the same
-network compiles anew once the first has filled the compilation cache.
+Seconds of `import cntk` compared with `import jax`, of the first evaluation, and what a second process that trains the
+same network compiles again after the first one has filled the compilation cache.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from benchmarks.compare import Result, environment, working
+from benchmarks.compare import Result, environment, worker_process
 
 TIMED = "import time; start = time.perf_counter(); {}; print(time.perf_counter() - start)"
 SCRIPTS = {
@@ -23,27 +23,27 @@ SCRIPTS = {
 
 
 def seconds(rounds: int = 7) -> dict[str, float]:
-    """Medians over processes that are started by turns."""
-    taken: dict[str, list[float]] = {name: [] for name in SCRIPTS}
+    """Medians over processes that are started in interleaved rounds."""
+    times: dict[str, list[float]] = {name: [] for name in SCRIPTS}
     with tempfile.TemporaryDirectory() as cache:
         for _ in range(rounds):
             for name, script in SCRIPTS.items():
                 command = [sys.executable, "-c", script]
-                done = subprocess.run(
+                process = subprocess.run(
                     command, env=environment(Path(cache)), stdout=subprocess.PIPE, check=True, text=True
                 )
-                taken[name].append(float(done.stdout))
-    return {name: median(values) for name, values in taken.items()}
+                times[name].append(float(process.stdout))
+    return {name: median(values) for name, values in times.items()}
 
 
 def two_processes(network: str = "tiny", folder: Path | None = None, minibatches: int = 2) -> list[Result]:
-    """What two processes compile, one after the other with the same cache; `seconds` is for all the minibatches."""
-    found = []
+    """The compilations of two processes that run one after the other with the same cache, and their seconds."""
+    results = []
     with tempfile.TemporaryDirectory() as scratch:
         for _ in range(2):
-            with working("cntkjax", network, sys.executable, folder, Path(scratch)) as worker:
-                found.append(worker.run(minibatches))
-    return found
+            with worker_process("cntkjax", network, sys.executable, folder, Path(scratch)) as worker:
+                results.append(worker.run(minibatches))
+    return results
 
 
 if __name__ == "__main__":

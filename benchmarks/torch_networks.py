@@ -1,6 +1,6 @@
-"""The networks in PyTorch, as its users write them. What NETWORKS holds is as in cntk_networks.py.
+"""The networks in PyTorch, as its users write them. For NETWORKS see cntk_networks.py.
 
-`compiled` turns a network into one that `torch.compile` made faster; packed sequences (ATIS) it leaves as they are.
+With `compiled`, `torch.compile` is applied to the loss.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Run = Callable[[int], int]
 def runner(
     network: nn.Module, loss_of: Callable[..., torch.Tensor], minibatches: Iterator[tuple[tuple, int]], compiled: bool
 ) -> Run:
-    """Trains on what `minibatches` yields: (arguments of `loss_of` after the network, number of samples)."""
+    """Trains on `minibatches`, pairs (arguments of `loss_of` after the network, number of samples)."""
     loss_of = torch.compile(loss_of) if compiled else loss_of
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)
 
@@ -42,6 +42,8 @@ def runner(
 
 
 def classifier(network: nn.Module, minibatches: list, compiled: bool) -> Run:
+    """Trains a classifier."""
+
     def loss_of(network: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return F.cross_entropy(network(x), y)
 
@@ -50,20 +52,25 @@ def classifier(network: nn.Module, minibatches: list, compiled: bool) -> Run:
 
 
 def fcn5(compiled: bool = False) -> Run:
+    """Four sigmoid layers and an output layer."""
     sizes = [data.PIXELS, 4096, 2048, 1024]
     return classifier(perceptron(sizes), data.vectors(), compiled)
 
 
 def tiny(compiled: bool = False) -> Run:
+    """Five layers and ten parameters with next to no arithmetic."""
     return classifier(perceptron([data.TINY_WIDTH] * 5), data.vectors(data.TINY_WIDTH, data.TINY_BATCH), compiled)
 
 
 def perceptron(sizes: list[int]) -> nn.Sequential:
+    """A classifier with sigmoid layers of these sizes."""
     hidden = [layer for i, o in itertools.pairwise(sizes) for layer in (nn.Linear(i, o), nn.Sigmoid())]
     return nn.Sequential(*hidden, nn.Linear(sizes[-1], data.CLASSES))
 
 
 def alexnet(compiled: bool = False) -> Run:
+    """Three stages of convolution and pooling."""
+
     def stage(inputs: int, outputs: int) -> nn.Sequential:
         return nn.Sequential(nn.Conv2d(inputs, outputs, 5, padding=2), nn.ReLU(), nn.MaxPool2d(3, 2))
 
@@ -86,10 +93,13 @@ class Block(nn.Module):
 
 
 def normalized(size: int, inputs: int, outputs: int, stride: int) -> list[nn.Module]:
+    """A convolution and batch normalization."""
     return [nn.Conv2d(inputs, outputs, size, stride, size // 2, bias=False), nn.BatchNorm2d(outputs)]
 
 
 def resnet56(compiled: bool = False) -> Run:
+    """Residual blocks with batch normalization."""
+
     def stage(inputs: int, outputs: int, stride: int) -> list[nn.Module]:
         return [Block(inputs, outputs, stride), *(Block(outputs, outputs, 1) for _ in range(8))]
 
@@ -101,7 +111,7 @@ def resnet56(compiled: bool = False) -> Run:
 
 
 class Tagger(nn.Module):
-    """Embedding, LSTM and a linear layer for every word; also for packed sequences."""
+    """Embedding, LSTM and a linear layer for each word; also for packed sequences."""
 
     def __init__(self, words: int, embedding: int, hidden: int, layers: int, labels: int) -> None:
         super().__init__()
@@ -118,6 +128,8 @@ class Tagger(nn.Module):
 
 
 def lstm(batch: int, compiled: bool = False) -> Run:
+    """A language model of two LSTM layers."""
+
     def loss_of(network: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return F.cross_entropy(network(x).flatten(0, 1), y.flatten())
 
@@ -127,6 +139,8 @@ def lstm(batch: int, compiled: bool = False) -> Run:
 
 
 def atis(folder: str, compiled: bool = False) -> Run:
+    """Slot tagging."""
+
     def loss_of(network: nn.Module, x: torch.Tensor, y: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         packed = pack_padded_sequence(y, lengths, batch_first=True, enforce_sorted=False)
         return F.cross_entropy(network(x, lengths), packed.data)
@@ -160,6 +174,8 @@ class Bidirectional(nn.Module):
 
 
 def bidirectional(cell: type[nn.RNNBase], compiled: bool = False) -> Run:
+    """Three layers in both directions, then a class for the whole clip."""
+
     def loss_of(network: nn.Module, x: torch.Tensor, lengths: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return F.cross_entropy(network(x, lengths), y)
 
@@ -176,42 +192,45 @@ def padded(texts: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 class Speller(nn.Module):
-    """A bi-directional GRU reads letters; a GRU with additive attention says symbols."""
+    """A bi-directional GRU encodes letters; a GRU with additive attention decodes symbols."""
 
     def __init__(self) -> None:
         super().__init__()
         states = data.WORD_STATES
         self.embedding = nn.Embedding(data.SYMBOLS, data.WORD_EMBEDDING)
         self.reader = nn.GRU(data.WORD_EMBEDDING, states, batch_first=True, bidirectional=True)
-        self.of_read, self.of_said = nn.Linear(2 * states, states, bias=False), nn.Linear(states, states, bias=False)
+        self.project_states = nn.Linear(2 * states, states, bias=False)
+        self.project_state = nn.Linear(states, states, bias=False)
         self.relevance = nn.Linear(states, 1, bias=False)
         self.cell = nn.GRUCell(data.WORD_EMBEDDING + 2 * states, states)
         self.scores = nn.Linear(states, data.SYMBOLS)
 
     def read(self, letters: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """States of the letters, what attention makes of them, and where there are none."""
+        """States of the letters, their projections for attention, and a mask of the padding."""
         packed = pack_padded_sequence(self.embedding(letters), lengths, batch_first=True, enforce_sorted=False)
         states, _ = pad_packed_sequence(self.reader(packed)[0], batch_first=True)
-        return states, self.of_read(states), torch.arange(letters.shape[1])[None, :] >= lengths[:, None]
+        return states, self.project_states(states), torch.arange(letters.shape[1])[None, :] >= lengths[:, None]
 
     def say(self, read: tuple[torch.Tensor, ...], state: torch.Tensor, symbol: torch.Tensor) -> torch.Tensor:
-        """The next state of the decoder, of its state and the embedded symbol before."""
-        states, keys, nothing = read
-        relevance = self.relevance(torch.tanh(keys + self.of_said(state)[:, None]))[..., 0]
-        weights = relevance.masked_fill(nothing, -1e30).softmax(1)
-        seen = torch.bmm(weights[:, None], states)[:, 0]
-        return self.cell(torch.cat([symbol, seen], 1), state)
+        """The next state of the decoder, from its state and the embedded previous symbol."""
+        states, keys, padding = read
+        relevance = self.relevance(torch.tanh(keys + self.project_state(state)[:, None]))[..., 0]
+        weights = relevance.masked_fill(padding, -1e30).softmax(1)
+        context = torch.bmm(weights[:, None], states)[:, 0]
+        return self.cell(torch.cat([symbol, context], 1), state)
 
 
 def attention(compiled: bool = False) -> Run:
+    """Training with teacher forcing."""
+
     def loss_of(network: Speller, x: torch.Tensor, long: torch.Tensor, y: torch.Tensor, said: torch.Tensor):
         read, before = network.read(x, long), network.embedding(F.pad(y, (1, -1), value=data.WORD_START))
         state, states = torch.zeros(len(x), data.WORD_STATES), []
         for t in range(y.shape[1]):
             state = network.say(read, state, before[:, t])
             states.append(state)
-        there = torch.arange(y.shape[1])[None, :] < said[:, None]
-        return F.cross_entropy(network.scores(torch.stack(states, 1)[there]), y[there])
+        mask = torch.arange(y.shape[1])[None, :] < said[:, None]
+        return F.cross_entropy(network.scores(torch.stack(states, 1)[mask]), y[mask])
 
     batches = [
         ((*words(x), *words(y)), sum(map(len, y))) for x, y in data.spellings()
@@ -220,10 +239,12 @@ def attention(compiled: bool = False) -> Run:
 
 
 def words(texts: list) -> tuple[torch.Tensor, torch.Tensor]:
+    """Padded words and their lengths."""
     return padded([torch.from_numpy(text).long() for text in texts])
 
 
 def decoding(compiled: bool = False) -> Run:
+    """Greedy decoding."""
     network = Speller()
     batches = itertools.cycle([words(x) for x, _ in data.spellings()])
 

@@ -1,9 +1,9 @@
-"""One side training one network, in a process of its own. Runs on Python 3.6 too: CNTK 2.7 has no other.
+"""Trains one network on one side, in a process of its own. Also runs on Python 3.6, for CNTK 2.7.
 
     python worker.py SIDE NETWORK [FOLDER]
 
-It builds the network and then answers lines of JSON: each line read holds a number of minibatches, the line written
-back says how long they took, how many samples (images or words) they held, and what has been compiled so far.
+It builds the network, then reads lines with a number of minibatches. For each it writes a line of JSON: how long they
+took, how many samples (images or words) they had, and the compilations so far.
 """
 import importlib
 import json
@@ -16,33 +16,35 @@ MODULES = {'cntkjax': 'cntk_networks', 'cntk27': 'cntk_networks', 'torch': 'torc
 
 
 def compilations():
-    """Counters that grow as jax compiles: programs, those of them that came from its cache on disk, seconds."""
+    """Counters of JAX's compilations: programs, those of them that were read from the cache on disk, and seconds."""
     import jax.monitoring
 
-    counted = {'programs': 0, 'cached': 0, 'compile_seconds': 0.0}
+    counters = {'programs': 0, 'cached': 0, 'compile_seconds': 0.0}
 
-    def timed(event, seconds, **_):
+    def count_duration(event, seconds, **_):
         if event.endswith(('backend_compile_duration', 'jaxpr_to_mlir_module_duration')):
-            counted['compile_seconds'] += seconds
-        counted['programs'] += event.endswith('backend_compile_duration')
+            counters['compile_seconds'] += seconds
+        counters['programs'] += event.endswith('backend_compile_duration')
 
-    def happened(event, **_):
-        counted['cached'] += event.endswith('compilation_cache/cache_hits')
+    def count_event(event, **_):
+        counters['cached'] += event.endswith('compilation_cache/cache_hits')
 
-    jax.monitoring.register_event_duration_secs_listener(timed)
-    jax.monitoring.register_event_listener(happened)
-    return counted
+    jax.monitoring.register_event_duration_secs_listener(count_duration)
+    jax.monitoring.register_event_listener(count_event)
+    return counters
 
 
 def version(side):
+    """The versions of the side's packages."""
     names = {'cntkjax': ['jax'], 'cntk27': ['cntk'], 'jax': ['jax']}.get(side, ['torch'])
     return ', '.join(f'{name} {importlib.import_module(name).__version__}' for name in names)
 
 
 def main(side, network, *folder):
+    """Build the network, and train it as standard input asks."""
     answers = os.fdopen(os.dup(1), 'w')
-    os.dup2(2, 1)                         # whatever a library prints goes to stderr
-    counted = compilations() if side in ('cntkjax', 'jax') else {}
+    os.dup2(2, 1)                         # libraries print to stderr
+    counters = compilations() if side in ('cntkjax', 'jax') else {}
     build = importlib.import_module(MODULES[side]).NETWORKS[network]
     run = build(*folder, **({'compiled': True} if side == 'torch.compile' else {}))
     print(json.dumps({'version': version(side)}), file=answers, flush=True)
@@ -50,7 +52,7 @@ def main(side, network, *folder):
         start = time.perf_counter()
         samples = run(int(line))
         seconds = time.perf_counter() - start
-        print(json.dumps(dict(counted, seconds=seconds, samples=samples)), file=answers, flush=True)
+        print(json.dumps(dict(counters, seconds=seconds, samples=samples)), file=answers, flush=True)
 
 
 if __name__ == '__main__':

@@ -16,7 +16,7 @@ def test_queries_are_read_from_ctf(tmp_path):
     np.testing.assert_array_equal(second, [[7], [1]])
 
 
-def test_minibatches_hold_whole_queries_each_once_a_pass():
+def test_minibatches_have_whole_queries_each_once_per_pass():
     lengths = [3, 9, 1, 4, 4, 2]
     items = [(np.full(length, index), np.full(length, index)) for index, length in enumerate(lengths)]
     seen = []
@@ -31,7 +31,7 @@ def test_minibatches_hold_whole_queries_each_once_a_pass():
     assert passes[0] != passes[1]
 
 
-def test_random_minibatches_are_the_same_for_every_side():
+def test_random_minibatches_are_the_same_for_all_sides():
     for make in (data.vectors, lambda: data.images(4), lambda: data.texts(4)):
         for (x, y), (again_x, again_y) in zip(make(), make(), strict=True):
             np.testing.assert_array_equal(x, again_x)

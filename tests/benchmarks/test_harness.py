@@ -1,4 +1,4 @@
-"""The harness of the benchmarks, on a network of ten small parameters. Nothing here is about how fast anything is."""
+"""The harness of the benchmarks, on a network of ten small parameters. Speed is not tested."""
 
 import json
 import shutil
@@ -13,7 +13,7 @@ from benchmarks.compare import compare
 JAX_AND_OURS = {"cntkjax": sys.executable, "jax": sys.executable}
 
 
-def test_sides_take_turns_and_report_their_compilations():
+def test_all_sides_are_measured_and_report_their_compilations():
     results = compare("tiny", JAX_AND_OURS, None, rounds=2, seconds=0)
     for result in results.values():
         assert len(result["milliseconds"]) == len(result["samples_per_second"]) == 2
@@ -21,7 +21,7 @@ def test_sides_take_turns_and_report_their_compilations():
         assert min(result["milliseconds"]) > 0
 
 
-def test_a_side_that_fails_is_reported_and_the_others_go_on(capsys):
+def test_a_side_that_fails_is_reported_and_the_others_continue(capsys):
     false = shutil.which("false")
     assert false
     results = compare("tiny", {"torch": false, "jax": sys.executable}, None, rounds=1, seconds=0)
@@ -40,13 +40,13 @@ def test_one_command_prints_a_table_and_writes_json_and_a_chart(tmp_path, capsys
     assert chart.read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_table_tells_failures_missing_sides_and_ratios():
-    def took(milliseconds):
+def test_the_table_shows_failures_missing_sides_and_ratios():
+    def result(milliseconds):
         return {"milliseconds": [milliseconds], "samples_per_second": [9000 / milliseconds]}
 
     networks = {
-        "fcn5": {"cntkjax": took(100.0), "cntk27": took(450.0), "torch": {"error": "no"}},
-        "atis": {"cntkjax": took(0.5), "cntk27": took(2.0)},
+        "fcn5": {"cntkjax": result(100.0), "cntk27": result(450.0), "torch": {"error": "no"}},
+        "atis": {"cntkjax": result(0.5), "cntk27": result(2.0)},
     }
     assert report.table(networks).splitlines()[2:] == [
         "| FCN5, batch 1024 | 100.0 ms | 450.0 ms (4.50x) | failed |",
@@ -55,20 +55,20 @@ def test_the_table_tells_failures_missing_sides_and_ratios():
 
 
 def test_overhead_is_the_difference_to_the_bare_step():
-    found = overhead.microseconds(rounds=1, seconds=0)
-    assert found["overhead"] == pytest.approx(found["train_minibatch"] - found["bare jitted step"])
+    results = overhead.microseconds(rounds=1, seconds=0)
+    assert results["overhead"] == pytest.approx(results["train_minibatch"] - results["bare jitted step"])
 
 
-def test_a_second_process_compiles_nothing_anew():
+def test_a_second_process_compiles_nothing():
     first, second = startup.two_processes("tiny")
     assert first["cached"] == 0 < first["programs"]
     assert second["cached"] == second["programs"]
 
 
-def test_memory_is_measured_with_the_programs_that_take_it():
+def test_memory_is_measured_with_the_number_of_programs():
     pytest.importorskip("psutil", reason="memory is measured with psutil")
     from benchmarks import memory
 
-    found = memory.marks(minibatches=10, count=2)
-    assert [megabytes > 10 for megabytes, _ in found] == [True, True]
-    assert 1 <= found[0][1] <= found[1][1] <= 12
+    results = memory.marks(minibatches=10, count=2)
+    assert [megabytes > 10 for megabytes, _ in results] == [True, True]
+    assert 1 <= results[0][1] <= results[1][1] <= 12

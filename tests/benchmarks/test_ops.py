@@ -19,7 +19,7 @@ LEAN = [
 
 
 @pytest.mark.parametrize("name", LEAN)
-def test_what_is_read_and_written_is_what_plain_jax_does(name):
+def test_memory_traffic_is_that_of_plain_jax(name):
     case = next(case for case in CASES if case.name == name)
     moved = ops.megabytes(case)
     for ours, plain in zip(moved["cntkjax"], moved["jax"], strict=True):
@@ -34,7 +34,7 @@ def test_one_command_measures_and_compares_the_results(tmp_path, capsys):
     assert {side: len(times) for side, times in results["sequence.last"].items()} == dict.fromkeys(ops.SIDES, 2)
 
 
-def test_a_side_that_computes_something_else_is_found():
+def test_a_side_with_other_results_is_an_error():
     case = next(case for case in CASES if case.name == "softmax")
     with pytest.raises(AssertionError, match="softmax"):
         ops.check(case, {"jax": [lambda: [1.0, 2.0]], "cntkjax": [lambda: [1.0, 3.0]]})
