@@ -1,4 +1,4 @@
-"""What several test modules need."""
+"""Fixtures that several test modules use."""
 
 import pytest
 
@@ -9,21 +9,21 @@ from cntkjax.graph.seed import reset_random_seed
 
 @pytest.fixture(autouse=True)
 def same_random_numbers():
-    """A test draws the same numbers whatever ran before it."""
+    """A test draws the same numbers, whatever ran before it."""
     reset_random_seed()
 
 
 @pytest.fixture(params=["one sequence a row", "several sequences a row"])
 def grid(request, monkeypatch):
-    """Run a test with both kinds of grid: the packer's choice is overruled."""
+    """Run a test with both kinds of grid, whatever the packer would choose."""
     simple = request.param == "one sequence a row"
 
     def choose(self, lengths, size):
         if simple:
             return self._simple(lengths, size, int(lengths.max()) + 1)
         time = int(lengths.max()) + 2
-        made = (self._fill(lengths, size, (time, rows, False)) for rows in range(1, len(lengths) + 1))
-        return next(grid for grid in made if grid is not None)
+        grids = (self._fill(lengths, size, (time, rows, False)) for rows in range(1, len(lengths) + 1))
+        return next(grid for grid in grids if grid is not None)
 
     monkeypatch.setattr(packing.Packer, "grid", choose)
     programs.clear()

@@ -1,8 +1,8 @@
-"""Partial evaluation of a step and its gradient: what runs in the forward loop, what in the backward loop.
+"""Partial evaluation of a step and its gradient: which equations run in the forward loop, which in the backward loop.
 
 `split_jaxpr` takes a step traced together with its gradient. Whatever does not depend on a cotangent is computed
-forward; the rest, backward. Values that cross this border are residuals. Each residual is saved once, and not at all
-where cheap operations recompute it from values that the backward loop has anyway.
+forward; the rest, backward. Values that the backward loop needs of the forward loop are residuals. Each one is saved
+once, and not at all where cheap operations recompute it from values that the backward loop has anyway.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from ..._typing import Array
 Atom: TypeAlias = "Var | Literal"
 T = TypeVar("T")
 
-CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "custom_jvp_call": "call_jaxpr"}  # and the parameter with the callee
+CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "custom_jvp_call": "call_jaxpr"}  # to the parameter with the callee
 VIEWS = {"broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose"}
-# To recompute these takes less time than to write and to read an array.
+# Operations that are faster to recompute than to save and load their result.
 CHEAP = VIEWS | {
     "add", "add_any", "sub", "mul", "neg", "max", "min", "integer_pow", "square", "one_minus_square", "sign", "eq",
     "ne", "lt", "le", "gt", "ge", "and", "or", "not", "select_n", "convert_element_type", "iota", "slice", "copy",
 }  # fmt: skip
-# These take longer, but not where the operands are smaller than the result by this factor.
+# Others are, too, if their operands are smaller than the result by this factor.
 NARROW = 4
 ELEMENTWISE = CHEAP | {
     "exp", "log", "log1p", "div", "logistic", "tanh", "sqrt", "rsqrt", "round", "abs", "clamp", "pow", "expm1", "sin",
@@ -38,11 +38,11 @@ ELEMENTWISE = CHEAP | {
 
 @dataclass(frozen=True)
 class JointStep:
-    """A step traced together with its gradient: the variables of the jaxpr by what they stand for.
+    """A step traced together with its gradient: the variables of the jaxpr by their roles.
 
     Inputs: `invariants`, `carry`, `xs` (the inputs of the step), and the `cotangents` of the new carry and the outputs.
-    Outputs: `new_carry`, `ys` (the outputs of the step), `operands` of tapped products, and `gradients` by the place of
-    the input among invariants, carry, xs and taps.
+    Outputs: `new_carry`, `ys` (the outputs of the step), `operands` of tapped products, and `gradients` by the
+    position of the input among invariants, carry, xs and taps.
     """
 
     closed: ClosedJaxpr
@@ -69,7 +69,7 @@ class JointStep:
 
     @property
     def available(self) -> set[Var]:
-        """What the backward loop has without saving it."""
+        """The variables that the backward loop has without saving them."""
         return {*self.closed.jaxpr.constvars, *self.invariants, *self.xs}
 
     def invariant_values(self, primal: Iterable[JaxprEqn]) -> set[Var]:
@@ -100,7 +100,7 @@ class SplitStep:
     backward: Jaxpr
     num_ys: int  # the outputs of the step, which are the first of what `forward` stacks
     residuals: list[int]  # places among what `forward` stacks
-    operands: list[int]  # of tapped products: places among the same
+    operands: list[int]  # of tapped products: places among these
     differentiated_invariants: list[int]
     x_gradients: dict[int, int]  # of the xs that have one: its place among the stacked gradients
     product_gradients: list[int]  # of tapped products: places among the stacked gradients
@@ -188,7 +188,7 @@ def _gradients(joint: JointStep, known: Collection[Var]) -> _Gradients:
 
 
 def _stacked(joint: JointStep, primal: Sequence[JaxprEqn], candidates: Iterable[Var]) -> list[Atom]:
-    """What the forward loop stacks, each once: outputs of the step, operands of tapped products, residuals."""
+    """The variables that the forward loop stacks, each once: ys, operands of tapped products, residuals."""
     ys = set(variables(joint.ys))
     saved = ys.union(variables(joint.operands))
     available = joint.available | joint.invariant_values(primal)
@@ -198,7 +198,7 @@ def _stacked(joint: JointStep, primal: Sequence[JaxprEqn], candidates: Iterable[
 
 
 def _residuals(primal: Sequence[JaxprEqn], candidates: Iterable[Var], available: Collection[Var]) -> dict[Var, None]:
-    """What has to be saved so that cheap operations recompute all candidates from it and from what is available."""
+    """The variables to save, from which and the available ones cheap operations recompute all candidates."""
     producers = _producers(primal)
     recomputable = _recomputable(primal, available)
     residuals: dict[Var, None] = {}
@@ -207,19 +207,19 @@ def _residuals(primal: Sequence[JaxprEqn], candidates: Iterable[Var], available:
         if source not in recomputable:
             residuals[source] = None
     # A residual that is a cheap function of other ones is not saved either.
-    at_hand = {*available, *(residuals.keys() - producers.keys())}
+    known = {*available, *(residuals.keys() - producers.keys())}
     for eqn in primal:
-        cheap = _is_cheap(eqn, at_hand)
+        cheap = _is_cheap(eqn, known)
         for v in eqn.outvars:
             if cheap:
                 residuals.pop(v, None)
             if cheap or v in residuals:
-                at_hand.add(v)
+                known.add(v)
     return residuals
 
 
 def _recomputable(primal: Iterable[JaxprEqn], available: Iterable[Var]) -> set[Var]:
-    """What is available and what cheap operations compute from that."""
+    """The available variables and those that cheap operations compute from them."""
     values = set(available)
     for eqn in primal:
         if _is_cheap(eqn, values):
@@ -228,7 +228,7 @@ def _recomputable(primal: Iterable[JaxprEqn], available: Iterable[Var]) -> set[V
 
 
 def _source_of_view(v: Var, producers: Mapping[Var, JaxprEqn], recomputable: Collection[Var]) -> Var:
-    """The array that a variable is a view of, in the end."""
+    """The variable behind a chain of views."""
     while v not in recomputable and v in producers:
         eqn = producers[v]
         if eqn.primitive.name not in VIEWS:
@@ -240,8 +240,8 @@ def _source_of_view(v: Var, producers: Mapping[Var, JaxprEqn], recomputable: Col
 def _narrowed(primal: Iterable[JaxprEqn], residuals: Iterable[Var], available: Collection[Var]) -> dict[Var, None]:
     """The residuals, where a large one is replaced by the small arrays that it is computed from element by element.
 
-    Attention adds a row for each step to one for each place it may look at, and takes tanh: to do so again takes less
-    time than to write and to read an array of all steps and places.
+    Attention adds a row for each step to one for each position of its input, and takes tanh: recomputing that is faster
+    than saving and loading an array of all steps and positions.
     """
     producers = _producers(primal)
     narrowed: dict[Var, None] = {}
