@@ -1,4 +1,4 @@
-"""Converted networks compute what Caffe says of its layers; those that CNTK converts too have its numbers and names."""
+"""Converted networks compute what Caffe's documentation specifies; values and names recorded from CNTK's converter."""
 
 import json
 import struct
@@ -95,10 +95,10 @@ def test_convolution(convert, parameters, kernel, stride, pad, dilation, group):
     filters, bias = weights(6, 4 // group, *kernel), weights(6) * ("false" not in parameters)
     text = layer("Convolution", f"convolution_param {{ num_output: 6 group: {group} {parameters} }}")
     model = convert(INPUT + text, {"y": [filters, bias][: 1 + bias.any()]})
-    own = windows(IMAGE, kernel, stride, pad, dilation=dilation).reshape(group, 4 // group, -1, np.prod(kernel))
-    own = np.einsum("gcpk,gfck->gfp", own, filters.reshape(group, 6 // group, 4 // group, -1)).reshape(6, -1)
+    patches = windows(IMAGE, kernel, stride, pad, dilation=dilation).reshape(group, 4 // group, -1, np.prod(kernel))
+    want = np.einsum("gcpk,gfck->gfp", patches, filters.reshape(group, 6 // group, 4 // group, -1)).reshape(6, -1)
     got = model.eval(IMAGE[None])[0]
-    np.testing.assert_allclose(got.reshape(6, -1), own + bias[:, None], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(got.reshape(6, -1), want + bias[:, None], rtol=1e-3, atol=1e-4)
     assert [p.name for p in model.parameters] == ["y.W", "y.b"][: 1 + bias.any()]
 
 
@@ -115,8 +115,8 @@ def test_convolution(convert, parameters, kernel, stride, pad, dilation, group):
 )
 def test_pooling(convert, kind, parameters, kernel, stride, pad, size):
     model = convert(INPUT + layer("Pooling", f"pooling_param {{ pool: {kind} {parameters} }}"))
-    own = windows(IMAGE, kernel, stride, pad, -np.inf if kind == "MAX" else 0.0, size=size)
-    want = (np.nanmax if kind == "MAX" else np.nanmean)(own, axis=(3, 4))
+    patches = windows(IMAGE, kernel, stride, pad, -np.inf if kind == "MAX" else 0.0, size=size)
+    want = (np.nanmax if kind == "MAX" else np.nanmean)(patches, axis=(3, 4))
     np.testing.assert_allclose(model.eval(IMAGE[None])[0], want, rtol=1e-4, atol=1e-5)
 
 
@@ -251,9 +251,9 @@ def test_all_outputs_and_shapes_of_data_layers(convert):
     text += layer("AbsVal", name="a") + layer("ReLU", name="b")
     text += layer("Accuracy", bottom="a label", name="c")
     model = convert(text, source={"Tensor": {"data": [4, 7, 9]}}.items())
-    found = {variable.name: value for variable, value in model.eval(IMAGE[None]).items()}
-    np.testing.assert_allclose(found["a"], np.abs(IMAGE[None]))
-    np.testing.assert_allclose(found["b"], np.maximum(IMAGE[None], 0))
+    values = {variable.name: value for variable, value in model.eval(IMAGE[None]).items()}
+    np.testing.assert_allclose(values["a"], np.abs(IMAGE[None]))
+    np.testing.assert_allclose(values["b"], np.maximum(IMAGE[None], 0))
     with pytest.raises(ValueError, match="has no shape for input 'data'"):
         convert(text)
 
@@ -274,12 +274,12 @@ def test_all_outputs_and_shapes_of_data_layers(convert):
         ('name: "x', "line 2: '\"x' is not understood"),
     ],
 )
-def test_what_is_not_converted_is_named(convert, text, reason):
+def test_errors_name_unsupported_layers(convert, text, reason):
     with pytest.raises(ValueError, match=reason):
         convert(INPUT + text)
 
 
-def test_damaged_weights_name_the_byte(tmp_path):
+def test_errors_in_weights_name_the_byte(tmp_path):
     path = tmp_path / "w"
     whole = caffemodel({"y": [FULL, BIAS]})
     path.write_bytes(whole)
@@ -294,10 +294,10 @@ def test_damaged_weights_name_the_byte(tmp_path):
         read_weights(path)
 
 
-def test_texts_of_networks(tmp_path):
+def test_parsing_of_networks(tmp_path):
     (tmp_path / "t").write_text('a: 1 a: -2.5e1 b: [1, 2,3] c { d: true } c < e: MAX; >\nf: "x\\"y" # z: 3\n')
-    found = read_network(tmp_path / "t")
-    assert found == {
+    network = read_network(tmp_path / "t")
+    assert network == {
         "a": [1, -25.0], "b": [1, 2, 3], "c": [{"d": [True]}, {"e": ["MAX"]}], "f": ['x"y'], "layer": [],
     }  # fmt: skip
 
@@ -312,7 +312,7 @@ def test_texts_of_networks(tmp_path):
         ({"SourceSolver": {"Source": "Caffe"}}, "needs ModelPath"),
     ],
 )
-def test_mistakes_of_configurations(tmp_path, conf, reason):
+def test_errors_in_configurations(tmp_path, conf, reason):
     (tmp_path / "c").write_text(json.dumps(conf))
     with pytest.raises(ValueError, match=reason):
         CaffeConverter.from_model(tmp_path / "c")

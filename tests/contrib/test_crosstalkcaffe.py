@@ -32,7 +32,7 @@ def test_convolution_in_groups():
     np.testing.assert_allclose(y.eval({x: IMAGE}).ravel(), expected, rtol=1e-4)
 
 
-def test_dilation_may_count_the_filters_in():
+def test_dilation_may_include_the_filter_axis():
     kernel, x = C.constant(np.ones((4, 16, 3, 3), np.float32)), C.input_variable((16, 3, 3))
     y = C.convolution(kernel, x, dilation=(1, 1, 1, 1), auto_padding=[False, True, True])
     np.testing.assert_allclose(y.eval({x: IMAGE})[0, 0, 1, 1], IMAGE.sum(), rtol=1e-4)

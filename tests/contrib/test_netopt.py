@@ -1,4 +1,4 @@
-"""Factored and binary layers compute what their formulas say; numbers without a formula are CNTK 2.7's."""
+"""Factored and binary layers compute their formulas; numbers without a formula are CNTK 2.7's."""
 
 import numpy as np
 import pytest
@@ -23,24 +23,24 @@ def blocks(model, op):
 
 def test_all_singular_vectors_give_the_same_network():
     model = network()
-    made = factorization.factor_dense(model, projection_function=len)
-    assert [b.name for b in blocks(made, "DenseFactored")] == ["second", "first"]
+    factored = factorization.factor_dense(model, projection_function=len)
+    assert [b.name for b in blocks(factored, "DenseFactored")] == ["second", "first"]
     expected = model.eval({model.arguments[0]: X})
-    np.testing.assert_allclose(made.eval({made.arguments[0]: X}), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(factored.eval({factored.arguments[0]: X}), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_fewer_singular_vectors_give_smaller_layers_where_the_filter_says():
-    made = factorization.factor_dense(network(), lambda W: 2, filter_function=lambda block: block.name == "second")
-    assert {(p.name, p.shape) for p in made.parameters} == {
+def test_fewer_singular_vectors_give_smaller_layers_if_the_filter_matches():
+    factored = factorization.factor_dense(network(), lambda W: 2, filter_function=lambda block: block.name == "second")
+    assert {(p.name, p.shape) for p in factored.parameters} == {
         ("W1", (5, 2)), ("W2", (2, 3)), ("b", (3,)), ("W", (5, 5)), ("b", (5,))
     }  # fmt: skip
 
 
-def test_factors_of_the_user_and_what_does_not_fit():
+def test_user_defined_factors_and_their_errors():
     model = network()
-    made = factorization.factor_dense(model, factor_function=lambda W: (W, np.eye(W.shape[1])))
+    factored = factorization.factor_dense(model, factor_function=lambda W: (W, np.eye(W.shape[1])))
     np.testing.assert_allclose(
-        made.eval({made.arguments[0]: X}), model.eval({model.arguments[0]: X}), rtol=1e-5, atol=1e-6
+        factored.eval({factored.arguments[0]: X}), model.eval({model.arguments[0]: X}), rtol=1e-5, atol=1e-6
     )
     with pytest.raises(ValueError, match="projection_function"):
         factorization.factor_dense(model)
@@ -48,12 +48,12 @@ def test_factors_of_the_user_and_what_does_not_fit():
         factorization.factor_dense(model, factor_function=lambda W: (W[:, :2], np.eye(3)))
 
 
-def test_a_factored_layer_of_its_own():
+def test_a_factored_layer():
     layer = factorization.dense_factored((2, 3), activation=C.tanh, name="f")
-    made = layer(C.input_variable(5))
-    assert (made.root_function.op_name, made.name) == ("DenseFactored", "f")
-    W1, W2, b = made.W1.value, made.W2.value, made.b.value
-    np.testing.assert_allclose(made.eval(X), np.tanh(X @ W1 @ W2 + b), rtol=1e-5)
+    values = layer(C.input_variable(5))
+    assert (values.root_function.op_name, values.name) == ("DenseFactored", "f")
+    W1, W2, b = values.W1.value, values.W2.value, values.b.value
+    np.testing.assert_allclose(values.eval(X), np.tanh(X @ W1 @ W2 + b), rtol=1e-5)
     for init in ({"W1": None}, {"W": 1}):
         with pytest.raises(ValueError, match="W1 and W2"):
             factorization.dense_factored((2, 3), init=init)
@@ -70,38 +70,38 @@ BITS = {
 @pytest.mark.parametrize("bits", BITS)
 def test_bits_of_values_and_their_gradients(bits):
     w = C.parameter(8, init=VALUES)
-    made = quantization.CustomMultibit(w, bits)
-    np.testing.assert_allclose(made.eval(), BITS[bits][0], rtol=1e-5)
-    np.testing.assert_array_equal(made.grad({}, [w]), BITS[bits][1])
+    values = quantization.CustomMultibit(w, bits)
+    np.testing.assert_allclose(values.eval(), BITS[bits][0], rtol=1e-5)
+    np.testing.assert_array_equal(values.grad({}, [w]), BITS[bits][1])
 
 
 def test_a_map_of_bits():
-    made = quantization.CustomMultibit(C.constant(VALUES), np.array([1, 1, 2, 2, 1, 1, 2, 1])).eval()
-    np.testing.assert_allclose(made, [1.75, -1.75, 0.2333333, 3.266667, -1.75, -1.75, 3.266667, -1.75], rtol=1e-5)
+    values = quantization.CustomMultibit(C.constant(VALUES), np.array([1, 1, 2, 2, 1, 1, 2, 1])).eval()
+    np.testing.assert_allclose(values, [1.75, -1.75, 0.2333333, 3.266667, -1.75, -1.75, 3.266667, -1.75], rtol=1e-5)
     two = quantization.CustomMultibit(C.constant(VALUES), 1, mean_bits=2).eval()
     np.testing.assert_allclose(two, BITS[2][0], rtol=1e-5)
 
 
 @pytest.mark.parametrize("bits", [0, 1.5, [1, 2]])
-def test_maps_that_are_none(bits):
+def test_invalid_maps_of_bits(bits):
     with pytest.raises(ValueError, match="bits"):
         quantization.CustomMultibit(C.constant(VALUES), bits)
 
 
-def test_each_sample_and_each_kernel_has_a_scale_of_its_own():
+def test_each_sample_and_each_kernel_has_its_own_scale():
     x = C.input_variable(4)
-    made = quantization.CustomMultibit(x, 1).eval({x: VALUES.reshape(2, 4)})
-    np.testing.assert_allclose(made, [[1, -1, 1, 1], [-2.5, -2.5, 2.5, -2.5]], rtol=1e-6)
+    values = quantization.CustomMultibit(x, 1).eval({x: VALUES.reshape(2, 4)})
+    np.testing.assert_allclose(values, [[1, -1, 1, 1], [-2.5, -2.5, 2.5, -2.5]], rtol=1e-6)
     kernels = quantization.CustomMultibitKernel(C.constant(VALUES.reshape(2, 4)), 1).eval()
-    np.testing.assert_allclose(kernels, made, rtol=1e-6)
+    np.testing.assert_allclose(kernels, values, rtol=1e-6)
 
 
-def test_the_sign_has_a_gradient():
+def test_the_gradient_of_the_sign():
     y = C.input_variable(3, needs_gradient=True)
     data = np.float32([[-2, -1, -0.3], [0, 0.5, 1], [1.5, 3, -0.0]])
-    made = quantization.CustomPySign(y)
-    np.testing.assert_array_equal(made.eval({y: data}), np.where(data > 0, 1, -1))
-    np.testing.assert_array_equal(made.grad({y: data}), [[0, 1, 1], [1, 1, 1], [0, 0, 1]])
+    signs = quantization.CustomPySign(y)
+    np.testing.assert_array_equal(signs.eval({y: data}), np.where(data > 0, 1, -1))
+    np.testing.assert_array_equal(signs.grad({y: data}), [[0, 1, 1], [1, 1, 1], [0, 0, 1]])
 
 
 def convolutions():
@@ -112,9 +112,9 @@ def convolutions():
 
 def test_convolutions_become_binary_and_keep_bias_and_activation(tmp_path):
     model = convolutions()
-    made = quantization.convert_to_binary_convolution(model)
-    assert len(blocks(made, "BinaryConvolution")) == 2 and len(blocks(made, "ReLU")) == 1
-    assert [(p.name, p.shape) for p in made.parameters] == [
+    binary = quantization.convert_to_binary_convolution(model)
+    assert len(blocks(binary, "BinaryConvolution")) == 2 and len(blocks(binary, "ReLU")) == 1
+    assert [(p.name, p.shape) for p in binary.parameters] == [
         ("filter", (2, 4, 3, 3)), ("filter", (4, 1, 3, 3)), ("b", (4, 1, 1))
     ]  # fmt: skip
     only = quantization.convert_to_binary_convolution(model, lambda block: block.name == "second")
@@ -126,32 +126,32 @@ def test_convolutions_become_binary_and_keep_bias_and_activation(tmp_path):
     signs = C.convolution(np.where(W > 0, 1, -1).astype(np.float32), C.input_variable((4, 8, 8)),
                           auto_padding=[False], strides=(2, 2, 2))  # fmt: skip
     expected = signs.eval(np.where(before > 0, 1, -1).astype(np.float32)) * scale
-    made = only.eval({only.arguments[0]: data})
-    np.testing.assert_allclose(made, expected, rtol=1e-4, atol=1e-5)
+    binary = only.eval({only.arguments[0]: data})
+    np.testing.assert_allclose(binary, expected, rtol=1e-4, atol=1e-5)
     only.save(tmp_path / "m")
     loaded = C.load_model(tmp_path / "m")
-    np.testing.assert_allclose(loaded.eval({loaded.arguments[0]: data}), made, rtol=1e-5)
+    np.testing.assert_allclose(loaded.eval({loaded.arguments[0]: data}), binary, rtol=1e-5)
 
 
 def test_binary_networks_learn():
-    made = quantization.convert_to_binary_convolution(convolutions())
-    y = C.input_variable(made.shape)
-    loss = C.reduce_mean(C.square(made - y))
-    trainer = C.Trainer(made, (loss, None), [C.adam(made.parameters, 0.05, 0.9)])
+    binary = quantization.convert_to_binary_convolution(convolutions())
+    y = C.input_variable(binary.shape)
+    loss = C.reduce_mean(C.square(binary - y))
+    trainer = C.Trainer(binary, (loss, None), [C.adam(binary.parameters, 0.05, 0.9)])
     random = np.random.default_rng(2)
     data = random.normal(size=(8, 1, 8, 8)).astype(np.float32)
-    goal = random.normal(size=(8, *made.shape)).astype(np.float32)
+    goal = random.normal(size=(8, *binary.shape)).astype(np.float32)
     losses = []
     for _ in range(30):
-        trainer.train_minibatch({made.arguments[0]: data, y: goal})
+        trainer.train_minibatch({binary.arguments[0]: data, y: goal})
         losses.append(trainer.previous_minibatch_loss_average)
     assert losses[-1] < 0.9 * losses[0]
 
 
 def test_binary_layer_and_names_of_the_native_library():
     layer = quantization.binary_convolution((3, 3), num_filters=2, channels=1, pad=True)
-    made = layer(C.input_variable((1, 4, 4)))
-    assert made.shape == (2, 4, 4) and made.root_function.op_name == "BinaryConvolution"
+    function = layer(C.input_variable((1, 4, 4)))
+    assert function.shape == (2, 4, 4) and function.root_function.op_name == "BinaryConvolution"
     trained = []
     model = convolutions()
     assert quantization.binarize_convolution(model, trained.append) is trained[0]

@@ -1,4 +1,4 @@
-"""Trainer states: CNTK's own files are understood, and come back the same."""
+"""Checkpoints of CNTK are read, and written unchanged."""
 
 import json
 import os
@@ -56,13 +56,13 @@ def test_files_of_cntk_are_read_and_written_the_same(tmp_path):
         (Rates(((1, 0.1), (1, 0.2)), epoch_size=1, minibatch_size=1), {"1": 0.1, "2": 0.2}),
     ],
 )
-def test_schedules_survive_as_cntk_writes_them(tmp_path, rates, schedule):
+def test_schedules_round_trip_as_cntk_writes_them(tmp_path, rates, schedule):
     record = written(tmp_path / "m", rates=rates)["Learners"][0]["learnig_rate_schedule"]
     assert record["schedule"] == schedule
     assert checkpoint.load(tmp_path / "m").learners[0].rates == rates
 
 
-def test_a_schedule_reset_late_gives_the_same_rates_from_there_on(tmp_path):
+def test_a_schedule_that_was_reset_continues_with_the_same_rates(tmp_path):
     written(tmp_path / "m", rates=Rates(((1, 0.3), (1, 0.4)), epoch_size=4, start=9))
     back = checkpoint.load(tmp_path / "m").learners[0].rates
     assert back == Rates(((3, 0.3), (1, 0.4)), epoch_size=4, start=1)  # 0.3 up to sample 13, 0.4 up to 17
@@ -71,7 +71,7 @@ def test_a_schedule_reset_late_gives_the_same_rates_from_there_on(tmp_path):
 @pytest.mark.parametrize(  # shapes of a parameter, and of what CNTK 2.7 keeps for it in adam
     ("shape", "stored"), [((3, 2, 3, 3), (36, 3)), ((3, 1, 1), (6, 1)), ((), (2, 1)), ((2,), (2, 2)), ((5, 4), (10, 4))]
 )
-def test_several_arrays_of_a_parameter_stand_in_one_matrix(shape, stored):
+def test_several_arrays_of_a_parameter_are_packed_in_one_matrix(shape, stored):
     arrays = [np.random.default_rng(i).normal(size=shape).astype(np.float32) for i in range(2)]
     both = pack_state(arrays, np.float32)
     assert both.shape == stored
@@ -79,14 +79,14 @@ def test_several_arrays_of_a_parameter_stand_in_one_matrix(shape, stored):
         np.testing.assert_array_equal(a, b)
 
 
-def test_one_array_stands_as_it_is_and_none_as_a_zero():
+def test_a_single_array_is_stored_unchanged_and_none_as_zero():
     w = np.ones((2, 3), np.float32)
     assert pack_state([w], w.dtype) is w
     assert pack_state([], w.dtype).shape == ()
     assert unpack_state(pack_state([], w.dtype), 0, w.shape, "W") == []
 
 
-def test_the_state_of_another_kind_of_learner_is_refused():
+def test_the_state_of_another_kind_of_learner_is_rejected():
     with pytest.raises(ValueError, match=r"'W' needs 2 arrays of shape \(2, 3\), but the checkpoint has \(2, 3\)"):
         unpack_state(np.ones((2, 3)), 2, (2, 3), "parameter 'W'")
     with pytest.raises(ValueError, match="another kind of learner"):
@@ -99,7 +99,7 @@ def test_a_distributed_learner_keeps_the_samples_of_all_workers(tmp_path):
     assert checkpoint.load(tmp_path / "m").learners[0].all_workers_samples == 12
 
 
-def test_block_momentum_keeps_what_it_smooths_from_block_to_block(tmp_path):
+def test_block_momentum_saves_its_smoothed_gradients(tmp_path):
     record = written(tmp_path / "m", all_workers_samples=12, block_gradients=[np.ones(2, np.float32)])["Learners"][0]
     assert list(record) == ["base", "localTotalNumSamplesSeen", "blockLevelSmoothedGradient"]
     assert (record["base"]["totalNumberOfSamplesSeen"], record["localTotalNumSamplesSeen"]) == (12, 1)
@@ -108,7 +108,7 @@ def test_block_momentum_keeps_what_it_smooths_from_block_to_block(tmp_path):
     assert (learner.samples, learner.all_workers_samples) == (1, 12)
 
 
-def test_what_cannot_be_kept_is_refused_before_anything_is_written():
+def test_unsupported_state_is_rejected_before_anything_is_written():
     with pytest.raises(TypeError, match=r"ExternalState\.when is of type complex"):
         checkpoint.encode(model(), Checkpoint([], {"when": 1j}))
 
@@ -177,7 +177,7 @@ def killed_at(monkeypatch, call, do):
 
 
 @pytest.mark.parametrize("again", range(12))
-def test_whenever_a_writer_dies_the_last_whole_checkpoint_is_there(tmp_path, monkeypatch, again):
+def test_a_killed_writer_leaves_the_last_complete_checkpoint(tmp_path, monkeypatch, again):
     """It dies at each of its calls in turn; after that another one dies, at call `again`."""
     path = tmp_path / "m"
     for call in range(100):
@@ -186,8 +186,8 @@ def test_whenever_a_writer_dies_the_last_whole_checkpoint_is_there(tmp_path, mon
         checkpoint.write(path, files(0))
         ended = killed_at(monkeypatch, call, lambda: checkpoint.write(path, files(1)))
         killed_at(monkeypatch, again, lambda: checkpoint.write(path, files(2)))
-        found = checkpoint.load(path).external["number"]
-        assert found in ((1, 2) if ended else (0, 1, 2))
+        restored = checkpoint.load(path).external["number"]
+        assert restored in ((1, 2) if ended else (0, 1, 2))
         checkpoint.write(path, files(3))
         assert checkpoint.load(path).external["number"] == 3
         assert sorted(f.name for f in tmp_path.iterdir()) == ["m", "m.ckp"]
@@ -196,7 +196,7 @@ def test_whenever_a_writer_dies_the_last_whole_checkpoint_is_there(tmp_path, mon
     assert 4 < call < 100
 
 
-def test_a_first_checkpoint_is_there_as_soon_as_its_state_is(tmp_path, monkeypatch):
+def test_a_first_checkpoint_exists_as_soon_as_its_state_does(tmp_path, monkeypatch):
     path, seen = tmp_path / "m", set()
     for call in range(100):
         for old in tmp_path.iterdir():

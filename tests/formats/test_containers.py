@@ -1,4 +1,4 @@
-"""Dictionaries and values of their own (sizes of files recorded from CNTK 2.7)."""
+"""`Dictionary` and `DictionaryValue` (sizes of files recorded from CNTK 2.7)."""
 
 import numpy as np
 import pytest
@@ -9,12 +9,12 @@ from cntkjax.formats.containers import unwrap_values
 
 
 @pytest.mark.parametrize("value", [True, 3, 2.5, "x", [1, "a"], {"a": {"b": 1}}, None])
-def test_a_value_survives_its_file(tmp_path, value):
+def test_a_value_round_trips_through_a_file(tmp_path, value):
     path = tmp_path / "value"
-    made = C._to_cntk_dict_value(value)
-    made.save(path)
-    assert DictionaryValue.load(path) == made and DictionaryValue.load(path).value == value
-    assert C._to_cntk_dict_value(made) is made
+    wrapped = C._to_cntk_dict_value(value)
+    wrapped.save(path)
+    assert DictionaryValue.load(path) == wrapped and DictionaryValue.load(path).value == value
+    assert C._to_cntk_dict_value(wrapped) is wrapped
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int16])
@@ -31,14 +31,14 @@ def test_small_integers(tmp_path, dtype):
 
 
 def test_dictionaries(tmp_path):
-    made = Dictionary(a=1)
-    made.add({"b": [2.5, "x"]})
-    made.save(tmp_path / "dictionary")
+    dictionary = Dictionary(a=1)
+    dictionary.add({"b": [2.5, "x"]})
+    dictionary.save(tmp_path / "dictionary")
     loaded = Dictionary.load(tmp_path / "dictionary")
-    assert loaded == made == {"a": 1, "b": [2.5, "x"]} and loaded.size() == 2 and loaded.contains("b")
+    assert loaded == dictionary == {"a": 1, "b": [2.5, "x"]} and loaded.size() == 2 and loaded.contains("b")
 
 
-def test_what_cannot_be_held():
+def test_unsupported_values():
     with pytest.raises(TypeError, match="of type object"):
         DictionaryValue(object())
     with pytest.raises(TypeError, match="a has no type|a is of type"):
@@ -46,10 +46,10 @@ def test_what_cannot_be_held():
     assert unwrap_values([DictionaryValue({"a": DictionaryValue(1)})]) == [{"a": 1}]
 
 
-def test_values_tell_their_types():
+def test_types_of_values():
     """The numbers and names are CNTK's."""
-    given = [None, True, 3, 2.5, "a", [1], {"a": 1}, np.ones(2, np.float32)]
-    values = [DictionaryValue(value) for value in given]
+    samples = [None, True, 3, 2.5, "a", [1], {"a": 1}, np.ones(2, np.float32)]
+    values = [DictionaryValue(sample) for sample in samples]
     assert [value.value_type() for value in values] == [0, 1, 2, 5, 6, 9, 10, 11]
     assert [DictionaryValue.type_name(value.value_type()) for value in values] == [
         "None", "Bool", "Int", "Double", "String", "Vector", "Dictionary", "NDArrayView",

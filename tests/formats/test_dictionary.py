@@ -1,4 +1,4 @@
-"""The container of CNTK's files: every value survives, CNTK's own bytes come back, damage is always reported."""
+"""The container of CNTK's files: values round-trip, CNTK's files are reproduced, damage is always reported."""
 
 import contextlib
 import random
@@ -48,14 +48,14 @@ ARRAYS = [
 
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
-def test_every_kind_of_value_survives_with_its_type(value):
+def test_every_type_of_value_round_trips(value):
     back = decode(encode({"v": value}))["v"]
     assert back == value
     assert type(back) is type(value)
 
 
 @pytest.mark.parametrize("array", ARRAYS, ids=lambda a: f"{a.dtype}{a.shape}")
-def test_arrays_survive_bit_for_bit(array):
+def test_arrays_round_trip_bit_for_bit(array):
     back = decode(encode({"v": array}))["v"]
     assert back.dtype == array.dtype
     assert back.shape == array.shape
@@ -71,7 +71,7 @@ def test_bytes_are_those_that_cntk_wrote():
 
 
 @pytest.mark.skipif(not FILES, reason="needs CNTK's own files in ../shared/golden")
-def test_files_of_cntk_come_back_byte_for_byte():
+def test_files_of_cntk_are_reencoded_byte_for_byte():
     for file in FILES:
         content = file.read_bytes()
         assert encode(decode(content, str(file))) == content, file
@@ -82,7 +82,7 @@ def sample() -> bytes:
     return encode({"s": "text", "n": SizeT(300), "d": nested, "a": np.arange(4.0), "h": Shape((7, 9))})
 
 
-def test_a_file_cut_off_anywhere_is_an_error_with_file_and_position():
+def test_truncated_files_raise_errors_with_file_and_position():
     whole = sample()
     kept = 0
     for size in range(len(whole)):
@@ -93,7 +93,7 @@ def test_a_file_cut_off_anywhere_is_an_error_with_file_and_position():
     assert kept == 4
 
 
-def test_damaged_bytes_never_do_worse_than_a_format_error():
+def test_damaged_bytes_only_raise_format_errors():
     whole, rng = sample(), random.Random(1)
     for _ in range(3000):
         broken = bytearray(whole)
@@ -142,7 +142,7 @@ def test_each_kind_of_damage_is_named(data, reason):
         decode(data)
 
 
-def test_deep_nesting_in_a_file_is_refused_quickly():
+def test_deep_nesting_in_a_file_is_rejected_quickly():
     body = b"\x08\x02\x10\x01\x18\x01"
     for _ in range(20_000):
         body = b"\x08\x02\x10\x09" + message(11, message(1, body))
@@ -152,7 +152,7 @@ def test_deep_nesting_in_a_file_is_refused_quickly():
     assert time.perf_counter() - start < 1
 
 
-def test_what_the_format_cannot_hold_is_refused_with_its_path():
+def test_unsupported_values_are_rejected_with_their_path():
     with pytest.raises(TypeError, match=r"state\.list\[1\] is of type bytes"):
         encode({"state": {"list": [1, b"x"]}})
     with pytest.raises(TypeError, match="array of int32"):
@@ -181,17 +181,17 @@ def test_a_large_array_is_read_without_copying_it():
 BEHIND = {"a": np.float32([[1, 2], [3, 4]]), "n": 7, "b": [np.array(5.0), np.float16([6, 7])]}
 
 
-def test_values_of_a_large_file_stand_behind_the_message(monkeypatch):
+def test_values_of_a_large_file_follow_the_message(monkeypatch):
     monkeypatch.setattr(dictionary, "LARGEST", 10)
     data = encode(BEHIND)
     size = int.from_bytes(data[4:8], "little")
     assert data[:4] == b"ktnc"
     values = np.float32([1, 2, 3, 4]), np.float64(5), np.float16([6, 7])
     assert data[8 + size :] == b"".join(v.tobytes() for v in values)
-    made = decode(data)
-    np.testing.assert_array_equal(made["a"], BEHIND["a"])
-    np.testing.assert_array_equal(made["b"][0], 5)
-    assert (made["n"], made["b"][1].dtype, made["b"][1].tolist()) == (7, np.float16, [6, 7])
+    decoded = decode(data)
+    np.testing.assert_array_equal(decoded["a"], BEHIND["a"])
+    np.testing.assert_array_equal(decoded["b"][0], 5)
+    assert (decoded["n"], decoded["b"][1].dtype, decoded["b"][1].tolist()) == (7, np.float16, [6, 7])
 
 
 @pytest.mark.parametrize(

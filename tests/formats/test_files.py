@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, and read from whatever a caller has."""
+"""Files are written atomically, and read from paths, bytes and open files."""
 
 import io
 import os
@@ -12,7 +12,7 @@ import cntkjax as C
 from cntkjax.formats import files
 
 
-def test_missing_folders_are_made_and_several_files_appear(tmp_path):
+def test_missing_folders_are_created_and_several_files_written(tmp_path):
     files.write((tmp_path / "new" / "a", [b"1", memoryview(b"2")]), (tmp_path / "b", [b"3"]))
     assert (tmp_path / "new" / "a").read_bytes() == b"12"
     assert (tmp_path / "b").read_bytes() == b"3"
@@ -41,7 +41,7 @@ def test_permissions_are_those_of_the_old_file_or_of_any_new_one(tmp_path):
     assert new.stat().st_mode == plain.stat().st_mode
 
 
-def test_a_link_stays_a_link_and_a_device_a_device(tmp_path):
+def test_links_and_devices_are_written_through(tmp_path):
     target, link = tmp_path / "target", tmp_path / "link"
     target.write_bytes(b"old")
     link.symlink_to(target)
@@ -59,7 +59,7 @@ def test_paths_bytes_and_open_files_are_read(tmp_path):
         assert [bytes(files.read(source, "model")[0]) for source in sources] == [b"abc"] * len(sources)
 
 
-def test_what_cannot_be_read_is_said_in_cntks_types(tmp_path):
+def test_unreadable_sources_raise_the_exceptions_of_cntk(tmp_path):
     with pytest.raises(ValueError, match=r"model '.*nowhere': there is no such file"):
         files.read(tmp_path / "nowhere", "model")
     with pytest.raises(RuntimeError, match="Is a directory"):
@@ -100,7 +100,7 @@ def test_a_full_disk_leaves_the_old_model(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
 
 
-def test_a_kill_at_any_moment_leaves_a_whole_model(tmp_path):
+def test_a_killed_writer_leaves_a_complete_model(tmp_path):
     path = saved(tmp_path / "model", 1)
     writer = run("print('begin', flush=True)\nwhile True: f.save(sys.argv[1])", path, 2)
     assert writer.stdout.readline() == "begin\n"

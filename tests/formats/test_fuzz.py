@@ -1,4 +1,4 @@
-"""Damaged files are refused with a clear error, or loaded, within 2 seconds and 1 GB: see fuzz.py for many more."""
+"""Damaged files are rejected with a clear error, or loaded, within 2 seconds and 1 GB: see fuzz.py for many more."""
 
 import json
 import subprocess
@@ -69,7 +69,7 @@ def test_checkpoints(tmp_path):
 
 
 @pytest.mark.parametrize("size", [2**31, 2**40, 2**62])
-def test_sizes_are_checked_before_memory_is_taken(size):
+def test_sizes_are_checked_before_memory_is_allocated(size):
     from cntkjax.formats.dictionary import FormatError
 
     data = test_v1.w.network(test_v1.w.source("x", 3), test_v1.w.node("Tanh", "t", "x"))

@@ -1,4 +1,4 @@
-"""Models survive saving and loading, here and in CNTK 2.7; files that are not whole are refused with the reason."""
+"""Models round-trip, here and with CNTK 2.7; incomplete files are rejected with the reason."""
 
 import copy
 import io
@@ -143,12 +143,12 @@ def test_a_model_saved_here_gives_the_same_in_cntk(tmp_path):
     names = [build.__name__ for build in BUILDERS]
     run = subprocess.run([ORACLE, "run.py", *names], cwd=tmp_path, capture_output=True, text=True, timeout=100)
     assert run.returncode == 0, run.stderr[-2000:]
-    found = json.loads((tmp_path / "found.json").read_text())
+    outputs_in_cntk = json.loads((tmp_path / "found.json").read_text())
     for name in names:
-        assert_same(found[name], expected[name])
+        assert_same(outputs_in_cntk[name], expected[name])
 
 
-def test_bytes_and_open_files_are_models_too(tmp_path):
+def test_models_load_from_bytes_and_open_files(tmp_path):
     function, data = dense()
     function.save(tmp_path / "m")
     content = (tmp_path / "m").read_bytes()
@@ -182,7 +182,7 @@ def test_placeholders_are_kept(tmp_path):
     assert (later.name, later.shape, later.dynamic_axes) == ("later", (-2,), C.Axis.unknown_dynamic_axes())
 
 
-def test_attributes_that_are_not_known_are_written_back(tmp_path):
+def test_unknown_attributes_are_preserved(tmp_path):
     whole = record_of(dense()[0], tmp_path)
     added = {"futureShape": Shape((2, 3)), "futureCount": SizeT(7), "futureText": "x"}
     whole["primitive_functions"][0]["attributes"] |= added
@@ -192,7 +192,7 @@ def test_attributes_that_are_not_known_are_written_back(tmp_path):
 
 
 @pytest.mark.skipif(not MODELS.exists(), reason="needs CNTK's own files in ../shared/golden")
-def test_models_of_cntk_load_with_the_outputs_of_cntk():
+def test_models_of_cntk_compute_the_outputs_of_cntk():
     """All of those whose operations there are; golden/check.py checks more of them, and gradients."""
     entries = {entry["name"]: entry for entry in json.loads((MODELS / "index.json").read_text())["models"]}
     for name in ("logreg", "mlp_activations", "conv_basic", "batchnorm", "resnet", "lstm_classifier", "bilstm_tagger"):
@@ -219,7 +219,7 @@ def read(arrays, entry):
 
 
 # ---- restoring
-def test_restoring_takes_values_into_the_same_function_of_another_process(tmp_path):
+def test_restore_sets_values_in_the_same_function_of_another_process(tmp_path):
     saved, data = dense()
     saved.save(tmp_path / "m")
     function, _ = dense()
@@ -228,7 +228,7 @@ def test_restoring_takes_values_into_the_same_function_of_another_process(tmp_pa
     assert_same(evaluate(function, data), evaluate(saved, data))
 
 
-def test_what_is_inside_of_a_block_may_be_written_otherwise(tmp_path):
+def test_the_graph_inside_a_block_may_differ(tmp_path):
     def block(name):
         p, x = C.placeholder(name=name), C.input_variable(3, name="x")
         return C.as_block(C.dropout(p, 0.5, seed=3) if name else C.dropout(p, 0.5), [(p, x)], "Block")
@@ -290,7 +290,7 @@ def test_each_kind_of_damage_is_named(tmp_path, damage, reason):
         load(encode(whole))
 
 
-def test_a_cycle_of_which_nothing_is_known_is_refused(tmp_path):
+def test_a_cycle_without_any_known_variable_is_rejected(tmp_path):
     whole = record_of(dense()[0], tmp_path)
     first, *_, last = whole["primitive_functions"]
     first["inputs"] = [last["uid"] + "_Output_0"] * 2
@@ -298,7 +298,7 @@ def test_a_cycle_of_which_nothing_is_known_is_refused(tmp_path):
         load(encode(whole))
 
 
-def test_a_block_that_contains_itself_is_refused(tmp_path):
+def test_a_block_that_contains_itself_is_rejected(tmp_path):
     whole = record_of(blocks()[0], tmp_path)
     for block in [f for f in whole["primitive_functions"] if "block_function_composite" in f]:
         broken = copy.deepcopy(whole)
@@ -308,7 +308,7 @@ def test_a_block_that_contains_itself_is_refused(tmp_path):
             load(encode(broken))
 
 
-def test_damaged_records_never_do_worse_than_a_format_error(tmp_path):
+def test_damaged_records_only_raise_format_errors(tmp_path):
     wholes = [record_of(build()[0], tmp_path) for build in (recurrence, blocks)]
     rng = random.Random(3)
     for _ in range(300):

@@ -1,4 +1,4 @@
-"""CNTK 2.7 itself reads what is saved here; it starts slowly, so that one process compares all models."""
+"""CNTK 2.7 reads the models saved here; because it starts slowly, one process compares all of them."""
 
 import importlib
 import json
@@ -57,14 +57,14 @@ def test_every_golden_model_saved_here_is_the_same_in_cntk(tmp_path, user_functi
     assert run.stdout.splitlines()[-1] == f"golden: {len(entries)}/{len(entries)}", run.stdout[-3000:]
 
 
-def test_models_in_the_old_format_are_what_cntk_makes_of_them(tmp_path):
+def test_cntk_1_models_compute_the_same_as_in_cntk(tmp_path):
     """Those of golden, which CNTK writes in its old format and converts back."""
     shutil.copytree(GOLDEN / "models", tmp_path / "models", copy_function=shutil.copyfile)
     (tmp_path / "models").chmod(0o755)
     run = subprocess.run([ORACLE, "-c", LEGACY], cwd=tmp_path, capture_output=True, text=True, timeout=110)
-    found = sorted(tmp_path.glob("models/*.v2"))
-    assert len(found) > 20, run.stderr[-2000:]
-    for converted in found:
+    outputs_here = sorted(tmp_path.glob("models/*.v2"))
+    assert len(outputs_here) > 20, run.stderr[-2000:]
+    for converted in outputs_here:
         if converted.stem in ("random_sampling", "roi_crop"):  # chance; CNTK loses the place that crop was given
             continue
         theirs, mine = C.load_model(converted), C.load_model(converted.with_suffix(".dnn"))
@@ -81,5 +81,5 @@ def outputs(function):
         fed[v] = [random.normal(size=(n, *v.shape)).astype(v.dtype) for n in steps]
         fed[v] = fed[v] if len(v.dynamic_axes) > 1 else np.concatenate(fed[v])
     for v in function.outputs:
-        made = function.eval(fed, outputs=[v])
-        yield np.concatenate([np.ravel(part) for part in (made if isinstance(made, list) else [made])])
+        result = function.eval(fed, outputs=[v])
+        yield np.concatenate([np.ravel(part) for part in (result if isinstance(result, list) else [result])])

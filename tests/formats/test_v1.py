@@ -1,4 +1,4 @@
-"""Models of CNTK 1 compute what CNTK 2.7 computes from the same file. Numbers without a formula are its results."""
+"""Models of CNTK 1 compute the same as in CNTK 2.7, which computed the numbers that have no formula."""
 
 import importlib.util
 import struct
@@ -44,19 +44,19 @@ def one(op, *sources, values=b"", version=31):
 
 def test_a_recurrence_starts_with_its_initial_value():
     h = C.load_model(recurrence())
-    made = h.eval({h.arguments[0]: [np.ones((3, 4), np.float32)]})[0]
+    values = h.eval({h.arguments[0]: [np.ones((3, 4), np.float32)]})[0]
     np.testing.assert_allclose(
-        made, [[0.88535166, 0.95623744], [0.9178815, 0.9737268], [0.9192097, 0.97441787]], rtol=1e-6
+        values, [[0.88535166, 0.95623744], [0.9178815, 0.9737268], [0.9192097, 0.97441787]], rtol=1e-6
     )
     assert [(p.name, p.shape) for p in h.parameters] == [("W", (4, 2)), ("R", (2, 2))]
 
 
 @pytest.mark.parametrize("version", [10, 17, 18, 20, 21, 23, 31])
 @pytest.mark.parametrize("kernel", [(4, 18), (3, 3, 2, 4)])
-def test_kernels_may_stand_in_a_matrix(kernel, version):
+def test_kernels_stored_as_a_matrix(kernel, version):
     f = C.load_model(convolution(kernel=kernel, version=version))
-    made = f.eval({f.arguments[0]: [np.arange(72, dtype=np.float32).reshape(1, 2, 6, 6)]})[0]
-    np.testing.assert_allclose(made.ravel()[:6], [24.919998, 36.74, 37.940002, 39.14, 40.34, 26.24], rtol=1e-5)
+    values = f.eval({f.arguments[0]: [np.arange(72, dtype=np.float32).reshape(1, 2, 6, 6)]})[0]
+    np.testing.assert_allclose(values.ravel()[:6], [24.919998, 36.74, 37.940002, 39.14, 40.34, 26.24], rtol=1e-5)
     assert f.parameters[0].shape == (4, 2, 3, 3)
 
 
@@ -84,8 +84,8 @@ def test_operations_of_two_operands(op):
     f = C.load_model(one(op, w.source("x", 3), w.source("y", 3)))
     by_name = {v.name: v for v in f.arguments}
     x, y = (Y, X) if op == "CrossEntropyWithSoftmax" else (X, Y)  # the label comes first
-    made = f.eval({by_name["x"]: [x], by_name["y"]: [y]})
-    np.testing.assert_allclose(made[0] if isinstance(made, list) else made, PAIRS[op], rtol=1e-5)
+    values = f.eval({by_name["x"]: [x], by_name["y"]: [y]})
+    np.testing.assert_allclose(values[0] if isinstance(values, list) else values, PAIRS[op], rtol=1e-5)
 
 
 def test_criteria_are_sums_over_the_samples_of_all_sequences():
@@ -97,19 +97,19 @@ def test_criteria_are_sums_over_the_samples_of_all_sequences():
     assert total.eval({total.arguments[0]: data}) == 10
 
 
-def test_means_that_were_computed_before_training_are_constants_and_outputs():
+def test_precomputed_means_are_constants_and_outputs():
     values = b"\1" + w.matrix(np.float32([0.1, 0.2, 0.3]), 3)
     f = C.load_model(w.network(
         w.source("x", 3), w.node("Mean", "m", "x", values=values), w.node("InvStdDev", "s", "x", values=values),
         w.node("PerDimMeanVarNormalization", "t", "x", "m", "s"),
     ))  # fmt: skip
     assert [v.name for v in f.outputs] == ["m", "s", "t"]
-    made = f.eval({f.arguments[0]: [X]}, outputs=[f.outputs[2]])
-    np.testing.assert_allclose(made[0], (X - [[0.1, 0.2, 0.3]]) * [[0.1, 0.2, 0.3]], rtol=1e-5)
+    results = f.eval({f.arguments[0]: [X]}, outputs=[f.outputs[2]])
+    np.testing.assert_allclose(results[0], (X - [[0.1, 0.2, 0.3]]) * [[0.1, 0.2, 0.3]], rtol=1e-5)
 
 
 @pytest.mark.parametrize(("version", "variance"), [(12, [1.00001, 0.25001, 0.11112111, 0.06251]), (18, [1, 2, 3, 4])])
-def test_old_normalizations_keep_a_deviation_and_no_count(version, variance):
+def test_old_normalizations_have_a_deviation_and_no_count(version, variance):
     statistics = [w.learnable(n, (4, 1), [1, 2, 3, 4], rate) for n, rate in (("s", 1), ("b", 1), ("m", 0), ("v", 0))]
     values = b"\0" + w.double(64, 0) + w.int32(1) + w.uint64(600) + w.double(1e-5) + b"\1"
     f = C.load_model(one("BatchNormalization", w.source("x", 4), *statistics, values=values, version=version))
@@ -131,7 +131,7 @@ EXPECTED = {"Slice": [[2, 3]], "Reshape": [[[1, 2], [3, 4]]], "ReduceElements": 
 
 
 @pytest.mark.parametrize(("version", "op"), SHAPES)
-def test_each_version_of_what_operations_write(version, op):
+def test_payloads_of_each_version(version, op):
     f = C.load_model(one(op, w.source("x", 4), values=SHAPES[version, op], version=version))
     np.testing.assert_array_equal(f.eval({f.arguments[0]: [DATA]})[0], EXPECTED[op])
 
@@ -142,7 +142,7 @@ def test_transposed_axes_are_counted_from_1():
     np.testing.assert_array_equal(f.eval({f.arguments[0]: [x]})[0], x.transpose(0, 2, 1))
 
 
-def test_poolings_of_old_give_width_before_height():
+def test_old_poolings_store_width_before_height():
     values = w.int32(2, 1) + w.uint64(3, 1, 2)
     f = C.load_model(one("MaxPooling", w.source("x", 6, 6, 2), values=values))
     assert f.shape == (2, 2, 5)
@@ -159,7 +159,7 @@ def test_axes_inputs_and_types():
     assert f.dtype == np.float64 and not f.parameters and f.constants[0].shape == (1, 3)
 
 
-def test_outputs_are_what_is_listed_or_used_by_nothing_in_the_order_of_names():
+def test_outputs_are_the_listed_and_unused_nodes_by_name():
     f = C.load_model(w.network(
         w.source("x", 3), w.node("Tanh", "t", "x"), w.node("Tanh", "B", "x"), w.node("Tanh", "a", "t"), outputs=["t"]
     ))  # fmt: skip
@@ -192,16 +192,16 @@ def test_each_kind_of_damage_is_named(data, reason):
 
 
 @pytest.mark.skipif(not DNN.exists(), reason="needs the model of CNTK 1 in ../shared/data/legacy")
-def test_a_network_that_cntk_1_trained():
+def test_a_network_trained_by_cntk_1():
     f = C.load_model(DNN)
     assert [v.name for v in f.outputs] == ["ce", "errs", "ol.z", "top5Errs"]
     assert {v.name: v.shape for v in f.arguments} == {"features": (784,), "labels": (10,)}
     features = np.random.RandomState(0).rand(2, 3, 784).astype(np.float32) * 255
     labels = np.eye(10, dtype=np.float32)[np.arange(6).reshape(2, 3)]
     by_name = {v.name: v for v in f.arguments}
-    made = f.eval({by_name["features"]: list(features), by_name["labels"]: list(labels)})
-    made = {v.name: value for v, value in made.items()}
-    assert [made["errs"], made["top5Errs"]] == [5, 2]
-    np.testing.assert_allclose(made["ce"], 49.473385, rtol=1e-5)
+    results = f.eval({by_name["features"]: list(features), by_name["labels"]: list(labels)})
+    values = {v.name: value for v, value in results.items()}
+    assert [values["errs"], values["top5Errs"]] == [5, 2]
+    np.testing.assert_allclose(values["ce"], 49.473385, rtol=1e-5)
     last = [-0.538815, -5.646074, 5.799423, 8.856691, -13.844092, 6.947535, -4.07155, -0.820605, 4.862513, -3.751999]
-    np.testing.assert_allclose(made["ol.z"][1][0, 0], last, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(values["ol.z"][1][0, 0], last, rtol=1e-4, atol=1e-4)

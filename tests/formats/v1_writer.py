@@ -1,4 +1,4 @@
-"""Small models in the format of CNTK 1, written byte by byte: what the tests read."""
+"""Writes small models in the format of CNTK 1, for the tests of its reader."""
 
 import struct
 
@@ -56,14 +56,14 @@ def times(name, *inputs):
 
 
 def network(*nodes, outputs=(), version=18, precision="float"):
-    made = text("BCN") + text("BVersion") + uint64(version) + text("EVersion") + uint64(len(nodes)) + text("BNodeList")
+    data = text("BCN") + text("BVersion") + uint64(version) + text("EVersion") + uint64(len(nodes)) + text("BNodeList")
     for op, name, values, _ in nodes:
-        made += text(precision) + text(op) + text(name) + values
-    made += text("ENodeList") + text("BRelation")
+        data += text(precision) + text(op) + text(name) + values
+    data += text("ENodeList") + text("BRelation")
     for _, name, _, inputs in nodes:
-        made += text(name) + uint64(len(inputs)) + b"".join(map(text, inputs))
-    made += text("ERelation") + text("BRootNodes")
+        data += text(name) + uint64(len(inputs)) + b"".join(map(text, inputs))
+    data += text("ERelation") + text("BRootNodes")
     for kind in LISTS:
         names = outputs if kind == "Output" else ()
-        made += text(f"B{kind}Nodes") + uint64(len(names)) + b"".join(map(text, names)) + text(f"E{kind}Nodes")
-    return made + text("ERootNodes") + text("ECN")
+        data += text(f"B{kind}Nodes") + uint64(len(names)) + b"".join(map(text, names)) + text(f"E{kind}Nodes")
+    return data + text("ERootNodes") + text("ECN")

@@ -1,4 +1,4 @@
-"""Between flax modules and Functions."""
+"""Conversion between flax modules and Functions."""
 
 import jax
 import numpy as np
@@ -49,7 +49,7 @@ def test_a_module_trains_with_cntks_learners_and_keeps_its_statistics():
     assert np.abs(mean.value).max() > 0.1
 
 
-def test_a_keyword_that_means_evaluation():
+def test_an_inverted_training_keyword():
     x = C.input_variable(1000)
     model = C.interop.from_flax(nn.Dropout(0.5), x, training="deterministic", inverted=True)
     ones = np.ones((1, 1000), F)
@@ -82,7 +82,7 @@ def test_statistics_and_dropout_of_a_function_in_flax():
     assert not np.any(variables["batch_stats"]["aggregate_mean"])
 
 
-def test_a_function_stands_in_other_modules_and_in_nnx():
+def test_a_function_as_a_submodule_and_in_nnx():
     from flax import nnx
 
     model = C.layers.Dense(4, activation=C.relu)(C.input_variable(3))
@@ -100,13 +100,13 @@ def test_a_function_stands_in_other_modules_and_in_nnx():
     assert np.allclose(bridged(data), model.eval(data), atol=1e-6)
 
 
-def test_there_and_back():
+def test_round_trip():
     x, z = C.input_variable(3), C.input_variable(3)
     model = C.layers.Dense(2)(x)
     again = C.interop.from_flax(C.interop.to_flax(model), z)
     assert np.allclose(again.eval({z: sample(4, 3)}), model.eval({x: sample(4, 3)}), atol=1e-6)
 
 
-def test_names_that_are_not_there():
+def test_unknown_names():
     with pytest.raises(AttributeError, match="no attribute 'to_torch'"):
         C.interop.to_torch  # noqa: B018

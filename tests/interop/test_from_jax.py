@@ -35,10 +35,10 @@ def test_it_computes_and_differentiates(parameters):
     assert [p.name for p in model.parameters] == ["layers.0.W", "layers.0.b", "layers.1.W", "layers.1.b"]
     assert np.allclose(model.eval({x: data}), mlp(parameters, data), atol=1e-6)
     wrt = model.parameters[0]
-    found = C.reduce_sum(model).grad({x: data}, wrt=[x, wrt])
+    gradients = C.reduce_sum(model).grad({x: data}, wrt=[x, wrt])
     expected = jax.grad(lambda p, x: mlp(p, x).sum(), (0, 1))(parameters, data)
-    assert np.allclose(found[x], expected[1], atol=1e-5)
-    assert np.allclose(found[wrt], expected[0]["layers"][0]["W"], atol=1e-5)
+    assert np.allclose(gradients[x], expected[1], atol=1e-5)
+    assert np.allclose(gradients[wrt], expected[0]["layers"][0]["W"], atol=1e-5)
 
 
 def test_it_trains_among_layers(parameters):
@@ -75,8 +75,8 @@ def test_several_results_and_operands_without_axes():
     x, w = C.input_variable(2), C.parameter((2,), init=3)
     both = from_jax(lambda p, x, w: (x * w, x.sum(axis=1)), (), [x, w])
     product, total = both.outputs
-    made = both.eval({x: [[1, 2], [3, 4]]})
-    assert made[product].tolist() == [[3, 6], [9, 12]] and made[total].tolist() == [3, 7]
+    values = both.eval({x: [[1, 2], [3, 4]]})
+    assert values[product].tolist() == [[3, 6], [9, 12]] and values[total].tolist() == [3, 7]
     assert total.shape == ()
 
 
@@ -108,13 +108,13 @@ def test_random_numbers_differ_from_call_to_call():
     assert not np.allclose(model.eval(zeros), model.eval(zeros))
 
 
-def test_there_and_back(parameters):
+def test_round_trip(parameters):
     x = C.input_variable(3)
     f, given = to_jax(from_jax(mlp, parameters, x))
     assert np.allclose(f(given, sample(4, 3)), mlp(parameters, sample(4, 3)), atol=1e-6)
 
 
-def test_clones_have_parameters_of_their_own(parameters):
+def test_clones_have_their_own_parameters(parameters):
     x = C.input_variable(3)
     model = from_jax(mlp, parameters, x)
     copy = model.clone("clone")
@@ -124,11 +124,11 @@ def test_clones_have_parameters_of_their_own(parameters):
     assert not np.allclose(copy.eval(data), model.eval(data))
 
 
-def test_what_goes_wrong(parameters, tmp_path):
+def test_errors(parameters, tmp_path):
     x = C.input_variable(3)
     with pytest.raises(RuntimeError, match=r"of operands \[5\] raised TypeError"):
         from_jax(mlp, parameters, C.input_variable(5))
-    with pytest.raises(ValueError, match="need the batch axis first"):
+    with pytest.raises(ValueError, match="return arrays with the batch axis first"):
         from_jax(lambda p, x: x.sum(), (), x)
     with pytest.raises(ValueError, match="cannot be saved"):
         from_jax(mlp, parameters, x).save(str(tmp_path / "it"))

@@ -1,4 +1,4 @@
-"""Exported programs give the same numbers in a process that knows nothing of this package."""
+"""Exported programs compute the same in a process that does not import this package."""
 
 import subprocess
 import sys
@@ -74,9 +74,9 @@ def test_sums_of_products_over_steps_of_any_number(tmp_path):
     f = C.combine([C.reduce_sum(C.tanh(steps) * C.reshape(q, (1, 3)), 1), C.reduce_sum(steps * C.exp(steps[:, :1]), 0)])
     parts = [np.random.default_rng(n).normal(size=(4, 3)).astype(np.float32) for n in (4, 2)]
     other = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
-    made = served(f, tmp_path, a=np.stack(parts), a_lengths=np.int32([4, 4]), b=other)
+    values = served(f, tmp_path, a=np.stack(parts), a_lengths=np.int32([4, 4]), b=other)
     expected = f.eval({s: parts, q: other})
-    for got, out in zip(made, f.outputs, strict=True):
+    for got, out in zip(values, f.outputs, strict=True):
         np.testing.assert_allclose(np.squeeze(got), np.squeeze(expected[out]), rtol=1e-5, atol=1e-6)
 
 
@@ -88,7 +88,7 @@ def test_functions_that_look_back_take_padded_sequences(tmp_path):
     np.testing.assert_allclose(made, f.eval({s: [data[0, :5]]}))
 
 
-def test_what_has_no_such_form_keeps_the_old_file(tmp_path):
+def test_an_unsupported_function_keeps_the_old_file(tmp_path):
     class Twice(C.ops.functions.UserFunction):
         def forward(self, argument, device=None, outputs_to_retain=None):
             return None, 2 * argument

@@ -35,9 +35,9 @@ def test_gradients_are_those_of_the_function(model):
     data = sample(5, 3)
     loss = C.reduce_sum(C.square(model))
     expected = loss.grad(data, wrt=list(model.parameters))
-    found = jax.grad(lambda p: jnp.sum(f(p, data) ** 2))(parameters)
+    gradients = jax.grad(lambda p: jnp.sum(f(p, data) ** 2))(parameters)
     for name, parameter in leaf_names(model.parameters).items():
-        assert np.allclose(found[name], expected[parameter], atol=1e-5)
+        assert np.allclose(gradients[name], expected[parameter], atol=1e-5)
 
 
 def test_single_samples_and_vmap(model):
@@ -69,8 +69,8 @@ def test_sequences_with_lengths(reverse):
     padded = np.full((3, 4, 3), np.nan, F)
     for row, sequence in zip(padded, data, strict=True):
         row[: len(sequence)] = sequence
-    made = jax.jit(f)(parameters, (padded, [4, 2, 1]))
-    for row, sequence in zip(np.asarray(made), model.eval({s: data}), strict=True):
+    values = jax.jit(f)(parameters, (padded, [4, 2, 1]))
+    for row, sequence in zip(np.asarray(values), model.eval({s: data}), strict=True):
         assert np.allclose(row[: len(sequence)], sequence, atol=1e-5) and not row[len(sequence) :].any()
 
 
@@ -83,12 +83,14 @@ def test_sequences_of_one_length_and_single_ones():
     assert np.allclose(f(parameters, data[0]), model.eval({s: data})[0], atol=1e-5)
 
 
-def test_sequences_that_the_function_makes():
+def test_sequences_created_by_the_function():
     s = C.sequence.input_variable(1)
     model = C.sequence.gather(s, C.reshape(C.greater(s, 0), ()))
     f, _ = to_jax(model)
-    made = np.asarray(f({}, np.array([[[1], [-1], [2]], [[-3], [4], [-5]]], F)))[..., 0]
-    assert made[0, :2].tolist() == [1, 2] and made[1, 0] == 4 and not made[0, 2:].any() and not made[1, 1:].any()
+    values = np.asarray(f({}, np.array([[[1], [-1], [2]], [[-3], [4], [-5]]], F)))[..., 0]
+    assert values[0, :2].tolist() == [1, 2]
+    assert values[1, 0] == 4
+    assert not values[0, 2:].any() and not values[1, 1:].any()
 
 
 def test_several_inputs_outputs_and_one_without_batch():
@@ -123,13 +125,13 @@ def test_running_statistics_are_a_state():
     assert not np.any(f.state["aggregate_mean"]), "the Function itself stays"
 
 
-def test_a_gradient_may_stand_inside():
+def test_a_gradient_inside_the_function():
     x = C.input_variable(2)
     f, _ = to_jax(C.gradient(C.reduce_sum(x**3), x))
     assert jax.jit(f)({}, [[1.0, 2.0]]).tolist() == [[3, 12]]
 
 
-def test_later_values_of_parameters_are_not_seen(model):
+def test_later_values_of_parameters_have_no_effect(model):
     f, parameters = to_jax(model)
     before = np.asarray(f(parameters, sample(1, 3)))
     for p in model.parameters:
@@ -137,7 +139,7 @@ def test_later_values_of_parameters_are_not_seen(model):
     assert np.array_equal(f(parameters, sample(1, 3)), before)
 
 
-def test_what_does_not_fit(model):
+def test_errors_of_shapes_and_missing_parameters(model):
     f, parameters = to_jax(model)
     with pytest.raises(TypeError, match="takes 1 inputs after the parameters, not 2"):
         f(parameters, sample(1, 3), sample(1, 3))
@@ -155,7 +157,7 @@ def test_what_does_not_fit(model):
         g({}, sample(2, 1), sample(1))
 
 
-def test_python_code_is_refused():
+def test_python_code_is_rejected():
     class Same(C.ops.functions.UserFunction):
         def infer_outputs(self):
             return [C.output_variable(self.inputs[0].shape, self.inputs[0].dtype, self.inputs[0].dynamic_axes)]

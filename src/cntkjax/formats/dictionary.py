@@ -322,6 +322,7 @@ def _put_value(out: Buffers, value: object, path: str, depth: int) -> int:
     return size + put_varint(out, 2, kind) + put(out, kind + 2)
 
 
+# As complex as the format has types: one case each.
 def _writer(value: object, path: str, depth: int) -> tuple[int, Callable[[Buffers, int], int]]:
     """The number of a value's type, and a function that writes it into the field of a given number."""
 

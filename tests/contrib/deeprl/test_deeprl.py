@@ -1,4 +1,4 @@
-"""Agents learn; their parts do what they say."""
+"""Agents learn small tasks; memories, networks and preprocessing work as documented."""
 
 from dataclasses import dataclass
 
@@ -91,7 +91,7 @@ EtaMinimum = 0.2
 """
 
 
-def test_a_table_learns_the_way(tmp_path):
+def test_a_table_learns_to_reach_the_goal(tmp_path):
     agent = make(tmp_path, TABLE)
     corridor(agent, 60)
     agent.set_as_best_model()
@@ -104,7 +104,7 @@ def test_a_table_learns_the_way(tmp_path):
 @pytest.mark.parametrize("representation, hidden, prioritized", [
     ("dqn", "[12]", False), ("dueling-dqn", "[12, [None], [None]]", True),
 ])
-def test_a_network_learns_the_way(tmp_path, representation, hidden, prioritized):
+def test_a_network_learns_to_reach_the_goal(tmp_path, representation, hidden, prioritized):
     settings = NETWORK.format(representation=representation, hidden=hidden, prioritized=prioritized)
     agent = make(tmp_path, settings)
     corridor(agent, 50)
@@ -117,7 +117,7 @@ def test_a_network_learns_the_way(tmp_path, representation, hidden, prioritized)
     assert QLearningParameters(str(tmp_path / "saved.cfg")).gamma == 0.8
 
 
-def test_a_policy_learns_the_way(tmp_path):
+def test_a_policy_learns_to_reach_the_goal(tmp_path):
     agent = make(tmp_path, "[General]\nAgent = actor_critic\nGamma = 0.8\n[PolicyGradient]\nUpdateFrequency = 20\n"
                            "[Optimization]\nInitialEta = 0.5\nEtaMinimum = 0.5\n")
     before = np.mean(corridor(agent, 5))
@@ -130,14 +130,14 @@ def test_a_policy_learns_the_way(tmp_path):
     np.testing.assert_array_equal(again._policy_network.parameters[0].value, agent._policy_network.parameters[0].value)
 
 
-def test_an_agent_that_nobody_knows_is_an_error(tmp_path):
+def test_an_unknown_agent_is_an_error(tmp_path):
     with pytest.raises(ValueError, match=r"agent.cfg: Agent is qlearning, .* or random, not 'clever'"):
         make(tmp_path, "[General]\nAgent = clever\n")
     with pytest.raises(ValueError, match="'undefined.thing' is no path"):
         make(tmp_path, "[General]\nAgent = qlearning\nPreProcessing = undefined.thing\n")
 
 
-def test_priorities_say_how_often_transitions_are_drawn():
+def test_transitions_are_sampled_by_priority():
     memory = ReplayMemory(5, prioritized=True)
     for state, priority in enumerate([1, 0.5, 4, 2, 0.25, 3, 1]):
         memory.store(state, 0, 0, None, priority)
@@ -151,7 +151,7 @@ def test_dueling_networks_add_advantages_over_their_mean():
     assert sorted(p.shape for p in network["f"].parameters) == [(1,), (2,), (3,), (3, 1), (3, 4), (4,), (4, 2), (4, 3)]
 
 
-def test_frames_are_grey_and_small():
+def test_frames_are_gray_and_resized():
     frames = AtariPreprocessing((210, 160, 3), 2)
     image = np.zeros((210, 160, 3), np.uint8)
     image[:] = np.arange(210)[:, None, None]

@@ -1,4 +1,4 @@
-"""One row for each operation: what is written, and from what data."""
+"""Test cases of ONNX export and import: one row for each operation."""
 
 from __future__ import annotations
 
@@ -233,5 +233,5 @@ def _first_two(x: Any) -> Any:
 
 def _over_two_steps(x: Any) -> Any:
     h = C.placeholder(shape=(3,))
-    made = C.tanh(C.sequence.past_value(h, 0.1, 2) * 0.7 + C.sequence.past_value(h, 0.2) + x)
-    return made.replace_placeholders({h: made.output})
+    states = C.tanh(C.sequence.past_value(h, 0.1, 2) * 0.7 + C.sequence.past_value(h, 0.2) + x)
+    return states.replace_placeholders({h: states.output})

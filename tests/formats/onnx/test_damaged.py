@@ -1,4 +1,4 @@
-"""Damaged and malicious files give clear errors, quickly and without taking memory."""
+"""Damaged and malicious files raise clear errors, quickly and without allocating memory."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ BAD: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_model_is_refused_with_the_reason(name: str) -> None:
+def test_invalid_models_are_rejected_with_the_reason(name: str) -> None:
     data, reason = BAD[name]
     with pytest.raises(ValueError, match=reason):
         load(data)
@@ -102,7 +102,7 @@ def test_sizes_are_those_of_the_data() -> None:
         load(model(node("Add", ["x", "w"]), initializers=[tensor]))
 
 
-def test_graphs_within_graphs_are_not_followed_for_ever() -> None:
+def test_nesting_of_graphs_is_limited() -> None:
     inner = helper.make_graph([node("Relu", ["x"])], "g", [], [Y])
     for _ in range(30):
         inner = helper.make_graph([helper.make_node("If", ["c"], ["y"], then_branch=inner)], "g", [], [Y])
@@ -129,7 +129,7 @@ def test_external_data_stay_in_the_folder(location: str, tmp_path: Path) -> None
         C.Function.load(saved_outside(tmp_path, location), format=C.ModelFormat.ONNX)
 
 
-def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
     path = saved_outside(tmp_path, "link.bin")
     (path.parent / "link.bin").symlink_to(tmp_path / "secret.bin")
     with pytest.raises(ValueError, match="outside of the folder"):
@@ -137,7 +137,7 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("offset", ["8", "-1", "1" * 30, "x"])
-def test_external_data_have_to_be_there(offset: str, tmp_path: Path) -> None:
+def test_external_data_have_to_exist(offset: str, tmp_path: Path) -> None:
     path = saved_outside(tmp_path, "data.bin", offset)
     (path.parent / "data.bin").write_bytes(bytes(24))
     with pytest.raises(ValueError, match="tensor 'w'"):
@@ -236,18 +236,18 @@ def outcome(data: bytes) -> str:
     begun = time.perf_counter()
     try:
         load(data)
-        made = "read"
+        function = "read"
     except ValueError as error:
         assert str(error).strip(), "an error without words"
-        made = "refused"
+        function = "refused"
     took = time.perf_counter() - begun
     assert took < 2, f"it took {took:.1f} s"
-    return made
+    return function
 
 
 @pytest.mark.parametrize("mutated", [mutations, rewritten])
-def test_mutated_files_are_read_or_refused(mutated: Any) -> None:
+def test_mutated_files_are_read_or_rejected(mutated: Any) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    found = [outcome(data) for data, _ in zip(mutated(11), range(250), strict=False)]
-    assert {"read", "refused"} == set(found)
+    outcomes = [outcome(data) for data, _ in zip(mutated(11), range(250), strict=False)]
+    assert {"read", "refused"} == set(outcomes)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 20  # kilobytes

@@ -1,4 +1,4 @@
-"""Models that CNTK 2.7 saved, written as ONNX: ONNX Runtime gives the values that CNTK gave."""
+"""Models saved by CNTK 2.7, exported to ONNX: ONNX Runtime computes the same values as CNTK."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_model_of_cntk_runs_in_onnx_runtime(name: str, opset: int, tmp_path: P
     counts = [a.get("count") or len(arrays[a["key"]]) for a in entry["arguments"] if a["layout"] != "static"]
     for i in range(min(counts)):
         feeds = {a["name"] or a["uid"]: sample(arrays, a, i) for a in entry["arguments"]}
-        made = session.run(None, {k: v for k, v in feeds.items() if k in names})
-        for got, output in zip(made, entry["outputs"], strict=True):
+        values = session.run(None, {k: v for k, v in feeds.items() if k in names})
+        for got, output in zip(values, entry["outputs"], strict=True):
             want = sample(arrays, output, i)
             np.testing.assert_allclose(got.reshape(want.shape), want, rtol=3e-5, atol=3e-5)

@@ -1,4 +1,4 @@
-"""Whole models: of CNTK, PyTorch and scikit-learn; names, files beside the model, and what a reader may do with it."""
+"""Complete models of CNTK, PyTorch and scikit-learn: values, names, external data, training."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def run(model: Any, *arrays: np.ndarray) -> list[np.ndarray]:
      ("conv_transpose", (1, 3, 4, 5)), ("seq_gru_back", (4, 1, 3)), ("optimized_rnn_tanh", (4, 1, 3)),
      ("op_element_select", (1, 3, 2)), ("reductions", (1, 3, 4)), ("batchnorm", (1, 3, 4, 4))],
 )
-def test_files_of_cntk_give_the_values_of_onnx_runtime(name: str, shape: tuple[int, ...]) -> None:
+def test_files_of_cntk_compute_the_same_as_onnx_runtime(name: str, shape: tuple[int, ...]) -> None:
     path = GOLDEN / f"{name}.onnx"
     if not path.exists():
         pytest.skip("CNTK's own ONNX files are not here")
     x = R.normal(size=shape).astype(np.float32)
     f = C.Function.load(path, format=ONNX)
-    made = f.eval({f.arguments[0]: x})
-    values = list(made.values()) if len(f.outputs) > 1 else [made]
+    result = f.eval({f.arguments[0]: x})
+    values = list(result.values()) if len(f.outputs) > 1 else [result]
     for got, want in zip(values, run(path, x), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
@@ -124,8 +124,8 @@ def test_models_of_scikit_learn() -> None:
             warnings.simplefilter("ignore")
             data = skl2onnx.to_onnx(model.fit(x, target), x, options=options, target_opset=17).SerializeToString()
         f = C.Function.load(data, format=ONNX)
-        made = f.eval({f.arguments[0]: x})
-        for got, want in zip(made.values() if len(f.outputs) > 1 else [made], run(data, x), strict=True):
+        result = f.eval({f.arguments[0]: x})
+        for got, want in zip(result.values() if len(f.outputs) > 1 else [result], run(data, x), strict=True):
             np.testing.assert_allclose(np.reshape(got, want.shape), want, rtol=1e-5, atol=1e-5)
 
 
@@ -173,7 +173,7 @@ def test_parameters_in_a_second_file(tmp_path: Path) -> None:
     np.testing.assert_allclose(C.load_model(tmp_path / "m.onnx", format=ONNX).eval(v), f.eval(v), rtol=1e-5)
 
 
-def test_what_was_read_can_be_trained_and_saved_as_a_model_of_cntk(tmp_path: Path) -> None:
+def test_read_models_can_be_trained_and_saved_as_cntk_models(tmp_path: Path) -> None:
     f, x = network()
     f.save(tmp_path / "m.onnx", format=ONNX)
     again = C.load_model(tmp_path / "m.onnx", format=ONNX)
@@ -209,13 +209,13 @@ def test_half_and_double_precision(tmp_path: Path) -> None:
         np.testing.assert_allclose(run(tmp_path / "m.onnx", v)[0], f.eval(v), rtol=3e-3)
 
 
-def test_the_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_errors_name_the_missing_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
     for use in (lambda: C.load_model(b"", format=ONNX), lambda: network()[0].save(tmp_path / "m.onnx", format=ONNX)):
         with pytest.raises(ImportError, match=r'pip install "cntkjax\[onnx\]"'):
             use()
 
 
-def test_opsets_that_are_not_written_are_refused(tmp_path: Path) -> None:
+def test_unsupported_opsets_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="opset 5 is not supported: it is one of 9 to 21"):
         network()[0].save(tmp_path / "m.onnx", format=ONNX, opset=5)

@@ -1,4 +1,4 @@
-"""Every operation: written, checked by onnx, run by ONNX Runtime, and read back, with the same values."""
+"""Each operation is exported, checked by onnx, run by ONNX Runtime, and imported, with the same values."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def expected(case: Case, f: Any, tensors: list[np.ndarray]) -> list[np.ndarray]:
         argument = next((a for a in f.arguments if a.name == f"x{i}"), None)
         if argument is not None:
             feeds[argument] = [np.ascontiguousarray(v[:, j]) for j in range(v.shape[1])] if case.sequence else v
-    made = f.eval(feeds)
-    made = made if isinstance(made, dict) else {f.outputs[0]: made}
-    return [np.stack(made[o], 1) if o.sequence_axis is not None else np.asarray(made[o]) for o in f.outputs]
+    values = f.eval(feeds)
+    values = values if isinstance(values, dict) else {f.outputs[0]: values}
+    return [np.stack(values[o], 1) if o.sequence_axis is not None else np.asarray(values[o]) for o in f.outputs]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -69,13 +69,13 @@ def test_runs_with_the_same_values_and_reads_back(case: Case, tmp_path: Path) ->
         session = runtime.InferenceSession(str(path))
         names = [v.name for v in session.get_inputs()]
         for i, tensors in enumerate(as_tensors(case, opset)):
-            made = session.run(None, {f"x{k}": v for k, v in enumerate(tensors) if f"x{k}" in names})
-            for got, want, output in zip(made, wanted, f.outputs, strict=True):
+            values = session.run(None, {f"x{k}": v for k, v in enumerate(tensors) if f"x{k}" in names})
+            for got, want, output in zip(values, wanted, f.outputs, strict=True):
                 close(got, want if opset > 9 else part(want, output, i))
     if case.reads_back:
         again = C.Function.load(path, format=C.ModelFormat.ONNX)
-        made = again.eval({a: whole[int(a.name[1:])] for a in again.arguments})
-        for got, want in zip(made.values() if len(again.outputs) > 1 else [made], wanted, strict=True):
+        values = again.eval({a: whole[int(a.name[1:])] for a in again.arguments})
+        for got, want in zip(values.values() if len(again.outputs) > 1 else [values], wanted, strict=True):
             close(got, want)
 
 
@@ -92,7 +92,7 @@ def test_every_primitive_is_written_or_known_to_have_no_counterpart() -> None:
     assert not {name for name in BY_NAME if name not in written and BY_NAME[name].cntk_id < 100}
 
 
-def test_an_operation_without_counterpart_is_named(tmp_path: Path) -> None:
+def test_errors_name_operations_without_counterpart(tmp_path: Path) -> None:
     x, y, group = C.input_variable(1, name="x"), C.input_variable(1), C.input_variable(1)
     with pytest.raises(ValueError, match="ONNX has no operation for LambdaRank"):
         C.lambda_rank(x, y, group).save(tmp_path / "f.onnx", format=C.ModelFormat.ONNX)
