@@ -117,7 +117,7 @@ def test_a_type_that_is_asked_for_wins_over_that_of_the_array(make, value, optio
 @pytest.mark.parametrize("value", ["a", [[1, 2], [3]], [object()], {"a": 1}])
 @pytest.mark.parametrize("make", [C.constant, lambda v: C.parameter(init=v), lambda v: C.parameter((2,), init=v)])
 def test_what_is_no_number_is_no_value(make, value):
-    with pytest.raises(ValueError, match="is no number or regular array of numbers"):
+    with pytest.raises(ValueError, match="is not a number or a regular array of numbers"):
         make(value)
 
 

@@ -1,4 +1,4 @@
-"""Arrays and masks as CNTK's values hold them."""
+"""Array views and masks, which hold the data of CNTK's values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ A = TypeVar("A", bound="jax.Array | np.ndarray")
 
 
 class DataMixin(ArrayMixin):
-    """Data that NumPy, JAX and whoever speaks DLPack (PyTorch, CuPy) take without being told how."""
+    """Data that NumPy, JAX and libraries with DLPack (PyTorch, CuPy) accept directly."""
 
     def _on_device(self) -> jax.Array:
         return device_array(self._numbers())
@@ -41,9 +41,9 @@ class DataMixin(ArrayMixin):
 
 
 class NDArrayView(DataMixin):
-    """A dense array or a sparse matrix, as CNTK's values hold it. Its data are never copied, unless they have to be.
+    """A dense array or a sparse matrix, the data of CNTK's values. Data are copied only where necessary.
 
-    NumPy, JAX and DLPack take it as it is.
+    NumPy, JAX and DLPack accept it directly.
 
     >>> NDArrayView.from_dense(np.ones((2, 3), np.float32))
     NDArrayView([2 x 3], CPU)
@@ -69,10 +69,12 @@ class NDArrayView(DataMixin):
     ) -> NDArrayView:
         """From a NumPy array; with `borrow` without a copy.
 
-        Errors: TypeError for what is no array; RuntimeError for one of another type than CNTK has.
+        Errors: TypeError for anything but an array; RuntimeError for an element type that CNTK does not have.
         """
         if not hasattr(np_array, "dtype"):
-            raise TypeError(f"an NDArrayView is made of a NumPy array, not of {type(np_array).__name__}")
+            raise TypeError(
+                f"an NDArrayView is made of a NumPy array, not of {type(np_array).__name__}: convert it with np.asarray"
+            )
         array = of_known_type(np.asarray(np_array), "an NDArrayView")
         return NDArrayView._of(array if borrow else array.copy(), read_only)
 
@@ -81,9 +83,9 @@ class NDArrayView(DataMixin):
         csr_array: Any, device: Device = None, read_only: bool = False, borrow: bool = False,
         shape: ShapeLike | None = None,
     ) -> NDArrayView:
-        """From a SciPy matrix in CSR format, which holds an array of the given shape with its last axis in the columns.
+        """From a SciPy matrix in CSR format that holds an array of the given shape, with its last axis in the columns.
 
-        Errors: TypeError for another format; ValueError if the shape does not fit.
+        Errors: TypeError for another format; ValueError if the shape does not match.
         """
         if not hasattr(csr_array, "indptr") or csr_array.format != "csr":
             raise TypeError("an NDArrayView takes sparse data in CSR format only: convert them with tocsr()")
@@ -113,7 +115,7 @@ class NDArrayView(DataMixin):
 
     @property
     def device(self) -> DeviceDescriptor:
-        """Where the data are."""
+        """The device that holds the data."""
         return device_of(self.held)
 
     @property
@@ -149,18 +151,18 @@ class NDArrayView(DataMixin):
         return int(self._is_sparse)
 
     def copy_from(self, source: NDArrayView) -> None:
-        """Take over the data of another array of the same shape, into the same memory.
+        """Copy the data of another array of the same shape into this one's memory.
 
-        Errors: ValueError for another shape; RuntimeError if this is read-only.
+        Errors: ValueError for another shape; RuntimeError if this one is read-only.
         """
         if source._shape != self._shape:
-            raise ValueError(f"copy_from: {source!r} is not of the shape of {self!r}")
+            raise ValueError(f"copy_from: {source!r} does not have the shape of {self!r}: reshape it with as_shape")
         self._write(source)
 
     def set_value(self, value: float) -> None:
-        """Write one number everywhere.
+        """Fill the array with a number.
 
-        Errors: TypeError for what is no number; RuntimeError if this is read-only or sparse.
+        Errors: TypeError for anything but a number; RuntimeError if the array is read-only or sparse.
 
         >>> view = NDArrayView.from_dense(np.ones((2, 3), np.float32))
         >>> view.set_value(2.5)
@@ -168,33 +170,33 @@ class NDArrayView(DataMixin):
         [[2.5, 2.5, 2.5], [2.5, 2.5, 2.5]]
         """
         if not isinstance(value, (int, float, np.number)):
-            raise TypeError(f"set_value writes one number everywhere, not {value!r}: copy_from takes an NDArrayView")
+            raise TypeError(f"set_value fills an array with a number, not {value!r}: copy_from takes an NDArrayView")
         if self._is_sparse:
             raise RuntimeError(f"{self!r} is sparse: a number can only be written to a dense array")
         self._write(NDArrayView.from_dense(np.full(self._shape, value, self.dtype), borrow=True))
 
     def _write(self, source: NDArrayView) -> None:
         if self._read_only:
-            raise RuntimeError(f"{self!r} is read-only: make it with read_only=False, or copy it with deep_clone()")
-        if isinstance(self.held, np.ndarray) and self.held.flags.writeable:  # those of a file are not
+            raise RuntimeError(f"{self!r} is read-only: create it with read_only=False, or copy it with deep_clone()")
+        if isinstance(self.held, np.ndarray) and self.held.flags.writeable:  # the arrays of a file are not
             self.held[...] = source._numbers()
         else:
             self.held = source.held.copy()
 
     def change_device(self, device: DeviceDescriptor) -> None:
-        """Move the data to a device. Errors: TypeError for what is none; ValueError for sparse data, which stay."""
+        """Move the data to a device. Errors: TypeError for anything but a device; ValueError for sparse data."""
         if not isinstance(device, DeviceDescriptor):
             raise TypeError(f"change_device needs a device such as cpu() or gpu(0), not {device!r}")
         if device != device_of(self.held):
             if self._is_sparse:
-                raise ValueError(f"{self!r} is sparse: such data are on the CPU, and moved when they are used")
+                raise ValueError(f"{self!r} is sparse: sparse data stay on the CPU until a function uses them")
             self.held = np.asarray(self.held) if device == cpu() else device_array(self.held, jax_device(device))
 
     @staticmethod
     def random_uniform_float(
         shape: ShapeLike, range_begin: float, range_end: float, seed: int = AUTO_SEED, device: Device = None
     ) -> NDArrayView:
-        """Numbers between two others, each as likely; the same seed gives the same ones.
+        """Uniformly distributed random numbers; the same seed gives the same numbers.
 
         >>> NDArrayView.random_uniform_float((2, 3), -1, 1, seed=7)
         NDArrayView([2 x 3], CPU)
@@ -211,19 +213,22 @@ class NDArrayView(DataMixin):
     def as_shape(self, new_shape: ShapeLike) -> NDArrayView:
         """The same data in another shape.
 
-        Errors: ValueError if that has another size.
+        Errors: ValueError if the sizes differ.
         """
         shape = as_shape(new_shape)
         if prod(shape) != prod(self._shape):
-            raise ValueError(f"an array of shape {self._shape} cannot have shape {shape}, which is of another size")
+            raise ValueError(
+                f"an array of shape {self._shape} cannot have shape {shape}: it has {prod(self._shape)} elements, "
+                f"not {prod(shape)}"
+            )
         held = self.held.reshape(shape[0], -1).tocsr() if self._is_sparse else self.held.reshape(shape)
         return self._of(held, self._read_only, shape)
 
     def slice_view(self, start_offset: Sequence[int], extent: Sequence[int], read_only: bool = True) -> NDArrayView:
         """A part of the array that shares its memory.
 
-        Shapes: `start_offset` has a number for each axis; `extent` may leave out leading axes: the part lacks them.
-        Errors: ValueError if the part lies outside, or is not contiguous in memory.
+        Shapes: `start_offset` has a number for each axis; leading axes that `extent` leaves out are dropped.
+        Errors: ValueError if the part is out of bounds, or not contiguous in memory.
         """
         dropped = len(start_offset) - len(extent)
         sizes = (1,) * dropped + tuple(extent)
@@ -253,7 +258,7 @@ class NDArrayView(DataMixin):
 
 
 class NativeArrayView(NDArrayView):
-    """An array view as CNTK's compiled module has it: what it says of itself are methods there.
+    """An array view as in CNTK's compiled module, where its properties are methods.
 
     >>> NativeArrayView._of(np.ones((2, 3)), False).shape().dimensions()
     (2, 3)
@@ -272,12 +277,12 @@ class NativeArrayView(NDArrayView):
         return self._read_only
 
     def device(self) -> DeviceDescriptor:  # type: ignore[override]
-        """Where the data are."""
+        """The device that holds the data."""
         return device_of(self.held)
 
 
 class NDMask(ArrayMixin):
-    """Which steps of padded sequences are there: 2 where a sequence begins, 1 where it goes on, 0 in padding.
+    """The mask of padded sequences: 2 at the first step of a sequence, 1 at the others, 0 in padding.
 
     >>> mask = NDMask((2, 3))
     >>> mask.mark_sequence_begin((0, 0))
@@ -307,25 +312,25 @@ class NDMask(ArrayMixin):
         return int((self._mask == 0).sum())
 
     def mark_sequence_begin(self, offset: Sequence[int], section_shape: Sequence[int] | None = None) -> None:
-        """Say that a sequence begins at a place, or at all places of a section."""
+        """Mark a step, or all steps of a section, as the first of a sequence."""
         self._mask[self._section(offset, section_shape or (1,) * len(offset))] = 2
 
     def invalidate_section(self, section_offset: Sequence[int], section_shape: Sequence[int]) -> None:
-        """Say that a section is padding."""
+        """Mark a section as padding."""
         self._mask[self._section(section_offset, section_shape)] = 0
 
     def __repr__(self) -> str:
         return f"NDMask({self._mask.tolist()})"
 
     def clear(self) -> None:
-        """Say that nothing is padding, and nothing begins."""
+        """Remove all marks: nothing is padding, and nothing begins."""
         self._mask[...] = 1
 
     def alias(self) -> NDMask:
         """Another view of the same memory."""
-        made = NDMask(())
-        made._mask = self._mask
-        return made
+        view = NDMask(())
+        view._mask = self._mask
+        return view
 
     def copy_from(self, source: NDMask) -> None:
         """Take over what another mask of the same shape says. Errors: ValueError for another shape."""
@@ -335,9 +340,9 @@ class NDMask(ArrayMixin):
 
     def deep_clone(self, device: Device = None) -> NDMask:
         """A copy."""
-        made = NDMask(self.shape())
-        made._mask[...] = self._mask
-        return made
+        copy = NDMask(self.shape())
+        copy._mask[...] = self._mask
+        return copy
 
     def _section(self, offset: Sequence[int], extent: Sequence[int]) -> tuple[slice, ...]:
         if len(offset) != self._mask.ndim or any(
@@ -353,14 +358,16 @@ def _random(dtype: type, shape: ShapeLike, begin: float, end: float, seed: int) 
 
 
 def of_known_type(array: A, what: str) -> A:
-    """The array; RuntimeError if CNTK has none of its type."""
+    """The array; RuntimeError if CNTK does not have its element type."""
     if array.dtype.type not in NUMBERS:
-        raise RuntimeError(f"{what} is made of an array of float16, float32, float64, int8 or int16, not {array.dtype}")
+        raise RuntimeError(
+            f"{what} holds float16, float32, float64, int8 or int16, not {array.dtype}: convert the array with astype"
+        )
     return array
 
 
 def device_of(data: Any) -> DeviceDescriptor:
-    """Where an array is."""
+    """The device that holds an array."""
     platform, number = platform_of(data)
     return cpu() if platform == "cpu" else DeviceDescriptor(DeviceKind.GPU, number)
 

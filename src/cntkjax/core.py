@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 class Value(DataMixin):
     """Data of one variable for a minibatch.
 
-    What a function gives with ``as_numpy=False`` stays on the device, and can be fed to the next function from there.
-    As in CNTK it may be used until that function computes again; ``deep_clone`` keeps it. NumPy, JAX and DLPack take a
-    Value as it is.
+    The result of a function with ``as_numpy=False`` stays on the device, and can be fed to another function from there.
+    As in CNTK it is valid until that function computes again; ``deep_clone`` copies it. NumPy, JAX and DLPack accept a
+    Value directly.
 
     Shapes: [samples, *shape], or with sequences [sequences, longest, *shape] with a mask, padded with zeros.
-    Errors: RuntimeError if it is used later than that.
+    Errors: RuntimeError if it is used after that.
 
     >>> import cntkjax as C
     >>> x = C.sequence.input_variable(1)
@@ -68,39 +68,39 @@ class Value(DataMixin):
 
     @property
     def ragged(self) -> Ragged:
-        """The samples end to end; RuntimeError if they are gone."""
+        """The samples end to end; RuntimeError if they were erased."""
         if self._data is None:
             raise RuntimeError(explain(
                 "this Value is gone: the function that gave it has computed again since then",
                 fix="keep it with deep_clone() before you call the function again, or ask for arrays: as_numpy=True",
             ))
         if isinstance(self._data, Result):
-            made = self._data.ragged()
-            self._data = made if isinstance(made, Ragged) else Ragged(made[None], None)  # type: ignore[arg-type]
+            data = self._data.ragged()
+            self._data = data if isinstance(data, Ragged) else Ragged(data[None], None)  # type: ignore[arg-type]
         return self._data
 
     def erase(self) -> None:
-        """Let go of the data."""
+        """Release the data."""
         self._data = None
         self.__dict__.pop("held", None)
 
     @staticmethod
     def from_ragged(ragged: Ragged, shape: Shape, dtype: DTypeLike | None = None, static: bool = False) -> Value:
-        """A value of samples that lie end to end; `shape` is that of one sample.
+        """A value of samples that are stored end to end; `shape` is that of one sample.
 
-        `static`: there is only one, and no batch axis.
+        `static`: a single sample without a batch axis.
         """
-        made = object.__new__(Value)
-        made._hold(ragged, shape, static)
-        return made
+        value = object.__new__(Value)
+        value._hold(ragged, shape, static)
+        return value
 
     @staticmethod
     def from_result(result: Result) -> Value:
-        """The value that a program gave for a variable."""
-        made = object.__new__(Value)
+        """The value that a program computed for a variable."""
+        value = object.__new__(Value)
         lead = 2 if result.layout is not None else 1 if result.variable.dynamic_axes else 0
-        made._hold(result, result.sample_shape(lead), static=lead == 0)
-        return made
+        value._hold(result, result.sample_shape(lead), static=lead == 0)
+        return value
 
     @staticmethod
     def create(
@@ -109,15 +109,15 @@ class Value(DataMixin):
     ) -> Value:
         """The value of a variable from arrays, lists of sequences, or CSR matrices.
 
-        Shapes: a list makes sequences, of one step each if the variable has no sequence axis. An array stays as it is.
-        `seq_starts`: for each sequence, whether it begins here or continues that of the minibatch before.
-        Errors: ShapeError, TypeError or ValueError for data that do not fit.
+        Shapes: a list holds sequences, of one step each if the variable has no sequence axis. An array is not changed.
+        `seq_starts`: for each sequence, whether it begins here or continues one of the minibatch before.
+        Errors: ShapeError, TypeError or ValueError for data that do not fit the variable.
         """
         if isinstance(data, NativeValue):
             return data  # type: ignore[return-value]
-        made = Value._of(var, data, seq_starts)
-        made._read_only = read_only
-        return made
+        value = Value._of(var, data, seq_starts)
+        value._read_only = read_only
+        return value
 
     @staticmethod
     def _of(var: GraphVariable, data: object, seq_starts: Sequence[bool] | None) -> Value:
@@ -136,9 +136,9 @@ class Value(DataMixin):
     def one_hot(batch: Any, num_classes: ShapeLike, dtype: DTypeLike | None = None, device: Device = None) -> Value:
         """One-hot samples from indices: a list of samples, or a list of sequences of them. `ONE_HOT_SKIP` gives zeros.
 
-        `num_classes` may be a shape: then its last axis is one-hot, and a sample takes several indices.
+        `num_classes` may be a shape: its last axis is one-hot, and a sample takes several indices.
 
-        Errors: ValueError for an index outside of the classes.
+        Errors: ValueError for an index outside [0, num_classes).
 
         >>> Value.one_hot([[0, 1], [2]], 3).shape
         (2, 2, 3)
@@ -151,16 +151,16 @@ class Value(DataMixin):
         sequences = [np.asarray(s) for s in batch] if nested else [np.asarray(batch)]
         indices = np.concatenate([s.reshape(-1) for s in sequences])
         if indices.dtype.kind not in "iu":
-            raise ValueError(f"one_hot takes integers, not {indices.dtype}")
-        kept = indices != Value.ONE_HOT_SKIP
-        chosen = indices[kept]
-        if chosen.size and not 0 <= chosen.min() <= chosen.max() < width:
-            raise ValueError(f"one_hot: indices from {chosen.min()} to {chosen.max()} are not all in [0, {width})")
+            raise ValueError(f"one_hot takes integers, not {indices.dtype}: convert them with astype(int)")
+        present = indices != Value.ONE_HOT_SKIP
+        classes = indices[present]
+        if classes.size and not 0 <= classes.min() <= classes.max() < width:
+            raise ValueError(f"one_hot: indices from {classes.min()} to {classes.max()} are not all in [0, {width})")
         if any(s.size % per_sample for s in sequences):
             raise ValueError(f"one_hot: samples of shape {shape} take {per_sample} indices each")
-        values = np.ones(len(chosen), np.float32 if dtype is None else dtype)
-        columns = (np.arange(len(kept)) % per_sample * width)[kept] + chosen
-        counts = kept.reshape(-1, per_sample).sum(1)
+        values = np.ones(len(classes), np.float32 if dtype is None else dtype)
+        columns = (np.arange(len(present)) % per_sample * width)[present] + classes
+        counts = present.reshape(-1, per_sample).sum(1)
         rows = SparseRows(offsets_of(counts), columns.astype(np.int32), values, prod(shape))
         lengths = np.array([s.size // per_sample for s in sequences], np.int32) if nested else None
         return Value.from_ragged(Ragged(rows, lengths), shape)
@@ -177,7 +177,7 @@ class Value(DataMixin):
 
     @property
     def device(self) -> DeviceDescriptor:
-        """Where the data are."""
+        """The device that holds the data."""
         return device_of(self.ragged.data)
 
     @property
@@ -192,7 +192,7 @@ class Value(DataMixin):
 
     @property
     def is_valid(self) -> bool:
-        """False if the function that gave it has computed again."""
+        """False if the function that returned it has computed again."""
         return self._data is not None
 
     @property
@@ -202,14 +202,14 @@ class Value(DataMixin):
 
     @property
     def mask(self) -> np.ndarray:
-        """2 where a sequence begins, 1 where it goes on, 0 in padding: [sequences, longest].
+        """2 at the first step of a sequence, 1 at the others, 0 in padding: [sequences, longest].
 
-        Errors: AttributeError if all sequences begin here and have the same length: CNTK too has no mask then.
+        Errors: AttributeError if all sequences begin here and have the same length; CNTK has no mask then either.
         """
         ragged = self.ragged
         lengths = ragged.lengths
         if lengths is None or (ragged.starts is None and (lengths == lengths[:1]).all()):
-            raise AttributeError("this Value has no mask: nothing in it is padding")
+            raise AttributeError("this Value has no mask: it contains no padding")
         mask = (np.arange(int(lengths.max(initial=0)))[None, :] < lengths[:, None]).astype(np.int8)
         mask[:, 0] += np.ones(len(mask), np.int8) if ragged.starts is None else ragged.starts.astype(np.int8)
         return mask
@@ -225,7 +225,7 @@ class Value(DataMixin):
             return NDArrayView._of(self._padded(), False)
         csr, lengths = self.ragged.to_csr(), self.ragged.lengths
         if lengths is not None:
-            cells = ranges(np.arange(len(lengths)) * self.shape[1], lengths)  # where the samples are in the padded grid
+            cells = ranges(np.arange(len(lengths)) * self.shape[1], lengths)  # of the samples in the grid
             rows = np.zeros(prod(self.shape[:2]), np.int64)
             rows[cells] = np.diff(csr.indptr)
             csr = type(csr)((csr.data, csr.indices, offsets_of(rows)), shape=(len(rows), csr.shape[1]))
@@ -233,7 +233,7 @@ class Value(DataMixin):
         return NDArrayView._of(csr, False, self.shape)
 
     def as_sequences(self, variable: GraphVariable | None = None) -> list[Any]:
-        """The sequences one by one: arrays [time, *shape], or CSR matrices with a row a step."""
+        """The sequences: arrays [time, *shape], or CSR matrices with one row per step."""
         ragged = self.ragged
         parts = ragged.sequences()
         if ragged.lengths is None and not ragged.is_sparse:
@@ -246,7 +246,7 @@ class Value(DataMixin):
         return np.asarray(self._padded())
 
     def _padded(self) -> AnyArray:
-        """The padded data, dense, where they are."""
+        """The padded data, dense, on their device."""
         ragged = self.ragged
         data = ragged.data.to_dense() if isinstance(ragged.data, SparseRows) else ragged.data
         if self._static:
@@ -258,13 +258,13 @@ class Value(DataMixin):
         return device_array(self._padded())
 
     def deep_clone(self, read_only: bool = False) -> Value:
-        """A copy, which lives on when the function that gave this one computes again."""
+        """A copy, which stays valid when the function that returned this value computes again."""
         ragged = self.ragged
-        if isinstance(ragged.data, np.ndarray):  # what is on the device does not change
+        if isinstance(ragged.data, np.ndarray):  # device arrays are immutable
             ragged = ragged.take(np.arange(ragged.num_sequences))
-        made = Value.from_ragged(ragged, self._shape, static=self._static)
-        made._read_only = read_only
-        return made
+        value = Value.from_ragged(ragged, self._shape, static=self._static)
+        value._read_only = read_only
+        return value
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -276,9 +276,9 @@ class Value(DataMixin):
 
 
 class NativeValue(DataMixin, metaclass=ABCMeta):
-    """A Value as CNTK's compiled module has it: what it says of itself are methods there. ``cntk_py.Value``.
+    """``cntk_py.Value``: a Value as in CNTK's compiled module, where its properties are methods.
 
-    User functions with ``as_numpy=False`` get such ones. Every Value counts as an instance of this class too.
+    User functions with ``as_numpy=False`` get these. Every Value is an instance of this class too.
 
     >>> value = NativeValue(NDArrayView.from_dense(np.ones((2, 3), np.float32)))
     >>> value.shape().dimensions(), value.data().as_shape((3, 2)), value.mask()
@@ -303,15 +303,15 @@ class NativeValue(DataMixin, metaclass=ABCMeta):
         return NativeArrayView._of(held.held, held.is_read_only, held.shape)
 
     def mask(self) -> NDMask | None:
-        """What is padding; None if nothing is."""
+        """The mask of padding; None if there is none."""
         if not hasattr(self._value, "mask"):
             return None
-        made = NDMask(self._value.mask.shape)
-        made.asarray()[...] = self._value.mask
-        return made
+        mask = NDMask(self._value.mask.shape)
+        mask.asarray()[...] = self._value.mask
+        return mask
 
     def device(self) -> DeviceDescriptor:
-        """Where the data are."""
+        """The device that holds the data."""
         return self._value.device
 
     def is_sparse(self) -> bool:
@@ -319,20 +319,20 @@ class NativeValue(DataMixin, metaclass=ABCMeta):
         return self._value.is_sparse
 
     def is_valid(self) -> bool:
-        """False if the function that gave it has computed again."""
+        """False if the function that returned it has computed again."""
         return self._value.is_valid
 
     def is_read_only(self) -> bool:
-        """True if nothing can be written to it."""
+        """True if its data cannot be changed."""
         return self._value.is_read_only
 
     @staticmethod
     def create(shape: ShapeLike, views: Sequence[NDArrayView], *rest: Any) -> Value:
-        """A value of sequences in array views. `rest`: which of them begin here, a device, whether it is read-only."""
+        """A value of sequences in array views. `rest`: which sequences begin here, a device, whether read-only."""
         starts = next((part for part in rest if isinstance(part, (list, tuple)) and part), None)
-        made = Value([view.asarray() for view in views], starts)
-        made._shape, made._read_only = as_shape(shape), rest[-1:] == (True,)
-        return made
+        value = Value([view.asarray() for view in views], starts)
+        value._shape, value._read_only = as_shape(shape), rest[-1:] == (True,)
+        return value
 
     def _numbers(self) -> Any:
         return self._value._numbers()
@@ -363,7 +363,7 @@ def _sample_shape(ragged: Ragged) -> Shape:
 
 
 def asarray(value: object, dtype: DTypeLike | None = None) -> np.ndarray:
-    """A Value, parameter, constant, function without arguments, or what NumPy takes, as a NumPy array.
+    """A Value, parameter, constant, function without arguments, or anything that NumPy takes, as a NumPy array.
 
     >>> asarray(Value(np.ones((1, 2), np.float32)))
     array([[1., 1.]], dtype=float32)
@@ -380,7 +380,7 @@ def asvalue(variable: GraphVariable, data_array: object) -> Value:
 
 
 def like_input(variable: GraphVariable) -> Variable:
-    """An input that takes what has the shape and axes of a variable."""
+    """An input with the shape, type and axes of a variable."""
     return Variable._new(
         VariableKind.Input, variable.shape, variable.dtype, variable.dynamic_axes, name=variable.name,
         is_sparse=variable.is_sparse,

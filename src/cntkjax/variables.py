@@ -26,7 +26,7 @@ Init: TypeAlias = Initializer | ArrayLike | NDArrayView | default_override_or | 
 
 
 class Record(dict):
-    """A dict whose items can be read as attributes; it cannot be changed.
+    """An immutable dict whose items can be read as attributes.
 
     >>> r = Record(x=1, y=2)
     >>> r.x, r.updated_with(y=3)
@@ -42,7 +42,7 @@ class Record(dict):
         return self[key]
 
     def __setattr__(self, key: str, value: object) -> None:
-        raise AttributeError("record is immutable")
+        raise AttributeError("record is immutable: updated_with(...) returns a changed copy")
 
     def updated_with(self, **kwargs: Any) -> Record:
         """A copy with some items changed or added."""
@@ -50,7 +50,7 @@ class Record(dict):
 
 
 class VariableMixin:
-    """Properties that every variable has. The graph gives them; this names them in CNTK's place."""
+    """Properties of all variables, defined in the graph and shown here where CNTK has them."""
 
     dtype = GraphVariable.dtype
     dynamic_axes = GraphVariable.dynamic_axes
@@ -67,13 +67,13 @@ class VariableMixin:
 
     @property
     def owner(self: Any) -> GraphFunction:
-        """The function whose output this is; RuntimeError for others, as in CNTK: ask ``is_output`` before."""
+        """The function whose output this is; RuntimeError for other variables, as in CNTK (see ``is_output``)."""
         if not self.is_output:
-            raise RuntimeError(f"{self!r} is not the output of a function, so it has no owner")
+            raise RuntimeError(f"{self!r} is not the output of a function, so it has no owner: check is_output first")
         return self._owner
 
     def get_data_type(self: Any) -> int:
-        """CNTK's number of the element type; 0 (``cntk_py.DataType_Unknown``) if it is not known yet."""
+        """CNTK's number of the element type; 0 (``cntk_py.DataType_Unknown``) while it is unknown."""
         return 0 if self.dtype is None else NUMBERS[self.dtype]
 
     def has_batch_axis(self: Any) -> bool:
@@ -86,46 +86,46 @@ class VariableMixin:
 
     @property
     def _type(self: Any) -> Variable._Type:
-        """Shape, element type and axes in one object, as it stands in signatures."""
+        """Shape, element type and axes in one object, as in signatures."""
         return Variable._Type(
             shape=self.shape, dtype=self.dtype, needs_gradient=self.needs_gradient, is_sparse=self.is_sparse,
             dynamic_axes=self.dynamic_axes,
         )
 
     def kind(self: Any) -> int:
-        """The number of what it is, as ``cntk_py.VariableKind_Parameter``."""
-        return int(getattr(self, "_kind", VariableKind.Output))  # a function stands for its output
+        """The number of its kind, as ``cntk_py.VariableKind_Parameter``."""
+        return int(getattr(self, "_kind", VariableKind.Output))  # a function represents its output
 
     def as_string(self: Any) -> str:
         """As it is printed."""
         return repr(self)
 
     def is_initialized(self: Any) -> bool:
-        """True: what stands for no variable yet, as in C++, there is not in Python."""
+        """True: uninitialized variables exist in C++ only."""
         return True
 
     def current_value_time_stamp(self: Any) -> int:
-        """How often a parameter or constant got a new value; RuntimeError for others."""
-        raise RuntimeError(f"{self!r} is no Parameter or Constant, and only these have values that count")
+        """The number of new values of a parameter or constant; RuntimeError for other variables."""
+        raise RuntimeError(f"{self!r} is not a Parameter or Constant: only these have values")
 
     def get_value(self: Any) -> NDArrayView:
-        """The value of a parameter or constant as a view: what is written to it changes them. RuntimeError for others.
+        """A view of the value of a parameter or constant; writing to it changes them. RuntimeError for other variables.
 
         >>> w = Parameter((2,), init=1.0)
         >>> w.get_value().set_value(3.0)
         >>> w.value
         array([3., 3.], dtype=float32)
         """
-        raise RuntimeError(f"{self!r} is no Parameter or Constant, and only these have a value")
+        raise RuntimeError(f"{self!r} is not a Parameter or Constant: only these have a value")
 
     def as_parameter(self: Any) -> Parameter:
-        """This variable as a Parameter; TypeError if it is none."""
+        """This variable as a Parameter; TypeError if it is not one."""
         if not isinstance(self, Parameter):
             raise TypeError(f"{self!r} cannot be converted to Parameter")
         return self
 
     def as_constant(self: Any) -> Constant:
-        """This variable as a Constant; TypeError if it is none."""
+        """This variable as a Constant; TypeError if it is not one."""
         if not isinstance(self, Constant):
             raise TypeError(f"{self!r} cannot be converted to Constant")
         return self
@@ -138,7 +138,7 @@ class Variable(VariableMixin, TensorOpsMixin, GraphVariable):
     """
 
     class _Type(Record):
-        """What is known of a variable's type. Only what was said is in it."""
+        """The type of a variable, as far as it is declared: undeclared items are left out."""
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
             raise TypeError("abstract types cannot be instantiated")
@@ -162,14 +162,14 @@ class Variable(VariableMixin, TensorOpsMixin, GraphVariable):
 
     @classmethod
     def _new(cls, *args: Any, **kwargs: Any) -> Variable:
-        """A variable of any kind, as the graph makes them."""
+        """A variable of any kind, as the graph creates them."""
         variable = object.__new__(cls)
         GraphVariable.__init__(variable, *args, **kwargs)
         return variable
 
 
 class _LeafMixin(VariableMixin, TensorOpsMixin, ArrayMixin, Leaf):
-    """What parameters and constants share: a value."""
+    """The common part of parameters and constants: a value."""
 
     @classmethod
     def _new(cls, *args: Any, **kwargs: Any) -> Self:
@@ -179,9 +179,9 @@ class _LeafMixin(VariableMixin, TensorOpsMixin, ArrayMixin, Leaf):
 
     @property
     def value(self) -> np.ndarray:
-        """The value, a NumPy array of `shape`; set it with an array or a number that broadcasts to the shape.
+        """The value, a NumPy array of `shape`; it can be set to an array, or a number that is broadcast to the shape.
 
-        Errors: ValueError while the shape is not known; ShapeError for an array of another shape.
+        Errors: ValueError while the shape is unknown; ShapeError for an array of another shape.
         """
         return np.array(value_of(self))
 
@@ -204,7 +204,7 @@ class _LeafMixin(VariableMixin, TensorOpsMixin, ArrayMixin, Leaf):
         self.value = value
 
     def current_value_time_stamp(self) -> int:
-        """How often it got a new value, be it from a learner or by hand."""
+        """The number of new values, from learners and assignments."""
         return self._updates
 
     def record_value_update(self) -> None:
@@ -221,8 +221,8 @@ class _LeafMixin(VariableMixin, TensorOpsMixin, ArrayMixin, Leaf):
 class Parameter(_LeafMixin):
     """A value that training changes.
 
-    Shapes: ``shape`` may have InferredDimension (-1), filled in at first use; the value is made then. So is an element
-            type of ``cntk_py.DataType_Unknown``.
+    Shapes: ``shape`` may have InferredDimension (-1), which is inferred at first use, when the value is initialized. So
+            is an element type of ``cntk_py.DataType_Unknown``.
 
     >>> Parameter((2,), init=1.5).value
     array([1.5, 1.5], dtype=float32)
@@ -244,7 +244,7 @@ class Parameter(_LeafMixin):
             initializer = init.seeded().sample
         elif shape is None or not (isinstance(init, (int, float)) or getattr(init, "ndim", None) == 0):
             array, element = _array(init, element)
-            shape = array.shape  # whatever shape is asked for beside it, as in CNTK
+            shape = array.shape  # as in CNTK, `shape` is ignored then
         else:
             initializer = partial(_full, init)
         if shape is None:
@@ -276,13 +276,13 @@ class Constant(_LeafMixin):
         value = 0 if value is None else value
         if isinstance(value, Initializer):
             if shape is None:
-                raise ValueError(f"Constant '{name}': an initializer needs a shape")
+                raise ValueError(f"Constant '{name}': an initializer needs a shape: pass shape=...")
             sample = value.seeded().sample
             super().__init__(VariableKind.Constant, shape, element or np.float32, initializer=sample, name=name)
             return
         array, element = _array(value, element)
         if shape is None or array.ndim:
-            shape = array.shape  # as in CNTK, where a shape is for numbers
+            shape = array.shape  # as in CNTK, where `shape` applies to numbers only
         shape = as_shape(shape)
 
         def broadcast_value(shape: Shape, dtype: type) -> np.ndarray:
@@ -295,7 +295,7 @@ class Constant(_LeafMixin):
 
     @staticmethod
     def scalar(data_type: ElementType, value: float, device: Device = None) -> Constant:
-        """A constant without axes. `data_type`: a number such as ``cntk_py.DataType_Float``, or NumPy's type.
+        """A scalar constant. `data_type`: a number such as ``cntk_py.DataType_Float``, or a NumPy type.
 
         >>> Constant.scalar(2, 2.5).value
         array(2.5)
@@ -303,7 +303,7 @@ class Constant(_LeafMixin):
         return Constant(value, (), as_dtype(data_type))
 
     def clone_as(self, data_type: ElementType) -> Constant:
-        """The same in double precision; as in CNTK, ValueError for any other change of its type."""
+        """A copy in double precision; as in CNTK, ValueError for any other change of type."""
         dtype = as_dtype(data_type)
         if (self.dtype, dtype) != (np.float32, np.float64):
             raise ValueError(f"{self!r} of {np.dtype(self.dtype)} cannot be cloned as {np.dtype(dtype)}")
@@ -311,7 +311,7 @@ class Constant(_LeafMixin):
 
 
 class _LeafView(NDArrayView):
-    """The value of a parameter or constant, whatever array holds it."""
+    """A view of the current value of a parameter or constant."""
 
     def __init__(self, leaf: Leaf) -> None:
         self._leaf, self._shape, self._read_only = leaf, leaf.shape, False
@@ -330,23 +330,26 @@ def _full(number: Init, shape: Shape, dtype: type) -> np.ndarray:
 
 
 def _known_dtype(dtype: ElementType | None) -> ElementType | None:
-    """The element type of a parameter; None for CNTK's number 0, which means that it is not known yet."""
+    """The element type of a parameter; None for CNTK's number 0, which means unknown."""
     if dtype is None:
         return np.float32
     return None if isinstance(dtype, int) and dtype == 0 else dtype
 
 
 def _array(value: object, dtype: ElementType | None) -> tuple[np.ndarray, type]:
-    """Numbers as an array of the type asked for. If none is, floating point arrays keep theirs; the rest is float32.
+    """Numbers as an array of the given type. Without one, floating point arrays keep theirs; the default is float32.
 
-    Errors: ValueError for what is no regular array of numbers.
+    Errors: ValueError for anything but a regular array of numbers.
     """
     try:
         array = np.asarray(getattr(value, "asarray", lambda: value)())
     except ValueError:  # lists of different lengths
         array = np.empty(0, object)
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
-        raise ValueError(f"{value!r} is no number or regular array of numbers: parameters and constants need one")
+        raise ValueError(
+            f"{value!r} is not a number or a regular array of numbers, as parameters and constants need: "
+            "pad lists to the same length, or convert other objects to an array first"
+        )
     original = array.dtype.type if isinstance(value, np.ndarray) and array.dtype.kind == "f" else None
     element = as_dtype(dtype or original or np.float32)
     return np.array(array, element), element

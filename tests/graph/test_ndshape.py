@@ -22,7 +22,7 @@ def test_it_says_what_is_not_known():
     assert NDShape.unknown().is_unknown() and cntk_py.NDShape_unknown() == NDShape.unknown()
     inferred = NDShape(2)
     assert inferred.has_inferred_dimension() and inferred.has_unbound_dimension() and not inferred.has_free_dimension()
-    with pytest.raises(RuntimeError, match="no product"):
+    with pytest.raises(RuntimeError, match="no total size"):
         inferred.total_size()
 
 

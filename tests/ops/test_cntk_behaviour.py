@@ -325,7 +325,7 @@ class TestWhatIsRefused:
 def test_a_function_is_copied_as_in_cntk_but_not_deeply():
     f = C.layers.Dense(2)(x(3))
     assert copy.copy(f).parameters == f.parameters and copy.copy(f).outputs == f.outputs
-    with pytest.raises(TypeError, match=r"use its method clone\('clone'\)"):
+    with pytest.raises(TypeError, match=r"use f.clone\('clone'\)"):
         copy.deepcopy(f)
 
 
