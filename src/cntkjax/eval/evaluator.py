@@ -32,9 +32,9 @@ class EvaluatorCore:
         function: Function | Variable | None,
         progress_writers: ProgressWriter | Sequence[ProgressWriter] | None,
     ) -> None:
-        self._metric = None if function is None else as_variable(function)
+        self.metric = None if function is None else as_variable(function)
         self._evaluation_function = None if function is None else as_function(function)
-        self._writers: list[ProgressWriter] = [] if progress_writers is None else as_list(progress_writers)
+        self.writers: list[ProgressWriter] = [] if progress_writers is None else as_list(progress_writers)
         self._test_step: Step | None = None
 
     @property
@@ -44,7 +44,7 @@ class EvaluatorCore:
 
     def progress_writers(self) -> list[ProgressWriter]:
         """The writers that progress is reported to."""
-        return list(self._writers)
+        return list(self.writers)
 
     def test_minibatch(
         self, arguments: Arguments, device: DeviceDescriptor | None = None, distributed: bool = False
@@ -61,20 +61,20 @@ class EvaluatorCore:
 
     def test_sum(self, arguments: Arguments) -> tuple[float, int]:
         """As `test_minibatch`, but the sum over the samples, and their number."""
-        if self._metric is None:
+        if self.metric is None:
             raise ValueError(
                 "nothing to test: there is no evaluation function; give the trainer (loss, metric)"
             )
         if self._test_step is None:
-            self._test_step = Step([self._metric], [], ())
-        outcome = self._test_step.run(feeds(self._test_step, by_variable(arguments, self._metric)))
-        for writer in self._writers:
+            self._test_step = Step([self.metric], [], ())
+        outcome = self._test_step.run(feeds(self._test_step, by_variable(arguments, self.metric)))
+        for writer in self.writers:
             unwrap(writer).update_test(outcome.samples, outcome.loss)
         return float(outcome.loss), outcome.samples
 
     def summarize_test_progress(self) -> None:
         """Make the progress writers report the tests since their last summary."""
-        for writer in self._writers:
+        for writer in self.writers:
             unwrap(writer).write_test_summary()
 
     def print_node_timing(self) -> None:

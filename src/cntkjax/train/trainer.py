@@ -74,7 +74,7 @@ class TrainerCore(EvaluatorCore):
         _check_learners(self._parameter_learners, self._parameters())
         self.learners = [unwrap(learner) for learner in self._parameter_learners]
         for learner in self.learners:
-            learner.add_progress_writers(self._writers)
+            learner.add_progress_writers(self.writers)
         self._steps: dict[tuple[Variable, ...], Step] = {}
         self.memory = Memory()
         self.options = _options(accumulate, precision, rematerialize, self._parameter_learners)
@@ -140,7 +140,7 @@ class TrainerCore(EvaluatorCore):
         outcome = replace(outcome, loss=_LazyLoss(outcome.loss, number, self._nan_minibatches))
         trained = self._advance(outcome.learned, total, is_sweep_end)
         self._previous = outcome if outcome.samples else None
-        for writer in self._writers if outcome.samples else ():
+        for writer in self.writers if outcome.samples else ():
             metric = 0.0 if outcome.metric is None else outcome.metric
             unwrap(writer).update_training(outcome.samples, outcome.loss, metric)
         values = {key: r.numpy() for key, r in zip(requested, outcome.outputs, strict=True)}
@@ -181,7 +181,7 @@ class TrainerCore(EvaluatorCore):
     def _step(self, outputs: Sequence[Variable]) -> Step:
         key = tuple(outputs)
         if key not in self._steps:
-            criteria = [self._loss] if self._metric is None else [self._loss, self._metric]
+            criteria = [self._loss] if self.metric is None else [self._loss, self.metric]
             self._steps[key] = Step(
                 criteria, outputs, self.learners, self.memory, self.options, self.pending
             )
@@ -207,7 +207,7 @@ class TrainerCore(EvaluatorCore):
 
         Errors: ValueError if the trainer has no metric.
         """
-        if self._metric is None:
+        if self.metric is None:
             raise ValueError("there is no evaluation criterion: give the trainer (loss, metric)")
         return float(self._last_outcome().metric) / self._last_outcome().samples
 
@@ -234,7 +234,7 @@ class TrainerCore(EvaluatorCore):
     # ---- progress
     def begin_session(self, total_samples: int | None) -> None:
         """Announce to the progress writers how many samples there will be in total, if there is a limit."""
-        for writer in self._writers:
+        for writer in self.writers:
             if isinstance(writer, ProgressWriter):  # others may have only the methods that CNTK calls
                 unwrap(writer).begin_session(self.progress.samples, total_samples)
 
@@ -244,7 +244,7 @@ class TrainerCore(EvaluatorCore):
 
     def summarize_training_progress(self) -> None:
         """Make the progress writers report the training since their last summary."""
-        for writer in self._writers:
+        for writer in self.writers:
             unwrap(writer).write_training_summary()
 
     # ---- checkpoints
