@@ -1,6 +1,6 @@
 """Operations that the Python API of CNTK 2 does not create, but that models of CNTK 1 (BrainScript) contain.
 
-Source: CNTK 2.7 with such models. Criteria are sums over the minibatch, not one value for each sample.
+Source: CNTK 2.7 with such models. Criteria are sums over the minibatch, not values for each sample.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ class Pass(Elementwise):
     """The operand."""
 
     def lower(self, attrs: Attrs, *samples: Array) -> Array:
-        """As it is."""
+        """The operand, unchanged."""
         return samples[0]
 
 
 @primitive("LogSoftmax", 51)
 class LogSoftmax(OverAllAxes):
-    """The logarithm of the softmax over all static axes together."""
+    """The logarithm of the softmax over all static axes."""
 
     def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
-        """As far from 0 as that of the operand, if nothing there adds to the sum over the steps."""
+        """That of the operand, if it is far below 0 and adds nothing to the sum over the steps."""
         return padding_of_softmax(attrs, operands[0], operands[0].padding)
 
     def along(self, x: Array, axis: int) -> Array:
@@ -54,7 +54,7 @@ class _Sum(WholeMinibatch):
     """The sum over all samples of one number for each."""
 
     def lower_packed(self, ctx: Context, attrs: Attrs, *values: Value) -> Value:
-        """Samples only, no padding."""
+        """The sum, without padding."""
         rows, mask = self.samples(ctx, *values)
         return Value(jnp.sum(jnp.where(mask, self.sample(*rows), 0)), ())
 

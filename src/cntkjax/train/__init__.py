@@ -1,4 +1,4 @@
-"""Training: the trainer, sessions that train to the end, and distributed learners."""
+"""Training: the trainer, training sessions, and distributed learners."""
 
 from . import _criterion, distributed, trainer
 from .distributed import (
