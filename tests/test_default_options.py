@@ -20,7 +20,7 @@ def test_without_a_scope_the_function_s_own_default_holds():
     assert (dense(), pool()) == ((3, "i"), 4)
 
 
-def test_the_caller_s_argument_wins():
+def test_the_argument_of_the_caller_takes_precedence():
     with default_options(activation=7):
         assert dense(activation=5) == (5, "i")
         assert dense(activation=None) == (None, "i")
@@ -37,7 +37,7 @@ def test_none_is_a_default_like_any_other():
         assert pool() is None
 
 
-def test_scopes_nest_and_the_innermost_wins():
+def test_the_innermost_scope_takes_precedence():
     with default_options(activation=1), default_options(init=2):
         assert dense() == (1, 2)
         with default_options(activation=5):
@@ -46,12 +46,12 @@ def test_scopes_nest_and_the_innermost_wins():
 
 
 @pytest.mark.parametrize("functions", [pool, [pool], (pool,)])
-def test_a_scope_for_some_functions_leaves_the_others(functions):
+def test_a_scope_for_some_functions_does_not_apply_to_others(functions):
     with default_options_for(functions, activation=8):
         assert (dense(), pool()) == ((3, "i"), 8)
 
 
-def test_an_inner_scope_for_all_beats_an_outer_one_for_some():
+def test_an_inner_scope_for_all_precedes_an_outer_one_for_some():
     with default_options_for(pool, activation=8), default_options(activation=9):
         assert pool() == 9
     with default_options(activation=9), default_options_for(pool, activation=8):
@@ -84,12 +84,12 @@ def test_classes_have_defaults_too():
 
 
 @pytest.mark.parametrize("value", [default_override_or(1), 1])
-def test_a_name_that_is_no_parameter_is_refused(value):
+def test_a_name_that_is_not_a_parameter_is_an_error(value):
     with pytest.raises(TypeError, match=r"pool\(\) has no argument named 'actvation'"):
         get_default_override(pool, actvation=value)
 
 
-def test_exactly_one_argument_is_asked_for():
+def test_exactly_one_argument_is_requested():
     with pytest.raises(TypeError, match="takes 1 keyword argument but 2 were given"):
         get_default_override(dense, activation=1, init=1)
 
@@ -99,7 +99,7 @@ def test_only_functions_and_classes_have_defaults():
         get_default_override(3, activation=1)
 
 
-def test_global_options_are_apart_from_scopes():
+def test_global_options_are_independent_of_scopes():
     options.set_global_option("activation", 5)
     with default_options(activation=6):
         assert options.get_global_option("activation", 0) == 5
@@ -109,7 +109,7 @@ def test_global_options_are_apart_from_scopes():
     assert options.get_global_option("missing", 0) == 0
 
 
-def test_none_stands_for_any_function():
+def test_none_means_any_function():
     assert get_default_override(None, init=default_override_or(3)) == 3
     assert get_default_override(None, init=4) == 4
     with default_options(init=7), default_options_for(dense, init=8):

@@ -101,7 +101,7 @@ def test_seeds_and_numbers_of_64_bits():
     np.testing.assert_allclose(values, cntk, rtol=1e-12)
 
 
-def test_a_network_begins_with_the_parameters_of_cntk():
+def test_a_network_has_the_initial_parameters_of_cntk():
     layers = C.layers.Sequential([
         C.layers.Embedding(3), C.layers.Dropout(0.5), C.layers.Recurrence(C.layers.LSTM(2)), C.layers.Dense(2),
     ])
@@ -114,7 +114,7 @@ def test_a_network_begins_with_the_parameters_of_cntk():
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_values_have_the_type_asked_for(dtype):
+def test_values_have_the_requested_type(dtype):
     values = init.glorot_uniform(seed=1).sample((4, 3), dtype)
     assert values.dtype == dtype
     np.testing.assert_allclose(values, init.glorot_uniform(seed=1).sample((4, 3), dtype))
@@ -151,7 +151,7 @@ def test_a_fixed_seed_gives_all_parameters_the_same_values():
     np.testing.assert_array_equal(first, init.uniform(1, seed=6).sample((50,), np.float32))
 
 
-def test_a_seed_is_settled_when_the_parameter_is_created_not_when_its_shape_is_known():
+def test_a_seed_is_chosen_when_the_parameter_is_created_not_when_its_shape_is_inferred():
     early = init.uniform(1).seeded()
     late = init.uniform(1).seeded()
     late_values, early_values = late.sample((9,), np.float32), early.sample((9,), np.float32)
@@ -170,7 +170,7 @@ def test_descriptions_have_the_keys_of_the_model_format():
     assert dict(init.bilinear(3, 4)) == {"initializerType": "bilinear", "kernelWidth": 3, "kernelHeight": 4}
 
 
-def test_a_description_makes_the_initializer_again():
+def test_an_initializer_is_recreated_from_its_description():
     original = init.he_uniform(2, 1, 1, 9)
     restored = init.Initializer(**original)
     np.testing.assert_array_equal(original.sample(SHAPE, np.float32), restored.sample(SHAPE, np.float32))
@@ -193,25 +193,25 @@ def test_bilinear_interpolates_each_channel_by_itself():
     ((4, 4), (1, 1, 5, 5), r"shape \(channels, channels, 4, 4\)"),
     ((4, 4), (4, 4), r"not \(4, 4\)"),
 ])
-def test_bilinear_refuses_other_shapes(kernel, shape, message):
+def test_bilinear_needs_a_square_filter_per_channel(kernel, shape, message):
     with pytest.raises(RuntimeError, match=message):
         init.bilinear(*kernel).sample(shape, np.float32)
 
 
 @pytest.mark.parametrize(("rank", "shape"), [((1, 0), ()), ((1, 1), (29,)), ((-2, 1), (3, 5)), ((1, -1), (3, 5))])
-def test_ranks_beyond_the_shape_are_refused(rank, shape):
+def test_ranks_that_exceed_the_shape_are_an_error(rank, shape):
     with pytest.raises(ValueError, match=r"'heNormal': output rank -?\d and filter rank -?\d need a parameter"):
         init.he_normal(1, *rank).sample(shape, np.float32)
 
 
 @pytest.mark.parametrize("make", [init.uniform, init.normal, init.truncated_normal, init.glorot_uniform])
 @pytest.mark.parametrize("scale", [0, -0.5])
-def test_a_scale_that_is_not_positive_is_refused(make, scale):
+def test_a_scale_that_is_not_positive_is_an_error(make, scale):
     with pytest.raises(ValueError, match="scale must be positive"):
         make(scale)
 
 
-def test_ranks_are_set_where_they_are_meant_and_were_left_open():
+def test_ranks_are_set_where_they_are_open():
     ranked = init.initializer_with_rank(init.he_normal(seed=7), -1, 2)
     assert (ranked["outputRank"], ranked["filterRank"], ranked["randomSeed"]) == (-1, 2, 7)
     assert init.initializer_with_rank(init.uniform(1), 1, 2) == init.uniform(1)

@@ -25,7 +25,7 @@ def model(tmp_path):
     return tmp_path / "m.model"
 
 
-def test_the_command_itself(model, tmp_path):
+def test_the_installed_command_runs(model, tmp_path):
     """As a user calls it; the other tests call its main function."""
     out = tmp_path / "copy.model"
     for arguments, expected in ((["--help"], "usage: cntkjax"), (["info", model], "double [3]"),

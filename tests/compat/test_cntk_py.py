@@ -25,7 +25,7 @@ def test_numbers_are_those_of_cntk():
     assert device.cpu().type() == cntk_py.DeviceKind_CPU != cntk_py.DeviceKind_GPU
 
 
-def test_seeds():
+def test_seeds_are_set_and_reset():
     cntk_py.set_fixed_random_seed(5)
     assert (cntk_py.get_random_seed(), cntk_py.is_random_seed_fixed(), cntk_py.generate_random_seed()) == (5, True, 5)
     cntk_py.reset_random_seed(7)
@@ -127,7 +127,7 @@ def test_static_methods_stand_in_the_module_too():
     assert cntk_py.Constant_scalar(cntk_py.DataType_Float, 2.5).value == 2.5
 
 
-def test_names_of_numbers():
+def test_enumerations_have_the_names_of_cntk():
     assert [cntk_py.data_type_name(i) for i in (1, 2, 4, 5, 6)] == ["Float", "Double", "Float16", "Int8", "Int16"]
     assert [cntk_py.data_type_size(i) for i in (1, 2, 4, 5, 6)] == [4, 8, 2, 1, 2]
     assert (cntk_py.device_kind_name(1), cntk_py.variable_kind_name(4)) == ("GPU", "Placeholder")

@@ -91,7 +91,7 @@ def windows(x, kernel, stride, pad, fill=0.0, dilation=(1, 1), size=None):
         ("kernel_h: 1 kernel_w: 3 stride_h: 1 stride_w: 2 pad_h: 0 pad_w: 1", (1, 3), (1, 2), (0, 1), (1, 1), 1),
     ],
 )
-def test_convolution(convert, parameters, kernel, stride, pad, dilation, group):
+def test_convolution_computes_what_caffe_computes(convert, parameters, kernel, stride, pad, dilation, group):
     filters, bias = weights(6, 4 // group, *kernel), weights(6) * ("false" not in parameters)
     text = layer("Convolution", f"convolution_param {{ num_output: 6 group: {group} {parameters} }}")
     model = convert(INPUT + text, {"y": [filters, bias][: 1 + bias.any()]})
@@ -113,7 +113,7 @@ def test_convolution(convert, parameters, kernel, stride, pad, dilation, group):
         ("global_pooling: true", (7, 9), (1, 1), (0, 0), (1, 1)),
     ],
 )
-def test_pooling(convert, kind, parameters, kernel, stride, pad, size):
+def test_pooling_computes_what_caffe_computes(convert, kind, parameters, kernel, stride, pad, size):
     model = convert(INPUT + layer("Pooling", f"pooling_param {{ pool: {kind} {parameters} }}"))
     patches = windows(IMAGE, kernel, stride, pad, -np.inf if kind == "MAX" else 0.0, size=size)
     want = (np.nanmax if kind == "MAX" else np.nanmean)(patches, axis=(3, 4))
@@ -197,7 +197,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_layers(convert, case):
+def test_layers_compute_what_caffe_computes(convert, case):
     text, arrays, want = CASES[case]
     model = convert(INPUT + text, arrays)
     np.testing.assert_allclose(model.eval(IMAGE[None])[0], want(), rtol=2e-4, atol=1e-5)

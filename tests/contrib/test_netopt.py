@@ -75,7 +75,7 @@ def test_bits_of_values_and_their_gradients(bits):
     np.testing.assert_array_equal(values.grad({}, [w]), BITS[bits][1])
 
 
-def test_a_map_of_bits():
+def test_bits_may_differ_by_element():
     values = quantization.CustomMultibit(C.constant(VALUES), np.array([1, 1, 2, 2, 1, 1, 2, 1])).eval()
     np.testing.assert_allclose(values, [1.75, -1.75, 0.2333333, 3.266667, -1.75, -1.75, 3.266667, -1.75], rtol=1e-5)
     two = quantization.CustomMultibit(C.constant(VALUES), 1, mean_bits=2).eval()

@@ -10,7 +10,7 @@ def dumped(function, capsys):
     return re.sub(r"(Input|Placeholder)\d+ +", r"\1# ", capsys.readouterr().out)
 
 
-def test_a_signature(capsys):
+def test_a_signature_is_printed(capsys):
     dump_signature(C.layers.Dense(2, name="d")(C.input_variable(3, name="x")))
     assert capsys.readouterr().out == "d: Dense(x: Tensor[3]) -> Tensor[2]\n"
 
@@ -43,7 +43,7 @@ def test_axes_are_explained_where_they_first_occur(capsys):
     assert lines[-1] == "  Input                t Input# [b*,o*](4,)"
 
 
-def test_unknown_shapes(capsys):
+def test_unknown_shapes_are_printed(capsys):
     lines = dumped(C.layers.Dense(2), capsys).splitlines()
     assert lines[0] == "Dense(x: Sequence[tensor]) -> Sequence[tensor]"
     assert lines[2] == "  Placeholder          x Placeholder# [?](-2,)"

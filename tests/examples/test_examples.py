@@ -64,7 +64,7 @@ def test_char_lm_learns(tmp_path, capsys):
     assert "4544 characters" in capsys.readouterr().out
 
 
-def test_char_lm_wants_enough_text(tmp_path):
+def test_char_lm_needs_enough_text(tmp_path):
     text = tmp_path / "short.txt"
     text.write_text("too short")
     with pytest.raises(SystemExit, match="has 9 characters: at least 1281 are needed"):
@@ -82,7 +82,7 @@ def test_jax_and_flax_learn():
     assert max(example("jax_and_flax").main(steps=150)) < 0.1
 
 
-def test_looking_inside_finds_the_mistake(tmp_path, capsys):
+def test_debugging_finds_the_mistake(tmp_path, capsys):
     pytest.importorskip("matplotlib", reason="matplotlib is an extra")
     example("looking_inside").main(str(tmp_path))
     said = capsys.readouterr().out
@@ -94,7 +94,7 @@ def test_looking_inside_finds_the_mistake(tmp_path, capsys):
     *sorted(ROOT.glob("examples/*.py")),
     *(ROOT / "benchmarks" / name for name in ("cntk_networks.py", "data.py", "worker.py")),
 ], ids=lambda path: path.stem)  # fmt: skip
-def test_what_runs_on_cntk_is_python_3_6(path):
+def test_examples_for_cntk_are_python_3_6(path):
     ast.parse(path.read_text(), feature_version=(3, 6))
 
 

@@ -18,7 +18,7 @@ def test_a_value_round_trips_through_a_file(tmp_path, value):
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int16])
-def test_small_integers(tmp_path, dtype):
+def test_small_integers_survive_a_file(tmp_path, dtype):
     data = np.arange(64, dtype=dtype).reshape(16, 4)
     path = tmp_path / "value"
     C._to_cntk_dict_value(data).save(path)
@@ -30,7 +30,7 @@ def test_small_integers(tmp_path, dtype):
     assert kept["data"].dtype == dtype and (kept["data"] == data).all() and kept["list"] == [3]
 
 
-def test_dictionaries(tmp_path):
+def test_dictionaries_survive_a_file(tmp_path):
     dictionary = Dictionary(a=1)
     dictionary.add({"b": [2.5, "x"]})
     dictionary.save(tmp_path / "dictionary")

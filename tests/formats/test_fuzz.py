@@ -54,7 +54,7 @@ def test_models_of_cntk_1(tmp_path):
     fuzz("model", 150, sorted(tmp_path.iterdir()))
 
 
-def test_checkpoints(tmp_path):
+def test_damaged_checkpoints_are_errors(tmp_path):
     x, y = C.input_variable(2), C.input_variable(1)
     z = C.layers.Dense(1)(x)
     files = []

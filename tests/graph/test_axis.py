@@ -13,7 +13,7 @@ def test_static_axes_know_their_index():
     assert not axis.is_sequence_axis and not axis.is_batch_axis
 
 
-def test_default_axes():
+def test_default_axes_have_the_names_of_cntk():
     batch, sequence = Axis.default_batch_axis(), Axis.default_dynamic_axis()
     assert batch.is_batch_axis and not batch.is_ordered and batch.name == "defaultBatchAxis"
     assert sequence.is_sequence_axis and sequence.name == "defaultDynamicAxis"

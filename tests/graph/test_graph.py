@@ -28,7 +28,7 @@ def test_every_operation_makes_a_composite_around_a_primitive():
     assert f.output.uid == f.root_function.uid + "_Output_0"
 
 
-def test_texts():
+def test_repr_and_str_show_names_shapes_and_axes():
     x, W, b, _ = parts()
     f = C.times(x, W)
     assert repr(x) == "Input('x', [#], [3])" and repr(W) == "Parameter('W', [], [3 x 2])"
@@ -88,7 +88,7 @@ def test_operands_that_do_not_fit_are_an_error_when_the_graph_is_built(build, me
 
 
 @pytest.mark.parametrize("method", ["clone", "share", "freeze"])
-def test_clone(method):
+def test_a_clone_has_parameters_by_its_method(method):
     x, W, b, _ = parts()
     f = C.plus(C.times(x, W), b, name="z")
     b.value = [1, 2]

@@ -15,7 +15,7 @@ def test_shapes_and_other_things_as_tuples(given, expected):
     assert internal.sanitize_shape(given) == internal._as_tuple(given) == expected
 
 
-def test_none_is_no_shape():
+def test_none_is_not_a_shape():
     with pytest.raises(TypeError):
         internal.sanitize_shape(None)
 
@@ -26,7 +26,7 @@ def test_none_is_no_shape():
     (float, np.float64, 2), (int, np.float32, 1), ("float16", np.float16, cntk_py.DataType_Float16),
     (np.int8, np.int8, cntk_py.DataType_Int8), ("int16", np.int16, cntk_py.DataType_Int16),
 ])
-def test_types(given, numpy_type, number):
+def test_types_are_converted(given, numpy_type, number):
     assert internal.sanitize_dtype_numpy(given) is numpy_type
     assert internal.sanitize_dtype_numpy(number) is numpy_type
     assert internal.sanitize_dtype_cntk(given) == number
@@ -69,7 +69,7 @@ def test_static_axes_are_counted_from_the_other_end(given, index):
 
 @pytest.mark.parametrize("axis", [Axis.default_batch_axis(), Axis.default_dynamic_axis(), Axis.all_static_axes(),
                                   Axis.new_leading_axis()], ids=str)
-def test_other_axes_stay(axis):
+def test_other_axes_are_unchanged(axis):
     assert internal.sanitize_axis(axis) == axis
     assert internal.sanitize_multi_axis_reduction_list(axis) == [axis]
 
@@ -95,7 +95,7 @@ def test_permutations_of_reversed_axes_do_the_same(perm):
     np.testing.assert_array_equal(x.T.transpose(internal.sanitize_permutation(perm)), x.transpose(perm).T)
 
 
-def test_texts_and_bytes():
+def test_strings_and_bytes_are_told_apart():
     assert [internal.is_string(s) for s in ("a", b"a", 3)] == [True, False, False]
     assert [internal.is_byte_buffer(s) for s in ("a", b"a", bytearray(b"a"), 3)] == [False, True, True, False]
 

@@ -48,7 +48,7 @@ def path(tmp_path_factory):
     ),
     st.booleans(),
 )
-def test_write_and_read(path, chunks, double):
+def test_a_written_file_is_read_back(path, chunks, double):
     path.write_bytes(cbf(chunks, double))
     file = CBFFile(CBFDeserializer(str(path)))
     assert [len(file.sequence_lengths(i)) for i in range(file.num_chunks)] == [len(chunk) for chunk in chunks]

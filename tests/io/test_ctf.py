@@ -84,7 +84,7 @@ BAD_SPARSE = {
 
 @pytest.mark.filterwarnings("ignore:.*fewer than")
 @pytest.mark.parametrize("case", GOOD)
-def test_well_formed_files(case, ctf, read_all):
+def test_well_formed_files_are_read(case, ctf, read_all):
     text, expected = GOOD[case]
     (minibatch,) = read_all(MinibatchSource(ctf(text, x=2, y=1), max_sweeps=1, randomize=False))
     assert minibatch["x"] == expected
@@ -122,7 +122,7 @@ def test_other_files_are_refused_when_the_source_is_created(text, what, ctf):
         MinibatchSource(ctf(text, x=2))
 
 
-def test_missing_file(ctf):
+def test_a_missing_file_is_an_error(ctf):
     with pytest.raises(RuntimeError, match="Input file 'nowhere.ctf' is not open: No such file"):
         MinibatchSource(ctf("", x=2) | {"file": "nowhere.ctf"})
 

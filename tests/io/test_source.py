@@ -314,7 +314,7 @@ class TestMinibatchSource:
         ((-1,), "has to be positive, not -1"),
         ((4, None, None, 2, 2), "partition_index 2 is not one of 2 partitions"),
     ])  # fmt: skip
-    def test_invalid_requests(self, ctf, arguments, what):
+    def test_an_invalid_request_is_an_error(self, ctf, arguments, what):
         with pytest.raises(ValueError, match=what):
             MinibatchSource(ctf("|x 1\n", x=1)).next_minibatch(*arguments)
 
@@ -324,7 +324,7 @@ class TestMinibatchSource:
         source = MinibatchSource(ctf("|x 1\n", x=1), randomize=False, max_sweeps=1)
         assert source.next_minibatch(4, num_data_partitions=3, partition_index=1) == {}
 
-    def test_other_errors(self, ctf):
+    def test_invalid_arguments_and_checkpoints_are_errors(self, ctf):
         with pytest.raises(RuntimeError, match="No stream found matching given name 'z'. The streams are: x"):
             MinibatchSource(ctf("|x 1\n", x=1)).stream_info("z")
         with pytest.raises(ValueError, match="at least one deserializer"):

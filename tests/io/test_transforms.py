@@ -106,6 +106,6 @@ def test_sizes_are_rounded_as_in_cntk(mode, size, image, first_row, first_column
     ({"side_ratio": 1.2}, "sideRatio"), ({"side_ratio": (0, 0.5)}, "sideRatio"), ({"area_ratio": -1}, "areaRatio"),
     ({"aspect_ratio": 0}, "aspectRatio"), ({"crop_size": -1}, "cropSize"), ({"jitter_type": "bogus"}, "jitter type"),
 ])  # fmt: skip
-def test_invalid_crops(options, name):
+def test_an_invalid_crop_is_an_error(options, name):
     with pytest.raises(RuntimeError, match=f"Invalid {name}"):
         transforms.crop("center", **options)(places(4, 4))

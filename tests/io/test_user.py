@@ -86,7 +86,7 @@ def test_shuffled_chunks_occur_once_in_a_sweep(read_all):
     (lambda c: {**samples(c), "x": EYE[:3]}, r"stream 'x': samples have shape \(4,\), but the stream has \(2,\)"),
     (lambda c: {**samples(c), "s": sp.csr_matrix(EYE[:3, :3])}, r"samples have shape \(3,\), but the stream"),
 ])  # fmt: skip
-def test_invalid_chunks(chunk, what):
+def test_an_invalid_chunk_is_an_error(chunk, what):
     with pytest.raises(RuntimeError, match=what):
         MinibatchSource(Chunks(chunk)).next_minibatch(1)
 
@@ -203,7 +203,7 @@ class TestFromData:
         with pytest.raises(TypeError, match="stream 'x': a list needs a type"):
             MinibatchSourceFromData({"x": lists})
 
-    def test_errors(self):
+    def test_invalid_data_is_an_error(self):
         with pytest.raises(ValueError, match="at least one stream must be specified"):
             MinibatchSourceFromData({})
         with pytest.raises(TypeError, match=r"must have the same first dimension, but they have \{'x': 6, 'y': 3\}"):

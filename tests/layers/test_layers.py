@@ -92,7 +92,7 @@ GRAPHS = {
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-def test_parameters(name):
+def test_parameters_have_the_names_and_shapes_of_cntk(name):
     layer, operand, expected = PARAMETERS[name]
     assert parameters(layer, operand) == expected
 
@@ -133,7 +133,7 @@ class TestReferences:
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_graph(name):
+def test_the_graph_is_that_of_cntk(name):
     f, expected = GRAPHS[name]
     assert sorted(graph(f).split()) == sorted(expected.split())
 
@@ -145,7 +145,7 @@ def test_dense_is_an_affine_map_and_an_activation():
     np.testing.assert_allclose(layer.eval({x: data}), np.tanh(data @ W.value + b.value), rtol=1e-5)
 
 
-def test_embedding_chooses_rows():
+def test_embedding_looks_up_rows():
     indices = C.input_variable(5, is_sparse=True)
     layer = L.Embedding(3)(indices)
     one_hot = np.eye(5, dtype=np.float32)[[4, 0]]
@@ -184,7 +184,7 @@ def test_convolution_along_a_sequence_slides_over_its_steps():
             np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_attention_gives_the_values_of_cntk():
+def test_attention_has_the_values_of_cntk():
     """Literals from CNTK 2.7, all weights 0.1."""
     h = S.input_variable(3, sequence_axis=C.Axis("decoder"))
     rng = np.random.RandomState(0)
@@ -206,23 +206,23 @@ def test_attention_gives_the_values_of_cntk():
 
 
 class TestDefaults:
-    def test_options_reach_layers_below_them(self):
+    def test_options_apply_to_all_layers_in_their_scope(self):
         with C.default_options(activation=C.relu, bias=False, init=1):
             assert graph(L.Dense(2)(x)) == "Times ReLU Dense"
             assert parameters(L.Convolution2D(3, 4), image) == [("W", (4, 3, 3, 3))]
 
-    def test_options_for_one_layer_leave_others_alone(self):
+    def test_options_for_one_layer_do_not_apply_to_others(self):
         with C.default_options_for(L.Convolution2D, pad=True):
             assert L.Convolution2D(3, 4)(image).shape == (4, 8, 8)
             assert L.MaxPooling((3, 3))(image).shape == (3, 6, 6)
 
-    def test_what_is_given_wins(self):
+    def test_an_argument_takes_precedence(self):
         with C.default_options(bias=False):
             assert len(L.Dense(2, bias=True)(x).parameters) == 2
 
 
 class TestComposition:
-    def test_for_makes_one_layer_of_each_item(self):
+    def test_for_creates_a_layer_for_each_item(self):
         f = L.For(["a", "b"], lambda name: L.Dense(5, name=name))(x)
         assert [f.a.name, f.b.name] == ["a", "b"]
         assert len(L.For(range(3), lambda: L.Dense(5))(x).parameters) == 6
@@ -237,7 +237,7 @@ class TestComposition:
         assert f.first.W.shape == (5, 3) and f.second.W.shape == (3, 2)
         assert f.middle.shape == (3,)
 
-    def test_tuples_apply_side_by_side(self):
+    def test_a_tuple_of_layers_has_an_output_for_each(self):
         f = L.Sequential([(L.Dense(3), L.Dense(2)), (C.relu, C.tanh)])(x)
         assert [v.shape for v in f.outputs] == [(3,), (2,)]
 
@@ -267,7 +267,7 @@ class TestComposition:
         (lambda: L.Sequence[3], TypeError, "the type of a step"),
     ],
 )
-def test_mistakes(make, error, match):
+def test_invalid_options_are_errors(make, error, match):
     with pytest.raises(error, match=match):
         make()
 
@@ -283,7 +283,7 @@ def test_layers_are_double_by_default_option(make):
     assert layer.eval({layer.arguments[0]: np.ones((2, 5))}).dtype == np.float64
 
 
-def test_every_output_of_a_block_has_its_name():
+def test_all_outputs_of_a_block_have_its_name():
     states = L.Recurrence(L.LSTM(3, name="cell"), return_full_state=True)(s)
     assert [v.name for v in states.outputs] == ["cell", "cell"]
     assert [v.name for v in L.Recurrence(L.LSTM(3, name="cell"))(s).outputs] == ["cell"]
@@ -291,7 +291,7 @@ def test_every_output_of_a_block_has_its_name():
 
 
 @pytest.mark.parametrize("layer", [L.Convolution2D, L.SequentialConvolution])
-def test_no_axes_for_filters_are_one_filter(layer):
+def test_an_empty_shape_of_filters_is_one_filter(layer):
     of, shape = (image, (6, 6)) if layer is L.Convolution2D else (S.input_variable((2, 8)), (6,))
     assert layer((3, 3), ())(of).shape == shape
 

@@ -133,13 +133,13 @@ def test_bidirectional_states_are_spliced(grid):
     assert_equal(f.eval({x: XS}), [np.hstack([s.cumsum(0), s[::-1].cumsum(0)[::-1]]) for s in XS])
 
 
-def test_a_recurrence_over_the_states_of_another(grid):
+def test_a_recurrence_applies_to_the_states_of_another(grid):
     x = S.input_variable(WIDTH)
     f = L.Recurrence(C.plus)(L.Recurrence(C.plus, go_backwards=True)(x))
     assert_equal(f.eval({x: XS}), [s[::-1].cumsum(0)[::-1].cumsum(0) for s in XS])
 
 
-def test_delay_and_window_of_past_values(grid):
+def test_delays_and_windows_hold_past_values(grid):
     x = S.input_variable(WIDTH)
     assert_equal(
         L.Delay(2, initial_state=9)(x).eval({x: XS}),
@@ -160,11 +160,11 @@ class TestUnfolding:
     start, like = C.input_variable(2), S.input_variable(2)
     feeds = {start: np.array([[0, 0], [2, 2]], np.float32), like: [np.ones((3, 2)), np.ones((4, 2))]}
 
-    def test_as_long_as_another_sequence(self):
+    def test_unfolds_to_the_length_of_another_sequence(self):
         f = L.UnfoldFrom(lambda state: state + 1)(self.start, self.like)
         assert_equal([s[:, 0] for s in f.eval(self.feeds)], [[1, 2, 3], [3, 4, 5, 6]])
 
-    def test_longer_by_a_factor(self):
+    def test_length_increase_multiplies_the_length(self):
         f = L.UnfoldFrom(lambda state: state + 1, length_increase=1.5)(self.start, self.like)
         assert_equal([s[:, 0] for s in f.eval(self.feeds)], [[1, 2, 3, 4, 5], [3, 4, 5, 6, 7, 8]])
 
@@ -174,7 +174,7 @@ class TestUnfolding:
         assert f.shape == (1,)
         assert_equal(f.eval({start: [[1]], like: [np.ones((3, 1))]}), [[[2], [4], [8]]])
 
-    def test_until_a_predicate_holds(self):
+    def test_stops_when_the_predicate_holds(self):
         f = L.UnfoldFrom(
             lambda state: (state * 1, state + 1), until_predicate=lambda p: C.greater(p[0], 3), length_increase=3
         )(self.start, self.like)
@@ -188,29 +188,29 @@ def test_a_recurrence_is_cloned_onto_another_sequence_axis():
 
 
 class TestMistakes:
-    def test_number_of_initial_states(self):
+    def test_another_number_of_initial_states_is_an_error(self):
         with pytest.raises(TypeError, match="initial_state has 3 states, and the step function takes 2"):
             L.Recurrence(L.LSTM(3), initial_state=(0, 0, 0))
 
-    def test_number_of_states_that_a_step_returns(self):
+    def test_a_step_that_returns_another_number_of_states_is_an_error(self):
         with pytest.raises(TypeError, match="number of state variables inconsistent"):
             L.Recurrence(lambda h, c, x: h + c + x)
 
-    def test_parameters_made_by_a_step(self):
+    def test_a_step_that_creates_parameters_is_an_error(self):
         with pytest.raises(TypeError, match="Parameter cannot be created inside Recurrence"):
             L.Recurrence(lambda h, x: h + x * C.parameter((1,)))
 
-    def test_variables_that_are_no_arguments_of_a_step(self):
+    def test_a_step_that_uses_other_variables_is_an_error(self):
         v = C.input_variable(1, name="v")
         with pytest.raises(TypeError, match=r"1 missing arguments \(v\)"):
             L.Recurrence(lambda h, x: h + x * v)
 
-    def test_initial_states_that_come_with_the_data(self):
+    def test_initial_states_that_depend_on_inputs_are_an_error(self):
         v = C.input_variable(3, name="v")
         with pytest.raises(TypeError, match=r"1 missing arguments \(v\)"):
             L.Recurrence(L.RNNStep(3), initial_state=v)
 
-    def test_an_operand_without_a_sequence(self):
+    def test_an_operand_without_a_sequence_axis_is_an_error(self):
         with pytest.raises((ValueError, RuntimeError), match="sequence axis"):
             L.Recurrence(C.plus)(C.input_variable(2))
 

@@ -20,7 +20,7 @@ MOMENTUM = C.momentum_schedule(0.9)
     ("adam", [MOMENTUM, True, MOMENTUM, 1e-8, False], None, [0.95000005, 0.95000005]),
     ("rmsprop", [0.9, 1.2, 0.8, 5.0, 0.1, True], None, [0.73128855, 0.73120844]),
 ])
-def test_two_steps(name, arguments, minibatch_size, expected):
+def test_two_steps_are_those_of_cntk(name, arguments, minibatch_size, expected):
     options = cntk_py.AdditionalLearningOptions()
     options.l2_regularization_weight = 0.01
     if minibatch_size is not None:

@@ -125,7 +125,7 @@ def test_constants_in_blocks_are_not_shown():
     assert graph.plot(C.sequence.last(x)).startswith(f"Sequence::Slice({x.uid}) -> Block")
 
 
-def test_dot_source(tmp_path):
+def test_dot_source_lists_nodes_and_edges(tmp_path):
     x = C.input_variable(3, name='in"put')
     model = C.tanh(x * 2, name="t")
     graph.plot(model, tmp_path / "it.dot")

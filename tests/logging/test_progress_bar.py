@@ -53,7 +53,7 @@ def test_without_a_limit_there_is_no_bar(clock):
     assert bar.line() == "70 samples, loss 0.500000, metric 10.00%, 2.5 samples/s"
 
 
-def test_hours_and_the_end(clock):
+def test_remaining_hours_and_the_end_are_shown(clock):
     bar = ProgressBar(100000)
     bar.update_training(1, 0, 0)
     clock[0] += 10

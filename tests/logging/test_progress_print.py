@@ -135,7 +135,7 @@ def test_the_last_message_is_only_written_to_a_file(capsys):
     assert capsys.readouterr().out == "CNTKCommandTrainEnd: train\n"
 
 
-def test_unusual_numbers(capsys):
+def test_unusual_numbers_are_printed(capsys):
     printer = ProgressPrinter(freq=1)
     printer.on_write_training_update((0, 10), (0, 1), (0, 1e-9), (0, 1e5))
     printer.on_write_training_update((0, 10), (0, 1), (0, 1e9), (0, float("nan")))

@@ -55,7 +55,7 @@ def test_totals_are_written_every_few_updates_and_restart_each_epoch(epoch):
     (0, 0, [1, 3, 7]), (0, 2, [1, 3, 7]), (3, 2, [1, 2, 3, 6, 9]), (5, 7, [1, 2, 3, 4, 5, 6, 7]),
     (sys.maxsize, 2, [1, 2]), (1, 0, list(range(1, 10))), (sys.maxsize, 0, []),
 ])
-def test_when_a_line_is_due(freq, first, due):
+def test_a_line_is_written_when_due(freq, first, due):
     assert [call[2][1] for call in train(Recorder(freq, first)) if call[0] == "train"] == due
 
 

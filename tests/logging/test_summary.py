@@ -55,7 +55,7 @@ def test_double_precision_takes_twice_the_memory():
     assert layer(C.tanh(x), "Tanh").memory == 24
 
 
-def test_unknown_shapes():
+def test_unknown_shapes_are_shown():
     result = summary(C.layers.Dense(3))
     assert (result.trained, result.flops, result.memory) == (None, None, None)
     assert "?" in str(result).splitlines()[4]

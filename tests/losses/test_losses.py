@@ -12,7 +12,7 @@ OUTPUTS = np.array([[1.0, 2, 3, 0], [0, 5, 1, 1], [2, 2, 1, 0]], np.float32)
 LABELS = np.eye(4, dtype=np.float32)[[2, 0, 1]]
 
 
-def test_a_sparse_label_gives_what_a_dense_one_gives():
+def test_sparse_and_dense_labels_have_the_same_loss():
     z = C.input_variable(4, needs_gradient=True)
     dense, sparse = C.input_variable(4), C.input_variable(4, is_sparse=True)
     for op in (C.cross_entropy_with_softmax, C.classification_error):
@@ -50,7 +50,7 @@ def test_the_gradient_of_the_logarithm_of_a_sum_keeps_no_exponentials():
     ([0, 0], [0.1, 0.4], 200, [0, 0], 0),
     ([1], [0.4], 0, [0], 100),
 ], ids=range(5))
-def test_ranking_within_one_group(gain, score, loss, gradient, ndcg):
+def test_ranking_of_one_group(gain, score, loss, gradient, ndcg):
     s, g, group = (C.input_variable(1, needs_gradient=i == 0) for i in range(3))
     columns = (score, gain, [1] * len(gain))
     data = {v: np.array(c, np.float32)[:, None] for v, c in zip((s, g, group), columns, strict=True)}
@@ -80,7 +80,7 @@ def test_weighted_binary_cross_entropy():
     np.testing.assert_allclose(gradient[[0, 1, 3]], [1.1111112, 0, -4], rtol=1e-5)
 
 
-def test_negative_samples_are_those_further_on():
+def test_negative_samples_are_later_in_the_minibatch():
     rng = np.random.default_rng(0)
     x, y = (rng.standard_normal((6, 5)).astype(np.float32) for _ in range(2))
     cosines = x @ y.T / np.linalg.norm(x, axis=1)[:, None] / np.linalg.norm(y, axis=1)
@@ -122,6 +122,6 @@ def test_hierarchical_probabilities_sum_to_one():
     lambda x: C.losses.nce_loss(C.parameter((4, 3)), C.parameter(4), x, x, np.ones(4)),
     lambda x: C.losses.nce_loss(C.parameter((3, 4)), C.parameter((4, 1)), x, x, np.ones(4)),
 ], ids=range(5))
-def test_operands_that_do_not_fit(make):
+def test_operands_that_do_not_fit_are_errors(make):
     with pytest.raises(ValueError):
         make(C.input_variable(4))

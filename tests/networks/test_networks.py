@@ -25,11 +25,11 @@ TOLERANCE = {
 
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.__name__)
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_training_goes_as_with_cntk(network):
+def test_losses_of_training_are_those_of_cntk(network):
     tolerance = TOLERANCE.get(network.__name__, 0.02)
     recorded = RECORDED[network.__name__]
     np.testing.assert_allclose(tenths(network(C)), recorded, rtol=tolerance, atol=tolerance * 0.1)
 
 
-def test_every_network_is_recorded():
+def test_all_networks_are_recorded():
     assert list(RECORDED) == [network.__name__ for network in NETWORKS]

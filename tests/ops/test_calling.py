@@ -50,7 +50,7 @@ class TestFromPython:
             (lambda *a: a[0], "fixed number of arguments"),
         ],
     )
-    def test_mistakes(self, f, match):
+    def test_wrong_arguments_are_errors(self, f, match):
         with pytest.raises(TypeError, match=match):
             C.Function(f)
 

@@ -266,7 +266,7 @@ class TestIteration:
         with pytest.raises(TypeError):
             use(make())
 
-    def test_outputs_are(self):
+    def test_its_outputs(self):
         one, other = C.combine(C.relu(x(2)), C.abs(x(2)))
         assert [one.owner.op_name, other.owner.op_name] == ["ReLU", "Abs"]
 

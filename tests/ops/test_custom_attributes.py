@@ -6,7 +6,7 @@ import pytest
 import cntkjax as C
 
 
-def test_files_and_clones_keep_what_is_noted_down(tmp_path):
+def test_files_and_clones_keep_custom_attributes(tmp_path):
     f = C.relu(C.input_variable(2), name="f")
     noted = {"a": 1, "b": "text", "c": 1.5, "d": True, "l": [1, [2]], "n": np.arange(3, dtype=np.int8), "m": {"k": 2}}
     f.custom_attributes = noted

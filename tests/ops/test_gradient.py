@@ -32,7 +32,7 @@ def test_of_a_parameter_there_is_one_for_all_samples_also_where_the_batch_is_pad
         assert np.allclose(slope.eval({x: data}), data.T @ np.exp(data @ w.value), rtol=1e-5)
 
 
-def test_of_any_order():
+def test_gradients_of_any_order():
     x = C.input_variable(2, needs_gradient=True)
     f = C.reduce_sum(x**4)
     data = np.array([[1, 2], [3, 4]], F)

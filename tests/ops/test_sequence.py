@@ -99,11 +99,11 @@ def computed(results, kind):
 
 @pytest.mark.parametrize("number", range(len(CASES)), ids=lambda n: CASES[n].name)
 class TestEveryOperation:
-    def test_value(self, number, grid, results, request):
+    def test_values_match_the_reference(self, number, grid, results, request):
         value, _ = computed(results, request.node.callspec.params["grid"])[number]
         assert_equal(value, [CASES[number].reference(jnp.asarray(x)) for x in XS])
 
-    def test_gradient(self, number, grid, results, request):
+    def test_gradients_match_the_reference(self, number, grid, results, request):
         case = CASES[number]
         _, gradient = computed(results, request.node.callspec.params["grid"])[number]
         if not case.gradient:
@@ -157,7 +157,7 @@ class TestUnpacking:
             with pytest.raises(ValueError, match=r"\[4, 1\] steps are to be made of arrays of 3"):
                 C.to_sequence_like(x, self.x).eval({x: array, self.x: [np.ones((n, 2), np.float32) for n in (4, 1)]})
 
-    def test_names_its_outputs(self):
+    def test_its_outputs_have_names(self):
         assert [v.name for v in S.unpack(self.x, 0, name="steps").outputs] == ["steps", "steps_UnpackSequenceMask"]
 
     def test_of_a_placeholder_has_a_shape_from_which_others_are_inferred(self):

@@ -137,13 +137,13 @@ class TestAssign:
         values = list(before_and_after.eval().values())
         assert [v.tolist() for v in values] == [[2, 3], [1, 2]] and state.value.tolist() == [2, 3]
 
-    def test_a_parameter(self):
+    def test_a_parameter_is_assigned(self):
         parameter = C.parameter(2, init=0)
         C.assign(parameter, [3, 4]).eval()
         assert parameter.value.tolist() == [3, 4]
 
 
-def test_casts():
+def test_casts_convert_the_element_type():
     x = C.input_variable(2, needs_gradient=True)
     made = C.cast(x, np.float64)
     assert made.dtype == np.float64 and made.eval({x: [[1, 2]]}).dtype == np.float64

@@ -21,6 +21,6 @@ def test_the_number_of_rows_is_padded():
     np.testing.assert_array_equal(total.dense()[:, 0], [1, 0] * 9 + [0, 0])
 
 
-def test_no_rows():
+def test_rows_beyond_the_height_are_ignored():
     total = add_rows([(np.array([4], np.int32), np.ones((1, 2), np.float32))], height=4)
     assert not np.asarray(total.dense()).any()

@@ -25,7 +25,7 @@ def agrees(op, *inputs):
 
 @CHECKED
 @given(shapes, st.data())
-def test_reductions(shape, data):
+def test_shapes_of_reductions_agree_with_lowering(shape, data):
     axes = data.draw(st.lists(st.integers(0, len(shape) - 1), min_size=1, unique=True))
     reduce = data.draw(st.sampled_from([C.reduce_sum, C.reduce_max, C.reduce_log_sum_exp, C.reduce_l2]))
     keep = data.draw(st.booleans())
@@ -35,7 +35,7 @@ def test_reductions(shape, data):
 
 @CHECKED
 @given(shapes, st.data())
-def test_broadcasting(shape, data):
+def test_shapes_of_broadcast_operands_agree_with_lowering(shape, data):
     other = tuple(data.draw(st.sampled_from([1, n])) for n in shape[data.draw(st.integers(0, len(shape) - 1)) :])
     f = data.draw(st.sampled_from([C.plus, C.element_max, C.element_divide, C.log_add_exp, C.greater, C.squared_error]))
     agrees(f, shape, other)
@@ -44,7 +44,7 @@ def test_broadcasting(shape, data):
 
 @CHECKED
 @given(shapes, st.data())
-def test_forms(shape, data):
+def test_shapes_of_reshaped_operands_agree_with_lowering(shape, data):
     rank = len(shape)
     perm = data.draw(st.permutations(range(rank)))
     agrees(lambda x: C.transpose(x, perm), shape)
@@ -60,7 +60,7 @@ def test_forms(shape, data):
 
 @CHECKED
 @given(shapes, st.data())
-def test_slices(shape, data):
+def test_shapes_of_slices_agree_with_lowering(shape, data):
     axis = data.draw(st.integers(0, len(shape) - 1))
     begin = data.draw(st.integers(0, shape[axis] - 1))
     end = data.draw(st.integers(begin + 1, shape[axis]))
@@ -70,7 +70,7 @@ def test_slices(shape, data):
 
 @CHECKED
 @given(shapes, shapes, st.data())
-def test_products(left, out, data):
+def test_shapes_of_products_agree_with_lowering(left, out, data):
     inner = data.draw(st.integers(1, len(left)))
     weights = left[len(left) - inner :] + out
     agrees(lambda x: C.times(x, C.parameter(weights), output_rank=len(out)), left)
@@ -83,7 +83,7 @@ pairs = st.tuples(st.integers(1, 3), st.integers(1, 3))
 
 @CHECKED
 @given(sizes, pairs, pairs, st.booleans(), st.integers(1, 2), st.integers(1, 3))
-def test_convolutions(size, window, strides, padded, dilation, channels):
+def test_shapes_of_convolutions_agree_with_lowering(size, window, strides, padded, dilation, channels):
     if not padded and any((k - 1) * dilation >= n for k, n in zip(window, size, strict=True)):
         return
     auto, x = [False, padded, padded], (channels, *size)
@@ -94,5 +94,5 @@ def test_convolutions(size, window, strides, padded, dilation, channels):
 
 @CHECKED
 @given(sizes, pairs, pairs, st.booleans(), st.booleans(), st.sampled_from([C.MAX_POOLING, C.AVG_POOLING]))
-def test_pooling(size, window, strides, padded, ceil, kind):
+def test_shapes_of_pooling_agree_with_lowering(size, window, strides, padded, ceil, kind):
     agrees(lambda x: C.pooling(x, kind, window, strides, [padded], ceil_out_dim=ceil), (2, *size))

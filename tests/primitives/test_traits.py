@@ -51,7 +51,7 @@ def test_no_module_of_the_engine_compares_the_name_of_an_operation(path):
     assert comparisons(source) == [], "ask a trait or a method of Primitive instead (primitives/base.py)"
 
 
-def test_there_are_traits():
+def test_traits_are_defined():
     assert {"elementwise", "packed", "delay", "weight_operand", "equal_lengths", "assigns_operand"} <= set(TRAITS)
 
 

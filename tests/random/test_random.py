@@ -17,7 +17,7 @@ DISTRIBUTIONS = [
 
 @pytest.mark.parametrize(("make", "mean", "deviation"), DISTRIBUTIONS, ids=["uniform", "normal", "gumbel", "bernoulli"])
 class TestDistributions:
-    def test_mean_and_deviation(self, make, mean, deviation):
+    def test_mean_and_standard_deviation_are_as_requested(self, make, mean, deviation):
         drawn = make(20000).eval()
         assert abs(drawn.mean() - mean) < 4 * deviation / np.sqrt(20000)
         assert abs(drawn.std() / deviation - 1) < 0.05
@@ -41,7 +41,7 @@ def test_numbers_in_a_given_shape_are_those_of_cntk(make, second, tmp_path):
         np.testing.assert_allclose(again.eval(), np.float32(second), rtol=2e-7)
 
 
-def test_the_numbers_of_a_forward_pass_come_again_in_its_backward_pass():
+def test_the_backward_pass_uses_the_numbers_of_the_forward_pass():
     x, y = (C.input_variable(1000, needs_gradient=True, name=name) for name in "xy")
     first, second = C.dropout(x, 0.5, seed=1), C.dropout(y, 0.5, seed=2)
     both = C.combine([first, second])
@@ -65,7 +65,7 @@ def test_like_takes_shape_axes_and_type():
     lambda: random.gumbel(2, scale=-1), lambda: random.uniform((2, C.FreeDimension)),
     lambda: random.normal(2, dtype=np.float16),
 ], ids=range(6))
-def test_arguments_that_make_no_sense(make):
+def test_invalid_arguments_are_errors(make):
     with pytest.raises((RuntimeError, ValueError)):
         make()
 
@@ -77,7 +77,7 @@ class TestDropout:
         assert set(np.unique(gradient)) == {0, np.float32(1 / 0.75)}
         assert abs((gradient == 0).mean() - 0.25) < 0.02
 
-    def test_each_evaluation_drops_others_and_a_seed_repeats(self):
+    def test_each_evaluation_drops_other_elements_and_a_seed_repeats_them(self):
         x = C.input_variable(100, needs_gradient=True)
         ones = {x: np.ones((1, 100), np.float32)}
         one, same, other = (C.dropout(x, 0.5, seed=s) for s in (1, 1, 2))
@@ -90,7 +90,7 @@ class TestDropout:
         assert C.dropout(x, 0.5).eval({x: [[1, 2, 3]]}).tolist() == [[1, 2, 3]]
 
     @pytest.mark.parametrize("rate", [1.0, -0.5])
-    def test_a_rate_that_is_none(self, rate):
+    def test_an_invalid_rate_is_an_error(self, rate):
         with pytest.raises(ValueError, match="dropout_rate"):
             C.dropout(C.input_variable(3), rate)
 
@@ -98,28 +98,28 @@ class TestDropout:
 class TestSamples:
     WEIGHTS = np.array([1, 2, 3, 4, 10], np.float32)
 
-    def test_with_duplicates_by_weight(self):
+    def test_samples_with_duplicates_follow_the_weights(self):
         drawn = C.random_sample(self.WEIGHTS, 4000, True, seed=1).eval().toarray()
         assert drawn.shape == (4000, 5) and (drawn.sum(1) == 1).all()
         np.testing.assert_allclose(drawn.mean(0), self.WEIGHTS / 20, atol=0.03)
 
-    def test_without_duplicates_all_differ(self):
+    def test_samples_without_duplicates_differ(self):
         drawn = C.random_sample(self.WEIGHTS, 4, False, seed=1)
         for _ in range(5):
             assert (drawn.eval().sum(0) <= 1).all()
 
-    def test_they_pick_rows(self):
+    def test_samples_select_rows(self):
         W = C.parameter(init=np.arange(10, dtype=np.float32).reshape(5, 2))
         assert C.times(C.random_sample([0, 0, 1, 0, 0], 2, True), W).eval().tolist() == [[4, 5], [4, 5]]
 
-    def test_expected_frequencies(self):
+    def test_expected_frequencies_match_the_samples(self):
         often = C.random_sample_inclusion_frequency(self.WEIGHTS, 3, True).eval()
         np.testing.assert_allclose(often, [0.15, 0.3, 0.45, 0.6, 1.5], rtol=1e-6)
         once = C.random_sample_inclusion_frequency(C.parameter(init=self.WEIGHTS), 3, False).eval()
         np.testing.assert_allclose(once.sum(), 3, rtol=1e-4)
         np.testing.assert_allclose(once, [0.242, 0.434, 0.584, 0.700, 0.976], atol=0.03)
 
-    def test_of_constant_weights_cntk_tries_out_the_frequencies(self):
+    def test_frequencies_of_constant_weights_are_sampled_as_in_cntk(self):
         tried = C.random_sample_inclusion_frequency(self.WEIGHTS, 3, False, seed=1)
         for _ in range(2):  # CNTK 2.7
             np.testing.assert_allclose(tried.eval(), [0.23411644, 0.4218227, 0.57048494, 0.68662244, 0.9727953], 1e-6)
@@ -134,17 +134,17 @@ class TestSamples:
         assert [np.asarray(drawn.eval().todense()).argmax(-1).tolist() for _ in cntk] == cntk
         assert drawn.root_function.attributes["rngOffset"] == offset
 
-    def test_weights_of_too_few_classes(self):
+    def test_too_few_classes_are_an_error(self):
         with pytest.raises(ValueError, match="3 classes cannot be drawn, for only 2 have a weight"):
             C.random_sample(np.float32([0, 1, 1, 0]), 3, False).eval()
 
     @pytest.mark.parametrize(("weights", "n"), [([1, 2, 3], 3), ([1, 2, 3], 0), ([1, -1], 1)])
-    def test_what_cannot_be_drawn(self, weights, n):
+    def test_samples_that_cannot_be_drawn_are_errors(self, weights, n):
         with pytest.raises(ValueError):
             C.random_sample(weights, n, False)
 
 
-def test_seeds_are_given_out_or_fixed():
+def test_seeds_are_counted_or_fixed():
     C.cntk_py.set_fixed_random_seed(7)
     assert C.dropout([1.0], 0.5).root_function.attributes["rngSeed"] == 7
     assert random.uniform(2).root_function.attributes["rngSeed"] == 7
@@ -161,7 +161,7 @@ def test_numbers_of_a_sequence_do_not_depend_on_how_far_it_is_padded():
     np.testing.assert_array_equal(drawn(3), drawn(5)[:3])
 
 
-def test_a_stream_goes_on_far_behind_its_beginning():
+def test_a_stream_continues_from_a_large_offset():
     """As in the file of a model that has drawn much."""
     far = 2**21 + 5
     drawn = random.uniform(4, dtype=np.float64, seed=3)

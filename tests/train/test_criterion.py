@@ -35,7 +35,7 @@ def samples(records):
     ({"minibatch_size": 4, "epoch_size": 6, "max_samples": 14}, [4, 4, 2, 4], [8, 6]),
     ({"minibatch_size": 2, "callbacks": [C.logging.ProgressWriter(sys.maxsize)]}, [10], [10]),
 ])
-def test_averages(criterion, options, updates, epochs):
+def test_updates_and_epochs_are_recorded(criterion, options, updates, epochs):
     record = criterion.train((X, Y), parameter_learners=[sgd(criterion)], **options)
     assert samples(record.updates) == updates
     assert samples(record.epoch_summaries) == epochs
@@ -48,7 +48,7 @@ def test_the_first_printer_defines_the_frequency(criterion, capsys):
     assert "Learning rate per 1 samples: 0.01" in capsys.readouterr().out
 
 
-def test_values(criterion):
+def test_values_are_those_of_cntk(criterion):
     record = criterion.train((X, Y), 4, parameter_learners=[sgd(criterion)], max_epochs=2)
     losses = [record.loss for record in record.epoch_summaries]
     np.testing.assert_allclose(losses, [0.217998, 0.071219], rtol=1e-5)

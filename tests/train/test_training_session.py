@@ -103,7 +103,7 @@ def session(tmp_path):
     ({"progress_frequency": (1, DataUnit.sweep)}, "t4 t4 t4 S12 t4 t4 S8 t2"),
     ({"mb_size": C.minibatch_size_schedule([2, 4, 8], epoch_size=10)}, "t2 t2 t2 t2 t2 t4 t4 t4 S22"),
 ])
-def test_progress(session, options, expected):
+def test_progress_is_reported_when_due(session, options, expected):
     assert session.run(max_samples=22, **options) == expected
 
 
@@ -115,7 +115,7 @@ def test_progress(session, options, expected):
     ({"frequency": (1, DataUnit.sweep), "preserve_all": True}, "t4 t4 t4 k0 t4 t4 k1 t2 S22 k"),
     ({"frequency": 20, "preserve_all": True}, "t4 t4 t4 t4 t4 k0 t2 k1 S22 k"),
 ])
-def test_checkpoints(session, options, expected):
+def test_checkpoints_are_written_when_due(session, options, expected):
     frequency = 4 if options.get("frequency") == 8 else None
     log = session.run(max_samples=22, progress_frequency=frequency, checkpoint_config=session.checkpoint(**options))
     assert log == expected
@@ -132,7 +132,7 @@ def test_checkpoint_numbers_count_periods(session):
     (8, None, "t4 t4 e4 e2 E6 c0 t4 t4 e4 e2 E6 c1 t4 t2 S22 e4 e2 E6 c2"),
     (8, 1, "t4 t4 e4 e2 E6 c0 t4 t4 e4 e2 E6 c1 S16"),
 ])
-def test_cross_validation(session, frequency, stop_at, expected):
+def test_cross_validation_runs_when_due(session, frequency, stop_at, expected):
     config = session.validation(frequency=frequency, callback=session.callback(stop_at))
     assert session.run(max_samples=22, cv_config=config) == expected
 

@@ -39,7 +39,7 @@ def test_ranges_are_aranges_end_to_end(pairs):
 
 class TestSparseRows:
     @given(seeds, st.integers(0, 6))
-    def test_dense_and_back(self, seed, rows):
+    def test_conversion_to_dense_is_reversible(self, seed, rows):
         array = some_rows(seed, rows)
         np.testing.assert_array_equal(SparseRows.from_dense(array).to_dense(), array)
 
@@ -59,13 +59,13 @@ class TestSparseRows:
         np.testing.assert_array_equal(SparseRows.from_dense(array)[mask].to_dense(), array[mask])
 
     @given(seeds, st.lists(st.integers(0, 3), min_size=1, max_size=4))
-    def test_concatenate(self, seed, counts):
+    def test_concatenation_joins_rows(self, seed, counts):
         arrays = [some_rows(seed + i, n) for i, n in enumerate(counts)]
         joined = SparseRows.concatenate(SparseRows.from_dense(a) for a in arrays)
         np.testing.assert_array_equal(joined.to_dense(), np.concatenate(arrays))
 
     @given(seeds, st.integers(0, 6))
-    def test_scipy_and_back(self, seed, rows):
+    def test_conversion_to_scipy_is_reversible(self, seed, rows):
         array = some_rows(seed, rows)
         matrix = SparseRows.from_dense(array).to_csr()
         np.testing.assert_array_equal(matrix.toarray(), array)
@@ -101,7 +101,7 @@ class TestSparseRows:
 
 class TestRagged:
     @given(raggeds())
-    def test_counts(self, ragged):
+    def test_counts_sequences_and_samples(self, ragged):
         assert ragged.num_sequences == len(ragged.sequences()) == len(ragged.lengths)
         assert ragged.num_samples == sum(map(len, ragged.sequences())) == ragged.offsets[-1]
 
@@ -125,7 +125,7 @@ class TestRagged:
         assert (np.ones(joined.num_sequences, bool) if joined.starts is None else joined.starts).tolist() == expected
 
     @given(raggeds())
-    def test_sequences_and_back(self, ragged):
+    def test_conversion_to_sequences_is_reversible(self, ragged):
         if ragged.num_sequences:
             again = Ragged.from_sequences(ragged.sequences())
             assert dense_sequences(again) == dense_sequences(ragged)

@@ -19,7 +19,7 @@ def test_the_examples_of_the_page_run():
     assert tried > 50 and not failed
 
 
-def test_every_layer_is_on_the_page():
+def test_the_page_lists_all_layers():
     text = PAGE.read_text()
     sequence = import_module("cntkjax.layers.sequence")  # by its name in the package: the operations
     modules = (layers.layers, sequence, layers.blocks, layers.higher_order_layers, layers.models)

@@ -23,5 +23,5 @@ def test_outputs_and_gradients_are_those_of_cntk(call):
         np.testing.assert_allclose(now, [total, squares, waves], rtol=2e-5, atol=1e-5 * scale)
 
 
-def test_every_case_is_recorded():
+def test_all_cases_are_recorded():
     assert list(RECORDED) == list(CASES)
