@@ -322,8 +322,9 @@ def _put_value(out: Buffers, value: object, path: str, depth: int) -> int:
     return size + put_varint(out, 2, kind) + put(out, kind + 2)
 
 
-# As complex as the format has types: one case each.
-def _writer(value: object, path: str, depth: int) -> tuple[int, Callable[[Buffers, int], int]]:
+def _writer(  # noqa: C901 - one case for each type of the format
+    value: object, path: str, depth: int
+) -> tuple[int, Callable[[Buffers, int], int]]:
     """The number of a value's type, and a function that writes it into the field of a given number."""
 
     def message(body: Callable[..., int], *args: Any) -> Callable[[Buffers, int], int]:
