@@ -1,4 +1,4 @@
-"""File formats of models beside CNTK's own, entered by the packages that read and write them."""
+"""The registry of model formats other than CNTK's own, which the packages that implement them fill."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FileFormat:
-    """What saves a function, ``save(function, path, *options)``, and what loads one, ``load(source)``."""
+    """The functions ``save(function, path, *options)`` and ``load(source)`` of a format."""
 
     save: Callable[..., None]
     load: Callable[..., Function]
@@ -22,7 +22,7 @@ _FORMATS: dict[str, FileFormat] = {}
 
 
 def register(name: str, file_format: FileFormat) -> None:
-    """Enter a format under its name in `cntk.ModelFormat`."""
+    """Register a format under its name in `cntk.ModelFormat`."""
     _FORMATS[name] = file_format
 
 

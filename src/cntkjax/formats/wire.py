@@ -29,7 +29,7 @@ DAMAGED = "the file is damaged or of another kind: copy, download or save it aga
 class FormatError(ValueError, RuntimeError):
     """A file that is damaged, or not of the expected kind. CNTK raises both base types for such files.
 
-    The message says which file, where in it and why; ``fix`` what the user can do about it.
+    The message has the file, the position and the reason; ``fix`` says what the user can do about it.
     """
 
     def __init__(self, message: str, fix: str = DAMAGED) -> None:

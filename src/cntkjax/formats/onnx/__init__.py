@@ -1,7 +1,7 @@
-"""ONNX models: what CNTK has as functions, read and written.
+"""Export of functions as ONNX models, and import.
 
-The readers speak in public operations and layers, so that what they make is what a user would write; nothing else in
-`formats` knows these. `Function.save` and `Function.load` find this package through the registry of formats.
+Readers build graphs of public operations and layers, as a user would; so this package, unlike the rest of `formats`, is
+above `layers`. `Function.save` and `Function.load` find it through the registry of formats.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from typing import Any
 
 from ...graph.function import Function
 from .. import registry
+from ..files import Source
 
 __all__ = ["load", "save"]
 
 
-def load(source: Any) -> Function:
+def load(source: Source) -> Function:
     """See `reading.model.load`, which is imported at the first call: few scripts read ONNX."""
     from .reading import model
 

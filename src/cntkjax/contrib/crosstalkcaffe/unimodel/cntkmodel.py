@@ -1,4 +1,4 @@
-"""A network as a list of layers with their parameters and weights, between the file of another toolkit and CNTK."""
+"""Definitions of networks: layers with their parameters and weights, the result of reading another toolkit's files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class CntkLayerType(Enum):
-    """Kinds of layers; ``ApiSetup`` has a method for each that can be made."""
+    """Types of layers; ``ApiSetup`` has a method for each supported type."""
 
     relu = 1
     convolution = 2
@@ -39,12 +39,12 @@ class CntkLayerType(Enum):
 
 @dataclass
 class CntkParameters:
-    """Of a layer that has none."""
+    """The parameters of a layer that has none."""
 
 
 @dataclass
 class CntkConvolutionParameters(CntkParameters):
-    """`auto_pad`: as many positions as the sample has; otherwise `pad` zeros on both sides of each axis."""
+    """`auto_pad`: the output has the size of the sample; otherwise `pad` zeros on both sides of each axis."""
 
     output: int = 0
     stride: list[int] = field(default_factory=lambda: [0, 0])
@@ -60,7 +60,7 @@ class CntkConvolutionParameters(CntkParameters):
 
 @dataclass
 class CntkPoolingParameters(CntkParameters):
-    """`pooling_type`: 0 maximum, 1 mean. A kernel of zeros is the whole sample; padding is as of a convolution."""
+    """`pooling_type`: 0 maximum, 1 mean. A kernel of zeros covers the whole sample; padding as for a convolution."""
 
     stride: list[int] = field(default_factory=lambda: [0, 0])
     kernel: list[int] = field(default_factory=lambda: [0, 0])
@@ -71,7 +71,7 @@ class CntkPoolingParameters(CntkParameters):
 
 @dataclass
 class CntkBatchNormParameters(CntkParameters):
-    """Tensors are mean, variance, by what both are divided, and perhaps scale and bias."""
+    """Tensors are mean, variance, the divisor of both, and optionally scale and bias."""
 
     spatial: int = 2
     norm_time_const: int = 0
@@ -93,7 +93,7 @@ class CntkDenseParameters(CntkParameters):
 
 @dataclass
 class CntkSpliceParameters(CntkParameters):
-    """`axis` counts the batch axis in. Of a softmax and of a flattening too."""
+    """`axis` counts the batch axis. Also for softmax and flatten."""
 
     axis: int = 1
 
@@ -110,7 +110,7 @@ class CntkLRNParameters(CntkParameters):
 
 @dataclass
 class CntkPSROIPoolingParameters(CntkParameters):
-    """Of a layer that cannot be made."""
+    """The parameters of a layer that is not supported."""
 
     group_size: int = 1
     out_channel: int = 1
@@ -125,7 +125,7 @@ class CntkNumberParameters(CntkParameters):
 
 @dataclass
 class CntkEltwiseParameters(CntkParameters):
-    """What the operands of a sum are multiplied by; nothing: 1."""
+    """The coefficients of the operands of a sum; by default 1."""
 
     coefficients: list[float] = field(default_factory=list)
 
@@ -149,7 +149,7 @@ class CntkTensorDefinition:
 
 @dataclass
 class CntkLayersDefinition:
-    """A layer: its name, the names of the layers it takes, and its weights. `tensor`: the shape of an input."""
+    """A layer: its name, the names of its input layers, and its weights. `tensor`: the shape of an input."""
 
     inputs: list[str] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
@@ -162,7 +162,7 @@ class CntkLayersDefinition:
 
 @dataclass
 class CntkSolver:
-    """How a network was trained; not read from Caffe's files."""
+    """Training settings, which are not read from Caffe's files."""
 
     learning_rate: Any = None
     max_epoch: Any = None

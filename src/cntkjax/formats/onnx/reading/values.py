@@ -21,7 +21,7 @@ Operand: TypeAlias = Variable | Function  # a function of one output
 
 @dataclass(frozen=True)
 class Dim:
-    """The size of a free axis, known when there are data. The result of arithmetic with it is of unknown size."""
+    """The size of a free axis, which only the data determine. The results of arithmetic with it are unknown sizes."""
 
     variable: Variable | Function | None = None
     axis: int = 0
@@ -98,7 +98,7 @@ def output_of(value: Operand) -> Variable:
 
 
 def apply_primitive(name: str, operands: Sequence[Operand], attributes: Mapping[str, object] | None = None) -> Function:
-    """A new node of a primitive, for what the public operations do not offer."""
+    """A function of a new node of a primitive, for conversions that public operations do not cover."""
     return apply(BY_NAME[name], [output_of(v) for v in operands], dict(attributes or {}))  # type: ignore[return-value]
 
 

@@ -1,4 +1,4 @@
-"""The ONNX graph that is written: nodes, tensors, and the CNTK variables that they stand for."""
+"""The ONNX graph that is being written: its nodes and tensors, and the variables in CNTK that they represent."""
 
 from __future__ import annotations
 
