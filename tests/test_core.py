@@ -37,7 +37,7 @@ def test_sparse_views():
     assert view.asarray().tolist() == np.arange(12).reshape(2, 2, 3).tolist()
     assert view.slice_view((1, 0, 0), (1, 2, 3)).asarray().tolist() == [[[6, 7, 8], [9, 10, 11]]]
     assert view.as_shape((4, 3)).asarray().toarray().tolist() == np.arange(12).reshape(4, 3).tolist()
-    with pytest.raises(ValueError, match="another size"):
+    with pytest.raises(ValueError, match="12 elements, not 15"):
         view.as_shape((5, 3))
     for shape in (3, 2, 3), (2, 2, 4):
         with pytest.raises(ValueError, match="does not hold"):
@@ -198,7 +198,7 @@ def test_views_are_copied_into_and_made_of_known_types_only():
     assert alias.to_ndarray().tolist() == (ROW + 1).tolist()
     with pytest.raises(RuntimeError, match="read-only"):
         alias.copy_from(other)
-    with pytest.raises(ValueError, match="not of the shape"):
+    with pytest.raises(ValueError, match="does not have the shape"):
         view.copy_from(C.NDArrayView((3, 2), np.float32))
     with pytest.raises(RuntimeError, match="not int64"):
         C.NDArrayView.from_dense(np.ones(2, np.int64))
@@ -234,7 +234,7 @@ def test_array_views_take_one_number_everywhere():
         view.slice_view((1, 0), (1, 3)).set_value(1.0)
     with pytest.raises(RuntimeError, match="sparse"):
         C.NDArrayView.from_csr(CSR).set_value(1.0)
-    with pytest.raises(TypeError, match="one number"):
+    with pytest.raises(TypeError, match="fills an array with a number"):
         view.set_value(ROW)
 
 
@@ -265,7 +265,7 @@ def test_masks_are_copied():
     mask.invalidate_section((0, 1), (1, 2))
     other.copy_from(mask)
     assert other.asarray().tolist() == [[1, 0, 0], [1, 1, 1]]
-    with pytest.raises(ValueError, match="not of the shape"):
+    with pytest.raises(ValueError, match="does not have the shape"):
         other.copy_from(cntk_py.NDMask((3, 2)))
 
 
@@ -301,7 +301,7 @@ def test_values_are_copied_into_others_of_their_shape(ragged):
     row.copy_from(C.Value(ROW))
     y = C.input_variable(3)
     assert (2 * y).eval({y: row}).tolist() == (2 * ROW).tolist()
-    with pytest.raises(ValueError, match="not of the shape"):
+    with pytest.raises(ValueError, match="does not have the shape"):
         row.copy_from(C.Value(ROW.T))
     with pytest.raises(TypeError, match="takes a Value"):
         row.copy_from(C.NDArrayView.from_dense(ROW))

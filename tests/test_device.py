@@ -146,7 +146,7 @@ def test_a_reservation_ends_when_another_device_is_taken(two_accelerators, tmp_p
 def test_the_default_device_is_where_jax_computes():
     script = """
 import jax, cntkjax as C
-from cntkjax.engine import _devices
+from cntkjax.engine.xla import devices as _devices
 _devices.accelerators = lambda: tuple(jax.devices("cpu")[1:])
 C.try_set_default_device(C.gpu(1))
 x = C.input_variable(1)

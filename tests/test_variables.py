@@ -85,7 +85,7 @@ def test_a_view_changes_a_parameter_that_was_loaded(tmp_path):
 def test_only_parameters_and_constants_have_values_that_count():
     for other in (C.input_variable(2), C.placeholder(), C.input_variable(2) + 1):
         for ask in (other.current_value_time_stamp, other.get_value):
-            with pytest.raises(RuntimeError, match="no Parameter or Constant"):
+            with pytest.raises(RuntimeError, match="not a Parameter or Constant"):
                 ask()
         assert other.is_initialized()
 

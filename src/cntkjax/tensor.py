@@ -1,4 +1,4 @@
-"""What everything that stands for a tensor can do: arithmetic, indexing, conversion to NumPy."""
+"""Common members of tensors: arithmetic, indexing, conversion to NumPy."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class TensorOpsMixin:
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *operands: Operand, **options: Any
     ) -> Function | np.ndarray | bool:
-        """What NumPy computes with operators, as `array + tensor` or `np.abs(tensor)`, makes nodes of the graph.
+        """NumPy's operators, as in `array + tensor` or `np.abs(tensor)`, create nodes of the graph.
 
-        Its other functions of one operand take the numbers of what has some. No array is equal to a tensor.
+        Its other functions of one operand are applied to the value, if there is one. No array equals a tensor.
         """
         if ufunc in (np.equal, np.not_equal):
             return ufunc is np.not_equal
@@ -90,12 +90,12 @@ class TensorOpsMixin:
         return operators["index"](self, arg)
 
     def __iter__(self) -> Iterator[Variable]:
-        # Without this Python would ask for elements without end, where the number of them is not known.
+        # Without this, Python would request elements forever where their number is unknown.
         raise TypeError(f"{self!r} cannot be iterated: take elements of its first axis one by one, v[0], v[1], ...")
 
 
 class ArrayMixin:
-    """Conversion to NumPy of what holds data."""
+    """Conversion of objects with data to NumPy."""
 
     def _numbers(self) -> Any:
         return np.asarray(self.value)  # type: ignore[attr-defined]

@@ -32,7 +32,7 @@ class TestIndices:
 
     @pytest.mark.parametrize("key", [1.0, None, np.array([0, 1])])
     def test_what_is_no_index_is_an_index_error(self, key):
-        with pytest.raises(IndexError, match="is no index"):
+        with pytest.raises(IndexError, match="is not an index"):
             x(4, 3)[key]
 
 

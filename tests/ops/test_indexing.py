@@ -30,7 +30,7 @@ def test_ints_keep_the_axis_and_lists_gather():
 def test_too_many_indices(key):
     with pytest.raises(ValueError, match="too many indices"):
         C.input_variable((3, 5))[key]
-    with pytest.raises(IndexError, match="is no index"):
+    with pytest.raises(IndexError, match="is not an index"):
         C.input_variable((3, 5))["a"]
 
 

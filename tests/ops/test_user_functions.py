@@ -290,7 +290,7 @@ def test_forward_has_to_be_there():
         infer_outputs = Scaled.infer_outputs
 
     x = C.input_variable(2)
-    with pytest.raises(RuntimeError, match="forward has to be overwritten"):
+    with pytest.raises(RuntimeError, match="forward has to be overridden"):
         C.user_function(Empty([x])).eval({x: [[1, 2]]})
 
 
@@ -299,7 +299,7 @@ def test_backward_has_to_be_there():
         infer_outputs, forward = Scaled.infer_outputs, lambda self, x, *_: (None, x)
 
     x = C.input_variable(2, needs_gradient=True)
-    with pytest.raises(RuntimeError, match="backward has to be overwritten"):
+    with pytest.raises(RuntimeError, match="backward has to be overridden"):
         C.user_function(Forwards([x])).grad({x: [[1, 2]]})
 
 

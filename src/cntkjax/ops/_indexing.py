@@ -21,25 +21,25 @@ Index: TypeAlias = "int | slice | EllipsisType | Sequence[int | slice | Ellipsis
 def index(x: Variable | Function, arg: Index) -> Variable | Function:
     """Slices by ints, slices, and ``...``; lists of indices are gathered.
 
-    With the global option ``align_axis`` set to 1, as Keras has it, slices count the dynamic axes too, and what falls
-    on them counts from the last axis.
+    With the global option ``align_axis`` set to 1, as in Keras, slices count the dynamic axes too; an index of those
+    counts from the last axis.
 
-    Errors: AxisError for too many indices; IndexError for what is no index.
+    Errors: AxisError for too many indices; IndexError for an object that is no index.
     """
     keys: list[Any] = list(arg) if isinstance(arg, tuple) else [arg]
     before = len(x.dynamic_axes) if get_global_option("align_axis", 0) == 1 else 0
     rank = len(x.shape)
     if any(k is Ellipsis for k in keys):
-        at = next(i for i, k in enumerate(keys) if k is Ellipsis)
-        keys[at : at + 1] = [slice(None)] * (before + rank - len(keys) + 1)
+        position = next(i for i, k in enumerate(keys) if k is Ellipsis)
+        keys[position : position + 1] = [slice(None)] * (before + rank - len(keys) + 1)
     for axis, key in enumerate(keys):
         if key is Ellipsis or (isinstance(key, slice) and not (key.start or key.stop)):
-            continue  # as in CNTK: without a beginning or an end the axis stays whole, whatever the stride
-        listed = isinstance(key, (list, tuple))
-        axis = axis if listed else axis - before
+            continue  # as in CNTK: without begin and end the stride is ignored
+        is_list = isinstance(key, (list, tuple))
+        axis = axis if is_list else axis - before
         if not (-rank <= axis < rank or is_unknown(x.shape)):
             raise AxisError(f"too many indices for {x!r}: {arg!r} for {rank} static axes")
-        if listed:
+        if is_list:
             parts = [operators["slice"](x, axis, k, k + 1 if k != -1 else 0) for k in key]
             x = operators["splice"](*parts, axis=axis) if len(parts) > 1 else parts[0]
         elif isinstance(key, slice):
@@ -47,5 +47,5 @@ def index(x: Variable | Function, arg: Index) -> Variable | Function:
         elif isinstance(key, int):
             x = operators["slice"](x, axis, key, key + 1 if key != -1 else 0)
         else:
-            raise IndexError(f"{key!r} is no index: use ints, slices, lists of ints, or ...")
+            raise IndexError(f"{key!r} is not an index: use ints, slices, lists of ints, or ...")
     return x

@@ -1,4 +1,4 @@
-"""Errors that name the operation the user called, and its operands, whatever it is composed of."""
+"""Errors that name the operation that the user called and its operands, even if it is composed of others."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..graph.variable import Variable
 
 
 def name_errors(namespace: dict[str, Any], package: str, prefix: str = "", leave: tuple[str, ...] = ()) -> None:
-    """Let the public functions that a namespace got from a package say who they are in what they raise.
+    """Wrap the public functions that a namespace imports from a package, so that their errors name them.
 
-    Those of the modules `leave` stay as they are, for others know them by identity.
+    The functions of the modules `leave` are not wrapped, as other code compares them by identity.
     """
     for name, f in namespace.items():
         public = inspect.isfunction(f) and f.__module__.startswith(package) and name[0] != "_"
@@ -30,25 +30,25 @@ def _named(name: str, f: Callable[..., Any]) -> Callable[..., Any]:
             return f(*args, **kwargs)
         except (ValueError, TypeError, RuntimeError) as error:
             if len(error.args) == 1 and isinstance(error.args[0], str):
-                given = inspect.signature(f).bind_partial(*args, **kwargs).arguments
-                error.args = (_told(name, error.args[0], given),)
+                arguments = inspect.signature(f).bind_partial(*args, **kwargs).arguments
+                error.args = (_with_name(name, error.args[0], arguments),)
             raise
 
     op.names_errors = True  # type: ignore[attr-defined]
     return op
 
 
-def _told(name: str, message: str, given: Mapping[str, Any]) -> str:
-    """The message with the name of the operation in front, and with those operands that it does not show."""
+def _with_name(name: str, message: str, arguments: Mapping[str, Any]) -> str:
+    """The message, prefixed with the operation, and with the operands that it does not show yet."""
     first, _, rest = message.partition("\n")
     if name.rpartition(".")[2] not in first:
         first = f"{name}: {first}"
-    missing = {label: v for label, v in _operands(given) if repr(v) not in message}
+    missing = {label: v for label, v in _operands(arguments) if repr(v) not in message}
     return explain(first, missing) + (f"\n{rest}" if rest else "")
 
 
-def _operands(given: Mapping[str, Any]) -> Iterator[tuple[str, Variable]]:
-    for label, value in given.items():
+def _operands(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Variable]]:
+    for label, value in arguments.items():
         several = isinstance(value, (list, tuple))
         for i, v in enumerate(value if several else [value]):
             v = v.outputs[0] if isinstance(v, Function) and len(v.outputs) == 1 else v

@@ -1,25 +1,29 @@
-"""Operations under ids: JAX functions of users, and proxies for those of other programs."""
+"""Operations registered under ids: JAX functions of users, and proxies for operations of other programs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from .._typing import ElementType, ShapeLike
 from ..graph.build import apply, composite
 from ..graph.dtypes import as_dtype
 from ..graph.shape import as_shape
 from ..primitives import native
 from ._operand import Operand, as_variable, as_variables
 
+if TYPE_CHECKING:
+    from .functions import Function
+
 
 def register_native_user_function(op_id: str, module_name: str, factory_method_name: str) -> None:
-    """Let an id stand for an operation written in JAX: the function `factory_method_name` of a Python module.
+    """Register an operation written in JAX under an id: the function `factory_method_name` of a Python module.
 
     The function gets one sample of each operand, and the attributes of the instance as keywords; it returns an array
     or a tuple of them. It is mapped over batch and sequence, runs inside the compiled step, and JAX differentiates it
-    (``jax.custom_vjp`` is obeyed). Of CNTK's own libraries ``Cntk.ExtensibilityExamples`` is known.
+    (``jax.custom_vjp`` is respected). Of CNTK's own libraries ``Cntk.ExtensibilityExamples`` is supported.
 
-    Errors: ValueError for an id that is taken; RuntimeError if there is no such module or function.
+    Errors: ValueError for an id that is in use; RuntimeError if there is no such module or function.
 
     Example:
         >>> import cntkjax as C, numpy as np, sys, types
@@ -36,23 +40,23 @@ def register_native_user_function(op_id: str, module_name: str, factory_method_n
 def native_user_function(
     op_id: str, operands: Sequence[Operand], attributes: Mapping[str, Any] | None = None,
     user_function_instance_name: str = "",
-) -> Any:
+) -> Function:
     """An instance of an operation that was registered by ``register_native_user_function``.
 
     Model files keep the id and the attributes: numbers, texts, arrays, lists and dicts of them.
 
-    Errors: ValueError for an id that is not registered; RuntimeError for what the operation raises.
+    Errors: ValueError for an id that is not registered; RuntimeError for an exception in the operation.
     """
     if op_id not in native.NATIVE:
         raise ValueError(f"native_user_function: '{op_id}' is not registered; call register_native_user_function first")
-    made = native.NATIVE[op_id].node(as_variables(*operands), dict(attributes or {}), user_function_instance_name)
-    return composite(made)
+    node = native.NATIVE[op_id].node(as_variables(*operands), dict(attributes or {}), user_function_instance_name)
+    return composite(node)  # type: ignore[return-value]
 
 
 def custom_proxy_op(
-    custom_op: str, output_shape: Any, output_data_type: Any, *operands: Operand, **kw_name: str
-) -> Any:
-    """A node that keeps operands in a model file for an operation of another program; it cannot be computed here.
+    custom_op: str, output_shape: ShapeLike, output_data_type: ElementType, *operands: Operand, **kw_name: str
+) -> Function:
+    """A node that stores operands in a model file for an operation of another program; it cannot be evaluated here.
 
     Shapes: the output's is `output_shape`; operands may be of any shape and type, int8 and int16 too.
 
@@ -70,7 +74,8 @@ def custom_proxy_op(
     attributes = {
         "customOp": custom_op, "newDataType": as_dtype(output_data_type), "outputShape": as_shape(output_shape)
     }
-    return apply(native.CustomProxyOp, [as_variable(v) for v in operands], attributes, kw_name.get("name", ""))
+    variables = [as_variable(v) for v in operands]
+    return apply(native.CustomProxyOp, variables, attributes, kw_name.get("name", ""))  # type: ignore[return-value]
 
 
 __all__ = ["custom_proxy_op", "native_user_function", "register_native_user_function"]

@@ -1,4 +1,4 @@
-"""Operands: what users pass to operations, as variables of the graph."""
+"""Operands of operations, as variables of the graph."""
 
 from __future__ import annotations
 
@@ -63,5 +63,5 @@ def _is_symbolic(operand: Operand) -> bool:
 
 
 def as_list(items: Any) -> list[Any]:
-    """A list of what may be one thing or several."""
+    """One item or several, as a list."""
     return list(items) if isinstance(items, Sequence) and not isinstance(items, str) else [items]

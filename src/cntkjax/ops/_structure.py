@@ -1,4 +1,4 @@
-"""Putting graphs together: combine, alias, blocks, composites."""
+"""Composition of graphs: combine, alias, blocks, composites."""
 
 from __future__ import annotations
 

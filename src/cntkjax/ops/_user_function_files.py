@@ -1,4 +1,4 @@
-"""What recreates the user functions in a model file: a callable for each class."""
+"""Deserializers of the user functions in model files: a callable for each class."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ DESERIALIZERS: dict[str, Deserializer] = {}
 
 
 def register_udf_deserialize_callback(op_name: str, callback: Deserializer) -> None:
-    """Let ``callback(inputs, name, state)`` make the functions of a class, 'module.Class', that are read from files.
+    """Register ``callback(inputs, name, state)`` to create the functions of a class, 'module.Class', in model files.
 
-    Errors: ValueError if there is one for that class; TypeError if it cannot be called.
+    Errors: ValueError if the class has a callback already; TypeError if it is not callable.
     """
     if not callable(callback):
-        raise TypeError(f"a callback has to be callable, not {callback!r}")
+        raise TypeError(f"a callback has to be callable, not {callback!r}: pass a function of (inputs, name, state)")
     if op_name in DESERIALIZERS:
         raise ValueError(f"there is a callback for '{op_name}' already")
     DESERIALIZERS[op_name] = callback
 
 
 @contextmanager
-def udf_callbacks(given: Mapping[str, Deserializer]) -> Iterator[None]:
-    """While a file is loaded, these callbacks come before those that are registered."""
+def udf_callbacks(callbacks: Mapping[str, Deserializer]) -> Iterator[None]:
+    """While a file is loaded, these callbacks take precedence over the registered ones."""
     before = dict(DESERIALIZERS)
-    DESERIALIZERS.update(given)
+    DESERIALIZERS.update(callbacks)
     try:
         yield
     finally:

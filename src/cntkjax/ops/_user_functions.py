@@ -44,8 +44,8 @@ class UserFunction(Function):
     Shapes: arguments and values are arrays [*shape], or [samples, *shape] with the batch axis, or lists of sequences
             [steps, *shape], and CSR matrices for sparse inputs; inside a loop sequences are of one step.
             With ``as_numpy=False`` they are ``cntk_py.Value``s.
-    Errors: what Python raises in them arrives as RuntimeError, with the original as its cause; results that are missing
-            or do not fit are an error that is both a RuntimeError and a ValueError.
+    Errors: an exception in these methods is raised as RuntimeError, with the original as its cause; results that are
+            missing or do not match raise an error that is both a RuntimeError and a ValueError.
 
     >>> import cntkjax as C
     >>> class Double(UserFunction):
@@ -68,43 +68,43 @@ class UserFunction(Function):
         self, inputs: Sequence[Any], as_numpy: bool = True, attributes: Mapping[str, Any] | None = None, name: str = ""
     ) -> None:
         if not isinstance(inputs, Sequence):
-            raise TypeError(f"user function {name!r}: inputs have to be a list of operands, not {inputs!r}")
+            raise TypeError(f"user function {name!r}: inputs have to be a list of operands, not {inputs!r}: pass [x]")
         self.as_numpy = as_numpy
         self.__wrapped__ = _Node(self, [as_variable(v) for v in inputs], dict(attributes or {}), name)
 
-    # ---- what subclasses define
+    # ---- to be defined by subclasses
     def infer_outputs(self) -> list[Variable]:
-        """The outputs, made by ``output_variable`` from what is known of ``self.inputs``."""
-        raise NotImplementedError("infer_outputs has to be overwritten")
+        """The outputs, created by ``output_variable`` from the types of ``self.inputs``."""
+        raise NotImplementedError("infer_outputs has to be overridden")
 
     def forward(
         self, arguments: Any, outputs: Any = None, keep_for_backward: Any = None, device: Any = None,
         as_numpy: bool = True,
     ) -> Any:
         """The values of the outputs."""
-        raise NotImplementedError("forward has to be overwritten")
+        raise NotImplementedError("forward has to be overridden")
 
     def backward(self, state: Any, root_gradients: Any, variables: Any = None, as_numpy: bool = True) -> Any:
         """The gradients of the inputs."""
-        raise NotImplementedError("backward has to be overwritten")
+        raise NotImplementedError("backward has to be overridden")
 
     def clone(self, cloned_inputs: Sequence[Any]) -> Function:  # type: ignore[override]
-        """A copy with other inputs: the class called with them and the name, unless a subclass knows better."""
+        """A copy with other inputs; by default the class is called with them and the name."""
         kind: Any = type(self)
         return kind(*cloned_inputs, name=self.name)
 
     def serialize(self) -> dict[str, Any]:
-        """What a model file has to keep for `deserialize`: numbers, texts, arrays, lists and dicts of them."""
+        """The state for `deserialize` that a model file stores: numbers, strings, arrays, lists and dicts of them."""
         return {}
 
     @staticmethod
     def deserialize(inputs: list[Variable], name: str, state: dict[str, Any]) -> Function:
-        """The function from its inputs, its name, and what `serialize` said."""
-        raise NotImplementedError("deserialize has to be overwritten, or registered")
+        """The function, from its inputs, its name, and the state that `serialize` returned."""
+        raise NotImplementedError("deserialize has to be overridden, or a callback registered")
 
     @property
     def op_name(self) -> str:
-        """The name in files: that of the class with its module, unless a subclass has one of its own."""
+        """The name in files: by default the module and name of the class."""
         return _class_name(type(self))
 
     @classmethod
@@ -120,12 +120,14 @@ Plain: TypeAlias = "np.ndarray | list[Plain]"
 
 
 class _Node(Function):
-    """What stands in a graph for a user function, which is an object of its own, as in CNTK: whatever attributes and
-    methods a class of the user has, the graph is not touched by them."""
+    """The node of a user function, which is a separate object, as in CNTK.
+
+    So no attribute or method of the user's class can interfere with the graph.
+    """
 
     def __init__(self, user: UserFunction, inputs: list[Variable], attributes: dict[str, Any], name: str) -> None:
         self.user = user
-        self._made: list[Any] | None = None  # the outputs, once they are inferred
+        self._outputs: list[Any] | None = None  # once they are inferred
         GraphFunction.__init__(
             self, primitive=UserDefined(self), inputs=inputs, attributes=attributes, name=name,
             uid=new_uid("UserDefinedFunction"),
@@ -133,21 +135,21 @@ class _Node(Function):
 
     @property
     def node_outputs(self) -> list[Any]:
-        """The outputs; inferred when they are first asked for, as subclasses set what they need after ``__init__``."""
-        if self._made is None:
-            made = self._made = []
+        """The outputs, inferred at first use, as subclasses may set attributes after ``super().__init__``."""
+        if self._outputs is None:
+            outputs = self._outputs = []
             try:
                 infer(self)
             except BaseException:
-                self._made = None
+                self._outputs = None
                 raise
-            for v, name in zip(made, self._names, strict=True):
+            for v, name in zip(outputs, self._names, strict=True):
                 rename(v, name)
-        return self._made
+        return self._outputs
 
     @node_outputs.setter
     def node_outputs(self, outputs: list[Any]) -> None:
-        self._made = outputs or None
+        self._outputs = outputs or None
 
     def __getattr__(self, name: str) -> Any:
         user = self.__dict__.get("user")
@@ -156,24 +158,24 @@ class _Node(Function):
         return super().__getattr__(name)
 
     def serialize(self) -> Dictionary:
-        """What a file keeps of it: its class, and what that says of itself."""
+        """The record in a file: the class, and the state that its `serialize` returns."""
         cls = type(self.user)
         state = dict(self.user.serialize() or {})
         record = {"module": cls.__module__, "class": cls.__name__, "op_name": self.user.op_name, "state": state}
         return Dictionary(record, version=1)
 
     def copied(self, inputs: Sequence[Variable]) -> GraphFunction:
-        """The node of what the user's ``clone`` makes."""
+        """The node of the function that the user's ``clone`` returns."""
         try:
-            made = self.user.clone(tuple(inputs))
+            copy = self.user.clone(tuple(inputs))
         except Exception as error:
             raise self._failure("clone", error) from error
-        if not isinstance(made, GraphFunction):
-            raise ResultError(explain(f"{self._who}: clone returned {made!r}", fix="let it return a function"))
-        return unwrap(made).root_function
+        if not isinstance(copy, GraphFunction):
+            raise ResultError(explain(f"{self._who}: clone returned {copy!r}", fix="let it return a function"))
+        return unwrap(copy).root_function
 
     def output_specs(self) -> list[Spec]:
-        """What `infer_outputs` says."""
+        """The shapes, types and axes that `infer_outputs` returns."""
         try:
             outputs = self.user.infer_outputs()
         except Exception as error:
@@ -181,17 +183,17 @@ class _Node(Function):
         if not isinstance(outputs, (list, tuple)) or not all(isinstance(v, Variable) for v in outputs):
             raise RuntimeError(explain(
                 f"{self._who}: infer_outputs returned {outputs!r}",
-                fix="let it return a list of variables that output_variable made, even if there is only one",
+                fix="let it return a list of variables created by output_variable, even if there is only one",
             ))
         self._names = [v.name for v in outputs]
         return [Spec(v.shape, v.dtype, v.dynamic_axes, needs_gradient=v.needs_gradient) for v in outputs]
 
     # ---- computing
     def run_forward(self, arguments: list[Any], keep: bool) -> tuple[Any, list[Any]]:
-        """State and values of the outputs. `keep`: a backward pass follows, though maybe not through this function."""
+        """The state and the values of the outputs. `keep`: a backward pass follows, maybe not through this function."""
         outputs = self.outputs
-        given = tuple(self._given(v, a) for v, a in zip(self.node_inputs, arguments, strict=True))
-        first = given[0] if len(given) == 1 else given
+        operands = tuple(self._as_user_data(v, a) for v, a in zip(self.node_inputs, arguments, strict=True))
+        first = operands[0] if len(operands) == 1 else operands
         retained = list(outputs) if keep else []
         try:
             if len(outputs) == 1:
@@ -203,32 +205,36 @@ class _Node(Function):
             raise self._failure("forward", error) from error
         missing = [v for v in outputs if values[v] is None]
         if missing:
-            raise ResultError(explain(f"{self._who}: forward has made no value for {missing[0]!r}"))
+            raise ResultError(explain(
+                f"{self._who}: forward has made no value for {missing[0]!r}", fix="set outputs[v] for each output v"
+            ))
         return state, [_plain(values[v]) for v in outputs]
 
     def run_backward(self, state: Any, gradients: list[Any], needed: list[bool]) -> list[Any]:
         """Gradients of the inputs; None for one that needs none."""
         outputs = self.outputs
-        given = {v: self._given(v, g) if v.needs_gradient else None for v, g in zip(outputs, gradients, strict=True)}
-        root = given[outputs[0]] if len(outputs) == 1 else given
-        wanted: dict[Variable, Any] = {v: None for v, need in zip(self.node_inputs, needed, strict=True) if need}
+        root_gradients = {
+            v: self._as_user_data(v, g) if v.needs_gradient else None for v, g in zip(outputs, gradients, strict=True)
+        }
+        root = root_gradients[outputs[0]] if len(outputs) == 1 else root_gradients
+        results: dict[Variable, Any] = {v: None for v, need in zip(self.node_inputs, needed, strict=True) if need}
         try:
             if len(self.node_inputs) == 1:
-                wanted[self.node_inputs[0]] = self.user.backward(state, root)
+                results[self.node_inputs[0]] = self.user.backward(state, root)
             else:
-                self.user.backward(state, root, wanted)
+                self.user.backward(state, root, results)
         except Exception as error:
             raise self._failure("backward", error) from error
-        if strange := [key for key in wanted if key not in self.node_inputs]:
+        if unknown := [key for key in results if key not in self.node_inputs]:
             raise ResultError(explain(
-                f"{self._who}: backward has made a gradient for {strange[0]!r}", fix="the keys are those of self.inputs"
+                f"{self._who}: backward has made a gradient for {unknown[0]!r}", fix="the keys are those of self.inputs"
             ))
-        # An input that is there twice has one gradient, for both. One that is not asked for is left alone.
-        made = {v: wanted[v] for v, need in zip(self.node_inputs, needed, strict=True) if need}
-        return [None if made.get(v) is None else _plain(made.pop(v)) for v in self.node_inputs]
+        # An input that occurs twice has one gradient for both. Gradients that are not needed are ignored.
+        remaining = {v: results[v] for v, need in zip(self.node_inputs, needed, strict=True) if need}
+        return [None if remaining.get(v) is None else _plain(remaining.pop(v)) for v in self.node_inputs]
 
-    def _given(self, variable: Variable, data: np.ndarray | list[np.ndarray]) -> Any:
-        """Data as the methods get them."""
+    def _as_user_data(self, variable: Variable, data: np.ndarray | list[np.ndarray]) -> Any:
+        """Data in the form that the user's methods get."""
         pieces: list[Any] = [_csr(p) if variable.is_sparse else p for p in (data if isinstance(data, list) else [data])]
         if self.user.as_numpy:
             return pieces if isinstance(data, list) else pieces[0]
@@ -255,21 +261,21 @@ def _csr(array: np.ndarray) -> csr_matrix:
 
 
 def _plain(value: object) -> Plain:
-    """What a method made, as an array or a list of arrays."""
+    """A method's result as an array or a list of arrays."""
     if isinstance(value, (list, tuple)):
         return [_plain(v) for v in value]
     ragged = getattr(value, "ragged", None)
     if ragged is not None and ragged.lengths is not None:
         return [_plain(s) for s in ragged.sequences()]
-    for method in ("asarray", "to_dense", "toarray"):  # what is sparse stays so as an array
+    for method in ("asarray", "to_dense", "toarray"):  # sparse matrices become dense
         value = getattr(value, method)() if hasattr(value, method) else value
     return np.asarray(value)
 
 
 def user_function(user_func: object) -> Function:
-    """The graph of a `UserFunction`, to be used as that of any other operation.
+    """The graph of a `UserFunction`, for use like that of any other operation.
 
-    Errors: TypeError for what is no function.
+    Errors: TypeError for anything but a function.
     """
     if not isinstance(user_func, GraphFunction):
         raise TypeError(f"user_function takes an instance of a subclass of UserFunction, not {user_func!r}")
@@ -282,9 +288,9 @@ def user_function(user_func: object) -> Function:
 
 # ---- files
 def from_file(record: dict[str, Any], inputs: list[Variable], name: str) -> GraphFunction:
-    """The node of a user function in a file; its class has to be there: no file makes Python import anything.
+    """The node of a user function in a file. Its class has to be imported already: files never trigger imports.
 
-    Errors: ValueError if the class is not known.
+    Errors: ValueError if the class is unknown.
     """
     op_name = f"{record['module']}.{record['class']}"
     make = DESERIALIZERS.get(record.get("op_name", op_name))
@@ -297,10 +303,12 @@ def from_file(record: dict[str, Any], inputs: list[Variable], name: str) -> Grap
                     f"it: Function.register_udf_deserialize_callback('{op_name}', f)",
             ))
         make = cls.deserialize
-    made: object = make(inputs, name, record.get("state", {}))
-    if not isinstance(made, GraphFunction):
-        raise ResultError(f"what is to make the function {name!r} of class '{op_name}' from a file returned {made!r}")
-    return unwrap(made).root_function
+    function: object = make(inputs, name, record.get("state", {}))
+    if not isinstance(function, GraphFunction):
+        raise ResultError(
+            f"deserializing the function {name!r} of class '{op_name}' returned {function!r}: let it return a function"
+        )
+    return unwrap(function).root_function
 
 
 classes.user_function = from_file
