@@ -57,7 +57,7 @@ MISTAKES = {
         ["BatchNormalization 'bn' of Input('scalar', [#], [])", "no channels"]),
     "inside other layers": (
         lambda: L.Sequential([L.Dense(2, name="first"), L.Convolution2D(3, 4, name="second")])(x), ShapeError,
-        ["Convolution 'second'", "kernel is 4, and that of the operand 1"]),
+        ["Convolution 'second'", "kernel is 4, but that of the operand 1"]),
     "unknown option": (lambda: L.LSTM(3, peepholes=True), TypeError, ["LSTM()", "'peepholes'"]),
     "unknown option of a convolution": (
         lambda: L.Convolution2D(3, 4, stride=2), TypeError, ["Convolution2D()", "'stride'", "pad, strides, bias"]),

@@ -1,6 +1,6 @@
-"""Operations on one, two or three operands element by element, broadcasting like NumPy.
+"""Element-wise operations on one, two or three operands, broadcasting like NumPy.
 
-Source: CNTK 2.7 for the values outside of where a function is defined: log(0) = -85.1, x/0 = 0, sqrt(-1) = 0.
+Source: CNTK 2.7 for the values outside of the domain of a function: log(0) = -85.1, x/0 = 0, sqrt(-1) = 0.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class _Exponential(Elementwise):
     """Powers of e."""
 
     def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
-        """0, where the operand is far below 0."""
+        """0 if the operand's padding is far below 0."""
         (x,) = operands
         return 0.0 if x.padding is not None and x.padding <= -FAR else ANYTHING
 
@@ -95,7 +95,7 @@ class _Product(Elementwise):
     multiplies = True
 
     def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
-        """0, where one factor is 0."""
+        """0 if one factor is 0."""
         return 0.0 if any(v.padding == 0 for v in operands) else ANYTHING
 
 
@@ -103,7 +103,7 @@ class _Selection(Elementwise):
     """a where a flag is not 0, otherwise b."""
 
     def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
-        """That of b, where the flag is 0."""
+        """That of b, if the flag is 0."""
         flag, _, b = operands
         if flag.padding != 0:
             return ANYTHING
@@ -195,7 +195,7 @@ def _(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array, A
 _TANH = (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1)
 # exp(2 h) - 1 - 2 h = h² P(h) for |h| < ln(2) / 4
 _EXPM1 = (8.914944e-2, 2.6751584e-1, 6.66664e-1, 1.33332784, 2.0)
-_SHIFT = 1.5 * 2.0**23  # a float32 beside it has its last bit at 1
+_SHIFT = 1.5 * 2.0**23  # around this number float32 has a spacing of 1
 _MANY = 1 << 15
 
 
@@ -270,7 +270,7 @@ _OPERATIONS: list[tuple[str, int, Callable[..., Array]]] = [
     ("LessEqual", 25, _same_type(jnp.less_equal)),
     ("Greater", 26, _same_type(jnp.greater)),
     ("GreaterEqual", 27, _same_type(jnp.greater_equal)),
-    # The gradient of Clip is 1 at the bounds, which get none themselves.
+    # The gradient of Clip is 1 at the bounds, which have none themselves.
     ("Clip", 41, lambda x, *bounds: _clip(x, *map(lax.stop_gradient, bounds))),
     ("Select", 42, lambda flag, a, b: jnp.where(flag != 0, a, b)),
     ("LogPlus", 52, jnp.logaddexp),
@@ -293,7 +293,7 @@ _OPERATIONS: list[tuple[str, int, Callable[..., Array]]] = [
 ]
 
 
-# The operations about which the engine knows more than that they are element-wise
+# Operations with traits beyond those of element-wise ones
 _BASES = {"Exp": _Exponential, "Minus": _Difference, "ElementTimes": _Product, "Select": _Selection, "NoOp": _Identity}
 
 
@@ -307,12 +307,12 @@ def _define(op: str, number: int, compute: Callable[..., Array]) -> Elementwise:
 
 
 class Quotient(Elementwise):
-    """a / b, and 0 where b is 0: what CNTK composes of a product and a reciprocal, in one pass less."""
+    """a / b, and 0 where b is 0; replaces CNTK's product with a reciprocal, which takes one more pass."""
 
     name = "Quotient"
 
     def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
-        """0, where the dividend is 0."""
+        """0 if the dividend is 0."""
         return 0.0 if operands[0].padding == 0 else ANYTHING
 
     def lower(self, attrs: Attrs, *samples: Array) -> Array:

@@ -23,7 +23,7 @@ from .base import Attrs, AxisOf, Bool, Double, DTypeOf, Primitive, Size, primiti
 
 @primitive("ConstantOp", 89)
 class ConstantOp(Primitive):
-    """One number everywhere, in the shape of the operand."""
+    """A constant in the shape of the operand."""
 
     attributes = {"fillValue": Double(0.0)}
     elementwise = True
@@ -83,11 +83,11 @@ class OneHot(Primitive):
     attributes = {"numClass": Size, "oneHotOutputSparse": Bool(False), "onehotAxis": AxisOf(Axis(-1))}
 
     def makes_sparse(self, attrs: Attrs) -> bool:
-        """As the attribute says."""
+        """The value of the attribute."""
         return bool(attrs.get("oneHotOutputSparse"))
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
-        """With the new axis; the attribute then counts it from the end."""
+        """The shape with the new axis; the attribute then counts it from the end."""
         (x,) = inputs
         if attrs["numClass"] < 1:
             raise ShapeError(explain(
@@ -130,7 +130,7 @@ class Cast(Primitive):
 
 @primitive("Assign", 73)
 class Assign(Primitive):
-    """The second operand; the first, a parameter or constant, takes its value after the forward pass.
+    """The second operand; it is assigned to the first, a parameter or constant, after the forward pass.
 
     Errors: AxisError if an operand has dynamic axes; ShapeError if the shapes differ or the first holds no value.
     Source: CNTK 2.7.

@@ -1,4 +1,4 @@
-"""The same elements in another shape: reshape, transpose, squeeze, and static axes from and to the batch axis."""
+"""Changes of shape: reshape, transpose, squeeze, and static axes from and to the batch axis."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Reshape(Primitive):
         return operands[0].padding
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
-        """With the new dimensions; the attributes then count places from the end."""
+        """The shape with the new dimensions; the attributes then count positions from the end."""
         (x,) = inputs
         begin, end = (self._place(attrs[k], x) for k in ("beginAxis", "endAxis"))
         if begin > end:
@@ -191,7 +191,7 @@ class UnpackBatchAxis(Primitive):
         return Spec((FREE, *x.shape), axes=())
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
-        """The data as they are."""
+        """The same data."""
         return Value(ctx.array(x) if x.axes else ctx.array(x)[None], ())
 
 
@@ -223,7 +223,7 @@ class ToBatchAxis(Primitive):
         return Spec(x.shape[1:], axes=(BATCH,))
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
-        """The data as they are."""
+        """The same data."""
         data = ctx.array(x)
         if ctx.batch is None:
             ctx.batch = Batch(jnp.asarray(len(data), jnp.int32), len(data), full=True)

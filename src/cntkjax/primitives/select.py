@@ -144,7 +144,7 @@ class Splice(Primitive):
         return (*rest[: rank + index], size, *rest[rank + index + 1 :])
 
     def lower_packed(self, ctx: Context, attrs: Attrs, *operands: Value) -> Value:
-        """A concatenation; channels stay last where all operands have them there."""
+        """A concatenation; channels stay last if they are last in all operands."""
         axes = common_axes(operands)
         lead = ctx.lead(axes)
         operands = tuple(ctx.to_axes(v, axes) for v in operands)
