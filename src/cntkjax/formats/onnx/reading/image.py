@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -63,27 +64,36 @@ def _integers(node: Node, name: str, default: Sequence[int]) -> list[int]:
     return values
 
 
+@dataclass(frozen=True)
+class _Window:
+    """How a kernel moves over an operand: one number for each spatial axis; `output` is for transposed convolutions."""
+
+    strides: Sequence[int]
+    dilations: Sequence[int]
+    low: Sequence[int]
+    high: Sequence[int]
+    output: tuple[int, ...] = ()
+
+
 @reads("Conv")
 def _conv(node: Node) -> Outputs:
     x, kernel = _image(node), node.operand(1)
     n = len(x.shape) - 2
     if len(kernel.shape) != n + 2:
         raise node.error(f"a kernel of shape {kernel.shape} for an operand of shape {x.shape}")
-    window = _integers(node, "kernel_shape", kernel.shape[2:])
+    size = _integers(node, "kernel_shape", kernel.shape[2:])
     strides, dilations = (_integers(node, k, [1] * n) for k in ("strides", "dilations"))
-    low, high = _borders(node, x.shape[2:], window, strides, dilations)
-    output = batched(lambda v: _convolved(node, kernel, v, strides, dilations, low, high, node.integer("group", 1)), x)
+    window = _Window(strides, dilations, *_borders(node, x.shape[2:], size, strides, dilations))
+    output = batched(lambda v: _convolved(kernel, v, window, node.integer("group", 1)), x)
     return _biased(node, output, 2, n)
 
 
-def _convolved(
-    node: Node, kernel: Operand, x: Operand, strides: Sequence[int], dilations: Sequence[int], low: Sequence[int],
-    high: Sequence[int], groups: int, output: tuple[int, ...] = (),
-) -> Operand:
+def _convolved(kernel: Operand, x: Operand, window: _Window, groups: int, channels: int = 0) -> Operand:
+    """A convolution; with `channels`, the number of output channels, a transposed one."""
     attributes = {
-        "strides": (max(x.shape[0], 1), *strides), "dilation": (1, *dilations), "groups": groups,
-        "autoPadding": [False], "lowerPad": (0, *low), "upperPad": (0, *high), "sharing": [True],
-        "transpose": bool(output), "outputShape": output or (0,),
+        "strides": (max(x.shape[0], 1), *window.strides), "dilation": (1, *window.dilations), "groups": groups,
+        "autoPadding": [False], "lowerPad": (0, *window.low), "upperPad": (0, *window.high), "sharing": [True],
+        "transpose": bool(channels), "outputShape": (channels, *window.output) if channels else (0,),
     }
     return apply_primitive("Convolution", [kernel, x], attributes)
 
@@ -101,42 +111,48 @@ def _conv_transpose(node: Node) -> Outputs:
     n, groups = len(x.shape) - 2, node.integer("group", 1)
     if len(kernel.shape) != n + 2 or any(d < 0 for d in x.shape[1:]) or kernel.shape[0] != x.shape[1]:
         raise node.error(f"a kernel of shape {kernel.shape} for an operand of shape {x.shape}")
-    window = _integers(node, "kernel_shape", kernel.shape[2:])
-    strides, dilations = (_integers(node, k, [1] * n) for k in ("strides", "dilations"))
-    extra = _integers(node, "output_padding", [0] * n)
-    whole = [(size - 1) * s + (k - 1) * d + 1 for size, s, k, d in
-             zip(x.shape[2:], strides, window, dilations, strict=True)]
-    auto = node.string("auto_pad", "NOTSET")
-    if node.attribute("output_shape") is not None:
-        out = _integers(node, "output_shape", [0] * n)
-    elif auto in ("SAME_UPPER", "SAME_LOWER"):
-        out = [size * s for size, s in zip(x.shape[2:], strides, strict=True)]
-    else:
-        pads = _integers(node, "pads", [0] * (2 * n)) if auto == "NOTSET" else [0] * (2 * n)
-        out = [w + e - a - b for w, e, a, b in zip(whole, extra, pads[:n], pads[n:], strict=True)]
-        low, high = pads[:n], pads[n:]
-    if node.attribute("output_shape") is not None or auto in ("SAME_UPPER", "SAME_LOWER"):
-        total = [w + e - o for w, e, o in zip(whole, extra, out, strict=True)]
-        upper = auto == "SAME_UPPER"
-        low = [t // 2 if upper else t - t // 2 for t in total]
-        high = [t - a for t, a in zip(total, low, strict=True)]
-    if any(o < 1 or o > 2**16 for o in out):
-        raise node.error(f"an output of shape {out}")
+    window = _transposed_window(node, x.shape[2:], kernel.shape[2:])
+    if not 1 <= groups <= 1024 or kernel.shape[0] % groups:
+        raise node.error(f"{groups} groups of {kernel.shape[0]} channels")
 
     def transposed(v: Operand) -> Operand:
         channels, per_group = kernel.shape[0] // groups, kernel.shape[1]
+        if groups == 1:
+            return _convolved(kernel, v, window, 1, per_group)
         parts = []
         for g in range(groups):
-            part, weights = v, kernel
-            if groups > 1:
-                begin, end = g * channels, (g + 1) * channels if g + 1 < groups else 0
-                part, weights = ops.slice(v, 0, begin, end), ops.slice(kernel, 0, begin, end)
-            parts.append(_convolved(node, weights, part, strides, dilations, low, high, 1, (per_group, *out)))
-        return ops.splice(*parts, axis=0) if groups > 1 else parts[0]
+            begin, end = g * channels, (g + 1) * channels if g + 1 < groups else 0
+            part, weights = ops.slice(v, 0, begin, end), ops.slice(kernel, 0, begin, end)
+            parts.append(_convolved(weights, part, window, 1, per_group))
+        return ops.splice(*parts, axis=0)
 
-    if not 1 <= groups <= 1024 or kernel.shape[0] % groups:
-        raise node.error(f"{groups} groups of {kernel.shape[0]} channels")
     return _biased(node, batched(transposed, x), 2, n)
+
+
+def _transposed_window(node: Node, spatial: Sequence[int], kernel: Sequence[int]) -> _Window:
+    """The window of a transposed convolution; its padding follows from the output's shape, or the other way round."""
+    n, auto = len(spatial), node.string("auto_pad", "NOTSET")
+    size = _integers(node, "kernel_shape", kernel)
+    strides, dilations = (_integers(node, k, [1] * n) for k in ("strides", "dilations"))
+    extra = _integers(node, "output_padding", [0] * n)
+    extents = zip(spatial, strides, size, dilations, strict=True)
+    unpadded = [(d - 1) * s + (k - 1) * dilation + 1 for d, s, k, dilation in extents]
+    output: list[int] | None = None
+    if node.attribute("output_shape") is not None:
+        output = _integers(node, "output_shape", [0] * n)
+    elif auto in ("SAME_UPPER", "SAME_LOWER"):
+        output = [d * s for d, s in zip(spatial, strides, strict=True)]
+    if output is None:
+        pads = _integers(node, "pads", [0] * (2 * n)) if auto == "NOTSET" else [0] * (2 * n)
+        low, high = pads[:n], pads[n:]
+        output = [u + e - a - b for u, e, a, b in zip(unpadded, extra, low, high, strict=True)]
+    else:
+        total = [u + e - o for u, e, o in zip(unpadded, extra, output, strict=True)]
+        low = [t // 2 if auto == "SAME_UPPER" else t - t // 2 for t in total]
+        high = [t - a for t, a in zip(total, low, strict=True)]
+    if any(o < 1 or o > 2**16 for o in output):
+        raise node.error(f"an output of shape {output}")
+    return _Window(strides, dilations, low, high, tuple(output))
 
 
 # ---- pooling
