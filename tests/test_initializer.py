@@ -32,8 +32,8 @@ def _fresh_seeds():
 
 
 def ranks(output_rank, filter_rank):
-    given = {"output_rank": output_rank, "filter_rank": filter_rank}
-    return {key: rank for key, rank in given.items() if rank is not None}
+    options = {"output_rank": output_rank, "filter_rank": filter_rank}
+    return {key: rank for key, rank in options.items() if rank is not None}
 
 
 def draw(initializer, shape=SHAPE, count=60_000, dtype=np.float32):

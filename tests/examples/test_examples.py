@@ -99,9 +99,9 @@ def test_examples_for_cntk_are_python_3_6(path):
 
 
 def test_an_operation_in_numpy_and_in_jax_learn_alike(tmp_path, monkeypatch):
-    own = example("own_operations")
-    monkeypatch.setitem(sys.modules, own.__name__, own)  # as a script's module is; model files name it
-    in_numpy, in_jax, model = own.main(steps=150)
+    module = example("own_operations")
+    monkeypatch.setitem(sys.modules, module.__name__, module)  # as a script's module is; model files name it
+    in_numpy, in_jax, model = module.main(steps=150)
     assert in_numpy < 0.02
     assert abs(in_numpy - in_jax) < 1e-4
     model.save(str(tmp_path / "model"))

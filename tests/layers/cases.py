@@ -1,7 +1,7 @@
-"""Layers with options, and what they are applied to. Plain Python 3.6, so that CNTK 2.7's interpreter reads it too."""
+"""Layers with options, and their operands. Plain Python 3.6, so that CNTK 2.7's interpreter can import it."""
 import numpy as np
 
-# What a layer is applied to: shape of a sample, and lengths of sequences or None.
+# The operand of a layer: shape of a sample, and lengths of sequences or None.
 VECTOR, IMAGE, SIGNAL, CLIP = ((5,), None), ((2, 6, 6), None), ((2, 7), None), ((1, 4, 5, 5), None)
 STEPS, ROWS = ((5,), (4, 2, 6)), ((2, 6), (5, 4))
 
@@ -45,7 +45,7 @@ CASES = {
 
 
 def numbers(C, call):
-    """Of a layer with fixed weights: its outputs, then the gradients of their squares, weighed, for all parameters."""
+    """The outputs of a layer with fixed weights, then the gradients of their squares for all parameters."""
     shape, lengths = CASES[call]
     random = np.random.RandomState(3)
     x = C.input_variable(shape) if lengths is None else C.sequence.input_variable(shape)
@@ -57,15 +57,15 @@ def numbers(C, call):
         data = random.standard_normal((3, *shape)).astype(np.float32)
     else:
         data = [random.standard_normal((n, *shape)).astype(np.float32) for n in lengths]
-    made = f.eval({x: data})
+    outputs = f.eval({x: data})
     gradients = C.square(f).grad({x: data}, wrt=list(f.parameters)) if f.parameters else []
     if len(f.parameters) == 1:
         gradients = {f.parameters[0]: gradients}
-    return [np.concatenate([np.ravel(m) for m in made])] + [np.ravel(gradients[p]) for p in f.parameters]
+    return [np.concatenate([np.ravel(m) for m in outputs])] + [np.ravel(gradients[p]) for p in f.parameters]
 
 
 def digest(values):
-    """Four numbers that say enough of an array."""
+    """Four numbers that identify an array."""
     values = np.asarray(values, np.float64)
     waves = np.cos(np.arange(len(values)))
     return [len(values), values.sum(), np.square(values).sum(), values.dot(waves)]

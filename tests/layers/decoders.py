@@ -1,4 +1,4 @@
-"""A decoder with attention, fed with its own outputs; it was not trained, so no weight has a size yet."""
+"""A decoder with attention that is fed its own outputs; the weights have no sizes before it is applied."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from cntkjax import layers as L
 
 
 def decoder(size, **options):
-    """The greedy decoder, what it takes its scores from, and its first word; `options` go to UnfoldFrom."""
+    """The greedy decoder, the function of its scores, and its first word; `options` go to UnfoldFrom."""
     embed, encode = L.Embedding(5), L.Recurrence(L.GRU(4))
     attend, cell, project = L.AttentionModel(3), L.LSTM(7), L.Dense(size)
     start = C.constant(np.eye(size, dtype=np.float32)[0])
@@ -30,5 +30,5 @@ def decoder(size, **options):
 
 
 def words(rng, size, *lengths):
-    """Sources of these lengths, one random word a step."""
+    """Sources of these lengths, with a random word in each step."""
     return [np.eye(size, dtype=np.float32)[rng.integers(size, size=n)] for n in lengths]

@@ -1,4 +1,4 @@
-"""docs/layers.md: what it shows is what happens."""
+"""docs/layers.md: its examples run, and it lists all layers."""
 
 import doctest
 import warnings
@@ -23,8 +23,8 @@ def test_the_page_lists_all_layers():
     text = PAGE.read_text()
     sequence = import_module("cntkjax.layers.sequence")  # by its name in the package: the operations
     modules = (layers.layers, sequence, layers.blocks, layers.higher_order_layers, layers.models)
-    found = {n: f for module in modules for n, f in vars(module).items() if n[0].isupper()}
-    own = {n for n, f in found.items() if getattr(f, "__module__", "").startswith("cntkjax.layers")}
-    assert {"Dense", "LSTM", "UnfoldFrom", "For", "AttentionModel"} < own
-    missing = {n for n in own if n not in text}
+    public = {n: f for module in modules for n, f in vars(module).items() if n[0].isupper()}
+    layers_of_package = {n for n, f in public.items() if getattr(f, "__module__", "").startswith("cntkjax.layers")}
+    assert {"Dense", "LSTM", "UnfoldFrom", "For", "AttentionModel"} < layers_of_package
+    missing = {n for n in layers_of_package if n not in text}
     assert missing <= {"UntestedBranchError"}

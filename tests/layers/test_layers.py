@@ -1,4 +1,4 @@
-"""Layers: parameters and graphs as CNTK 2.7 makes them, values against NumPy."""
+"""Layers: parameters and graphs are those of CNTK 2.7, values and gradients are compared with NumPy."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def parameters(layer, operand):
 
 
 def graph(f):
-    """Names of operations, operands first, blocks opened."""
+    """Names of operations, operands first, with blocks expanded."""
     return " ".join(n.op_name for n in nodes([f.root_function], into_blocks=True))
 
 
@@ -69,7 +69,7 @@ REFERENCES = {
     "ResNetBlock": (lambda: L.ResNetBlock(L.Dense(3)), (3,), lambda x, W, b: x @ W + b + x),
 }
 
-# Operations from the operands to the root, as CNTK 2.7 composes them.
+# Operations from the operands to the root, as in CNTK 2.7.
 GRAPHS = {
     "Dense": (L.Dense(4, activation=C.relu)(x), "Times Plus ReLU Dense"),
     "Dense without activation": (L.Dense(4)(x), "Times Plus Dense"),
@@ -180,8 +180,8 @@ def test_convolution_along_a_sequence_slides_over_its_steps():
         f = layer(operand)
         W = f.parameters[0].value  # [5, 2, 3]
         expected = [np.stack([np.einsum("fct,tc->f", W, d[i : i + 3]) + 1 for i in range(len(d) - 2)]) for d in data]
-        for made, wanted in zip(f.eval({operand: data}), expected, strict=True):
-            np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-5)
+        for value, expected_value in zip(f.eval({operand: data}), expected, strict=True):
+            np.testing.assert_allclose(value, expected_value, rtol=1e-4, atol=1e-5)
 
 
 def test_attention_has_the_values_of_cntk():
@@ -201,8 +201,8 @@ def test_attention_has_the_values_of_cntk():
     whole = L.AttentionModel(4, init=0.1)
     window = L.AttentionModel(4, attention_span=3, attention_axis=-3, init=0.1)
     for layer in (whole, window):
-        for made, wanted in zip(layer(s, h).eval({s: encoder, h: decoder}), expected, strict=True):
-            np.testing.assert_allclose(made.reshape(-1, 5), wanted, rtol=1e-5)
+        for value, expected_value in zip(layer(s, h).eval({s: encoder, h: decoder}), expected, strict=True):
+            np.testing.assert_allclose(value.reshape(-1, 5), expected_value, rtol=1e-5)
 
 
 class TestDefaults:

@@ -1,4 +1,4 @@
-"""What a layer says that is given something else than it takes: its own name, what came in, what was expected."""
+"""Errors name the layer, what it was given, what it expects, and how to fix the mistake."""
 
 import re
 
@@ -17,7 +17,7 @@ scalar = C.input_variable((), name="scalar")
 free = C.input_variable(C.FreeDimension, name="free")
 X, IMAGE, STEPS = r"Input('x', [#], [5])", r"Input('image', [#], [3 x 8 x 8])", r"Input('s', [#, *], [5])"
 
-# What goes wrong, the error, and what it says: each of these texts, in this order.
+# The mistake, the error, and parts of its message in their order.
 MISTAKES = {
     "dense, too few axes": (
         lambda: L.Dense(3, input_rank=3, name="fc")(x), ShapeError, [f"Dense 'fc' of {X}", "at least the 3 axes"]),

@@ -1,4 +1,4 @@
-"""Every layer gives the outputs and gradients that it gave in CNTK 2.7 with the same weights; recorded by cases.py."""
+"""Outputs and gradients of layers are those of CNTK 2.7 with the same weights, as recorded by cases.py."""
 
 import json
 from pathlib import Path
@@ -14,9 +14,9 @@ RECORDED = json.loads((Path(__file__).parent / "numbers.json").read_text())
 
 @pytest.mark.parametrize("call", CASES)
 def test_outputs_and_gradients_are_those_of_cntk(call):
-    made, recorded = numbers(C, call), RECORDED[call]
-    assert len(made) == len(recorded)
-    for values, (size, total, squares, waves) in zip(made, recorded, strict=True):
+    computed, recorded = numbers(C, call), RECORDED[call]
+    assert len(computed) == len(recorded)
+    for values, (size, total, squares, waves) in zip(computed, recorded, strict=True):
         size_now, *now = digest(values)
         assert size_now == size
         scale = np.sqrt(squares * size)  # sums cancel: their error is that of the terms

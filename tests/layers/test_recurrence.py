@@ -52,16 +52,16 @@ CELLS = {
 
 
 def run(cell, p, x, initial, backwards):
-    state, made = tuple(initial), []
+    state, states = tuple(initial), []
     for now in x[::-1] if backwards else x:
         state = cell(p, state, now)
-        made.append(state[0])
-    return jnp.stack(made[::-1] if backwards else made)
+        states.append(state[0])
+    return jnp.stack(states[::-1] if backwards else states)
 
 
-def assert_equal(made, expected):
-    assert len(made) == len(expected)
-    for a, b in zip(made, expected, strict=True):
+def assert_equal(values, expected):
+    assert len(values) == len(expected)
+    for a, b in zip(values, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
 
 
@@ -81,11 +81,11 @@ def test_values_and_gradients_of_cells(name, backwards, grid):
         return sum(jnp.sum(run(reference, p, x, initial, backwards) ** 2) for x in xs)
 
     of_p, of_x = jax.grad(loss, (0, 1))(values, XS)
-    made, outputs = C.square(f).grad({x: XS}, wrt=[x, *f.parameters], outputs=[f.output])
+    gradients, outputs = C.square(f).grad({x: XS}, wrt=[x, *f.parameters], outputs=[f.output])
     assert_equal(outputs, [run(reference, values, s, initial, backwards) for s in XS])
-    assert_equal(made[x], of_x)
+    assert_equal(gradients[x], of_x)
     for p in f.parameters:
-        np.testing.assert_allclose(made[p], of_p[p.name], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(gradients[p], of_p[p.name], rtol=1e-4, atol=1e-5)
 
 
 def test_only_the_recurrent_product_of_an_lstm_is_inside_the_loop():
@@ -147,15 +147,15 @@ def test_delays_and_windows_hold_past_values(grid):
     )
     window = L.PastValueWindow(3, axis=-2)(x)
     value, valid = window.outputs
-    made = window.eval({x: XS})
-    for s, v, there in zip(XS, made[value], made[valid], strict=True):
+    values = window.eval({x: XS})
+    for s, v, there in zip(XS, values[value], values[valid], strict=True):
         n = min(len(s), 3)
         np.testing.assert_array_equal(v, np.concatenate([s[::-1][:n], np.zeros((3 - n, WIDTH))]))
         np.testing.assert_array_equal(there[:, 0], np.arange(3) < n)
 
 
 class TestUnfolding:
-    """Values as CNTK 2.7 gives them."""
+    """Values of CNTK 2.7."""
 
     start, like = C.input_variable(2), S.input_variable(2)
     feeds = {start: np.array([[0, 0], [2, 2]], np.float32), like: [np.ones((3, 2)), np.ones((4, 2))]}
@@ -216,7 +216,7 @@ class TestMistakes:
 
 
 def test_attention_inside_a_recurrence_gives_the_values_of_cntk():
-    """Literals from CNTK 2.7: the decoder's state looks at the encoder in every step."""
+    """Literals from CNTK 2.7: the decoder's state attends to the encoder in every step."""
     encoder, decoder = S.input_variable(6, sequence_axis=C.Axis("encoder")), S.input_variable(4)
     attention, cell = L.AttentionModel(5, init=0.1), L.GRU(3, init=0.2)
     state = C.placeholder()
@@ -226,23 +226,23 @@ def test_attention_inside_a_recurrence_gives_the_values_of_cntk():
     rng = np.random.RandomState(1)
     encoded = [rng.randn(n, 6).astype("f") for n in (3, 5, 2)]
     decoded = [rng.randn(n, 4).astype("f") for n in (2, 4, 1)]
-    made = f.eval({encoder: encoded, decoder: decoded})
-    assert_equal([s[:, 0] for s in made][1:2], [[-0.07347853, -0.06728898, 0.10717303, 0.13199085]])
+    values = f.eval({encoder: encoded, decoder: decoded})
+    assert_equal([s[:, 0] for s in values][1:2], [[-0.07347853, -0.06728898, 0.10717303, 0.13199085]])
     of = {p.name: g for p, g in C.square(f).grad({encoder: encoded, decoder: decoded}, wrt=f.parameters).items()}
     np.testing.assert_allclose(np.abs(of["b"]).sum(), 1.8554527, rtol=1e-5)
     np.testing.assert_allclose(np.abs(of["H1"]).sum(), 0.025983112, rtol=1e-5)
 
 
 def test_a_step_of_blocks_in_which_nothing_but_weights_is_known():
-    """The state goes through a layer before it meets the input: only biases say what shape it has (CNTK: (4,))."""
+    """The state passes through a layer before it is joined with the input; its shape follows from the biases."""
     x, dense, lstm = C.sequence.input_variable(5), C.layers.Dense(4), C.layers.LSTM(4)
-    made = C.layers.Recurrence(lambda h, c, v: lstm(h, c, C.splice(dense(h), v)))(x)
-    assert made.shape == (4,) and dense.W.shape == (4, 4)
-    assert made.eval({x: [np.ones((2, 5))]})[0].shape == (2, 4)
+    states = C.layers.Recurrence(lambda h, c, v: lstm(h, c, C.splice(dense(h), v)))(x)
+    assert states.shape == (4,) and dense.W.shape == (4, 4)
+    assert states.eval({x: [np.ones((2, 5))]})[0].shape == (2, 4)
 
 
 class TestDecoding:
-    """A decoder with attention, fed with its own outputs."""
+    """A decoder with attention that is fed its own outputs."""
 
     SIZE, END = 6, 1
 
@@ -257,10 +257,10 @@ class TestDecoding:
         source, history = greedy.arguments[0], S.input_variable(self.SIZE, sequence_axis=C.Axis("history"))
         scores = decode(history, source)
         texts = self.words(4, 2, 5)
-        made = greedy.eval({source: texts})
-        assert [len(m) for m in made] == [4, 2, 5]
-        before = [np.vstack([start.value, m[:-1]]) for m in made]
-        for m, best in zip(made, scores.eval({source: texts, history: before}), strict=True):
+        values = greedy.eval({source: texts})
+        assert [len(m) for m in values] == [4, 2, 5]
+        before = [np.vstack([start.value, m[:-1]]) for m in values]
+        for m, best in zip(values, scores.eval({source: texts, history: before}), strict=True):
             np.testing.assert_array_equal(m.argmax(1), best.argmax(1))
 
     def test_many_lengths_share_few_programs(self):
@@ -270,8 +270,9 @@ class TestDecoding:
         f = f(start, like)
         before = sum(len(p.compiled) for p in programs)
         for lengths in rng.integers(5, 11, size=(15, 3)):
-            made = f.eval({start: np.zeros((3, 2), np.float32), like: [np.zeros((n, 2), np.float32) for n in lengths]})
-            assert all(len(m) <= 1.5 * n + 1 for m, n in zip(made, lengths, strict=True))
+            sequences = [np.zeros((n, 2), np.float32) for n in lengths]
+            values = f.eval({start: np.zeros((3, 2), np.float32), like: sequences})
+            assert all(len(m) <= 1.5 * n + 1 for m, n in zip(values, lengths, strict=True))
         assert sum(len(p.compiled) for p in programs) - before <= 4
 
     def test_a_function_inside_another_uses_its_arguments(self):

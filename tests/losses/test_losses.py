@@ -1,4 +1,4 @@
-"""Losses and metrics of a whole minibatch, and cross entropy with sparse labels (numbers recorded from CNTK 2.7)."""
+"""Losses of a whole minibatch, and cross entropy with sparse labels (numbers recorded from CNTK 2.7)."""
 
 import jax
 import numpy as np
@@ -16,8 +16,8 @@ def test_sparse_and_dense_labels_have_the_same_loss():
     z = C.input_variable(4, needs_gradient=True)
     dense, sparse = C.input_variable(4), C.input_variable(4, is_sparse=True)
     for op in (C.cross_entropy_with_softmax, C.classification_error):
-        wanted = op(z, dense).eval({z: OUTPUTS, dense: LABELS})
-        np.testing.assert_allclose(op(z, sparse).eval({z: OUTPUTS, sparse: csr_matrix(LABELS)}), wanted, rtol=1e-6)
+        expected = op(z, dense).eval({z: OUTPUTS, dense: LABELS})
+        np.testing.assert_allclose(op(z, sparse).eval({z: OUTPUTS, sparse: csr_matrix(LABELS)}), expected, rtol=1e-6)
     soft = csr_matrix(np.array([[0.5, 0.5, 0, 0], [0, 0, 0, 1], [0.1, 0.2, 0.3, 0.4]], np.float32))
     gradients = [
         C.cross_entropy_with_softmax(z, label).grad({z: OUTPUTS, label: data}, wrt=[z])
@@ -85,9 +85,9 @@ def test_negative_samples_are_later_in_the_minibatch():
     x, y = (rng.standard_normal((6, 5)).astype(np.float32) for _ in range(2))
     cosines = x @ y.T / np.linalg.norm(x, axis=1)[:, None] / np.linalg.norm(y, axis=1)
     a, b = C.input_variable(5), C.input_variable(5)
-    made = C.cosine_distance_with_negative_samples(a, b, 2, 3).eval({a: x, b: y})
-    wanted = [[cosines[i, i], *(cosines[i, (i + 2 + k) % 6] for k in range(3))] for i in range(6)]
-    np.testing.assert_allclose(made, wanted, atol=1e-5)
+    values = C.cosine_distance_with_negative_samples(a, b, 2, 3).eval({a: x, b: y})
+    expected = [[cosines[i, i], *(cosines[i, (i + 2 + k) % 6] for k in range(3))] for i in range(6)]
+    np.testing.assert_allclose(values, expected, atol=1e-5)
 
 
 def test_noise_contrastive_estimation_with_every_class_drawn_is_exact():
@@ -108,8 +108,8 @@ def test_hierarchical_probabilities_sum_to_one():
     data = np.ones((1, 3), np.float32)
     joint = np.concatenate([p.eval({x: data})[0] for p in every])
     np.testing.assert_allclose(joint.sum(), 1, rtol=1e-5)
-    found = [probability.eval({x: data, label: [[i]]}).item() for i in range(10)]
-    np.testing.assert_allclose(found, joint[:10], rtol=1e-5)
+    probabilities = [probability.eval({x: data, label: [[i]]}).item() for i in range(10)]
+    np.testing.assert_allclose(probabilities, joint[:10], rtol=1e-5)
     assert [p.name for p in sorted(probability.parameters, key=lambda p: p.name)] == [
         "hsoftmax_b1", "hsoftmax_b2s", "hsoftmax_w1", "hsoftmax_w2s"
     ]

@@ -1,4 +1,4 @@
-"""Generators against discriminators: clones that share parameters, two trainers in turn. Scripts for CNTK 2.7.
+"""Generators against discriminators: clones that share parameters, alternating trainers. Scripts for CNTK 2.7.
 
 The losses are pairs: the discriminator's, the generator's.
 """
@@ -10,15 +10,15 @@ NOISE, BATCH, STEPS = 4, 16, 200
 
 
 def duel(C, generator, discriminator, real_samples, losses_of, learner, clipped=None, critic_steps=1):
-    """Train both by turns. `losses_of` (scores of real, of made samples) -> (discriminator's loss, generator's)."""
+    """Train both alternately. `losses_of` (scores of real, of generated samples) -> losses of both."""
     shape = real_samples.shape[1:]
     noise, real = C.input_variable(NOISE), C.input_variable(shape)
-    made = set_weights(generator(noise), 1)
+    generated = set_weights(generator(noise), 1)
     of_real = set_weights(discriminator(real), 2)
-    of_made = of_real.clone('share', {of_real.arguments[0]: made.output})
-    critic_loss, generator_loss = losses_of(of_real, of_made)
+    of_generated = of_real.clone('share', {of_real.arguments[0]: generated.output})
+    critic_loss, generator_loss = losses_of(of_real, of_generated)
     critic = C.Trainer(of_real, critic_loss, [learner(of_real)])
-    artist = C.Trainer(made, generator_loss, [learner(made)])
+    artist = C.Trainer(generated, generator_loss, [learner(generated)])
     random = np.random.RandomState(3)
 
     def drawn():
@@ -51,24 +51,24 @@ def dense_discriminator(C, activation):
 
 
 def gan(C):
-    def losses_of(real, made):
-        return -C.log(real) - C.log(1 - made), -C.log(made)
+    def losses_of(real, generated):
+        return -C.log(real) - C.log(1 - generated), -C.log(generated)
 
     return duel(C, dense_generator(C), dense_discriminator(C, C.sigmoid), points(), losses_of,
                 lambda model: adam(C, model, 0.003))
 
 
 def lsgan(C):
-    def losses_of(real, made):
-        return 0.5 * (C.square(real - 1) + C.square(made)), 0.5 * C.square(made - 1)
+    def losses_of(real, generated):
+        return 0.5 * (C.square(real - 1) + C.square(generated)), 0.5 * C.square(generated - 1)
 
     return duel(C, dense_generator(C), dense_discriminator(C, None), points(), losses_of,
                 lambda model: adam(C, model, 0.003))
 
 
 def wgan(C):
-    def losses_of(real, made):
-        return made - real, -made
+    def losses_of(real, generated):
+        return generated - real, -generated
 
     def learner(model):
         return C.rmsprop(model.parameters, C.learning_parameter_schedule(0.01), 0.9, 1.2, 0.7, 5, 1e-4,
@@ -79,7 +79,7 @@ def wgan(C):
 
 
 def dcgan(C):
-    """Transposed convolutions draw, convolutions with strides judge, both with batch normalization."""
+    """Transposed convolutions generate, strided convolutions discriminate, both with batch normalization."""
     L = C.layers
     rows, columns = np.mgrid[:8, :8]
     phases = np.random.RandomState(1).uniform(0, 2 * np.pi, (128, 1, 1, 1))
@@ -94,8 +94,8 @@ def dcgan(C):
         L.Convolution2D(3, 6, strides=2, pad=True, bias=False), L.BatchNormalization(map_rank=1), C.leaky_relu,
         L.Dense(1, C.sigmoid)])
 
-    def losses_of(real, made):
-        return -C.log(real) - C.log(1 - made), -C.log(made)
+    def losses_of(real, generated):
+        return -C.log(real) - C.log(1 - generated), -C.log(generated)
 
     return duel(C, generator, discriminator, images, losses_of, lambda model: adam(C, model, 0.002))
 

@@ -1,4 +1,4 @@
-"""What the networks share. Plain Python 3.6, so that CNTK 2.7's interpreter reads it too."""
+"""Helpers of the networks. Plain Python 3.6, so that CNTK 2.7's interpreter can import it."""
 import itertools
 
 import numpy as np
@@ -24,7 +24,7 @@ def adam(C, model, rate):
 
 
 def train(C, model, loss, learner, minibatches, steps):
-    """The mean loss of each of `steps` minibatches; the minibatches (arguments) are repeated as often as that takes."""
+    """The mean loss of each of `steps` minibatches; the minibatches (arguments) are repeated as needed."""
     trainer = C.Trainer(model, loss, [learner])
     losses = []
     for arguments in itertools.islice(itertools.cycle(minibatches), steps):
@@ -48,6 +48,6 @@ def classify(C, network, shape, classes, steps, batch=16, rate=0.02, noise=0.7, 
 
 
 def tenths(losses):
-    """The mean over each tenth of a training, [10] or [10, losses]."""
+    """The mean over each tenth of the training, [10] or [10, losses]."""
     losses = np.asarray(losses, np.float64)
     return losses.reshape((10, -1, *losses.shape[1:])).mean(axis=1)

@@ -117,7 +117,7 @@ def inception_v3(C):
 
 
 def densenet(C):
-    """Every layer sees the channels of all layers before it."""
+    """The input of each layer is the channels of all previous layers."""
     L = C.layers
 
     def grown(x, layers, growth):
@@ -135,7 +135,7 @@ def densenet(C):
 
 
 def squares(count, size=16):
-    """Noisy images with one bright rectangle each: [count, 1, size, size], and where it is: 0 or 1."""
+    """Noisy images with a bright rectangle each: [count, 1, size, size], and a mask of the rectangle."""
     random = np.random.RandomState(1)
     masks = np.zeros((count, 1, size, size), np.float32)
     for mask in masks[:, 0]:
@@ -164,7 +164,7 @@ def segmentation(C):
 
 
 def fast_rcnn(C):
-    """A head on the pooled regions of a base that was trained before, and is cloned and frozen."""
+    """A head on the pooled regions of a pretrained base, which is cloned and frozen."""
     L, regions = C.layers, 6
     image, mask = C.input_variable((1, 16, 16)), C.input_variable((1, 16, 16))
     features = L.Sequential([L.Convolution2D(3, 6, C.relu, pad=True), L.Convolution2D(3, 6, C.relu, pad=True),
@@ -192,7 +192,7 @@ def fast_rcnn(C):
 
 
 def style_transfer(C):
-    """The pixels of one image are the parameters: features of one image, correlations of features of another."""
+    """The pixels are the parameters: they match features of one image and feature correlations of another."""
     L, size = C.layers, 12
     x = C.input_variable((3, size, size))
     first = L.Convolution2D(3, 6, C.relu, pad=True)(x)
@@ -210,8 +210,8 @@ def style_transfer(C):
     drawn = layers.clone('share', {layers.arguments[0]: pixels})
     wanted, painted = layers.eval(content), layers.eval(style)
     loss = C.reduce_mean(C.square(drawn.outputs[1] - C.constant(wanted[layers.outputs[1]][0])))
-    for made, seen in zip(drawn.outputs, layers.outputs):  # noqa: B905
-        loss += 10 * C.reduce_mean(C.square(gram(made) - gram(C.constant(painted[seen][0]))))
+    for value, seen in zip(drawn.outputs, layers.outputs):  # noqa: B905
+        loss += 10 * C.reduce_mean(C.square(gram(value) - gram(C.constant(painted[seen][0]))))
     value, velocity, losses = np.full_like(content, 0.5), 0, []
     for _ in range(200):
         gradient, results = loss.grad({pixels: value}, wrt=[pixels], outputs=[loss.output])

@@ -25,7 +25,7 @@ def autoencoder(C):
 
 
 def dssm(C):
-    """Queries and documents meet in one space; the document of another query is the one to be farther away."""
+    """Queries and documents share a space; the document of another query must be farther away."""
     words, batch = 40, 16
     random = np.random.RandomState(1)
     query, document = (C.input_variable(words, is_sparse=True) for _ in range(2))
@@ -53,7 +53,7 @@ def bags(C, words, vocabulary):
 
 
 def deep_q_network(C):
-    """Learning to walk to the right end of a corridor of ten places: a target network, replay, masked errors."""
+    """Learns to walk to the right end of a corridor of ten places: target network, replay, masked errors."""
     places, actions, discount = 10, 2, 0.9
     random = np.random.RandomState(1)
     state, action, target = C.input_variable(places), C.input_variable(actions), C.input_variable(1)

@@ -5,7 +5,7 @@ from tests.networks.common import adam, momentum, set_weights, train
 
 
 def lengths(random, count, longest=9):
-    """From 3 to `longest`, in every minibatch the same in another order: one program for all."""
+    """From 3 to `longest`, the same in every minibatch in another order, so that one program serves all."""
     return random.permutation(np.resize(np.arange(3, longest + 1), count))
 
 
@@ -18,14 +18,14 @@ def counting(classes, seed=1, batches=6, batch=8):
     random = np.random.RandomState(seed)
     for _ in range(batches):
         words = [random.randint(4, size=n) for n in lengths(random, batch)]
-        found = [min((w == 0).sum(), classes - 1) for w in words]
-        yield [one_hot(w, 4) + 0.1 * random.standard_normal((len(w), 4)).astype(np.float32) for w in words], found
+        counts = [min((w == 0).sum(), classes - 1) for w in words]
+        yield [one_hot(w, 4) + 0.1 * random.standard_normal((len(w), 4)).astype(np.float32) for w in words], counts
 
 
 def classifier(C, recurrent, rate=0.01):
     x, y = C.sequence.input_variable(4), C.input_variable(3)
     model = set_weights(C.layers.Sequential([recurrent, C.layers.Dense(3)])(x))
-    feeds = [{x: sequences, y: one_hot(found, 3)} for sequences, found in counting(3)]
+    feeds = [{x: sequences, y: one_hot(counts, 3)} for sequences, counts in counting(3)]
     return train(C, model, C.cross_entropy_with_softmax(model, y), adam(C, model, rate), feeds, 200)
 
 
@@ -41,7 +41,7 @@ def bidirectional_gru_classifier(C):
 
 
 def slot_tagging(C):
-    """The label of a word depends on the word after it, which the network is given as well."""
+    """The label of a word depends on the next word, which is an input too."""
     L, random = C.layers, np.random.RandomState(1)
     words, labels = (C.sequence.input_variable(size) for size in (12, 3))
     model = set_weights(L.Sequential([
@@ -56,7 +56,7 @@ def slot_tagging(C):
 
 
 def texts_of(vocabulary, batches, seed=1):
-    """Words of a chain in which four words may follow each: pairs (words, next words) of lists of index arrays."""
+    """Words of a Markov chain with four successors per word: pairs (words, next words) of lists of index arrays."""
     random = np.random.RandomState(seed)
     following = random.randint(vocabulary, size=(vocabulary, 4))
     for _ in range(batches):
@@ -79,7 +79,7 @@ def character_model(C):
 
 
 def words_and_states(C, size):
-    """Sparse words, the words after them, and the states of a small recurrent network."""
+    """Sparse words, the next words, and the states of a small recurrent network."""
     L = C.layers
     now, later = (C.sequence.input_variable(size, is_sparse=True) for _ in range(2))
     states = L.Sequential([L.Embedding(10), L.Recurrence(L.GRU(12))])(now)
@@ -95,7 +95,7 @@ def word_model(C):
 
 
 def sampled_softmax(C):
-    """The loss compares 20 drawn words with the right one; what is reported is the cross entropy over all words."""
+    """The loss compares 20 sampled words with the right one; the cross entropy over all words is reported."""
     size, draws = 60, 20
     later, states, feeds = words_and_states(C, size)
     W, b = C.parameter((size, 12), init=C.glorot_uniform()), C.parameter((size, 1), init=0)
@@ -174,15 +174,15 @@ def sequence_to_sequence(C):
                       target: [one_hot(np.append(t[::-1], end), size) for t in texts]})
     losses = train(C, model, C.cross_entropy_with_softmax(model, target), adam(C, model, 0.02), feeds, 300)
 
-    made = greedy(feeds[0][source])
+    decoded = greedy(feeds[0][source])
     wanted = feeds[0][target]
-    right = sum(np.array_equal(made[i].argmax(axis=1), wanted[i].argmax(axis=1)) for i in range(8))
+    right = sum(np.array_equal(decoded[i].argmax(axis=1), wanted[i].argmax(axis=1)) for i in range(8))
     assert right >= 6, right
     return losses
 
 
 def ctc_acoustic_model(C):
-    """Frames of phones of unknown duration: the network finds out where they are by itself."""
+    """Frames of phones of unknown duration: the network learns the alignment itself."""
     L, phones, random = C.layers, 4, np.random.RandomState(1)             # the last output is the blank
     sounds = 2 * random.standard_normal((phones, 6))
     frames, labels = C.sequence.input_variable(6), C.sequence.input_variable(phones + 1)

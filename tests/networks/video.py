@@ -34,7 +34,7 @@ def early_fusion(C):
 
 
 def late_fusion(C):
-    """The same filters for the first and the last frame; what they found meets in the dense layers."""
+    """The same filters for the first and the last frame; the dense layers join their features."""
     L = C.layers
     tower = L.Sequential([L.Convolution2D(3, 6, C.relu), L.MaxPooling((2, 2), 2)])
 

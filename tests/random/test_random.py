@@ -162,7 +162,7 @@ def test_numbers_of_a_sequence_do_not_depend_on_how_far_it_is_padded():
 
 
 def test_a_stream_continues_from_a_large_offset():
-    """As in the file of a model that has drawn much."""
+    """As in the file of a model that has drawn many numbers."""
     far = 2**21 + 5
     drawn = random.uniform(4, dtype=np.float64, seed=3)
     drawn.root_function.node_attributes["rngOffset"] = far
