@@ -152,7 +152,8 @@ C.try_set_default_device(C.gpu(1))
 x = C.input_variable(1)
 w = C.parameter((1,), init=1)
 assert (x * w).eval({x: [[2]]}) == 2
-assert w._value.devices() == {jax.devices("cpu")[2]}, w._value.devices()
+from cntkjax.graph.variable import value_of
+assert value_of(w).devices() == {jax.devices("cpu")[2]}, value_of(w).devices()
 C.try_set_default_device(C.gpu(0))
 assert jax.numpy.ones(1).devices() == {jax.devices("cpu")[0]} and jax.config.jax_default_device is None
 """

@@ -335,7 +335,7 @@ class NDMask(ArrayMixin):
     def copy_from(self, source: NDMask) -> None:
         """Take over what another mask of the same shape says. Errors: ValueError for another shape."""
         if source.shape() != self.shape():
-            raise ValueError(f"copy_from: a mask {source.shape()} is not of the shape {self.shape()}")
+            raise ValueError(f"copy_from: a mask {source.shape()} does not have the shape {self.shape()}")
         self._mask[...] = source._mask
 
     def deep_clone(self, device: Device = None) -> NDMask:

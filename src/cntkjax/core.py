@@ -307,7 +307,7 @@ class NativeValue(DataMixin, metaclass=ABCMeta):
         if not hasattr(self._value, "mask"):
             return None
         mask = NDMask(self._value.mask.shape)
-        mask.asarray()[...] = self._value.mask
+        mask._numbers()[...] = self._value.mask
         return mask
 
     def device(self) -> DeviceDescriptor:

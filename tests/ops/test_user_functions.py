@@ -556,7 +556,7 @@ def test_it_keeps_what_it_likes_under_any_name(tmp_path, where):
             return super().forward(arguments, device, outputs_to_retain)
 
     names = _names_inside()
-    assert {"primitive", "node_inputs", "_made", "_memory", "run_forward", "shape", "owner", "train"} < set(names)
+    assert {"primitive", "node_inputs", "_outputs", "_memory", "run_forward", "shape", "owner", "train"} < set(names)
     for kept in names if where == "class" else ():
         setattr(Keeping, kept, "mine")
     x, w = C.input_variable(2), C.parameter(2, init=1)

@@ -63,7 +63,7 @@ class ValueMembers(Value):
         if self.is_read_only:
             raise RuntimeError(f"{self!r} is read-only")
         if source.shape != self.shape:
-            raise ValueError(f"copy_from: {source!r} is not of the shape of {self!r}")
+            raise ValueError(f"copy_from: {source!r} does not have the shape of {self!r}")
         self.erase()
         self.__dict__.update(source.deep_clone().__dict__)
 
