@@ -43,9 +43,8 @@ class JaxFunction:
         self._run = jax.jit(partial(pure.run, self.plan), static_argnums=3)
 
     def _is_running(self, leaf: Leaf) -> bool:
-        """Whether batch normalization keeps statistics there."""
-        normalizing = [n for n in self.plan.nodes if n.primitive.name == "BatchNormalization"]
-        return any(leaf in map(resolve, n.node_inputs[3:]) for n in normalizing)
+        """Whether an operation, such as batch normalization, keeps running statistics in this leaf."""
+        return any(leaf in map(resolve, n.node_inputs[n.primitive.running_operands]) for n in self.plan.nodes)
 
     @property
     def parameters(self) -> dict[str, jax.Array]:

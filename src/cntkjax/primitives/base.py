@@ -124,6 +124,7 @@ class Primitive:
     makes_batch: ClassVar[bool] = False  # a static axis becomes the batch axis
 
     # ---- effects, and where it runs
+    running_operands: ClassVar[slice] = slice(0)  # statistics, which it updates in training
     assigns_operand: ClassVar[bool] = False  # it writes its first operand, a parameter or constant
     recomputes_operands: ClassVar[bool] = False  # it computes once more what its operands are computed from
     calls_python: ClassVar[bool] = False  # it runs Python on the host, which may fail

@@ -46,6 +46,7 @@ class BatchNormalization(Primitive):
         "epsilon": Double(1e-5), "useCuDNNEngine": Bool(False), "disableRegularization": Bool(False),
     }  # fmt: skip
     packed = True
+    running_operands = slice(3, None)
     dtype_operands = slice(0, 1)  # half precision comes with float32 parameters
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
