@@ -125,7 +125,25 @@ class Convolution(_Convolving):
 
     def _shape(self, inputs: Sequence[Variable], attrs: Attrs, leading: int) -> Shape:
         kernel, x = inputs
+        self._check_options(inputs, attrs, leading)
+        windows = self._checked_windows(inputs, attrs, leading)
         groups, filters = attrs["groups"], kernel.shape[0] if leading else 1
+        if groups > 1:
+            if filters % groups or kernel.shape[leading] * groups != x.shape[0]:
+                raise self.fail(
+                    inputs, f"{groups} groups do not divide {filters} filters on {x.shape[0]} channels",
+                    "the kernel's shape has to be [filters, channels / groups, *window], filters divisible by groups",
+                )
+            # CNTK reports this shape, but computes grouped convolutions only without padding of the channels.
+            positions = x.shape[0] if attrs["autoPadding"][-1] else 1
+            return (filters * positions, *(w.count for w in windows[1:]))
+        if filters == INFERRED or windows[0].count < 0:
+            return (INFERRED, *(w.count for w in windows[1:]))
+        return (filters * windows[0].count, *(w.count for w in windows[1:]))
+
+    def _check_options(self, inputs: Sequence[Variable], attrs: Attrs, leading: int) -> None:
+        kernel, x = inputs
+        groups = attrs["groups"]
         if INFERRED in kernel.shape[leading:]:
             raise self.fail(inputs, "only the channels of a kernel can be inferred", "give the size of its window")
         if min(attrs["strides"], default=1) < 1 or min(attrs["dilation"], default=1) < 1:
@@ -137,29 +155,21 @@ class Convolution(_Convolving):
                 inputs, f"the kernel has {kernel.shape[leading]} channels, but the operand {x.shape[0]}",
                 "the kernel's shape has to be [filters, channels, *window]",
             )
+
+    def _checked_windows(self, inputs: Sequence[Variable], attrs: Attrs, leading: int) -> list[Window]:
+        kernel, x = inputs
         windows = self.windows(attrs, kernel.shape[leading:], x.shape)
-        padded, shared = attrs["autoPadding"][::-1], attrs["sharing"][::-1]
-        for axis, (n, window) in enumerate(zip(x.shape, windows, strict=True)):
-            if n >= 0 and (window.count < 1 or (window.extent > n and not padded[axis])):
+        options = zip(x.shape, windows, attrs["autoPadding"][::-1], attrs["sharing"][::-1], strict=True)
+        for axis, (n, window, padded, shared) in enumerate(options):
+            if n >= 0 and (window.count < 1 or (window.extent > n and not padded)):
                 raise self.fail(
                     inputs, f"the window is larger than the operand: {window.extent} against {n} along axis {axis}",
                     "make the window smaller, or pad with auto_padding",
                 )
-            if window.count > 1 and not shared[axis]:
+            if window.count > 1 and not shared:
                 reason = f"each position along axis {axis} would need its own kernel (sharing=False)"
                 raise self.fail(inputs, reason, "leave out sharing")
-        if groups > 1:
-            if filters % groups or kernel.shape[leading] * groups != x.shape[0]:
-                raise self.fail(
-                    inputs, f"{groups} groups do not divide {filters} filters on {x.shape[0]} channels",
-                    "the kernel's shape has to be [filters, channels / groups, *window], filters divisible by groups",
-                )
-            # CNTK reports this shape, but computes grouped convolutions only without padding of the channels.
-            positions = x.shape[0] if padded[0] else 1
-            return (filters * positions, *(w.count for w in windows[1:]))
-        if filters == INFERRED or windows[0].count < 0:
-            return (INFERRED, *(w.count for w in windows[1:]))
-        return (filters * windows[0].count, *(w.count for w in windows[1:]))
+        return windows
 
     def _transposed_shape(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
         kernel, x = inputs
