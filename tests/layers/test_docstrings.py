@@ -16,7 +16,7 @@ LAYERS = {
 } | {name: value for name, value in vars(layers).items()
      if name[0].isupper() and getattr(value, "__module__", "").startswith("cntkjax.layers") and callable(value)
      and not isinstance(value, type)}  # fmt: skip
-EXEMPT = {"UntestedBranchError", "Signature"}  # the one raises, the other is a decorator
+EXEMPT = {"UntestedBranchError", "Signature"}  # an exception and a decorator
 
 
 def test_all_layers_are_covered():

@@ -73,6 +73,10 @@ MISTAKES = {
     "strides of another length": (
         lambda: L.MaxPooling((2, 2), strides=(1, 2, 3)), ValueError,
         ["MaxPooling: strides", "one for each of the 2 axes", "(1, 2, 3)"]),
+    "padding as text": (
+        lambda: L.Convolution2D((3, 3), 4, pad="same"), TypeError, ["Convolution: pad is the text 'same'", "Fix: "]),
+    "initializer as text": (
+        lambda: L.Dense(3, init="glorot_uniform"), ValueError, ["init is the text", "Fix: ", "cntk.glorot_uniform()"]),
     "number instead of a range": (lambda: L.For(3, lambda: L.Dense(2)), TypeError, ["For: ", "Fix: pass range(3)"]),
     "clique without layers": (lambda: L.SequentialClique([]), ValueError, ["SequentialClique: there are no layers"]),
     "shortcut around a layer that changes the shape": (

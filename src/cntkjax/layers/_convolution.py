@@ -48,6 +48,8 @@ def _window(
 def _pad_to_shape(filter_shape: Sequence[int], param: Axes | AxisFlags, what: str) -> tuple[Any, ...]:
     """One value for each axis of a filter. Errors: ValueError for another number of them."""
     values = _as_tuple(param)
+    if any(isinstance(value, str) for value in values):
+        raise TypeError(explain(f"{what} is the text {param!r}", fix="give numbers, or for pad True or False"))
     if len(values) == 1:
         values = values * len(filter_shape)
     if len(values) != len(filter_shape):

@@ -33,6 +33,10 @@ def _initializer_for(init: Any, rank_params: Record | None = None) -> Any:
             "init parameter cannot be None",
             fix="leave it out for the default, or give a number, an array or an initializer such as glorot_uniform()",
         ))
+    if isinstance(init, str):
+        raise ValueError(explain(
+            f"init is the text {init!r}", fix="give an initializer, such as cntk.glorot_uniform(), a number or an array"
+        ))
     if isinstance(init, Initializer) and rank_params:
         return initializer_with_rank(init, **rank_params)
     return init
@@ -55,9 +59,11 @@ def _inject_name(f: Any, name: str) -> Any:  # CNTK's helper takes whatever a la
     return alias(f, name=name) if len(outputs) == 1 else combine(outputs, name=name)
 
 
-def UntestedBranchError(name: str) -> None:
-    """Report an option that CNTK does not implement either. Errors: NotImplementedError, always."""
-    raise NotImplementedError(f"{name}: CNTK has no such option either")
+class UntestedBranchError(NotImplementedError):
+    """An option that CNTK does not implement either."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name}: CNTK has no such option either")
 
 
 def ForwardDeclaration(name: str = "forward_declaration") -> Variable:

@@ -330,7 +330,7 @@ def BatchNormalization(
     use_cntk_engine = get_default_override(BatchNormalization, use_cntk_engine=use_cntk_engine)
     unregularized = get_default_override(BatchNormalization, disable_regularization=disable_regularization)
     if map_rank not in (None, 1):
-        UntestedBranchError("BatchNormalization map_rank can only be 1 or None for now")
+        raise UntestedBranchError("BatchNormalization map_rank can only be 1 or None for now")
     scale = Parameter(_INFERRED, init=init_scale, name="scale")
     bias = Parameter(_INFERRED, init=0, name="bias")
     mean = Constant(0, shape=_INFERRED, name="aggregate_mean")
