@@ -233,6 +233,26 @@ def test_attention_inside_a_recurrence_gives_the_values_of_cntk():
     np.testing.assert_allclose(np.abs(of["H1"]).sum(), 0.025983112, rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("span", "axis", "scores"), [(None, None, (7,)), (3, -2, (1, 7)), (20, -3, (1, 1, 7))]
+)
+def test_a_decoder_with_attention_over_a_span_has_the_shapes_of_cntk(span, axis, scores):
+    attend, cell, project = L.AttentionModel(3, span, axis), L.LSTM(4), L.Dense(7)
+
+    @C.Function
+    def decode(history, encoded):
+        @C.Function
+        def step(h, c, word):
+            return cell(h, c, C.splice(word, attend(encoded, h)))
+
+        return project(L.Recurrence(step)(history))
+
+    encoded, history = (S.input_variable(6, sequence_axis=C.Axis(name)) for name in ("source", "target"))
+    decoder = decode(history, encoded)
+    assert decoder.shape == scores
+    assert (project.W.shape, cell.W.shape) == ((4, 7), (12, 16))
+
+
 def test_a_step_of_blocks_in_which_nothing_but_weights_is_known():
     """The state passes through a layer before it is joined with the input; its shape follows from the biases."""
     x, dense, lstm = C.sequence.input_variable(5), C.layers.Dense(4), C.layers.LSTM(4)

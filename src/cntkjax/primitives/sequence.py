@@ -44,6 +44,11 @@ def _axes_unknown(*operands: Variable) -> bool:
     return any(v.dynamic_axes == UNKNOWN_AXES for v in operands)
 
 
+def _shape_beside(x: Variable, *others: Variable) -> Shape:
+    """The shape of an operand; unknown as in CNTK while that of another operand is, even if it only gives its axes."""
+    return UNKNOWN_SHAPE if any(is_unknown(v.shape) for v in others) else x.shape
+
+
 def _flat(data: PyTree) -> PyTree:
     """[time, rows, *shape] -> [cells, *shape], of dense or sparse data."""
     return jax.tree.map(lambda d: d.reshape(-1, *d.shape[2:]), data)
@@ -207,7 +212,8 @@ class PackedIndex(Primitive):
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
         """Like the steps."""
-        return Spec(inputs[1].shape, axes=inputs[1].dynamic_axes, dtype=inputs[1].dtype)
+        source, steps = inputs
+        return Spec(_shape_beside(steps, source), axes=steps.dynamic_axes, dtype=steps.dtype)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, source: Value, steps: Value) -> Value:
         """Flat indices of cells."""
@@ -240,7 +246,7 @@ class GatherPacked(Primitive):
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
         """The shape of the source, the axes of the index."""
         source, index = inputs
-        return Spec(source.shape, axes=index.dynamic_axes, dtype=source.dtype)
+        return Spec(_shape_beside(source, index), axes=index.dynamic_axes, dtype=source.dtype)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, source: Value, index: Value) -> Value:
         """A gather of cells; sparse samples stay sparse."""
@@ -308,7 +314,7 @@ class ScatterPacked(Primitive):
                 f"{self.name}: the condition is promised to hold once, so there is no place for sequences",
                 {"source": source, "condition": condition}, "scatter one value a sequence, or promise nothing",
             ))
-        return Spec(source.shape, axes=condition.dynamic_axes, dtype=source.dtype)
+        return Spec(_shape_beside(source, index, condition), axes=condition.dynamic_axes, dtype=source.dtype)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, source: Value, index: Value, condition: Value) -> Value:
         """A scatter of cells."""
@@ -354,7 +360,7 @@ class ReconcileDynamicAxis(Primitive):
                 f"{self.name}: the operand whose axes are taken has no dynamic axes", {"operand": x, "like": like},
                 "give an operand that depends on an input",
             ))
-        return Spec(x.shape, axes=like.dynamic_axes)
+        return Spec(_shape_beside(x, like), axes=like.dynamic_axes)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, like: Value) -> Value:
         """A broadcast, or a gather of cells."""
