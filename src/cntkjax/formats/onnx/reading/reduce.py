@@ -64,8 +64,8 @@ def _softmax(node: Node) -> Outputs:
 
 
 def _hardmax(x: Operand, axis: int) -> Operand:
-    whole = all(d == 1 for i, d in enumerate(x.shape) if i != axis)
-    return ops.hardmax(x) if whole else apply_primitive("Hardmax", [x], {"axis": Axis(axis)})
+    covers_sample = all(d == 1 for i, d in enumerate(x.shape) if i != axis)
+    return ops.hardmax(x) if covers_sample else apply_primitive("Hardmax", [x], {"axis": Axis(axis)})
 
 
 @reads("TopK")

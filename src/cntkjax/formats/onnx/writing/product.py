@@ -29,9 +29,9 @@ def _times(w: Writer, node: Function, x: str, y: str) -> str:
     left, right = w.inputs(node)
     out_rank = int(node.node_attributes["outputRank"])
     inner = len(right.shape) - out_rank
-    kept, contracted = left.shape[: len(left.shape) - inner], left.shape[len(left.shape) - inner :]
+    outer, contracted = left.shape[: len(left.shape) - inner], left.shape[len(left.shape) - inner :]
     out = right.shape[inner:]
-    return _product(w, node, x, y, kept, contracted, out, transposed=False)
+    return _product(w, node, x, y, outer, contracted, out, transposed=False)
 
 
 @writes("TransposeTimes")
@@ -43,14 +43,14 @@ def _transpose_times(w: Writer, node: Function, x: str, y: str) -> str:
     if missing:
         y = w.reshape_samples(y, w.lead(right), shape)
     inner = len(shape) - rank
-    kept, contracted = left.shape[: len(left.shape) - inner], left.shape[len(left.shape) - inner :]
-    return _product(w, node, x, y, kept, contracted, shape[:rank], transposed=True)
+    outer, contracted = left.shape[: len(left.shape) - inner], left.shape[len(left.shape) - inner :]
+    return _product(w, node, x, y, outer, contracted, shape[:rank], transposed=True)
 
 
 def _product(
-    w: Writer, node: Function, x: str, y: str, kept: Shape, inner: Shape, out: Shape, transposed: bool
+    w: Writer, node: Function, x: str, y: str, outer: Shape, inner: Shape, out: Shape, transposed: bool
 ) -> str:
-    """The product [*kept, *inner] times [*inner, *out]; `transposed`: y is [*out, *inner]."""
+    """The product [*outer, *inner] times [*inner, *out]; `transposed`: y is [*out, *inner]."""
     left, right = w.inputs(node)
     x_lead, y_lead = w.lead(left), w.lead(right)
     groups = [out, inner] if transposed else [inner, out]
@@ -60,11 +60,11 @@ def _product(
         y = w.node("Transpose", [y], perm=order)
     batched = y_lead > 0
     if batched or len(inner) != 1:
-        x = _merged_axes(w, x, x_lead, left.shape, [kept, inner]) if batched else w.reshape_samples(
-            x, x_lead, (*kept, _size(inner)), left.shape
+        x = _merged_axes(w, x, x_lead, left.shape, [outer, inner]) if batched else w.reshape_samples(
+            x, x_lead, (*outer, _size(inner)), left.shape
         )
     output = w.node("MatMul", [x, y])
     lead = max(x_lead, y_lead)
-    shape = (_size(kept), _size(out)) if batched else (*kept, _size(out))
-    target_shape = (*kept, *out)
+    shape = (_size(outer), _size(out)) if batched else (*outer, _size(out))
+    target_shape = (*outer, *out)
     return output if shape == target_shape else w.reshape_samples(output, lead, target_shape)
