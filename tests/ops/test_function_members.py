@@ -91,7 +91,7 @@ def test_names_are_set_once(line):
     assert z.name == "foo"
     with pytest.raises(ValueError, match="cannot be changed"):
         z.set_name("bar")
-    with pytest.raises(TypeError, match="a name is a text"):
+    with pytest.raises(TypeError, match="a name is a string"):
         z.set_name(3)
 
 

@@ -1,11 +1,11 @@
-"""The names that scripts take from CNTK's compiled module: seeds, switches, enumerations and some classes."""
+"""The names that scripts use from CNTK's compiled module: seeds, switches, enumerations and some classes."""
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..debugging.debug import set_checked_mode, set_computation_network_trace_level
 from ..debugging.profiler import disable_profiler, enable_profiler, start_profiler, stop_profiler
@@ -14,7 +14,15 @@ from ..formats.containers import Dictionary, DictionaryValue
 from ..graph.seed import AUTO_SEED, get_random_seed, is_random_seed_fixed, reset_random_seed, set_fixed_random_seed
 from ..graph.seed import next_seed as generate_random_seed
 from ..graph.settings import Settings
+from ..learners import universal as _universal
 from ..logging import ProgressWriter, get_trace_level, set_trace_level
+
+if TYPE_CHECKING:  # at run time some of these names are other classes in this module
+    from .. import core
+    from .._arrays import NDArrayView
+    from ..learners import Learner
+    from ..ops.functions import Function
+    from ..variables import Parameter, Variable
 
 (DataType_Unknown, DataType_Float, DataType_Double, DataType_UChar, DataType_Float16, DataType_Int8,
  DataType_Int16) = range(7)
@@ -39,7 +47,7 @@ chunk_id_max = sequence_len_max = 2**32 - 1
 default_profiler_buffer_size = 32 * 2**20
 default_param_init_scale, default_param_init_output_rank, default_param_init_filter_rank = 1, 1, 0
 
-_HOMES = {  # what lies in modules that need the whole package, so that it is looked up when somebody asks
+_HOMES = {  # name: the module that defines it, "module:other name" if it differs there; imported at first use
     "Axis": "axis", "Function": "ops.functions", "Learner": "learners", "NDMask": "core", "NDShape": "graph.shape",
     "Variable": "graph.variable",  # that of the graph: parameters and constants are variables too
     "Value": "core:NativeValue",
@@ -84,7 +92,7 @@ _HOMES = {  # what lies in modules that need the whole package, so that it is lo
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _HOMES:
         home, _, other = _HOMES[name].partition(":")
         return getattr(import_module("cntkjax." + home), other or name)
@@ -94,7 +102,7 @@ def __getattr__(name: str) -> Any:
     if name in operations.OPERATIONS:
         return operations.cntk_operation(name)
     for end in (i for i, character in enumerate(name) if character == "_"):
-        owner, member = name[:end], name[end + 1:]  # static methods stand in the module too: Axis_all_axes
+        owner, member = name[:end], name[end + 1:]  # static methods are in the module too: Axis_all_axes
         if owner in _HOMES or owner in globals():
             of = globals()[owner] if owner in globals() else __getattr__(owner)
             return operator.eq if member == "eq" else getattr(of, member)
@@ -117,7 +125,10 @@ def is_native_user_function_registered(op_id: str) -> bool:
     return op_id in NATIVE
 
 
-def are_equal(first: Any, second: Any, relative_tolerance: float = 0.0, absolute_tolerance: float = 0.0) -> bool:
+def are_equal(
+    first: NDArrayView | core.Value, second: NDArrayView | core.Value, relative_tolerance: float = 0.0,
+    absolute_tolerance: float = 0.0,
+) -> bool:
     """Whether two array views or values hold the same numbers, up to the tolerances, in the same shape.
 
     Example:
@@ -139,7 +150,7 @@ def _names(what: str, names: dict[int, Any]) -> Callable[[int], Any]:
         if number not in names:
             raise RuntimeError(f"Unknown {what}: {number}")
         return names[number]
-    find.__doc__ = f"What is known of a {what} by its number. Errors: RuntimeError for an unknown one."
+    find.__doc__ = f"The property of a {what} by its number. Errors: RuntimeError for an unknown number."
     return find
 
 
@@ -156,16 +167,18 @@ def is_sparse_storage_format(storage_format: int) -> bool:
     return storage_format != StorageFormat_Dense
 
 
-def DictionaryValueFromNDArrayView(view: Any) -> DictionaryValue:
-    """A value of a dictionary that is an array."""
+def DictionaryValueFromNDArrayView(view: NDArrayView) -> DictionaryValue:
+    """An array as a value of a dictionary."""
     return DictionaryValue(view.asarray())
 
 
 DictionaryValueFromDict = DictionaryValue
 
 
-def universal_learner(parameters: Any, gradients: Any, update: Any) -> Any:
-    """A learner whose step is the graph `update`, in which `gradients` stand for those of the parameters.
+def universal_learner(
+    parameters: Sequence[Parameter], gradients: Sequence[Variable], update: Function
+) -> Learner:
+    """A learner whose step is the graph `update`, in which `gradients` represent those of the parameters.
 
     Example:
         >>> import numpy as np
@@ -175,12 +188,10 @@ def universal_learner(parameters: Any, gradients: Any, update: Any) -> Any:
         >>> learner.update({w: np.ones(1)}, 1), w.value
         (True, array([0.5], dtype=float32))
     """
-    from .. import learners
+    def step(_: object, values: Sequence[Any]) -> Function:
+        return update.clone("share", dict(zip(gradients, values, strict=True)))
 
-    def step(_: Any, given: Any) -> Any:
-        return update.clone("share", dict(zip(gradients, given, strict=True)))
-
-    return learners.universal(step, parameters)
+    return _universal(step, parameters)
 
 
 @dataclass
@@ -196,7 +207,7 @@ class SizeTWrapper:
 
 
 def force_deterministic_algorithms() -> None:
-    """Use only algorithms that give the same bits each time; this matters on accelerators, the CPU's always do.
+    """Use deterministic algorithms only; this matters on accelerators, those of the CPU always are.
 
     Example:
         >>> force_deterministic_algorithms()
@@ -222,7 +233,7 @@ always_allow_setting_default_device = _without_effect("the default device can be
 
 
 def allow_renaming_functions() -> None:
-    """Let functions that have a name be given another."""
+    """Allow functions that have a name to be renamed."""
     Settings.renaming = True
 
 
@@ -241,12 +252,12 @@ enable_forward_values_sharing = _without_effect("XLA plans the memory of each pr
 disable_cpueval_optimization = _without_effect("XLA compiles for the CPU.")
 enable_cpueval_optimization = _without_effect("XLA compiles for the CPU.")
 enable_synchronous_gpukernel_execution = _without_effect("a program is one launch; see start_profiler for timing.")
-use_sparse_gradient_aggregation_in_data_parallel_sgd = _without_effect("XLA chooses how gradients are summed up.")
+use_sparse_gradient_aggregation_in_data_parallel_sgd = _without_effect("XLA chooses how gradients are summed.")
 enable_gradient_accumulation_optimization = _without_effect("XLA plans the gradients of each program.")
 disable_gradient_accumulation_optimization = _without_effect("XLA plans the gradients of each program.")
 enable_reversing_tensor_shapes_in_error_messages = _without_effect("shapes in messages are those of the Python API.")
 set_automatic_unpacking_of_packed_values = _without_effect("values are never packed.")
-set_gpumemory_allocation_trace_level = _without_effect("XLA allocates; jax.profiler tells what it does with memory.")
-set_max_num_cputhreads = _without_effect("XLA takes its threads when it starts: give the process fewer processors.")
-set_mpipack_threshold = _without_effect("gradients are exchanged one by one.")
+set_gpumemory_allocation_trace_level = _without_effect("XLA allocates memory; jax.profiler reports its use.")
+set_max_num_cputhreads = _without_effect("XLA creates its threads at startup: restrict the CPUs of the process.")
+set_mpipack_threshold = _without_effect("gradients are exchanged one at a time.")
 set_math_lib_trace_level = _without_effect("XLA has its own environment variable, TF_CPP_MIN_LOG_LEVEL.")

@@ -1,13 +1,16 @@
-"""Classes of CNTK's compiled module whose constructors are others than those of its Python API."""
+"""Classes of CNTK's compiled module whose constructors differ from those of its Python API."""
 
 from __future__ import annotations
 
 from abc import ABCMeta
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .. import _arrays, variables
+from .._typing import ShapeLike
+from ..device import Device
 from ..graph.dtypes import as_dtype
 from ..graph.shape import as_shape
 from ..learners import TrainingParameterSchedule
@@ -15,29 +18,29 @@ from ..train.training_session import MinibatchSizeSchedule
 
 
 class _Native(ABCMeta):
-    """What these classes make are objects of the public class, and all of those count as instances of both."""
+    """These classes create objects of the public class, all of which are instances of both."""
 
     public: Any
 
-    def __getattr__(cls, name: str) -> Any:
+    def __getattr__(cls, name: str) -> object:
         if name.startswith("_") or "public" not in cls.__dict__:
             raise AttributeError(name)
         return getattr(cls.public, name)
 
 
 class NDArrayView(metaclass=_Native):
-    """An array of zeros: ``NDArrayView(DataType_Float, (2, 3))``; the storage format may stand before the shape."""
+    """An array of zeros: ``NDArrayView(DataType_Float, (2, 3))``; the storage format may precede the shape."""
 
     public = _arrays.NDArrayView
 
     def __new__(cls, data_type: int, *arguments: Any) -> Any:
         shape = next(a for a in arguments if not isinstance(a, int))
-        made = cls.public(shape, data_type)
+        view = cls.public(shape, data_type)
         if not isinstance(arguments[0], int) or arguments[0] == 0:
-            return made
+            return view
         from scipy.sparse import csr_matrix
 
-        return cls.public.from_csr(csr_matrix((as_shape(shape)[0], made.held.size // shape[0]), dtype=made.dtype))
+        return cls.public.from_csr(csr_matrix((as_shape(shape)[0], view.held.size // shape[0]), dtype=view.dtype))
 
 
 class Parameter(metaclass=_Native):
@@ -50,7 +53,7 @@ class Parameter(metaclass=_Native):
 
     public = variables.Parameter
 
-    def __new__(cls, given: Any, *arguments: Any) -> Any:
+    def __new__(cls, given: ShapeLike | _arrays.NDArrayView, *arguments: Any) -> Any:
         if isinstance(given, _arrays.NDArrayView):
             return cls.public(init=given, dtype=given.dtype, name=_name(arguments))
         data_type, value = arguments[:2]
@@ -67,7 +70,7 @@ class Constant(metaclass=_Native):
 
     public = variables.Constant
 
-    def __new__(cls, given: Any, *arguments: Any) -> Any:
+    def __new__(cls, given: ShapeLike | _arrays.NDArrayView, *arguments: Any) -> Any:
         if isinstance(given, _arrays.NDArrayView):
             return cls.public(given, dtype=given.dtype, name=_name(arguments))
         data_type, value = arguments[:2]
@@ -106,15 +109,17 @@ def _name(arguments: tuple[Any, ...]) -> str:
     return next((a for a in arguments if isinstance(a, str)), "")
 
 
-def _leaf(kind: Any, dtype: Any) -> Any:
-    def make(shape: Any, value: float, *device_and_name: Any) -> Any:
+def _leaf(kind: type[Parameter] | type[Constant], dtype: type) -> Callable[..., Any]:
+    def make(shape: ShapeLike, value: float, *device_and_name: Any) -> Any:
         return kind(shape, as_dtype(dtype), value, *device_and_name)
     make.__doc__ = f"A {kind.__name__.lower()} of {dtype.__name__} numbers from its shape, value, device and name."
     return make
 
 
-def _view(dtype: Any) -> Any:
-    def make(value: float, shape: Any = (1,), device: Any = None, read_only: bool = False) -> Any:
+def _view(dtype: type) -> Callable[..., _arrays.NDArrayView]:
+    def make(
+        value: float, shape: ShapeLike = (1,), device: Device = None, read_only: bool = False
+    ) -> _arrays.NDArrayView:
         return _arrays.NDArrayView.from_dense(np.full(as_shape(shape), value, dtype), device, read_only)
     make.__doc__ = f"An array view that has one {dtype.__name__} number everywhere."
     return make

@@ -1,14 +1,16 @@
-"""Functions of CNTK's compiled module that make, from arguments of its own order, what those of the Python API make."""
+"""Functions of CNTK's compiled module: those of the Python API with another order of arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from .. import ops
+from .._typing import ShapeLike
 from ..core import NDArrayView
+from ..device import Device
 from ..eval import Evaluator
 from ..graph.axis import BATCH, SEQUENCE, Axis
 from ..initializer import Initializer
@@ -24,31 +26,36 @@ from ..io import (
 )
 from ..io._config import MinibatchSourceConfig
 from ..io._streams import DEFAULT_RANDOMIZATION_WINDOW_IN_CHUNKS, INFINITELY_REPEAT
-from ..learners import momentum_as_time_constant_schedule
+from ..learners import Learner, momentum_as_time_constant_schedule
 from ..logging import TensorBoardProgressWriter
+from ..ops._operand import Operand
 from ..ops.functions import Function, ModelFormat
-from ..train.distributed import block_momentum_distributed_learner, data_parallel_distributed_learner
+from ..train.distributed import (
+    DistributedLearner,
+    block_momentum_distributed_learner,
+    data_parallel_distributed_learner,
+)
 from ..train.trainer import Trainer
 from ..train.training_session import DataUnit, TrainingSession
 from ..variables import Variable
 
-_AT_ONCE = 4096  # samples
+_MINIBATCH_SIZE = 4096  # samples
 
 
-def Function_load(model: Any, device: Any = None, format: int = 0) -> Function:
+def Function_load(model: Any, device: Device = None, format: int = 0) -> Function:
     """`Function.load` with the number of the format."""
     return Function.load(model, device, ModelFormat(format))
 
 
-# ---- what trains
+# ---- training
 
 
-def create_evaluator(function: Any, progress_writers: Sequence[Any] = ()) -> Evaluator:
+def create_evaluator(function: Function, progress_writers: Sequence[Any] = ()) -> Evaluator:
     """An evaluator of a function."""
     return Evaluator(function, list(progress_writers))
 
 
-def create_trainer(model: Any, loss: Any, *rest: Any) -> Trainer:
+def create_trainer(model: Function | None, loss: Any, *rest: Any) -> Trainer:
     """A trainer from the model, the loss, the metric if there is one, learners, and progress writers.
 
     Example:
@@ -70,20 +77,21 @@ def create_training_session(
 ) -> TrainingSession:
     """A training session; `configs` are those of checkpoints, cross validation and the test, in this order."""
     checkpoint, validation, test = (*configs, None, None, None)[:3]
-    every = (frequency, DataUnit(unit))
-    return TrainingSession(trainer, source, sizes, inputs, max_samples, every, checkpoint, validation, test)
+    interval = (frequency, DataUnit(unit))
+    return TrainingSession(trainer, source, sizes, inputs, max_samples, interval, checkpoint, validation, test)
 
 
 def create_data_parallel_distributed_learner(
-    communicator: Any, learner: Any, distributed_after: int = 0, use_async_buffered_parameter_update: bool = False
-) -> Any:
+    communicator: object, learner: Learner, distributed_after: int = 0,
+    use_async_buffered_parameter_update: bool = False,
+) -> DistributedLearner:
     """A learner whose gradients are summed over all workers."""
     return data_parallel_distributed_learner(learner, distributed_after, 32, use_async_buffered_parameter_update)
 
 
 def create_block_momentum_distributed_learner(
-    communicator: Any, learner: Any, distributed_after: int, block_size: int, *options: Any
-) -> Any:
+    communicator: object, learner: Learner, distributed_after: int, block_size: int, *options: Any
+) -> DistributedLearner:
     """A learner whose models are merged after each block. `options`: the momentum as a time constant, if one is given,
     then whether it is Nesterov's, whether a block begins without momentum, and the rate of a block."""
     time_constant = None if isinstance(options[0] if options else True, bool) else options[0]
@@ -95,10 +103,10 @@ def create_block_momentum_distributed_learner(
     )
 
 
-def input_variable(shape: Any, *options: Any) -> Variable:
+def input_variable(shape: ShapeLike, *options: Any) -> Variable:
     """An input. `options`: whether it is sparse, its element type, whether it needs a gradient, its name, its axes.
 
-    Only the element type has to be there; by default there is a sequence axis.
+    Only the element type is required; by default there is a sequence axis.
 
     Example:
         >>> input_variable((2, 3), 1, "q")
@@ -113,7 +121,7 @@ def input_variable(shape: Any, *options: Any) -> Variable:
 
 
 def placeholder_variable(*options: Any) -> Variable:
-    """A placeholder. `options`: its shape, element type, name and axes, as far as they are known.
+    """A placeholder. `options`: its shape, element type, name and axes, each optional.
 
     Example:
         >>> placeholder_variable((2, 3), "a")
@@ -128,12 +136,14 @@ def _text(options: tuple[Any, ...]) -> str:
     return next((option for option in options if isinstance(option, str)), "")
 
 
-def constant_like(x: Any, value: float, name: str = "") -> Function:
+def constant_like(x: Operand, value: float, name: str = "") -> Function:
     """A constant of the shape and axes of an operand."""
     return ops.plus(ops.zeros_like(x), value, name)
 
 
-def pad(x: Any, mode: int, head: Sequence[int], foot: Sequence[int], value: float = 0.0, name: str = "") -> Function:
+def pad(
+    x: Operand, mode: int, head: Sequence[int], foot: Sequence[int], value: float = 0.0, name: str = ""
+) -> Function:
     """`pad` by numbers for each axis, the fastest one first.
 
     Example:
@@ -144,11 +154,11 @@ def pad(x: Any, mode: int, head: Sequence[int], foot: Sequence[int], value: floa
     return ops.pad(x, [*zip(head, foot, strict=True)][::-1], mode, value, name)
 
 
-# ---- what writes and reads
+# ---- writers and readers
 
 
-def TensorBoardFileWriter(log_dir: str, model: Any = None) -> TensorBoardProgressWriter:
-    """What writes numbers, images and the model's graph into a folder for TensorBoard."""
+def TensorBoardFileWriter(log_dir: str, model: Function | None = None) -> TensorBoardProgressWriter:
+    """A writer of numbers, images and the model's graph for TensorBoard."""
     return TensorBoardProgressWriter(log_dir=log_dir, model=model)
 
 
@@ -176,7 +186,7 @@ def cbf_deserializer(filename: str, streams: Sequence[StreamConfiguration] = ())
     return CBFDeserializer(filename, _defined(streams))
 
 
-def _image_deserializer(public: Any) -> Any:
+def _image_deserializer(public: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
     def make(filename: str, label: str, labels: int, image: str, transforms: Sequence[Any] = ()) -> dict[str, Any]:
         images = StreamDef("image", transforms=list(transforms))
         return public(filename, StreamDefs(**{label: StreamDef("label", labels), image: images}))
@@ -189,7 +199,7 @@ base64_image_deserializer = _image_deserializer(Base64ImageDeserializer)
 
 
 def create_composite_minibatch_source(config: MinibatchSourceConfig) -> MinibatchSource:
-    """A source as the settings say it.
+    """A source with these settings.
 
     Errors: those of `MinibatchSource`.
     """
@@ -213,9 +223,9 @@ def text_format_minibatch_source(
 
 
 def compute_input_per_dim_means_and_inv_std_devs(
-    source: MinibatchSource, computed: MutableMapping[Any, Any], device: Any = None
+    source: MinibatchSource, computed: MutableMapping[Any, Any], device: Device = None
 ) -> None:
-    """Put means and inverse standard deviations of streams, as pairs of array views, where they are asked for.
+    """Store means and inverse standard deviations of streams in `computed`, as pairs of array views.
 
     Shapes: those of samples. The source is read to its end.
     Errors: ValueError for one that never ends.
@@ -232,7 +242,7 @@ def compute_input_per_dim_means_and_inv_std_devs(
     if source.is_infinite():
         raise ValueError("compute_input_per_dim_means_and_inv_std_devs: the source never ends; give it max_sweeps=1")
     parts: dict[Any, list[np.ndarray]] = {stream: [] for stream in computed}
-    while minibatch := source.get_next_minibatch(_AT_ONCE):
+    while minibatch := source.get_next_minibatch(_MINIBATCH_SIZE):
         for stream in parts:
             rows = minibatch[stream].ragged.data
             parts[stream].append(rows.to_dense() if hasattr(rows, "to_dense") else rows)
@@ -243,16 +253,16 @@ def compute_input_per_dim_means_and_inv_std_devs(
         computed[stream] = tuple(NDArrayView.from_dense(a.astype(np.float32)) for a in (samples.mean(0), inverse))
 
 
-# ---- how parameters begin
+# ---- initial values
 
 
 def momentum_from_time_constant(time_constant: float) -> float:
-    """The momentum per sample of which 1/e is left after so many samples; 0 for none."""
+    """The momentum per sample that decays to 1/e after so many samples; 0 for none."""
     return momentum_as_time_constant_schedule(time_constant)[0]
 
 
 def constant_initializer(value: float = 0.0) -> Initializer:
-    """One number everywhere.
+    """An initializer that fills an array with a number.
 
     Example:
         >>> import cntkjax as C

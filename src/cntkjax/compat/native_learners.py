@@ -1,4 +1,4 @@
-"""Learners by the names of CNTK's compiled module, with its order of arguments: libraries build theirs on them."""
+"""Learners under the names of CNTK's compiled module, with its order of arguments."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class AdditionalLearningOptions:
     dict_options: dict[str, Any] = field(default_factory=dict)
 
     def keywords(self) -> dict[str, Any]:
-        """The same for `cntk.learners`. Schedules keep their own reference sizes here: only IGNORE says anything."""
+        """The same for `cntk.learners`. Schedules have their own reference sizes: only IGNORE has an effect."""
         keywords = {name: value for name, value in vars(self).items() if name != "dict_options"}
         size = self.dict_options.get(Learner._MINIBATCH_SIZE)
         return keywords | {"minibatch_size": IGNORE if getattr(size, "value", size) == IGNORE else None}
@@ -40,11 +40,11 @@ class AdditionalLearningOptions:
 
 def _native(name: str, make: Callable[..., Learner], *names: str) -> Callable[..., Learner]:
     def learner(parameters: Sequence[Any], *arguments: Any) -> Learner:
-        own = [a for a in arguments if not isinstance(a, AdditionalLearningOptions)]
-        options = arguments[-1].keywords() if len(own) < len(arguments) else {}
-        if len(own) > len(names):
-            raise TypeError(f"{learner.__name__} takes {', '.join(names)} and options, not {len(own)} values")
-        return make(parameters, **dict(zip(names, own, strict=False)), **options)
+        values = [a for a in arguments if not isinstance(a, AdditionalLearningOptions)]
+        options = arguments[-1].keywords() if len(values) < len(arguments) else {}
+        if len(values) > len(names):
+            raise TypeError(f"{learner.__name__} takes {', '.join(names)} and options, not {len(values)} values")
+        return make(parameters, **dict(zip(names, values, strict=False)), **options)
 
     learner.__name__ = learner.__qualname__ = f"{name}_learner"
     learner.__doc__ = f"`cntk.learners.{make.__name__}` of (parameters, {', '.join(names)}, options)."

@@ -1,11 +1,11 @@
-"""Names that CNTK's modules have only because they import them, and that scripts came to use."""
+"""Names that CNTK's modules have only because they import them, and that scripts rely on."""
 
 from __future__ import annotations
 
 import sys
 from importlib import import_module
 
-# What, by where it is at home, and the modules that show it too.
+# By home module and attribute: the name, and the other modules that have it.
 _SHOWN_IN = {
     "": {
         "C": "layers layers.layers layers.models layers.models.attention losses misc misc.converter "
@@ -21,7 +21,7 @@ _SHOWN_IN = {
     "device:cpu": {"cpu": "core logging logging.progress_print ops.functions"},
     "device:use_default_device": {"use_default_device": "ops variables"},
     "io:INFINITELY_REPEAT": {"INFINITELY_REPEAT": "ops"},
-    "ops.sequence": {"sequence": "layers"},  # not layers.sequence, which is found by its full name only
+    "ops.sequence": {"sequence": "layers"},  # not layers.sequence, which is imported by its full name only
     "ops:user_function": {"user_function": "core"},
     "ops._user_functions:UserFunction": {"UserFunction": "ops.functions"},
     "variables:Variable": {"Variable": "logging logging.graph"},
@@ -48,7 +48,7 @@ _SHOWN_IN = {
     },
 }
 
-# Checks of arguments, at home in internal.sanitize.
+# Checks of arguments, from internal.sanitize.
 _SANITIZERS = {
     "2d_number": "io.transforms",
     "axis": ". losses metrics ops",
@@ -73,14 +73,14 @@ _SHOWN_IN |= {f"internal.sanitize:sanitize_{n}": {f"sanitize_{n}": places} for n
 
 
 def show() -> None:
-    """Put the names where CNTK has them; called when all modules are there."""
+    """Set the names in the modules that have them in CNTK; called when all modules are imported."""
     package = __package__.rpartition(".")[0]
     for name in ("cntk_py", "cntk_py_init"):  # CNTK has these modules beside its packages
         sys.modules[f"{package}.{name}"] = import_module(f".{name}", __package__)
     for home, names in _SHOWN_IN.items():
         module, _, attribute = home.partition(":")
-        found = import_module(f".{module}", package) if module else sys.modules[package]
+        source = import_module(f".{module}", package) if module else sys.modules[package]
         for name, places in names.items():
             for place in places.split():
-                shown_in = sys.modules[package] if place == "." else import_module(f".{place}", package)
-                setattr(shown_in, name, getattr(found, attribute) if attribute else found)
+                target = sys.modules[package] if place == "." else import_module(f".{place}", package)
+                setattr(target, name, getattr(source, attribute) if attribute else source)

@@ -1,4 +1,4 @@
-"""What values have of their base class in CNTK's compiled module."""
+"""The members that values inherit from their base class in CNTK's compiled module."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from typing import Any
 import numpy as np
 
 from .._arrays import NDArrayView
+from .._typing import ShapeLike
 from ..core import NativeValue, Value
 from ..engine.data.ragged import Ragged
 from ..graph.dtypes import NUMBERS
 from ..graph.proxy import add_members
 from ..graph.shape import as_shape
+from ..variables import Variable
 
 
 class ValueMembers(Value):
     """Members of `Value`, added to it when the package is imported.
 
-    Values are also made from lists of numbers, each with ``_float`` or ``_double`` behind its name: `create_dense`
+    Values are also created from lists of numbers, with ``_float`` or ``_double`` appended to the name: `create_dense`
     (sample shape, sequences of numbers), `create_one_hot` (number of classes, sequences of indices), `create_batch`
     (number of classes, indices of samples) and `create_sequence` (number of classes, indices, whether it begins here).
-    Sequences may be followed by a list that says which of them begin here, all by a device and whether the value is
-    read-only.
+    Sequences may be followed by a list of flags, True for those that begin here; then a device and a read-only flag.
 
     >>> from cntkjax import Value
     >>> Value.create_dense_float((2,), [[1, 2, 3, 4], [5, 6]]).asarray().tolist()
@@ -46,62 +47,70 @@ class ValueMembers(Value):
         """0 (``cntk_py.StorageFormat_Dense``) or 1 (``cntk_py.StorageFormat_SparseCSC``)."""
         return int(self.is_sparse)
 
-    def alias(self, read_only: bool = False) -> Any:
+    def alias(self, read_only: bool = False) -> Value:
         """Another value of the same data."""
-        made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__, _read_only=read_only)
-        return made
+        value = object.__new__(type(self))
+        value.__dict__.update(self.__dict__, _read_only=read_only)
+        return value
 
-    def copy_from(self: Any, source: Any) -> None:
-        """Take over the data of a value of the same shape, and which of its steps are there.
+    def copy_from(self: Any, source: Value | NativeValue) -> None:
+        """Copy the data and the mask of a value of the same shape.
 
-        Errors: TypeError for what is no Value; ValueError for another shape; RuntimeError if this one is read-only.
+        Errors: TypeError for anything but a Value; ValueError for another shape; RuntimeError if this one is read-only.
         """
         source = getattr(source, "_value", source)
         if not isinstance(source, Value):
             raise TypeError(f"copy_from takes a Value, not {source!r}")
         if self.is_read_only:
-            raise RuntimeError(f"{self!r} is read-only")
+            raise RuntimeError(f"{self!r} is read-only: create it with read_only=False, or use deep_clone()")
         if source.shape != self.shape:
             raise ValueError(f"copy_from: {source!r} does not have the shape of {self!r}")
         self.erase()
         self.__dict__.update(source.deep_clone().__dict__)
 
-    def unpack_variable_value(self: Any, variable: Any, *sequences_only_and_device: Any) -> tuple[NDArrayView, ...]:
-        """The sequences of a variable one by one, without padding: [steps, *shape] each.
+    def unpack_variable_value(
+        self: Any, variable: Variable, *sequences_only_and_device: Any
+    ) -> tuple[NDArrayView, ...]:
+        """The sequences of a variable without padding: [steps, *shape] each.
 
-        Errors: ValueError for a variable of another shape, or one without steps if there are several.
+        Errors: ValueError for a variable of another shape, or without a sequence axis if there are several steps.
         """
         lengths = self.ragged.lengths
         several = lengths is not None and lengths.max(initial=0) > 1
         if prod(variable.shape) != prod(self._shape) or (several and not variable.has_sequence_axis()):
-            raise ValueError(f"{self!r} is no value of {variable!r}")
+            raise ValueError(f"{self!r} is not a value of {variable!r}: the shapes or the sequence axes differ")
         parts = [s if hasattr(s, "tocsr") else s.reshape(-1, *self._shape) for s in self.as_sequences()]
         return tuple(NDArrayView.from_data(part, borrow=True) for part in parts)
 
 
-def _creators(dtype: Any) -> dict[str, Any]:
-    """The functions that make values of an element type."""
+def _creators(dtype: type) -> dict[str, Any]:
+    """The functions that create values of an element type."""
 
-    def made(cls: Any, ragged: Ragged, shape: Any, rest: tuple[Any, ...]) -> Any:
-        begun = next((part for part in rest if isinstance(part, (list, tuple)) and part), None)
-        value = cls.from_ragged(ragged.with_starts(begun), shape)
+    def new_value(cls: type[Value], ragged: Ragged, shape: ShapeLike, rest: tuple[Any, ...]) -> Value:
+        starts = next((part for part in rest if isinstance(part, (list, tuple)) and part), None)
+        value = cls.from_ragged(ragged.with_starts(starts), as_shape(shape))
         value._read_only = any(part is True for part in rest)
         return value
 
-    def create_dense(cls: Any, sample_shape: Any, sequences: Sequence[Sequence[float]], *rest: Any) -> Any:
+    def create_dense(
+        cls: type[Value], sample_shape: ShapeLike, sequences: Sequence[Sequence[float]], *rest: Any
+    ) -> Value:
         shape = as_shape(sample_shape)
-        parts = [np.reshape(s, (-1, *shape)).astype(dtype) for s in sequences]
-        return made(cls, Ragged.from_sequences(parts), shape, rest)
+        parts: list[Any] = [np.reshape(s, (-1, *shape)).astype(dtype) for s in sequences]
+        return new_value(cls, Ragged.from_sequences(parts), shape, rest)
 
-    def create_one_hot(cls: Any, sample_shape: Any, sequences: Sequence[Sequence[int]], *rest: Any) -> Any:
+    def create_one_hot(
+        cls: type[Value], sample_shape: ShapeLike, sequences: Sequence[Sequence[int]], *rest: Any
+    ) -> Value:
         ones = cls.one_hot([list(s) for s in sequences], sample_shape, dtype)
-        return made(cls, ones.ragged, as_shape(sample_shape), rest)
+        return new_value(cls, ones.ragged, as_shape(sample_shape), rest)
 
-    def create_batch(cls: Any, dimension: int, indices: Sequence[int], *rest: Any) -> Any:
+    def create_batch(cls: type[Value], dimension: int, indices: Sequence[int], *rest: Any) -> Value:
         return create_one_hot(cls, dimension, [[i] for i in indices], *rest)
 
-    def create_sequence(cls: Any, dimension: int, indices: Sequence[int], begins: bool = True, *rest: Any) -> Any:
+    def create_sequence(
+        cls: type[Value], dimension: int, indices: Sequence[int], begins: bool = True, *rest: Any
+    ) -> Value:
         return create_one_hot(cls, dimension, [indices], [] if begins else [False], *rest)
 
     return {f.__name__: f for f in (create_dense, create_one_hot, create_batch, create_sequence)}
@@ -114,7 +123,7 @@ CREATORS = {
 
 
 def add_value_members() -> None:
-    """Give `Value` and `NativeValue` what CNTK's have."""
+    """Add the members to `Value` and `NativeValue`."""
     members = {name: member for name, member in vars(ValueMembers).items() if not name.startswith("__")}
     add_members(Value, members | {name: classmethod(creator) for name, creator in CREATORS.items()})
     add_members(NativeValue, {name: staticmethod(getattr(Value, name)) for name in CREATORS})

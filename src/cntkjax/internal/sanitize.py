@@ -13,16 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from .._typing import ArrayLike, ElementType, ShapeLike
 from ..core import NativeValue, NDArrayView, Value
+from ..device import Device
 from ..graph.axis import Axis
 from ..graph.dtypes import NUMBERS, as_dtype
 from ..graph.function import Function
 from ..graph.variable import Variable
 from ..ops._calling import as_outputs
 from ..ops._operand import Operand, as_variable
+from ..variables import Variable as PublicVariable
 
 
-def is_string(s: Any) -> bool:
+def is_string(s: object) -> bool:
     """Whether it is text.
 
     Example:
@@ -32,7 +35,7 @@ def is_string(s: Any) -> bool:
     return isinstance(s, str)
 
 
-def is_byte_buffer(s: Any) -> bool:
+def is_byte_buffer(s: object) -> bool:
     """Whether it is bytes.
 
     Example:
@@ -151,11 +154,11 @@ def sanitize_dynamic_axes(axes: Axis | Sequence[Axis]) -> tuple[Axis, ...]:
         >>> sanitize_dynamic_axes(Axis.default_input_variable_dynamic_axes())
         (Axis('defaultDynamicAxis'), Axis('defaultBatchAxis'))
     """
-    given = axes if isinstance(axes, list | tuple) else [axes]
-    for axis in given:
+    items = axes if isinstance(axes, list | tuple) else [axes]
+    for axis in items:
         if not isinstance(axis, Axis):
             raise TypeError(f"type Axis expected, got {type(axis)} instead")
-    return tuple(reversed(given))
+    return tuple(reversed(items))
 
 
 def sanitize_permutation(perm: Sequence[int]) -> list[int]:
@@ -169,7 +172,9 @@ def sanitize_permutation(perm: Sequence[int]) -> list[int]:
     return [rank - 1 - index % rank for index in reversed(perm)]
 
 
-def sanitize_input(arg: Operand, fallback_dtype: Any = np.float32, reshape: Any = None) -> Variable:
+def sanitize_input(
+    arg: Operand, fallback_dtype: ElementType = np.float32, reshape: ShapeLike | None = None
+) -> Variable:
     """An operand as a variable; numbers and arrays become a constant of ``fallback_dtype``.
 
     Errors: TypeError for what is no operand.
@@ -183,7 +188,7 @@ def sanitize_input(arg: Operand, fallback_dtype: Any = np.float32, reshape: Any 
     return as_variable(arg, as_dtype(fallback_dtype))
 
 
-def sanitize_value(shape: Any, value: Any, dtype: DTypeLike, device: Any) -> NDArrayView:
+def sanitize_value(shape: ShapeLike | None, value: ArrayLike | None, dtype: DTypeLike, device: Device) -> NDArrayView:
     """A number in an array of this shape, or an array in its own; None is 0.
 
     Errors: ValueError if a dimension is not known.
@@ -199,7 +204,9 @@ def sanitize_value(shape: Any, value: Any, dtype: DTypeLike, device: Any) -> NDA
     return NDArrayView.from_dense(array, borrow=True)
 
 
-def sanitize_batch(var: Variable, batch: Any, seq_starts: Sequence[bool] | None = None, device: Any = None) -> Any:
+def sanitize_batch(
+    var: Variable, batch: object, seq_starts: Sequence[bool] | None = None, device: Device = None
+) -> Value:
     """Data for a variable as a value.
 
     Args:
@@ -217,7 +224,7 @@ def sanitize_batch(var: Variable, batch: Any, seq_starts: Sequence[bool] | None 
     if isinstance(batch, NativeValue):
         if seq_starts is not None:
             raise ValueError("the data are a value, which knows where its sequences start: leave out seq_starts")
-        return batch
+        return batch  # type: ignore[return-value]
     arrays = batch if isinstance(batch, list) else [batch]
     if any(isinstance(a, np.ndarray) and not a.flags.c_contiguous for a in arrays):
         what = f"the data for {var!r} are not contiguous in memory, which makes their copy slow"
@@ -225,7 +232,7 @@ def sanitize_batch(var: Variable, batch: Any, seq_starts: Sequence[bool] | None 
     return Value.create(var, batch, seq_starts)
 
 
-def _value_as_sequence_or_array(val: Value, var: Any) -> Any:
+def _value_as_sequence_or_array(val: Value, var: PublicVariable) -> Any:
     """A list of sequences for a variable with a sequence axis, otherwise an array (or CSR matrix).
 
     Example:
@@ -238,7 +245,7 @@ def _value_as_sequence_or_array(val: Value, var: Any) -> Any:
     return val.as_sequences(var) if var.has_sequence_axis() else val.asarray()
 
 
-def _value_as_sequence(val: Value, var: Any) -> list[Any]:
+def _value_as_sequence(val: Value, var: Variable) -> list[Any]:
     """The sequences of a value, one array (or CSR matrix) each.
 
     Example:
@@ -251,7 +258,7 @@ def _value_as_sequence(val: Value, var: Any) -> list[Any]:
     return val.as_sequences(var)
 
 
-def sanitize_function(arg: Any) -> Function:
+def sanitize_function(arg: object) -> Function:
     """A function, or that of a variable alone.
 
     Errors: TypeError for what is neither.
@@ -264,7 +271,7 @@ def sanitize_function(arg: Any) -> Function:
     return arg if isinstance(arg, Function) else as_outputs(sanitize_variable_or_function(arg))
 
 
-def sanitize_variable_or_function(arg: Any) -> Any:
+def sanitize_variable_or_function(arg: object) -> Variable | Function:
     """What it says, as it is; TypeError for anything else.
 
     Example:
@@ -278,7 +285,7 @@ def sanitize_variable_or_function(arg: Any) -> Any:
     return arg
 
 
-def sanitize_variables_or_functions(arg: Any) -> list[Any]:
+def sanitize_variables_or_functions(arg: object) -> list[Any]:
     """One or several variables and functions, as a list; TypeError for anything else.
 
     Example:
@@ -287,11 +294,11 @@ def sanitize_variables_or_functions(arg: Any) -> list[Any]:
         >>> sanitize_variables_or_functions((x, x)) == [x, x]
         True
     """
-    given = arg if isinstance(arg, list | tuple) else [arg]
-    return [sanitize_variable_or_function(item) for item in given]
+    items = arg if isinstance(arg, list | tuple) else [arg]
+    return [sanitize_variable_or_function(item) for item in items]
 
 
-def sanitize_random_args(shape: Any, dtype: DTypeLike) -> tuple[tuple[int, ...], int]:
+def sanitize_random_args(shape: int | Iterable[int], dtype: DTypeLike) -> tuple[tuple[int, ...], int]:
     """A shape as a tuple, and CNTK's number of a type.
 
     Example:
@@ -301,7 +308,9 @@ def sanitize_random_args(shape: Any, dtype: DTypeLike) -> tuple[tuple[int, ...],
     return sanitize_shape(shape), sanitize_dtype_cntk(dtype)
 
 
-def sanitize_convolution_args(strides: Any, sharing: Any, auto_padding: Any) -> tuple[Any, list[bool], list[bool]]:
+def sanitize_convolution_args(
+    strides: int | Iterable[int], sharing: bool | Iterable[bool], auto_padding: bool | Iterable[bool]
+) -> tuple[Any, list[bool], list[bool]]:
     """Strides as a tuple, and the flags of axes counted from the other end.
 
     Example:
@@ -311,7 +320,9 @@ def sanitize_convolution_args(strides: Any, sharing: Any, auto_padding: Any) -> 
     return sanitize_shape(strides), list(_as_tuple(sharing))[::-1], list(_as_tuple(auto_padding))[::-1]
 
 
-def sanitize_pooling_args(window_shape: Any, strides: Any, auto_padding: Any) -> tuple[Any, Any, list[bool]]:
+def sanitize_pooling_args(
+    window_shape: int | Iterable[int], strides: int | Iterable[int], auto_padding: bool | Iterable[bool]
+) -> tuple[Any, Any, list[bool]]:
     """Window and strides as tuples, and the flags of axes counted from the other end.
 
     Example:

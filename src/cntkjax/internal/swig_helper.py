@@ -17,7 +17,7 @@ def typemap(f: F) -> F:
     return f
 
 
-def map_if_possible(obj: Any) -> None:
+def map_if_possible(obj: object) -> None:
     """Nothing needs to be done.
 
     Example:

@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ..device import Device
 from ..formats.containers import Dictionary
 from ..formats.containers import to_dictionary_value as _to_cntk_dict_value
 from ..graph.dtypes import as_dtype
@@ -31,7 +32,7 @@ def get_data_type(*args: Any) -> type[np.generic] | None:
     return np.float64 if np.float64 in types else next(iter(types), None)
 
 
-def _number_type(value: Any) -> type[np.generic]:
+def _number_type(value: object) -> type[np.generic]:
     return as_dtype(value.dtype) if isinstance(value, np.ndarray | np.floating) else np.float32
 
 
@@ -45,7 +46,7 @@ def _py_dict_to_cntk_dict(py_dict: Mapping[str, Any]) -> Dictionary:
     return Dictionary({key: _to_cntk_dict_value(value).value for key, value in py_dict.items()})
 
 
-def get_python_function_arguments(f: Any) -> tuple[list[str], dict[str, Any]]:
+def get_python_function_arguments(f: Callable[..., Any]) -> tuple[list[str], dict[str, Any]]:
     """The names of the arguments of a Python function that have no default, and what they are annotated with.
 
     Example:
@@ -67,8 +68,10 @@ def _ones_like(batch: Iterable[Any], precision: DTypeLike) -> list[np.ndarray]:
     return [np.ones(np.shape(sample), as_dtype(precision)) for sample in batch]
 
 
-def eval(op: Any, arguments: Any = None, precision: Any = None, device: Any = None, backward_pass: bool = False,
-         expected_backward: Mapping[Any, Any] | None = None) -> tuple[dict[Variable, Any], dict[Variable, Any] | None]:
+def eval(
+    op: Any, arguments: Mapping[Any, Any] | None = None, precision: DTypeLike | None = None, device: Device = None,
+    backward_pass: bool = False, expected_backward: Mapping[Any, Any] | None = None,
+) -> tuple[dict[Variable, Any], dict[Variable, Any] | None]:
     """Values of a function, and with ``backward_pass`` the gradients of the sum of its outputs.
 
     Args:
@@ -91,4 +94,4 @@ def eval(op: Any, arguments: Any = None, precision: Any = None, device: Any = No
     roots = {output: _ones_like(value, precision or output.dtype) if isinstance(value, list)
              else np.ones_like(value, None if precision is None else as_dtype(precision))
              for output, value in values.items()}
-    return values, op.backward(state, roots, set(wanted))
+    return values, op.backward(state, roots, set(wanted or ()))

@@ -18,7 +18,7 @@ def shown(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _shown(value) for name, value in attributes.items()}
 
 
-def _shown(value: Any) -> Any:
+def _shown(value: object) -> object:
     if isinstance(value, Axis):
         order = "ordered" if value.is_ordered else "unordered"
         return (order, "static", axis_record(value).number) if value.is_static_axis else (order, "dynamic", value.name)

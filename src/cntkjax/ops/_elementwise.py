@@ -38,7 +38,7 @@ def associative_multi_arg(f: Callable[..., Function]) -> Callable[..., Function]
             raise OperandError(f"{f.__name__}() needs at least two operands, got {len(operands)}")
         return halves(operands, name)
 
-    def halves(operands: list[Any], name: str = "") -> Any:
+    def halves(operands: list[Any], name: str = "") -> Function:
         if len(operands) == 1:
             return operands[0]
         middle = len(operands) // 2

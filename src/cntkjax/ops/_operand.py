@@ -62,6 +62,6 @@ def _is_symbolic(operand: Operand) -> bool:
     return isinstance(operand, (GraphVariable, GraphFunction))
 
 
-def as_list(items: Any) -> list[Any]:
+def as_list(items: object) -> list[Any]:
     """One item or several, as a list."""
     return list(items) if isinstance(items, Sequence) and not isinstance(items, str) else [items]

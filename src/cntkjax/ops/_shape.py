@@ -387,5 +387,5 @@ def assign(ref: Operand, input: Operand, name: str = "") -> Function:
     return node(fill.Assign, as_variables(ref, input), name=name)
 
 
-def _listed(items: Any) -> list[Any]:
+def _listed(items: object) -> list[Any]:
     return list(items) if isinstance(items, (list, tuple)) else [items]

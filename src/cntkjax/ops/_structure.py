@@ -96,7 +96,7 @@ def _leaves(variables: Sequence[Variable]) -> set[Variable]:
     }
 
 
-def _with_new_placeholders(composite: Any, operands: Operands) -> tuple[Any, Operands]:
+def _with_new_placeholders(composite: Function, operands: Operands) -> tuple[Any, Operands]:
     """A copy for a block whose arguments occur in its own operands, as in ``as_block(f, [(p, p)], ...)``.
 
     A placeholder cannot stand for a variable that depends on it, so the copy has placeholders of its own.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from .._typing import ElementType, ShapeLike
 from ..default_options import default_override_or
 from ..graph.axis import SEQUENCE, Axis
 from ..graph.build import apply
@@ -35,8 +34,8 @@ from .functions import Function
 
 
 def input_variable(
-    shape: Any,
-    dtype: Any = default_override_or(np.float32),
+    shape: ShapeLike,
+    dtype: ElementType | default_override_or | None = default_override_or(np.float32),
     needs_gradient: bool = False,
     is_sparse: bool = False,
     sequence_axis: Axis = SEQUENCE,
@@ -51,8 +50,8 @@ def input_variable(
 
 
 def input(
-    shape: Any,
-    dtype: Any = default_override_or(np.float32),
+    shape: ShapeLike,
+    dtype: ElementType | default_override_or | None = default_override_or(np.float32),
     needs_gradient: bool = False,
     is_sparse: bool = False,
     sequence_axis: Axis = SEQUENCE,
