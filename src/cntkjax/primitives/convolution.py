@@ -52,7 +52,8 @@ class _Convolving(Primitive):
         if leading not in (0, 1):
             raise self.fail(
                 inputs, f"the rank of the kernel is {len(kernel.shape)}, but that of the operand {rank}",
-                f"the kernel needs {rank} axes (channels and window), or one more before them for the filters",
+                f"the kernel needs {rank} axes (channels and window), or one more before them for the filters; or "
+                f"reshape the operand to {len(kernel.shape) - 1} axes, [channels, *window]",
             )
         transpose, channel = attrs["transpose"], shape[0]
         aligned = transpose and attrs["outputShape"] == (0,)
