@@ -89,7 +89,7 @@ def cpu() -> DeviceDescriptor:
 def gpu(device_id: int) -> DeviceDescriptor:
     """The accelerator with this number.
 
-    Errors: ValueError if JAX sees no such device; OverflowError for a negative number, TypeError for what is none.
+    Errors: ValueError if JAX has no such device; OverflowError for a negative number, TypeError for a non-integer.
 
     Example:
         >>> accelerators = all_devices()[:-1]
@@ -100,11 +100,11 @@ def gpu(device_id: int) -> DeviceDescriptor:
         raise TypeError(f"gpu() needs the number of a device, not {device_id!r}")
     if device_id < 0:
         raise OverflowError(f"gpu({device_id}): numbers of devices begin with 0")
-    found = len(_devices.accelerators())
-    if device_id >= found:
-        mend = "" if found else '; for an NVIDIA GPU: pip install "jax[cuda12]"'
+    count = len(_devices.accelerators())
+    if device_id >= count:
+        fix = "" if count else '; for an NVIDIA GPU: pip install "jax[cuda12]"'
         raise ValueError(
-            f"Specified GPU device id ({device_id}) is invalid: JAX sees {found} accelerator(s){mend}{call_stack()}"
+            f"Specified GPU device id ({device_id}) is invalid: JAX sees {count} accelerator(s){fix}{call_stack()}"
         )
     return DeviceDescriptor(DeviceKind.GPU, device_id)
 
@@ -135,7 +135,7 @@ def try_set_default_device(new_default_device: DeviceDescriptor, acquire_device_
         acquire_device_lock: reserve the device until another one is the default. The CPU cannot be reserved: False, as
             in CNTK. Only processes that use this package obey.
 
-    Errors: TypeError for what is no device, ValueError for None.
+    Errors: TypeError for anything but a device, ValueError for None.
 
     Example:
         >>> try_set_default_device(cpu())
@@ -193,7 +193,7 @@ def _first_eligible() -> DeviceDescriptor:
 def set_excluded_devices(excluded_devices: Iterable[DeviceDescriptor] | DeviceDescriptor) -> None:
     """Never choose these devices by default: none of them computes, but a default that is already set stays.
 
-    Errors: TypeError for what is no device, ValueError for None.
+    Errors: TypeError for anything but a device, ValueError for None.
 
     Example:
         >>> set_excluded_devices([])
@@ -214,7 +214,7 @@ def get_gpu_properties(device: DeviceDescriptor) -> SimpleNamespace:
 
     Units: ``total_memory`` is in MB, and is what JAX may use; the version is CUDA's compute capability, 0.0 elsewhere.
 
-    Errors: ValueError for the CPU, TypeError for what is no device.
+    Errors: ValueError for the CPU, TypeError for anything but a device.
 
     Example:
         >>> accelerators = all_devices()[:-1]
@@ -224,14 +224,14 @@ def get_gpu_properties(device: DeviceDescriptor) -> SimpleNamespace:
     _check(device, "get_gpu_properties")
     if device == cpu():
         raise ValueError("GPU properties cannot be obtained for a CPU device.")
-    found = jax_device(device)
-    major, minor = str(getattr(found, "compute_capability", "0.0")).split(".")
-    return SimpleNamespace(device_id=device.id(), name=found.device_kind, version_major=int(major),
-                           version_minor=int(minor), total_memory=_devices.memory_bytes(found) >> 20)
+    jax_gpu = jax_device(device)
+    major, minor = str(getattr(jax_gpu, "compute_capability", "0.0")).split(".")
+    return SimpleNamespace(device_id=device.id(), name=jax_gpu.device_kind, version_major=int(major),
+                           version_minor=int(minor), total_memory=_devices.memory_bytes(jax_gpu) >> 20)
 
 
 def jax_device(device: DeviceDescriptor | None = None) -> jax.Device:
-    """The JAX device behind a descriptor; the default device for None.
+    """The JAX device of a descriptor; the default device for None.
 
     Example:
         >>> jax_device(cpu()).platform

@@ -29,7 +29,7 @@ def install_samples(
     """Download an archive of samples and unpack it.
 
     `url`: of a zip file, by default that of CNTK 2.7; `directory`: a new or empty folder, by default
-    'CNTK-Samples-2-7' in the current one. Unless `quiet`, says what it does.
+    'CNTK-Samples-2-7' in the current one. Prints what it does unless `quiet`.
 
     Errors: ValueError if there are files in the folder; what urllib and zipfile raise for a bad address or archive.
     """

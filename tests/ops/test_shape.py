@@ -53,7 +53,7 @@ def test_shapes_are_those_of_cntk(make, shape):
     (lambda x: C.slice(x, 1, 2, 1), "empty or outside"),
     (lambda x: C.slice(x, 1, 0, 5), "empty or outside"),
     (lambda x: C.slice(x, 3, 0, 1), "out of bounds"),
-    (lambda x: C.slice(x, [0, 1], [0, 1], [1, 3], 1), "as many of each"),
+    (lambda x: C.slice(x, [0, 1], [0, 1], [1, 3], 1), "the same number of each"),
     (lambda x: C.splice(x, C.input_variable((2, 2, 4))), "differ in another axis"),
     (lambda x: C.splice(x, x, axis=3), "out of bounds"),
     (lambda x: C.squeeze(x, 1), "cannot be dropped"),

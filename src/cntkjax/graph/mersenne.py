@@ -70,16 +70,16 @@ class MersenneTwister64:
             >>> MersenneTwister64(1).normal(3)
             array([-0.2277023 , -0.25937725, -0.61281863])
         """
-        made = np.empty(number)
-        done = 0
-        while done < number:
-            starts = min(_PIECE, number - done)
+        numbers = np.empty(number)
+        filled = 0
+        while filled < number:
+            starts = min(_PIECE, number - filled)
             values, read = _normals(self._ahead(starts + _REST), starts)
             values = values[np.abs(values) <= limit]
-            made[done:done + len(values)] = values
-            done += len(values)
+            numbers[filled:filled + len(values)] = values
+            filled += len(values)
             self._unread = self._unread[read:]
-        return made
+        return numbers
 
     def _ahead(self, number: int) -> np.ndarray:
         """The numbers of 64 bits that come next, at least so many; they stay unread."""

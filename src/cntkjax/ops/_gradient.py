@@ -36,19 +36,19 @@ def gradient(loss: Operand, wrt: Operand | Sequence[Operand], name: str = "") ->
     root = as_variable(loss)
     targets = [as_variable(v) for v in as_list(wrt)]
     if not targets:
-        raise ValueError("gradient: there is no variable to differentiate with respect to")
+        raise ValueError("gradient: wrt is empty; pass at least one variable to differentiate with respect to")
     inside = _variables(root)
     for v in targets:
         if v not in inside:
             raise ValueError(explain(
                 f"gradient: {root!r} does not depend on {v!r}, so there is no gradient", {"loss": root, "wrt": v},
-                "give variables of the loss's own graph: after a clone, those of the clone",
+                "pass variables of the loss's own graph; after a clone, those of the clone",
             ))
     return composite(make_node(Gradient, [root, *targets], {}, name))  # type: ignore[return-value]
 
 
 def _variables(root: Variable) -> set[Variable]:
-    """All that the graph below a variable is made of."""
+    """All variables of the graph below a variable."""
     variables, owner = {root}, producer(root)
     for node in nodes([owner], into_blocks=True) if owner is not None else ():
         variables.update(node.node_inputs, node.node_outputs)

@@ -113,16 +113,16 @@ def _sequential_convolution(
     }  # fmt: skip
     steps = sequence.unpack(x, 0, no_mask_output=True)
     if reduction_rank == 1:
-        made = convolution(kernel, swapaxes(steps, 0, 1), **options)
+        result = convolution(kernel, swapaxes(steps, 0, 1), **options)
     else:
-        made = convolution(kernel, steps, **options)
+        result = convolution(kernel, steps, **options)
         rank = len(x.shape)
         attributes = attributes | _with_channels(attributes, rank + 1)
         kernel, x = _axis_added(kernel, rank + 1), _axis_added(x, rank)
     lengths = node(
         _convolution.ConvolutionSequenceShape, [kernel, x], attributes | {"sequential": True}, f"{name}_sequence_shape"
     )
-    return to_sequence(swapaxes(made, 0, 1), stop_gradient(lengths), "ConvOverSequenceAxisPrefix")
+    return to_sequence(swapaxes(result, 0, 1), stop_gradient(lengths), "ConvOverSequenceAxisPrefix")
 
 
 def convolution_transpose(

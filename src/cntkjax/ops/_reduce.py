@@ -26,7 +26,7 @@ Axes = Any  # an int, an Axis, a list of them, or None for all static axes
 
 
 def as_axis(axis: AxisLike | None) -> Axis:
-    """An axis as users give it: a static index, an Axis, or None for all static axes.
+    """An axis from a user's argument: a static index, an Axis, or None for all static axes.
 
     >>> as_axis(-1), as_axis(None)
     (Axis('staticAxisIdx=-1'), Axis('AllStaticAxes'))
@@ -73,8 +73,8 @@ def _reduced(reduction: str, x: Operand, axes: list[Axis], keepdims: bool, name:
     def inner(v: Variable) -> Function:
         if axes in ([ALL_STATIC], [ALL_AXES]):
             return _node(reduction, v, axes, False)
-        made = as_one_block("MultiAxisReduce", partial(_along_each, reduction, axes), [v])
-        return made if keepdims else _without(axes, made)
+        reduced = as_one_block("MultiAxisReduce", partial(_along_each, reduction, axes), [v])
+        return reduced if keepdims else _without(axes, reduced)
 
     return as_one_block("ReduceElements", inner, [as_variable(x)], name, attributes)
 
@@ -87,8 +87,8 @@ def _block(
     attributes = {"axisVec": axes, "reductionKeepDimensions": keepdims}
 
     def inner(v: Variable) -> Function:
-        made = f(v, axes)
-        return made if keepdims else _without(axes, made)
+        reduced = f(v, axes)
+        return reduced if keepdims else _without(axes, reduced)
 
     return as_one_block(op_name, inner, [as_variable(x)], name, attributes)
 
@@ -96,7 +96,7 @@ def _block(
 def reduce_sum(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
     """The sum over axes.
 
-    Shapes: reduced static axes become 1, or vanish without `keepdims`; ``axis=None`` stands for all static axes and
+    Shapes: reduced static axes become 1, or are dropped without `keepdims`; ``axis=None`` means all static axes and
             gives a scalar. Over ``Axis.default_batch_axis()`` the result has no batch axis, over the sequence axis
             one value for each sequence (here only, not in CNTK); ``Axis.all_axes()`` gives one number.
     Errors: AxisError for an axis that x does not have, or the batch axis of sequences.

@@ -65,7 +65,7 @@ def _place(axis: AxisLike | None, default: Axis) -> Axis:
 
 
 def expand_dims(x: Operand, axis: AxisLike, name: str = "") -> Function:
-    """A new axis of size 1: behind axis `axis` if that is not negative, otherwise where ``shape[axis]`` will be.
+    """A new axis of size 1: after axis `axis` if that is not negative, otherwise at ``shape[axis]`` of the result.
 
     Errors: AxisError for an axis that x does not have.
 
@@ -109,14 +109,14 @@ def flatten(x: Operand, axis: AxisLike | None = None, name: str = "") -> Functio
     rank = len(x.shape)
     at = Axis(0 if axis is None else axis)
     index = rank if at.is_batch_axis else at.static_axis_index()  # one column before the batch axis
-    behind = -index - 1 if index < 0 else rank - index
-    if not 0 <= behind <= rank:
+    trailing = -index - 1 if index < 0 else rank - index
+    if not 0 <= trailing <= rank:
         raise ShapeError(explain(
             f"flatten: axis {index} is out of bounds", {"x": x}, f"give an axis from {-rank - 1} to {rank}"
         ))
-    front, back = x.shape[: rank - behind], x.shape[rank - behind :]
-    shape = tuple(prod(part) if all(d >= 0 for d in part) else -1 for part in (front, back))
-    return as_one_block("Flatten", lambda v: reshape(v, shape), [x], name, {"axis": Axis(-behind - 1)})
+    leading, rest = x.shape[: rank - trailing], x.shape[rank - trailing :]
+    shape = tuple(prod(part) if all(d >= 0 for d in part) else -1 for part in (leading, rest))
+    return as_one_block("Flatten", lambda v: reshape(v, shape), [x], name, {"axis": Axis(-trailing - 1)})
 
 
 def swapaxes(x: Operand, axis1: AxisLike = 0, axis2: AxisLike = 1, name: str = "") -> Function:
@@ -142,7 +142,7 @@ def transpose(x: Operand, perm: Sequence[int], name: str = "") -> Function:
     order = [p.static_axis_index() if isinstance(p, Axis) else int(p) for p in perm]
     rank = len(order)
     if sorted(p % rank for p in order if -rank <= p < rank) != list(range(rank)):
-        raise ValueError(f"transpose: {tuple(order)} is no permutation of {rank} axes: there is a duplicate item")
+        raise ValueError(f"transpose: {tuple(order)} is not a permutation of {rank} axes: there is a duplicate item")
     vector = [Axis(p % rank - rank) for p in reversed(order)]
     return node(_forms.TransposeAxes, [as_variable(x)], {"axisVec": vector}, name)
 
@@ -188,7 +188,7 @@ def slice(
     if not len(axes) == len(begins) == len(ends) == len(steps):
         raise ValueError(
             f"slice: there are {len(axes)} axes, {len(begins)} begins, {len(ends)} ends and {len(steps)} strides: "
-            "give as many of each"
+            "pass the same number of each"
         )
     if len(axes) == 1 and axes[0].is_sequence_axis and steps == [1]:
         return slice_of_steps(as_variable(x), begins[0], ends[0], name)
@@ -203,7 +203,7 @@ def slice(
 
 
 def splice(*inputs: Operand, **kw_axis_name: Any) -> Function:
-    """Operands one behind the other along a static axis (`axis`, by default the last one).
+    """Operands concatenated along a static axis (`axis`, by default the last one).
 
     Shapes: in other axes the operands broadcast; ``axis=Axis.new_leading_axis()``, or -1 - rank, stacks them.
     Errors: ShapeError if the operands differ in other axes.
@@ -215,7 +215,7 @@ def splice(*inputs: Operand, **kw_axis_name: Any) -> Function:
     if kw_axis_name:
         raise TypeError(f"splice() got an unexpected keyword argument '{next(iter(kw_axis_name))}'")
     if not inputs:
-        raise ValueError("splice: there is no operand")
+        raise ValueError("splice: there are no operands; pass at least one")
     dtype = variable_type(*inputs)
     operands = [as_variable(o, dtype) for o in inputs]
     if len(operands) == 1:
@@ -226,7 +226,7 @@ def splice(*inputs: Operand, **kw_axis_name: Any) -> Function:
 def pad(
     x: Operand, pattern: Sequence[Sequence[int]], mode: int = CONSTANT_PAD, constant_value: float = 0, name: str = ""
 ) -> Function:
-    """A border around x: `pattern` has a pair (in front, behind) for each static axis.
+    """x with a border: `pattern` has a pair (before, after) for each static axis.
 
     `mode` is CONSTANT_PAD (with `constant_value`), REFLECT_PAD (mirrored at the outermost elements) or SYMMETRIC_PAD
     (mirrored with them).
@@ -235,7 +235,7 @@ def pad(
     array([2., 1., 2., 3., 2., 1.], dtype=float32)
     """
     if not all(hasattr(p, "__len__") and len(p) == 2 for p in pattern):
-        raise ValueError(f"pad: the pattern {pattern!r} needs a pair (in front, behind) for each static axis")
+        raise ValueError(f"pad: the pattern {pattern!r} needs a pair (before, after) for each static axis")
     widths = [(int(head), int(foot)) for head, foot in reversed(list(pattern))]
     if any(min(w) < 0 for w in widths):
         raise ValueError(f"pad: the pattern {pattern!r} has negative widths")
@@ -284,20 +284,20 @@ def top_k(x: Operand, k: int, axis: AxisLike = -1, name: str = "") -> Function:
     (array([9., 5.], dtype=float32), array([2., 0.], dtype=float32))
     """
     x = as_variable(x)
-    at = Axis(axis)
-    attributes = {"axis": at, "numItems": SizeT(k)}
-    if at == Axis(-1):
+    along = Axis(axis)
+    attributes = {"axis": along, "numItems": SizeT(k)}
+    if along == Axis(-1):
         return node(select.TopK, [x], attributes, name)
 
     def inner(v: Variable) -> Function:
-        found = node(select.TopK, [swapaxes(v, Axis(-1), at).output], {"numItems": int(k)})
-        return combine([swapaxes(o, Axis(-1), at).output for o in found.outputs])
+        sorted_values = node(select.TopK, [swapaxes(v, Axis(-1), along).output], {"numItems": int(k)})
+        return combine([swapaxes(o, Axis(-1), along).output for o in sorted_values.outputs])
 
     return as_one_block("TopK", inner, [x], name, attributes)
 
 
 def crop_manual(node_input: Operand, node_referent: Operand, offset_x: int, offset_y: int, name: str = "") -> Function:
-    """An image cut to the height and width of another, from the given offsets on.
+    """An image cropped to the height and width of another, at the given offsets.
 
     Shapes: node_input [C, H, W], node_referent [..., h, w] -> [C, h, w].
     """
@@ -325,7 +325,7 @@ def crop_automatic_with_ancestors(
 def one_hot(x: Operand, num_classes: int, sparse_output: bool = False, axis: AxisLike = -1, name: str = "") -> Function:
     """1 where the numbers of x point on a new axis, otherwise 0; sparse if that is asked for.
 
-    Shapes: [*s] -> [*s[:axis], num_classes, *s[axis:]]. Numbers outside of [0, num_classes) give zeros.
+    Shapes: [*s] -> [*s[:axis], num_classes, *s[axis:]]. Numbers outside [0, num_classes) become zeros.
 
     >>> one_hot([1, 3], 4).eval()
     array([[0., 1., 0., 0.],

@@ -37,7 +37,7 @@ def input_variable(
     dtype = get_default_override(input_variable, dtype=dtype)
     shape = as_shape(() if shape is None else shape)
     if any(d == 0 or d < FREE for d in shape):
-        raise ValueError(f"input_variable {name!r}: {shape} is no shape: dimensions are positive or FreeDimension (-3)")
+        raise ValueError(f"input_variable {name!r}: {shape} is no shape: sizes are positive or FreeDimension (-3)")
     return Variable._new(
         VariableKind.Input, shape, np.float32 if dtype is None else dtype, default_axes(dynamic_axes), name=name,
         needs_gradient=needs_gradient, is_sparse=is_sparse,
@@ -67,7 +67,7 @@ def output_variable(
 
 
 def placeholder(shape: ShapeLike | str | None = None, dynamic_axes: AxesLike = None, name: str = "") -> Variable:
-    """Stands for a variable that is given later with ``replace_placeholders``; what is not said is inferred then.
+    """A stand-in for a variable that ``replace_placeholders`` supplies later; undeclared properties are inferred then.
 
     >>> placeholder(name='h')
     Placeholder('h', [???], [???])

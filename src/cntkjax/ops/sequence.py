@@ -249,11 +249,11 @@ def unpack(x: Operand, padding_value: float, no_mask_output: bool = False, name:
     attributes = {
         "sequenceUnpackPaddingValue": float(padding_value), "sequenceUnpackSuppressMaskOutput": bool(no_mask_output),
     }
-    made = apply(UnpackSequenceOp, [as_variable(x)], attributes, name)
+    function = apply(UnpackSequenceOp, [as_variable(x)], attributes, name)
     if name and not no_mask_output:
-        for v, own in zip(made.outputs, (name, f"{name}_UnpackSequenceMask"), strict=True):
-            rename(v, own)
-    return made  # type: ignore[return-value]
+        for v, output_name in zip(function.outputs, (name, f"{name}_UnpackSequenceMask"), strict=True):
+            rename(v, output_name)
+    return function  # type: ignore[return-value]
 
 
 _name_errors(globals(), __name__, "sequence.")
