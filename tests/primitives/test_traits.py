@@ -7,7 +7,7 @@ import pytest
 
 import cntkjax
 from cntkjax.primitives import BY_NAME, contraction, fused
-from cntkjax.primitives.base import Attribute, Primitive
+from cntkjax.primitives.base import Attribute, Primitive, primitive
 from cntkjax.primitives.jax_function import JaxCall
 from cntkjax.primitives.user import UserDefined
 
@@ -74,3 +74,10 @@ def test_an_ordinary_operation_needs_no_traits():
     assert not doubled.makes_sparse({}) and doubled.free_dimension_sizes() == ()
     with pytest.raises(TypeError, match="Doubled has no attribute thrice"):
         doubled.complete({"thrice": 1})
+
+
+@pytest.mark.parametrize(("name", "number"), [("Plus", 123_456), ("Another", 0)])
+def test_a_name_or_number_that_is_taken_is_an_error_that_names_the_other_operation(name, number):
+    with pytest.raises(ValueError, match=r"registered already; take another name and a number that is free"):
+        primitive(name, number)(type("Another", (Primitive,), {}))
+    assert BY_NAME["Plus"].cntk_id != number

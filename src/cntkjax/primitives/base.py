@@ -238,11 +238,19 @@ P = TypeVar("P", bound=Primitive)
 
 
 def primitive(name: str, cntk_id: int) -> Callable[[type[P]], P]:
-    """Register a class as the primitive of that name and number; the class name then means its single instance."""
+    """Register a class as the primitive of that name and number; the class name then means its single instance.
+
+    Errors: ValueError for a name or number that is taken.
+    """
 
     def register(cls: type[P]) -> P:
+        if name in BY_NAME or cntk_id in BY_ID:
+            other = BY_NAME.get(name) or BY_ID[cntk_id]
+            raise ValueError(
+                f"operation {name!r} ({cntk_id}): {other.name!r} ({other.cntk_id}) is registered already; take another "
+                "name and a number that is free, of your own module from 100,000 on"
+            )
         cls.name, cls.cntk_id = name, cntk_id
-        assert name not in BY_NAME and cntk_id not in BY_ID, f"{name} ({cntk_id}) is registered twice"
         instance = cls()
         BY_NAME[name] = BY_ID[cntk_id] = instance
         return instance
