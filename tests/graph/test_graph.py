@@ -118,6 +118,37 @@ def test_clone_of_a_recurrence_is_a_recurrence():
     np.testing.assert_array_equal(f.clone("clone", {s: t}).eval({t: [[[1], [2], [3]]]})[0], [[1], [3], [6]])
 
 
+@pytest.mark.parametrize("method", ["share", "clone", "freeze"])
+def test_a_substitute_that_computes_from_the_graph_closes_a_loop(method):
+    """Greedy decoding: the history is what the model computed one step earlier. Numbers are CNTK's."""
+    x, history = C.sequence.input_variable(3, name="x"), C.sequence.input_variable(3, name="history")
+    W = C.parameter((3, 3), init=np.array([[0, 1, 0.5], [1, 0, 0], [0.25, 1, 1]], "f"))
+    model = C.plus(x, C.times(history, W))
+    greedy = model.clone(method, {history: C.sequence.past_value(C.hardmax(model)).output})
+    assert [v.name for v in greedy.arguments] == ["x"]
+    scores = greedy.eval({greedy.arguments[0]: [np.array([[1, 2, 3], [0.5, 0.5, 0.75], [0.5, 0, 0.5]], "f")]})[0]
+    np.testing.assert_array_equal(scores, [[1, 2, 3], [0.75, 1.5, 1.75], [0.75, 1, 1.5]])
+
+
+@pytest.mark.parametrize(("substitutes", "arguments", "sums"), [
+    (lambda x, y, relu, product: {product.output: C.tanh(product).output}, "x", [1.4621172, 2.7615942]),
+    (lambda x, y, relu, product: {product.output: relu.output}, "x", [2, 4]),
+    (lambda x, y, relu, product: {relu.output: C.tanh(relu).output}, "x=", [1.1423912, 1.4460414]),
+    (lambda x, y, relu, product: {relu.output: C.times(x, 2 * np.eye(2, dtype="f")).output}, "x=", [3, 6]),
+    (lambda x, y, relu, product: {x: C.sigmoid(x).output}, "x=", [1.0965879, 1.3211956]),
+    (lambda x, y, relu, product: {product.output: C.tanh(y).output}, "y= x", [1.4621172, 2.7615942]),
+])  # fmt: skip
+def test_a_substitute_is_copied_if_it_depends_on_what_is_copied(substitutes, arguments, sums):
+    """Where it uses the variable that it replaces, it uses its copy. Recorded from CNTK; `=` marks originals."""
+    x, y = C.input_variable(2, name="x"), C.input_variable(2, name="y")
+    relu = C.relu(x)
+    product = C.times(relu, np.eye(2, dtype="f") / 2)
+    copy = C.plus(product, relu).clone("share", substitutes(x, y, relu, product))
+    assert " ".join(v.name + "=" * (v in (x, y)) for v in copy.arguments) == arguments
+    data = {"x": [[1, 2]], "y": [[0.5, 1]]}
+    np.testing.assert_allclose(copy.eval({v: data[v.name] for v in copy.arguments})[0], sums, rtol=1e-6)
+
+
 def test_shared_parameter_is_cloned_once():
     W = C.parameter((2, 2), name="W")
     f = C.times(C.times(C.input_variable(2), W), W)

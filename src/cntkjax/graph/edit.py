@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
 from .build import composite, infer_all, make_block, note_edit
 from .errors import AxisError, ShapeError, in_layer
@@ -36,7 +36,7 @@ class Cloner:
     def graph(self, function: Function) -> Function:
         """The copy of a composite."""
         root = function.root_function
-        for node in nodes([root], cut=dict(self.replacements)):
+        for node in nodes([root], cut=dict(self.replacements), inputs=self._operands):
             self._node(node)
         if self._loops:
             copy = composite(self._copy_of(root), function._name)
@@ -53,6 +53,13 @@ class Cloner:
         if owner is None:
             raise ValueError(f"the output of the function itself is substituted by {owner!r}: nothing remains to clone")
         return owner
+
+    def _operand(self, node: Function, variable: Variable) -> Variable:
+        """The variable whose copy becomes the operand of the node's copy."""
+        return variable
+
+    def _operands(self, node: Function) -> list[Variable]:
+        return [self._operand(node, v) for v in node.node_inputs]
 
     def _variable(self, variable: Variable) -> Variable:
         copy = self.replacements.get(variable)
@@ -87,16 +94,52 @@ class Cloner:
 
     def _copied(self, node: Function) -> Function:
         if node.block_composite is None:
-            inputs = [self._variable(v) for v in node.node_inputs]
+            inputs = [self._variable(v) for v in self._operands(node)]
             return node.primitive.copy(node, inputs)
         # The block's arguments are new in each copy; leaves inside are shared with the enclosing graph.
-        operands = [(inner, self._variable(outer)) for inner, outer in node.block_map]
-        inside = Cloner(self._leaf, {v: self._variable(v) for v in node.node_inputs if isinstance(v, Leaf)})
+        operands = [(inner, self._variable(self._operand(node, outer))) for inner, outer in node.block_map]
+        inside = Cloner(self._leaf, {
+            v: self._variable(self._operand(node, v)) for v in node.node_inputs if isinstance(v, Leaf)
+        })
         body = inside.graph(node.block_composite)
         return make_block(
             body, [(inside._variable(inner), outer) for inner, outer in operands], node.block_name, node._name,
             copied_attributes(node),
         )
+
+
+class SubstitutingCloner(Cloner):
+    """Copies a graph with substitutes for some of its variables, which may be computed from the graph itself.
+
+    A substitute that depends on anything that is copied is copied too, and depends on the copies: for
+    ``{x: past_value(f)}`` the copy of f is a loop. Where it uses the variable that it replaces, it uses that
+    variable's copy. Other substitutes are used as they are. `shares_leaves` says that `leaf` returns its argument.
+    """
+
+    def __init__(
+        self, function: Function, leaf: Callable[[Leaf], Variable], shares_leaves: bool,
+        substitutes: Mapping[Variable, Variable],
+    ) -> None:
+        self._graph, self._substitutes = set(nodes([function.root_function])), substitutes
+        roots = [v._owner for v in function.outputs if v not in substitutes and v._owner is not None]
+        copied = {
+            v for v in _dependencies(roots, substitutes)
+            if v not in substitutes and not (shares_leaves and isinstance(v, Leaf))
+        }
+        super().__init__(leaf, {
+            v: v for v in substitutes.values()
+            if v not in copied and (v._owner is None or copied.isdisjoint(_dependencies([v._owner])))
+        })
+
+    def _operand(self, node: Function, variable: Variable) -> Variable:
+        return self._substitutes.get(variable, variable) if node in self._graph else variable
+
+
+def _dependencies(roots: Sequence[Function], cut: Container[Variable] = frozenset()) -> Iterator[Variable]:
+    """The outputs of the roots and all variables that they depend on, not followed beyond those in `cut`."""
+    for node in nodes(roots, cut=cut):
+        yield from node.node_outputs
+        yield from node.node_inputs
 
 
 class Flattener(Cloner):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -176,11 +176,13 @@ def leaves(
 
 
 def nodes(
-    roots: Sequence[Function], into_blocks: bool = False, cut: Container[Variable] = frozenset()
+    roots: Sequence[Function], into_blocks: bool = False, cut: Container[Variable] = frozenset(),
+    inputs: Callable[[Function], Iterable[Variable]] = attrgetter("node_inputs"),
 ) -> list[Function]:
     """Primitives and blocks that the roots depend on, operands first (a cycle is cut at the first repeated node).
 
     With `into_blocks` the nodes inside blocks too, before the block itself. Variables in `cut` are not followed.
+    `inputs` returns the operands of a node that are followed.
     """
     seen: set[Function] = set()
     order: list[Function] = []
@@ -189,7 +191,7 @@ def nodes(
     def enter(node: Function) -> None:
         if node not in seen:
             seen.add(node)
-            stack.append((node, _owners(node, into_blocks, cut)))
+            stack.append((node, _owners(node, into_blocks, cut, inputs)))
 
     for root in roots:
         enter(root.root_function)
@@ -205,8 +207,10 @@ def nodes(
     return order
 
 
-def _owners(node: Function, into_blocks: bool, cut: Container[Variable]) -> Iterator[Function]:
-    for variable in node.node_inputs:
+def _owners(
+    node: Function, into_blocks: bool, cut: Container[Variable], inputs: Callable[[Function], Iterable[Variable]]
+) -> Iterator[Function]:
+    for variable in inputs(node):
         if variable._owner is not None and variable not in cut:
             yield variable._owner
     if into_blocks and node.block_composite is not None:

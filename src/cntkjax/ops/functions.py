@@ -15,7 +15,7 @@ from ..graph import edit
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import composite, make_node
 from ..graph.errors import AxisError, OutputError, ShapeError, explain, layer_title, of_layer
-from ..graph.function import CUSTOM, leaves
+from ..graph.function import CUSTOM
 from ..graph.function import Function as GraphFunction
 from ..graph.public import classes
 from ..graph.settings import Settings
@@ -317,23 +317,20 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         """A copy of the graph, with variables replaced.
 
         `method`: 'clone' copies parameters, 'share' shares them, 'freeze' copies them as constants.
-        `substitutions`: {variable of this graph: its replacement in the copy}.
+        `substitutions`: {variable of this graph: its replacement in the copy}. A replacement that is computed from
+        this graph is computed from the copy instead, which may close a loop.
         """
         method = CloneMethod(method) if not isinstance(method, CloneMethod) else method
         if not isinstance(substitutions or {}, Mapping):
             raise TypeError(f"clone: substitutions are a dict of variables to variables, not {substitutions!r}")
         mapped: dict[Any, Any] = {_of_graph(k): _of_graph(v) for k, v in (substitutions or {}).items()}
-        if self.outputs and all(v in mapped and producer(mapped[v]) is None for v in self.outputs):  # only leaves
-            return composite(make_node(Combine, [mapped[v] for v in self.outputs], {}))  # type: ignore[return-value]
-        cloner = edit.Cloner(lambda leaf: cloned_leaf(leaf, method), mapped)
-        # A replacement is copied too if it depends on a variable of this graph that is copied.
-        shares = method is CloneMethod.share
-        copied = {v for v in self.inputs if v not in mapped and not (shares and isinstance(v, Leaf))}
-        for variable, replacement in mapped.items():
-            node = producer(replacement)
-            if variable not in self.outputs and node is not None and not copied.isdisjoint(leaves(node)):
-                cloner.graph(composite(node))
-                cloner.replacements[variable] = cloner.replacements[replacement]
+        if self.outputs and all(v in mapped for v in self.outputs):
+            outputs = [mapped[v] for v in self.outputs]
+            node = producer(outputs[0]) if len(outputs) == 1 else None
+            return composite(make_node(Combine, outputs, {}) if node is None else node)  # type: ignore[return-value]
+        cloner = edit.SubstitutingCloner(
+            self, lambda leaf: cloned_leaf(leaf, method), method is CloneMethod.share, mapped
+        )
         return cloner.graph(self if self.is_composite else composite(self, ""))  # type: ignore[return-value]
 
     def replace_placeholders(self, substitutions: Mapping[Any, Any]) -> Function:
