@@ -256,7 +256,7 @@ def test_names_of_utterances_do_not_match_numeric_ids(files):
     with pytest.raises(RuntimeError, match="streams v, y have no sequence in common"):
         MinibatchSource([numbers, labels()])
     (files / "l.mlf").write_text("#!MLF!#\n")
-    with pytest.raises(RuntimeError, match="streams x, y have no sequence in common"):
+    with pytest.raises(RuntimeError, match="l.mlf: expected samples of the streams y, but there are none"):
         MinibatchSource([features(), labels()])
 
 

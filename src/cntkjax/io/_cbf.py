@@ -23,6 +23,7 @@ from ..engine.data.ragged import Ragged, SparseRows, offsets_of, ranges
 from ..formats.containers import Dictionary
 from ..variables import Record
 from ._ctf_parser import canonical
+from ._files import open_binary
 from ._streams import StreamInformation, stream_definitions
 from .deserializer import ChunkedDeserializer, register_deserializer
 
@@ -67,11 +68,17 @@ class CBFFile(ChunkedDeserializer):
     def __init__(self, description: Mapping[str, Any]) -> None:
         self.path = description["file"]
         try:
-            with open(self.path, "rb") as file:
+            with open_binary(self.path) as file:
                 if file.read(8) != MAGIC:
                     raise RuntimeError(
                         f"The input ({self.path}) is not a valid CNTK binary format file. "
                         "Read text with CTFDeserializer"
+                    )
+                version = _Bytes(self.path, file.read(4), 8).number("I")
+                if version != _VERSION:
+                    raise RuntimeError(
+                        f"{self.path}, byte 8: the file has version {version}, but only version {_VERSION} can be "
+                        "read; convert the data again"
                     )
                 end = file.seek(-8, 2)
                 header = _Bytes(self.path, file.read(8), end)
@@ -91,11 +98,22 @@ class CBFFile(ChunkedDeserializer):
         )
         self._ends = np.append(table["offset"][1:], begin)
         self._begins, self._sequences = table["offset"], table["sequences"].astype(np.int64)
-        if (np.diff(self._begins, append=begin) < 0).any() or (self._begins < 12).any():
-            raise _damaged(self.path, begin, "chunk offsets are not in order")
+        self._check_chunks(begin)
         inputs = description["input"] or {s.name: {"alias": s.name} for s in self._stored}
         self._names = {definition["alias"]: name for name, definition in inputs.items()}
         self.streams = [self._information(i, name, definition) for i, (name, definition) in enumerate(inputs.items())]
+
+    def _check_chunks(self, header: int) -> None:
+        """Raises for chunks that are out of order, without sequences, or with more than their bytes can hold."""
+        sizes = self._ends - self._begins
+        if (sizes < 0).any() or (self._begins < 12).any():
+            raise _damaged(self.path, header, "chunk offsets are not in order")
+        numbers = 1 + sum(2 if stream.is_sparse else 1 for stream in self._stored)  # with which a sequence is counted
+        wrong = np.flatnonzero((self._sequences == 0) | (4 * numbers * self._sequences > sizes))
+        if len(wrong):
+            begin, size, sequences = (int(a[wrong[0]]) for a in (self._begins, sizes, self._sequences))
+            reason = f"chunk {wrong[0]} has {size} bytes and {sequences} sequences, which cannot be"
+            raise _damaged(self.path, begin, reason)
 
     def _information(self, number: int, name: str, definition: Mapping[str, Any]) -> StreamInformation:
         stored = next((s for s in self._stored if s.name == definition["alias"]), None)
@@ -122,7 +140,7 @@ class CBFFile(ChunkedDeserializer):
     def read_chunk(self, chunk: int) -> Mapping[str, Ragged]:
         """Decodes a chunk."""
         begin, end, number = (int(a[chunk]) for a in (self._begins, self._ends, self._sequences))
-        with open(self.path, "rb") as file:
+        with open_binary(self.path) as file:
             file.seek(begin)
             data = _Bytes(self.path, file.read(end - begin), begin)
         longest = data.take(4 * number).view("<u4").astype(np.int64)

@@ -14,6 +14,7 @@ from ..graph.origin import call_stack
 from ..variables import Record
 from ._ctf_index import build_index
 from ._ctf_parser import Field, RowReporter, Samples, parse_chunk
+from ._files import open_binary
 from ._streams import sample_size, stream_definitions, stream_information
 from .deserializer import ChunkedDeserializer, register_deserializer
 
@@ -84,7 +85,7 @@ class CTFFile(ChunkedDeserializer):
         self.max_errors = _integer(description.get("maxErrors", 0))
         chunk_size = _integer(description.get("chunkSizeInBytes", CHUNK_SIZE))
         try:
-            with open(self.path, "rb") as file:
+            with open_binary(self.path) as file:
                 self.index = build_index(file, self.path, chunk_size, description.get("skipSequenceIds", False))
         except OSError as error:
             raise RuntimeError(f"Input file '{self.path}' is not open: {error.strerror}") from error
@@ -110,7 +111,7 @@ class CTFFile(ChunkedDeserializer):
         """Parses a chunk."""
         first, last = self.index.chunks[chunk : chunk + 2]
         begin, end = self.index.begins[[first, last]]
-        with open(self.path, "rb") as file:
+        with open_binary(self.path) as file:
             file.seek(begin)
             content = file.read(end - begin)
         rows = self.index.rows[first : last + 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -12,6 +13,17 @@ from ._number_parsing import parse_integers
 
 _WINDOW = 1 << 24  # bytes that are scanned at once
 _NEWLINE, _BAR = 10, 124
+MAX_ID = 2**64 - 1
+_ID_DIGITS = len(str(MAX_ID))
+_MAX_DIGITS = 512  # digits of an id, leading zeros included
+
+
+class _IdError(Exception):
+    """A row has an id above ``MAX_ID``."""
+
+    def __init__(self, row: int) -> None:
+        super().__init__(row)
+        self.row = row
 
 
 @dataclass(frozen=True)
@@ -38,16 +50,22 @@ def build_index(file: BinaryIO, name: str, chunk_size: int, skip_ids: bool) -> C
         chunk_size: bytes of a chunk; chunks hold whole sequences, so a long sequence makes a larger chunk
         skip_ids: each row is a sequence, whatever its id
 
-    Errors: RuntimeError if the file is blank, or does not begin with a bar or a number.
+    Errors: RuntimeError if the file is blank, does not begin with a bar or a number, or has an id above ``MAX_ID``.
     """
     begin, skipped, first = _first_row(file, name)
-    if not (first == _BAR or chr(first).isdigit()):
+    if not (first == _BAR or chr(first) in string.digits):
         raise RuntimeError(f"{name}, line {skipped + 1}: begins with {chr(first)!r} instead of a sequence id or '|'")
     has_ids = first != _BAR and not skip_ids
     begins, rows, keys, row, last = [], [], [], skipped, None
     for text, offset, row_begins in _windows(file, begin):
         if has_ids:
-            new, ids = _new_sequences(text, row_begins - offset, last)
+            try:
+                new, ids = _new_sequences(text, row_begins - offset, last)
+            except _IdError as error:
+                raise RuntimeError(
+                    f"{name}, line {row + error.row + 1}: a sequence id above {MAX_ID}; use smaller ones, or set the "
+                    "option 'skipSequenceIds' of the deserializer if each row is a sequence"
+                ) from None
             last = int(ids[-1]) if len(ids) else last
             keys.append(ids)
             rows.append(row + new)
@@ -100,20 +118,39 @@ def _windows(file: BinaryIO, begin: int) -> Iterator[tuple[np.ndarray, int, np.n
 
 
 def _new_sequences(text: np.ndarray, rows: np.ndarray, last: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Rows with another id than the row before, and these ids; a row without an id continues the sequence."""
+    """Rows with another id than the row before, and these ids modulo 2**64; a row without an id continues the sequence.
+
+    Errors: _IdError for an id above ``MAX_ID``.
+    """
     with_id = np.flatnonzero(text[rows] - ord("0") < 10)
     begins = rows[with_id]
     ends = begins.copy()
     growing = np.arange(len(begins))
     while len(growing):
+        if ends[growing[0]] - begins[growing[0]] > _MAX_DIGITS:
+            raise _IdError(int(with_id[growing[0]]))
         ends[growing] += 1
         growing = growing[ends[growing] < len(text)]
         growing = growing[text[ends[growing]] - ord("0") < 10]
     ids, _ = parse_integers(text, begins, ends)
+    overflowing = _overflowing(text, begins, ends)
+    if len(overflowing):
+        raise _IdError(int(with_id[overflowing[0]]))
     changes = np.ones(len(ids), bool)
     changes[1:] = ids[1:] != ids[:-1]
     changes[:1] = ids[:1] != last if last is not None else True
     return with_id[changes], ids[changes]
+
+
+def _overflowing(text: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Which ids are above ``MAX_ID``. Shapes: int64 [ids] each -> int64 [any]."""
+    begins = begins.copy()
+    while (padded := (ends - begins > _ID_DIGITS) & (text[begins] == ord("0"))).any():
+        begins += padded
+    long = np.flatnonzero(ends - begins >= _ID_DIGITS)
+    begins, ends = begins[long], ends[long]
+    heads, ids = (parse_integers(text, begins, stops)[0].view(np.uint64) for stops in (ends - 1, ends))
+    return long[(ends - begins > _ID_DIGITS) | (ids // 10 != heads)]  # of 20 digits, a number modulo 2**64 is smaller
 
 
 def chunks_of(begins: np.ndarray, size: int) -> np.ndarray:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..engine.data.ragged import SparseRows, concatenate_rows, offsets_of, ranges
-from ._number_parsing import parse_integers, parse_numbers
+from ._number_parsing import parse_decimal, parse_integers, parse_numbers
 
 _PIECE = 2**21  # bytes that are parsed at once, so that intermediate arrays stay in the cache
 _NEWLINE, _BAR, _COLON = 10, 124, 58
@@ -262,8 +262,8 @@ def _parse_sample(values: list[bytes], field: Field, row: int) -> Samples:
         for value, entry in zip(values, entries, strict=True):
             if entry is None:
                 raise ValueError(f"{_quoted(value)} is not of the form index:value")
-            if int(entry[1]) >= field.width:
-                raise ValueError(f"index {int(entry[1])} is not below the dimension {field.width}")
+            if parse_decimal(entry[1].decode(), field.width - 1) is None:
+                raise ValueError(f"index {entry[1][:40].decode()} is not below the dimension {field.width}")
         indices = np.array([int(e[1]) for e in entries if e], np.int32)
         data = SparseRows(np.array([0, len(values)]), indices, _float32([e[2] for e in entries if e]), field.width)
         return Samples(np.array([row]), canonical(data), none)

@@ -19,14 +19,16 @@ import numpy as np
 from ..engine.data.ragged import Ragged, SparseRows, offsets_of
 from ..formats.containers import Dictionary
 from ..variables import Record
+from ._files import open_binary
+from ._number_parsing import parse_decimal
 from ._streams import StreamInformation
 from ._utterances import UtteranceDeserializer, utterance_name
 from .deserializer import register_deserializer
 
 FRAME_PERIOD = 100_000  # in the unit of label files, 100 ns
 MAX_FRAMES = 10**7  # of an utterance, more than a day
-_CONTENT = re.compile(r"(?P<name>[^=]+)=(?P<file>[^\[]*)\[(?P<first>\d+)(?:,\d+)?\]")
-_SCRIPT = re.compile(r"(?:(?P<name>[^=]+)=)?(?P<file>.+)\[(?P<first>\d+),(?P<last>\d+)\]")
+_MAX_FRAME = 2**31 - 1  # in a feature file
+_SCRIPT = re.compile(r"(?:(?P<name>[^=]+)=)?(?P<file>.+)\[(?P<first>[0-9]+),(?P<last>[0-9]+)\]")
 
 
 def HTKFeatureDeserializer(streams: Mapping[str, Record]) -> Dictionary:
@@ -146,7 +148,12 @@ class HTKFeatures(UtteranceDeserializer):
             match = _SCRIPT.fullmatch(text)
             if match is None:
                 self.fail(f"{text[:60]!r} has no range of frames; write name=file[first,last]", number)
-            first, last = int(match["first"]), int(match["last"])
+            first, last = (parse_decimal(match[key], _MAX_FRAME) for key in ("first", "last"))
+            if first is None or last is None or last - first >= MAX_FRAMES:
+                self.fail(
+                    f"{text[-60:]!r} has a range of more than {MAX_FRAMES} frames, or one beyond frame {_MAX_FRAME}; "
+                    "write name=file[first,last]", number,
+                )  # fmt: skip
             if last < first:
                 self.fail(f"the last frame, {last}, precedes the first one, {first}; write [first,last]", number)
             file = match["file"]
@@ -165,7 +172,7 @@ class HTKFeatures(UtteranceDeserializer):
         Shapes: float32 [last - first + 1, dim * (left + 1 + right)].
         """
         try:
-            with open(file, "rb") as opened:
+            with open_binary(file) as opened:
                 header = opened.read(12)
                 if len(header) < 12:
                     self.fail(f"{file!r} is no HTK file: it has only {len(header)} bytes")
@@ -206,10 +213,13 @@ class _Labels(UtteranceDeserializer):
             )
         self._width = int(definition["dim"])
         runs_by_name: dict[str, np.ndarray] = {}
-        for path in definition.get("mlfFileList") or [definition["mlfFile"]]:
+        paths = definition.get("mlfFileList") or [definition["mlfFile"]]
+        for path in paths:
             self.path = path
             for utterance, runs in self._utterances(path):
-                runs_by_name.setdefault(utterance, runs)
+                if len(runs):  # as in CNTK, others have no labels
+                    runs_by_name.setdefault(utterance, runs)
+        self.path = ", ".join(paths)
         self.names, self._runs = list(runs_by_name), list(runs_by_name.values())
         self.frames = np.array([runs[:, 1].sum() for runs in self._runs], np.int64)
         self.streams = [StreamInformation(name, 0, "sparse", np.float32, (self._width,))]
@@ -239,6 +249,8 @@ class MasterLabels(_Labels):
     def __init__(self, description: Mapping[str, Any], frame_mode: bool = False) -> None:
         (definition,) = description["input"].values()
         labels = [text.split()[0] for _, text in self.lines(definition["labelMappingFile"])]
+        if not labels:
+            self.fail("the label mapping file is empty; write one label per line")
         self._numbers = {label: i for i, label in enumerate(labels)}
         super().__init__(description, frame_mode)
 
@@ -261,9 +273,10 @@ class MasterLabels(_Labels):
     def _segment(self, number: int, text: str, frames_before: int) -> tuple[int, int]:
         """The label and its number of frames."""
         columns = text.split()
-        if len(columns) < 3 or not (columns[0].isdecimal() and columns[1].isdecimal()):
-            self.fail(f"{text[:60]!r} is malformed; write 'begin end label'", number)
-        first, end = (round(int(time) / FRAME_PERIOD) for time in columns[:2])
+        times = [parse_decimal(column) for column in columns[:2]]
+        if len(columns) < 3 or None in times:
+            self.fail(f"{text[:60]!r} is malformed; write 'begin end label', with times in 100 ns", number)
+        first, end = (round(time / FRAME_PERIOD) for time in times if time is not None)
         label = self._numbers.get(columns[2])
         if label is None or label >= self._width:
             known = min(len(self._numbers), self._width)
@@ -272,7 +285,10 @@ class MasterLabels(_Labels):
                 "shape of the stream", number,
             )  # fmt: skip
         if first != frames_before or not first < end <= MAX_FRAMES:
-            self.fail(f"frames {first} to {end} do not continue from frame {frames_before}; leave no gap", number)
+            self.fail(
+                f"frames {first} to {end} do not continue from frame {frames_before}, or are more than {MAX_FRAMES}; "
+                "leave no gap", number,
+            )  # fmt: skip
         return label, end - first
 
 
@@ -289,7 +305,7 @@ class BinaryMasterLabels(_Labels):
 
     def _utterances(self, path: str) -> Iterator[tuple[str, np.ndarray]]:
         try:
-            with open(path, "rb") as file:
+            with open_binary(path) as file:
                 yield from self._entries(file, os.fstat(file.fileno()).st_size)
         except OSError as error:
             raise RuntimeError(f"Failed to open input file: {path}: {error}") from error

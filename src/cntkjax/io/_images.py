@@ -19,8 +19,10 @@ from ..engine.data.ragged import Ragged, SparseRows
 from ..formats.containers import Dictionary
 from ..variables import Record
 from ._ctf import CHUNK_SIZE
-from ._ctf_index import chunks_of
+from ._ctf_index import MAX_ID, chunks_of
+from ._files import open_binary
 from ._image_transforms import TransformRandom, as_transform
+from ._number_parsing import parse_decimal
 from ._streams import StreamInformation
 from .deserializer import ChunkedDeserializer, register_deserializer
 
@@ -155,7 +157,7 @@ class ImageFiles(ChunkedDeserializer):
         """The rows and their sizes."""
         columns = ("sequence id", "label", "image") if self.embedded else ("sequence id", "image", "label")
         try:
-            with open(self.path, encoding="utf-8", newline="") as file:
+            with io.TextIOWrapper(open_binary(self.path), encoding="utf-8", newline="") as file:
                 for line, text in enumerate(file):
                     parts = text.rstrip("\r\n").split("\t")
                     if len(parts) not in (2, 3):
@@ -182,9 +184,14 @@ class ImageFiles(ChunkedDeserializer):
         return label
 
     def _integer(self, line: int, text: str, column: str) -> int:
-        if not text.strip().isdecimal():
-            self._fail(line, f"cannot parse the {column} {text[:40]!r}: it is no number; separate the columns by tabs")
-        return int(text)
+        number = parse_decimal(text.strip(), MAX_ID)
+        if number is None:
+            self._fail(
+                line,
+                f"cannot parse the {column} {text[:40]!r}: it is no number, or above {MAX_ID}; separate the columns "
+                "by tabs",
+            )
+        return number
 
     def _fail(self, line: int, reason: str) -> NoReturn:
         raise RuntimeError(f"{self.path}, line {line + 1}: {reason}")
@@ -196,8 +203,7 @@ class ImageFiles(ChunkedDeserializer):
 
     def sequence_keys(self) -> np.ndarray:
         """Sequence ids, by default line numbers. Shapes: int64 [images]."""
-        wrapped = [row.key % 2**64 for row in self._rows]  # ids of text files may be as large
-        return np.array(wrapped, np.uint64).view(np.int64)
+        return np.array([row.key for row in self._rows], np.uint64).view(np.int64)  # as those of text files
 
     def sequence_lengths(self, chunk: int) -> np.ndarray:
         """1 for each image of a chunk. Shapes: int64 [images]."""

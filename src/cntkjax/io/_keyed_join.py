@@ -22,6 +22,7 @@ class JoinedDeserializer(ChunkedDeserializer):
 
     def __init__(self, deserializers: Sequence[Deserializer]) -> None:
         self._first, *others = deserializers
+        self.path = ", ".join(deserializer.path for deserializer in deserializers if deserializer.path)
         self._others = [_KeyIndex(other) for other in others]
         self.streams = _numbered([info for deserializer in deserializers for info in deserializer.streams])
         self._defining = [d for d in deserializers if any(s.m_defines_mb_size for s in d.streams)]
@@ -39,7 +40,7 @@ class JoinedDeserializer(ChunkedDeserializer):
 
     def _common(self, keys: np.ndarray, others: Sequence[Deserializer]) -> np.ndarray:
         """The sequences of the first deserializer, given by their keys, that are in all others."""
-        is_common = all(other.num_chunks for other in others) and np.all(
+        is_common = all(other.chunk_sizes().any() for other in others) and np.all(
             [index.contains(keys) for index in self._others], axis=0
         )
         common = np.flatnonzero(np.broadcast_to(is_common, len(keys)))

@@ -13,11 +13,13 @@ import numpy as np
 from ..engine.data.ragged import Ragged
 from ..formats.containers import Dictionary
 from ..variables import Record
+from ._files import open_binary
+from ._number_parsing import parse_decimal
 from ._streams import StreamInformation
 from ._utterances import UtteranceDeserializer
 from .deserializer import register_deserializer
 
-_ENTRY = re.compile(r"(?P<name>[^=]+)=(?P<file>[^\[]*)\[(?P<first>\d+)(?:,\d+)?\]")
+_ENTRY = re.compile(r"(?P<name>[^=]+)=(?P<file>[^\[]*)\[(?P<first>[0-9]+)(?:,[0-9]+)?\]")
 
 
 def LatticeDeserializer(lattice_index_file: str, streams: Mapping[str, Record]) -> Dictionary:
@@ -63,6 +65,7 @@ class Lattices(UtteranceDeserializer):
         begins: dict[str, list[int]] = {}
         for file, begin in sorted(set(locations.values())):
             begins.setdefault(file, []).append(begin)
+        self.path = definition["latticeIndexFile"]
         self.names = list(locations)
         self._spans = [(file, begin, self._end(begins[file], file, begin)) for file, begin in locations.values()]
         self.frames = np.array([-(-(end - begin) // 4) for _, begin, end in self._spans], np.int64)
@@ -75,9 +78,10 @@ class Lattices(UtteranceDeserializer):
         for number, text in self.lines(path):
             match = _ENTRY.fullmatch(text)
             archive = match["file"] or archive if match else ""
-            if match is None or not archive:
+            begin = parse_decimal(match["first"]) if match else None
+            if match is None or begin is None or not archive:
                 self.fail(f"{text[:60]!r} does not locate a lattice; write name=archive[first byte]", number)
-            yield match["name"], (archive, int(match["first"]))
+            yield match["name"], (archive, begin)
 
     def _end(self, begins: Sequence[int], file: str, begin: int) -> int:
         """Where the lattice at an offset ends; ``begins`` are the offsets in the archive, ascending."""
@@ -85,7 +89,8 @@ class Lattices(UtteranceDeserializer):
         if following < len(begins):
             return begins[following]
         try:
-            end = os.path.getsize(file)
+            with open_binary(file) as archive:
+                end = os.fstat(archive.fileno()).st_size
         except OSError as error:
             raise RuntimeError(f"Failed to open input file: {file}: {error}") from error
         if end <= begin:
@@ -96,7 +101,7 @@ class Lattices(UtteranceDeserializer):
         """Reads the bytes of the lattices of a chunk."""
         parts = []
         for path, begin, end in self._spans[self.chunks[chunk]]:
-            with open(path, "rb") as file:
+            with open_binary(path) as file:
                 file.seek(begin)
                 data = file.read(end - begin)
             parts.append(np.frombuffer(data + bytes(-(end - begin) % 4), "<f4").reshape(-1, 1))

@@ -59,6 +59,22 @@ def _scaled(values: np.ndarray, scale: np.ndarray) -> np.ndarray:
         return np.where(scale < 0, values / 10.0 ** np.maximum(-scale, 0), values * 10.0 ** np.maximum(scale, 0))
 
 
+def parse_decimal(text: str, limit: int = 2**63 - 1) -> int | None:
+    """The number that ASCII digits denote; None for any other text, and for numbers above the limit.
+
+    Example:
+        >>> parse_decimal("007"), parse_decimal("-7"), parse_decimal("7" * 5000)
+        (7, None, None)
+    """
+    if not (text.isascii() and text.isdecimal()):
+        return None
+    digits = text.lstrip("0") or "0"
+    if len(digits) > len(str(limit)):  # Python converts thousands of digits slowly, or refuses to
+        return None
+    number = int(digits)
+    return number if number <= limit else None
+
+
 def parse_integers(text: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Parses numbers that consist of digits only.
 

@@ -65,12 +65,18 @@ class Sampler:
     seed: int = 0
 
     def blocks(self, sweep: int) -> Iterator[Block]:
-        """Blocks from the start of a sweep on, without end. Only chunks in the window of a block stay in memory."""
+        """Blocks from the start of a sweep on, without end. Only chunks in the window of a block stay in memory.
+
+        Errors: RuntimeError for a sweep without samples.
+        """
         for number, segments in self._sweeps(sweep):
-            chunk_order = self._chunk_order(number)
+            chunk_order, samples_of_sweep = self._chunk_order(number), 0
             for segment in segments:
                 chunks = chunk_order[segment.positions]
                 samples = self.deserializer.num_samples(chunks, segment.indices)
+                samples_of_sweep += int(samples.sum())
+                if segment.ends_sweep and not samples_of_sweep:  # minibatches would never be full
+                    raise RuntimeError(no_data(self.deserializer))
                 cuts = np.flatnonzero(np.diff((np.cumsum(samples) - 1) // self._samples_per_block)) + 1
                 for begin, end in pairwise([0, *cuts.tolist(), len(chunks)]):
                     rows, is_last = slice(begin, end), segment.ends_sweep and end == len(chunks)
@@ -78,9 +84,15 @@ class Sampler:
 
     @cached_property
     def samples_per_chunk(self) -> np.ndarray:
-        """Number of samples in each chunk; may have to read all chunks. Shapes: int64 [chunks]."""
+        """Number of samples in each chunk; may have to read all chunks. Shapes: int64 [chunks].
+
+        Errors: RuntimeError if there are no samples at all.
+        """
         sizes = self.deserializer.chunk_sizes()
-        return np.diff(offsets_of(self.deserializer.num_samples(*enumerate_sequences(sizes)))[offsets_of(sizes)])
+        samples = np.diff(offsets_of(self.deserializer.num_samples(*enumerate_sequences(sizes)))[offsets_of(sizes)])
+        if not samples.any():
+            raise RuntimeError(no_data(self.deserializer))
+        return samples
 
     @cached_property
     def _samples_per_block(self) -> int:
@@ -216,6 +228,15 @@ class _ShuffleBuffer:
                 if lowest <= other < highest and low[other_position] <= sequence < high[other_position]:
                     break
             sequences[place], sequences[partner] = other, sequence
+
+
+def no_data(deserializer: Deserializer) -> str:
+    """The error message for a deserializer without sequences, or only with empty ones."""
+    streams = ", ".join(info.name for info in deserializer.streams)
+    return (
+        f"{deserializer.path or 'MinibatchSource'}: expected samples of the streams {streams}, but there are none; "
+        "check that this is the right file, and that it was written completely"
+    )
 
 
 def _uniform_swaps(number: int, seed: int) -> np.ndarray:

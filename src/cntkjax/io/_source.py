@@ -16,7 +16,7 @@ from ._batcher import Batcher, PrefetchingBatcher, Shard
 from ._config import Description, MinibatchSourceConfig
 from ._keyed_join import JoinedDeserializer
 from ._minibatch_data import MinibatchData
-from ._sampler import Sampler
+from ._sampler import Sampler, no_data
 from ._streams import (
     DEFAULT_RANDOMIZATION_WINDOW_IN_CHUNKS,
     FULL_DATA_SWEEP,
@@ -212,7 +212,10 @@ class MinibatchSource(BaseSource):
 def _open(description: object, frame_mode: bool) -> Deserializer:
     if isinstance(description, UserDeserializer):
         return UserDeserializerReader(description)
-    return open_deserializer(description, frame_mode)
+    deserializer = open_deserializer(description, frame_mode)
+    if not deserializer.num_chunks:
+        raise RuntimeError(no_data(deserializer))
+    return deserializer
 
 
 def _join(deserializers: Sequence[Deserializer]) -> Deserializer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -11,6 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..engine.data.ragged import Ragged, SparseRows, offsets_of
+from ._files import open_binary
 from .deserializer import ChunkedDeserializer, Deserializer
 
 CHUNK_FRAMES = 90_000  # a quarter of an hour; the utterance that exceeds it is the last one of its chunk
@@ -70,12 +72,14 @@ class UtteranceDeserializer(ChunkedDeserializer):
     def lines(self, path: str) -> Iterator[tuple[int, str]]:
         """Lines that are not blank, with their numbers from 1 on.
 
-        Errors: RuntimeError if the file cannot be read.
+        Errors: RuntimeError if the file cannot be read, or is no text.
         """
         self.path = path
         try:
-            with open(path, encoding="utf-8") as file:
+            with io.TextIOWrapper(open_binary(path), encoding="utf-8") as file:
                 for number, text in enumerate(file, 1):
+                    if "\0" in text:
+                        self.fail("contains a NUL character: this is no text file, or it is damaged", number)
                     if text.strip():
                         yield number, text.strip()
         except (OSError, UnicodeDecodeError) as error:

@@ -46,6 +46,10 @@ class Deserializer(Protocol):
     """
 
     @property
+    def path(self) -> str:
+        """The file, for messages; several are separated by commas."""
+
+    @property
     def streams(self) -> Sequence[StreamInformation]:
         """The streams, in the order of minibatches."""
 
@@ -100,6 +104,9 @@ class ChunkedDeserializer:
         >>> squares.chunk_sizes(), squares.take(np.array([1, 0]), np.array([1, 0]))["x"].data.ravel()
         (array([2, 2]), array([25.,  0.,  1.], dtype=float32))
     """
+
+    path: str = ""
+    """The file, for messages; several are separated by commas."""
 
     streams: Sequence[StreamInformation]
     num_chunks: int
@@ -267,7 +274,7 @@ def group_by_chunk(chunks: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         [(2, [1]), (7, [0, 2])]
     """
     order = np.argsort(chunks, kind="stable")
-    for where in np.split(order, np.flatnonzero(np.diff(chunks[order])) + 1):
+    for where in np.split(order, np.flatnonzero(np.diff(chunks[order])) + 1) if len(order) else ():
         yield int(chunks[where[0]]), where
 
 
