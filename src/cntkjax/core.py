@@ -163,7 +163,10 @@ class Value(DataMixin):
         counts = present.reshape(-1, per_sample).sum(1)
         rows = SparseRows(offsets_of(counts), columns.astype(np.int32), values, prod(shape))
         lengths = np.array([s.size // per_sample for s in sequences], np.int32) if nested else None
-        return Value.from_ragged(Ragged(rows, lengths), shape)
+        value = Value.from_ragged(Ragged(rows, lengths), shape)
+        if not nested:
+            value.held = rows.to_csr()  # samples, the steps of a sequence, or the rows of one sample: see the variable
+        return value
 
     @property
     def is_sparse(self) -> bool:

@@ -9,6 +9,7 @@ from scipy.sparse import csr_matrix
 import cntkjax as C
 from cntkjax.engine.data.feeds import to_ragged
 from cntkjax.engine.data.ragged import Ragged
+from cntkjax.graph.errors import ShapeError
 
 ones = np.ones
 
@@ -141,3 +142,40 @@ def test_a_free_dimension_of_sparse_samples_comes_from_their_width():
     x = C.input_variable((C.FreeDimension, 3), is_sparse=True)
     data = csr_matrix(np.eye(6, dtype=np.float32)[[4, 0]])
     np.testing.assert_array_equal(C.times(x, np.eye(3)).eval({x: data}), np.eye(6)[[4, 0]].reshape(2, 2, 3))
+
+
+class TestOneHotOfSeveralAxes:
+    """Shapes and numbers of CNTK 2.7 for an input [4 x 3] whose samples are four rows each."""
+
+    ROWS = csr_matrix(np.eye(3, dtype=np.float32)[[0, 1, 2, 1]])
+    FIRST, SECOND = [[[0, 1], [2, 3]], [[4, 5], [2, 3]]], [[[4, 5], [4, 5]], [[4, 5], [4, 5]]]
+
+    @pytest.mark.parametrize(("data", "samples"), [
+        (C.Value.one_hot([0, 1, 2, 1], 3), [FIRST]),
+        (C.Value.one_hot([[0, 1, 2, 1]], 3), [FIRST]),
+        (C.Value.one_hot([[0, 1, 2, 1], [2, 2, 2, 2]], 3), [FIRST, SECOND]),
+        (C.Value.one_hot([[0, 1, 2, 1], [2, 2, 2, 2]], (4, 3)), [FIRST, SECOND]),
+        (ROWS, [FIRST]), ([ROWS], [FIRST]), ([ROWS, csr_matrix(np.eye(3, dtype=np.float32)[[2] * 4])], [FIRST, SECOND]),
+    ])  # fmt: skip
+    @pytest.mark.parametrize("variable", [C.input_variable, C.sequence.input_variable])
+    def test_values(self, variable, data, samples):
+        x = variable((4, 3), is_sparse=True)
+        weights = C.constant(np.arange(6, dtype=np.float32).reshape(3, 2))
+        result = C.times(C.reshape(x, (2, 2, 3)), weights).eval({x: data})
+        np.testing.assert_array_equal(np.reshape(result, (-1, 2, 2, 2)), samples)
+
+    def test_nested_samples_are_the_steps_of_one_sequence(self):
+        s = C.sequence.input_variable((4, 3), is_sparse=True)
+        value = C.Value.one_hot([[0, 1, 2, 1], [2, 2, 2, 2]], 3)
+        assert [y.shape for y in C.times(s, np.eye(3, dtype=np.float32)).eval({s: value})] == [(2, 4, 3)]
+
+    def test_other_lengths_are_rejected(self):
+        x = C.input_variable((4, 3), is_sparse=True)
+        for indices in ([0, 1, 2], [[0, 1, 2, 1], [0]]):
+            with pytest.raises(ShapeError):
+                to_ragged(x, C.Value.one_hot(indices, 3))
+
+    def test_a_flat_list_for_a_sequence_is_one_sequence(self):
+        s = C.sequence.input_variable(3, is_sparse=True)
+        result = C.times(s, np.eye(3, dtype=np.float32)).eval({s: C.Value.one_hot([0, 1, 2, 1], 3)})
+        assert [y.shape for y in result] == [(4, 3)]

@@ -247,6 +247,7 @@ def _sparse_samples(variable: Variable, matrices: Sequence[csr_matrix]) -> np.nd
 
 def _from_minibatch(variable: Variable, ragged: Ragged) -> Ragged:
     """A minibatch of a reader or a value, in the form that the variable needs."""
+    ragged = _whole_samples(variable, ragged)
     data = _minibatch_samples(variable, ragged.data)
     if not isinstance(data, SparseRows) and data.dtype != variable.dtype:
         data = np.asarray(data).astype(variable.dtype)
@@ -262,6 +263,20 @@ def _from_minibatch(variable: Variable, ragged: Ragged) -> Ragged:
         lengths = np.ones(len(data), np.int32)
     starts, slots = (None, None) if lengths is None else (ragged.starts, ragged.slots)
     return _nonempty(variable, Ragged(data, lengths, starts, slots))
+
+
+def _whole_samples(variable: Variable, ragged: Ragged) -> Ragged:
+    """Sparse sequences whose steps are the rows of one sample each, as `Value.one_hot` makes them, as samples.
+
+    For a variable with a sequence axis they are the steps of one sequence, as in CNTK.
+    """
+    shape, rows, lengths = variable.shape, ragged.data, ragged.lengths
+    if not isinstance(rows, SparseRows) or lengths is None or len(shape) < 2 or not is_known(shape):
+        return ragged
+    if rows.width != shape[-1] or (lengths != prod(shape[:-1])).any():
+        return ragged
+    samples = SparseRows.from_csr(rows.to_csr().reshape((len(lengths), prod(shape))))
+    return Ragged(samples, None if variable.sequence_axis is None else np.array([len(samples)], np.int32))
 
 
 def _minibatch_samples(variable: Variable, data: np.ndarray | SparseRows) -> np.ndarray | SparseRows:
