@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .._typing import Shape
+from .._typing import AnyArray, Shape
 from ..core import Value
 from ..engine.data.ragged import Ragged
 from ..tensor import ArrayMixin
@@ -52,6 +52,16 @@ class MinibatchData(ArrayMixin):
     def ragged(self) -> Ragged:
         """The sequences end to end, and their lengths."""
         return self._value if isinstance(self._value, Ragged) else self._value.ragged
+
+    @property
+    def held(self) -> AnyArray:
+        """The array that a ``Value`` was made of: how many samples it holds depends on the variable that it is fed to.
+
+        Errors: AttributeError for other values, whose sequences are known.
+        """
+        if isinstance(self._value, Ragged):
+            raise AttributeError("held")
+        return self._value.held
 
     @property
     def data(self) -> Value:
@@ -115,7 +125,7 @@ class MinibatchData(ArrayMixin):
         return self.data.as_sequences(variable)
 
     def __len__(self) -> int:
-        return self.shape[0]
+        return self.num_sequences
 
     def __repr__(self) -> str:
         return f"MinibatchData(data={self.data!r}, samples={self.num_samples}, seqs={self.num_sequences})"
