@@ -3,7 +3,10 @@
 import base64
 import io
 import json
+import os
+import struct
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -231,6 +234,94 @@ def test_jpegs_of_the_tests_of_cntk(monkeypatch, name, kind):
     pixels = images(source([scale(4, 8)], f"images/{name}_map.txt", kind, labels=4))
     pure = 255 * np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])  # black, blue, green, red
     np.testing.assert_allclose(pixels, np.broadcast_to(pure[:, :, None, None], (4, 3, 8, 4)), atol=2)
+
+
+def png_header(width, height):
+    """A PNG file of such a size that ends before its pixels."""
+    header = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    checksum = struct.pack(">I", zlib.crc32(header))
+    return b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + header + checksum + struct.pack(">I", 100) + b"IDAT"
+
+
+@pytest.mark.parametrize(("size", "reason"), [
+    ((10_000, 8_000), "it has 10000 x 8000 pixels, more than 67108864; scale it down, or set max_pixels"),
+    ((60_000, 60_000), "Image size .3600000000 pixels. exceeds limit"),  # Pillow's own
+])  # fmt: skip
+def test_huge_images_are_not_decoded(listed, size, reason):
+    (listed / "huge.png").write_bytes(png_header(*size))
+    (listed / "map.txt").write_text("a.png\t1\nhuge.png\t1\n")
+    with pytest.raises(RuntimeError, match=f"map.txt, line 2: Cannot open file 'huge.png': {reason}"):
+        images(source([scale(4, 4)]))
+
+
+@pytest.mark.parametrize("kind", ["file", "archive", "list"])
+def test_the_limit_of_pixels_is_an_argument_and_limits_files_too(listed, kind):
+    def read(max_pixels):
+        describe = Base64ImageDeserializer if kind == "list" else ImageDeserializer
+        streams = StreamDefs(x=StreamDef("image", transforms=[scale(4, 4)]))
+        return images(MinibatchSource(describe("map.txt", streams, max_pixels), randomize=False, max_sweeps=1))
+
+    def write(content):
+        (listed / "c.png").write_bytes(content)
+        with zipfile.ZipFile("c.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("c.png", content)
+        rows = {"file": "c.png\t0", "archive": "c.zip@/c.png\t0", "list": f"0\t{base64.b64encode(content).decode()}"}
+        (listed / "map.txt").write_text(rows[kind] + "\n")
+
+    image = (listed / "a.png").read_bytes()
+    write(image)
+    assert len(read(13 * 9)) == 1
+    with pytest.raises(RuntimeError, match=r"map.txt, line 1: .* it has 13 x 9 pixels, more than 116"):
+        read(13 * 9 - 1)
+    write(image + bytes(2 * 2**20))
+    with pytest.raises(RuntimeError, match=r"line 1: .*, too many for an image of 117 pixels; set max_pixels"):
+        read(13 * 9)
+    with pytest.raises(ValueError, match="max_pixels has to be positive, not 0"):
+        read(0)
+
+
+def test_encrypted_archives_name_the_line(listed):
+    with zipfile.ZipFile("c.zip", "w") as archive:
+        archive.write("a.png")
+    content = bytearray((listed / "c.zip").read_bytes())
+    content[6] |= 1  # the flag in the header of the entry, and in the directory
+    content[content.index(b"PK\1\2") + 8] |= 1
+    (listed / "c.zip").write_bytes(content)
+    (listed / "map.txt").write_text("c.zip@/a.png\t1\n")
+    with pytest.raises(RuntimeError, match=r"map.txt, line 1: Cannot open file 'c.zip@/a.png': .* is encrypted"):
+        images(source([scale(4, 4)]))
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("unusual", ["/dev/zero", "pipe", ".", "nul\0", "/dev/zero@/a.png"])
+def test_devices_pipes_and_folders_are_no_images(listed, unusual):
+    if hasattr(os, "mkfifo"):
+        os.mkfifo("pipe")
+    (listed / "map.txt").write_text(f"a.png\t1\n{unusual}\t1\n")
+    reason = "only regular files are read|contains a NUL character"
+    with pytest.raises(RuntimeError, match=f"map.txt, line 2: Cannot open file .*({reason})"):
+        images(source([scale(4, 4)]))
+
+
+@pytest.mark.parametrize("row", ["a.png\t²", "a.png\t١", "x\ta.png\t1", f"{2**64}\ta.png\t1", "9" * 5000 + "\tb\t1"])
+def test_ids_and_labels_are_ascii_digits_of_64_bits(listed, row):
+    (listed / "map.txt").write_text(f"a.png\t1\n{row}\n")
+    with pytest.raises(RuntimeError, match="map.txt, line 2: cannot parse the (label|sequence id)"):
+        source([scale(4, 4)])
+
+
+def test_a_damaged_byte_is_an_error_with_the_line_or_another_image(listed):
+    with zipfile.ZipFile("c.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("c.png", (listed / "a.png").read_bytes()[:150])
+    for file, row in (("c.png", "c.png\t0"), ("c.zip", "c.zip@/c.png\t0")):
+        good = (listed / ("a.png" if file == "c.png" else "c.zip")).read_bytes()
+        for i in range(min(len(good), 200)):
+            (listed / file).write_bytes(good[:i] + bytes([good[i] ^ 255]) + good[i + 1 :])
+            (listed / "map.txt").write_text(row + "\n")
+            try:
+                assert images(source([scale(4, 4)])).shape == (1, 3, 4, 4)
+            except RuntimeError as error:
+                assert str(error).startswith("map.txt, line 1: Cannot open file")
 
 
 def test_images_and_text_are_joined_by_line_number(listed):

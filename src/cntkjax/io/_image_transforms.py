@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from ._files import open_binary
+
 Pixels = np.ndarray
 
 Taps = list[tuple[np.ndarray, np.ndarray]]  # of a resampling kernel: source pixel and weight for each target pixel
@@ -230,7 +232,8 @@ def mean_image(path: str) -> Pixels:
     import xml.etree.ElementTree as ElementTree  # loaded late: it would slow down the import of the package
 
     try:
-        root = ElementTree.parse(path).getroot()
+        with open_binary(path) as file:
+            root = ElementTree.parse(file).getroot()
         shape = tuple(int(root.findtext(key, "")) for key in ("Row", "Col", "Channel"))
         return np.array(root.findtext("MeanImg/data", "").split(), np.float32).reshape(shape)
     except (OSError, ElementTree.ParseError, ValueError) as error:

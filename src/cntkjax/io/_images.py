@@ -29,10 +29,12 @@ from .deserializer import ChunkedDeserializer, register_deserializer
 if TYPE_CHECKING:
     from types import ModuleType
 
+MAX_PIXELS = 64 * 2**20
+_BYTES_PER_PIXEL, _METADATA_BYTES = 8, 2**20  # a file may have so many: four channels of 16 bits, uncompressed
 _LIST_FOLDER = ".../"  # prefix of paths relative to the folder of the list
 
 
-def ImageDeserializer(filename: str, streams: Mapping[str, Record]) -> Dictionary:
+def ImageDeserializer(filename: str, streams: Mapping[str, Record], max_pixels: int = MAX_PIXELS) -> Dictionary:
     """Reads image files that are listed in a text file, with a label each. Requires Pillow.
 
     All images of a stream must have the same size after its transforms. Labels are sparse.
@@ -42,6 +44,8 @@ def ImageDeserializer(filename: str, streams: Mapping[str, Record]) -> Dictionar
             ``archive.zip@/path`` for a file in an archive, and ``.../path`` for one relative to the folder of the list
         streams: name -> ``StreamDef``: one with the field 'image' and its transforms, one with the field 'label' and
             the number of labels as shape
+        max_pixels: larger images are errors, and are not decoded, by default 64 megapixels. Files may have 8 bytes
+            for each of these pixels
 
     Shapes: an image is [channels, height, width], channels in the order blue, green, red; a label [labels].
     Units: intensities are 0 to 255.
@@ -54,15 +58,15 @@ def ImageDeserializer(filename: str, streams: Mapping[str, Record]) -> Dictionar
         >>> ImageDeserializer("map.txt", streams)["input"]["y"]
         {'labelDim': 10}
     """
-    return _describe("ImageDeserializer", filename, streams)
+    return _describe("ImageDeserializer", filename, streams, max_pixels)
 
 
-def Base64ImageDeserializer(filename: str, streams: Mapping[str, Record]) -> Dictionary:
+def Base64ImageDeserializer(filename: str, streams: Mapping[str, Record], max_pixels: int = MAX_PIXELS) -> Dictionary:
     """Reads images that are contained in the list itself, encoded with base64. Requires Pillow.
 
     Args:
         filename: the list, with rows ``label <tab> image`` or ``sequence id <tab> label <tab> image``
-        streams: as for ``ImageDeserializer``
+        streams, max_pixels: as for ``ImageDeserializer``
 
     Shapes: as for ``ImageDeserializer``.
     Errors: ValueError for other fields.
@@ -72,10 +76,10 @@ def Base64ImageDeserializer(filename: str, streams: Mapping[str, Record]) -> Dic
         >>> Base64ImageDeserializer("map.txt", StreamDefs(x=StreamDef("image", transforms=[])))["type"]
         'Base64ImageDeserializer'
     """
-    return _describe("Base64ImageDeserializer", filename, streams)
+    return _describe("Base64ImageDeserializer", filename, streams, max_pixels)
 
 
-def _describe(kind: str, filename: str, streams: Mapping[str, Record]) -> Dictionary:
+def _describe(kind: str, filename: str, streams: Mapping[str, Record], max_pixels: int) -> Dictionary:
     inputs: dict[str, dict[str, Any]] = {}
     for name, stream in streams.items():
         if stream.stream_alias == "image":
@@ -89,7 +93,9 @@ def _describe(kind: str, filename: str, streams: Mapping[str, Record]) -> Dictio
             )
     if not any("transforms" in stream for stream in inputs.values()):
         raise ValueError(f"{kind}: needs a stream with the field 'image', as in StreamDef('image', transforms=[...])")
-    return Dictionary(type=kind, file=filename, input=inputs)
+    if max_pixels < 1:
+        raise ValueError(f"{kind}: max_pixels has to be positive, not {max_pixels!r}")
+    return Dictionary(type=kind, file=filename, input=inputs, maxPixels=max_pixels)
 
 
 @dataclass(frozen=True)
@@ -115,6 +121,7 @@ class ImageFiles(ChunkedDeserializer):
     def __init__(self, description: Mapping[str, Any]) -> None:
         self.path, self.embedded = description["file"], description["type"] == "Base64ImageDeserializer"
         _pillow()
+        self._max_pixels = int(description.get("maxPixels", MAX_PIXELS))  # CNTK's descriptions have no limit
         inputs = description["input"]
         self._images = {name: stream["transforms"] for name, stream in inputs.items() if "transforms" in stream}
         self._labels = {name: int(stream["labelDim"]) for name, stream in inputs.items() if "labelDim" in stream}
@@ -265,22 +272,41 @@ class ImageFiles(ChunkedDeserializer):
         """Shapes: uint8 [height, width, channels]."""
         try:
             with _pillow().open(io.BytesIO(self._bytes(row))) as image:
+                if image.width * image.height > self._max_pixels:
+                    raise ValueError(
+                        f"it has {image.width} x {image.height} pixels, more than {self._max_pixels}; scale it down, "
+                        "or set max_pixels of the deserializer"
+                    )
                 if channels == 1:
                     return np.asarray(image.convert("L"))[:, :, None]
                 return np.asarray(image.convert("RGB"))[:, :, ::-1]
-        except (OSError, ValueError, KeyError, SyntaxError, zipfile.BadZipFile) as error:
+        except Exception as error:  # whatever damaged data lead a decoder to; without a line it helps nobody
             image_name = "the image in it" if self.embedded else repr(row.image)
             self._fail(row.line, f"Cannot open file {image_name}: {error}")
 
     def _bytes(self, row: _Row) -> bytes:
+        """The encoded image."""
         if self.embedded:
+            self._check_size(len(row.image) * 3 // 4)
             return base64.b64decode(row.image, validate=True)
-        archive, is_member, member = row.image.partition("@")
-        if not is_member:
-            with open(row.image, "rb") as file:
+        path, is_member, member = row.image.partition("@")
+        with open_binary(path) as file:
+            if not is_member:
+                self._check_size(os.fstat(file.fileno()).st_size)
                 return file.read()
-        with zipfile.ZipFile(archive) as files:
-            return files.read(member.lstrip("/\\"))
+            with zipfile.ZipFile(file) as archive:
+                entry = archive.getinfo(member.lstrip("/\\"))
+                self._check_size(entry.file_size)  # unpacking stops there, whatever the archive holds
+                return archive.read(entry)
+
+    def _check_size(self, size: int) -> None:
+        """Raises for files of more bytes than an image has with as many pixels as are allowed."""
+        limit = _BYTES_PER_PIXEL * self._max_pixels + _METADATA_BYTES
+        if size > limit:
+            raise ValueError(
+                f"it has {size} bytes, more than {limit}, too many for an image of {self._max_pixels} pixels; set "
+                "max_pixels of the deserializer"
+            )
 
 
 def _pillow() -> ModuleType:
