@@ -1,4 +1,6 @@
 """Devices: CNTK's names for what JAX sees. What CNTK answers was recorded on a machine without a GPU."""
+import os
+import shutil
 import subprocess
 import sys
 
@@ -141,6 +143,71 @@ def test_a_reservation_ends_when_another_device_is_taken(two_accelerators, tmp_p
     assert not others_can_have_it() and not device.gpu(1).is_locked(), "it is ours, so for us it is free"
     assert device.try_set_default_device(device.cpu())
     assert others_can_have_it()
+
+
+@pytest.fixture
+def folders(monkeypatch, tmp_path):
+    """The home of a user, and a folder for temporary files that others write to as well."""
+    home, temporary = tmp_path / "home", tmp_path / "tmp"
+    home.mkdir()
+    temporary.mkdir()
+    temporary.chmod(0o1777)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setattr(device._devices.tempfile, "gettempdir", lambda: str(temporary))
+    return home, temporary
+
+
+def mode(path):
+    return path.stat().st_mode & 0o777
+
+
+def test_locks_are_private_files_in_the_user_s_cache(folders):
+    home, temporary = folders
+    lock = device._devices.Lock(0)
+    assert lock.acquire()
+    (file,) = (home / ".cache" / "cntkjax" / "locks").iterdir()
+    assert (mode(file), mode(file.parent)) == (0o600, 0o700)
+    assert not list(temporary.iterdir())
+    lock.release()
+
+
+def test_a_lock_follows_no_links_and_changes_no_permissions(folders):
+    home, temporary = folders
+    victim = home / "diary.txt"
+    victim.write_text("secret")
+    victim.chmod(0o600)
+    (temporary / "cntkjax-gpu0.lock").symlink_to(victim)  # where locks once were
+    lock = device._devices.Lock(0)
+    assert lock.acquire()
+    lock.release()
+    (file,) = (home / ".cache" / "cntkjax" / "locks").iterdir()
+    file.unlink()
+    file.symlink_to(victim)
+    with pytest.raises(OSError, match=file.name):
+        lock.acquire()
+    assert (mode(victim), victim.read_text()) == (0o600, "secret")
+
+
+@pytest.mark.parametrize("obstacle", ["link", "file", "writable by others"])
+def test_locks_are_only_in_folders_of_this_user(folders, obstacle):
+    home, temporary = folders
+    (home / ".cache").write_text("not a folder")
+    private = temporary / f"cntkjax-{os.geteuid()}"
+    lock = device._devices.Lock(0)
+    assert lock.acquire()
+    lock.release()
+    assert mode(private) == 0o700
+    shutil.rmtree(private)
+    if obstacle == "link":
+        private.symlink_to(home)
+    elif obstacle == "file":
+        private.write_text("")
+    else:
+        private.mkdir()
+        private.chmod(0o777)
+    with pytest.raises(PermissionError, match=r"neither .*/locks nor .*/tmp/cntkjax-\d+ is a folder that this user"):
+        device._devices.Lock(0).acquire()
+    assert not [path for path in home.iterdir() if path.name.endswith(".lock")]
 
 
 def test_the_default_device_is_where_jax_computes():

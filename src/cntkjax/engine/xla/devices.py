@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import platform
+import stat
 import tempfile
 from contextlib import suppress
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 try:
@@ -47,24 +50,33 @@ def compute_on(device: jax.Device) -> None:
 
 
 class Lock:
-    """A lock on an accelerator against other processes of this package; it ends with the process."""
+    """A lock on an accelerator of this machine against the same user's other processes; it ends with the process."""
 
     def __init__(self, number: int) -> None:
-        self._path = os.path.join(tempfile.gettempdir(), f"cntkjax-gpu{number}.lock")
+        self._number = number
         self._file: int | None = None  # its descriptor
 
+    @cached_property
+    def _path(self) -> str:
+        """The file to lock. Folders of users may be shared by several machines, so it is named after this one."""
+        return os.path.join(_lock_folder(), f"{platform.node()}-gpu{self._number}.lock")
+
     def acquire(self) -> bool:
-        """Lock it unless another process has; True if this process holds the lock."""
+        """Lock it unless another process has; True if this process holds the lock.
+
+        Errors: OSError if there is no folder for the file, or the file is a link or cannot be locked.
+        """
         if self._file is not None or fcntl is None:
             return True
-        file = os.open(self._path, os.O_RDWR | os.O_CREAT)
-        with suppress(PermissionError):  # the file is another user's, who has set its mode
-            os.chmod(self._path, 0o666)
+        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             os.close(file)
             return False
+        except BaseException:
+            os.close(file)
+            raise
         self._file = file
         return True
 
@@ -81,6 +93,25 @@ class Lock:
         free = self.acquire()
         self.release()
         return not free
+
+
+def _lock_folder() -> str:
+    """A folder that only this user may write to: in the user's cache, or else among the temporary files.
+
+    The user's runtime folder would not do: it is removed at logout, while jobs may go on.
+    """
+    folders = Path.home() / ".cache" / "cntkjax" / "locks", Path(tempfile.gettempdir()) / f"cntkjax-{os.geteuid()}"
+    for folder in folders:
+        with suppress(OSError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            info = folder.lstat()
+            is_private = stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid() and not info.st_mode & 0o022
+            if is_private and os.access(folder, os.W_OK):
+                return str(folder)
+    raise PermissionError(
+        f"an accelerator cannot be locked: neither {folders[0]} nor {folders[1]} is a folder that this user can write "
+        "to and nobody else; create one of them with mode 700"
+    )
 
 
 @cache
