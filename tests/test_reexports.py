@@ -4,8 +4,12 @@ import functools
 import http.server
 import importlib
 import io
+import json
+import subprocess
+import sys
 import threading
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +29,32 @@ def test_incidental_names_are_those_of_their_homes(name, same):
         return functools.reduce(getattr, path.split("."), C)
 
     assert found(name) is found(same)
+
+
+# What `from module import *` brings in CNTK 2.7, by module.
+STAR_IMPORTS = json.loads((Path(__file__).parent / "compat/star_imports.json").read_text())
+WITHOUT = {
+    "getargspec",  # not in Python any more
+    "pip", "module_is_unreleased",  # CNTK's own installation
+    "bounded_cache", "map_function_arguments", "sanitize_Function_attributes", "sanitize_var_map",
+    "sanitize_variable_value_dict", "AVAILABLE_TENSOR_OPS", "DictionaryValueFromDict",
+    "DictionaryValueFromNDArrayView",  # helpers of its wrapper
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("module", STAR_IMPORTS)
+def test_star_imports_bring_what_the_modules_import(module):
+    names: dict[str, object] = {}
+    exec(f"from {f'cntk.{module}' if module != '.' else 'cntk'} import *", names)
+    without = WITHOUT | {"sparse"} if module in (".", "tensor") else WITHOUT  # there an attribute only: it loads SciPy
+    assert set(STAR_IMPORTS[module].split()) - without <= set(names)
+
+
+def test_scipy_is_loaded_at_first_use():
+    script = "import sys, cntk; assert 'scipy.sparse' not in sys.modules; cntk.sparse.csr_matrix, cntk.core.sparse"
+    subprocess.run([sys.executable, "-c", script], check=True)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        C.nothing  # noqa: B018
 
 
 def test_the_drop_in_name_has_them_too():
