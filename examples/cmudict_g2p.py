@@ -97,15 +97,15 @@ def test(speak, folder, symbols, limit, show=5):
             break
         words, truth = (minibatch[streams[name]] for name in ('letters', 'sounds'))
         seen += words.num_samples
-        made = indices(speak.eval({letters: words.data}))
-        wanted = [s[1:] for s in indices(truth.as_sequences(C.sequence.input_variable(SYMBOLS, True)))]
-        for word, there in zip(made, wanted):  # noqa: B905
+        predicted = indices(speak.eval({letters: words.data}))
+        expected = [s[1:] for s in indices(truth.as_sequences(C.sequence.input_variable(SYMBOLS, True)))]
+        for word, reference in zip(predicted, expected):  # noqa: B905
             if show:
                 print('   ', *[symbols[s].strip('~') for s in word if s != end])
                 show -= 1
             spoken += len(word)
-            wrong += errors([s for s in word if s != end], [s for s in there if s != end])
-            sounds += len(there) - 1
+            wrong += errors([s for s in word if s != end], [s for s in reference if s != end])
+            sounds += len(reference) - 1
     return wrong / sounds, spoken / (time.perf_counter() - begun)
 
 

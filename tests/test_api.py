@@ -11,7 +11,7 @@ CHECK = Path(__file__).resolve().parents[2] / "shared" / "api" / "check.py"
 
 @pytest.mark.skipif(not CHECK.exists(), reason="needs the list of CNTK's names in ../shared/api")
 def test_every_public_name_of_cntk_is_there_with_its_parameters():
-    found = subprocess.run([sys.executable, CHECK], capture_output=True, text=True)
-    *_, score = found.stdout.splitlines()
-    differing = [line for line in found.stdout.splitlines() if line.startswith(("missing", "different"))]
+    process = subprocess.run([sys.executable, CHECK], capture_output=True, text=True)
+    *_, score = process.stdout.splitlines()
+    differing = [line for line in process.stdout.splitlines() if line.startswith(("missing", "different"))]
     assert not differing and "2452/2452" in score, score

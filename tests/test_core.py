@@ -145,10 +145,10 @@ def test_values_go_from_function_to_function_on_the_device():
 
     x, y = C.sequence.input_variable(2), C.sequence.input_variable(2)
     first, second = x * 2, y + 1
-    made = first.eval({x: [np.ones((3, 2)), np.zeros((1, 2))]}, as_numpy=False)
-    assert isinstance(to_ragged(y, made).data, jax.Array) and made.device == C.cpu() and made.dtype is np.float32
-    assert made.shape == (2, 3, 2) and made.mask.tolist() == [[2, 1, 1], [2, 0, 0]]
-    assert [s.tolist() for s in second.eval({y: made})] == [[[3, 3]] * 3, [[1, 1]]]
+    value = first.eval({x: [np.ones((3, 2)), np.zeros((1, 2))]}, as_numpy=False)
+    assert isinstance(to_ragged(y, value).data, jax.Array) and value.device == C.cpu() and value.dtype is np.float32
+    assert value.shape == (2, 3, 2) and value.mask.tolist() == [[2, 1, 1], [2, 0, 0]]
+    assert [s.tolist() for s in second.eval({y: value})] == [[[3, 3]] * 3, [[1, 1]]]
     b, c = C.input_variable(2), C.input_variable((2, 1))
     batch = (b * 2).eval({b: np.ones((3, 2), np.float32)}, as_numpy=False)
     assert C.squeeze(c + 1).eval({c: batch}).tolist() == [[3, 3]] * 3
@@ -167,14 +167,14 @@ def test_static_and_sparse_results_are_fed_again():
 def test_a_value_may_be_used_until_its_function_computes_again():
     x = C.input_variable(2)
     f = x * 2
-    made = f.eval({x: [[1, 2]]}, as_numpy=False)
-    kept = made.deep_clone()
+    value = f.eval({x: [[1, 2]]}, as_numpy=False)
+    clone = value.deep_clone()
     (f + 1).eval({x: [[5, 5]]})
-    assert made.is_valid
-    assert f.eval({x: made}).tolist() == [[4, 8]]  # it is gone only after it was fed
-    assert not made.is_valid and repr(made) == "Value(###)"
-    assert kept.is_valid and kept.asarray().tolist() == [[2, 4]]
-    for use in (lambda: made.asarray(), lambda: made.shape, lambda: f.eval({x: made}), lambda: np.asarray(made)):
+    assert value.is_valid
+    assert f.eval({x: value}).tolist() == [[4, 8]]  # it is gone only after it was fed
+    assert not value.is_valid and repr(value) == "Value(###)"
+    assert clone.is_valid and clone.asarray().tolist() == [[2, 4]]
+    for use in (lambda: value.asarray(), lambda: value.shape, lambda: f.eval({x: value}), lambda: np.asarray(value)):
         with pytest.raises(RuntimeError, match="this Value is gone.*(\n.*)*deep_clone"):
             use()
 
@@ -320,9 +320,9 @@ def test_read_only_values_are_not_written_to(ragged):
 @pytest.mark.parametrize(("kind", "dtype"), [("float", np.float32), ("double", np.float64)])
 def test_values_are_made_of_lists_of_numbers(kind, dtype):
     def make(name, *arguments):
-        made = getattr(C.Value, f"create_{name}_{kind}")(*arguments)
-        assert made.dtype is dtype and isinstance(made, cntk_py.Value)
-        return made
+        value = getattr(C.Value, f"create_{name}_{kind}")(*arguments)
+        assert value.dtype is dtype and isinstance(value, cntk_py.Value)
+        return value
 
     dense = make("dense", (2,), [[1, 2, 3, 4], [5, 6]], C.cpu())
     assert dense.asarray().tolist() == [[[1, 2], [3, 4]], [[5, 6], [0, 0]]]

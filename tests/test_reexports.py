@@ -25,10 +25,10 @@ import cntkjax as C
     ("ops.sanitize_axis", "internal.sanitize.sanitize_axis"), ("utils", "internal.utils"), ("io.cntk_py", "cntk_py"),
 ])
 def test_incidental_names_are_those_of_their_homes(name, same):
-    def found(path):
+    def attribute(path):
         return functools.reduce(getattr, path.split("."), C)
 
-    assert found(name) is found(same)
+    assert attribute(name) is attribute(same)
 
 
 # What `from module import *` brings in CNTK 2.7, by module.

@@ -9,12 +9,12 @@ ARRAY = np.ones((2, 3))
 
 
 @pytest.mark.parametrize("make", [C.Constant, lambda a, **o: C.Parameter(init=a, **o)], ids=["Constant", "Parameter"])
-@pytest.mark.parametrize("given", [np.float16, np.float32, np.float64, int])
-def test_the_classes_take_the_type_asked_for_or_the_default(make, given):
-    assert make(ARRAY.astype(given)).dtype == np.float32
-    assert make(ARRAY.astype(given), dtype=np.float64).dtype == np.float64
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, int])
+def test_the_classes_take_the_type_asked_for_or_the_default(make, dtype):
+    assert make(ARRAY.astype(dtype)).dtype == np.float32
+    assert make(ARRAY.astype(dtype), dtype=np.float64).dtype == np.float64
     with C.default_options(dtype=np.float64):
-        assert make(ARRAY.astype(given)).dtype == np.float64
+        assert make(ARRAY.astype(dtype)).dtype == np.float64
 
 
 @pytest.mark.parametrize("make", [C.constant, lambda a, **o: C.parameter(init=a, **o)], ids=["constant", "parameter"])
@@ -93,9 +93,9 @@ def test_only_parameters_and_constants_have_values_that_count():
 def test_constants_are_cloned_to_double_precision_only():
     constant = C.constant(2.0, (2,))
     assert constant.clone_as(2).value.dtype == np.float64
-    for given, asked in ((constant, 1), (constant, 4), (C.constant(np.ones(2)), 1)):
+    for value, dtype in ((constant, 1), (constant, 4), (C.constant(np.ones(2)), 1)):
         with pytest.raises(ValueError, match="cannot be cloned as"):
-            given.clone_as(asked)
+            value.clone_as(dtype)
 
 
 def test_variables_as_strings():
@@ -123,8 +123,9 @@ def test_users_note_down_what_they_like_on_variables_and_functions(name, tmp_pat
 
 def test_what_variables_hold_begins_with_an_underscore():
     """So that users find their own names free."""
-    for made in C.input_variable(2), C.placeholder(), C.parameter(2), C.constant(1), (C.input_variable(2) + 1).output:
-        assert {name for name in vars(made) if not name.startswith("_")} <= {"origin"}  # for messages alone
+    x = C.input_variable(2)
+    for variable in x, C.placeholder(), C.parameter(2), C.constant(1), (x + 1).output:
+        assert {name for name in vars(variable) if not name.startswith("_")} <= {"origin"}  # for messages alone
 
 
 def test_variables_tell_their_kind_and_users_may_use_the_name():

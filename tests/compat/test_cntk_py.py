@@ -145,8 +145,8 @@ def test_views_and_values_are_equal_up_to_tolerances():
         ((1000,), (1000.01,), (0.0, 0.001)), ((1000,), (1000.01,), (0.1,)), ((1000,), (1000.01,), (2e-5, 0.0)),
         ((1000,), (1000.01,), (1e-6, 0.0)),
     ]  # fmt: skip
-    found = [cntk_py.are_equal(view(*a), view(*b), *tolerances) for a, b, tolerances in pairs]
-    assert found == [False, True, False, False, True, True, False]
+    equalities = [cntk_py.are_equal(view(*a), view(*b), *tolerances) for a, b, tolerances in pairs]
+    assert equalities == [False, True, False, False, True, True, False]
     assert not cntk_py.are_equal(view(1, 2), view(1, 2).as_shape((1, 2)))
     ones = np.ones((2, 2), np.float32)
     assert cntk_py.are_equal(C.Value(ones), C.Value(ones))
@@ -176,8 +176,8 @@ def test_deserializers_and_sources_of_the_compiled_module(tmp_path):
     source = cntk_py.create_composite_minibatch_source(config)
     assert source.next_minibatch(9)[source.streams.x].num_samples == 2 and not source.next_minibatch(9)
     crop = {"cropSize": "1:2", "sideRatio": "0.5:0.6", "jitterType": "uniratio", "cropType": "randomside"}
-    made = cntk_py.reader_crop("randomside", (1, 2), (0.5, 0.6), (0.0, 0.0), (1.0, 1.0), "uniratio")
-    assert made.items() >= crop.items()
+    transform = cntk_py.reader_crop("randomside", (1, 2), (0.5, 0.6), (0.0, 0.0), (1.0, 1.0), "uniratio")
+    assert transform.items() >= crop.items()
     assert cntk_py.image_deserializer("m", "l", 3, "i", [cntk_py.reader_mean("q")]) == {
         "type": "ImageDeserializer", "file": "m",
         "input": {
@@ -230,9 +230,9 @@ def test_means_and_deviations_of_streams(tmp_path):
     file.write_text("|x 1 2\n|x 2 3\n|x 4 3\n|x 7 3\n")
     streams = C.io.StreamDefs(x=C.io.StreamDef("x", 2))
     source = C.io.MinibatchSource(C.io.CTFDeserializer(str(file), streams), max_sweeps=1)
-    found = {source.streams.x: (None, None)}
-    cntk_py.compute_input_per_dim_means_and_inv_std_devs(source, found, C.cpu())
-    ((mean, inverse),) = found.values()
+    statistics = {source.streams.x: (None, None)}
+    cntk_py.compute_input_per_dim_means_and_inv_std_devs(source, statistics, C.cpu())
+    ((mean, inverse),) = statistics.values()
     np.testing.assert_allclose(mean.asarray(), [3.5, 2.75])
     np.testing.assert_allclose(inverse.asarray(), [0.43643576, 2.309401], rtol=1e-6)
     assert not source.next_minibatch(1)

@@ -51,10 +51,10 @@ X, Y = C.Axis(0), C.Axis(1)  # along the last axis of a shape, and the last but 
     ("uniform_random", ((2,), cntk_py.DataType_Float, 5.0, 5.0001, 3), [5, 5]),
 ])  # fmt: skip
 def test_operations_take_arguments_in_their_own_order(name, arguments, expected):
-    made = getattr(cntk_py, name)(*arguments)
-    np.testing.assert_allclose(made.eval(), expected, rtol=1e-4, atol=1e-6)
+    function = getattr(cntk_py, name)(*arguments)
+    np.testing.assert_allclose(function.eval(), expected, rtol=1e-4, atol=1e-6)
     if isinstance(arguments[-1], str):
-        assert made.name == arguments[-1]
+        assert function.name == arguments[-1]
 
 
 @pytest.mark.parametrize(("arguments", "expected"), [
@@ -68,16 +68,16 @@ def test_delays_may_leave_out_their_initial_state(arguments, expected):
 
 def test_inputs_and_placeholders():
     batch = [C.Axis.default_batch_axis()]
-    made = [
+    variables = [
         cntk_py.input_variable((2, 3), False, 1, True, "nm", batch), cntk_py.input_variable((2, 3), 1, "n"),
         cntk_py.output_variable((2, 3), 1, batch, True, "n"), cntk_py.placeholder_variable((2, 3), "a", batch),
         cntk_py.placeholder_variable("q"),
     ]  # fmt: skip
-    assert [str(v) for v in made] == [
+    assert [str(v) for v in variables] == [
         "Input('nm', [#], [2 x 3])", "Input('n', [#, *], [2 x 3])", "Output('n', [#], [2 x 3])",
         "Placeholder('a', [#], [2 x 3])", "Placeholder('q', [???], [???])",
     ]  # fmt: skip
-    assert made[0].needs_gradient and not made[1].needs_gradient
+    assert variables[0].needs_gradient and not variables[1].needs_gradient
     assert cntk_py.input_variable((2, 3), True, 1).is_sparse
 
 

@@ -47,7 +47,7 @@ def layer(kind, rest="", bottom="data", top=None, name="y"):
 
 @pytest.fixture
 def convert(tmp_path):
-    def made(text, weights=None, source=(), old=False):
+    def converted(text, weights=None, source=(), old=False):
         (tmp_path / "net.prototxt").write_text(text)
         (tmp_path / "net.caffemodel").write_bytes(caffemodel(weights or {}, old))
         paths = {"ModelPath": str(tmp_path / "net.prototxt"), "WeightsPath": str(tmp_path / "net.caffemodel")}
@@ -57,7 +57,7 @@ def convert(tmp_path):
         CaffeConverter.from_model(tmp_path / "conf.json")
         return C.load_model(str(tmp_path / "net.model"))
 
-    return made
+    return converted
 
 
 def weights(*shape):

@@ -222,9 +222,9 @@ def test_combine_has_the_outputs_themselves():
     a, b = x + 1, x + 2
     f = C.combine([a, b])
     assert f.outputs == (a.output, b.output)
-    made = f.eval({x: [[1]]})
-    np.testing.assert_array_equal(made[a.output], [[2]])
-    np.testing.assert_array_equal(made[b.output], [[3]])
+    outputs = f.eval({x: [[1]]})
+    np.testing.assert_array_equal(outputs[a.output], [[2]])
+    np.testing.assert_array_equal(outputs[b.output], [[3]])
     g = f.clone("share", {x: x})
     assert g.outputs[0] is not a.output and len(g.outputs) == 2
 
@@ -234,8 +234,8 @@ def test_forward_and_backward():
     f = x * x * 2
     state, values = f.forward({x: np.ones((2, 3))}, [f.output], [f.output])
     np.testing.assert_array_equal(values[f.output], 2 * np.ones((2, 3)))
-    found = f.backward(state, {f.output: 3 * np.ones((2, 3))}, {x})
-    np.testing.assert_array_equal(found[x], 12 * np.ones((2, 3)))
+    gradients = f.backward(state, {f.output: 3 * np.ones((2, 3))}, {x})
+    np.testing.assert_array_equal(gradients[x], 12 * np.ones((2, 3)))
     assert f.forward({x: np.ones((2, 3))})[0] is None
 
 

@@ -7,12 +7,12 @@ from cntkjax.compat import cntk_py
 from cntkjax.graph.axis import Axis
 
 
-@pytest.mark.parametrize(("given", "expected"), [
+@pytest.mark.parametrize(("shape", "expected"), [
     (3, (3,)), ((3, 4), (3, 4)), ([3, 4], (3, 4)), ((), ()), (-1, (-1,)), (np.int32(3), (3,)),
     (np.array([2, 3]), (2, 3)), ("ab", ("ab",)),
 ])
-def test_shapes_and_other_things_as_tuples(given, expected):
-    assert internal.sanitize_shape(given) == internal._as_tuple(given) == expected
+def test_shapes_and_other_things_as_tuples(shape, expected):
+    assert internal.sanitize_shape(shape) == internal._as_tuple(shape) == expected
 
 
 def test_none_is_not_a_shape():
@@ -20,16 +20,16 @@ def test_none_is_not_a_shape():
         internal.sanitize_shape(None)
 
 
-@pytest.mark.parametrize(("given", "numpy_type", "number"), [
+@pytest.mark.parametrize(("dtype", "numpy_type", "number"), [
     ("float", np.float32, cntk_py.DataType_Float), ("double", np.float64, cntk_py.DataType_Double),
     ("float32", np.float32, 1), (np.float32, np.float32, 1), (np.dtype("float64"), np.float64, 2),
     (float, np.float64, 2), (int, np.float32, 1), ("float16", np.float16, cntk_py.DataType_Float16),
     (np.int8, np.int8, cntk_py.DataType_Int8), ("int16", np.int16, cntk_py.DataType_Int16),
 ])
-def test_types_are_converted(given, numpy_type, number):
-    assert internal.sanitize_dtype_numpy(given) is numpy_type
+def test_types_are_converted(dtype, numpy_type, number):
+    assert internal.sanitize_dtype_numpy(dtype) is numpy_type
     assert internal.sanitize_dtype_numpy(number) is numpy_type
-    assert internal.sanitize_dtype_cntk(given) == number
+    assert internal.sanitize_dtype_cntk(dtype) == number
     assert internal.data_type_to_dtype(number) is numpy_type
 
 
@@ -61,10 +61,10 @@ def test_pairs_of_numbers():
             internal.sanitize_range(wrong)
 
 
-@pytest.mark.parametrize(("given", "index"), [(0, -1), (1, -2), (-1, 0), (Axis(2), -3), (Axis(-2), 1)])
-def test_static_axes_are_counted_from_the_other_end(given, index):
-    assert internal.sanitize_axis(given) == Axis(index)
-    assert internal.sanitize_axis_list([given, 0]) == [Axis(index), Axis(-1)]
+@pytest.mark.parametrize(("axis", "index"), [(0, -1), (1, -2), (-1, 0), (Axis(2), -3), (Axis(-2), 1)])
+def test_static_axes_are_counted_from_the_other_end(axis, index):
+    assert internal.sanitize_axis(axis) == Axis(index)
+    assert internal.sanitize_axis_list([axis, 0]) == [Axis(index), Axis(-1)]
 
 
 @pytest.mark.parametrize("axis", [Axis.default_batch_axis(), Axis.default_dynamic_axis(), Axis.all_static_axes(),

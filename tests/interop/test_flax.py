@@ -54,8 +54,8 @@ def test_an_inverted_training_keyword():
     model = C.interop.from_flax(nn.Dropout(0.5), x, training="deterministic", inverted=True)
     ones = np.ones((1, 1000), F)
     assert np.array_equal(model.eval({x: ones}), ones)
-    _, made = model.forward({x: ones}, keep_for_backward=set(model.outputs))
-    assert set(np.unique(made[model.output])) == {0, 2}
+    _, outputs = model.forward({x: ones}, keep_for_backward=set(model.outputs))
+    assert set(np.unique(outputs[model.output])) == {0, 2}
 
 
 def test_a_function_is_a_module():
@@ -75,9 +75,9 @@ def test_statistics_and_dropout_of_a_function_in_flax():
     module = C.interop.to_flax(model)
     data = sample(50, 3) + 2
     variables = module.init(jax.random.key(0), data)
-    made, changed = module.apply(
+    outputs, changed = module.apply(
         variables, data, training=True, rngs={"dropout": jax.random.key(1)}, mutable=["batch_stats"])
-    assert 0.3 < np.mean(np.asarray(made) == 0) < 0.7
+    assert 0.3 < np.mean(np.asarray(outputs) == 0) < 0.7
     assert np.allclose(changed["batch_stats"]["aggregate_mean"], data.mean(0), rtol=1e-4)
     assert not np.any(variables["batch_stats"]["aggregate_mean"])
 

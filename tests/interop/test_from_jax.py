@@ -56,8 +56,8 @@ def test_steps_of_sequences_are_samples(parameters):
     s = C.sequence.input_variable(3)
     model = from_jax(mlp, parameters, C.sequence.past_value(s))
     data = [sample(n, 3, seed=n) for n in (3, 1, 4)]
-    for made, sequence in zip(model.eval({s: data}), data, strict=True):
-        assert np.allclose(made, mlp(parameters, np.concatenate([np.zeros((1, 3), F), sequence[:-1]])), atol=1e-6)
+    for value, sequence in zip(model.eval({s: data}), data, strict=True):
+        assert np.allclose(value, mlp(parameters, np.concatenate([np.zeros((1, 3), F), sequence[:-1]])), atol=1e-6)
 
 
 def test_in_a_recurrent_loop():
@@ -110,8 +110,8 @@ def test_random_numbers_differ_from_call_to_call():
 
 def test_round_trip(parameters):
     x = C.input_variable(3)
-    f, given = to_jax(from_jax(mlp, parameters, x))
-    assert np.allclose(f(given, sample(4, 3)), mlp(parameters, sample(4, 3)), atol=1e-6)
+    f, returned = to_jax(from_jax(mlp, parameters, x))
+    assert np.allclose(f(returned, sample(4, 3)), mlp(parameters, sample(4, 3)), atol=1e-6)
 
 
 def test_clones_have_their_own_parameters(parameters):

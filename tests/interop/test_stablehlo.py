@@ -11,28 +11,28 @@ import cntkjax as C
 SERVE = """
 import jax, numpy as np, sys
 loaded = jax.export.deserialize(bytearray(open(sys.argv[1], 'rb').read()))
-given = np.load(sys.argv[2])
-names = sorted(given.files)
-inputs = [given[n] for n in names if not n.endswith('_lengths')]
-inputs = [(x, given[n + '_lengths']) if n + '_lengths' in names else x for n, x in zip(names, inputs)]
-jax.config.update('jax_enable_x64', any(given[n].dtype == np.float64 for n in names))
-made = loaded.call(*inputs)
-np.savez(sys.argv[3], *(made if isinstance(made, (tuple, list)) else [made]))
+arrays = np.load(sys.argv[2])
+names = sorted(arrays.files)
+inputs = [arrays[n] for n in names if not n.endswith('_lengths')]
+inputs = [(x, arrays[n + '_lengths']) if n + '_lengths' in names else x for n, x in zip(names, inputs)]
+jax.config.update('jax_enable_x64', any(arrays[n].dtype == np.float64 for n in names))
+outputs = loaded.call(*inputs)
+np.savez(sys.argv[3], *(outputs if isinstance(outputs, (tuple, list)) else [outputs]))
 assert not [m for m in sys.modules if m.startswith(('cntk', 'optax'))]
 """
 
 
 def served(function, folder, **inputs):
-    """What another process makes of the exported function."""
-    path, given, found = folder / "m.stablehlo", folder / "in.npz", folder / "out.npz"
+    """The outputs of the exported function in a process that does not import cntkjax."""
+    path, inputs_file, outputs_file = (folder / name for name in ("m.stablehlo", "in.npz", "out.npz"))
     function.export_stablehlo(path)
-    np.savez(given, **inputs)
+    np.savez(inputs_file, **inputs)
     run = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SERVE, path, given, found], capture_output=True, text=True, cwd=folder,
-        env={"PATH": "", "JAX_PLATFORMS": "cpu"}, timeout=100,
+        [sys.executable, "-W", "ignore", "-c", SERVE, path, inputs_file, outputs_file],
+        capture_output=True, text=True, cwd=folder, env={"PATH": "", "JAX_PLATFORMS": "cpu"}, timeout=100,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr[-2000:]
-    with np.load(found) as arrays:
+    with np.load(outputs_file) as arrays:
         return [arrays[name] for name in arrays.files]
 
 
@@ -46,9 +46,9 @@ def test_any_batch_of_an_image_network(tmp_path, dtype):
         ])(x)  # fmt: skip
     for n in (1, 5):
         data = np.random.default_rng(n).normal(size=(n, 2, 8, 8)).astype(dtype)
-        (made,) = served(f, tmp_path, a=data)
-        np.testing.assert_allclose(made, f.eval({x: data}), rtol=1e-5, atol=1e-6)
-        assert made.dtype == dtype
+        (output,) = served(f, tmp_path, a=data)
+        np.testing.assert_allclose(output, f.eval({x: data}), rtol=1e-5, atol=1e-6)
+        assert output.dtype == dtype
 
 
 def test_sequences_of_any_length_and_several_outputs(tmp_path):
@@ -84,8 +84,8 @@ def test_functions_that_look_back_take_padded_sequences(tmp_path):
     s = C.sequence.input_variable(1)
     f = C.sequence.reduce_sum(C.sequence.past_value(s, time_step=3))
     data = np.arange(16, dtype=np.float32).reshape(1, 16, 1)
-    (made,) = served(f, tmp_path, a=data, a_lengths=np.int32([5]))
-    np.testing.assert_allclose(made, f.eval({s: [data[0, :5]]}))
+    (output,) = served(f, tmp_path, a=data, a_lengths=np.int32([5]))
+    np.testing.assert_allclose(output, f.eval({s: [data[0, :5]]}))
 
 
 def test_an_unsupported_function_keeps_the_old_file(tmp_path):

@@ -117,8 +117,8 @@ def test_running_statistics_are_a_state():
     data = sample(8, 2) + 3
     before = f.state
     assert set(before) == {"aggregate_mean", "aggregate_variance", "aggregate_count"}
-    made, after = f.apply(parameters, before, data, training=True)
-    assert np.allclose(np.mean(made, 0), 0, atol=1e-5)
+    output, after = f.apply(parameters, before, data, training=True)
+    assert np.allclose(np.mean(output, 0), 0, atol=1e-5)
     assert np.allclose(after["aggregate_mean"], data.mean(0), rtol=1e-4)  # the first minibatch counts whole
     _, unchanged = f.apply(parameters, after, data)
     assert all(np.array_equal(unchanged[n], after[n]) for n in after)

@@ -103,10 +103,10 @@ def test_noise_contrastive_estimation_with_every_class_drawn_is_exact():
 
 def test_hierarchical_probabilities_sum_to_one():
     x, label = C.input_variable(3), C.input_variable(1)
-    probability, groups, every = C.hierarchical_softmax_layer(x, label, 10)
-    assert groups.shape == (4,) and [p.shape for p in every] == [(3,)] * 4
+    probability, groups, members = C.hierarchical_softmax_layer(x, label, 10)
+    assert groups.shape == (4,) and [p.shape for p in members] == [(3,)] * 4
     data = np.ones((1, 3), np.float32)
-    joint = np.concatenate([p.eval({x: data})[0] for p in every])
+    joint = np.concatenate([p.eval({x: data})[0] for p in members])
     np.testing.assert_allclose(joint.sum(), 1, rtol=1e-5)
     probabilities = [probability.eval({x: data, label: [[i]]}).item() for i in range(10)]
     np.testing.assert_allclose(probabilities, joint[:10], rtol=1e-5)

@@ -177,9 +177,9 @@ class TestCorners:
 
     def test_what_is_in_a_block_is_made_of_placeholders_each_with_an_operand(self):
         p, a = C.placeholder(), C.input_variable(2, name="a")
-        for made, pairs in ((C.relu(a), [(a, x)]), (C.relu(a), []), (C.relu(p), [(p, x), (a, x)])):
+        for body, pairs in ((C.relu(a), [(a, x)]), (C.relu(a), []), (C.relu(p), [(p, x), (a, x)])):
             with pytest.raises(ValueError, match="'a'.* is no placeholder"):
-                C.as_block(made, pairs, "Block")
+                C.as_block(body, pairs, "Block")
         with pytest.raises(ValueError, match="no operand is given for Placeholder"):
             C.as_block(C.relu(p), [], "Block")
         assert a.name == "a" and C.relu(a).arguments == (a,)
@@ -199,9 +199,9 @@ class TestCorners:
 
     def test_dynamic_axes_follow_from_what_is_substituted(self):
         s = C.sequence.input_variable(2)
-        made = (x * 2).clone("share", {x: s})
-        assert made.dynamic_axes == s.dynamic_axes
-        assert [v.tolist() for v in made.eval({s: [[[1, 2], [3, 4]]]})] == [[[2, 4], [6, 8]]]
+        clone = (x * 2).clone("share", {x: s})
+        assert clone.dynamic_axes == s.dynamic_axes
+        assert [v.tolist() for v in clone.eval({s: [[[1, 2], [3, 4]]]})] == [[[2, 4], [6, 8]]]
 
 
 def test_values_stand_under_the_functions_or_variables_that_were_asked_for():

@@ -59,8 +59,8 @@ class TestWithoutSamples:
 
 def test_the_bounds_of_clip_get_no_gradient():
     a, low, high = x(3, needs_gradient=True), C.parameter(3, init=0.3), C.parameter(3, init=0.6)
-    found = C.clip(a, low, high).grad({a: [[0, 0.4, 1]]}, wrt=[a, low, high])
-    assert [found[v].tolist() for v in (a, low, high)] == [[[0, 1, 0]], [0, 0, 0], [0, 0, 0]]
+    gradients = C.clip(a, low, high).grad({a: [[0, 0.4, 1]]}, wrt=[a, low, high])
+    assert [gradients[v].tolist() for v in (a, low, high)] == [[[0, 1, 0]], [0, 0, 0], [0, 0, 0]]
 
 
 def test_fmeasure_of_images_is_one_for_each_channel():
@@ -105,8 +105,8 @@ def test_a_text_names_the_last_operation_if_its_first_operands_are_those_of_the_
 def test_outputs_need_a_gradient_if_any_operand_does():
     a, s = x(3, needs_gradient=True), C.sequence.input_variable(1, needs_gradient=True)
     index = C.input_variable((), needs_gradient=True)
-    made = [C.argmax(a), C.gather(C.constant([1, 2]), index), C.to_sequence_like(x(3), s)]
-    assert [f.output.needs_gradient for f in made] == [True] * 3
+    functions = [C.argmax(a), C.gather(C.constant([1, 2]), index), C.to_sequence_like(x(3), s)]
+    assert [f.output.needs_gradient for f in functions] == [True] * 3
 
 
 def test_delayed_sparse_data_are_dense():
@@ -203,16 +203,16 @@ class TestPromisedLengths:
 @pytest.mark.parametrize("state", [[5], [5, 6], [[5]], [[5], [6]], [[[5]]]])
 def test_delayed_numbers_have_the_axes_of_their_initial_state(delay, state):
     s, state = C.sequence.input_variable(()), np.array(state, F)
-    (found,) = delay(s, state).eval([[1, 2, 3]])
+    (actual,) = delay(s, state).eval([[1, 2, 3]])
     expected = [state, 1 + 0 * state, 2 + 0 * state] if delay is C.sequence.past_value else [2, 3, state]
-    assert np.array_equal(found, [np.broadcast_to(e, state.shape) for e in expected])
+    assert np.array_equal(actual, [np.broadcast_to(e, state.shape) for e in expected])
 
 
 def test_delayed_numbers_begin_with_the_state_of_their_own_sequence():
     s, a = C.sequence.input_variable(()), x(2)
     f = C.sequence.past_value(s, a)
-    found = f.eval({s: [np.array([1, 2], F), np.array([3], F)], a: [[5, 6], [7, 8]]})
-    assert [v.tolist() for v in found] == [[[5, 6], [1, 1]], [[7, 8]]]
+    values = f.eval({s: [np.array([1, 2], F), np.array([3], F)], a: [[5, 6], [7, 8]]})
+    assert [v.tolist() for v in values] == [[[5, 6], [1, 1]], [[7, 8]]]
 
 
 def test_one_spliced_operand_is_itself_without_a_name():
@@ -236,8 +236,8 @@ def test_what_is_generated_has_the_type_of_its_first_state():
         start, like = x(1, dtype=np.float64), C.sequence.input_variable(1, np.float64)
         f = C.layers.UnfoldFrom(lambda h: h * 2)(start, like)
     assert f.dtype is np.float64
-    (found,) = f.eval({start: np.array([[1 + 2**-40]]), like: [np.zeros((2, 1))]})
-    assert found.tolist() == [[2 + 2**-39], [4 + 2**-38]]
+    (value,) = f.eval({start: np.array([[1 + 2**-40]]), like: [np.zeros((2, 1))]})
+    assert value.tolist() == [[2 + 2**-39], [4 + 2**-38]]
 
 
 class TestEquality:
@@ -337,8 +337,8 @@ class TestNumPy:
         loss = C.reduce_sum(np.abs(-w) + np.square(w) + np.negative(a * w) + np.reciprocal(a))
         np.testing.assert_array_equal(loss.grad({a: F([[1, 2]])}, wrt=[w]), [4, 3])
         for number in (F([1, 2]), np.float64(1)):
-            made = [number + a, number - a * 1, number * w, number / a, np.add(number, a)]
-            assert [f.shape for f in made] == [(2,)] * 5
+            functions = [number + a, number - a * 1, number * w, number / a, np.add(number, a)]
+            assert [f.shape for f in functions] == [(2,)] * 5
 
     def test_what_has_no_numbers_is_one_object_and_what_has_some_gives_them(self):
         f, w = x(2) * 2, C.Parameter(2, init=2)

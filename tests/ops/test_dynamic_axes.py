@@ -72,8 +72,8 @@ def test_gathers_of_other_samples_of_the_minibatch():
 def test_gathers_of_steps_of_each_sequence():
     x, i = C.sequence.input_variable((2, 3), np.float64), C.input_variable(2, np.float64)
     data, places = sequences(), np.array([[2, 0], [0, 0], [3, 1], [1, 1]])
-    found = C.gather(x, i, axis=STEPS).eval({x: data, i: places})
-    np.testing.assert_array_equal(found, [s[p] for s, p in zip(data, places, strict=True)])
+    rows = C.gather(x, i, axis=STEPS).eval({x: data, i: places})
+    np.testing.assert_array_equal(rows, [s[p] for s, p in zip(data, places, strict=True)])
 
 
 def test_products_over_the_batch():
@@ -98,8 +98,8 @@ class TestBatchesOfAnotherSize:
         before = C.placeholder(dynamic_axes=steps.dynamic_axes)
         sums = steps + 0.5 * C.sequence.past_value(before)
         sums = sums.replace_placeholders({before: sums.output})
-        made = sums.eval({x: self.DATA})
-        assert len(made) == 4 and made[3].tolist() == [[18, 19], [29, 30.5], [36.5, 38.25]]
+        values = sums.eval({x: self.DATA})
+        assert len(values) == 4 and values[3].tolist() == [[18, 19], [29, 30.5], [36.5, 38.25]]
         back = self.folded(C.sequence.last(sums), (-1, 2, 2))
         assert back.eval({x: self.DATA}).tolist() == [[[5, 6.75], [15.5, 17.25]], [[26, 27.75], [36.5, 38.25]]]
         np.testing.assert_array_equal(back.grad({x: self.DATA}), np.broadcast_to([[0.25], [0.5], [1]], (2, 2, 3, 2)))
@@ -123,8 +123,8 @@ def test_one_value_a_sequence_beside_its_steps():
     # CNTK does this with x + y, but not in splice, select and losses.
     x, y = C.sequence.input_variable(2), C.input_variable(1)
     data, values = [s[:, 0, :2].astype(np.float32) for s in sequences()], np.arange(4, dtype=np.float32)[:, None]
-    for made, s, v in zip(C.splice(x, y).eval({x: data, y: values}), data, values, strict=True):
-        np.testing.assert_array_equal(made, np.concatenate([s, np.broadcast_to(v, (len(s), 1))], 1))
+    for row, s, v in zip(C.splice(x, y).eval({x: data, y: values}), data, values, strict=True):
+        np.testing.assert_array_equal(row, np.concatenate([s, np.broadcast_to(v, (len(s), 1))], 1))
 
 
 @pytest.mark.parametrize("axes", [[BATCH, BATCH], [C.Axis("a"), C.Axis("a")], [BATCH, C.Axis("a"), C.Axis("a")]])

@@ -54,9 +54,9 @@ def recurrent(x):
 def stack(kind, num_layers=1, **options):
     def op(x):
         weights = C.parameter((C.InferredDimension,), dtype=x.dtype)
-        made = C.optimized_rnnstack(x, weights, 2, num_layers, recurrent_op=kind, **options)
+        f = C.optimized_rnnstack(x, weights, 2, num_layers, recurrent_op=kind, **options)
         weights.value = np.random.default_rng(4).uniform(-0.6, 0.6, weights.shape).astype(x.dtype)
-        return made
+        return f
 
     return op
 
@@ -136,7 +136,7 @@ CASES = [
 def sequences(case, dtype, which=range(len(LENGTHS))):
     rng = np.random.default_rng(7)
     kinds = (*case.data, *("",) * len(case.shapes))
-    made = []
+    operands = []
     for kind, shape in zip(kinds, case.shapes, strict=False):
         size = sum(LENGTHS) * int(np.prod(shape))
         values = rng.permutation(np.linspace(-1.5, 1.53, size))  # no two near each other, none near 0
@@ -145,8 +145,8 @@ def sequences(case, dtype, which=range(len(LENGTHS))):
         if kind == "flags":
             values[np.cumsum((0, *LENGTHS[:-1]))] = 1  # no sequence without a step
         parts = np.split(values.astype(dtype), np.cumsum(LENGTHS)[:-1])
-        made.append([parts[i] for i in which])
-    return made
+        operands.append([parts[i] for i in which])
+    return operands
 
 
 def inputs(case, dtype):
@@ -155,30 +155,30 @@ def inputs(case, dtype):
 
 def evaluated(case, dtype, which=range(len(LENGTHS))):
     variables = inputs(case, dtype)
-    made = case.op(*variables)
+    f = case.op(*variables)
     feeds = dict(zip(variables, sequences(case, dtype, which), strict=True))
-    return made, made.eval({v: feeds[v] for v in made.arguments})
+    return f, f.eval({v: feeds[v] for v in f.arguments})
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 class TestEverySequence:
     def test_comes_out_as_it_does_alone(self, case):
-        made, values = evaluated(case, np.float64)
+        f, values = evaluated(case, np.float64)
         alone = [evaluated(case, np.float64, [i])[1] for i in (0, 2)]
-        if not made.dynamic_axes:
+        if not f.dynamic_axes:
             if case.together:
                 rest = evaluated(case, np.float64, [1, 3])[1]
                 np.testing.assert_allclose(values, sum(alone) + rest, rtol=1e-6)
             return
         for i, value in zip((0, 2), alone, strict=True):
-            assert value[0].shape[len(value[0].shape) - len(made.shape) :] == made.shape
+            assert value[0].shape[len(value[0].shape) - len(f.shape) :] == f.shape
             np.testing.assert_allclose(values[i], value[0], rtol=1e-6, atol=1e-9)
 
     def test_in_half_single_and_double_precision(self, case):
         _, exact = evaluated(case, np.float64)
         for dtype, tolerance in ((np.float32, 1e-5), (np.float16, case.half)):
-            made, values = evaluated(case, dtype)
-            assert made.dtype == dtype
+            f, values = evaluated(case, dtype)
+            assert f.dtype == dtype
             pairs = zip(values, exact, strict=True) if isinstance(values, list) else [(values, exact)]
             for value, wanted in pairs:
                 assert value.dtype == dtype
@@ -188,21 +188,21 @@ class TestEverySequence:
         if not case.smooth:
             pytest.skip("not smooth, or a gradient of its own")
         variables, data = inputs(case, np.float64), sequences(case, np.float64)
-        made = case.op(*variables)
-        weights = C.constant(np.random.default_rng(5).standard_normal(made.shape))
-        total = C.reduce_sum(made * weights, EVERYTHING)
+        f = case.op(*variables)
+        weights = C.constant(np.random.default_rng(5).standard_normal(f.shape))
+        total = C.reduce_sum(f * weights, EVERYTHING)
 
         def feeds(place=None, step=0.0):
-            given = [[s.copy() for s in sequences] for sequences in data]
+            copies = [[s.copy() for s in sequences] for sequences in data]
             if place is not None:
-                given[place[0]][place[1]][place[2]] += step
-            return {v: g for v, g in zip(variables, given, strict=True) if v in total.arguments}
+                copies[place[0]][place[1]][place[2]] += step
+            return {v: g for v, g in zip(variables, copies, strict=True) if v in total.arguments}
 
         free = [v for v in variables if v in total.arguments and "flags" not in case.data[variables.index(v) :][:1]]
-        found = total.grad(feeds(), wrt=free)
-        found = found if isinstance(found, dict) else {free[0]: found}
+        gradients = total.grad(feeds(), wrt=free)
+        gradients = gradients if isinstance(gradients, dict) else {free[0]: gradients}
         for i, v in enumerate(variables):
             for k in (0, 2) if v in free else ():
                 for at in list(np.ndindex(data[i][k].shape))[::3]:
                     up, down = (total.eval(feeds((i, k, at), step)) for step in (1e-5, -1e-5))
-                    np.testing.assert_allclose(found[v][k][at], (up - down) / 2e-5, rtol=1e-5, atol=1e-7)
+                    np.testing.assert_allclose(gradients[v][k][at], (up - down) / 2e-5, rtol=1e-5, atol=1e-7)

@@ -36,13 +36,13 @@ def test_what_is_missing_is_said(line, arguments, outputs):
 def test_gradients_are_put_where_they_are_asked_for(line):
     x, w, z = line
     both = C.splice(z, 2 * z)
-    found, outputs = {w: None}, {z.output: None}
-    z.gradients({x: DATA}, found, outputs, C.cpu())
-    assert found[w].asarray().ravel().tolist() == [4, 6]
+    gradients, outputs = {w: None}, {z.output: None}
+    z.gradients({x: DATA}, gradients, outputs, C.cpu())
+    assert gradients[w].asarray().ravel().tolist() == [4, 6]
     assert outputs[z.output].asarray().ravel().tolist() == [4, 8]
-    found = {w: None}
-    both.gradients({x: DATA}, z.output, found, {})
-    assert found[w].asarray().ravel().tolist() == [4, 6]
+    gradients = {w: None}
+    both.gradients({x: DATA}, z.output, gradients, {})
+    assert gradients[w].asarray().ravel().tolist() == [4, 6]
 
 
 @pytest.mark.parametrize(("method", "shared", "constants"), [

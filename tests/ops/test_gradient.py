@@ -45,8 +45,8 @@ def test_gradients_of_any_order():
 def test_several_variables_give_several_outputs():
     x, y = C.input_variable(2), C.input_variable(2)
     both = C.gradient(C.reduce_sum(x * x * y), [x, y], name="both")
-    made = both.eval({x: [[2, 3]], y: [[4, 5]]})
-    assert [made[v].tolist() for v in both.outputs] == [[[16, 30]], [[4, 9]]]
+    values = both.eval({x: [[2, 3]], y: [[4, 5]]})
+    assert [values[v].tolist() for v in both.outputs] == [[[16, 30]], [[4, 9]]]
 
 
 def test_of_a_result_on_the_way():
@@ -203,7 +203,7 @@ def test_of_parameters_through_a_gradient_of_inputs_in_loops_and_images(make):
     """Against the slope of the loss along a direction, by two evaluations."""
     with C.default_options(dtype=np.float64):
         loss, feeds = make()
-    found = loss.grad(feeds, wrt=list(loss.parameters))
+    gradients = loss.grad(feeds, wrt=list(loss.parameters))
     for parameter in loss.parameters:
         value = parameter.value
         direction, step = sample(*value.shape, seed=7).astype(np.float64), 1e-4
@@ -212,7 +212,8 @@ def test_of_parameters_through_a_gradient_of_inputs_in_loops_and_images(make):
             parameter.value = value + sign * step * direction
             sums.append(np.sum(loss.eval(feeds)))
         parameter.value = value
-        assert np.isclose((sums[0] - sums[1]) / (2 * step), np.sum(found[parameter] * direction), rtol=1e-4, atol=1e-7)
+        slope = (sums[0] - sums[1]) / (2 * step)
+        assert np.isclose(slope, np.sum(gradients[parameter] * direction), rtol=1e-4, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", ["question", "answer"])  # graphs of the same structure share their program

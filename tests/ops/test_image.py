@@ -24,16 +24,16 @@ def normal(*shape):
 
 def windows(x, sizes, strides, auto, fill, dilation=1, ceil=False):
     """All windows of [n, *axes]: [n, *positions, *sizes], and how many of their cells lie inside: [*positions]."""
-    found = [place(n, k, s, dilation, a, ceil) for n, k, s, a in zip(x.shape[1:], sizes, strides, auto, strict=True)]
-    made = np.full((len(x), *(w.count for w in found), *sizes), fill)
-    inside = np.zeros([w.count for w in found])
-    for position in itertools.product(*(range(w.count) for w in found)):
+    axes = [place(n, k, s, dilation, a, ceil) for n, k, s, a in zip(x.shape[1:], sizes, strides, auto, strict=True)]
+    cells = np.full((len(x), *(w.count for w in axes), *sizes), fill)
+    inside = np.zeros([w.count for w in axes])
+    for position in itertools.product(*(range(w.count) for w in axes)):
         for cell in itertools.product(*map(range, sizes)):
-            at = [p * w.stride - w.before + c * dilation for p, c, w in zip(position, cell, found, strict=True)]
+            at = [p * w.stride - w.before + c * dilation for p, c, w in zip(position, cell, axes, strict=True)]
             if all(0 <= i < n for i, n in zip(at, x.shape[1:], strict=True)):
-                made[(slice(None), *position, *cell)] = x[(slice(None), *at)]
+                cells[(slice(None), *position, *cell)] = x[(slice(None), *at)]
                 inside[position] += 1
-    return made, inside
+    return cells, inside
 
 
 def convolved(x, kernel, strides, auto, dilation=1):
@@ -62,8 +62,8 @@ def check_gradient(f, feeds, wrt, eps=1e-5):
     target = C.input_variable(f.shape, dtype=np.float64)
     loss = C.reduce_sum(f * target)
     feeds = {**feeds, target: weights}
-    found = loss.grad(feeds, wrt=list(wrt))
-    found = found if isinstance(found, dict) else {wrt[0]: found}
+    gradients = loss.grad(feeds, wrt=list(wrt))
+    gradients = gradients if isinstance(gradients, dict) else {wrt[0]: gradients}
     for v in wrt:
         before = v.value if v.is_parameter else feeds[v]
         direction = normal(*before.shape)
@@ -77,7 +77,7 @@ def check_gradient(f, feeds, wrt, eps=1e-5):
             else:
                 totals.append(np.sum(loss.eval({**feeds, v: moved})))
         difference = (totals[0] - totals[1]) / (2 * eps)
-        np.testing.assert_allclose(np.sum(found[v] * direction), difference, rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(np.sum(gradients[v] * direction), difference, rtol=1e-6, atol=1e-7)
 
 
 # shape of a sample, kernel, strides, padded axes, dilation
@@ -114,8 +114,8 @@ class TestConvolution:
         data = [normal(3, 2, 6), normal(1, 2, 6), normal(4, 2, 6)]
         w = normal(3, 2, 3)
         x = C.sequence.input_variable((2, 6), dtype=np.float64)
-        made = C.convolution(C.parameter(init=w), x, auto_padding=[False, True]).eval({x: data})
-        for got, steps in zip(made, data, strict=True):
+        values = C.convolution(C.parameter(init=w), x, auto_padding=[False, True]).eval({x: data})
+        for got, steps in zip(values, data, strict=True):
             np.testing.assert_allclose(got, convolved(steps, w, (1,), (True,)), rtol=1e-10)
 
     def test_sequences_are_convolved_along_their_steps(self):
@@ -274,8 +274,8 @@ class TestUnpooling:
     def test_values_go_where_the_maxima_were(self):
         """Recorded from CNTK 2.7: of equal maxima the first, of overlapping windows the last."""
         x = C.input_variable((1, 2, 4))
-        made = C.unpooling(C.pooling(x, 0, (2, 2), (2, 2)) * 10, x, C.MAX_UNPOOLING, (2, 2), (2, 2))
-        got = made.eval({x: [[[[1, 5, 2, 2], [3, 4, 2, 0]]]]})
+        f = C.unpooling(C.pooling(x, 0, (2, 2), (2, 2)) * 10, x, C.MAX_UNPOOLING, (2, 2), (2, 2))
+        got = f.eval({x: [[[[1, 5, 2, 2], [3, 4, 2, 0]]]]})
         np.testing.assert_array_equal(got, [[[[0, 50, 20, 0], [0, 0, 0, 0]]]])
         x, y = C.input_variable((1, 5)), C.input_variable((1, 3))
         f = C.unpooling(y, x, C.MAX_UNPOOLING, (3,), (1,))
@@ -336,9 +336,9 @@ class TestBatchNormalization:
         np.testing.assert_allclose(f.eval({x: data}), s * (data - 3) / np.sqrt(2.1) + b, rtol=1e-10)
 
         mean, variance = data.mean(axes), data.var(axes)
-        made = next(iter(f.forward({x: data}, [f.output], {f.output})[1].values()))
+        value = next(iter(f.forward({x: data}, [f.output], {f.output})[1].values()))
         expected = s * (data - mean.reshape(wide)) / np.sqrt(variance.reshape(wide) + 0.1) + b
-        np.testing.assert_allclose(made, expected, rtol=1e-10)
+        np.testing.assert_allclose(value, expected, rtol=1e-10)
         factor = 1 - np.exp(-6 / 10)
         values = data.size // mean.size
         np.testing.assert_allclose(running[0].value.ravel(), (3 + factor * (mean - 3)).ravel(), rtol=1e-6)
@@ -366,7 +366,7 @@ class TestBatchNormalization:
         x = variable(data)
         f, scale, bias, _ = normalization(x, parameters, spatial, epsilon=0.1)
         weights, w = normal(5, *shape), C.input_variable(shape, dtype=np.float64)
-        found = C.reduce_sum(f * w).grad({x: data, w: weights}, wrt=[x, scale, bias])
+        gradients = C.reduce_sum(f * w).grad({x: data, w: weights}, wrt=[x, scale, bias])
         wide = (-1,) + (1,) * (len(shape) - 1) if spatial else shape
         axes = (0, *range(2, data.ndim)) if spatial else 0
 
@@ -379,7 +379,7 @@ class TestBatchNormalization:
             direction = normal(*at[i].shape)
             moves = [[a + sign * 1e-5 * direction if j == i else a for j, a in enumerate(at)] for sign in (1, -1)]
             ends = [loss(*moved) for moved in moves]
-            np.testing.assert_allclose(np.sum(found[v] * direction), (ends[0] - ends[1]) / 2e-5, rtol=1e-6)
+            np.testing.assert_allclose(np.sum(gradients[v] * direction), (ends[0] - ends[1]) / 2e-5, rtol=1e-6)
 
     @pytest.mark.parametrize("spatial", [True, False])
     def test_padding_is_invisible(self, spatial):
@@ -393,9 +393,9 @@ class TestBatchNormalization:
             running = [C.constant(v, shape, np.float64) for v in (3.0, 2.0)] + [C.constant(7.0, (), np.float64)]
             scale, bias = (C.parameter(shape, init=v, dtype=np.float64) for v in (1.5, 0.5))
             f = C.batch_normalization(x, scale, bias, *running[:2], spatial, 10, running_count=running[2])
-            found = C.reduce_sum(f * f * f).grad({x: feed}, wrt=[x, scale])
-            flat = np.concatenate(list(found[x])).ravel()
-            results.append((flat, found[scale].ravel(), running[0].value, running[1].value))
+            gradients = C.reduce_sum(f * f * f).grad({x: feed}, wrt=[x, scale])
+            flat = np.concatenate(list(gradients[x])).ravel()
+            results.append((flat, gradients[scale].ravel(), running[0].value, running[1].value))
             assert running[2].value == 7 + len(whole)
         for padded, plain in zip(*results, strict=True):
             np.testing.assert_allclose(padded, plain, rtol=1e-6, atol=1e-9)
@@ -451,6 +451,6 @@ def test_a_region_ends_where_it_ends_whatever_its_cells_come_out_to(size):
     image, regions = C.input_variable((1, 16, 16)), C.input_variable((1, 4))
     outside = np.ones((1, 1, 16, 16), np.float32)
     outside[..., :size, :size] = 0
-    made = C.roipooling(image, regions, C.MAX_POOLING, (7, 7), 1.0)
+    pooled = C.roipooling(image, regions, C.MAX_POOLING, (7, 7), 1.0)
     corners = np.array([[[0, 0, size - 1, size - 1]]], np.float32)
-    assert not made.eval({image: outside, regions: corners}).any()
+    assert not pooled.eval({image: outside, regions: corners}).any()

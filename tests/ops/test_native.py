@@ -52,9 +52,9 @@ def test_values_and_gradients_for_any_axes(operations, axes):
     f = native("scaled_times", [w, x], {"scale": 2.0}, "mine")
     assert f.name == "mine" and f.root_function.op_name == "scaled_times"
     assert f.shape == (2,) and f.dynamic_axes == x.dynamic_axes and f.dtype is np.float32
-    made = f.eval({x: data})
+    values = f.eval({x: data})
     several = axes == "sequence"
-    for value, sample in zip(made if several else [made], data if several else [data], strict=True):
+    for value, sample in zip(values if several else [values], data if several else [data], strict=True):
         np.testing.assert_allclose(value, 2 * np.asarray(sample) @ W)
     rows = np.concatenate(data) if several else np.reshape(data, (-1, 2))
     np.testing.assert_allclose(f.grad({x: data}, wrt=[w]), 2 * rows.T @ np.ones((len(rows), 2)))
@@ -94,12 +94,12 @@ def test_files_keep_id_and_attributes(operations, tmp_path):
     assert {k: v for k, v in state.items() if k != "user_defined_state"} == {
         "deserialize_method": "scaled_times", "module": "own_operations", "op": "scaled_times",
         "type": "NativeUserDefinedFunction", "version": 1}
-    for made in C.load_model(str(path)), f.clone("clone"):
-        found = made.find_by_name("mine")
-        np.testing.assert_array_equal(found.attributes.pop("array"), W)
-        assert {k: v for k, v in found.attributes.items() if k != "array"} == {
+    for copy in C.load_model(str(path)), f.clone("clone"):
+        node = copy.find_by_name("mine")
+        np.testing.assert_array_equal(node.attributes.pop("array"), W)
+        assert {k: v for k, v in node.attributes.items() if k != "array"} == {
             k: v for k, v in ATTRIBUTES.items() if k != "array"}
-        np.testing.assert_allclose(made.eval({made.arguments[0]: [[5, 7]]}), 2 * np.array([[5, 7]]) @ W)
+        np.testing.assert_allclose(copy.eval({copy.arguments[0]: [[5, 7]]}), 2 * np.array([[5, 7]]) @ W)
 
 
 def test_a_file_imports_nothing(operations, tmp_path):

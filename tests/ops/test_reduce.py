@@ -18,16 +18,16 @@ class TestOverSamples:
     def test_batch_axis(self, op):
         data = np.random.default_rng(0).standard_normal((4, 2, 3)).astype(np.float32)
         x = C.input_variable((2, 3))
-        made = op(x, BATCH)
-        assert made.shape == (2, 3) and made.dynamic_axes == ()
-        np.testing.assert_allclose(made.eval({x: data}), OPS[op](data, axis=0), rtol=1e-5)
+        f = op(x, BATCH)
+        assert f.shape == (2, 3) and f.dynamic_axes == ()
+        np.testing.assert_allclose(f.eval({x: data}), OPS[op](data, axis=0), rtol=1e-5)
 
     def test_everything_leaves_padding_out(self, grid, op):
         x = C.sequence.input_variable((2, 3))
-        made = op(x, EVERYTHING)
-        assert made.shape == () and made.dynamic_axes == ()
-        every = np.concatenate([s.ravel() for s in SEQUENCES])
-        np.testing.assert_allclose(made.eval({x: SEQUENCES}), OPS[op](every), rtol=1e-5)
+        f = op(x, EVERYTHING)
+        assert f.shape == () and f.dynamic_axes == ()
+        elements = np.concatenate([s.ravel() for s in SEQUENCES])
+        np.testing.assert_allclose(f.eval({x: SEQUENCES}), OPS[op](elements), rtol=1e-5)
 
     def test_dropped_batch_axis_together_with_a_static_one(self, op):
         data = np.random.default_rng(0).standard_normal((4, 2, 3)).astype(np.float32)
@@ -54,10 +54,10 @@ def test_gradients_at_the_edges_are_those_of_cntk():
 
 def test_powers_of_nothing_and_of_negative_numbers():
     base, exponent = C.input_variable(4, needs_gradient=True), C.input_variable(4, needs_gradient=True)
-    made = C.pow(base, exponent)
+    power = C.pow(base, exponent)
     data = {base: np.array([[0, -1, 2, -2]], np.float32), exponent: np.array([[-1, 2, 0, 3]], np.float32)}
-    assert made.eval(data).tolist() == [[0, 1, 1, -8]]
-    gradient = made.grad(data, wrt=[base, exponent])
+    assert power.eval(data).tolist() == [[0, 1, 1, -8]]
+    gradient = power.grad(data, wrt=[base, exponent])
     assert gradient[base].tolist() == [[0, -2, 0, 12]]
     np.testing.assert_allclose(gradient[exponent], [[0, 0, 0.6931472, 0]], rtol=1e-6)
 

@@ -41,7 +41,7 @@ def stack(kind, flat, steps, hidden, layers, directions):
     biases = [take(2, gates, hidden) for _ in widths]
     assert rest.size == 0
     for layer in range(layers):
-        made = []
+        outputs = []
         for direction in range(directions):
             (W, R), (b, d) = matrices[layer * directions + direction], biases[layer * directions + direction]
             h = c = np.zeros(hidden)
@@ -49,8 +49,8 @@ def stack(kind, flat, steps, hidden, layers, directions):
             for x in steps[:: -1 if direction else 1]:
                 h, c = cell(kind, W @ x + b, R @ h + d, h, c)
                 out.append(h)
-            made.append(np.array(out)[:: -1 if direction else 1])
-        steps = np.concatenate(made, 1)
+            outputs.append(np.array(out)[:: -1 if direction else 1])
+        steps = np.concatenate(outputs, 1)
     return steps
 
 
@@ -76,17 +76,17 @@ def test_gradient_matches_differences(kind):
     x, weights, f = network(kind, 2, 2, True)
     data = [RNG.standard_normal((n, 3)) for n in (4, 1, 3, 2)]
     loss = C.reduce_sum(f * f * f)
-    found = loss.grad({x: data}, wrt=[x, weights])
+    gradients = loss.grad({x: data}, wrt=[x, weights])
 
     def total(steps, values):
         return sum(np.sum(stack(kind, values, s, 2, 2, 2) ** 3) for s in steps)
 
     direction = RNG.standard_normal(weights.shape)
     ends = [total(data, weights.value + sign * 1e-5 * direction) for sign in (1, -1)]
-    np.testing.assert_allclose(np.sum(found[weights] * direction), (ends[0] - ends[1]) / 2e-5, rtol=1e-6)
+    np.testing.assert_allclose(np.sum(gradients[weights] * direction), (ends[0] - ends[1]) / 2e-5, rtol=1e-6)
     moves = [RNG.standard_normal(s.shape) for s in data]
     ends = [total([s + sign * 1e-5 * m for s, m in zip(data, moves, strict=True)], weights.value) for sign in (1, -1)]
-    got = sum(np.sum(g * m) for g, m in zip(found[x], moves, strict=True))
+    got = sum(np.sum(g * m) for g, m in zip(gradients[x], moves, strict=True))
     np.testing.assert_allclose(got, (ends[0] - ends[1]) / 2e-5, rtol=1e-6)
 
 

@@ -74,9 +74,9 @@ CASES = [
 XS = [np.random.default_rng(n).standard_normal((n, 3)).astype(np.float32) for n in (5, 2, 3, 2, 7, 4)]
 
 
-def assert_equal(made, expected):
-    assert len(made) == len(expected)
-    for a, b in zip(made, expected, strict=True):
+def assert_equal(actual, expected):
+    assert len(actual) == len(expected)
+    for a, b in zip(actual, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
@@ -122,9 +122,9 @@ class TestUnpacking:
     def test_gives_steps_as_the_first_axis_and_a_mask(self):
         steps, mask = S.unpack(self.x, -1).outputs
         assert steps.shape == (C.FreeDimension, 2) and mask.shape == (C.FreeDimension,)
-        made = C.combine(steps, mask).eval({self.x: self.xs})
-        np.testing.assert_array_equal(made[steps], [self.xs[0], [[7, 8], [-1, -1], [-1, -1]]])
-        np.testing.assert_array_equal(made[mask], [[1, 1, 1], [1, 0, 0]])
+        values = C.combine(steps, mask).eval({self.x: self.xs})
+        np.testing.assert_array_equal(values[steps], [self.xs[0], [[7, 8], [-1, -1], [-1, -1]]])
+        np.testing.assert_array_equal(values[mask], [[1, 1, 1], [1, 0, 0]])
 
     def test_has_as_many_steps_as_the_longest_sequence_of_each_minibatch(self):
         f = S.unpack(self.x, 0, no_mask_output=True)
@@ -174,8 +174,8 @@ class TestUnpacking:
         programs.clear()
         for n in (20, 19, 18, 17, 20, 16):
             f.eval({self.x: [np.ones((n, 2), np.float32), np.ones((3, 2), np.float32)]})
-        (made,) = programs
-        assert len(made.compiled) == 1
+        (program,) = programs
+        assert len(program.compiled) == 1
 
 
 class TestAxes:
@@ -233,12 +233,12 @@ def test_first_of_sparse_sequences_stays_sparse_until_it_is_multiplied():
 
 @pytest.mark.parametrize("time_step", [1, 2, 3])
 @pytest.mark.parametrize("ahead", [False, True])
-@pytest.mark.parametrize("own", [False, True])
-def test_initial_states_that_are_a_sequence(time_step, ahead, own, grid):
+@pytest.mark.parametrize("own_axis", [False, True])
+def test_initial_states_that_are_a_sequence(time_step, ahead, own_axis, grid):
     """Source: CNTK 2.7: the last states stand before a sequence, the first ones behind it."""
-    x, i = S.input_variable(1), S.input_variable(1, **({"sequence_axis": C.Axis("states")} if own else {}))
+    x, i = S.input_variable(1), S.input_variable(1, **({"sequence_axis": C.Axis("states")} if own_axis else {}))
     xs = [np.arange(1, 5, dtype=np.float32)[:, None], np.arange(5, 9, dtype=np.float32)[:, None]]
-    states = [-np.arange(1, 5 - own, dtype=np.float32)[:, None], -np.arange(4, 8 - own, dtype=np.float32)[:, None]]
+    states = [-np.arange(*ends, dtype=np.float32)[:, None] for ends in ((1, 5 - own_axis), (4, 8 - own_axis))]
     f = (S.future_value if ahead else S.past_value)(x, i, time_step)
     expected = [
         np.concatenate([s[time_step:], t[:time_step]] if ahead else [t[-time_step:], s[:-time_step]])
@@ -252,8 +252,8 @@ def test_gradients_that_arrive_along_an_axis_made_in_the_program(grid):
     f = S.gather(x, positive(x))
     state, values = f.forward({x: XS}, [f.output], {f.output})
     arriving = [np.arange(v.size, dtype=np.float32).reshape(v.shape) + 1 for v in values[f.output]]
-    made = f.backward(state, {f.output: arriving}, {x})[x]
-    for m, s, a in zip(made, XS, arriving, strict=True):
+    gradients = f.backward(state, {f.output: arriving}, {x})[x]
+    for m, s, a in zip(gradients, XS, arriving, strict=True):
         expected = np.zeros_like(s)
         expected[s[:, 0] > 0] = a
         np.testing.assert_array_equal(m, expected)

@@ -22,11 +22,11 @@ FREE = C.FreeDimension
 ], ids=range(9))
 def test_free_dimensions_are_settled_by_the_data(make, shape, reference):
     x = C.input_variable((FREE, 3))
-    made = make(x)
-    assert made.shape == shape
+    f = make(x)
+    assert f.shape == shape
     for size in (4, 5):
         data = np.arange(2 * size * 3, dtype=np.float32).reshape(2, size, 3)
-        np.testing.assert_array_equal(made.eval({x: data}), [reference(d) for d in data])
+        np.testing.assert_array_equal(f.eval({x: data}), [reference(d) for d in data])
 
 
 @pytest.mark.parametrize(("make", "shape"), [
@@ -116,8 +116,8 @@ def test_sparse_results_that_make_a_matrix_are_one():
     sequences = C.one_hot(steps, 3, sparse_output=True).eval({steps: [[2, 0], [1]]})
     assert [s.toarray().tolist() for s in sequences] == [[[0, 0, 1], [1, 0, 0]], [[0, 1, 0]]]
     for shape in ((2, 3), (3, 2)):
-        made = C.eye_like(np.zeros(shape, np.float32)).eval()
-        assert issparse(made) and made.toarray().tolist() == np.eye(*shape).tolist()
+        matrix = C.eye_like(np.zeros(shape, np.float32)).eval()
+        assert issparse(matrix) and matrix.toarray().tolist() == np.eye(*shape).tolist()
     y = C.input_variable(3)
     assert C.eye_like(y).eval({y: np.zeros((4, 3))}).toarray().tolist() == np.eye(4, 3).tolist()
 
@@ -125,10 +125,10 @@ def test_sparse_results_that_make_a_matrix_are_one():
 class TestAssign:
     def test_after_a_forward_pass_that_is_kept_it_waits_for_the_backward_pass(self):
         state, value = C.parameter(2, init=0), C.parameter(2, init=3)
-        made = C.assign(state, value)
-        kept, _ = made.forward({}, [made.output], {made.output})
+        assignment = C.assign(state, value)
+        kept, _ = assignment.forward({}, [assignment.output], {assignment.output})
         assert state.value.tolist() == [0, 0]
-        gradient = made.backward(kept, {made.output: np.ones(2, np.float32)}, {state})
+        gradient = assignment.backward(kept, {assignment.output: np.ones(2, np.float32)}, {state})
         assert state.value.tolist() == [3, 3] and gradient[state].tolist() == [0, 0]
 
     def test_it_takes_effect_after_the_forward_pass(self):
@@ -145,9 +145,9 @@ class TestAssign:
 
 def test_casts_convert_the_element_type():
     x = C.input_variable(2, needs_gradient=True)
-    made = C.cast(x, np.float64)
-    assert made.dtype == np.float64 and made.eval({x: [[1, 2]]}).dtype == np.float64
-    assert C.reduce_sum(made).grad({x: [[1, 2]]}).tolist() == [[1, 1]]
+    cast = C.cast(x, np.float64)
+    assert cast.dtype == np.float64 and cast.eval({x: [[1, 2]]}).dtype == np.float64
+    assert C.reduce_sum(cast).grad({x: [[1, 2]]}).tolist() == [[1, 1]]
     with pytest.raises(ValueError, match="not supported"):
         C.cast(x, np.int32)
 
@@ -214,6 +214,6 @@ def test_crop_with_given_ancestors():
 ], ids=range(2))
 def test_crop_without_a_place(referent, message):
     x = C.input_variable((1, 12, 12))
-    made = C.crop_automatic(x, referent(x))
+    cropped = C.crop_automatic(x, referent(x))
     with pytest.raises(ValueError, match=message):
-        made.eval({v: np.zeros((1, *v.shape)) for v in made.arguments})
+        cropped.eval({v: np.zeros((1, *v.shape)) for v in cropped.arguments})

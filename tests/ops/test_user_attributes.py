@@ -16,8 +16,8 @@ def test_a_function_is_as_before_whatever_is_set_on_it(name, tmp_path):
     setattr(z, name, "mine")
     assert getattr(z, name) == "mine"
     z.save(str(tmp_path / "z"))
-    for made in (z, z.clone("share"), z(C.input_variable(2)), C.load_model(str(tmp_path / "z"))):
-        np.testing.assert_array_equal(made.eval([[1, 2]]), [[4]])
+    for copy in (z, z.clone("share"), z(C.input_variable(2)), C.load_model(str(tmp_path / "z"))):
+        np.testing.assert_array_equal(copy.eval([[1, 2]]), [[4]])
 
 
 @pytest.mark.parametrize("name", [*OF_NODES, "layer", "origin"])

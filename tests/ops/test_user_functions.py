@@ -83,8 +83,8 @@ def test_sequences_come_as_a_list(grid):
     node = Scaled(x)
     f = C.user_function(node)
     data = [np.ones((3, 1), np.float32), np.full((1, 1), 2, np.float32), np.full((2, 1), 3, np.float32)]
-    for value, given in zip(f.eval({x: data}), data, strict=True):
-        np.testing.assert_array_equal(value, 2 * given)
+    for value, sample in zip(f.eval({x: data}), data, strict=True):
+        np.testing.assert_array_equal(value, 2 * sample)
     assert [s.shape for s in node.seen[0]] == [(3, 1), (1, 1), (2, 1)]
     assert [g.tolist() for g in f.grad({x: data})] == [[[2]] * 3, [[2]], [[2]] * 2]
 
@@ -228,27 +228,30 @@ OTHER_SIZES = {
     "batch": [np.zeros((3, 2))],
     "sequences": [[np.zeros((2, 2)), np.zeros((1, 2))], np.zeros((2, 2, 2))],
 }
-BOTH = [(form, made, fits) for fits, every in enumerate((WRONG, OTHER_SIZES)) for form in every for made in every[form]]
+BOTH = [
+    (form, result, fits)
+    for fits, results in enumerate((WRONG, OTHER_SIZES)) for form in results for result in results[form]
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("form, made, fits", BOTH)
-def test_results_that_do_not_fit_are_errors(form, made, fits):
+@pytest.mark.parametrize("form, result, fits", BOTH)
+def test_results_that_do_not_fit_are_errors(form, result, fits):
     """CNTK raises RuntimeError or ValueError; values may be of any number."""
 
     class Forward(Scaled):
         def forward(self, arguments, device=None, outputs_to_retain=None):
-            return None, made
+            return None, result
 
     class Backward(Scaled):
         def backward(self, state, root_gradients):
-            return made
+            return result
 
     x = (C.sequence.input_variable if form == "sequences" else C.input_variable)(2, needs_gradient=True)
     data = np.ones((2, 2), np.float32)
     with nullcontext() if fits else pytest.raises(ResultError, match="a user function made "):
         values = C.user_function(Forward(x)).eval({x: [data] if form == "sequences" else data})
-        assert [np.shape(v) for v in values] == [np.shape(v) for v in made]
-    if made is not None:
+        assert [np.shape(v) for v in values] == [np.shape(v) for v in result]
+    if result is not None:
         with pytest.raises(ResultError, match="a user function made "):
             C.user_function(Backward(x)).grad({x: [data] if form == "sequences" else data})
 
@@ -380,8 +383,8 @@ def test_forward_and_backward_by_hand_call_each_once():
     x = C.input_variable(1, needs_gradient=True)
     node = Scaled(x)
     f = C.square(C.user_function(node))
-    state, made = f.forward({x: [[3]]}, [f.output], {f.output})
-    assert made[f.output].tolist() == [[36]] and (len(node.seen), node.states) == (1, [])
+    state, outputs = f.forward({x: [[3]]}, [f.output], {f.output})
+    assert outputs[f.output].tolist() == [[36]] and (len(node.seen), node.states) == (1, [])
     assert f.backward(state, {f.output: np.ones((1, 1))}, {x})[x].tolist() == [[24]]
     assert (len(node.seen), node.states) == (1, [1])
 
@@ -397,7 +400,7 @@ def test_backward_is_called_for_all_arguments_that_ask_for_gradients_also_by_gra
 
 def test_of_several_outputs_those_without_gradient_stop_it():
     """Source: CNTK 2.7."""
-    given = []
+    gradients = []
 
     class Halves(Split):
         def infer_outputs(self):
@@ -405,13 +408,13 @@ def test_of_several_outputs_those_without_gradient_stop_it():
             return [C.output_variable(x.shape, x.dtype, x.dynamic_axes, needs_gradient=n) for n in (False, True)]
 
         def backward(self, state, root_gradients):
-            given.append([root_gradients[v] for v in self.outputs])
+            gradients.append([root_gradients[v] for v in self.outputs])
             return 10 * root_gradients[self.outputs[1]]
 
     x = C.input_variable(1, needs_gradient=True)
     more, ten = C.user_function(Halves(x)).outputs
     assert (more.needs_gradient, ten.needs_gradient) == (False, True)
-    assert (more * ten).grad({x: [[3]]}).tolist() == [[40]] and given[0][0] is None and given[0][1] == 4
+    assert (more * ten).grad({x: [[3]]}).tolist() == [[40]] and gradients[0][0] is None and gradients[0][1] == 4
 
 
 def test_what_it_gets_may_be_changed():
@@ -421,9 +424,9 @@ def test_what_it_gets_may_be_changed():
             return None, argument
 
     x = C.input_variable(2)
-    given = np.array([[1, 2]], np.float32)
-    assert C.user_function(AddsInPlace(x)).eval({x: given}).tolist() == [[2, 3]]
-    assert given.tolist() == [[1, 2]]
+    data = np.array([[1, 2]], np.float32)
+    assert C.user_function(AddsInPlace(x)).eval({x: data}).tolist() == [[2, 3]]
+    assert data.tolist() == [[1, 2]]
 
 
 @pytest.mark.parametrize("outputs", [lambda x: C.output_variable(x.shape, x.dtype, x.dynamic_axes), lambda x: [3]])
@@ -470,8 +473,8 @@ def test_outputs_are_retained_where_a_backward_pass_follows_even_if_no_gradient_
     assert retained == [0, 1, 1, 1, 0]
 
 
-@pytest.mark.parametrize("made", [(2, 3), (1, 2, 3), (1, 1, 2, 3)])
-def test_a_single_sample_may_come_without_its_batch_axis_or_as_a_sequence(made):
+@pytest.mark.parametrize("shape", [(2, 3), (1, 2, 3), (1, 1, 2, 3)])
+def test_a_single_sample_may_come_without_its_batch_axis_or_as_a_sequence(shape):
     """Labels of anchors in CNTK's Faster R-CNN."""
 
     class Makes(Scaled):
@@ -480,7 +483,7 @@ def test_a_single_sample_may_come_without_its_batch_axis_or_as_a_sequence(made):
             return [C.output_variable((2, 3), x.dtype, x.dynamic_axes)]
 
         def forward(self, x, device=None, outputs_to_retain=None):
-            return None, np.arange(6).reshape(made)
+            return None, np.arange(6).reshape(shape)
 
     x = C.input_variable(2)
     assert C.user_function(Makes(x)).eval({x: [[1, 2]]}).tolist() == [[[0, 1, 2], [3, 4, 5]]]
@@ -522,11 +525,11 @@ def test_in_a_graph_a_record_says_what_it_is():
     x = C.input_variable(2)
     node = Scaled(x, name="mine", scale=3.0)
     assert node.op_name == f"{__name__}.Scaled" and node.serialize() == {"scale": 3.0}
-    found = (C.user_function(node) + 1).find_by_name("mine")
-    assert found.op_name == "UserFunction" and found.serialize() == {
+    function = (C.user_function(node) + 1).find_by_name("mine")
+    assert function.op_name == "UserFunction" and function.serialize() == {
         "module": __name__, "class": "Scaled", "op_name": node.op_name, "state": {"scale": 3.0}, "version": 1,
     }
-    assert found is not node and found.seen is node.seen  # CNTK gives no way from there to the object
+    assert function is not node and function.seen is node.seen  # CNTK gives no way from there to the object
 
 
 @pytest.mark.parametrize("inputs", [C.input_variable(2), C.input_variable(C.FreeDimension), C.constant(1), None, 3])
@@ -606,6 +609,6 @@ def test_an_array_may_stand_for_the_list_of_sequences_of_a_free_size():
     f = C.user_function(Shifted([x]))
     for size in (3, 6):
         data = np.arange(size, dtype=np.float32)
-        gradient, made = f.grad({x: data}, wrt=[x], outputs=[f.output])
-        np.testing.assert_array_equal(np.squeeze(made), data + 3)
+        gradient, value = f.grad({x: data}, wrt=[x], outputs=[f.output])
+        np.testing.assert_array_equal(np.squeeze(value), data + 3)
         np.testing.assert_array_equal(np.squeeze(gradient), np.ones(size))

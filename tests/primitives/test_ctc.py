@@ -14,11 +14,11 @@ TOKENS, BLANK = 4, 3
 
 def frames(phones, bounds, time):
     """Labels as CNTK's readers mark them: 2 where a label begins, 1 in its other frames."""
-    made, now = np.zeros((time, TOKENS)), BLANK
+    scores, now = np.zeros((time, TOKENS)), BLANK
     for t in range(time):
         now = phones[bounds.index(t)] if t in bounds else now
-        made[t, now] = 2 if t in bounds else 1
-    return made
+        scores[t, now] = 2 if t in bounds else 1
+    return scores
 
 
 def allowed(path, phones, bounds, delay, blank):

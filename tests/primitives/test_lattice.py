@@ -166,8 +166,8 @@ def test_features_labels_and_lattices_of_files(paths, tmp_path, monkeypatch):
     (tmp_path / "x.scp").write_text("a.mfc=x.htk[0,8]\nb.mfc=x.htk[2,6]\n")
     labels = [LABELS.argmax(1), LABELS[2:7].argmax(1)]
     rows = [
-        f'"{name}.lab"\n' + "".join(f"{i}00000 {i + 1}00000 s{label}\n" for i, label in enumerate(own)) + ".\n"
-        for name, own in zip("ab", labels, strict=True)
+        f'"{name}.lab"\n' + "".join(f"{i}00000 {i + 1}00000 s{label}\n" for i, label in enumerate(states)) + ".\n"
+        for name, states in zip("ab", labels, strict=True)
     ]
     (tmp_path / "y.mlf").write_text("#!MLF!#\n" + "".join(rows))
     io = C.io

@@ -31,5 +31,5 @@ def main(modules, path):
 
 
 if __name__ == "__main__":
-    every = sorted(f[:-3] for f in os.listdir(HERE) if f.startswith(("slides_", "tutorial_", "manual_")))
-    main(sys.argv[1:] or every, os.environ.get("RECORDED", os.path.join(HERE, "recorded.json")))
+    names = sorted(f[:-3] for f in os.listdir(HERE) if f.startswith(("slides_", "tutorial_", "manual_")))
+    main(sys.argv[1:] or names, os.environ.get("RECORDED", os.path.join(HERE, "recorded.json")))

@@ -21,8 +21,8 @@ def test_a_graph_of_updates_trains_and_counts():
     gradient = C.constant(0, shape=w.shape, name="keras_grad_placeholder")
     updates = [C.assign(w, w - 0.1 * gradient), C.assign(count, count + C.reduce_sum(t, axis=C.Axis.all_axes()))]
     of_weights = C.combine([u.output for u in updates if not u.arguments])
-    (found,) = of_weights.find_all_with_name("keras_grad_placeholder")
-    learner = C.cntk_py.universal_learner([w], [found], of_weights)
+    (placeholder,) = of_weights.find_all_with_name("keras_grad_placeholder")
+    learner = C.cntk_py.universal_learner([w], [placeholder], of_weights)
     trainer = C.Trainer(loss, (loss, loss), [learner])
     others = C.combine([u.output for u in updates if u.arguments])
 
@@ -30,9 +30,9 @@ def test_a_graph_of_updates_trains_and_counts():
     expected, total = np.ones((3, 1)), 0.0
     for _ in range(3):
         data, targets = rng.standard_normal((4, 3)).astype(np.float32), rng.standard_normal((4, 1)).astype(np.float32)
-        _, made = trainer.train_minibatch({x: data, t: targets}, (loss.output,))
+        _, outputs = trainer.train_minibatch({x: data, t: targets}, (loss.output,))
         error = data @ expected - targets
-        np.testing.assert_allclose(np.asarray(made[loss.output]), np.mean(error**2), rtol=1e-4)
+        np.testing.assert_allclose(np.asarray(outputs[loss.output]), np.mean(error**2), rtol=1e-4)
         expected = expected - 0.1 * 2 * data.T @ error / 4
         np.testing.assert_allclose(w.value, expected, rtol=1e-4, atol=1e-5)
         value = others.eval({t: targets}, as_numpy=False)

@@ -47,8 +47,8 @@ def test_program_gives_what_it_gave_on_cntk(name):
         return
     assert got.keys() == expected.keys()
     for key in expected:
-        wanted, found = dict(leaves(expected[key], key)), dict(leaves(got[key], key))
+        wanted, actual = dict(leaves(expected[key], key)), dict(leaves(got[key], key))
         texts = {path: value for path, value in wanted.items() if not isinstance(value, (int, float))}
-        assert {path: found.pop(path, None) for path in texts} == texts
+        assert {path: actual.pop(path, None) for path in texts} == texts
         rest = {path: value for path, value in wanted.items() if path not in texts}
-        assert found == pytest.approx(rest, rel=2e-4, abs=2e-5 + 1e-5 * scale_of(expected[key]))
+        assert actual == pytest.approx(rest, rel=2e-4, abs=2e-5 + 1e-5 * scale_of(expected[key]))
