@@ -10,7 +10,7 @@ CHECK = Path(__file__).resolve().parents[2] / "shared" / "api" / "check.py"
 
 
 @pytest.mark.skipif(not CHECK.exists(), reason="needs the list of CNTK's names in ../shared/api")
-def test_every_public_name_of_cntk_is_there_with_its_parameters():
+def test_every_public_name_of_cntk_exists_with_its_parameters():
     process = subprocess.run([sys.executable, CHECK], capture_output=True, text=True)
     *_, score = process.stdout.splitlines()
     differing = [line for line in process.stdout.splitlines() if line.startswith(("missing", "different"))]

@@ -52,7 +52,7 @@ RESULTS = {
 
 
 @pytest.mark.parametrize("result", RESULTS.values(), ids=RESULTS)
-def test_a_result_is_writable_contiguous_and_the_callers_own(result):
+def test_a_result_is_writable_contiguous_and_owned_by_the_caller(result):
     network = Network()
     first, before = result(network), result(network).copy()
     first[...] = 77
@@ -60,7 +60,7 @@ def test_a_result_is_writable_contiguous_and_the_callers_own(result):
     assert np.array_equal(result(network), before)
 
 
-def test_writing_to_the_array_of_a_value_leaves_the_value_alone():
+def test_writing_to_the_array_of_a_value_does_not_change_the_value():
     network = Network()
     for value in (C.Value(BATCH), network.f.eval({network.x: BATCH}, as_numpy=False)):
         before = value.asarray()
@@ -68,7 +68,7 @@ def test_writing_to_the_array_of_a_value_leaves_the_value_alone():
         assert np.array_equal(value.asarray(), before)
 
 
-def test_a_value_keeps_its_numbers_when_the_array_it_was_made_of_changes():
+def test_a_value_is_unchanged_when_its_source_array_changes():
     array = BATCH.copy()
     value, view = C.Value(array), C.NDArrayView.from_dense(array)
     array[...] = 5
@@ -95,7 +95,7 @@ def test_arguments_of_a_user_function_are_writable():
     assert doubled.grad({network.x: BATCH}).tolist() == [[2] * 3] * 2
 
 
-def test_a_step_trains_on_what_was_fed_though_the_buffer_is_refilled_at_once():
+def test_a_step_trains_on_the_fed_data_even_if_the_buffer_is_refilled_at_once():
     """The step still runs when train_minibatch has returned."""
     x, W = C.input_variable(1024), C.parameter((1024, 1024), init=0.001)
     product = x

@@ -107,7 +107,7 @@ DOUBLE, SINGLE = np.ones(2), np.ones(2, np.float32)
     (np.ones(2, np.float16), {}, np.float16), (np.ones(2, int), {}, np.float32), ([1.0, 2.0], {}, np.float32),
     ([1.0, 2.0], {"dtype": np.float64}, np.float64), (np.ones(2, int), {"dtype": np.float64}, np.float64),
 ])
-def test_a_type_that_is_asked_for_wins_over_that_of_the_array(make, value, options, expected):
+def test_a_requested_type_takes_precedence_over_that_of_the_array(make, value, options, expected):
     assert make(value, **options).dtype is expected
     with C.default_options(dtype=np.float64 if expected is np.float32 else np.float32):
         if not options and isinstance(value, np.ndarray) and value.dtype.kind == "f":
@@ -116,12 +116,12 @@ def test_a_type_that_is_asked_for_wins_over_that_of_the_array(make, value, optio
 
 @pytest.mark.parametrize("value", ["a", [[1, 2], [3]], [object()], {"a": 1}])
 @pytest.mark.parametrize("make", [C.constant, lambda v: C.parameter(init=v), lambda v: C.parameter((2,), init=v)])
-def test_what_is_no_number_is_no_value(make, value):
+def test_non_numeric_data_are_rejected(make, value):
     with pytest.raises(ValueError, match="is not a number or a regular array of numbers"):
         make(value)
 
 
-def test_an_element_type_that_is_inferred():
+def test_the_element_type_is_inferred():
     p = C.parameter((C.InferredDimension, 2), init=C.glorot_uniform(), dtype=C.cntk_py.DataType_Unknown)
     assert p.dtype is None and p.get_data_type() == C.cntk_py.DataType_Unknown
     known = C.parameter(2, dtype=C.cntk_py.DataType_Unknown)
@@ -164,7 +164,7 @@ def test_static_and_sparse_results_are_fed_again():
     assert [r.tolist() for r in C.times(s, np.arange(4.0).reshape(4, 1)).eval({s: hot})] == [[[1], [3]], [[2]]]
 
 
-def test_a_value_may_be_used_until_its_function_computes_again():
+def test_a_value_is_valid_until_its_function_computes_again():
     x = C.input_variable(2)
     f = x * 2
     value = f.eval({x: [[1, 2]]}, as_numpy=False)
@@ -191,7 +191,7 @@ def test_other_libraries_take_values_and_views():
     assert np.asarray(C.NDArrayView.from_dense(ROW), np.float64).dtype == np.float64
 
 
-def test_views_are_copied_into_and_made_of_known_types_only():
+def test_views_are_copied_and_created_from_known_types_only():
     view, other = C.NDArrayView.from_dense(ROW), C.NDArrayView.from_dense(ROW + 1)
     alias = view.alias(read_only=True)
     view.copy_from(other)
@@ -222,7 +222,7 @@ def test_masks_say_how_long_sequences_are():
         C.Value(np.zeros((2, 3, 1), np.float32), mask)
 
 
-def test_array_views_take_one_number_everywhere():
+def test_array_views_can_be_filled_with_one_value():
     view = C.NDArrayView.from_dense(ROW)
     view.slice_view((1, 0), (1, 3), read_only=False).set_value(2.5)
     assert view.asarray().tolist() == [[0, 1, 2], [2.5] * 3]
@@ -238,7 +238,7 @@ def test_array_views_take_one_number_everywhere():
         view.set_value(ROW)
 
 
-def test_array_views_tell_the_numbers_of_their_type_and_format():
+def test_array_views_report_their_type_and_format_as_numbers():
     views = C.NDArrayView.from_dense(ROW), C.NDArrayView.from_csr(CSR), C.NDArrayView.from_dense(ROW.astype(np.int16))
     assert [(v.get_data_type(), v.get_storage_format()) for v in views] == [(1, 0), (1, 1), (6, 0)]
     assert views[0].as_string() == "NDArrayView([2 x 3], CPU)"
@@ -275,7 +275,7 @@ def ragged():
     return x, C.Value.create(x, [np.array([[1, 2], [3, 4]], np.float32), np.array([[5, 6]], np.float32)])
 
 
-def test_values_tell_the_numbers_of_their_type_and_format(ragged):
+def test_values_report_their_type_and_format_as_numbers(ragged):
     _, value = ragged
     assert (value.get_data_type(), value.get_storage_format(), value.one_hot_skip) == (1, 0, 2**32 - 1)
     assert value.as_string() == "Value([2 x 2 x 2], CPU)"
@@ -288,7 +288,7 @@ def test_values_are_unpacked_into_their_sequences(ragged):
     assert [view.asarray().tolist() for view in views] == [[[1, 2], [3, 4]], [[5, 6]]]
     samples = C.Value(ROW).unpack_variable_value(C.input_variable(3), C.cpu())
     assert [view.asarray().tolist() for view in samples] == [[[0, 1, 2]], [[3, 4, 5]]]
-    with pytest.raises(ValueError, match="is no value of"):
+    with pytest.raises(ValueError, match="is not a value of"):
         value.unpack_variable_value(C.input_variable(2), C.cpu())
 
 
@@ -318,7 +318,7 @@ def test_read_only_values_are_not_written_to(ragged):
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [("float", np.float32), ("double", np.float64)])
-def test_values_are_made_of_lists_of_numbers(kind, dtype):
+def test_values_are_created_from_lists_of_numbers(kind, dtype):
     def make(name, *arguments):
         value = getattr(C.Value, f"create_{name}_{kind}")(*arguments)
         assert value.dtype is dtype and isinstance(value, cntk_py.Value)
@@ -336,7 +336,7 @@ def test_values_are_made_of_lists_of_numbers(kind, dtype):
     assert make("sequence", 3, [0, 2], False).mask.tolist() == [[1, 1]]
 
 
-def test_values_are_made_of_array_views_by_the_compiled_module():
+def test_the_compiled_module_creates_values_from_array_views():
     view = C.NDArrayView.from_dense(ROW).as_shape((3, 2))
     assert cntk_py.Value_create((2,), [view], [True], C.cpu(), False, False).shape == (1, 3, 2)
     assert cntk_py.Value_create((2,), [view, view.slice_view((0, 0), (1, 2))], C.cpu(), False).shape == (2, 3, 2)

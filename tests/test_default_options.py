@@ -16,7 +16,7 @@ def pool(activation=default_override_or(4)):
     return get_default_override(pool, activation=activation)
 
 
-def test_without_a_scope_the_function_s_own_default_holds():
+def test_without_a_scope_the_default_of_the_function_applies():
     assert (dense(), pool()) == ((3, "i"), 4)
 
 

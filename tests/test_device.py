@@ -85,7 +85,7 @@ def test_without_an_accelerator_the_cpu_computes(no_accelerator):
     assert device.use_default_device() == device.cpu()
 
 
-def test_an_accelerator_that_is_not_there_is_refused(no_accelerator):
+def test_a_missing_accelerator_is_rejected(no_accelerator):
     with pytest.raises(ValueError, match=r"GPU device id \(0\) is invalid.*pip install"):
         device.gpu(0)
 
@@ -104,7 +104,7 @@ def test_the_first_accelerator_computes_by_default(two_accelerators):
         device.gpu(2)
 
 
-def test_an_accelerator_says_its_name(two_accelerators):
+def test_an_accelerator_reports_its_name(two_accelerators):
     assert str(device.gpu(1)) == "GPU[1] Pretend 9000"
 
 
@@ -258,7 +258,7 @@ def test_cntks_names_for_the_functions():
     assert device.cpu().as_string() == "CPU"
 
 
-def test_something_that_is_no_device_is_refused():
+def test_an_object_that_is_not_a_device_is_rejected():
     for wrong, error in ((None, ValueError), ([0], TypeError)):
         with pytest.raises(error, match="needs a"):
             device.set_excluded_devices(wrong)

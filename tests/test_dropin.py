@@ -42,13 +42,13 @@ def test_layers_show_the_operations_on_sequences_and_hide_the_layers_of_that_nam
            "assert sequence is cntk.ops.sequence\nsequence.input_variable(2)")
 
 
-def test_the_compiled_part_is_found_by_its_own_name():
+def test_the_compiled_module_is_importable_by_its_name():
     """Faster R-CNN of CNTK's examples takes force_deterministic_algorithms from there."""
     python("-c", "import cntk\nfrom _cntk_py import force_deterministic_algorithms as f\n"
            "assert f is cntk.cntk_py.force_deterministic_algorithms")
 
 
-def test_the_compiled_part_may_be_imported_first():
+def test_the_compiled_module_may_be_imported_first():
     """As the ResNet of CNTK's examples does."""
     python("-c", "import _cntk_py\nimport cntk\nfrom cntk import _cntk_py as again\n"
            "assert _cntk_py is again is cntk.cntk_py\n_cntk_py.set_computation_network_trace_level(0)")

@@ -24,7 +24,7 @@ import cntkjax as C
     ("typemap", "internal.swig_helper.typemap"), ("learners.typemap", "typemap"), ("np", "internal.sanitize.np"),
     ("ops.sanitize_axis", "internal.sanitize.sanitize_axis"), ("utils", "internal.utils"), ("io.cntk_py", "cntk_py"),
 ])
-def test_incidental_names_are_those_of_their_homes(name, same):
+def test_reexported_names_are_the_original_objects(name, same):
     def attribute(path):
         return functools.reduce(getattr, path.split("."), C)
 
@@ -57,7 +57,7 @@ def test_scipy_is_loaded_at_first_use():
         C.nothing  # noqa: B018
 
 
-def test_the_drop_in_name_has_them_too():
+def test_the_drop_in_package_reexports_them_too():
     assert importlib.import_module("cntk.ops.functions").Value is C.Value
     assert importlib.import_module("cntk.cntk_py_init").__doc__
 

@@ -10,7 +10,7 @@ ARRAY = np.ones((2, 3))
 
 @pytest.mark.parametrize("make", [C.Constant, lambda a, **o: C.Parameter(init=a, **o)], ids=["Constant", "Parameter"])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, int])
-def test_the_classes_take_the_type_asked_for_or_the_default(make, dtype):
+def test_classes_have_the_requested_type_or_the_default(make, dtype):
     assert make(ARRAY.astype(dtype)).dtype == np.float32
     assert make(ARRAY.astype(dtype), dtype=np.float64).dtype == np.float64
     with C.default_options(dtype=np.float64):
@@ -38,7 +38,7 @@ def test_initial_states_take_their_size_from_what_is_delayed():
     assert states.h0.shape == states.c0.shape == (4,)
 
 
-def test_what_inputs_show_can_be_asked_for_as_parameter_or_constant():
+def test_parameters_and_constants_can_be_created_as_printed_for_inputs():
     x, p, c = C.input_variable(2), C.parameter(2), C.constant([1, 2])
     by_kind = {v.is_parameter: v for v in ((x + p) * c).root_function.inputs if v.is_constant} | {
         v.is_parameter: v for v in (x + p).inputs if v.is_parameter}  # fmt: skip
@@ -48,7 +48,7 @@ def test_what_inputs_show_can_be_asked_for_as_parameter_or_constant():
             getattr(variable, conversion)()
 
 
-def test_values_are_counted_when_they_are_set_or_learned():
+def test_time_stamps_count_values_that_are_set_or_learned():
     """The counts are CNTK's."""
     x, w = C.input_variable(2), C.parameter((2, 1), init=1.0)
     counts = [w.current_value_time_stamp()]
@@ -63,7 +63,7 @@ def test_values_are_counted_when_they_are_set_or_learned():
     assert counts == [0, 1, 2, 3]
 
 
-def test_what_is_written_to_the_view_of_a_value_changes_it():
+def test_writing_to_the_view_of_a_value_changes_the_parameter():
     x, w = C.input_variable(2), C.parameter((2, 1), init=1.0)
     z, view = C.times(x, w), w.get_value()
     for value in (5, 7):  # the second time the value is on the device
@@ -82,7 +82,7 @@ def test_a_view_changes_a_parameter_that_was_loaded(tmp_path):
     assert w.value.tolist() == [[3], [3]]
 
 
-def test_only_parameters_and_constants_have_values_that_count():
+def test_only_parameters_and_constants_have_time_stamps():
     for other in (C.input_variable(2), C.placeholder(), C.input_variable(2) + 1):
         for ask in (other.current_value_time_stamp, other.get_value):
             with pytest.raises(RuntimeError, match="not a Parameter or Constant"):
@@ -107,7 +107,7 @@ def test_variables_as_strings():
     "kind", "bound", "array", "initializer", "infer_shape", "infer_dtype", "become", "moved", "updates",
     "layer", "origin", "primitive", "node_inputs", "node_outputs", "block_composite", "whole", "mine",
 ])
-def test_users_note_down_what_they_like_on_variables_and_functions(name, tmp_path):
+def test_users_may_set_any_attribute_on_variables_and_functions(name, tmp_path):
     x, w, k = C.input_variable(2), C.parameter((2, 1), init=1), C.constant([[2], [3]])
     f = C.tanh(C.times(x, w * k))
     marked = [x, w, k, f, f.output]
@@ -121,14 +121,14 @@ def test_users_note_down_what_they_like_on_variables_and_functions(name, tmp_pat
     assert repr(marked) and all(getattr(thing, name) == "mine" for thing in marked)
 
 
-def test_what_variables_hold_begins_with_an_underscore():
+def test_internal_attributes_of_variables_begin_with_an_underscore():
     """So that users find their own names free."""
     x = C.input_variable(2)
     for variable in x, C.placeholder(), C.parameter(2), C.constant(1), (x + 1).output:
         assert {name for name in vars(variable) if not name.startswith("_")} <= {"origin"}  # for messages alone
 
 
-def test_variables_tell_their_kind_and_users_may_use_the_name():
+def test_variables_report_their_kind_and_users_may_reuse_the_name():
     x = C.input_variable(2)
     others = x, x + 1, (x + 1).output, C.parameter(2), C.constant(1), C.placeholder()
     assert [v.kind() for v in others] == [0, 1, 1, 2, 3, 4]

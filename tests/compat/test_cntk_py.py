@@ -62,7 +62,7 @@ def test_a_wrapped_number_can_change():
     assert wrapped == cntk_py.SizeTWrapper(5)
 
 
-def test_a_parameter_is_made_with_the_arguments_of_the_compiled_module():
+def test_a_parameter_takes_the_arguments_of_the_compiled_module():
     parameter = cntk_py.Parameter((1, 2), cntk_py.DataType_Double, 5.0)
     assert type(parameter) is variables.Parameter
     assert parameter.dtype is np.float64
@@ -75,11 +75,11 @@ def test_classes_are_those_of_their_modules():
 
 
 @pytest.mark.parametrize("name", sorted(cntk_py._HOMES))
-def test_what_lies_in_other_modules_is_found_when_asked_for(name):
+def test_names_of_other_modules_are_resolved_on_access(name):
     assert callable(getattr(cntk_py, name))
 
 
-def test_all_variables_and_only_their_own_kind_are_instances_of_the_compiled_classes():
+def test_each_object_is_an_instance_of_its_compiled_classes_only():
     """As programs ask: isinstance(arg, (cntk_py.Variable, cntk_py.Value, cntk_py.NDArrayView))."""
     x, w, c = C.input_variable(2), C.parameter((2, 1)), C.constant(1)
     z, view = C.times(x, w), C.NDArrayView.from_dense(np.ones(2, np.float32))
@@ -119,7 +119,7 @@ def test_compiled_constructors_take_arguments_in_their_own_order():
     assert cntk_py.ParameterFloat((2,), 3.5).value.tolist() == [3.5, 3.5]
 
 
-def test_static_methods_stand_in_the_module_too():
+def test_static_methods_are_functions_of_the_module_too():
     assert cntk_py.Axis_all_axes() == C.Axis.all_axes()
     assert cntk_py.Axis_eq(C.Axis(0), C.Axis(0)) and not cntk_py.Axis_eq(C.Axis(0), C.Axis(1))
     assert cntk_py.DeviceDescriptor_use_default_device() == C.use_default_device()
@@ -215,11 +215,11 @@ def test_nodes_are_timed_by_the_names_of_the_compiled_module():
     assert not Settings.timed
 
 
-def test_what_is_found_when_asked_for_is_listed():
+def test_names_resolved_on_access_are_listed():
     assert {"Parameter", "plus", "set_fixed_random_seed", "DataType_Float"} <= set(dir(cntk_py))
 
 
-def test_a_name_that_is_not_there_is_an_attribute_error():
+def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'no_such_name'"):
         cntk_py.no_such_name  # noqa: B018
 

@@ -238,17 +238,17 @@ def listed():
 
 
 @pytest.mark.parametrize(("owner", "names"), listed(), ids=[owner for owner, _ in listed()])
-def test_members_are_there_or_left_out(things, owner, names):
+def test_members_exist_or_are_omitted_for_a_reason(things, owner, names):
     thing = things[owner]
     missing = [n for n in names.split() if not hasattr(type(thing), n) and not hasattr(thing, n)]
     assert [n for n in missing if n not in REASONS and f"{owner}.{n}" not in REASONS] == []
 
 
-def test_names_of_the_module_are_there_or_left_out():
+def test_names_of_the_module_exist_or_are_omitted_for_a_reason():
     assert [n for n in NAMES.split() if not hasattr(cntk_py, n) and n not in REASONS] == []
 
 
-def test_what_is_left_out_is_nowhere(things):
+def test_omitted_members_do_not_exist(things):
     """So that the reasons do not outlive it."""
     members = {(owner, name) for owner, names in listed() for name in names.split()}
     everywhere = {name for _, name in members} | {f"{owner}.{name}" for owner, name in members} | set(NAMES.split())

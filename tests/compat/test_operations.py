@@ -81,7 +81,7 @@ def test_inputs_and_placeholders():
     assert cntk_py.input_variable((2, 3), True, 1).is_sparse
 
 
-def test_what_is_no_axis_is_something_else():
+def test_the_number_of_best_guesses_is_optional():
     """The number of best guesses may stand before the axis, or be left out."""
     x, y = (C.input_variable(2) for _ in range(2))
     data = {x: [[0.2, 0.8]], y: [[1, 0]]}
@@ -89,11 +89,11 @@ def test_what_is_no_axis_is_something_else():
     assert [float(np.squeeze(f.eval(data))) for f in wrong] == [1, 0]
 
 
-def test_arguments_that_do_not_fit_are_named():
+def test_errors_name_the_arguments_that_do_not_fit():
     with pytest.raises(TypeError, match=r"x, axis, keepdims and a name; these do not fit: \[3, 'x'\]"):
         cntk_py.reduce_sum(A, X, True, 3, "x")
 
 
 @pytest.mark.parametrize("name", sorted(OPERATIONS))
-def test_each_stands_for_one_of_the_python_api(name):
+def test_each_operation_documents_its_counterpart(name):
     assert callable(getattr(cntk_py, name)) and "with the arguments" in getattr(cntk_py, name).__doc__

@@ -21,18 +21,18 @@ def test_default_axes_have_the_names_of_cntk():
     assert axes_text((batch, sequence)) == "[#, *]"
 
 
-def test_special_axes_are_no_dynamic_axes():
+def test_special_axes_are_not_dynamic_axes():
     for axis in (Axis.all_axes(), Axis.all_static_axes(), Axis.unknown_dynamic_axes()[0], Axis.new_leading_axis()):
         assert not axis.is_dynamic_axis and not axis.is_sequence_axis and not axis.is_batch_axis
     assert not Axis.all_axes().is_ordered and not Axis.all_static_axes().is_ordered
 
 
-def test_whether_an_axis_is_dynamic_may_be_asked_by_a_call_as_in_cntk():
+def test_is_dynamic_axis_can_be_called_as_in_cntk():
     assert Axis("words").is_dynamic_axis() and Axis.default_batch_axis().is_dynamic_axis() is True
     assert not Axis(0).is_dynamic_axis() and not Axis.all_axes().is_dynamic_axis()
 
 
-def test_unique_axes_differ_although_they_are_called_alike():
+def test_unique_axes_of_the_same_name_differ():
     assert len({Axis.new_unique_dynamic_axis("words") for _ in range(5)}) == 5
 
 

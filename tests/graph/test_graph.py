@@ -12,7 +12,7 @@ def parts():
     return x, W, b, W2
 
 
-def test_inputs_are_met_depth_first_in_the_order_of_operands():
+def test_inputs_are_visited_depth_first_in_the_order_of_operands():
     x, W, b, W2 = parts()
     assert C.times(C.times(x, W) + b, W2).inputs == (x, W, b, W2)
     assert C.plus(C.times(C.times(x, W), W2), b).inputs == (x, W, W2, b)
@@ -20,7 +20,7 @@ def test_inputs_are_met_depth_first_in_the_order_of_operands():
     assert (y + C.times(x, W)).arguments == (y, x)
 
 
-def test_every_operation_makes_a_composite_around_a_primitive():
+def test_every_operation_returns_a_composite_around_a_primitive():
     x, W, *_ = parts()
     f = C.times(x, W)
     assert f.is_composite and not f.is_primitive and f.root_function.is_primitive
@@ -102,7 +102,7 @@ def test_a_clone_has_parameters_by_its_method(method):
     np.testing.assert_array_equal(g.eval({g.arguments[0]: np.ones((1, 3))}), wanted)
 
 
-def test_clone_with_substitutions_leaves_out_what_is_replaced():
+def test_clone_with_substitutions_omits_replaced_nodes():
     x, W, b, W2 = parts()
     f = C.plus(C.times(C.times(x, W), W2), b)
     new = C.input_variable(2, name="n")
@@ -138,7 +138,7 @@ def test_a_substitute_that_computes_from_the_graph_closes_a_loop(method):
     (lambda x, y, relu, product: {x: C.sigmoid(x).output}, "x=", [1.0965879, 1.3211956]),
     (lambda x, y, relu, product: {product.output: C.tanh(y).output}, "y= x", [1.4621172, 2.7615942]),
 ])  # fmt: skip
-def test_a_substitute_is_copied_if_it_depends_on_what_is_copied(substitutes, arguments, sums):
+def test_a_substitute_is_copied_if_it_depends_on_a_copied_node(substitutes, arguments, sums):
     """Where it uses the variable that it replaces, it uses its copy. Recorded from CNTK; `=` marks originals."""
     x, y = C.input_variable(2, name="x"), C.input_variable(2, name="y")
     relu = C.relu(x)
@@ -171,7 +171,7 @@ def test_function_from_python_keeps_the_order_of_its_arguments():
     (lambda f, x: f(x, x, x), "expected 2 arguments, got 3"),
     (lambda f, x: f(x, c=x), "unexpected keyword argument 'c'"),
 ])
-def test_calls_that_do_not_fit(call, message):
+def test_invalid_calls_are_errors(call, message):
     f = C.Function(lambda a, b: a + b)
     with pytest.raises(TypeError, match=message):
         call(f, C.input_variable(1))

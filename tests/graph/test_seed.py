@@ -17,7 +17,7 @@ def test_automatic_seeds_count_from_zero():
     assert not seed.is_random_seed_fixed()
 
 
-def test_a_fixed_seed_is_given_to_all():
+def test_a_fixed_seed_applies_to_all():
     seed.set_fixed_random_seed(2**40)
     assert [seed.next_seed() for _ in range(3)] == [2**40] * 3
     assert seed.is_random_seed_fixed()
@@ -30,7 +30,7 @@ def test_reset_ends_fixing_and_counts_from_its_argument():
     assert not seed.is_random_seed_fixed()
 
 
-def test_only_an_automatic_seed_uses_one_up():
+def test_only_an_automatic_seed_advances_the_counter():
     assert [seed.resolve_seed(s) for s in (5, seed.AUTO_SEED, 0, seed.AUTO_SEED)] == [5, 0, 0, 1]
 
 

@@ -95,11 +95,11 @@ def test_permutations_of_reversed_axes_do_the_same(perm):
     np.testing.assert_array_equal(x.T.transpose(internal.sanitize_permutation(perm)), x.transpose(perm).T)
 
 
-def test_strings_and_bytes_are_told_apart():
+def test_strings_and_bytes_are_distinguished():
     assert [internal.is_string(s) for s in ("a", b"a", 3)] == [True, False, False]
     assert [internal.is_byte_buffer(s) for s in ("a", b"a", bytearray(b"a"), 3)] == [False, True, True, False]
 
 
-def test_what_needs_no_wrapping_is_left_alone():
+def test_values_that_need_no_wrapping_are_returned_unchanged():
     assert internal.typemap(len) is len
     assert internal.map_if_possible({1: 2}) is None

@@ -358,7 +358,7 @@ class TestSeveralDeserializers:
             {"a": [[[4]]], "b": [[[400]]]},
         ]
 
-    def test_without_ids_by_their_number(self, ctf, read_all):
+    def test_sequences_without_ids_are_matched_by_number(self, ctf, read_all):
         a, b = (
             ctf("".join(f"|{s} {i}\n" for i in range(20)), {"chunkSizeInBytes": n}, **{s: 1})
             for s, n in (("a", 15), ("b", 40))

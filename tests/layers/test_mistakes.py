@@ -147,7 +147,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_the_error_names_the_layer_and_what_it_was_given(name):
+def test_the_error_names_the_layer_and_its_operand(name):
     make, error, texts = MISTAKES[name]
     with pytest.raises(error, match="(?s)" + ".*".join(map(re.escape, texts))):
         make()

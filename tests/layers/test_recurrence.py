@@ -253,7 +253,7 @@ def test_a_decoder_with_attention_over_a_span_has_the_shapes_of_cntk(span, axis,
     assert (project.W.shape, cell.W.shape) == ((4, 7), (12, 16))
 
 
-def test_a_step_of_blocks_in_which_nothing_but_weights_is_known():
+def test_the_shape_of_a_state_follows_from_the_biases_of_its_step():
     """The state passes through a layer before it is joined with the input; its shape follows from the biases."""
     x, dense, lstm = C.sequence.input_variable(5), C.layers.Dense(4), C.layers.LSTM(4)
     states = C.layers.Recurrence(lambda h, c, v: lstm(h, c, C.splice(dense(h), v)))(x)

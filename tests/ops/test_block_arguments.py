@@ -22,14 +22,14 @@ def test_a_placeholder_may_be_mapped_to_itself():
     assert block.clone("share", {a: x}).eval({x: FIVES}).tolist() == [[10, 10, 10]]
 
 
-def test_such_a_block_may_be_inside_another_one():
+def test_a_block_mapped_to_itself_may_be_inside_another():
     a, _ = placeholders()
     inner = C.as_block(2 * a, [(a, a)], "operation", "inner")
     outer, x = C.as_block(inner, [(a, a)], "operation", "outer"), C.input_variable(3)
     assert outer(x).eval({x: FIVES}).tolist() == [[10, 10, 10]]
 
 
-def test_its_parameters_are_shared_with_the_function_it_was_made_of():
+def test_parameters_are_shared_with_the_wrapped_function():
     a, _ = placeholders()
     layer, x = C.layers.Dense(3), C.input_variable(3)
     block = C.as_block(layer(a), [(a, a)], "operation", "instance")(x)
@@ -51,7 +51,7 @@ def test_an_operand_may_be_computed_from_the_placeholder():
 
 
 @pytest.mark.timeout(20)
-def test_an_argument_that_would_stand_for_itself_is_an_error_and_no_endless_walk():
+def test_an_argument_that_would_stand_for_itself_is_an_error():
     a, b = placeholders()
     block = C.as_block(2 * a, [(a, b)], "operation", "instance")
     with pytest.raises(ValueError, match="stand for itself"):

@@ -18,7 +18,7 @@ class TestFromPython:
         f = C.Function(lambda a, b: a - b)
         assert names(f) == ["a", "b"] and all(v.is_placeholder for v in f.arguments)
 
-    def test_arguments_keep_their_order_where_the_graph_meets_them_otherwise(self):
+    def test_arguments_keep_their_order_whatever_the_order_in_the_graph(self):
         f = C.Function(lambda a, b: b - a)
         assert names(f) == ["a", "b"]
         assert f.root_function.inputs[0].owner.op_name == "Tuple"  # as CNTK's files have it
@@ -59,12 +59,12 @@ class TestFromPython:
         assert (f.root_function.op_name, f.name, names(f)) == ("Difference", "d", ["a", "b"])
         assert str(f(x, y)) == "d: Difference(x: Tensor[2], y: Tensor[2]) -> Tensor[2]"
 
-    def test_a_block_of_another_function_is_that_function_and_no_more(self):
+    def test_a_block_of_another_function_adds_no_operation(self):
         f = C.BlockFunction("Same", "")(lambda a: L.identity(C.relu(a)))
         assert f.block_root.op_name == "ReLU"
 
 
-def test_types_that_are_given_later():
+def test_types_can_be_set_later():
     f = L.Sequential([L.Dense(3), L.Dense(2)])
     f.update_signature(L.Sequence[L.Tensor[4]])
     (argument,) = f.arguments
@@ -75,7 +75,7 @@ def test_types_that_are_given_later():
 
 
 class TestComposition:
-    def test_what_follows_is_given_all_outputs(self):
+    def test_the_next_function_receives_all_outputs(self):
         both = C.Function(lambda a: (a + 1, a * 2)) >> C.minus
         np.testing.assert_array_equal(both(x).eval({x: [[3, 5]]}), [[-2, -4]])
 
@@ -84,7 +84,7 @@ class TestComposition:
         values = f(x).eval({x: [[1, 2]]})
         np.testing.assert_array_equal(list(values.values()), [[[2, 3]], [[-4, -9]]])
 
-    def test_the_other_way_round(self):
+    def test_composition_from_right_to_left(self):
         f = C.Function(lambda a: a * 2) << C.Function(lambda a: a + 1)
         np.testing.assert_array_equal(f(x).eval({x: [[1, 2]]}), [[4, 6]])
 
@@ -94,7 +94,7 @@ class TestComposition:
 
 
 class TestClones:
-    def test_what_is_substituted_is_copied_where_it_shares_an_input(self):
+    def test_a_substitute_that_shares_an_input_is_copied(self):
         f, other = x + y, C.input_variable(2, name="other")
         shares, apart = y * other, other * other
         assert len(f.clone("share", {x: shares}).arguments) == 2
@@ -102,13 +102,13 @@ class TestClones:
         assert other not in f.clone("share", {x: shares}).arguments
         assert f(shares, y).arguments == (y, other)
 
-    def test_a_root_that_is_substituted_is_taken_as_it_is(self):
+    def test_a_substitute_for_the_root_is_not_copied(self):
         f = C.relu(x)
         more = f + y
         assert f.clone("share", {f: more}).root_function is more.root_function
 
 
-def test_combine_keeps_outputs_that_are_given_twice():
+def test_combine_keeps_duplicate_outputs():
     f = C.combine(x, x)
     assert len(f.outputs) == 2 and f[0] is x
 
@@ -128,10 +128,10 @@ def test_types_in_signatures(variable, text):
     assert str(C.relu(variable)) == f"ReLU({text}) -> {text}"
 
 
-class TestCorners:
+class TestCornerCases:
     """What CNTK 2.7 answered where one would not have guessed it."""
 
-    def test_a_function_without_arguments_is_called_for_its_value(self):
+    def test_calling_a_function_without_arguments_returns_its_value(self):
         assert (C.parameter((2,), init=3) * 2)().tolist() == [6, 6]
 
     def test_several_outputs_have_no_shape_of_their_own(self):
@@ -144,7 +144,7 @@ class TestCorners:
                 with pytest.raises(kind, match="2 outputs, not one"):
                     use()
 
-    def test_names_of_arguments_have_to_be_known_and_unique(self):
+    def test_names_of_arguments_must_be_known_and_unique(self):
         f = x + y
         np.testing.assert_array_equal(f.eval({"x": [[1, 2]], "y": [[3, 4]]}), [[4, 6]])
         with pytest.raises(ValueError, match="0 arguments .* are called 'z'; the names are: 'x', 'y'"):
@@ -152,7 +152,7 @@ class TestCorners:
         with pytest.raises(ValueError, match="2 arguments .* are called 'x'"):
             (x + C.input_variable(2, name="x")).eval({"x": [[1, 2]]})
 
-    def test_gradients_are_those_of_inputs_of_the_graph(self):
+    def test_gradients_exist_only_for_inputs_of_the_graph(self):
         inner = x * x
         f = inner + 1
         state, _ = f.forward({x: [[1, 2]]}, [f.output], {f.output})
@@ -162,11 +162,11 @@ class TestCorners:
             with pytest.raises(ValueError, match="no input, parameter or constant"):
                 f.backward(state, {f.output: np.ones((1, 2))}, {wrt})
 
-    def test_attributes_that_cannot_be_set(self):
+    def test_setting_an_unknown_attribute_is_an_error(self):
         with pytest.raises(RuntimeError, match="no attribute 'dropoutRate' that can be set"):
             (x + 1).set_attribute("dropoutRate", 0.5)
 
-    def test_names_are_searched_for_as_deep_as_asked(self):
+    def test_a_search_by_name_goes_to_the_requested_depth(self):
         p = C.placeholder()
         block = C.as_block(C.alias(p * 2, "inner"), [(p, x)], "Block", "outer")
         f = block + 1
@@ -175,7 +175,7 @@ class TestCorners:
         assert [len(f.find_all_with_name("inner", depth)) for depth in (0, 1, -1)] == [0, 1, 1]
         assert f.outer.inner.name == "inner"
 
-    def test_what_is_in_a_block_is_made_of_placeholders_each_with_an_operand(self):
+    def test_the_arguments_of_a_block_are_placeholders_with_an_operand_each(self):
         p, a = C.placeholder(), C.input_variable(2, name="a")
         for body, pairs in ((C.relu(a), [(a, x)]), (C.relu(a), []), (C.relu(p), [(p, x), (a, x)])):
             with pytest.raises(ValueError, match="'a'.* is no placeholder"):
@@ -190,21 +190,21 @@ class TestCorners:
         assert block.name == block.clone("share").name == "outer" and str(block).startswith("outer: Block(")
         assert C.combine([block]).name == C.as_composite(block.root_function).name == ""
 
-    def test_substitutions_are_a_dict_and_may_leave_nothing(self):
+    def test_substitutions_are_a_dict_and_may_replace_the_output(self):
         f = x * 2
         with pytest.raises(TypeError, match="a dict of variables to variables"):
             f.clone("share", [x])
         rest = f.clone("share", {f.output: y})
         assert rest.root_function.op_name == "Combine" and rest.arguments == (y,)
 
-    def test_dynamic_axes_follow_from_what_is_substituted(self):
+    def test_dynamic_axes_follow_from_the_substitutes(self):
         s = C.sequence.input_variable(2)
         clone = (x * 2).clone("share", {x: s})
         assert clone.dynamic_axes == s.dynamic_axes
         assert [v.tolist() for v in clone.eval({s: [[[1, 2], [3, 4]]]})] == [[[2, 4], [6, 8]]]
 
 
-def test_values_stand_under_the_functions_or_variables_that_were_asked_for():
+def test_values_are_keyed_by_the_requested_functions_or_variables():
     x = C.input_variable(2, needs_gradient=True)
     f, g = C.square(x), C.exp(x)
     both, feed = C.combine([f, g]), {x: [[1, 2]]}
@@ -218,7 +218,7 @@ def test_values_stand_under_the_functions_or_variables_that_were_asked_for():
     np.testing.assert_allclose(f.grad(feed, outputs=[]), [[2, 4]])
 
 
-def test_a_call_with_data_gives_the_values_of_several_outputs_in_their_order():
+def test_a_call_with_data_returns_the_values_of_all_outputs_in_order():
     """As in CNTK, where `eval` gives a dict: CNTK's sequence to sequence model shows its attention so."""
     both = C.combine([x * 2, x + 1])
     doubled, more = both([[1, 2]])

@@ -17,12 +17,12 @@ def x(*shape, name="x", **options):
 
 class TestIndices:
     @pytest.mark.parametrize("bounds", [(None, None, 2), (0, None), (0, 0), (None, None, -1), (0, None, 2)])
-    def test_without_a_beginning_or_an_end_nothing_is_sliced_whatever_the_stride(self, bounds):
+    def test_a_slice_without_begin_or_end_is_the_whole_whatever_the_stride(self, bounds):
         a, key = x(4, 3), slice(*bounds)
         assert a[key] is a
         assert str(a[key, 1]) == "Slice(x: Tensor[4,3]) -> Tensor[4,1]"
 
-    def test_strides_count_where_a_slice_begins_or_ends(self):
+    def test_a_stride_applies_to_a_slice_with_begin_or_end(self):
         a = x(4, 3)
         assert a[1::2].eval({a: IMAGE})[0, :, 0].tolist() == [3, 9]
         assert a[:3:2].eval({a: IMAGE})[0, :, 0].tolist() == [0, 6]
@@ -31,7 +31,7 @@ class TestIndices:
         assert x(4, 2, 4)[2:3, ..., ...].shape == (1, 2, 4)
 
     @pytest.mark.parametrize("key", [1.0, None, np.array([0, 1])])
-    def test_what_is_no_index_is_an_index_error(self, key):
+    def test_an_invalid_index_is_an_index_error(self, key):
         with pytest.raises(IndexError, match="is not an index"):
             x(4, 3)[key]
 
@@ -50,7 +50,7 @@ class TestWithoutSamples:
         assert np.allclose(C.softmax(constant * 1).eval().sum(-1), 1)
         assert np.allclose(C.softmax(constant).eval()[0, 0], [0.8437947, 0.0420101, 0.1141952])
 
-    def test_of_samples_they_go_along_all_axes(self):
+    def test_softmax_and_hardmax_of_samples_go_along_all_axes(self):
         a = x(2, 2, 3)
         assert C.hardmax(a).eval({a: [self.VALUES]}).sum() == 1
         assert np.allclose(C.softmax(a).eval({a: [self.VALUES]}).sum(), 1)
@@ -80,20 +80,20 @@ def test_fmeasure_of_images_is_one_for_each_channel():
         ([1, 2, 3], [0, 1, 2], -183.94414, [0, 0, 0]),
     ],
 )
-def test_lambda_rank_takes_the_order_of_items_for_the_best(score, gain, loss, gradient):
+def test_lambda_rank_takes_the_given_order_as_the_ideal_one(score, gain, loss, gradient):
     s, g, group = x(1, needs_gradient=True), x(1), x(1)
     f = C.lambda_rank(s, g, group)
     data = {s: np.reshape(score, (-1, 1)), g: np.reshape(gain, (-1, 1)), group: np.ones((len(gain), 1))}
     assert np.allclose(f.eval(data), loss) and np.allclose(f.grad(data, wrt=[s]).ravel(), gradient, atol=1e-6)
 
 
-def test_one_column_before_the_batch_axis():
+def test_flattening_before_the_batch_axis_gives_one_column():
     a = x(2, 3)
     f = C.flatten(a, C.Axis.default_batch_axis())
     assert f.shape == (6, 1) and f.eval({a: np.arange(6).reshape(1, 2, 3)}).ravel().tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_text_names_the_last_operation_if_its_first_operands_are_those_of_the_graph():
+def test_str_names_the_last_operation_if_its_first_operands_are_those_of_the_graph():
     a, b = x(4, 3, name="a"), x(4, 3, name="b")
     inner = C.sigmoid(b)
     assert str(b * inner) == "ElementTimes(b: Tensor[4,3]) -> Tensor[4,3]"
@@ -114,7 +114,7 @@ def test_delayed_sparse_data_are_dense():
     assert not C.sequence.past_value(s).is_sparse
 
 
-def test_operations_of_two_operands_are_type_errors_with_one():
+def test_binary_operations_with_one_operand_are_type_errors():
     for op in (C.plus, C.element_times, C.log_add_exp, C.element_max):
         with pytest.raises(TypeError, match="at least two operands"):
             op(x(3))
@@ -128,12 +128,12 @@ def test_axes_that_are_not_static_are_runtime_errors(f):
 
 @pytest.mark.parametrize("error", [ValueError, TypeError])
 @pytest.mark.parametrize("operand", [None, "a", {}, [None]])
-def test_what_is_no_operand_is_a_value_error_and_a_type_error(operand, error):
+def test_an_invalid_operand_is_a_value_error_and_a_type_error(operand, error):
     with pytest.raises(error, match="operand"):
         x(2) * operand
 
 
-def test_the_shape_of_a_constant_is_for_numbers_alone():
+def test_the_shape_of_a_constant_applies_to_scalars_only():
     assert C.constant([1, 2], shape=(2, 2)).value.tolist() == [1, 2]
     assert C.constant(np.ones(2), (3,)).value.tolist() == [1, 1]
     assert C.constant(1, shape=(2, 2)).shape == (2, 2)
@@ -142,7 +142,7 @@ def test_the_shape_of_a_constant_is_for_numbers_alone():
 @pytest.mark.parametrize(
     "name, options", [("uniform", {"low": 2, "high": 1}), ("bernoulli", {"mean": 2}), ("normal", {"scale": -1})]
 )
-def test_distributions_that_do_not_exist_are_runtime_errors(name, options):
+def test_invalid_distributions_are_runtime_errors(name, options):
     with pytest.raises(RuntimeError, match=name):
         getattr(C.random, name)(2, **options)
 
@@ -155,7 +155,7 @@ def test_distributions_that_do_not_exist_are_runtime_errors(name, options):
         ((2, 0, 0), True, [2, 0, 3], [0, 1, 1], 7.5),
     ],
 )
-def test_edits_that_cost_the_same_substitute_first_and_delete_last(penalties, squash, one, other, expected):
+def test_among_edits_of_equal_cost_substitutions_come_first_and_deletions_last(penalties, squash, one, other, expected):
     a, b = C.sequence.input_variable(4), C.sequence.input_variable(4)
     one_hot = np.eye(4, dtype=F)
     f = C.edit_distance_error(a, b, *penalties, squashInputs=squash)
@@ -172,14 +172,14 @@ class TestPromisedLengths:
         assert f.eval({s: self.VALUES, c: self.HOLDS})[0].tolist() == [[1, 2], [7, 8]]
 
     @pytest.mark.parametrize("promise", [(1, 0), (2, 0), (0, 2)])
-    def test_scatter_puts_them_back(self, promise):
+    def test_scatter_restores_the_gathered_steps(self, promise):
         s, c = C.sequence.input_variable(2), C.sequence.input_variable(1)
         f = C.sequence.scatter(C.sequence.gather(s, c), c, promise)
         assert f.eval({s: self.VALUES, c: self.HOLDS})[0].tolist() == [[1, 2], [0, 0], [0, 0], [7, 8]]
 
     @pytest.mark.parametrize("promise", [1, (1,), (1, 0, 1), (-1, 0), (1.5, 0)])
     @pytest.mark.parametrize("f", [C.sequence.gather, C.sequence.scatter])
-    def test_what_is_no_promise_is_an_error(self, f, promise):
+    def test_an_invalid_promise_is_an_error(self, f, promise):
         s = C.sequence.input_variable(1)
         with pytest.raises(TypeError, match="a factor, not negative, and a summand"):
             f(s, s, promise)
@@ -189,11 +189,11 @@ class TestPromisedLengths:
         assert C.sequence.gather(C.constant([1, 2]), c).eval(self.HOLDS)[0].tolist() == [[1, 2], [1, 2]]
         assert C.sequence.scatter(C.constant([1]), c).eval(self.HOLDS)[0].tolist() == [[1], [0], [0], [1]]
 
-    def test_one_value_a_sequence_at_its_only_step(self):
+    def test_one_value_per_sequence_is_gathered_at_its_only_step(self):
         a, c = x(2), C.sequence.input_variable(1)
         assert C.sequence.gather(a, c, (0, 1)).eval({a: [[3, 4]], c: self.HOLDS[:, :2]}).tolist() == [[3, 4]]
 
-    def test_sequences_have_no_place_where_one_step_is_promised(self):
+    def test_scattering_sequences_where_one_step_is_promised_is_an_error(self):
         s = C.sequence.input_variable(1)
         with pytest.raises(ValueError, match="promised to hold once"):
             C.sequence.scatter(s, s, (0, 1))
@@ -201,37 +201,37 @@ class TestPromisedLengths:
 
 @pytest.mark.parametrize("delay", [C.sequence.past_value, C.sequence.future_value])
 @pytest.mark.parametrize("state", [[5], [5, 6], [[5]], [[5], [6]], [[[5]]]])
-def test_delayed_numbers_have_the_axes_of_their_initial_state(delay, state):
+def test_delayed_scalars_have_the_axes_of_their_initial_state(delay, state):
     s, state = C.sequence.input_variable(()), np.array(state, F)
     (actual,) = delay(s, state).eval([[1, 2, 3]])
     expected = [state, 1 + 0 * state, 2 + 0 * state] if delay is C.sequence.past_value else [2, 3, state]
     assert np.array_equal(actual, [np.broadcast_to(e, state.shape) for e in expected])
 
 
-def test_delayed_numbers_begin_with_the_state_of_their_own_sequence():
+def test_delayed_scalars_begin_with_the_state_of_their_sequence():
     s, a = C.sequence.input_variable(()), x(2)
     f = C.sequence.past_value(s, a)
     values = f.eval({s: [np.array([1, 2], F), np.array([3], F)], a: [[5, 6], [7, 8]]})
     assert [v.tolist() for v in values] == [[[5, 6], [1, 1]], [[7, 8]]]
 
 
-def test_one_spliced_operand_is_itself_without_a_name():
+def test_splicing_one_operand_returns_it_without_a_name():
     f = C.splice(x(2, 3), axis=0, name="n")
     assert (f.name, f.root_function.op_name, f.output.name) == ("", "Combine", "x")
 
 
-def test_a_number_spread_over_sequences_has_their_type():
+def test_a_scalar_broadcast_over_sequences_has_their_type():
     s = C.sequence.input_variable(1, np.float64)
     assert C.sequence.broadcast_as(1, s).dtype is np.float64
 
 
-def test_sequences_of_another_type_lend_no_axes():
+def test_broadcasting_as_sequences_of_another_type_is_an_error():
     s, a = C.sequence.input_variable(1, np.float64), x(1)
     with pytest.raises(ValueError, match="float32 and float64"):
         C.sequence.broadcast_as(a, s)
 
 
-def test_what_is_generated_has_the_type_of_its_first_state():
+def test_generated_sequences_have_the_type_of_their_first_state():
     with C.default_options(dtype=np.float64):
         start, like = x(1, dtype=np.float64), C.sequence.input_variable(1, np.float64)
         f = C.layers.UnfoldFrom(lambda h: h * 2)(start, like)
@@ -247,12 +247,12 @@ class TestEquality:
         assert z in [z.output] and z.output in [z] and z in C.abs(z).root_function.inputs
         assert [C.abs(x(2)), z].index(z.output) == 1
 
-    def test_but_not_another_function_and_has_another_hash(self):
+    def test_other_functions_are_unequal_and_the_output_has_another_hash(self):
         z = C.relu(x(2))
         assert z != z.root_function and z != C.combine(z) and z != x(2) and z != 1 and z is not None
         assert len({z, z.output}) == 2 and z not in {z.output: 1}
 
-    def test_a_function_of_several_outputs_equals_none(self):
+    def test_a_function_of_several_outputs_equals_none_of_them(self):
         z = C.relu(x(2))
         assert C.combine(z, C.abs(x(2))) != z.output
 
@@ -262,16 +262,16 @@ class TestIteration:
         "make", [lambda: x(2), lambda: x(), lambda: x(C.FreeDimension), lambda: C.relu(x(2)), lambda: C.parameter(())]
     )
     @pytest.mark.parametrize("use", [list, lambda v: 1 in v, lambda v: dict([v])])
-    def test_nothing_is_iterated(self, make, use):
+    def test_variables_and_functions_of_one_output_are_not_iterable(self, make, use):
         with pytest.raises(TypeError):
             use(make())
 
-    def test_its_outputs(self):
+    def test_a_function_of_several_outputs_iterates_over_them(self):
         one, other = C.combine(C.relu(x(2)), C.abs(x(2)))
         assert [one.owner.op_name, other.owner.op_name] == ["ReLU", "Abs"]
 
 
-def test_types_that_are_none_are_said_at_once():
+def test_arguments_of_a_wrong_type_are_reported_at_once():
     for wrong in (
         lambda: C.as_composite(x(2)), lambda: C.as_block(x(2), [], "b"), lambda: C.input_variable(2, dynamic_axes="s"),
         lambda: C.Trainer(None, C.reduce_sum(C.parameter(2)), 3),
@@ -285,44 +285,44 @@ def test_a_stride_of_0_is_a_value_error():
         C.pooling(x(1, 4, 4), C.MAX_POOLING, (2, 2), (0, 0))
 
 
-class TestWhatIsRefused:
+class TestRejectedArguments:
     @pytest.mark.parametrize("to_map", [2, 3, 5])
     def test_a_product_needs_an_axis_that_is_not_mapped(self, to_map):
         with pytest.raises(ValueError, match=f"{to_map} axes of the left operand are mapped"):
             C.times(x(2, 3), C.parameter((3, 4)), infer_input_rank_to_map=to_map)
 
     @pytest.mark.parametrize("shape", [(0, 6), (-1, 0)])
-    def test_a_reshape_to_nothing(self, shape):
+    def test_a_reshape_to_an_empty_shape(self, shape):
         with pytest.raises(ValueError, match="another number of elements"):
             C.reshape(x(2, 3), shape)
 
     @pytest.mark.parametrize("groups", [0, -1])
-    def test_a_convolution_in_no_groups(self, groups):
+    def test_a_convolution_with_no_groups(self, groups):
         with pytest.raises(ValueError, match=f"groups = {groups} has to be positive"):
             C.convolution(C.parameter((4, 2, 3, 3)), x(2, 8, 8), groups=groups)
 
     @pytest.mark.parametrize("make", [C.constant, C.Constant])
-    def test_a_constant_of_nothing(self, make):
+    def test_a_constant_without_value_or_shape(self, make):
         with pytest.raises(ValueError, match="neither a value nor a shape"):
             make()
 
-    def test_a_name_that_is_no_text(self):
+    def test_a_name_that_is_not_a_string(self):
         with pytest.raises(ValueError, match="needs the name as a str, got 3"):
             (x(2) * 2).find_by_name(3)
 
     @pytest.mark.parametrize("none", [C.sum, C.mean, lambda: C.sum([])])
-    def test_a_sum_or_mean_of_nothing(self, none):
+    def test_a_sum_or_mean_without_operands(self, none):
         with pytest.raises(RuntimeError, match="needs at least one operand"):
             none()
 
     @pytest.mark.parametrize("make", [lambda: x(2), lambda: C.parameter(2), lambda: C.constant(1), C.placeholder])
-    def test_the_owner_of_what_no_function_made(self, make):
+    def test_the_owner_of_a_variable_that_is_not_an_output(self, make):
         with pytest.raises(RuntimeError, match="is not the output of a function"):
             make().owner  # noqa: B018
         assert (x(2) * 2).output.owner.op_name == "ElementTimes"
 
 
-def test_a_function_is_copied_as_in_cntk_but_not_deeply():
+def test_a_function_supports_shallow_but_not_deep_copies():
     f = C.layers.Dense(2)(x(3))
     assert copy.copy(f).parameters == f.parameters and copy.copy(f).outputs == f.outputs
     with pytest.raises(TypeError, match=r"use f.clone\('clone'\)"):
@@ -332,7 +332,7 @@ def test_a_function_is_copied_as_in_cntk_but_not_deeply():
 class TestNumPy:
     """NumPy calls the operators of what it doesn't know; CNTK's cycle GANs take `np.abs(x - y)`."""
 
-    def test_what_it_computes_with_operators_are_nodes_with_gradients(self):
+    def test_ufuncs_that_use_operators_return_nodes_with_gradients(self):
         a, w = x(2), C.Parameter(2, init=2)
         loss = C.reduce_sum(np.abs(-w) + np.square(w) + np.negative(a * w) + np.reciprocal(a))
         np.testing.assert_array_equal(loss.grad({a: F([[1, 2]])}, wrt=[w]), [4, 3])
@@ -340,7 +340,7 @@ class TestNumPy:
             functions = [number + a, number - a * 1, number * w, number / a, np.add(number, a)]
             assert [f.shape for f in functions] == [(2,)] * 5
 
-    def test_what_has_no_numbers_is_one_object_and_what_has_some_gives_them(self):
+    def test_a_function_is_a_single_object_and_a_parameter_an_array_of_values(self):
         f, w = x(2) * 2, C.Parameter(2, init=2)
         assert np.asarray(f).shape == () and np.asarray(f).item() is f and not hasattr(f, "asarray")
         assert np.sqrt(w).tolist() == pytest.approx([2**0.5] * 2) and np.sum(w) == 4

@@ -22,7 +22,7 @@ def test_files_and_clones_keep_custom_attributes(tmp_path):
     assert f.custom_attributes["a"] == 1 and "customAttributes" not in f.root_function.attributes
 
 
-def test_they_are_a_dictionary_that_can_be_reset():
+def test_custom_attributes_are_a_dictionary_that_can_be_reset():
     f = C.relu(C.input_variable(2))
     assert f.custom_attributes == {}
     with pytest.raises(TypeError, match="must be a dictionary"):

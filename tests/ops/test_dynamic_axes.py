@@ -92,7 +92,7 @@ class TestBatchesOfAnotherSize:
     def folded(x, shape):
         return C.to_batch(C.reshape(C.unpack_batch(x), shape))
 
-    def test_their_rows_become_sequences_and_go_through_a_recurrence(self):
+    def test_rows_become_sequences_and_go_through_a_recurrence(self):
         x = C.input_variable((2, 3, 2), needs_gradient=True)
         steps = C.to_sequence(self.folded(x, (-1, 3, 2)))
         before = C.placeholder(dynamic_axes=steps.dynamic_axes)
@@ -104,7 +104,7 @@ class TestBatchesOfAnotherSize:
         assert back.eval({x: self.DATA}).tolist() == [[[5, 6.75], [15.5, 17.25]], [[26, 27.75], [36.5, 38.25]]]
         np.testing.assert_array_equal(back.grad({x: self.DATA}), np.broadcast_to([[0.25], [0.5], [1]], (2, 2, 3, 2)))
 
-    def test_all_their_samples_count(self):
+    def test_all_samples_of_the_new_batch_are_counted(self):
         x, of = C.input_variable((2, 3, 2)), C.parameter(2)
         mean, variance, count = C.constant(0, 2), C.constant(0, 2), C.constant(0, ())
         normal = C.batch_normalization(
@@ -119,7 +119,7 @@ class TestBatchesOfAnotherSize:
         assert trainer.previous_minibatch_loss_average == pytest.approx(2)
 
 
-def test_one_value_a_sequence_beside_its_steps():
+def test_one_value_per_sequence_is_spliced_to_each_step():
     # CNTK does this with x + y, but not in splice, select and losses.
     x, y = C.sequence.input_variable(2), C.input_variable(1)
     data, values = [s[:, 0, :2].astype(np.float32) for s in sequences()], np.arange(4, dtype=np.float32)[:, None]
@@ -129,12 +129,12 @@ def test_one_value_a_sequence_beside_its_steps():
 
 @pytest.mark.parametrize("axes", [[BATCH, BATCH], [C.Axis("a"), C.Axis("a")], [BATCH, C.Axis("a"), C.Axis("a")]])
 @pytest.mark.parametrize("of", [C.input_variable, C.placeholder, partial(C.output_variable, dtype=np.float32)])
-def test_an_axis_is_there_once(of, axes):
+def test_a_duplicate_axis_is_an_error(of, axes):
     """As in CNTK."""
     with pytest.raises(ValueError, match="specified more than once"):
         of(2, dynamic_axes=axes)
 
 
-def test_axes_that_are_not_known_are_not_ordered():
+def test_unknown_axes_are_not_ordered():
     """As in CNTK."""
     assert not C.Axis.unknown_dynamic_axes()[0].is_ordered

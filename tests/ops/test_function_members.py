@@ -15,7 +15,7 @@ def line():
 DATA = C.Value(np.array([[1, 2], [3, 4]], np.float32))
 
 
-def test_results_are_put_where_they_are_asked_for(line):
+def test_results_are_stored_in_the_requested_outputs(line):
     x, _, z = line
     mine = C.Value(np.zeros((2, 1), np.float32))
     inner = z.root_function.inputs[0]
@@ -27,13 +27,13 @@ def test_results_are_put_where_they_are_asked_for(line):
 
 
 @pytest.mark.parametrize(("arguments", "outputs"), [({}, True), (True, {})])
-def test_what_is_missing_is_said(line, arguments, outputs):
+def test_errors_name_missing_data_and_outputs(line, arguments, outputs):
     x, _, z = line
     with pytest.raises(ValueError, match="no data for|no outputs of"):
         z.evaluate({x: DATA} if arguments else {}, {z.output: None} if outputs else {})
 
 
-def test_gradients_are_put_where_they_are_asked_for(line):
+def test_gradients_are_stored_in_the_requested_variables(line):
     x, w, z = line
     both = C.splice(z, 2 * z)
     gradients, outputs = {w: None}, {z.output: None}
@@ -95,7 +95,7 @@ def test_names_are_set_once(line):
         z.set_name(3)
 
 
-def test_functions_and_states_tell_of_themselves(line):
+def test_functions_and_states_describe_themselves(line):
     x, _, z = line
     assert z.root_function.as_string().startswith("Plus: Output('")
     z.custom_attributes = {"a": 1}

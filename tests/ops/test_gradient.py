@@ -14,7 +14,7 @@ def sample(*shape, seed=1):
     return np.random.default_rng(seed).standard_normal(shape).astype(F)
 
 
-def test_of_an_input_there_is_one_for_each_sample():
+def test_an_input_has_a_gradient_for_each_sample():
     x, w = C.input_variable(3), C.parameter(init=sample(3, 2))
     slope = C.gradient(C.reduce_sum(C.square(C.times(x, w))), x)
     data = sample(5, 3, seed=2)
@@ -22,7 +22,7 @@ def test_of_an_input_there_is_one_for_each_sample():
     assert np.allclose(slope.eval({x: data}), 2 * data @ w.value @ w.value.T, atol=1e-5)
 
 
-def test_of_a_parameter_there_is_one_for_all_samples_also_where_the_batch_is_padded():
+def test_a_parameter_has_one_gradient_for_all_samples_even_if_the_batch_is_padded():
     x, w = C.input_variable(3), C.parameter(init=sample(3, 2))
     loss = C.reduce_sum(C.exp(C.times(x, w)))
     slope = C.gradient(loss, w)
@@ -49,14 +49,14 @@ def test_several_variables_give_several_outputs():
     assert [values[v].tolist() for v in both.outputs] == [[[16, 30]], [[4, 9]]]
 
 
-def test_of_a_result_on_the_way():
+def test_the_gradient_of_an_intermediate_result():
     x = C.input_variable(2)
     h = C.exp(x)
     slope = C.gradient(C.reduce_sum(h * h + x), h)
     assert np.allclose(slope.eval({x: [[0, 1]]}), [2 * np.exp([0, 1])])
 
 
-def test_of_a_result_in_a_block():
+def test_the_gradient_of_a_result_inside_a_block():
     x = C.input_variable(3)
     hidden = C.layers.Dense(4, activation=C.tanh)(x)
     loss = C.reduce_sum(C.square(C.layers.Dense(2)(hidden)))
@@ -66,7 +66,7 @@ def test_of_a_result_in_a_block():
     assert np.allclose(chained.eval({x: data}), C.gradient(loss, x).eval({x: data}), atol=1e-5)
 
 
-def test_in_sequences_of_different_lengths():
+def test_gradients_of_sequences_of_different_lengths():
     x = C.sequence.input_variable(2)
     state = C.layers.Recurrence(C.layers.RNNStep(3))(x)
     loss = C.reduce_sum(C.square(C.sequence.last(state)))
@@ -78,7 +78,7 @@ def test_in_sequences_of_different_lengths():
     assert all(np.allclose(a, b, atol=1e-6) for a, b in zip(slope.eval({x: data}), reference, strict=True))
 
 
-def test_padding_brings_no_nan_into_what_is_made_of_it():
+def test_padding_adds_no_nan_to_functions_of_a_gradient():
     """The norm of a gradient has an infinite slope at zero, which no cell may hold."""
     x, w = C.input_variable(2), C.parameter(init=sample(2, 1))
     norm = C.sqrt(C.reduce_sum(C.square(C.gradient(C.times(C.square(x), w), x))))
@@ -89,7 +89,7 @@ def test_padding_brings_no_nan_into_what_is_made_of_it():
     assert np.allclose(gradient[:, 0], expected, rtol=1e-4)
 
 
-def test_it_trains_inside_a_loss():
+def test_a_gradient_penalty_trains():
     """The penalty drives the slope of the critic with respect to its input to a norm of 1."""
     x = C.input_variable(2)
     critic = C.layers.Dense(1, init=C.glorot_uniform(seed=3))(x)
@@ -102,7 +102,7 @@ def test_it_trains_inside_a_loss():
 
 
 @pytest.mark.parametrize("options", [{"rematerialize": True}, {"accumulate": 2}], ids=str)
-def test_in_training_with_options(options):
+def test_a_gradient_trains_with_options(options):
     x, y = C.input_variable(2), C.input_variable(3)
     hidden = C.tanh(C.times(x, C.parameter(init=sample(2, 3, seed=5))))
     other = C.exp(C.times(y, C.parameter(init=sample(3, 3, seed=6))))  # does not depend on what is differentiated
@@ -119,7 +119,7 @@ def test_in_training_with_options(options):
     assert np.isclose(*losses, rtol=0.05) and losses[0] > 0
 
 
-def test_random_numbers_are_those_of_the_loss():
+def test_a_gradient_uses_the_random_numbers_of_its_loss():
     x = C.input_variable(100, needs_gradient=True)
     dropped = C.dropout(x, 0.5)
     both = C.combine([dropped, C.gradient(C.reduce_sum(dropped), x)])
@@ -142,7 +142,7 @@ def test_running_statistics_are_updated_once():
     assert np.allclose(*means) and np.abs(means[0]).max() > 0
 
 
-def test_clones_and_files_keep_it(tmp_path):
+def test_clones_and_files_keep_a_gradient(tmp_path):
     x, y = C.input_variable(2, name="x"), C.input_variable(2)
     slope = C.gradient(C.reduce_sum(C.layers.Dense(3, activation=C.tanh)(x)), x)
     data = sample(2, 2)
@@ -153,7 +153,7 @@ def test_clones_and_files_keep_it(tmp_path):
     assert np.allclose(C.load_model(io.BytesIO((tmp_path / "it").read_bytes()).read()).eval(data), expected)
 
 
-def test_in_a_function_with_arguments_that_come_later():
+def test_a_gradient_inside_a_python_function_is_applied_later():
     @C.Function
     def slope(x):
         return C.gradient(C.reduce_sum(x * x * x), x)
@@ -166,12 +166,12 @@ def test_in_a_function_with_arguments_that_come_later():
     (lambda x: C.gradient(C.reduce_sum(x), C.input_variable(2)), "does not depend on"),
     (lambda x: C.gradient(C.reduce_sum(x), []), "wrt is empty"),
 ])
-def test_what_cannot_be_asked_for(make, message):
+def test_invalid_variables_are_errors(make, message):
     with pytest.raises(ValueError, match=message):
         make(C.input_variable(2))
 
 
-def test_what_cannot_be_computed():
+def test_unsupported_gradients_are_errors():
     sparse = C.input_variable(3, is_sparse=True)
     loss = C.reduce_sum(C.times(sparse, C.parameter((3, 2), init=1)))
     with pytest.raises(ValueError, match="is sparse"):
@@ -199,7 +199,7 @@ def _convolutional():
 
 
 @pytest.mark.parametrize("make", [_recurrent, _convolutional])
-def test_of_parameters_through_a_gradient_of_inputs_in_loops_and_images(make):
+def test_parameter_gradients_through_input_gradients_in_loops_and_images(make):
     """Against the slope of the loss along a direction, by two evaluations."""
     with C.default_options(dtype=np.float64):
         loss, feeds = make()
@@ -217,7 +217,7 @@ def test_of_parameters_through_a_gradient_of_inputs_in_loops_and_images(make):
 
 
 @pytest.mark.parametrize("name", ["question", "answer"])  # graphs of the same structure share their program
-def test_of_sequences_has_their_lengths_whatever_their_axis_is_called(name):
+def test_a_gradient_of_sequences_has_their_lengths_whatever_the_name_of_their_axis(name):
     x = C.sequence.input_variable(1, sequence_axis=C.Axis(name), needs_gradient=True)
     data = [np.full((n, 1), n, np.float32) for n in (3, 2, 5)]
     function = C.sequence.last(x * x * 3)

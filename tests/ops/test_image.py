@@ -180,7 +180,7 @@ class TestConvolution:
             ((4, 2, 1), {"groups": 3}, "3 groups do not divide 4 filters on 2 channels"),
         ],
     )
-    def test_what_does_not_fit_is_said_at_once(self, kernel, options, match):
+    def test_mismatches_are_reported_when_the_graph_is_built(self, kernel, options, match):
         x = C.input_variable((2, 8))
         with pytest.raises(ShapeError, match=match):
             C.convolution(C.parameter(kernel), x, **{"auto_padding": [False]} | options)
@@ -257,7 +257,7 @@ class TestPooling:
         f = C.pooling(x, C.MAX_POOLING, (3,))
         np.testing.assert_array_equal(f.grad({x: [[[1, 1, 1, 0, 1]]]}), [[[1, 1, 1, 0, 0]]])
 
-    def test_an_unknown_window_is_the_whole_of_the_space(self):
+    def test_an_unknown_window_covers_all_spatial_axes(self):
         x = C.input_variable((3, 4, 5))
         f = C.pooling(x, C.AVG_POOLING, (-2,))
         assert (f.shape, f.root_function.node_attributes["poolingWindowShape"]) == ((3, 1, 1), (4, 5))
@@ -265,7 +265,7 @@ class TestPooling:
         means = C.pooling(y, C.AVG_POOLING, (-2,)).eval({y: np.arange(24).reshape(1, 2, 4, 3)})
         np.testing.assert_allclose(means.ravel(), [5.5, 17.5])
 
-    def test_a_window_that_does_not_fit_is_said_at_once(self):
+    def test_a_window_that_does_not_fit_is_reported_when_the_graph_is_built(self):
         with pytest.raises(ShapeError, match="the window has 9 cells along axis 1, and the operand 8"):
             C.pooling(C.input_variable((3, 8)), C.MAX_POOLING, (9,))
 
@@ -287,14 +287,14 @@ class TestUnpooling:
         x, y = variable(seen), variable(values)
         check_gradient(C.unpooling(y, x, C.MAX_UNPOOLING, (2, 2), (2, 2), [True]), {x: seen, y: values}, [y])
 
-    def test_other_options_than_the_pooling_had_are_refused(self):
+    def test_options_that_differ_from_the_pooling_are_rejected(self):
         x, y = C.input_variable((1, 5)), C.input_variable((1, 3))
         with pytest.raises(ShapeError, match=re.escape("gives (1, 2)")):
             C.unpooling(y, x, C.MAX_UNPOOLING, (2,), (2,))
 
 
 class TestRegionsOfInterest:
-    def test_cells_overlap_where_they_do_not_come_out_even(self):
+    def test_cells_overlap_if_the_region_is_not_a_multiple_of_them(self):
         """Recorded from CNTK 2.7, scale 0.5: corners are rounded, and both belong to the region."""
         x, rois = C.input_variable((1, 6, 7)), C.input_variable((2, 4))
         f = C.roipooling(x, rois, C.MAX_POOLING, (3, 2), 0.5)
@@ -350,7 +350,7 @@ class TestBatchNormalization:
         ("constant", "count", "factor"),
         [(0, 7, 1), (-1, 7, 5 / 12), (10, 7, 1 - np.exp(-0.5)), (10, 0, 1), (np.inf, 7, 0)],
     )
-    def test_how_far_running_statistics_move(self, constant, count, factor):
+    def test_the_weight_of_a_minibatch_in_running_statistics(self, constant, count, factor):
         """As CNTK 2.7 was seen to do."""
         data = normal(5, 2, 3)
         x = variable(data)
@@ -417,7 +417,7 @@ class TestBatchNormalization:
             C.batch_normalization(x, scale, bias, mean, variance, spatial, running_count=C.constant(0, ()))
             assert {v.shape for v in (scale, bias, mean, variance)} == {(elements,)}
 
-    def test_what_does_not_fit_is_said_at_once(self):
+    def test_mismatches_are_reported_when_the_graph_is_built(self):
         x, p = C.input_variable((3, 4)), C.constant(0, (4,))
         with pytest.raises(ShapeError, match="the scale has 4 elements, but there are 3 channels"):
             C.batch_normalization(x, p, p, p, p, True, running_count=C.constant(0, ()))
@@ -447,7 +447,7 @@ def test_a_chain_of_image_operations_keeps_channels_last():
 
 
 @pytest.mark.parametrize("size", [11, 12, 13, 14, 15])
-def test_a_region_ends_where_it_ends_whatever_its_cells_come_out_to(size):
+def test_no_cell_exceeds_its_region_if_rounded_up(size):
     image, regions = C.input_variable((1, 16, 16)), C.input_variable((1, 4))
     outside = np.ones((1, 1, 16, 16), np.float32)
     outside[..., :size, :size] = 0

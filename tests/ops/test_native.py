@@ -60,7 +60,7 @@ def test_values_and_gradients_for_any_axes(operations, axes):
     np.testing.assert_allclose(f.grad({x: data}, wrt=[w]), 2 * rows.T @ np.ones((len(rows), 2)))
 
 
-def test_gradients_that_users_define_are_obeyed(operations):
+def test_user_defined_gradients_are_used(operations):
     x = C.input_variable(2, needs_gradient=True)
     assert (3 * native("clipped", [x])).grad({x: [[1, 2]]}).tolist() == [[1, 1]]
 
@@ -130,12 +130,12 @@ def x2():
     (lambda: native("broken", [C.input_variable(2)]), RuntimeError, "'broken' .own_operations.broken. of operands .2"),
     (lambda: native("scaled_times", [C.parameter((C.InferredDimension, 2)), x2()]), ValueError, "inferred"),
 ])
-def test_what_is_wrong_is_said(operations, call, kind, match):
+def test_errors_name_the_mistake(operations, call, kind, match):
     with pytest.raises(kind, match=match):
         call()
 
 
-def test_proxies_are_kept_for_others_and_not_computed(tmp_path):
+def test_proxies_are_saved_and_loaded_but_not_computed(tmp_path):
     x, w = C.input_variable((2, 3)), C.parameter((3, 4), init=1, dtype=np.int8)
     f = C.custom_proxy_op("packed_times", (2, 4), np.float32, x, w, name="q")
     assert f.shape == (2, 4) and f.name == "q" and f.root_function.op_name == "CustomProxyOp"

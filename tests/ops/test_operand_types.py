@@ -29,12 +29,12 @@ ALONE = {
 
 
 @pytest.mark.parametrize("op", ALONE.values(), ids=ALONE)
-def test_alone_an_array_is_single_precision(op):
+def test_a_single_array_is_converted_to_single_precision(op):
     assert op(DOUBLES).outputs[0].dtype is np.float32
 
 
 @pytest.mark.parametrize("op", [C.floor, C.ceil, C.round, C.stop_gradient], ids=lambda op: op.__name__)
-def test_but_these_keep_its_type(op):
+def test_some_operations_keep_the_type_of_an_array(op):
     assert op(DOUBLES).dtype is np.float64
     assert op(SINGLES).dtype is np.float32
 
@@ -43,12 +43,12 @@ def test_but_these_keep_its_type(op):
     C.plus, C.minus, C.element_times, C.element_max, C.pow, C.less, C.squared_error, C.binary_cross_entropy,
     C.cosine_distance, C.times_transpose,
 ], ids=lambda op: op.__name__)
-def test_of_several_arrays_the_widest_type_counts(op):
+def test_several_arrays_are_converted_to_the_widest_type(op):
     assert op(DOUBLES, SINGLES).dtype is op(SINGLES, DOUBLES).dtype is np.float64
     assert op(SINGLES, SINGLES).dtype is np.float32
 
 
-def test_beside_a_variable_an_array_has_its_type():
+def test_an_array_is_converted_to_the_type_of_a_variable():
     assert (single() + DOUBLES).dtype is (DOUBLES + single()).dtype is np.float32
     assert (double() + SINGLES).dtype is C.plus(SINGLES, double()).dtype is np.float64
     assert C.times(single(), MATRIX).dtype is np.float32

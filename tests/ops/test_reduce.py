@@ -52,7 +52,7 @@ def test_gradients_at_the_edges_are_those_of_cntk():
     assert C.clip(x, 1, 2).grad({x: np.array([[1, 2, 1.5, 3]], np.float32)}).tolist() == [[1, 1, 1, 0]]
 
 
-def test_powers_of_nothing_and_of_negative_numbers():
+def test_powers_of_zero_and_of_negative_numbers():
     base, exponent = C.input_variable(4, needs_gradient=True), C.input_variable(4, needs_gradient=True)
     power = C.pow(base, exponent)
     data = {base: np.array([[0, -1, 2, -2]], np.float32), exponent: np.array([[-1, 2, 0, 3]], np.float32)}

@@ -64,7 +64,7 @@ def network(kind, hidden, layers, bidirectional, inputs=3):
 
 @pytest.mark.parametrize("kind", GATES)
 @pytest.mark.parametrize(("layers", "directions"), [(1, 1), (2, 2)])
-def test_every_sequence_begins_anew(kind, layers, directions):
+def test_every_sequence_starts_from_the_initial_state(kind, layers, directions):
     x, weights, f = network(kind, 2, layers, directions == 2)
     data = [RNG.standard_normal((n, 3)) for n in (4, 1, 3, 2, 2, 1)]
     for got, steps in zip(f.eval({x: data}), data, strict=True):
@@ -117,7 +117,7 @@ def test_the_size_of_the_weights_is_inferred(kind, layers, bidirectional, rows):
     assert (weights.shape, f.shape) == ((rows, 4), (8 if bidirectional else 4,))
 
 
-def test_what_does_not_fit_is_said_at_once():
+def test_mismatches_are_reported_when_the_graph_is_built():
     x, weights = C.sequence.input_variable(3), C.parameter((10, 4))
     with pytest.raises(ShapeError, match="takes 144 weights, not 40"):
         C.optimized_rnnstack(x, weights, 4, 1)

@@ -247,7 +247,7 @@ def test_initial_states_that_are_a_sequence(time_step, ahead, own_axis, grid):
     assert_equal(f.eval({x: xs, i: states}), expected)
 
 
-def test_gradients_that_arrive_along_an_axis_made_in_the_program(grid):
+def test_root_gradients_along_a_computed_axis(grid):
     x = S.input_variable(3, needs_gradient=True)
     f = S.gather(x, positive(x))
     state, values = f.forward({x: XS}, [f.output], {f.output})
@@ -259,7 +259,7 @@ def test_gradients_that_arrive_along_an_axis_made_in_the_program(grid):
         np.testing.assert_array_equal(m, expected)
 
 
-def test_products_of_all_steps_are_added_up():
+def test_products_of_all_steps_are_summed():
     x, y = S.input_variable(1), S.input_variable(3)
     f = C.times(x, y, infer_input_rank_to_map=C.TIMES_REDUCE_SEQUENCE_AXIS_WITHOUT_INFERRED_INPUT_RANK)
     assert f.dynamic_axes == (C.Axis.default_batch_axis(),)
@@ -286,7 +286,7 @@ def test_training_counts_the_steps_of_a_slice():
 
 
 @pytest.mark.parametrize("train", [False, True])
-def test_each_step_that_is_scattered_needs_a_place(train):
+def test_the_number_of_scattered_steps_must_match_the_condition(train):
     """Two steps for two places; with another number of either CNTK 2.7 raises a ValueError too."""
     few = S.input_variable(1, sequence_axis=C.Axis("few"), needs_gradient=True)
     places = S.input_variable(1, sequence_axis=C.Axis("places"))

@@ -20,7 +20,7 @@ FREE = C.FreeDimension
     (lambda x: C.reduce_sum(x, 1, keepdims=False), (FREE,), lambda x: x.sum(1)),
     (lambda x: C.pad(x, [(1, 1), (0, 0)]), (FREE, 3), lambda x: np.pad(x, [(1, 1), (0, 0)])),
 ], ids=range(9))
-def test_free_dimensions_are_settled_by_the_data(make, shape, reference):
+def test_free_dimensions_are_determined_by_the_data(make, shape, reference):
     x = C.input_variable((FREE, 3))
     f = make(x)
     assert f.shape == shape
@@ -81,20 +81,20 @@ def test_mistakes_are_explained(make, message):
 
 
 class TestBatchAxis:
-    def test_unpacked_it_is_a_static_axis_as_long_as_the_batch(self):
+    def test_an_unpacked_batch_axis_is_a_static_axis_of_the_batch_size(self):
         x = C.input_variable(3)
         weights = C.softmax(C.unpack_batch(x), axis=0)
         assert weights.shape == (FREE, 3) and weights.dynamic_axes == ()
         for n in (3, 5, 6, 7):  # sizes that are padded elsewhere
             assert weights.eval({x: np.zeros((n, 3))}).tolist() == [[np.float32(1 / n)] * 3] * n
 
-    def test_a_static_axis_becomes_it(self):
+    def test_a_static_axis_becomes_the_batch_axis(self):
         x, weights = C.input_variable(2), C.parameter(init=np.arange(6, dtype=np.float32).reshape(3, 2))
         data = np.ones((3, 2), np.float32)
         assert (x * C.to_batch(weights)).eval({x: data}).tolist() == weights.value.tolist()
         assert C.to_batch(weights).eval().shape == (3, 2)
 
-    def test_there_and_back_with_another_number_of_samples(self):
+    def test_round_trip_with_another_number_of_samples(self):
         x = C.input_variable((2, 3))
         rows = C.to_batch(C.reshape(C.unpack_batch(x), (-1, 3)))
         data = np.arange(24, dtype=np.float32).reshape(4, 2, 3)
@@ -102,14 +102,14 @@ class TestBatchAxis:
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_one_hot_of_what_is_no_class_is_zero(sparse):
+def test_one_hot_of_an_invalid_class_is_zero(sparse):
     """Numbers: CNTK 2.7."""
     x = C.input_variable(6)
     rows = C.times(C.one_hot(x, 3, sparse_output=sparse), [[1], [2], [3]])
     assert rows.eval({x: [[-0.2, -1, 0.7, 1.9, 2.99, 3]]}).ravel().tolist() == [0, 0, 1, 2, 3, 0]
 
 
-def test_sparse_results_that_make_a_matrix_are_one():
+def test_two_dimensional_sparse_results_are_sparse_matrices():
     x, steps = C.input_variable(()), C.sequence.input_variable(())
     rows = C.one_hot(x, 3, sparse_output=True).eval({x: [2, 0]})
     assert issparse(rows) and rows.toarray().tolist() == [[0, 0, 1], [1, 0, 0]]
@@ -123,7 +123,7 @@ def test_sparse_results_that_make_a_matrix_are_one():
 
 
 class TestAssign:
-    def test_after_a_forward_pass_that_is_kept_it_waits_for_the_backward_pass(self):
+    def test_with_a_saved_state_it_takes_effect_after_the_backward_pass(self):
         state, value = C.parameter(2, init=0), C.parameter(2, init=3)
         assignment = C.assign(state, value)
         kept, _ = assignment.forward({}, [assignment.output], {assignment.output})
@@ -152,7 +152,7 @@ def test_casts_convert_the_element_type():
         C.cast(x, np.int32)
 
 
-def test_a_sparse_one_hot_picks_rows_and_leaves_out_what_is_out_of_range():
+def test_a_sparse_one_hot_picks_rows_and_ignores_invalid_classes():
     x, W = C.input_variable(()), C.parameter(init=np.arange(8, dtype=np.float32).reshape(4, 2))
     rows = C.times(C.one_hot(x, 4, sparse_output=True), W)
     assert rows.eval({x: np.array([2, 7, -1, 0], np.float32)}).tolist() == [[4, 5], [0, 0], [0, 0], [0, 1]]
@@ -197,7 +197,7 @@ def spread(x, size, stride):
     (lambda x: pooled(x, 2, 2), lambda x: pooled(convolved(x, 5), 2, 2), [32.5, 34.5, 56.5]),
     (lambda x: C.relu(x) + 1, lambda x: convolved(x, 3), [14, 15, 26]),
 ], ids=range(9))
-def test_crop_finds_where_the_pixels_lie(image, referent, first):
+def test_crop_aligns_the_pixels(image, referent, first):
     x = C.input_variable((1, 12, 12))
     cropped = C.crop_automatic(image(x), referent(x)).eval({x: IMAGE})
     assert [cropped[0, 0, 0, 0], cropped[0, 0, 0, 1], cropped[0, 0, 1, 0]] == first
@@ -212,7 +212,7 @@ def test_crop_with_given_ancestors():
 @pytest.mark.parametrize(("referent", "message"), [
     (lambda x: pooled(x, 2, 2), "not of the same size"), (lambda x: C.input_variable((1, 4, 4)), "no common ancestor"),
 ], ids=range(2))
-def test_crop_without_a_place(referent, message):
+def test_crop_without_alignment_is_an_error(referent, message):
     x = C.input_variable((1, 12, 12))
     cropped = C.crop_automatic(x, referent(x))
     with pytest.raises(ValueError, match=message):

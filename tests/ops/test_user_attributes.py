@@ -10,7 +10,7 @@ OF_NODES = [n for n in vars(Function(primitive=C.plus(1, 2).root_function.primit
 
 
 @pytest.mark.parametrize("name", [*OF_NODES, "layer", "origin", "passes_through", "copied_attributes"])
-def test_a_function_is_as_before_whatever_is_set_on_it(name, tmp_path):
+def test_user_attributes_do_not_change_a_function(name, tmp_path):
     x = C.input_variable(2)
     z = C.layers.Dense(1, init=1, name="dense")(x) + 1
     setattr(z, name, "mine")

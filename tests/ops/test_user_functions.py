@@ -68,7 +68,7 @@ class Split(UserFunction):
         return root_gradients[more] + 10 * root_gradients[ten]
 
 
-def test_a_batch_comes_as_an_array():
+def test_forward_receives_a_batch_as_an_array():
     x = C.input_variable(2, needs_gradient=True)
     node = Scaled(x)
     f = C.user_function(node) + 1
@@ -78,7 +78,7 @@ def test_a_batch_comes_as_an_array():
     assert node.retained[1] == [node.output] and node.states == [2] and not node.root_function.primitive.states
 
 
-def test_sequences_come_as_a_list(grid):
+def test_forward_receives_sequences_as_a_list(grid):
     x = C.sequence.input_variable(1, needs_gradient=True)
     node = Scaled(x)
     f = C.user_function(node)
@@ -89,7 +89,7 @@ def test_sequences_come_as_a_list(grid):
     assert [g.tolist() for g in f.grad({x: data})] == [[[2]] * 3, [[2]], [[2]] * 2]
 
 
-def test_in_a_loop_sequences_are_of_one_step(grid):
+def test_forward_receives_sequences_of_one_step_in_a_loop(grid):
     x = C.sequence.input_variable(1, needs_gradient=True)
     h = C.placeholder()
     node = Scaled(C.sequence.past_value(h) + x, scale=0.5)
@@ -102,7 +102,7 @@ def test_in_a_loop_sequences_are_of_one_step(grid):
     assert all(s.shape == (1, 1) for step in node.seen for s in step)
 
 
-def test_parameters_are_trained_through_it():
+def test_parameters_are_trained_through_a_user_function():
     x, w = C.input_variable(2), C.parameter((2,), init=1)
     node = Scaled(w, C.constant(0, (2,)))
     f = C.element_times(C.user_function(node), x)
@@ -113,7 +113,7 @@ def test_parameters_are_trained_through_it():
     assert len(node.seen) == len(node.states) == 3
 
 
-def test_only_gradients_that_are_needed_are_asked_for():
+def test_only_required_gradients_are_requested():
     x, y = C.input_variable(1, needs_gradient=True), C.input_variable(1)
     asked = []
 
@@ -126,7 +126,7 @@ def test_only_gradients_that_are_needed_are_asked_for():
     assert asked == [{x}]
 
 
-def test_an_output_without_gradient_stops_it():
+def test_an_output_without_gradient_stops_the_backward_pass():
     class Constant(Scaled):
         def infer_outputs(self):
             x = self.inputs[0]
@@ -212,7 +212,7 @@ class Broken(Scaled):
         ("backward", RuntimeError, r"backward raised NotImplementedError: no gradient"),
     ],
 )
-def test_what_python_raises_arrives(how, kind, message):
+def test_exceptions_are_reported_with_the_function(how, kind, message):
     x = C.input_variable(2, needs_gradient=True)
     with pytest.raises(kind, match=message) as caught:
         C.user_function(Broken(x, how)).grad({x: [[1, 2]]})
@@ -235,7 +235,7 @@ BOTH = [
 
 
 @pytest.mark.parametrize("form, result, fits", BOTH)
-def test_results_that_do_not_fit_are_errors(form, result, fits):
+def test_results_of_a_wrong_form_are_errors(form, result, fits):
     """CNTK raises RuntimeError or ValueError; values may be of any number."""
 
     class Forward(Scaled):
@@ -256,7 +256,7 @@ def test_results_that_do_not_fit_are_errors(form, result, fits):
             C.user_function(Backward(x)).grad({x: [data] if form == "sequences" else data})
 
 
-def test_the_only_sequence_may_come_without_its_list():
+def test_a_single_sequence_may_be_returned_without_a_list():
     """As in CNTK."""
 
     class Bare(Scaled):
@@ -272,7 +272,7 @@ def test_the_only_sequence_may_come_without_its_list():
     assert f.grad({x: [np.ones((3, 2), np.float32)]})[0].tolist() == [[3, 3]] * 3
 
 
-def test_backward_may_make_more_gradients_than_are_asked_for_but_only_of_inputs():
+def test_backward_may_return_more_gradients_than_requested_but_only_of_inputs():
     class Makes(Scaled):
         def backward(self, state, root_gradients, variables):
             variables.update({key(self): root_gradients for key in keys})
@@ -288,7 +288,7 @@ def test_backward_may_make_more_gradients_than_are_asked_for_but_only_of_inputs(
     assert f.grad({x: [[1, 2]]}).tolist() == [[0, 0]]
 
 
-def test_forward_has_to_be_there():
+def test_a_missing_forward_is_an_error():
     class Empty(UserFunction):
         infer_outputs = Scaled.infer_outputs
 
@@ -297,7 +297,7 @@ def test_forward_has_to_be_there():
         C.user_function(Empty([x])).eval({x: [[1, 2]]})
 
 
-def test_backward_has_to_be_there():
+def test_a_missing_backward_is_an_error():
     class Forwards(UserFunction):
         infer_outputs, forward = Scaled.infer_outputs, lambda self, x, *_: (None, x)
 
@@ -306,7 +306,7 @@ def test_backward_has_to_be_there():
         C.user_function(Forwards([x])).grad({x: [[1, 2]]})
 
 
-def test_after_an_error_in_a_step_parameters_are_as_before():
+def test_an_error_in_a_step_leaves_parameters_unchanged():
     w = C.parameter((2,), init=1)
     node = Broken(w, "backward")
     f = C.user_function(node)
@@ -318,7 +318,7 @@ def test_after_an_error_in_a_step_parameters_are_as_before():
     np.testing.assert_array_equal(w.value, [1, 1])
 
 
-def test_clones_and_files_make_it_anew(tmp_path):
+def test_clones_and_files_recreate_it(tmp_path):
     x = C.input_variable(2)
     f = C.user_function(Scaled(x, C.parameter((2,), init=1), scale=3.0)) + 1
     copy = f.clone("clone")
@@ -330,7 +330,7 @@ def test_clones_and_files_make_it_anew(tmp_path):
 
 
 @pytest.mark.parametrize("makes", [lambda inputs: None, lambda inputs: inputs[0], lambda inputs: 1 / 0])
-def test_what_a_clone_is_has_to_be_a_function(makes):
+def test_clone_must_return_a_function(makes):
     class Odd(Scaled):
         def clone(self, cloned_inputs):
             assert type(cloned_inputs) is tuple  # as in CNTK
@@ -359,7 +359,7 @@ def test_a_file_runs_no_code_of_modules_that_are_not_imported(tmp_path, monkeypa
         Function.register_udf_deserialize_callback("elsewhere.Scaled", print)
 
 
-def test_a_big_minibatch_and_an_evaluation_inside():
+def test_forward_may_evaluate_a_function_on_a_large_minibatch():
     x, y = C.input_variable(1000), C.input_variable(1000)
     inner = C.tanh(y)
 
@@ -371,7 +371,7 @@ def test_a_big_minibatch_and_an_evaluation_inside():
     np.testing.assert_allclose(C.user_function(Evaluates(x)).eval({x: data}), np.tanh(data), rtol=1e-5, atol=1e-6)
 
 
-def test_backward_is_called_for_arguments_that_ask_for_gradients():
+def test_backward_is_called_for_arguments_that_need_gradients():
     x = C.input_variable(1, needs_gradient=True)
     node = Scaled(x)
     f = C.user_function(node) + C.parameter((1,))
@@ -379,7 +379,7 @@ def test_backward_is_called_for_arguments_that_ask_for_gradients():
     assert len(node.seen) == len(node.states) == 1
 
 
-def test_forward_and_backward_by_hand_call_each_once():
+def test_manual_forward_and_backward_call_each_once():
     x = C.input_variable(1, needs_gradient=True)
     node = Scaled(x)
     f = C.square(C.user_function(node))
@@ -389,7 +389,7 @@ def test_forward_and_backward_by_hand_call_each_once():
     assert (len(node.seen), node.states) == (1, [1])
 
 
-def test_backward_is_called_for_all_arguments_that_ask_for_gradients_also_by_grad():
+def test_grad_calls_backward_for_all_arguments_that_need_gradients():
     """Source: CNTK 2.7."""
     x, y, w = C.input_variable(1, needs_gradient=True), C.input_variable(1), C.parameter(1, init=1)
     asking, silent = Scaled(x), Scaled(y)
@@ -398,7 +398,7 @@ def test_backward_is_called_for_all_arguments_that_ask_for_gradients_also_by_gra
     assert asking.output.needs_gradient and silent.output.needs_gradient  # as infer_outputs says
 
 
-def test_of_several_outputs_those_without_gradient_stop_it():
+def test_outputs_without_gradient_have_no_root_gradient():
     """Source: CNTK 2.7."""
     gradients = []
 
@@ -417,7 +417,7 @@ def test_of_several_outputs_those_without_gradient_stop_it():
     assert (more * ten).grad({x: [[3]]}).tolist() == [[40]] and gradients[0][0] is None and gradients[0][1] == 4
 
 
-def test_what_it_gets_may_be_changed():
+def test_forward_may_modify_its_argument():
     class AddsInPlace(Scaled):
         def forward(self, argument, device=None, outputs_to_retain=None):
             argument += 1
@@ -430,7 +430,7 @@ def test_what_it_gets_may_be_changed():
 
 
 @pytest.mark.parametrize("outputs", [lambda x: C.output_variable(x.shape, x.dtype, x.dynamic_axes), lambda x: [3]])
-def test_infer_outputs_has_to_return_a_list_of_variables(outputs):
+def test_infer_outputs_must_return_a_list_of_variables(outputs):
     class Wrong(Scaled):
         def infer_outputs(self):
             return outputs(self.inputs[0])
@@ -439,7 +439,7 @@ def test_infer_outputs_has_to_return_a_list_of_variables(outputs):
         C.user_function(Wrong(C.input_variable(2)))
 
 
-def test_a_free_dimension_is_that_of_an_operand_that_fits():
+def test_a_free_dimension_is_inferred_from_the_result():
     class Free(Scaled):
         def infer_outputs(self):
             x = self.inputs[0]
@@ -449,7 +449,7 @@ def test_a_free_dimension_is_that_of_an_operand_that_fits():
     assert C.user_function(Free(x)).eval({x: [[1, 2]]}).tolist() == [[2, 4]]
 
 
-def test_outputs_are_retained_where_a_backward_pass_follows_even_if_no_gradient_flows_through():
+def test_outputs_are_retained_before_a_backward_pass_even_without_a_gradient():
     """Proposals of CNTK's Faster R-CNN are others in training, which they know by this. Source: CNTK 2.7."""
     retained = []
 
@@ -474,7 +474,7 @@ def test_outputs_are_retained_where_a_backward_pass_follows_even_if_no_gradient_
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (1, 2, 3), (1, 1, 2, 3)])
-def test_a_single_sample_may_come_without_its_batch_axis_or_as_a_sequence(shape):
+def test_a_single_sample_may_be_returned_without_a_batch_axis_or_as_a_sequence(shape):
     """Labels of anchors in CNTK's Faster R-CNN."""
 
     class Makes(Scaled):
@@ -490,7 +490,7 @@ def test_a_single_sample_may_come_without_its_batch_axis_or_as_a_sequence(shape)
     assert C.user_function(Makes(x)).eval({x: [[1, 2], [3, 4]]}).shape == (1, 2, 3)
 
 
-def test_a_free_dimension_is_what_forward_makes_of_it_and_forward_is_called_once():
+def test_a_free_dimension_is_determined_by_one_call_of_forward():
     """Proposals of CNTK's Faster R-CNN: how many there are, only forward knows. Numbers: CNTK 2.7."""
 
     class Picks(UserFunction):
@@ -520,7 +520,7 @@ def test_a_free_dimension_is_what_forward_makes_of_it_and_forward_is_called_once
     assert Picks.calls == 9
 
 
-def test_in_a_graph_a_record_says_what_it_is():
+def test_a_node_of_the_graph_serializes_a_record_of_the_user_function():
     """Source: CNTK 2.7."""
     x = C.input_variable(2)
     node = Scaled(x, name="mine", scale=3.0)
@@ -547,7 +547,7 @@ def _names_inside():
 
 
 @pytest.mark.parametrize("where", ["object", "class"])
-def test_it_keeps_what_it_likes_under_any_name(tmp_path, where):
+def test_subclasses_may_use_any_attribute_name(tmp_path, where):
     class Keeping(Scaled):
         def __init__(self, *inputs, name="keeping"):
             super().__init__(*inputs, name=name)
@@ -574,7 +574,7 @@ def test_it_keeps_what_it_likes_under_any_name(tmp_path, where):
         assert Function.load(str(tmp_path / "f"), udf_factory_callback_map=make).eval([[1, 2]]).tolist() == [[2, 1]]
 
 
-def test_a_composite_made_of_a_node_has_no_name_of_its_own():
+def test_a_composite_of_a_named_node_has_no_name():
     """Source: CNTK 2.7."""
     x = C.input_variable(2)
     named = C.relu(x, name="r")
@@ -604,7 +604,7 @@ class Shifted(C.ops.functions.UserFunction):
         return root_gradients
 
 
-def test_an_array_may_stand_for_the_list_of_sequences_of_a_free_size():
+def test_sequences_of_a_free_size_may_be_returned_as_one_array():
     x = C.sequence.input_variable(C.FreeDimension, needs_gradient=True)
     f = C.user_function(Shifted([x]))
     for size in (3, 6):

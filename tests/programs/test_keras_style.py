@@ -41,7 +41,7 @@ def test_a_graph_of_updates_trains_and_counts():
         np.testing.assert_allclose(count.value, total, rtol=1e-4)
 
 
-def test_without_updates_of_weights_there_is_nothing_to_look_for():
+def test_without_weight_updates_there_is_no_gradient_placeholder():
     assert C.combine([]).find_all_with_name("keras_grad_placeholder") == []
 
 

@@ -39,7 +39,7 @@ def scale_of(expected):
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
-def test_program_gives_what_it_gave_on_cntk(name):
+def test_a_program_computes_what_was_recorded_from_cntk(name):
     expected = RECORDED[name]
     got = {key: summary(value) for key, value in PROGRAMS[name]().items()}
     if "error" in expected:

@@ -22,7 +22,7 @@ class TestDistributions:
         assert abs(drawn.mean() - mean) < 4 * deviation / np.sqrt(20000)
         assert abs(drawn.std() / deviation - 1) < 0.05
 
-    def test_two_evaluations_are_one_of_twice_the_size(self, make, mean, deviation):
+    def test_two_evaluations_equal_one_of_twice_the_size(self, make, mean, deviation):
         half = make(50)
         np.testing.assert_array_equal(np.concatenate([half.eval(), half.eval()]), make(100).eval())
 
@@ -85,7 +85,7 @@ class TestDropout:
         assert not np.array_equal(first, second) and not np.array_equal(first, other.grad(ones))
         np.testing.assert_array_equal(first, same.grad(ones))
 
-    def test_outside_of_training_it_does_nothing(self):
+    def test_outside_of_training_dropout_is_the_identity(self):
         x = C.input_variable(3)
         assert C.dropout(x, 0.5).eval({x: [[1, 2, 3]]}).tolist() == [[1, 2, 3]]
 
@@ -129,7 +129,7 @@ class TestSamples:
         (True, [[3, 3, 6, 1, 5, 9, 6], [2, 7, 7, 2, 7, 8, 4], [6, 4, 5, 8, 6, 4, 5]], 21),
         (False, [[3, 6, 1, 5, 9, 2, 7], [7, 2, 8, 4, 6, 5, 3], [3, 2, 8, 7, 6, 4, 9]], 37),
     ])
-    def test_of_constant_weights_the_classes_are_those_of_cntk(self, duplicates, cntk, offset):
+    def test_classes_drawn_with_constant_weights_are_those_of_cntk(self, duplicates, cntk, offset):
         drawn = C.random_sample(np.arange(1, 11, dtype=np.float32), 7, duplicates, seed=1)
         assert [np.asarray(drawn.eval().todense()).argmax(-1).tolist() for _ in cntk] == cntk
         assert drawn.root_function.attributes["rngOffset"] == offset

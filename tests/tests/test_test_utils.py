@@ -20,7 +20,7 @@ def test_the_environment_names_the_device(monkeypatch, chosen):
     assert chosen == [device.cpu()]
 
 
-def test_an_accelerator_must_be_there(monkeypatch):
+def test_the_accelerator_must_exist(monkeypatch):
     monkeypatch.setenv("TEST_DEVICE", "gpu")
     with pytest.raises(ValueError, match="GPU device id"):
         test_utils.set_device_from_pytest_env()

@@ -170,7 +170,7 @@ def test_the_end_of_the_source_ends_the_session(session):
     assert session.run(source=session.source(max_sweeps=2)) == "t4 t4 t4 t4 t4 S20"
 
 
-def test_it_resumes_from_the_last_checkpoint(session, capsys):
+def test_a_session_resumes_from_the_last_checkpoint(session, capsys):
     def config():
         return session.checkpoint(frequency=8, preserve_all=True)
 

@@ -293,7 +293,7 @@ def test_gradients_of_a_loop_however_a_product_is_used(grid, step):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
-def test_a_weight_that_is_also_used_otherwise_in_its_loop_has_the_gradient_of_both(grid):
+def test_the_gradient_of_a_weight_used_twice_in_a_loop_is_the_sum_of_both_uses(grid):
     w = np.random.default_rng(2).standard_normal((3, 3)).astype(np.float32) / 2
     W, x, h = C.parameter(init=w), C.sequence.input_variable(3, needs_gradient=True), C.placeholder()
     before = C.sequence.past_value(h)

@@ -70,7 +70,7 @@ def test_trajectory_is_that_of_cntk(name, dtype):
         lambda p: C.nesterov(p, RATE, MOMENTUM),
     ],
 )
-def test_rows_that_do_not_occur_stay_whatever_their_momentum(make_learner):
+def test_absent_rows_are_unchanged_whatever_their_momentum(make_learner):
     before, after = (trained(make_learner, MINIBATCHES[:n]) for n in (1, 2))  # the second has row 1 alone
     assert (after[[0, 2, 3]] == before[[0, 2, 3]]).all()
     assert (after[1] != before[1]).all()
@@ -86,7 +86,7 @@ def test_values_and_empty_samples_of_sparse_data_have_the_gradient_of_the_dense_
     np.testing.assert_allclose(got, START - 0.1 * np.asarray(gradient_of_loss(START)), rtol=1e-6)
 
 
-def test_the_first_row_stays_if_only_padding_refers_to_it():
+def test_the_first_row_is_unchanged_if_only_padding_refers_to_it():
     data = csr_matrix(np.array([[0, 2, 0, -1], [0, 0, 3, 0]], np.float32))
     got = trained(lambda p: C.momentum_sgd(p, RATE, MOMENTUM), [[0], None], feed=lambda rows: (
         csr_matrix(np.eye(4, dtype=np.float32)[rows]) if rows else data
@@ -113,7 +113,7 @@ def test_several_products_with_one_table_and_several_tables_of_one_input_add_up_
     np.testing.assert_allclose(embeddings_of_sequences(True), embeddings_of_sequences(False), rtol=2e-5)
 
 
-def test_a_table_that_other_operations_read_too_has_a_dense_gradient():
+def test_a_table_that_is_also_read_elsewhere_has_a_dense_gradient():
     x = C.input_variable(4, is_sparse=True)
     table = C.parameter((4, 2), init=START)
     loss = C.reduce_sum(C.square(C.times(x, table) - 1)) + C.reduce_sum(table)

@@ -26,7 +26,7 @@ def test_programs_are_distinguished_by_what_they_compute():
     assert sorted(program.name for program in programs) == ["evaluate", "gradients"]
 
 
-def test_plans_are_made_again_after_an_edit():
+def test_plans_are_rebuilt_after_an_edit():
     x = C.input_variable(2)
     f = x * 3
     plan = plan_of([f.output])
