@@ -282,7 +282,7 @@ def test_backward_may_return_more_gradients_than_requested_but_only_of_inputs():
     f = C.user_function(Makes(x, C.constant([1, 2])))
     assert f.grad({x: [[1, 2], [3, 4]]}).tolist() == [[1, 1], [1, 1]]
     keys = [lambda f: "x"]
-    with pytest.raises(ResultError, match="backward has made a gradient for 'x'"):
+    with pytest.raises(ResultError, match="backward set a gradient for 'x'"):
         f.grad({x: [[1, 2]]})
     keys = []
     assert f.grad({x: [[1, 2]]}).tolist() == [[0, 0]]
@@ -435,7 +435,7 @@ def test_infer_outputs_must_return_a_list_of_variables(outputs):
         def infer_outputs(self):
             return outputs(self.inputs[0])
 
-    with pytest.raises(RuntimeError, match="infer_outputs returned .*\nFix: let it return a list"):
+    with pytest.raises(RuntimeError, match="infer_outputs returned .*\nFix: return a list"):
         C.user_function(Wrong(C.input_variable(2)))
 
 
@@ -534,7 +534,7 @@ def test_a_node_of_the_graph_serializes_a_record_of_the_user_function():
 
 @pytest.mark.parametrize("inputs", [C.input_variable(2), C.input_variable(C.FreeDimension), C.constant(1), None, 3])
 def test_inputs_are_a_list(inputs):
-    with pytest.raises(TypeError, match="inputs have to be a list"):
+    with pytest.raises(TypeError, match="inputs must be a list"):
         UserFunction(inputs)
 
 

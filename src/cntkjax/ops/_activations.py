@@ -1,4 +1,4 @@
-"""Activations, logic, sums and normalizations: blocks of simpler operations, composed as in CNTK."""
+"""Activations, logical operations, sums and normalizations: blocks of simpler operations, composed as in CNTK."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _number(value: float, like: Variable, name: str = "") -> Constant:
 
 # ---- activations
 def _bent(x: Variable, below: Callable[[Variable], Any]) -> Function:
-    """x where it is not negative, otherwise `below(x)`."""
+    """x where x >= 0, otherwise `below(x)`."""
     return element_select(less(x, _number(0, x)), below(x), x)
 
 
@@ -58,8 +58,9 @@ def _elu(x: Variable, alpha: float) -> Function:
 
 
 def elu(x: Operand, alpha: float = 1.0, name: str = "") -> Function:
-    """x where it is not negative, otherwise alpha (exp(x) - 1).
+    """Exponential linear unit: x where x >= 0, otherwise alpha (exp(x) - 1).
 
+    Shapes: [*shape] -> [*shape].
     Source: Clevert et al., arXiv:1511.07289.
 
     >>> elu([-1, 0, 1]).eval().round(4)
@@ -71,8 +72,9 @@ def elu(x: Operand, alpha: float = 1.0, name: str = "") -> Function:
 def selu(
     x: Operand, scale: float = 1.0507009873554805, alpha: float = 1.6732632423543772, name: str = ""
 ) -> Function:
-    """scale x where x is not negative, otherwise scale alpha (exp(x) - 1).
+    """Scaled exponential linear unit: scale x where x >= 0, otherwise scale alpha (exp(x) - 1).
 
+    Shapes: [*shape] -> [*shape].
     Source: Klambauer et al., arXiv:1706.02515.
 
     >>> selu([-1, 0, 1]).eval().round(4)
@@ -85,7 +87,9 @@ def selu(
 
 
 def leaky_relu(x: Operand, alpha: float = 0.01, name: str = "") -> Function:
-    """x where it is not negative, otherwise alpha x.
+    """Leaky rectified linear unit: x where x >= 0, otherwise alpha x.
+
+    Shapes: [*shape] -> [*shape].
 
     >>> leaky_relu([-1, 0, 1]).eval()
     array([-0.01,  0.  ,  1.  ], dtype=float32)
@@ -97,8 +101,9 @@ def leaky_relu(x: Operand, alpha: float = 0.01, name: str = "") -> Function:
 
 
 def param_relu(alpha: Operand, x: Operand, name: str = "") -> Function:
-    """x where it is not negative, otherwise alpha x, with a parameter or other tensor alpha.
+    """Parametric rectified linear unit: x where x >= 0, otherwise alpha x; `alpha` is typically a trainable parameter.
 
+    Shapes: alpha and x broadcast -> their common shape.
     Source: He et al., arXiv:1502.01852.
 
     >>> param_relu([0.5, 0.5], [-1, 1]).eval()
@@ -109,7 +114,9 @@ def param_relu(alpha: Operand, x: Operand, name: str = "") -> Function:
 
 
 def softsign(x: Operand, steepness: float = 1, name: str = "") -> Function:
-    """x / (1 + abs(x)). The steepness is not used, as in CNTK.
+    """x / (1 + abs(x)), element by element. `steepness` is ignored, as in CNTK.
+
+    Shapes: [*shape] -> [*shape].
 
     >>> softsign([-1, 0, 3]).eval()
     array([-0.5 ,  0.  ,  0.75], dtype=float32)
@@ -120,7 +127,9 @@ def softsign(x: Operand, steepness: float = 1, name: str = "") -> Function:
 
 
 def hard_sigmoid(x: Operand, alpha: float, beta: float, name: str = "") -> Function:
-    """alpha x + beta, but at least 0 and at most 1.
+    """alpha x + beta, clipped to the interval [0, 1].
+
+    Shapes: [*shape] -> [*shape].
 
     >>> hard_sigmoid([-2.5, -1, 1], 0.2, 0.5).eval()
     array([0. , 0.3, 0.7], dtype=float32)
@@ -136,10 +145,12 @@ def hard_sigmoid(x: Operand, alpha: float, beta: float, name: str = "") -> Funct
     return as_one_block("HardSigmoid", inner, [as_variable(x)], name, attributes)
 
 
-# ---- larger, smaller, logic
+# ---- maximum, minimum, logical operations
 @associative_multi_arg
 def element_max(left: Operand, right: Operand, name: str = "") -> Function:
-    """The larger of two or more operands, element by element; where they are equal, the gradient goes to the last.
+    """The elementwise maximum of two or more operands. In a tie the gradient flows to the last operand.
+
+    Shapes: operands broadcast, aligned at the last axis.
 
     >>> element_max([1, 5], [3, 2]).eval()
     array([3., 5.], dtype=float32)
@@ -150,7 +161,9 @@ def element_max(left: Operand, right: Operand, name: str = "") -> Function:
 
 @associative_multi_arg
 def element_min(left: Operand, right: Operand, name: str = "") -> Function:
-    """The smaller of two or more operands, element by element.
+    """The elementwise minimum of two or more operands. In a tie the gradient flows to the last operand.
+
+    Shapes: operands broadcast, aligned at the last axis.
 
     >>> element_min([1, 5], [3, 2]).eval()
     array([1., 2.], dtype=float32)
@@ -168,7 +181,9 @@ def _logic(op_name: str, join: Callable[[Any, Any, Constant], Function], x: Oper
 
 
 def element_and(x: Operand, y: Operand, name: str = "") -> Function:
-    """1 where both operands are above 0, otherwise 0.
+    """Logical and: 1 where both operands are positive, otherwise 0.
+
+    Shapes: operands broadcast, aligned at the last axis.
 
     >>> element_and([1, 1, 0], [1, 0, 0]).eval()
     array([1., 0., 0.], dtype=float32)
@@ -177,7 +192,9 @@ def element_and(x: Operand, y: Operand, name: str = "") -> Function:
 
 
 def element_or(x: Operand, y: Operand, name: str = "") -> Function:
-    """1 where one of the operands is above 0, otherwise 0.
+    """Logical or: 1 where at least one operand is positive, otherwise 0.
+
+    Shapes: operands broadcast, aligned at the last axis.
 
     >>> element_or([1, 1, 0], [1, 0, 0]).eval()
     array([1., 1., 0.], dtype=float32)
@@ -186,7 +203,9 @@ def element_or(x: Operand, y: Operand, name: str = "") -> Function:
 
 
 def element_xor(x: Operand, y: Operand, name: str = "") -> Function:
-    """1 where exactly one of the operands is above 0, otherwise 0.
+    """Exclusive or: 1 where exactly one of the operands is positive, otherwise 0.
+
+    Shapes: operands broadcast, aligned at the last axis.
 
     >>> element_xor([1, 1, 0], [1, 0, 0]).eval()
     array([0., 1., 0.], dtype=float32)
@@ -195,7 +214,9 @@ def element_xor(x: Operand, y: Operand, name: str = "") -> Function:
 
 
 def element_not(x: Operand, name: str = "") -> Function:
-    """1 where x is not above 0, otherwise 0.
+    """Logical not: 1 where x <= 0, otherwise 0.
+
+    Shapes: [*shape] -> [*shape].
 
     >>> element_not([1, 0]).eval()
     array([0., 1.], dtype=float32)
@@ -208,7 +229,10 @@ def element_not(x: Operand, name: str = "") -> Function:
 
 # ---- sums of several operands
 def sum(*operands: Operand, **kw_name: str) -> Function:
-    """The sum of operands, element by element.
+    """The elementwise sum of the operands.
+
+    Shapes: operands broadcast, aligned at the last axis.
+    Errors: RuntimeError without operands.
 
     >>> sum([1, 2], [3, 4], [5, 6]).eval()
     array([ 9., 12.], dtype=float32)
@@ -218,7 +242,10 @@ def sum(*operands: Operand, **kw_name: str) -> Function:
 
 
 def mean(*operands: Operand, **kw_name: str) -> Function:
-    """The mean of operands, element by element.
+    """The elementwise mean of the operands.
+
+    Shapes: operands broadcast, aligned at the last axis.
+    Errors: RuntimeError without operands.
 
     >>> mean([1, 2], [3, 4]).eval()
     array([2., 3.], dtype=float32)
@@ -239,7 +266,7 @@ def _several(op: str, operands: Sequence[Operand], kw_name: dict[str, str]) -> t
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = operands[0]
     if not operands:
-        raise RuntimeError(f"{op}() needs at least one operand")
+        raise RuntimeError(f"{op}() needs at least one operand: pass them by position or as a list")
     return as_variables(*operands), name
 
 
@@ -256,6 +283,8 @@ def _added(*arguments: Variable) -> Function:
 def per_dim_mean_variance_normalize(operand: Operand, mean: Operand, inv_stddev: Operand, name: str = "") -> Function:
     """(operand - mean) * inv_stddev, element by element.
 
+    Shapes: operands broadcast, aligned at the last axis.
+
     >>> per_dim_mean_variance_normalize([1, 2], [1, 1], [2, 2]).eval()
     array([0., 2.], dtype=float32)
     """
@@ -269,10 +298,12 @@ def mean_variance_normalization(
     operand: Operand, epsilon: float = 0.00001, use_stats_across_channels: bool = False,
     do_variance_scaling: bool = True, name: str = "",
 ) -> Function:
-    """Samples brought to mean 0 and, with `do_variance_scaling`, to standard deviation 1.
+    """Normalize each sample to mean 0 and, with `do_variance_scaling`, to standard deviation 1.
 
-    Mean and variance are those of each channel (first axis), or of all together with `use_stats_across_channels`.
-    `epsilon` is added to the standard deviation.
+    The statistics are computed for each channel (first axis) or, with `use_stats_across_channels`, for all channels
+    together. `epsilon` is added to the standard deviation to avoid a division by zero.
+
+    Shapes: [C, *spatial] -> [C, *spatial].
     Errors: ValueError for a negative epsilon.
 
     >>> mean_variance_normalization([[1, 3], [4, 8]], epsilon=0).eval()
@@ -280,7 +311,7 @@ def mean_variance_normalization(
            [-1.,  1.]], dtype=float32)
     """
     if epsilon < 0:
-        raise ValueError(f"mean_variance_normalization: epsilon must be non-negative, not {epsilon}")
+        raise ValueError(f"mean_variance_normalization: epsilon must be non-negative, got {epsilon}")
     operand = as_variable(operand)
     rank = len(operand.shape)
     whole = use_stats_across_channels or rank < 2
@@ -303,14 +334,15 @@ def mean_variance_normalization(
 def local_response_normalization(
     operand: Operand, depth_radius: int, bias: float, alpha: float, beta: float, name: str = ""
 ) -> Function:
-    """x / (bias + alpha mean(x**2 over the channels within `depth_radius`))**beta.
+    """x / (bias + alpha mean(x**2))**beta, with the mean over the channels at a distance of at most `depth_radius`.
 
-    Shapes: [C, *spatial] -> the same. As in CNTK, the window is no wider than there are channels.
+    Shapes: [C, H, W] -> [C, H, W]. As in CNTK, the window is at most as wide as the number of channels.
+    Errors: ValueError for a negative radius.
     Source: Krizhevsky et al., NIPS 2012, section 3.3.
     """
     operand = as_variable(operand)
     if depth_radius < 0:
-        raise ValueError(f"local_response_normalization: the radius {depth_radius} must not be negative")
+        raise ValueError(f"local_response_normalization: depth_radius must be non-negative, got {depth_radius}")
     full = 2 * int(depth_radius) + 1
     window = min(full, operand.shape[0]) if operand.shape[0] > 0 else full
 
@@ -326,10 +358,10 @@ def local_response_normalization(
 
 
 def image_scaler(x: Operand, scalar: float, biases: Sequence[float], name: str = "") -> Function:
-    """scalar x + bias, with a bias for each channel.
+    """scalar x + bias, with one bias for each channel.
 
     Shapes: x [C, H, W], C biases -> [C, H, W].
-    Errors: ShapeError for another shape, or another number of biases.
+    Errors: ShapeError unless x is [C, H, W] and there are C biases.
 
     >>> image_scaler(np.ones((2, 1, 1)), 2, [10, 20]).eval().ravel()
     array([12., 22.], dtype=float32)
@@ -337,7 +369,8 @@ def image_scaler(x: Operand, scalar: float, biases: Sequence[float], name: str =
     x = as_variable(x)
     if len(x.shape) != 3 or len(biases) != x.shape[0]:
         raise ShapeError(explain(
-            f"image_scaler: {len(biases)} biases need an image with as many channels", {"x": x}, "give x [C, H, W]"
+            f"image_scaler: {len(biases)} biases need an image with as many channels", {"x": x},
+            "pass x of shape [C, H, W] and one bias for each channel",
         ))
 
     def inner(v: Variable) -> Function:
@@ -351,10 +384,10 @@ def image_scaler(x: Operand, scalar: float, biases: Sequence[float], name: str =
 
 # ---- channels and space
 def depth_to_space(operand: Operand, block_size: int, name: str = "") -> Function:
-    """Channels moved into blocks of pixels.
+    """Rearrange channels into spatial blocks of `block_size` x `block_size` pixels (b x b below).
 
     Shapes: [b * b * C, H, W] -> [C, b * H, b * W].
-    Errors: ShapeError if the channels cannot be divided like that.
+    Errors: ShapeError if the operand is not [C, H, W] or its number of channels is not divisible by b * b.
 
     >>> depth_to_space(np.arange(4.).reshape(4, 1, 1), 2).eval()
     array([[[0., 1.],
@@ -364,7 +397,8 @@ def depth_to_space(operand: Operand, block_size: int, name: str = "") -> Functio
     _is_image("depth_to_space", operand)
     if operand.shape[0] % (b * b):
         raise ShapeError(explain(
-            f"depth_to_space: the number of channels must be divisible by {b} x {b}", {"operand": operand}
+            f"depth_to_space: the number of channels must be divisible by {b} x {b}", {"operand": operand},
+            "choose another block_size or number of channels",
         ))
 
     def inner(x: Variable) -> Function:
@@ -375,10 +409,10 @@ def depth_to_space(operand: Operand, block_size: int, name: str = "") -> Functio
 
 
 def space_to_depth(operand: Operand, block_size: int, name: str = "") -> Function:
-    """Blocks of pixels moved into channels: the inverse of `depth_to_space`.
+    """Rearrange spatial blocks of `block_size` x `block_size` pixels into channels: the inverse of `depth_to_space`.
 
-    Shapes: [C, b * H, b * W] -> [b * b * C, H, W].
-    Errors: ShapeError if height or width cannot be divided like that.
+    Shapes: [C, b * H, b * W] -> [b * b * C, H, W] with b = `block_size`.
+    Errors: ShapeError if the operand is not [C, H, W] or its height or width is not divisible by b.
 
     >>> space_to_depth([[[0, 1], [2, 3]]], 2).eval().ravel()
     array([0., 1., 2., 3.], dtype=float32)
@@ -386,7 +420,10 @@ def space_to_depth(operand: Operand, block_size: int, name: str = "") -> Functio
     operand, b = as_variable(operand), int(block_size)
     _is_image("space_to_depth", operand)
     if operand.shape[1] % b or operand.shape[2] % b:
-        raise ShapeError(explain(f"space_to_depth: height and width must be divisible by {b}", {"operand": operand}))
+        raise ShapeError(explain(
+            f"space_to_depth: height and width must be divisible by {b}", {"operand": operand},
+            "choose another block_size, or pad or crop the image",
+        ))
 
     def inner(x: Variable) -> Function:
         apart = reshape(reshape(x, (-1, b), 2, 3), (-1, b), 1, 2)
@@ -397,4 +434,6 @@ def space_to_depth(operand: Operand, block_size: int, name: str = "") -> Functio
 
 def _is_image(op: str, operand: Variable) -> None:
     if len(operand.shape) != 3:
-        raise ShapeError(explain(f"{op}: the operand needs the shape [C, H, W]", {"operand": operand}))
+        raise ShapeError(explain(
+            f"{op}: the operand needs the shape [C, H, W]", {"operand": operand}, "use cntk.reshape first"
+        ))

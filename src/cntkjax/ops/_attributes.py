@@ -1,4 +1,4 @@
-"""Attributes of operations as CNTK shows them."""
+"""Attributes of operations in the form in which CNTK presents them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..graph.axis import Axis
 
 
 def shown(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Axes as tuples, static ones counted from the last as in files; flags of axes in the order of the axes.
+    """Axes as tuples, with static axes counted from the last one as in model files; per-axis flags in axis order.
 
     >>> shown({'axis': Axis(-1), 'autoPadding': [True, False], 'strides': (1, 2)})
     {'axis': ('ordered', 'static', 0), 'autoPadding': [False, True], 'strides': (1, 2)}

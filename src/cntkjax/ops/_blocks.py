@@ -1,4 +1,4 @@
-"""Operations that CNTK composes of others and shows as one block."""
+"""Operations that CNTK composes of others and presents as one block."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 def node(
     primitive: Any, operands: Sequence[GraphVariable], attributes: dict[str, Any] | None = None, name: str = ""
 ) -> Function:
-    """A Function of one new node of a primitive."""
-    return apply(primitive, operands, attributes, name)  # type: ignore[return-value]  # the graph makes public ones
+    """A Function consisting of one new node of a primitive."""
+    return apply(primitive, operands, attributes, name)  # type: ignore[return-value]  # the graph creates public functions
 
 
 def as_one_block(
     op_name: str, f: Callable[..., Any], operands: Sequence[GraphVariable], name: str = "",
     attributes: dict[str, Any] | None = None,
 ) -> Function:
-    """`f(*operands)` as a block named `op_name`; `attributes` are those that CNTK writes beside the block's name."""
+    """`f(*operands)` as a block named `op_name`, with the attributes that CNTK stores for such a block."""
     arguments = [Variable._new(VariableKind.Placeholder, UNKNOWN_SHAPE, None, UNKNOWN_AXES) for _ in operands]
     for argument, operand in zip(arguments, operands, strict=True):
         set_type(

@@ -1,4 +1,4 @@
-"""Functions from Python callables: `Function(f)`, `@BlockFunction`, and types of arguments."""
+"""Functions from Python callables: `Function(f)`, `@BlockFunction`, and the types of their arguments."""
 
 from __future__ import annotations
 
@@ -27,16 +27,19 @@ if TYPE_CHECKING:
 
 ArgumentType: TypeAlias = "Mapping[str, Any] | ShapeLike"  # a Variable._Type, or a shape
 
-# The arguments of the Python functions that are running, outermost first. A function that is created inside another may
-# use the arguments of the other; they are not its own arguments.
+# Arguments of the Python functions being traced, outermost first. A function created inside another one may use the
+# arguments of the enclosing function, which do not become arguments of its own.
 ENCLOSING: list[GraphVariable] = []
 
 
 def annotated(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
-    """The callable, annotated with the types of its arguments."""
+    """The callable, annotated with the types of its arguments.
+
+    Errors: TypeError for more types than arguments.
+    """
     names = list(inspect.signature(f).parameters)
     if len(args) > len(names):
-        raise TypeError(f"{f!r} takes {len(names)} arguments, but there are {len(args)} types: give one for each")
+        raise TypeError(f"{f!r} takes {len(names)} arguments, but got {len(args)} types: pass at most one for each")
 
     def typed(*a: Any, **k: Any) -> Any:
         return f(*a, **k)
@@ -48,12 +51,12 @@ def annotated(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, A
 
 
 def placeholder_of_type(kind: ArgumentType, name: str) -> Variable:
-    """A placeholder of a type."""
+    """A placeholder of a given type; see `input_of_type`."""
     return _of_type(VariableKind.Placeholder, kind, name)
 
 
 def input_of_type(kind: ArgumentType, name: str) -> Variable:
-    """An input of a type: a shape, ``Tensor[3]``, ``Sequence[Tensor[3]]`` ..."""
+    """An input of a given type: a shape, ``Tensor[3]``, ``Sequence[Tensor[3]]`` ..."""
     return _of_type(VariableKind.Input, kind, name)
 
 
@@ -68,17 +71,17 @@ def _of_type(variable_kind: VariableKind, kind: ArgumentType, name: str) -> Vari
 
 
 def new_placeholder(name: str = "") -> Variable:
-    """A placeholder whose type is still to be inferred."""
+    """A placeholder whose type will be inferred."""
     return Variable._new(VariableKind.Placeholder, UNKNOWN_SHAPE, None, UNKNOWN_AXES, name=name)
 
 
 def from_python(f: Callable[..., Any], make_block: bool = False, op_name: str = "", name: str = "") -> Function:
-    """The Function that a callable of variables computes.
+    """Trace a Python function of variables into a Function.
 
-    Its arguments become placeholders named like them, or inputs where they are annotated with a type; optional
-    arguments keep their defaults.
+    Its arguments become placeholders of the same names, or inputs if they are annotated with types; optional arguments
+    keep their defaults.
 
-    Errors: TypeError for an object that cannot be called, unused arguments, and a function that returns nothing.
+    Errors: TypeError if `f` is not callable, returns None, or has arguments that its result does not depend on.
     """
     if isinstance(f, GraphFunction):
         return f
@@ -106,7 +109,7 @@ def from_python(f: Callable[..., Any], make_block: bool = False, op_name: str = 
 
 
 def function_of(f: Callable[..., Any], kind: str, names: Sequence[str]) -> Function:
-    """The Function that a callable of any number of variables computes from arguments of these names."""
+    """Trace a callable that takes any number of variables, with arguments of the given names."""
     arguments = [new_placeholder(name) for name in names]
     function = as_outputs(f(*arguments))
     _set_order(function, arguments, kind)
@@ -115,7 +118,7 @@ def function_of(f: Callable[..., Any], kind: str, names: Sequence[str]) -> Funct
 
 
 def _set_order(function: Function, arguments: Sequence[Variable], name: str) -> None:
-    """Give a graph's arguments this order. If a traversal meets them in another one, a block 'Tuple' wraps them."""
+    """Give a graph's arguments this order. If they are traversed in another order, a block 'Tuple' wraps them."""
     used = [v for v in function.arguments if v in set(arguments)]
     unused = [v.name for v in arguments if v not in used]
     if unused:
@@ -135,7 +138,7 @@ def _arguments(f: Callable[..., Any], of_type: Callable[[Any, str], Variable]) -
     parameters = list(inspect.signature(f, follow_wrapped=False).parameters.values())
     if parameters and parameters[0].kind is inspect.Parameter.VAR_POSITIONAL and hasattr(f, "__wrapped__"):
         return [new_placeholder("arg1"), new_placeholder("arg2")]  # an operation of two or more operands
-    # Annotations as objects: a module with `from __future__ import annotations` has them as strings.
+    # Evaluate annotations: `from __future__ import annotations` turns them into strings.
     try:
         parameters = list(inspect.signature(f, eval_str=True).parameters.values())
     except NameError:
@@ -144,7 +147,7 @@ def _arguments(f: Callable[..., Any], of_type: Callable[[Any, str], Variable]) -
     arguments = []
     for p in parameters:
         if p.kind is p.VAR_POSITIONAL:
-            raise TypeError(f"a Function takes a fixed number of arguments, not {p}: name each argument")
+            raise TypeError(f"a Function takes a fixed number of arguments, not {p}: give each one a name")
         if p.default is p.empty and p.kind is not p.VAR_KEYWORD:
             kind = p.annotation if p.annotation is not p.empty else types.get(p.name)
             is_type = isinstance(kind, (Mapping, int, tuple, list))
@@ -153,7 +156,10 @@ def _arguments(f: Callable[..., Any], of_type: Callable[[Any, str], Variable]) -
 
 
 def as_outputs(result: Any) -> Function:
-    """A composite of what a Python function returned: one output, a tuple, or a dict of names."""
+    """A composite of the outputs that a Python function returned: one, a tuple, or a dict of names and outputs.
+
+    Errors: TypeError for None.
+    """
     if isinstance(result, Mapping):
         result = tuple(alias(v, name=k) for k, v in result.items())
     if result is None:
@@ -170,7 +176,7 @@ def as_outputs(result: Any) -> Function:
 
 
 def block(inner: Function, arguments: Sequence[Variable], op_name: str, name: str) -> Function:
-    """A block around a composite, with new placeholders as operands for its arguments."""
+    """A block that wraps a composite; its operands are new placeholders."""
     root = inner.root_function
     if root.primitive.passes_through and len(root.node_inputs) == 1:
         inner = as_outputs(root.node_inputs[0])

@@ -1,4 +1,4 @@
-"""Evaluation of functions: values, gradients, and the state between forward and backward."""
+"""Evaluation of functions: values, gradients, and the state passed from forward to backward."""
 
 from __future__ import annotations
 
@@ -31,10 +31,13 @@ Outputs: TypeAlias = Item | Iterable[Item]
 
 
 class Computing(GraphFunction):
-    """The part of `Function` that runs programs."""
+    """The methods of `Function` that run compiled programs."""
 
     def _feeds(self, arguments: object, outputs: Iterable[Any]) -> dict[Any, Any]:
-        """The data of all arguments that the outputs depend on, as sequences or arrays."""
+        """The data of all arguments that the outputs depend on, converted to sequences or arrays.
+
+        Errors: ValueError for missing data or unknown names.
+        """
         needed = plan_of(list(outputs)).arguments
         arguments = with_start_flags(arguments)
         if isinstance(arguments, Mapping):
@@ -46,7 +49,7 @@ class Computing(GraphFunction):
         else:
             if len(self.arguments) != 1:
                 raise ValueError(explain(
-                    f"{self!r} has {len(self.arguments)} arguments, so data alone are not enough",
+                    f"{self!r} has {len(self.arguments)} arguments, so it is unclear which one the data are for",
                     fix="pass the data of each argument: {argument: array, ...}",
                 ))
             feeds = {self.arguments[0]: arguments}
@@ -66,24 +69,26 @@ class Computing(GraphFunction):
         return matches[0]  # type: ignore[return-value]
 
     def _leaves(self, wrt: Outputs) -> list[Variable]:
-        """The variables to differentiate with respect to, which have to be inputs of the graph."""
+        """The variables to differentiate with respect to; ValueError unless they are leaves of the graph."""
         variables, inputs = [as_variable(v) for v in _as_list(wrt)], set(self.inputs)
         for v in variables:
             if v not in inputs:
                 raise ValueError(explain(
                     f"there is no gradient with respect to {v!r}: it is no input, parameter or constant of {self!r}",
-                    fix="for an inner value, clone the function with an input in its place",
+                    fix="for an intermediate value, clone the function with an input variable in its place",
                 ))
         return variables
 
     def eval(
         self, arguments: object = None, outputs: Outputs | None = None, device: Device = None, as_numpy: bool = True
     ) -> Any:
-        """Compute the outputs.
+        """Evaluate the outputs, by default all of them, or those in `outputs`.
 
-        Shapes: an array [batch, *shape]; a list of arrays [time, *shape] for outputs with a sequence axis; several
-                outputs as a dict. `arguments`: {argument: data}, or data alone if there is one argument, or a list.
-        Errors: ValueError for missing data; ShapeError if data do not fit the argument.
+        `arguments`: {argument: data}, with variables or names as keys; just the data if there is only one argument.
+
+        Shapes: an array [batch, *shape]; a list of arrays [time, *shape] for an output with a sequence axis; a dict
+                {output: value} for several outputs.
+        Errors: ValueError for missing data; ShapeError if the data do not fit the argument.
         """
         requested = self._requested(outputs)
         feeds = self._feeds(arguments, requested)
@@ -91,20 +96,20 @@ class Computing(GraphFunction):
         return _single(self._as_values(evaluate(requested, feeds, memory=self._memory), as_numpy, outputs))
 
     def print_node_timing(self) -> None:
-        """Print how long each operation took on average, forward and backward; see ``debugging.set_node_timing``."""
+        """Print the average forward and backward time of each operation; see ``debugging.set_node_timing``."""
         print(timing_table([self]))
 
     @property
     def _memory(self) -> Memory:
-        """The state of sequences that continue in the next minibatch."""
+        """The recurrent state carried over to sequences that continue in the next minibatch."""
         return self.__dict__.setdefault("_carried", Memory())
 
     def _as_values(
         self, results: Sequence[Result], as_numpy: bool, keys: Outputs | None = None, erase: bool = True
     ) -> dict[Any, Any]:
-        """Results as users get them, by the variables and functions that were requested as `keys`.
+        """Results in the form returned to users, keyed by the variables and functions that were requested.
 
-        With `erase`, the Values of the evaluation before this one are erased.
+        With `erase`, the Values returned by the previous evaluation are erased.
         """
         lent: WeakSet[Value] = self.__dict__.setdefault("_lent", WeakSet())
         if erase:
@@ -127,19 +132,20 @@ class Computing(GraphFunction):
             if producer(v) is not None and v not in inside and v not in self.outputs:
                 raise ValueError(explain(
                     f"the requested output {v!r} is not part of the graph of {self!r}",
-                    fix="request outputs of this graph; after a clone, those of the clone",
+                    fix="request outputs of this graph; for a clone, those of the clone",
                 ))
         if not requested:
-            raise ValueError(f"nothing to compute: no outputs of {self!r} are requested; leave `outputs` out for all")
+            raise ValueError(f"nothing to compute: no outputs of {self!r} are requested; omit `outputs` to compute all")
         return requested
 
     def forward(
         self, arguments: object, outputs: Outputs | None = None, keep_for_backward: Outputs | None = None,
         device: Device = None, as_numpy: bool = True,
     ) -> tuple[Any, dict[Any, Any]]:
-        """Compute outputs; with `keep_for_backward` also a state for `backward`, and in training mode.
+        """Evaluate outputs; with `keep_for_backward` in training mode, and with a state for `backward`.
 
-        Returns: (state or None, {output: value}).
+        Returns: (state, {output: value}); the state is None without `keep_for_backward`.
+        Errors: see `eval`.
         """
         requested = self._requested(outputs)
         roots = [as_variable(v) for v in _as_list(keep_for_backward or [])]
@@ -156,10 +162,11 @@ class Computing(GraphFunction):
     def backward(
         self, state: BackPropState, root_gradients: object, variables: Outputs, as_numpy: bool = True
     ) -> dict[Variable, Any]:
-        """Gradients of variables from those that arrive at the outputs.
+        """Backpropagate gradients from the outputs to variables.
 
-        Shapes: `root_gradients` {output: array like its value}, or one array; gradients of parameters are summed over
-                samples.
+        Shapes: `root_gradients` {output: array of the shape of its value}, or an array if there is only one output;
+                each gradient has the shape of its variable. Gradients of parameters are summed over the samples.
+        Errors: ValueError without a state, and for a variable that is not a leaf of the graph.
         """
         if state is None:
             raise ValueError("backward needs the state that forward returns with keep_for_backward={outputs}")
@@ -177,17 +184,17 @@ class Computing(GraphFunction):
         self, at: object, wrt: Outputs | None = None, outputs: Outputs | None = None, device: Device = None,
         as_numpy: bool = True, grad_root: Item | None = None,
     ) -> Any:
-        """Gradient of the output (or of `grad_root`), summed over all its elements, at the given arguments.
+        """Gradient of the sum of the elements of the output (or of `grad_root`) at the given arguments.
 
-        Shapes: like the variables; parameters' gradients are summed over samples. Several variables give a dict; with
-                `outputs`, a pair (gradients, values of the outputs).
-        Errors: ValueError if `wrt` is not given and no argument needs a gradient.
+        Shapes: each gradient has the shape of its variable; those of parameters are summed over the samples. Several
+                variables give a dict; with `outputs` the result is a pair (gradients, values of the outputs).
+        Errors: ValueError if `wrt` is omitted and no argument needs a gradient.
         """
         if wrt is None:
             wrt = [v for v in self.arguments if v.needs_gradient]
             if not wrt:
                 raise ValueError(
-                    f"grad: no argument of {self} has needs_gradient == True, and wrt is not given: "
+                    f"grad: no argument of {self} has needs_gradient == True, and wrt is omitted: "
                     "pass wrt=f.parameters, or declare input_variable(..., needs_gradient=True)"
                 )
         root = self.output if grad_root is None else as_variable(grad_root)  # type: ignore[attr-defined]
@@ -200,8 +207,8 @@ class Computing(GraphFunction):
 
 
 class BackPropState:
-    """What `Function.backward` needs from `Function.forward`: arguments, random state, the state carried over from the
-    minibatch before, and the results of user functions."""
+    """What `Function.backward` needs from `Function.forward`: arguments, random state, the recurrent state carried over
+    from the previous minibatch, and the results of user functions."""
 
     def __init__(
         self, function: Computing, feeds: dict[Any, Any], random: RandomState, memory: Memory,
@@ -212,11 +219,11 @@ class BackPropState:
         self._device = use_default_device()
 
     def function(self) -> Computing:
-        """The function that was computed."""
+        """The function that was evaluated."""
         return self._function
 
     def device(self) -> DeviceDescriptor:
-        """The device on which it was computed."""
+        """The device on which it was evaluated."""
         return self._device
 
 

@@ -13,11 +13,11 @@ __all__ = [
 
 
 def labels_to_graph(labels: Operand, name: str = "") -> Function:
-    """Labels in the form that `forward_backward` takes.
+    """Convert labels to the graph that `forward_backward` takes.
 
-    Shapes: labels [tokens], a sequence as long as the features: in the frame where a label begins, 2 at the place of
-            the label; anything else (CNTK's readers: 1) in other frames. Only the order of the labels counts, unless
-            there is a delay constraint.
+    Shapes: labels [tokens], a sequence as long as the features: one-hot rows with the value 2 in the frame where a
+            label begins, any other value (1 in CNTK's readers) in the remaining frames. Without a delay constraint,
+            only the order of the labels matters.
     """
     return node(ctc.LabelsToGraph, [as_variable(labels)], name=name)
 
@@ -25,15 +25,15 @@ def labels_to_graph(labels: Operand, name: str = "") -> Function:
 def forward_backward(
     graph: Operand, features: Operand, blankTokenId: int, delayConstraint: int = -1, name: str = ""
 ) -> Function:
-    """The loss of connectionist temporal classification: -log of the probability of the labels in any alignment.
+    """Connectionist temporal classification loss: the negative log likelihood of the labels over all alignments.
 
-    `blankTokenId` is the token that stands for no label. With `delayConstraint` d >= 0 a label may be recognized up to
-    d frames behind the beginning of the next one, which makes a recognizer that answers early.
+    `blankTokenId` is the index of the blank token. With `delayConstraint` d >= 0 a label must be emitted at most d
+    frames after the next one begins, which trains a low-latency recognizer.
 
-    Shapes: graph and features [tokens], sequences of the same lengths -> one number for the minibatch, the sum over
-            its sequences. The softmax of the features gives the probabilities.
-    Errors: ShapeError if the numbers of tokens differ, or the blank is none of them. A sequence with more labels than
-            fit into its frames has a loss of 1e11 and no gradient.
+    Shapes: graph and features [tokens], sequences of the same lengths -> one number for the minibatch: the sum over
+            its sequences. The features are logits.
+    Errors: ShapeError if the numbers of tokens differ, or the blank is not one of them. A sequence with more labels
+            than its frames can hold has a loss of 1e11 and no gradient.
     Source: Graves et al., "Connectionist Temporal Classification", ICML 2006; values of CNTK 2.7.
 
     >>> from cntkjax import sequence

@@ -1,4 +1,4 @@
-"""Element by element: arithmetic, comparison, activations."""
+"""Elementwise operations: arithmetic, comparisons, activations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 
 def associative_multi_arg(f: Callable[..., Function]) -> Callable[..., Function]:
-    """Let an associative operation of two operands take any number, combined as a balanced tree."""
+    """Extend an associative binary operation to any number of operands, combined as a balanced tree."""
 
     @functools.wraps(f)
     def combined(*args: Any, **kwargs: Any) -> Function:
@@ -55,13 +55,13 @@ def _unary(op: str, what: str) -> Callable[..., Function]:
     def f(x: Operand, name: str = "") -> Function:
         return _apply(op, as_variable(x), name=name)
 
-    f.__doc__ = f"{what}, element by element.\n\nShapes: x [*shape] -> [*shape]; dynamic axes pass through."
+    f.__doc__ = f"{what}, element by element.\n\nShapes: x [*shape] -> [*shape], with the dynamic axes of x."
     return f
 
 
-exp = _unary("Exp", "e to the power of x")
-log = _unary("Log", "Natural logarithm; -85.1 where x is not positive")
-sqrt = _unary("Sqrt", "Square root; 0 where x is negative")
+exp = _unary("Exp", "exp(x)")
+log = _unary("Log", "Natural logarithm; -85.1 where x <= 0")
+sqrt = _unary("Sqrt", "Square root; 0 where x < 0")
 tanh = _unary("Tanh", "Hyperbolic tangent")
 sigmoid = _unary("StableSigmoid", "1 / (1 + exp(-x))")
 relu = _unary("ReLU", "max(x, 0)")
@@ -84,7 +84,7 @@ for _name in [n for n, f in globals().items() if getattr(f, "__qualname__", "").
 
 
 def floor(arg: Operand, name: str = "") -> Function:
-    """The largest integer that is not larger, element by element.
+    """The largest integer <= x, element by element.
 
     >>> floor([0.5, -0.5]).eval()
     array([ 0., -1.], dtype=float32)
@@ -93,7 +93,7 @@ def floor(arg: Operand, name: str = "") -> Function:
 
 
 def ceil(arg: Operand, name: str = "") -> Function:
-    """The smallest integer that is not smaller, element by element.
+    """The smallest integer >= x, element by element.
 
     >>> ceil([0.5, -0.5]).eval()
     array([ 1., -0.], dtype=float32)
@@ -103,7 +103,7 @@ def ceil(arg: Operand, name: str = "") -> Function:
 
 
 def round(arg: Operand, name: str = "") -> Function:
-    """floor(x + 0.5), element by element (CNTK's rounding: halves go up).
+    """The nearest integer, element by element; halves are rounded up, as in CNTK: floor(x + 0.5).
 
     >>> round([0.5, 1.5, -1.5]).eval()
     array([ 1.,  2., -1.], dtype=float32)
@@ -122,15 +122,16 @@ def square(x: Operand, name: str = "") -> Function:
 
 
 def stop_gradient(input: Operand, name: str = "") -> Function:
-    """The operand itself; no gradient flows through it."""
+    """The operand unchanged, but no gradient flows back through it."""
     return _apply("StopGradient", input, name=name)
 
 
 @associative_multi_arg
 def plus(left: Operand, right: Operand, name: str = "") -> Function:
-    """The sum of two or more operands, element by element.
+    """The elementwise sum of two or more operands.
 
     Shapes: operands broadcast, aligned at the last axis.
+    Errors: ShapeError if they do not broadcast; OperandError for fewer than two operands.
 
     >>> plus([1, 2, 3], [4, 5, 6], 10).eval()
     array([15., 17., 19.], dtype=float32)
@@ -141,6 +142,8 @@ def plus(left: Operand, right: Operand, name: str = "") -> Function:
 def minus(left: Operand, right: Operand, name: str = "") -> Function:
     """left - right, element by element.
 
+    Shapes: operands broadcast, aligned at the last axis.
+
     >>> minus([1, 2, 3], [4, 5, 6]).eval()
     array([-3., -3., -3.], dtype=float32)
     """
@@ -149,7 +152,10 @@ def minus(left: Operand, right: Operand, name: str = "") -> Function:
 
 @associative_multi_arg
 def element_times(left: Operand, right: Operand, name: str = "") -> Function:
-    """The product of two or more operands, element by element.
+    """The elementwise product of two or more operands.
+
+    Shapes: operands broadcast, aligned at the last axis.
+    Errors: ShapeError if they do not broadcast; OperandError for fewer than two operands.
 
     >>> element_times([1, 2], [3, 4], [5, 6]).eval()
     array([15., 48.], dtype=float32)
@@ -160,6 +166,8 @@ def element_times(left: Operand, right: Operand, name: str = "") -> Function:
 def element_divide(left: Operand, right: Operand, name: str = "") -> Function:
     """left / right, element by element; 0 where the divisor is 0.
 
+    Shapes: operands broadcast, aligned at the last axis.
+
     >>> element_divide([1, 2], [2, 0]).eval()
     array([0.5, 0. ], dtype=float32)
     """
@@ -169,12 +177,14 @@ def element_divide(left: Operand, right: Operand, name: str = "") -> Function:
 
 @associative_multi_arg
 def log_add_exp(left: Operand, right: Operand, name: str = "") -> Function:
-    """log(exp(left) + exp(right)) without overflow, element by element."""
+    """log(exp(left) + exp(right)), element by element, computed without overflow; takes two or more operands."""
     return _apply("LogPlus", left, right, name=name)
 
 
 def pow(base: Operand, exponent: Operand, name: str = "") -> Function:
-    """base to the power of exponent, element by element.
+    """base ** exponent, element by element.
+
+    Shapes: operands broadcast, aligned at the last axis.
 
     >>> pow([1, 2, -2], [3, -2, 3]).eval()
     array([ 1.  ,  0.25, -8.  ], dtype=float32)
@@ -183,15 +193,16 @@ def pow(base: Operand, exponent: Operand, name: str = "") -> Function:
 
 
 def softplus(x: Operand, steepness: float = 1, name: str = "") -> Function:
-    """log(1 + exp(steepness * x)) / steepness, element by element: a smooth max(x, 0).
+    """log(1 + exp(steepness * x)) / steepness, element by element: a smooth version of max(x, 0).
 
-    Shapes: x [*shape] -> [*shape]; dynamic axes pass through.
+    Shapes: x [*shape] -> [*shape], with the dynamic axes of x.
+    Errors: ValueError for a steepness of 0.
 
     >>> softplus([-1, 0, 1]).eval().round(4)
     array([0.3133, 0.6931, 1.3133], dtype=float32)
     """
     if steepness == 0:
-        raise ValueError("softplus: the steepness must not be 0")
+        raise ValueError("softplus: the steepness must not be 0; the default is 1")
     if steepness == 1:
         return as_one_block("Softplus", lambda x: log_add_exp(x, 0), [_variable(x)], name)
 
@@ -202,12 +213,12 @@ def softplus(x: Operand, steepness: float = 1, name: str = "") -> Function:
 
 
 def equal(left: Operand, right: Operand, name: str = "") -> Function:
-    """1 where the operands are equal, otherwise 0."""
+    """1 where left == right, otherwise 0."""
     return _apply("Equal", left, right, name=name)
 
 
 def not_equal(left: Operand, right: Operand, name: str = "") -> Function:
-    """1 where the operands differ, otherwise 0."""
+    """1 where left != right, otherwise 0."""
     return _apply("NotEqual", left, right, name=name)
 
 
@@ -232,7 +243,9 @@ def greater_equal(left: Operand, right: Operand, name: str = "") -> Function:
 
 
 def element_select(flag: Operand, value_if_true: Operand, value_if_false: Operand, name: str = "") -> Function:
-    """value_if_true where flag is not 0, otherwise value_if_false.
+    """value_if_true where flag is nonzero, otherwise value_if_false.
+
+    Shapes: operands broadcast, aligned at the last axis.
 
     >>> element_select([-10, 0, 0.3], [1, 10, 100], [2, 20, 200]).eval()
     array([  1.,  20., 100.], dtype=float32)
@@ -243,7 +256,9 @@ def element_select(flag: Operand, value_if_true: Operand, value_if_false: Operan
 
 
 def clip(x: Operand, min_value: Operand, max_value: Operand, name: str = "") -> Function:
-    """x, but at least min_value and at most max_value.
+    """x limited to the interval [min_value, max_value], element by element.
+
+    Shapes: operands broadcast, aligned at the last axis.
 
     >>> clip([1, 2, 3, 4], 2, 3).eval()
     array([2., 2., 3., 3.], dtype=float32)

@@ -14,18 +14,19 @@ from .functions import Function
 
 
 def gradient(loss: Operand, wrt: Operand | Sequence[Operand], name: str = "") -> Function:
-    """The gradient of a loss as a Function of the same inputs, which may stand inside another loss. CNTK has no such.
+    """The gradient of a loss as a Function of the same inputs, which can be part of another loss. Not in CNTK.
 
-    Gradients of any order are gradients of gradients. What is differentiated is the sum of the loss over its elements
-    and over all samples of the minibatch, as in ``Function.grad``.
+    Nested calls give higher-order gradients. As in ``Function.grad``, the sum of the loss over its elements and over
+    all samples of the minibatch is differentiated.
 
     Args:
-        loss: any Function; to be summed if it has several elements.
-        wrt: a variable of its graph, or several: inputs, parameters, constants, or results on the way.
+        loss: any Function; if it has several elements, the gradient of their sum is computed.
+        wrt: one or more variables of its graph: inputs, parameters, constants, or intermediate values.
 
-    Shapes: an output for each of `wrt`, of the same shape and dynamic axes; a parameter's has none, being a sum.
-    Errors: ValueError if `wrt` is not in the graph of the loss, or, when it is computed, is sparse or inside a
-            recurrent loop.
+    Shapes: one output for each of `wrt`, with its shape and dynamic axes; the gradient of a parameter is summed over
+            the samples, so it has no dynamic axes.
+    Errors: ValueError if a variable of `wrt` is not in the graph of the loss; on evaluation, ValueError if it is sparse
+            or inside a recurrent loop.
 
     >>> import cntkjax as C
     >>> x = C.input_variable(2)
@@ -42,13 +43,13 @@ def gradient(loss: Operand, wrt: Operand | Sequence[Operand], name: str = "") ->
         if v not in inside:
             raise ValueError(explain(
                 f"gradient: {root!r} does not depend on {v!r}, so there is no gradient", {"loss": root, "wrt": v},
-                "pass variables of the loss's own graph; after a clone, those of the clone",
+                "pass variables of the loss's own graph; for a clone, those of the clone",
             ))
     return composite(make_node(Gradient, [root, *targets], {}, name))  # type: ignore[return-value]
 
 
 def _variables(root: Variable) -> set[Variable]:
-    """All variables of the graph below a variable."""
+    """All variables of the graph that a variable depends on."""
     variables, owner = {root}, producer(root)
     for node in nodes([owner], into_blocks=True) if owner is not None else ():
         variables.update(node.node_inputs, node.node_outputs)

@@ -35,7 +35,7 @@ Flags = bool | Sequence[bool]
 
 
 def _stored(flags: Flags) -> list[bool]:
-    """Flags of axes in the order in which they are stored, the last axis first."""
+    """Per-axis flags in the order in which model files store them: last axis first."""
     return [bool(f) for f in as_list(flags)][::-1]
 
 
@@ -44,16 +44,16 @@ def convolution(
     auto_padding: Flags = [True], sequential: bool = False, dilation: Numbers = (1,),  # noqa: B006
     reduction_rank: int = 1, groups: int = 1, max_temp_mem_size_in_samples: int = 0, name: str = "",
 ) -> Function:
-    """The inner products of filters with the windows of a sample (of which all channels belong to each window).
+    """Convolution: the inner product of each filter with each window of the operand, over all channels of its group.
 
-    A list with too few values for the axes of the operand begins with the first of them: give ``auto_padding=[False,
-    True, True]`` for images, or let the kernel's number of channels be inferred, so that channels are not padded. With
-    ``auto_padding`` an axis gets as many positions as its size divided by the stride, rounded up. With `sequential` the
-    sequence axis is the first axis of the window, and is convolved as well.
+    Per-axis options with fewer values than axes apply to the leading axes: to leave the channels of an image unpadded,
+    pass ``auto_padding=[False, True, True]``, or let the kernel's number of channels be inferred. With ``auto_padding``
+    the output size of an axis is its input size divided by the stride, rounded up. With `sequential` the sequence axis
+    is convolved too, as the first axis of the window.
 
     Shapes: convolution_map [filters, channels / groups, *window], operand [channels, *spatial]
             -> [filters, *positions]; with reduction_rank=0 [filters, *window], [*spatial] -> [filters, *positions].
-    Errors: ShapeError if the kernel does not fit the operand; ValueError for another reduction_rank.
+    Errors: ShapeError if the kernel does not fit the operand; ValueError for a reduction_rank other than 0 or 1.
 
     >>> import cntkjax as C, numpy as np
     >>> image, kernel = C.input_variable((1, 3, 3)), C.constant(np.ones((1, 1, 2, 2), np.float32))
@@ -83,17 +83,17 @@ def convolution(
 
 def _check_reduction_rank(reduction_rank: int) -> None:
     if reduction_rank not in (0, 1):
-        raise ValueError(f"reduction_rank has to be 0 (no channels) or 1 (channels come first), not {reduction_rank}")
+        raise ValueError(f"reduction_rank must be 0 (no channel axis) or 1 (channels first), got {reduction_rank}")
 
 
 def _axis_added(x: Variable, rank: int) -> Variable:
-    """x with an axis of size 1 in front of its last `rank` axes."""
+    """x with an axis of size 1 inserted before its last `rank` axes."""
     place = Axis(-rank - 1)
     return node(Reshape, [x], {"newShape": (1,), "beginAxis": place, "endAxis": place}).output
 
 
 def _with_channels(attributes: dict[str, Any], rank: int) -> dict[str, Any]:
-    """Strides and padding that were given for each axis, with those of an added channel axis in front."""
+    """Strides and padding extended to an added channel axis, if they have one value for each of `rank` axes."""
     strides, padding = attributes["strides"], attributes["autoPadding"]
     return {
         "strides": (1, *strides) if len(strides) == rank else strides,
@@ -104,7 +104,7 @@ def _with_channels(attributes: dict[str, Any], rank: int) -> dict[str, Any]:
 def _sequential_convolution(
     kernel: Variable, x: Variable, attributes: dict[str, Any], reduction_rank: int, name: str
 ) -> Function:
-    """Steps as the first axis of the window: sequences unpacked, convolved, and packed again with their new lengths."""
+    """Convolve along the sequence axis too: unpack the sequences, convolve, and pack the result at its new lengths."""
     options = {
         "strides": attributes["strides"], "sharing": attributes["sharing"][::-1],
         "auto_padding": attributes["autoPadding"][::-1], "dilation": attributes["dilation"],
@@ -130,11 +130,12 @@ def convolution_transpose(
     auto_padding: Flags = [True], output_shape: Sequence[int] | None = None, dilation: Numbers = (1,),  # noqa: B006
     reduction_rank: int = 1, max_temp_mem_size_in_samples: int = 0, name: str = "",
 ) -> Function:
-    """The transpose of a convolution: each element of the operand adds a filter, scaled by it, to its window.
+    """Transposed convolution: each element of the operand adds a filter, scaled by it, to its window of the output.
 
-    Shapes: convolution_map [channels, filters, *window], operand [channels, *spatial] -> [filters, *spatial of the
-            result]: the smallest that its convolution comes from, or that of `output_shape`.
-    Errors: ShapeError if the kernel does not fit, or the convolution of `output_shape` is not the operand's shape.
+    Shapes: convolution_map [channels, filters, *window], operand [channels, *spatial] -> [filters, *output_spatial]:
+            `output_shape` if it is set, otherwise the smallest shape whose convolution has the operand's shape.
+    Errors: ShapeError if the kernel does not fit the operand, or if convolving a tensor of `output_shape` would not
+            give the operand's shape.
 
     >>> import cntkjax as C, numpy as np
     >>> image, kernel = C.input_variable((1, 1, 2)), C.constant(np.ones((1, 1, 1, 3), np.float32))
@@ -162,11 +163,13 @@ def pooling(
     operand: Operand, pooling_type: int, pooling_window_shape: Numbers, strides: Numbers = (1,),
     auto_padding: Flags = [False], ceil_out_dim: bool = False, include_pad: bool = False, name: str = "",  # noqa: B006
 ) -> Function:
-    """The largest value (MAX_POOLING) or the mean (AVG_POOLING) in each window.
+    """The maximum (MAX_POOLING) or the mean (AVG_POOLING) of each window.
 
-    `ceil_out_dim` adds a position for what is left over at the end; `include_pad` counts padding as zeros in means.
+    `ceil_out_dim` rounds the number of positions up, so that a partial window at the end counts; `include_pad` includes
+    the padding, as zeros, in means.
 
-    Shapes: operand [channels, *spatial] -> [channels, *positions]; a window of fewer axes moves along the last ones.
+    Shapes: operand [channels, *spatial] -> [channels, *positions]; a window with fewer axes than the operand slides
+            along the trailing ones.
     Errors: ShapeError if the window is larger than the operand.
 
     >>> import cntkjax as C, numpy as np
@@ -188,7 +191,7 @@ def unpooling(
     operand: Operand, pooling_input: Operand, unpooling_type: int, unpooling_window_shape: Numbers,
     strides: Numbers = (1,), auto_padding: Flags = [False], name: str = "",  # noqa: B006
 ) -> Function:
-    """The operand's values put back to where `pooling_input` had the maxima of its windows, and zeros elsewhere.
+    """Max unpooling: the operand's values at the positions of the window maxima of `pooling_input`; zeros elsewhere.
 
     Shapes: operand [channels, *positions], pooling_input [channels, *spatial] -> [channels, *spatial].
     Errors: ShapeError if pooling `pooling_input` with these options does not give the operand's shape.
@@ -210,12 +213,12 @@ def roipooling(
     operand: Operand, rois: Operand, pooling_type: int, roi_output_shape: Sequence[int], spatial_scale: float,
     name: str = "",
 ) -> Function:
-    """The maxima in a grid of cells over each region of interest.
+    """Max-pool each region of interest into a grid of fixed size.
 
     Shapes: operand [channels, height, width], rois [n, 4] -> [n, channels, *roi_output_shape].
-    Units: a region is x1, y1, x2, y2, of which both corners are inside, in cells of the operand divided by
-           `spatial_scale`.
-    Errors: ShapeError if a region is not four numbers; ValueError if `pooling_type` is not MAX_POOLING.
+    Units: a region is (x1, y1, x2, y2), both corners included, in pixels of the original image; multiplied by
+           `spatial_scale` they are pixels of the operand.
+    Errors: ShapeError unless a region has four numbers; ValueError if `pooling_type` is not MAX_POOLING.
 
     >>> import cntkjax as C, numpy as np
     >>> image, rois = C.input_variable((1, 4, 4)), C.input_variable((1, 4))
@@ -237,14 +240,14 @@ def batch_normalization(
     use_cudnn_engine: bool = False, disable_regularization: bool = False, name: str = "",
     running_count: Operand | None = None,
 ) -> Function:
-    """scale * (operand - mean) / sqrt(variance + epsilon) + bias, with the minibatch's statistics in training.
+    """Batch normalization: scale * (operand - mean) / sqrt(variance + epsilon) + bias.
 
-    Otherwise with the running ones, which are parameters or constants that training updates. `running_inv_std` is the
-    running variance, whatever its name says.
+    Training uses the statistics of the minibatch and updates the running statistics, which evaluation uses; they are
+    parameters or constants. Despite its name, `running_inv_std` holds the running variance.
 
-    Shapes: operand [channels, *spatial]; the other operands have as many elements as there are channels (`spatial`),
-            or as a sample has; running_count [] -> as the operand.
-    Units: time constants are in samples; a negative `normalization_time_constant` weighs all samples alike.
+    Shapes: operand [channels, *spatial] -> [channels, *spatial]; scale, bias and running statistics have one element
+            for each channel if `spatial`, otherwise one for each element of a sample; running_count [].
+    Units: time constants are in samples; a negative `normalization_time_constant` gives all samples equal weight.
     Errors: ShapeError if an operand does not fit.
     Source: Ioffe and Szegedy (2015).
 
@@ -263,7 +266,7 @@ def batch_normalization(
     operands = as_variables(operand, scale, bias, running_mean, running_inv_std)
     if running_count is None:
         warnings.warn(
-            "batch_normalization without running_count: the running statistics begin anew with every function; pass "
+            "batch_normalization without running_count: the running statistics start over with every function; pass "
             "running_count=cntk.constant(0, shape=())", stacklevel=2,
         )  # fmt: skip
         running_count = Constant(0.0, shape=(), dtype=operands[3].dtype)

@@ -1,4 +1,4 @@
-"""``x[...]``: slices of static axes."""
+"""Indexing: ``x[...]`` slices static axes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ Index: TypeAlias = "int | slice | EllipsisType | Sequence[int | slice | Ellipsis
 
 
 def index(x: Variable | Function, arg: Index) -> Variable | Function:
-    """Slices by ints, slices, and ``...``; lists of indices are gathered.
+    """Index a tensor with ints, slices and ``...``; a list of indices gathers.
 
-    With the global option ``align_axis`` set to 1, as in Keras, slices count the dynamic axes too; an index of those
-    counts from the last axis.
+    With the global option ``align_axis`` set to 1, as in Keras, positions count the dynamic axes too; an index for a
+    dynamic axis applies to the axis counted from the last one.
 
-    Errors: AxisError for too many indices; IndexError for an object that is no index.
+    Shapes: every indexed axis is kept; an int leaves it with size 1.
+    Errors: AxisError for too many indices; IndexError for an object that is not an index.
     """
     keys: list[Any] = list(arg) if isinstance(arg, tuple) else [arg]
     before = len(x.dynamic_axes) if get_global_option("align_axis", 0) == 1 else 0
@@ -34,11 +35,11 @@ def index(x: Variable | Function, arg: Index) -> Variable | Function:
         keys[position : position + 1] = [slice(None)] * (before + rank - len(keys) + 1)
     for axis, key in enumerate(keys):
         if key is Ellipsis or (isinstance(key, slice) and not (key.start or key.stop)):
-            continue  # as in CNTK: without begin and end the stride is ignored
+            continue  # as in CNTK, the stride is ignored if neither start nor stop is set
         is_list = isinstance(key, (list, tuple))
         axis = axis if is_list else axis - before
         if not (-rank <= axis < rank or is_unknown(x.shape)):
-            raise AxisError(f"too many indices for {x!r}: {arg!r} for {rank} static axes")
+            raise AxisError(f"too many indices for {x!r}: {arg!r} for {rank} static axes; dynamic axes are not indexed")
         if is_list:
             parts = [operators["slice"](x, axis, k, k + 1 if k != -1 else 0) for k in key]
             x = operators["splice"](*parts, axis=axis) if len(parts) > 1 else parts[0]

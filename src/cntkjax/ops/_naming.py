@@ -1,4 +1,4 @@
-"""Errors that name the operation that the user called and its operands, even if it is composed of others."""
+"""Add to errors the operation that the user called and its operands, even if it is composed of other operations."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..graph.variable import Variable
 
 
 def name_errors(namespace: dict[str, Any], package: str, prefix: str = "", leave: tuple[str, ...] = ()) -> None:
-    """Wrap the public functions that a namespace imports from a package, so that their errors name them.
+    """Wrap the public functions that a namespace imports from a package so that their errors name the operation.
 
-    The functions of the modules `leave` are not wrapped, as other code compares them by identity.
+    Functions of the modules in `leave` are not wrapped, because other code compares them by identity.
     """
     for name, f in namespace.items():
         public = inspect.isfunction(f) and f.__module__.startswith(package) and name[0] != "_"
@@ -39,7 +39,7 @@ def _named(name: str, f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_name(name: str, message: str, arguments: Mapping[str, Any]) -> str:
-    """The message, prefixed with the operation, and with the operands that it does not show yet."""
+    """The message, prefixed with the operation and extended by the operands that it does not mention yet."""
     first, _, rest = message.partition("\n")
     if name.rpartition(".")[2] not in first:
         first = f"{name}: {first}"

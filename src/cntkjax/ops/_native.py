@@ -1,4 +1,4 @@
-"""Operations registered under ids: JAX functions of users, and proxies for operations of other programs."""
+"""Operations registered under ids: users' JAX functions, and proxies for operations of other runtimes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 def register_native_user_function(op_id: str, module_name: str, factory_method_name: str) -> None:
     """Register an operation written in JAX under an id: the function `factory_method_name` of a Python module.
 
-    The function gets one sample of each operand, and the attributes of the instance as keywords; it returns an array
-    or a tuple of them. It is mapped over batch and sequence, runs inside the compiled step, and JAX differentiates it
-    (``jax.custom_vjp`` is respected). Of CNTK's own libraries ``Cntk.ExtensibilityExamples`` is supported.
+    The function takes one sample of each operand, and the attributes of the instance as keyword arguments; it returns
+    an array or a tuple of arrays. It is vmapped over batch and sequence, compiled into the step, and differentiated by
+    JAX (``jax.custom_vjp`` is respected). Of CNTK's own libraries ``Cntk.ExtensibilityExamples`` is supported.
 
-    Errors: ValueError for an id that is in use; RuntimeError if there is no such module or function.
+    Errors: ValueError if the id is already registered; RuntimeError if there is no such module or function.
 
     Example:
         >>> import cntkjax as C, numpy as np, sys, types
-        >>> mine = sys.modules["my_operations"] = types.ModuleType("my_operations")  # a file my_operations.py would do
+        >>> mine = sys.modules["my_operations"] = types.ModuleType("my_operations")  # or a file my_operations.py
         >>> mine.scaled_times = lambda w, x, *, scale=1.0: scale * (x @ w)
         >>> C.ops.register_native_user_function("TimesScale", "my_operations", "scaled_times")
         >>> x = C.input_variable(2)
@@ -41,11 +41,11 @@ def native_user_function(
     op_id: str, operands: Sequence[Operand], attributes: Mapping[str, Any] | None = None,
     user_function_instance_name: str = "",
 ) -> Function:
-    """An instance of an operation that was registered by ``register_native_user_function``.
+    """An instance of an operation that was registered with ``register_native_user_function``.
 
-    Model files keep the id and the attributes: numbers, texts, arrays, lists and dicts of them.
+    Model files store the id and the attributes: numbers, strings, arrays, and lists and dicts of them.
 
-    Errors: ValueError for an id that is not registered; RuntimeError for an exception in the operation.
+    Errors: ValueError for an id that is not registered; RuntimeError if the operation raises an exception.
     """
     if op_id not in native.NATIVE:
         raise ValueError(f"native_user_function: '{op_id}' is not registered; call register_native_user_function first")
@@ -56,11 +56,11 @@ def native_user_function(
 def custom_proxy_op(
     custom_op: str, output_shape: ShapeLike, output_data_type: ElementType, *operands: Operand, **kw_name: str
 ) -> Function:
-    """A node that stores operands in a model file for an operation of another program; it cannot be evaluated here.
+    """A node that saves operands in a model file for an operation of another runtime; it cannot be evaluated here.
 
-    Shapes: the output's is `output_shape`; operands may be of any shape and type, int8 and int16 too.
+    Shapes: operands of any shape and element type, int8 and int16 included -> [*output_shape].
 
-    Errors: TypeError for other keywords than `name`.
+    Errors: TypeError for keywords other than `name`.
 
     Example:
         >>> import cntkjax as C, numpy as np
@@ -70,7 +70,7 @@ def custom_proxy_op(
     """
     unknown = set(kw_name) - {"name"}
     if unknown:
-        raise TypeError(f"custom_proxy_op takes the keyword name only, not {', '.join(sorted(unknown))}")
+        raise TypeError(f"custom_proxy_op takes no keyword but name, got {', '.join(sorted(unknown))}")
     attributes = {
         "customOp": custom_op, "newDataType": as_dtype(output_data_type), "outputShape": as_shape(output_shape)
     }

@@ -1,4 +1,4 @@
-"""Operands of operations, as variables of the graph."""
+"""Conversion of operands to variables of the graph."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from ..graph.proxy import unwrap
 from ..graph.variable import Variable as GraphVariable
 from ..variables import Constant, Variable
 
-# A variable, a function with one output, an array, numbers in lists, or a number.
+# A variable, a function with one output, an array, a nested list of numbers, or a number.
 Operand: TypeAlias = GraphVariable | GraphFunction | ArrayLike
 
 
 def as_variable(operand: Operand, dtype: DTypeLike | None = None) -> Variable:
-    """A variable: that of a function's only output, or a constant of numbers, by default in single precision.
+    """The operand as a variable: a function's single output, or a constant for numbers, by default float32.
 
-    Errors: OperandError for what is neither; ValueError for a function with several outputs.
+    Errors: OperandError for anything else; ValueError for a function with several outputs.
     """
     if isinstance(operand, GraphVariable):
         return operand  # type: ignore[return-value]
     if isinstance(operand, GraphFunction):
         return unwrap(operand).output
     if isinstance(operand, (str, bytes, dict)) or operand is None or callable(operand):
-        raise OperandError(f"{operand!r} is no operand: pass a variable, a function's output, or numbers")
+        raise OperandError(f"{operand!r} is not an operand: pass a variable, a function with one output, or numbers")
     array = np.asarray(operand)
     if array.dtype.kind not in "biuf":
-        raise OperandError(f"an operand of type {array.dtype} is not supported: pass numbers in a regular array")
+        raise OperandError(f"an operand of type {array.dtype} is not supported: pass numbers in a rectangular array")
     return Constant(array, dtype=np.float32 if dtype is None else dtype)  # type: ignore[return-value]
 
 
 def as_variables(*operands: Operand) -> list[Variable]:
-    """Several operands of one operation; numbers take the type of the variables among them.
+    """The operands of one operation as variables; numbers take the element type of the first variable among them.
 
-    Without a variable among them, they take the widest floating type of the NumPy arrays.
+    If no operand is a variable, they take the widest floating-point type of the NumPy arrays.
     """
     dtype = variable_type(*operands)
     if dtype is None and not any(map(_is_symbolic, operands)):
@@ -47,13 +47,13 @@ def as_variables(*operands: Operand) -> list[Variable]:
 
 
 def variable_type(*operands: Operand) -> DTypeLike | None:
-    """The element type of the first variable among operands that has one; None if there is none."""
+    """The first known element type among the variables and functions; None if there is none."""
     types = (as_variable(o).dtype for o in operands if _is_symbolic(o))
     return next((t for t in types if t is not None), None)
 
 
 def numpy_type(*operands: Operand) -> DTypeLike | None:
-    """The widest floating type of the NumPy arrays among operands; None if there are none."""
+    """The widest floating-point type of the NumPy arrays among the operands; None if there are none."""
     types = [o.dtype for o in operands if isinstance(o, (np.ndarray, np.generic)) and o.dtype.kind == "f"]
     return np.result_type(*types) if types else None
 
@@ -63,5 +63,5 @@ def _is_symbolic(operand: Operand) -> bool:
 
 
 def as_list(items: object) -> list[Any]:
-    """One item or several, as a list."""
+    """A sequence as a list; any other object as a list of one item."""
     return list(items) if isinstance(items, Sequence) and not isinstance(items, str) else [items]

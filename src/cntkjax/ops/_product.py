@@ -20,10 +20,10 @@ def times(
     left: Operand, right: Operand, output_rank: int = 1, infer_input_rank_to_map: int = TIMES_NO_INFERRED_INPUT_RANK,
     name: str = "",
 ) -> Function:
-    """Matrix product: the trailing axes of left are summed against the leading ones of right.
+    """Matrix product: contracts the trailing axes of left with the leading axes of right.
 
-    With ``TIMES_REDUCE_SEQUENCE_AXIS_WITHOUT_INFERRED_INPUT_RANK`` as `infer_input_rank_to_map` the products of all
-    steps of a sequence are added up.
+    With ``TIMES_REDUCE_SEQUENCE_AXIS_WITHOUT_INFERRED_INPUT_RANK`` as `infer_input_rank_to_map` the products are summed
+    over the steps of each sequence.
 
     Shapes: left [*map, *inner], right [*inner, *out] with output_rank axes in out -> [*map, *out].
     Errors: ShapeError if the inner dimensions differ.
@@ -37,8 +37,9 @@ def times(
 
 
 def times_transpose(left: Operand, right: Operand, name: str = "") -> Function:
-    """Product of left with the transpose of right.
+    """Matrix product of left with the transpose of right.
 
     Shapes: left [*map, inner], right [out, inner] (or [inner]) -> [*map, out].
+    Errors: ShapeError if the inner dimensions differ.
     """
     return apply(TransposeTimes, as_variables(left, right), {"outputRank": 1}, name)  # type: ignore[return-value]

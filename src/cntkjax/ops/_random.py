@@ -16,15 +16,18 @@ SentinelValueForAutoSelectRandomSeed = AUTO_SEED
 
 
 def dropout(x: Operand, dropout_rate: float = 0.0, seed: int = AUTO_SEED, name: str = "") -> Function:
-    """In training, a share of the elements set to 0 and the others divided by ``1 - dropout_rate``; otherwise x itself.
+    """Dropout: in training, elements are zeroed with the probability `dropout_rate` and the others scaled accordingly.
 
+    The elements that are kept are divided by ``1 - dropout_rate``. In evaluation the result is x.
+
+    Shapes: [*shape] -> [*shape].
     Errors: ValueError unless 0 <= dropout_rate < 1.
 
     >>> dropout([1, 2, 3], 0.5).eval()
     array([1., 2., 3.], dtype=float32)
     """
     if not 0.0 <= dropout_rate < 1.0:
-        raise ValueError(f"dropout_rate must be in the interval [0,1), not {dropout_rate}")
+        raise ValueError(f"dropout_rate must be in the interval [0,1), got {dropout_rate}")
     attributes = {"dropoutRate": float(dropout_rate), "rngSeed": resolve_seed(seed), "rngOffset": 0}
     return node(random.Dropout, [as_variable(x)], attributes, name)
 
@@ -32,10 +35,10 @@ def dropout(x: Operand, dropout_rate: float = 0.0, seed: int = AUTO_SEED, name: 
 def random_sample(
     weights: Operand, num_samples: int, allow_duplicates: bool, seed: int = AUTO_SEED, name: str = ""
 ) -> Function:
-    """Random classes, as sparse one-hot rows; class i is drawn with a probability proportional to ``weights[i]``.
+    """Sample classes as sparse one-hot rows; class i has a probability proportional to ``weights[i]``.
 
     Shapes: weights [n] -> [num_samples, n].
-    Errors: ShapeError if as many different classes are asked for as there are, or more.
+    Errors: ShapeError unless num_samples < n, if duplicates are not allowed.
 
     >>> random_sample([1, 0, 0], 2, True).eval().toarray()
     array([[1., 0., 0.],
@@ -47,7 +50,9 @@ def random_sample(
 def random_sample_inclusion_frequency(
     weights: Operand, num_samples: int, allow_duplicates: bool, seed: int = AUTO_SEED, name: str = ""
 ) -> Function:
-    """How often each class is expected among the classes that `random_sample` draws.
+    """The expected number of occurrences of each class in a sample drawn by `random_sample`.
+
+    Shapes: weights [n] -> [n].
 
     >>> random_sample_inclusion_frequency([1, 3], 2, True).eval()
     array([0.5, 1.5], dtype=float32)

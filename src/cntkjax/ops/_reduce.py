@@ -1,4 +1,4 @@
-"""Reductions, softmax and their kin."""
+"""Reductions, argmax and the softmax family."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ Axes = Any  # an int, an Axis, a list of them, or None for all static axes
 
 
 def as_axis(axis: AxisLike | None) -> Axis:
-    """An axis from a user's argument: a static index, an Axis, or None for all static axes.
+    """The Axis for a user's argument: a static index, an Axis, or None for all static axes.
+
+    Errors: TypeError for anything else.
 
     >>> as_axis(-1), as_axis(None)
     (Axis('staticAxisIdx=-1'), Axis('AllStaticAxes'))
@@ -34,7 +36,7 @@ def as_axis(axis: AxisLike | None) -> Axis:
     if axis is None:
         return ALL_STATIC
     if not isinstance(axis, (int, Axis)) and not hasattr(axis, "__index__"):
-        raise TypeError(f"an axis is an int, an Axis or None, not {axis!r}")
+        raise TypeError(f"an axis must be an int, an Axis or None, got {axis!r}")
     return Axis(axis)
 
 
@@ -48,7 +50,7 @@ def _node(reduction: str, x: Variable, axes: list[Axis], keep: bool, name: str =
 
 
 def _along_each(reduction: str, axes: list[Axis], x: Variable) -> Function:
-    """All static axes in one node, then the batch axis in another, as CNTK has them."""
+    """Reduce all static axes in one node, then the dynamic axes in another, as CNTK does."""
     static = [a for a in axes if a.is_static_axis]
     rest = [a for a in axes if not a.is_static_axis]
     if static and rest:
@@ -82,7 +84,7 @@ def _reduced(reduction: str, x: Operand, axes: list[Axis], keepdims: bool, name:
 def _block(
     op_name: str, f: Callable[[Variable, list[Axis]], Function], x: Operand, axis: Axes, keepdims: bool, name: str
 ) -> Function:
-    """A block that reduces with dimensions kept, and drops them at its end."""
+    """A block that reduces with `keepdims` and drops the reduced axes at its end if they are not to be kept."""
     axes = _as_axes(axis)
     attributes = {"axisVec": axes, "reductionKeepDimensions": keepdims}
 
@@ -94,12 +96,12 @@ def _block(
 
 
 def reduce_sum(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
-    """The sum over axes.
+    """Sum over one or more axes.
 
-    Shapes: reduced static axes become 1, or are dropped without `keepdims`; ``axis=None`` means all static axes and
-            gives a scalar. Over ``Axis.default_batch_axis()`` the result has no batch axis, over the sequence axis
-            one value for each sequence (here only, not in CNTK); ``Axis.all_axes()`` gives one number.
-    Errors: AxisError for an axis that x does not have, or the batch axis of sequences.
+    Shapes: a reduced static axis has size 1, or is dropped without `keepdims`; ``axis=None`` reduces all static axes
+            to a scalar. ``Axis.default_batch_axis()`` removes the batch axis, the sequence axis gives one value for
+            each sequence (not supported by CNTK itself), and ``Axis.all_axes()`` gives a single number.
+    Errors: AxisError for an axis that x does not have, and for the batch axis if x has a sequence axis.
 
     >>> reduce_sum([[1, 2], [3, 4]], axis=0).eval()
     array([[4., 6.]], dtype=float32)
@@ -110,7 +112,7 @@ def reduce_sum(x: Operand, axis: Axes = None, keepdims: bool = True, name: str =
 
 
 def reduce_mean(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
-    """The mean over axes, given as in `reduce_sum`.
+    """Mean over one or more axes; see `reduce_sum` for the axes and shapes.
 
     >>> reduce_mean([[1, 2], [3, 4]], axis=1).eval()
     array([[1.5],
@@ -120,7 +122,9 @@ def reduce_mean(x: Operand, axis: Axes = None, keepdims: bool = True, name: str 
 
 
 def reduce_max(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
-    """The largest element over axes, given as in `reduce_sum`. Each of several largest gets the whole gradient.
+    """Maximum over one or more axes; see `reduce_sum` for the axes and shapes.
+
+    In a tie each of the largest elements receives the full gradient.
 
     >>> reduce_max([[1, 2], [3, 4]], axis=1, keepdims=False).eval()
     array([2., 4.], dtype=float32)
@@ -129,7 +133,7 @@ def reduce_max(x: Operand, axis: Axes = None, keepdims: bool = True, name: str =
 
 
 def reduce_min(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
-    """The smallest element over axes, given as in `reduce_sum`.
+    """Minimum over one or more axes; see `reduce_sum` for the axes and shapes.
 
     >>> reduce_min([[1, 2], [3, 4]]).eval()
     array(1., dtype=float32)
@@ -138,7 +142,7 @@ def reduce_min(x: Operand, axis: Axes = None, keepdims: bool = True, name: str =
 
 
 def reduce_prod(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
-    """The product over axes, given as in `reduce_sum`.
+    """Product over one or more axes; see `reduce_sum` for the axes and shapes.
 
     >>> reduce_prod([[1, 2], [3, 4]], axis=0).eval()
     array([[3., 8.]], dtype=float32)
@@ -147,7 +151,7 @@ def reduce_prod(x: Operand, axis: Axes = None, keepdims: bool = True, name: str 
 
 
 def reduce_log_sum_exp(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
-    """log(sum(exp(x))) over axes, given as in `reduce_sum`, without overflow.
+    """log(sum(exp(x))) over one or more axes, computed without overflow; see `reduce_sum` for the axes and shapes.
 
     >>> reduce_log_sum_exp([1000, 1000]).eval()
     array(1000.6932, dtype=float32)
@@ -156,7 +160,7 @@ def reduce_log_sum_exp(x: Operand, axis: Axes = None, keepdims: bool = True, nam
 
 
 def reduce_l1(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
-    """The sum of absolute values over axes, given as in `reduce_sum`.
+    """L1 norm (sum of absolute values) over one or more axes; see `reduce_sum` for the axes and shapes.
 
     >>> reduce_l1([[1, -2], [3, -4]], axis=1).eval()
     array([[3.],
@@ -166,7 +170,7 @@ def reduce_l1(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = 
 
 
 def reduce_sum_square(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
-    """The sum of squares over axes, given as in `reduce_sum`.
+    """Sum of squares over one or more axes; see `reduce_sum` for the axes and shapes.
 
     >>> reduce_sum_square([3, 4]).eval()
     array(25., dtype=float32)
@@ -178,7 +182,7 @@ def reduce_sum_square(x: Operand, axis: Axes = None, keepdims: bool = True, name
 
 
 def reduce_l2(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
-    """The square root of the sum of squares over axes, given as in `reduce_sum`.
+    """L2 norm (square root of the sum of squares) over one or more axes; see `reduce_sum` for the axes and shapes.
 
     >>> reduce_l2([3, 4]).eval()
     array(5., dtype=float32)
@@ -187,7 +191,9 @@ def reduce_l2(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = 
 
 
 def argmax(x: Operand, axis: AxisLike | None = None, name: str = "") -> Function:
-    """The index of the first largest element along a static axis (which stays, of size 1), or of all flattened.
+    """The index of the largest element along a static axis, or in the flattened sample; in a tie the first one.
+
+    Shapes: [*shape] -> the axis has size 1; [] with ``axis=None``.
 
     >>> argmax([[1, 9, 3], [4, 5, 6]], axis=1).eval()
     array([[1.],
@@ -197,7 +203,9 @@ def argmax(x: Operand, axis: AxisLike | None = None, name: str = "") -> Function
 
 
 def argmin(x: Operand, axis: AxisLike | None = None, name: str = "") -> Function:
-    """The index of the first smallest element along a static axis (which stays, of size 1), or of all flattened.
+    """The index of the smallest element along a static axis, or in the flattened sample; in a tie the first one.
+
+    Shapes: [*shape] -> the axis has size 1; [] with ``axis=None``.
 
     >>> argmin([[1, 9, 3], [4, 5, 6]]).eval()
     array(0., dtype=float32)
@@ -213,14 +221,17 @@ def _position(reduction: str, x: Operand, axis: AxisLike | None, name: str) -> F
 
 # ---- softmax
 def along(reduction: str, x: Operand, axis: Axis) -> Function:
-    """A reduction along one axis that stays with size 1, as one node."""
+    """A reduction along one axis, which is kept with size 1, as a single node."""
     attributes = {"axis": axis, "reductionOpName": reduction, "reductionKeepDimensions": True}
     return node(_primitives.ReduceElements, [as_variable(x)], attributes)
 
 
 def softmax(x: Operand, axis: AxisLike | None = None, name: str = "") -> Function:
-    """exp(x) / sum(exp(x)) along a static axis; by default over all static axes of a sample together, or along the
-    last axis of what has no samples.
+    """exp(x) / sum(exp(x)) along a static axis.
+
+    By default the sum runs over all static axes of a sample, or along the last axis if x has no dynamic axes.
+
+    Shapes: [*shape] -> [*shape].
 
     >>> softmax([0, 0]).eval()
     array([0.5, 0.5], dtype=float32)
@@ -245,6 +256,8 @@ def softmax(x: Operand, axis: AxisLike | None = None, name: str = "") -> Functio
 def log_softmax(x: Operand, axis: AxisLike | None = None, name: str = "") -> Function:
     """log(softmax(x)) along a static axis, by default the last one.
 
+    Shapes: [*shape] -> [*shape].
+
     >>> log_softmax([[1, 1], [1, 1]]).eval()
     array([[-0.6931472, -0.6931472],
            [-0.6931472, -0.6931472]], dtype=float32)
@@ -259,8 +272,11 @@ def log_softmax(x: Operand, axis: AxisLike | None = None, name: str = "") -> Fun
 
 
 def hardmax(x: Operand, name: str = "") -> Function:
-    """1 at the largest element (the first of several) of all static axes together, otherwise 0; of what has
-    no samples, those along the last axis.
+    """1 at the largest element of each sample (in a tie the first one), 0 elsewhere.
+
+    Without dynamic axes, the largest element is taken along the last axis.
+
+    Shapes: [*shape] -> [*shape].
 
     >>> hardmax([1, 3, 3, 2]).eval()
     array([0., 1., 0., 0.], dtype=float32)

@@ -1,4 +1,4 @@
-"""Stacks of recurrent layers as one operation."""
+"""Stacks of recurrent layers as a single operation."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def optimized_rnnstack(
     operand: Operand, weights: Operand, hidden_size: int, num_layers: int, bidirectional: bool = False,
     recurrent_op: str = "lstm", name: str = "",
 ) -> Function:
-    """Layers of recurrent cells whose weights are one parameter in cuDNN's layout.
+    """A stack of recurrent layers whose weights are a single parameter in cuDNN's layout.
 
-    Shapes: operand [inputs] with a sequence axis; weights [-1, hidden_size], of which the first dimension is inferred
-            -> [hidden_size], or twice that many, forward and backward, with `bidirectional`.
-    Errors: ValueError for a `recurrent_op` other than lstm, gru, rnnTanh, rnnReLU; ShapeError if the weights are of
+    Shapes: operand [inputs] with a sequence axis, weights [-1, hidden_size], whose first dimension is inferred
+            -> [hidden_size]; [2 * hidden_size] with `bidirectional`, forward outputs first.
+    Errors: ValueError for a `recurrent_op` other than lstm, gru, rnnTanh, rnnReLU; ShapeError if the weights have
             another size; AxisError if the operand has no sequence axis.
 
     >>> import cntkjax as C, numpy as np
@@ -33,7 +33,7 @@ def optimized_rnnstack(
            [12.]], dtype=float32)]
     """
     if recurrent_op not in CELLS:
-        raise ValueError(f'unsupported recurrent_op value "{recurrent_op}": give one of {", ".join(CELLS)}')
+        raise ValueError(f'unsupported recurrent_op value "{recurrent_op}": use one of {", ".join(CELLS)}')
     attributes = {
         "hiddenSize": int(hidden_size), "numLayers": int(num_layers), "bidirectional": bool(bidirectional),
         "recurrentOp": recurrent_op,

@@ -1,4 +1,4 @@
-"""Sequence operations as CNTK composes them of primitives and blocks."""
+"""Sequence operations, composed of primitives and blocks as in CNTK."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ __all__ = [
     "reconcile_dynamic_axes", "to_sequence", "to_sequence_like",
 ]
 
-Typeinfo = tuple[int, int] | None  # (factor, summand): how the new length follows from the old one
+Typeinfo = tuple[int, int] | None  # (factor, summand): the new length is factor * old length + summand
 
 
 def reconcile_dynamic_axes(x: Operand, dynamic_axes_as: Operand, name: str = "") -> Function:
-    """x with the dynamic axes of another operand.
+    """Give x the dynamic axes of another operand, broadcasting it along the axes that it lacks.
 
-    Shapes: x [*shape] without dynamic axes, with the batch axis alone, or with a sequence axis whose sequences are as
+    Shapes: x [*shape] without dynamic axes, with the batch axis only, or with a sequence axis whose sequences are as
             long as those of `dynamic_axes_as` -> [*shape].
     Errors: AxisError if `dynamic_axes_as` has no dynamic axes.
 
@@ -52,9 +52,9 @@ def reconcile_dynamic_axes(x: Operand, dynamic_axes_as: Operand, name: str = "")
 def to_sequence(
     x: Operand, sequence_lengths: Operand | None = None, sequence_axis_name_prefix: str = "toSequence_", name: str = ""
 ) -> Function:
-    """Arrays as sequences: the first static axis becomes a sequence axis, the opposite of ``sequence.unpack``.
+    """Convert arrays to sequences: the first static axis becomes a sequence axis. The inverse of ``sequence.unpack``.
 
-    Shapes: x [steps, *shape] with the batch axis alone, sequence_lengths [] or [1] (default: all steps) -> [*shape].
+    Shapes: x [steps, *shape] with the batch axis only, sequence_lengths [] or [1] (default: all steps) -> [*shape].
     Errors: AxisError if x has other dynamic axes or no static axis.
 
     >>> import cntkjax as C, numpy as np
@@ -69,9 +69,9 @@ def to_sequence(
 
 
 def to_sequence_like(x: Operand, dynamic_axes_like: Operand, name: str = "") -> Function:
-    """Arrays as sequences along the axis of another operand, with the lengths of its sequences.
+    """Convert arrays to sequences along the sequence axis of another operand, with the lengths of its sequences.
 
-    Shapes: x [steps, *shape] with the batch axis alone -> [*shape].
+    Shapes: x [steps, *shape] with the batch axis only -> [*shape].
     Errors: AxisError if x has other dynamic axes or no static axis, or the other operand has no sequence axis.
     """
     operands = [as_variable(x), as_variable(dynamic_axes_like)]
@@ -79,16 +79,19 @@ def to_sequence_like(x: Operand, dynamic_axes_like: Operand, name: str = "") -> 
 
 
 def delayed(primitive: Any, x: Operand, initial_state: Operand | None, time_step: int, name: str) -> Function:
-    """PastValue or FutureValue."""
+    """A delay by `time_step` steps; `primitive` is PastValue or FutureValue.
+
+    Errors: ValueError for a time_step below 1.
+    """
     steps = index(time_step)
     if steps < 1:
-        raise ValueError(f"{primitive.name}: time_step has to be at least 1, not {time_step}")
+        raise ValueError(f"{primitive.name}: time_step must be at least 1, got {time_step}; see sequence.delay")
     operands = as_variables(x, 0 if initial_state is None else initial_state)
     return apply(primitive, operands, {"offset": steps}, name)  # type: ignore[return-value]
 
 
 def within(primitive: Any, like: Variable, steps: int) -> Function:
-    """1 at the first (PastValue) or last (FutureValue) steps of each sequence, 0 at the others."""
+    """1 at the first (PastValue) or last (FutureValue) `steps` steps of each sequence, 0 at the others."""
     dtype = like.dtype
     one = Constant(1, dtype=dtype)
     zeros = reconcile_dynamic_axes(Constant(0, dtype=dtype), like)
@@ -96,7 +99,10 @@ def within(primitive: Any, like: Variable, steps: int) -> Function:
 
 
 def where_steps(condition: Variable, typeinfo: Typeinfo, name: str = "") -> Function:
-    """The numbers of the steps at which a condition holds."""
+    """The indices of the steps at which a condition holds.
+
+    Errors: TypeError for a malformed `typeinfo`.
+    """
     attributes = {}
     if typeinfo is not None:
         try:
@@ -104,7 +110,10 @@ def where_steps(condition: Variable, typeinfo: Typeinfo, name: str = "") -> Func
         except (TypeError, ValueError):
             factor = summand = -1
         if factor < 0:
-            raise TypeError(f"new_sequence_axis_typeinfo is a factor, not negative, and a summand, not {typeinfo!r}")
+            raise TypeError(
+                "new_sequence_axis_typeinfo must be a pair (non-negative factor, summand) of integers, "
+                f"got {typeinfo!r}"
+            )
         attributes = {
             "newSequenceAxisLengthScalingFactor": factor, "newSequenceAxisLengthAdditiveFactor": summand,
         }
@@ -118,13 +127,13 @@ def gathered(seq: Variable, condition: Variable, typeinfo: Typeinfo) -> Function
 
 
 def scattered(seq: Variable, condition: Variable, typeinfo: Typeinfo) -> Function:
-    """The steps of a sequence put where a condition holds."""
+    """The steps of a sequence, placed at the steps at which a condition holds; zeros elsewhere."""
     index = apply(PackedIndex, [condition, where_steps(condition, typeinfo).output])
     return apply(ScatterPacked, [seq, index.outputs[0], condition])  # type: ignore[return-value]
 
 
 def sliced(seq: Variable, begin: int, end: int) -> Function:
-    """The steps from `begin` to before `end`, both counted from the end where negative (an end of 0 is the end)."""
+    """The steps from `begin` up to but excluding `end`; negative ones count from the end, an `end` of 0 is the end."""
     flags = [_before_end(seq, end), _from_begin(seq, begin)]
     parts = [f for f in reversed(flags) if f is not None]
     condition = element_times(*parts) if len(parts) == 2 else parts[0]
@@ -149,7 +158,7 @@ def _not(flag: Function) -> Function:
 
 
 def reduced(op: str, padding: float, seq: Operand, name: str) -> Function:
-    """A reduction along the sequence."""
+    """A reduction along the sequence axis; `padding` is its neutral element."""
 
     def over_steps(seq: Variable) -> Function:
         attributes = {"sequenceUnpackPaddingValue": padding, "sequenceUnpackSuppressMaskOutput": True}
@@ -162,9 +171,9 @@ def reduced(op: str, padding: float, seq: Operand, name: str) -> Function:
 
 
 def needs_sequence(x: Variable, what: str) -> Variable:
-    """The variable itself, if it has a sequence axis or may get one.
+    """Return the variable if it has a sequence axis, or if its axes are still unknown.
 
-    Errors: AxisError for one without a sequence axis.
+    Errors: AxisError for a variable without a sequence axis.
     """
     if x.sequence_axis is None and not is_undetermined(x):
         raise AxisError(explain(

@@ -1,4 +1,4 @@
-"""Shapes: reshape, transpose, slice, splice, pad, gather, one-hot, crop, constants in the shape of others, casts."""
+"""Shape operations: reshape, transpose, slice, splice, pad, gather, one-hot, crop; `zeros_like` and its kin; casts."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ __all__ = [
 CONSTANT_PAD, REFLECT_PAD, SYMMETRIC_PAD = 0, 1, 2
 
 
-# ---- the same elements in another shape
+# ---- reshaping
 def reshape(
     x: Operand, shape: ShapeLike, begin_axis: AxisLike | None = None, end_axis: AxisLike | None = None, name: str = ""
 ) -> Function:
-    """The elements of x in another shape; with `begin_axis` and `end_axis` only the axes between them are replaced.
+    """Reshape x; with `begin_axis` and `end_axis` only the axes from `begin_axis` up to `end_axis` are replaced.
 
-    Shapes: one dimension of ``shape`` may be -1: it is inferred.
-    Errors: ShapeError if the numbers of elements differ; AxisError for axes that x does not have.
+    Shapes: one dimension of ``shape`` may be -1, to be inferred.
+    Errors: ShapeError if the number of elements would change; AxisError for axes that x does not have.
 
     >>> reshape([[0, 1], [2, 3], [4, 5]], (2, 3)).eval()
     array([[0., 1., 2.],
@@ -55,7 +55,7 @@ def reshape(
 
 
 def _place(axis: AxisLike | None, default: Axis) -> Axis:
-    """A place between axes as Reshape's attributes count it: axis i begins at the place -i from the end."""
+    """A position between axes as Reshape's attributes count it: from the end, so axis i starts at position -i."""
     if axis is None:
         return default
     if axis in (END_STATIC, NEW_LEADING):
@@ -65,7 +65,7 @@ def _place(axis: AxisLike | None, default: Axis) -> Axis:
 
 
 def expand_dims(x: Operand, axis: AxisLike, name: str = "") -> Function:
-    """A new axis of size 1: after axis `axis` if that is not negative, otherwise at ``shape[axis]`` of the result.
+    """Insert an axis of size 1: after axis `axis` if that is not negative, otherwise so that it is ``shape[axis]``.
 
     Errors: AxisError for an axis that x does not have.
 
@@ -90,7 +90,7 @@ def expand_dims(x: Operand, axis: AxisLike, name: str = "") -> Function:
 
 
 def squeeze(x: Operand, axes: AxisLike | Sequence[AxisLike] | None = None, name: str = "") -> Function:
-    """x without the named axes of size 1, or without all such axes.
+    """Remove the given axes of size 1, or all axes of size 1 without `axes`.
 
     >>> squeeze(np.zeros((1, 3, 1))).shape, squeeze(np.zeros((1, 3, 1)), 0).shape
     ((3,), (3, 1))
@@ -100,7 +100,11 @@ def squeeze(x: Operand, axes: AxisLike | Sequence[AxisLike] | None = None, name:
 
 
 def flatten(x: Operand, axis: AxisLike | None = None, name: str = "") -> Function:
-    """A matrix: the axes before `axis` together, and those from it on together. Without an axis, and with 0, one row.
+    """Flatten x to a matrix whose rows combine the axes before `axis` and whose columns combine the others.
+
+    Without `axis`, or with 0, the matrix has one row.
+
+    Errors: ShapeError for an axis that x does not have.
 
     >>> flatten(np.zeros((2, 3, 4))).shape, flatten(np.zeros((2, 3, 4)), 1).shape
     ((1, 24), (2, 12))
@@ -120,7 +124,9 @@ def flatten(x: Operand, axis: AxisLike | None = None, name: str = "") -> Functio
 
 
 def swapaxes(x: Operand, axis1: AxisLike = 0, axis2: AxisLike = 1, name: str = "") -> Function:
-    """Two static axes swapped.
+    """Swap two static axes.
+
+    Errors: AxisError for an axis that x does not have.
 
     >>> swapaxes([[0, 1], [2, 3], [4, 5]], 0, 1).eval()
     array([[0., 2., 4.],
@@ -130,9 +136,9 @@ def swapaxes(x: Operand, axis1: AxisLike = 0, axis2: AxisLike = 1, name: str = "
 
 
 def transpose(x: Operand, perm: Sequence[int], name: str = "") -> Function:
-    """The static axes in another order: axis i of the result is axis ``perm[i]`` of x.
+    """Permute the static axes: axis i of the result is axis ``perm[i]`` of x.
 
-    Errors: TypeError for a bare number; ValueError for a repeated or missing axis.
+    Errors: TypeError if `perm` is a number; ValueError for a repeated or missing axis.
 
     >>> transpose(np.zeros((2, 3, 4)), (2, 0, 1)).shape
     (4, 2, 3)
@@ -142,13 +148,18 @@ def transpose(x: Operand, perm: Sequence[int], name: str = "") -> Function:
     order = [p.static_axis_index() if isinstance(p, Axis) else int(p) for p in perm]
     rank = len(order)
     if sorted(p % rank for p in order if -rank <= p < rank) != list(range(rank)):
-        raise ValueError(f"transpose: {tuple(order)} is not a permutation of {rank} axes: there is a duplicate item")
+        raise ValueError(
+            f"transpose: {tuple(order)} is not a permutation of {rank} axes: there is a duplicate item; "
+            "name each axis exactly once"
+        )
     vector = [Axis(p % rank - rank) for p in reversed(order)]
     return node(_forms.TransposeAxes, [as_variable(x)], {"axisVec": vector}, name)
 
 
 def unpack_batch(x: Operand, name: str = "") -> Function:
-    """The batch axis as the first static axis, of free size.
+    """Turn the batch axis into the first static axis, which has a free dimension.
+
+    Shapes: [*shape] with the batch axis -> [batch, *shape] without dynamic axes.
 
     >>> from cntkjax import input_variable
     >>> x = input_variable(2)
@@ -159,7 +170,9 @@ def unpack_batch(x: Operand, name: str = "") -> Function:
 
 
 def to_batch(x: Operand, name: str = "") -> Function:
-    """The first static axis as the batch axis.
+    """Turn the first static axis into the batch axis: the inverse of `unpack_batch`.
+
+    Shapes: [batch, *shape] without dynamic axes -> [*shape] with the batch axis.
 
     >>> to_batch([[1, 2], [3, 4]])
     Composite(ToBatchAxis):  -> Output('...', [#], [2])
@@ -167,16 +180,19 @@ def to_batch(x: Operand, name: str = "") -> Function:
     return node(_forms.ToBatchAxis, [as_variable(x)], name=name)
 
 
-# ---- parts
+# ---- slicing, concatenation, padding, selection
 def slice(
     x: Operand, axis: AxisLike | Sequence[AxisLike], begin_index: int | Sequence[int], end_index: int | Sequence[int],
     strides: int | Sequence[int] | None = None, name: str = "",
 ) -> Function:
-    """The elements from `begin_index` up to (not with) `end_index` along one axis, or along each of a list of axes.
+    """The elements from `begin_index` up to but excluding `end_index`, along one axis or each of a list of axes.
 
-    Indices below 0 count from the end; an end of 0 is the end itself. A stride of -1 reverses. Beyond CNTK, the axis
-    may be the batch axis, which gives a smaller batch, or the sequence axis: `cntk.sequence.slice`.
-    Errors: ShapeError for an empty range or one beyond the axis; AxisError for an axis that x does not have.
+    Negative indices count from the end; an `end_index` of 0 is the end of the axis. A stride of -1 reverses the axis.
+    Unlike in CNTK, the axis may be the batch axis, which selects samples, or the sequence axis, which selects steps
+    like `cntk.sequence.slice`.
+
+    Errors: ShapeError for a range that is empty or exceeds the axis; AxisError for an axis that x does not have;
+            ValueError if the numbers of axes, indices and strides differ.
 
     >>> slice([[1, 2, -3], [4, 5, 6]], 1, 1, 0).eval()
     array([[ 2., -3.],
@@ -203,10 +219,10 @@ def slice(
 
 
 def splice(*inputs: Operand, **kw_axis_name: Any) -> Function:
-    """Operands concatenated along a static axis (`axis`, by default the last one).
+    """Concatenate the operands along the static axis `axis`, by default the last one.
 
-    Shapes: in other axes the operands broadcast; ``axis=Axis.new_leading_axis()``, or -1 - rank, stacks them.
-    Errors: ShapeError if the operands differ in other axes.
+    Shapes: the operands broadcast along the other axes; ``axis=Axis.new_leading_axis()``, or -1 - rank, stacks them.
+    Errors: ShapeError if they do not broadcast; ValueError without operands.
 
     >>> splice([1, 2], [3]).eval()
     array([1., 2., 3.], dtype=float32)
@@ -226,10 +242,12 @@ def splice(*inputs: Operand, **kw_axis_name: Any) -> Function:
 def pad(
     x: Operand, pattern: Sequence[Sequence[int]], mode: int = CONSTANT_PAD, constant_value: float = 0, name: str = ""
 ) -> Function:
-    """x with a border: `pattern` has a pair (before, after) for each static axis.
+    """Pad x: `pattern` has a pair (before, after) of widths for each static axis.
 
-    `mode` is CONSTANT_PAD (with `constant_value`), REFLECT_PAD (mirrored at the outermost elements) or SYMMETRIC_PAD
-    (mirrored with them).
+    `mode` is CONSTANT_PAD (filled with `constant_value`), REFLECT_PAD (mirrored without repeating the outermost
+    elements) or SYMMETRIC_PAD (mirrored with them).
+
+    Errors: ValueError for anything but pairs of non-negative widths.
 
     >>> pad([1, 2, 3], [(1, 2)], mode=REFLECT_PAD).eval()
     array([2., 1., 2., 3., 2., 1.], dtype=float32)
@@ -238,7 +256,7 @@ def pad(
         raise ValueError(f"pad: the pattern {pattern!r} needs a pair (before, after) for each static axis")
     widths = [(int(head), int(foot)) for head, foot in reversed(list(pattern))]
     if any(min(w) < 0 for w in widths):
-        raise ValueError(f"pad: the pattern {pattern!r} has negative widths")
+        raise ValueError(f"pad: the pattern {pattern!r} has negative widths; to remove elements use cntk.slice")
     attributes = {
         "paddingHead": [w[0] for w in widths], "paddingFoot": [w[1] for w in widths], "paddingMode": int(mode),
         "paddingConstantValue": float(constant_value),
@@ -247,12 +265,12 @@ def pad(
 
 
 def gather(reference: Operand, indices: Operand, axis: AxisLike | None = None, name: str = "") -> Function:
-    """Slices of `reference` along its first axis (or `axis`), one for each index.
+    """Gather the slices of `reference` at the given indices along its first axis, or along `axis`.
 
-    Beyond CNTK, the axis may be dynamic: the batch axis, to take other samples of the minibatch, or the sequence axis,
-    to take steps of the same sequence.
+    Unlike in CNTK, the axis may be dynamic: the batch axis gathers samples of the minibatch, the sequence axis steps of
+    the same sequence.
 
-    Shapes: reference [n, *rest], indices [*shape] -> [*shape, *rest]; a dynamic axis counts as one in front.
+    Shapes: reference [n, *rest], indices [*shape] -> [*shape, *rest]; a dynamic axis counts as a leading axis.
 
     >>> gather([[0, 1], [2, 3], [4, 5]], [2, 0]).eval()
     array([[4., 5.],
@@ -266,7 +284,8 @@ def gather(reference: Operand, indices: Operand, axis: AxisLike | None = None, n
         return gather(unpack_batch(reference) if at.is_batch_axis else unpack(reference, 0, True), indices, name=name)
 
     def inner(r: Variable, i: Variable) -> Function:
-        # In files the axis comes first in swaps; an axis of the reference may be another one of the result, as in CNTK.
+        # CNTK swaps the axis with the first one, in this order of attributes. If the ranks of the indices and of the
+        # reference differ, `at` is another axis of the result than of the reference; this too is as in CNTK.
         return swapaxes(_gathered(swapaxes(r, Axis(0), at), i), Axis(0), at)
 
     return as_one_block("GatherOp", inner, [reference, indices], name, {"axis": at})
@@ -277,7 +296,9 @@ def _gathered(reference: Function, indices: Variable) -> Function:
 
 
 def top_k(x: Operand, k: int, axis: AxisLike = -1, name: str = "") -> Function:
-    """Two outputs: the k largest elements along a static axis, largest first, and their indices.
+    """The k largest elements along a static axis in descending order, and their indices, as two outputs.
+
+    Shapes: [*shape] -> twice the same shape with size k along the axis.
 
     >>> values, indices = top_k([5, 1, 9], 2).eval().values()
     >>> values, indices
@@ -297,18 +318,21 @@ def top_k(x: Operand, k: int, axis: AxisLike = -1, name: str = "") -> Function:
 
 
 def crop_manual(node_input: Operand, node_referent: Operand, offset_x: int, offset_y: int, name: str = "") -> Function:
-    """An image cropped to the height and width of another, at the given offsets.
+    """Crop an image to the height and width of another, at the given offsets.
 
     Shapes: node_input [C, H, W], node_referent [..., h, w] -> [C, h, w].
+    Units: offsets in pixels of node_input.
     """
     operands = as_variables(node_input, node_referent)
     return node(Crop, operands, {"offset": [int(offset_x), int(offset_y)]}, name)
 
 
 def crop_automatic(node_input: Operand, node_referent: Operand, name: str = "") -> Function:
-    """An image cut to the size of another, where its pixels lie.
+    """Crop an image to the height and width of another, at the position that corresponds to it.
 
-    The offset follows from the convolutions and poolings on the way of both from what they have in common.
+    The offset is computed from the convolutions and poolings between the two operands and their common ancestor.
+
+    Shapes: node_input [C, H, W], node_referent [..., h, w] -> [C, h, w].
     """
     return node(Crop, as_variables(node_input, node_referent), name=name)
 
@@ -316,16 +340,16 @@ def crop_automatic(node_input: Operand, node_referent: Operand, name: str = "") 
 def crop_automatic_with_ancestors(
     node_input: Operand, node_referent: Operand, ancestor_input: Operand, ancestor_referent: Operand, name: str = ""
 ) -> Function:
-    """Like `crop_automatic`, for images that have nothing in common: the two ancestors are taken for the same image."""
+    """Like `crop_automatic` for images without a common ancestor: the two given ancestors count as the same image."""
     operands = as_variables(node_input, node_referent, ancestor_input, ancestor_referent)
     return node(Crop, operands, name=name)
 
 
-# ---- little but the shape
+# ---- values from shapes and indices
 def one_hot(x: Operand, num_classes: int, sparse_output: bool = False, axis: AxisLike = -1, name: str = "") -> Function:
-    """1 where the numbers of x point on a new axis, otherwise 0; sparse if that is asked for.
+    """One-hot encoding of indices along a new axis, dense or sparse.
 
-    Shapes: [*s] -> [*s[:axis], num_classes, *s[axis:]]. Numbers outside [0, num_classes) become zeros.
+    Shapes: [*s] -> [*s[:axis], num_classes, *s[axis:]]. An index outside [0, num_classes) gives zeros only.
 
     >>> one_hot([1, 3], 4).eval()
     array([[0., 1., 0., 0.],
@@ -336,7 +360,7 @@ def one_hot(x: Operand, num_classes: int, sparse_output: bool = False, axis: Axi
 
 
 def zeros_like(x: Operand, name: str = "") -> Function:
-    """Zeros in the shape of x.
+    """Zeros with the shape and dynamic axes of x.
 
     >>> zeros_like([1, 2]).eval()
     array([0., 0.], dtype=float32)
@@ -345,7 +369,7 @@ def zeros_like(x: Operand, name: str = "") -> Function:
 
 
 def ones_like(x: Operand, name: str = "") -> Function:
-    """Ones in the shape of x.
+    """Ones with the shape and dynamic axes of x.
 
     >>> ones_like([1, 2]).eval()
     array([1., 1.], dtype=float32)
@@ -354,7 +378,7 @@ def ones_like(x: Operand, name: str = "") -> Function:
 
 
 def eye_like(x: Operand, sparse_output: bool = True, name: str = "") -> Function:
-    """The identity matrix in the shape of x, which has two axes, the batch axis counted; by default sparse.
+    """An identity matrix with the shape of x, sparse by default. x must have two axes, counting the batch axis.
 
     >>> eye_like([[0, 0, 0], [0, 0, 0]], sparse_output=False).eval()
     array([[1., 0., 0.],
@@ -364,9 +388,9 @@ def eye_like(x: Operand, sparse_output: bool = True, name: str = "") -> Function
 
 
 def cast(node_input: Operand, dtype: ElementType | None, name: str = "") -> Function:
-    """The operand in another element type.
+    """Convert the operand to another element type.
 
-    Errors: ValueError for a type that CNTK has no tensors of.
+    Errors: ValueError for an element type that CNTK does not support.
 
     >>> cast([1, 2], np.float64).eval()
     array([1., 2.])
@@ -375,7 +399,7 @@ def cast(node_input: Operand, dtype: ElementType | None, name: str = "") -> Func
 
 
 def assign(ref: Operand, input: Operand, name: str = "") -> Function:
-    """`input`; after the forward pass the parameter or constant `ref` has its value.
+    """The value of `input`, which is also assigned to the parameter or constant `ref` after the forward pass.
 
     >>> from cntkjax import constant
     >>> state = constant(shape=(2,), value=0)

@@ -24,11 +24,11 @@ __all__ = [
     "alias", "as_block", "as_composite", "combine",
 ]
 
-Operands = list[tuple[Variable, Variable]]  # of a block: (argument inside, operand outside)
+Operands = list[tuple[Variable, Variable]]  # pairs (argument inside the block, operand outside)
 
 
 def combine(*operands: Operand | Sequence[Operand], **kw_name: str) -> Function:
-    """A function with the outputs of all operands; of none, if there are none.
+    """A function with the outputs of all operands; without operands, it has no outputs.
 
     >>> import cntkjax as C
     >>> x = C.input_variable(1)
@@ -46,17 +46,17 @@ def combine(*operands: Operand | Sequence[Operand], **kw_name: str) -> Function:
 
 
 def alias(x: Operand, name: str = "") -> Function:
-    """The operand itself, under another name."""
+    """The operand under another name."""
     return apply(ELEMENTWISE["NoOp"], [as_variable(x)], name=name)  # type: ignore[return-value]
 
 
 def as_composite(root_function: Function, name: str = "") -> Function:
-    """The composite that stands for the graph below a node.
+    """The composite that represents the graph rooted at a node.
 
-    Errors: TypeError for what is no function.
+    Errors: TypeError for anything but a function.
     """
     if not isinstance(root_function, GraphFunction):
-        raise TypeError(f"as_composite takes a function, not {root_function!r}")
+        raise TypeError(f"as_composite takes a function, got {root_function!r}")
     node = unwrap(root_function)
     return node if node.is_composite else composite(node, name)  # type: ignore[return-value]
 
@@ -65,22 +65,23 @@ def as_block(
     composite: Function, block_arguments_map: Sequence[tuple[Any, Any]], block_op_name: str,
     block_instance_name: str = "",
 ) -> Function:
-    """A composite as a block: one node in the graph.
+    """Wrap a composite in a block: a single node in the graph.
 
-    `block_arguments_map`: pairs (argument of the composite, operand that stands for it).
+    `block_arguments_map`: pairs (argument of the composite, operand bound to it).
 
-    Errors: TypeError for what is no function; ValueError for arguments that are no placeholders, or have no operand.
+    Errors: TypeError for anything but a function; ValueError for an argument that is not a placeholder or has no
+            operand.
     """
     composite = as_composite(composite)
     operands: Operands = [(as_variable(inner), as_variable(outer)) for inner, outer in block_arguments_map]
     arguments = dict.fromkeys([*composite.arguments, *(inner for inner, _ in operands)])
     if others := [v for v in arguments if not v.is_placeholder]:
         raise ValueError(explain(
-            f"as_block: {others[0]!r} is no placeholder", fix="build what is in a block of placeholders"
+            f"as_block: {others[0]!r} is not a placeholder", fix="build the composite from cntk.placeholder()"
         ))
     if left := [v for v in composite.arguments if v not in dict(operands)]:
         raise ValueError(explain(
-            f"as_block: no operand is given for {left[0]!r}", fix="give a pair for each argument of the composite"
+            f"as_block: no operand for {left[0]!r}", fix="pass a pair for each argument of the composite"
         ))
     if not set(arguments).isdisjoint(_leaves([outer for _, outer in operands])):
         composite, operands = _with_new_placeholders(composite, operands)
@@ -89,7 +90,7 @@ def as_block(
 
 
 def _leaves(variables: Sequence[Variable]) -> set[Variable]:
-    """The leaf variables that these depend on."""
+    """The leaves that the variables depend on."""
     return {v for v in variables if producer(v) is None} | {
         leaf for node in nodes([owner for owner in map(producer, variables) if owner is not None])
         for leaf in node.node_inputs if producer(leaf) is None
@@ -97,9 +98,9 @@ def _leaves(variables: Sequence[Variable]) -> set[Variable]:
 
 
 def _with_new_placeholders(composite: Function, operands: Operands) -> tuple[Any, Operands]:
-    """A copy for a block whose arguments occur in its own operands, as in ``as_block(f, [(p, p)], ...)``.
+    """A copy for a block whose arguments also occur in its operands, as in ``as_block(f, [(p, p)], ...)``.
 
-    A placeholder cannot stand for a variable that depends on it, so the copy has placeholders of its own.
+    A placeholder cannot be bound to a variable that depends on it, so the copy has new placeholders.
     """
     fresh = {
         inner: classes.variable(VariableKind.Placeholder, inner.shape, inner.dtype, inner.dynamic_axes, name=inner.name)

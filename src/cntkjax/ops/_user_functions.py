@@ -1,4 +1,4 @@
-"""Functions that users write in Python: ``forward`` and ``backward`` of their own inside a graph."""
+"""User-defined functions in Python: custom ``forward`` and ``backward`` methods inside a graph."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
     special=("__call__", "__getitem__", "__iter__", "__lshift__", "__repr__", "__rshift__", "__str__"),
 )
 class UserFunction(Function):
-    """Base of operations written in Python. A subclass has ``infer_outputs``, ``forward`` and ``backward``.
+    """Base class of operations written in Python; subclasses define ``infer_outputs``, ``forward`` and ``backward``.
 
-    ``forward(argument, device, outputs_to_retain)`` returns ``(state, value)``; with several inputs it gets a tuple
-    of arguments. With several outputs it is ``forward(arguments, outputs, device, outputs_to_retain)``, fills the dict
-    `outputs`, and returns the state alone. ``backward(state, root_gradient)`` returns the gradient of the only input;
-    with several inputs ``backward(state, root_gradients, variables)`` fills the dict `variables`. With several outputs
-    `root_gradients` is a dict. The state is any object.
+    ``forward(argument, device, outputs_to_retain)`` returns ``(state, value)``; with several inputs, `argument` is a
+    tuple. With several outputs the signature is ``forward(arguments, outputs, device, outputs_to_retain)``: it fills
+    the dict `outputs` and returns only the state. ``backward(state, root_gradient)`` returns the gradient of the single
+    input; with several inputs, ``backward(state, root_gradients, variables)`` fills the dict `variables`. With several
+    outputs, `root_gradients` is a dict. The state can be any object.
 
     Shapes: arguments and values are arrays [*shape], or [samples, *shape] with the batch axis, or lists of sequences
-            [steps, *shape], and CSR matrices for sparse inputs; inside a loop sequences are of one step.
-            With ``as_numpy=False`` they are ``cntk_py.Value``s.
-    Errors: an exception in these methods is raised as RuntimeError, with the original as its cause; results that are
-            missing or do not match raise an error that is both a RuntimeError and a ValueError.
+            [steps, *shape], and CSR matrices for sparse inputs; inside a recurrent loop, sequences have one step.
+            With ``as_numpy=False`` they are ``cntk_py.Value`` objects.
+    Errors: an exception in one of these methods is raised as a RuntimeError with the original as its cause; missing or
+            mismatched results raise an error that is both a RuntimeError and a ValueError.
 
     >>> import cntkjax as C
     >>> class Double(UserFunction):
@@ -68,43 +68,43 @@ class UserFunction(Function):
         self, inputs: Sequence[Any], as_numpy: bool = True, attributes: Mapping[str, Any] | None = None, name: str = ""
     ) -> None:
         if not isinstance(inputs, Sequence):
-            raise TypeError(f"user function {name!r}: inputs have to be a list of operands, not {inputs!r}: pass [x]")
+            raise TypeError(f"user function {name!r}: inputs must be a list of operands, got {inputs!r}: pass [x]")
         self.as_numpy = as_numpy
         self.__wrapped__ = _Node(self, [as_variable(v) for v in inputs], dict(attributes or {}), name)
 
-    # ---- to be defined by subclasses
+    # ---- defined by subclasses
     def infer_outputs(self) -> list[Variable]:
-        """The outputs, created by ``output_variable`` from the types of ``self.inputs``."""
-        raise NotImplementedError("infer_outputs has to be overridden")
+        """Return the outputs, created with ``output_variable`` from the types of ``self.inputs``."""
+        raise NotImplementedError("infer_outputs has to be overridden: return a list of output_variable(...)")
 
     def forward(
         self, arguments: Any, outputs: Any = None, keep_for_backward: Any = None, device: Any = None,
         as_numpy: bool = True,
     ) -> Any:
-        """The values of the outputs."""
-        raise NotImplementedError("forward has to be overridden")
+        """Compute the values of the outputs."""
+        raise NotImplementedError("forward has to be overridden: return (state, value)")
 
     def backward(self, state: Any, root_gradients: Any, variables: Any = None, as_numpy: bool = True) -> Any:
-        """The gradients of the inputs."""
-        raise NotImplementedError("backward has to be overridden")
+        """Compute the gradients of the inputs."""
+        raise NotImplementedError("backward has to be overridden: return the gradient of the input")
 
     def clone(self, cloned_inputs: Sequence[Any]) -> Function:  # type: ignore[override]
-        """A copy with other inputs; by default the class is called with them and the name."""
+        """A copy with other inputs; by default the class is called with the inputs and the name."""
         kind: Any = type(self)
         return kind(*cloned_inputs, name=self.name)
 
     def serialize(self) -> dict[str, Any]:
-        """The state for `deserialize` that a model file stores: numbers, strings, arrays, lists and dicts of them."""
+        """The state that model files store for `deserialize`: numbers, strings, arrays, and lists and dicts of them."""
         return {}
 
     @staticmethod
     def deserialize(inputs: list[Variable], name: str, state: dict[str, Any]) -> Function:
-        """The function, from its inputs, its name, and the state that `serialize` returned."""
+        """Recreate the function from its inputs, its name, and the state that `serialize` returned."""
         raise NotImplementedError("deserialize has to be overridden, or a callback registered")
 
     @property
     def op_name(self) -> str:
-        """The name in files: by default the module and name of the class."""
+        """The name of the operation in model files: by default the module and name of the class."""
         return _class_name(type(self))
 
     @classmethod
@@ -120,14 +120,15 @@ Plain: TypeAlias = "np.ndarray | list[Plain]"
 
 
 class _Node(Function):
-    """The node of a user function, which is a separate object, as in CNTK.
+    """The node of a user function.
 
-    So no attribute or method of the user's class can interfere with the graph.
+    As in CNTK it is a separate object, so that the attributes and methods of the user's class do not interfere with the
+    graph.
     """
 
     def __init__(self, user: UserFunction, inputs: list[Variable], attributes: dict[str, Any], name: str) -> None:
         self.user = user
-        self._outputs: list[Any] | None = None  # once they are inferred
+        self._outputs: list[Any] | None = None  # None until they are inferred
         GraphFunction.__init__(
             self, primitive=UserDefined(self), inputs=inputs, attributes=attributes, name=name,
             uid=new_uid("UserDefinedFunction"),
@@ -135,7 +136,7 @@ class _Node(Function):
 
     @property
     def node_outputs(self) -> list[Any]:
-        """The outputs, inferred at first use, as subclasses may set attributes after ``super().__init__``."""
+        """The outputs, inferred at first use, because subclasses may set attributes after ``super().__init__``."""
         if self._outputs is None:
             outputs = self._outputs = []
             try:
@@ -158,7 +159,7 @@ class _Node(Function):
         return super().__getattr__(name)
 
     def serialize(self) -> Dictionary:
-        """The record in a file: the class, and the state that its `serialize` returns."""
+        """The record in a model file: the class, and the state that its `serialize` returns."""
         cls = type(self.user)
         state = dict(self.user.serialize() or {})
         record = {"module": cls.__module__, "class": cls.__name__, "op_name": self.user.op_name, "state": state}
@@ -171,7 +172,7 @@ class _Node(Function):
         except Exception as error:
             raise self._failure("clone", error) from error
         if not isinstance(copy, GraphFunction):
-            raise ResultError(explain(f"{self._who}: clone returned {copy!r}", fix="let it return a function"))
+            raise ResultError(explain(f"{self._who}: clone returned {copy!r}", fix="return a function from it"))
         return unwrap(copy).root_function
 
     def output_specs(self) -> list[Spec]:
@@ -183,14 +184,14 @@ class _Node(Function):
         if not isinstance(outputs, (list, tuple)) or not all(isinstance(v, Variable) for v in outputs):
             raise RuntimeError(explain(
                 f"{self._who}: infer_outputs returned {outputs!r}",
-                fix="let it return a list of variables created by output_variable, even if there is only one",
+                fix="return a list of variables created with output_variable, even if there is only one",
             ))
         self._names = [v.name for v in outputs]
         return [Spec(v.shape, v.dtype, v.dynamic_axes, needs_gradient=v.needs_gradient) for v in outputs]
 
-    # ---- computing
+    # ---- evaluation
     def run_forward(self, arguments: list[Any], keep: bool) -> tuple[Any, list[Any]]:
-        """The state and the values of the outputs. `keep`: a backward pass follows, maybe not through this function."""
+        """The state and the values of the outputs. `keep`: a backward pass follows, maybe not through this node."""
         outputs = self.outputs
         operands = tuple(self._as_user_data(v, a) for v, a in zip(self.node_inputs, arguments, strict=True))
         first = operands[0] if len(operands) == 1 else operands
@@ -206,12 +207,12 @@ class _Node(Function):
         missing = [v for v in outputs if values[v] is None]
         if missing:
             raise ResultError(explain(
-                f"{self._who}: forward has made no value for {missing[0]!r}", fix="set outputs[v] for each output v"
+                f"{self._who}: forward did not set the value of {missing[0]!r}", fix="set outputs[v] for each output v"
             ))
         return state, [_plain(values[v]) for v in outputs]
 
     def run_backward(self, state: Any, gradients: list[Any], needed: list[bool]) -> list[Any]:
-        """Gradients of the inputs; None for one that needs none."""
+        """Gradients of the inputs; None for an input that needs no gradient."""
         outputs = self.outputs
         root_gradients = {
             v: self._as_user_data(v, g) if v.needs_gradient else None for v, g in zip(outputs, gradients, strict=True)
@@ -227,19 +228,20 @@ class _Node(Function):
             raise self._failure("backward", error) from error
         if unknown := [key for key in results if key not in self.node_inputs]:
             raise ResultError(explain(
-                f"{self._who}: backward has made a gradient for {unknown[0]!r}", fix="the keys are those of self.inputs"
+                f"{self._who}: backward set a gradient for {unknown[0]!r}",
+                fix="use only the variables of self.inputs as keys",
             ))
-        # An input that occurs twice has one gradient for both. Gradients that are not needed are ignored.
+        # An input that occurs twice has one gradient for both occurrences. Gradients that are not needed are ignored.
         remaining = {v: results[v] for v, need in zip(self.node_inputs, needed, strict=True) if need}
         return [None if remaining.get(v) is None else _plain(remaining.pop(v)) for v in self.node_inputs]
 
     def _as_user_data(self, variable: Variable, data: np.ndarray | list[np.ndarray]) -> Any:
-        """Data in the form that the user's methods get."""
+        """Data in the form in which they are passed to the user's methods."""
         pieces: list[Any] = [_csr(p) if variable.is_sparse else p for p in (data if isinstance(data, list) else [data])]
         if self.user.as_numpy:
             return pieces if isinstance(data, list) else pieces[0]
         static, sparse = not variable.dynamic_axes, variable.is_sparse
-        shape = variable.shape if sparse else np.shape(pieces[0])[not static :]  # without free axes
+        shape = variable.shape if sparse else np.shape(pieces[0])[not static :]  # with the sizes of free axes
         if isinstance(data, list):
             ragged = Ragged.from_sequences(pieces)
         else:
@@ -273,12 +275,12 @@ def _plain(value: object) -> Plain:
 
 
 def user_function(user_func: object) -> Function:
-    """The graph of a `UserFunction`, for use like that of any other operation.
+    """Turn a `UserFunction` into a graph that can be used like that of any other operation.
 
     Errors: TypeError for anything but a function.
     """
     if not isinstance(user_func, GraphFunction):
-        raise TypeError(f"user_function takes an instance of a subclass of UserFunction, not {user_func!r}")
+        raise TypeError(f"user_function takes an instance of a subclass of UserFunction, got {user_func!r}")
     node = unwrap(user_func)
     if node.is_composite:
         return node
@@ -288,7 +290,7 @@ def user_function(user_func: object) -> Function:
 
 # ---- files
 def from_file(record: dict[str, Any], inputs: list[Variable], name: str) -> GraphFunction:
-    """The node of a user function in a file. Its class has to be imported already: files never trigger imports.
+    """The node of a user function in a model file. Its class must be imported already: loading never imports modules.
 
     Errors: ValueError if the class is unknown.
     """
@@ -298,15 +300,15 @@ def from_file(record: dict[str, Any], inputs: list[Variable], name: str) -> Grap
         cls = getattr(sys.modules.get(record["module"]), record["class"], None)
         if not (isinstance(cls, type) and issubclass(cls, UserFunction)):
             raise ValueError(explain(
-                f"the function {name!r} is of the user's class '{op_name}', which is not known",
-                fix=f"import module '{record['module']}' before you load the model, or register a function that makes "
+                f"the function {name!r} is of the user-defined class '{op_name}', which is not known",
+                fix=f"import module '{record['module']}' before loading the model, or register a function that creates "
                     f"it: Function.register_udf_deserialize_callback('{op_name}', f)",
             ))
         make = cls.deserialize
     function: object = make(inputs, name, record.get("state", {}))
     if not isinstance(function, GraphFunction):
         raise ResultError(
-            f"deserializing the function {name!r} of class '{op_name}' returned {function!r}: let it return a function"
+            f"deserializing the function {name!r} of class '{op_name}' returned {function!r}: return a function from it"
         )
     return unwrap(function).root_function
 

@@ -25,11 +25,11 @@ def input_variable(
     dynamic_axes: AxesLike = [BATCH],  # noqa: B006 - CNTK's signature; never changed
     name: str = "",
 ) -> Variable:
-    """An argument that is fed with data.
+    """An input: an argument of the graph that is fed with data.
 
-    Shapes: ``shape`` is that of one sample, an int or a tuple; FreeDimension (-3) where the data decide. The dynamic
-            axes come on top: the batch axis by default, none with ``dynamic_axes=[]``.
-    Errors: ValueError for a shape that is not known.
+    Shapes: ``shape`` is that of one sample, an int or a tuple; FreeDimension (-3) is a size that the data determine.
+            Dynamic axes are not part of it: the batch axis by default, none with ``dynamic_axes=[]``.
+    Errors: ValueError for a size that is neither positive nor FreeDimension.
 
     >>> input_variable((2, 3), name='x')
     Input('x', [#], [2 x 3])
@@ -37,7 +37,7 @@ def input_variable(
     dtype = get_default_override(input_variable, dtype=dtype)
     shape = as_shape(() if shape is None else shape)
     if any(d == 0 or d < FREE for d in shape):
-        raise ValueError(f"input_variable {name!r}: {shape} is no shape: sizes are positive or FreeDimension (-3)")
+        raise ValueError(f"input_variable {name!r}: invalid shape {shape}: use positive sizes or FreeDimension (-3)")
     return Variable._new(
         VariableKind.Input, shape, np.float32 if dtype is None else dtype, default_axes(dynamic_axes), name=name,
         needs_gradient=needs_gradient, is_sparse=is_sparse,
@@ -59,7 +59,7 @@ def input(
 def output_variable(
     shape: ShapeLike, dtype: ElementType | None, dynamic_axes: AxesLike, needs_gradient: bool = True, name: str = ""
 ) -> Variable:
-    """An output of a user-defined function, for its ``infer_outputs``."""
+    """An output of a user-defined function, to be returned by its ``infer_outputs``."""
     return Variable._new(
         VariableKind.Output, as_shape(shape), dtype, default_axes(dynamic_axes), name=name,
         needs_gradient=needs_gradient,
@@ -67,12 +67,12 @@ def output_variable(
 
 
 def placeholder(shape: ShapeLike | str | None = None, dynamic_axes: AxesLike = None, name: str = "") -> Variable:
-    """A stand-in for a variable that ``replace_placeholders`` supplies later; undeclared properties are inferred then.
+    """A stand-in for a variable that ``replace_placeholders`` supplies later; undeclared properties are then inferred.
 
     >>> placeholder(name='h')
     Placeholder('h', [???], [???])
     """
-    if isinstance(shape, str):  # CNTK's scripts pass the name first, and get away with it
+    if isinstance(shape, str):  # CNTK accepts a name as the first argument
         name, shape = shape, None
     axes = UNKNOWN_AXES if dynamic_axes is None else default_axes(dynamic_axes)
     return Variable._new(
@@ -84,7 +84,9 @@ def parameter(
     shape: ShapeLike | None = None, init: Init = None, dtype: ElementType | None = None, device: Device = None,
     name: str = "",
 ) -> Parameter:
-    """A value that training changes; `init` is an initializer, a number, or an array.
+    """A trainable value; `init` is an initializer, a number, or an array.
+
+    Shapes: sizes of InferredDimension (-1) are inferred at first use. If `init` is an array, its shape is used.
 
     >>> parameter((2, 3), init=1, name='W')
     Parameter('W', [], [2 x 3])
@@ -96,7 +98,7 @@ def constant(
     value: Init = None, shape: ShapeLike | None = None, dtype: ElementType | None = None, device: Device = None,
     name: str = "",
 ) -> Constant:
-    """A value that training leaves alone.
+    """A value that training does not change.
 
     >>> constant([[1, 2]]).value
     array([[1., 2.]], dtype=float32)
@@ -108,5 +110,5 @@ def sequence_input(
     shape: ShapeLike | None, dtype: ElementType | default_override_or | None, needs_gradient: bool, is_sparse: bool,
     sequence_axis: Axis, name: str,
 ) -> Variable:
-    """An input with the batch axis and a sequence axis."""
+    """An input with the batch axis and the given sequence axis."""
     return input_variable(shape, dtype, needs_gradient, is_sparse, [BATCH, sequence_axis], name)

@@ -1,4 +1,4 @@
-"""Functions: graphs that can be called, evaluated, differentiated, cloned and saved."""
+"""Functions: computation graphs that can be called, evaluated, differentiated, cloned and saved."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Source: TypeAlias = str | os.PathLike[str] | bytes | BinaryIO
 
 @unique
 class CloneMethod(Enum):
-    """What happens to parameters in a clone: they are copied, shared, or copied as constants."""
+    """What a clone does with parameters: copy them, share them, or freeze copies of them as constants."""
 
     clone = "clone"
     share = "share"
@@ -56,9 +56,9 @@ class ModelFormat(Enum):
 
 
 class _OutputAttribute:
-    """An attribute of the only output; AttributeError if there are several, so that ``hasattr`` is False.
+    """An attribute of the single output; AttributeError if there are several outputs, so that ``hasattr`` is False.
 
-    It is not a property, so that a user function can set an attribute of the same name, as in CNTK.
+    A non-data descriptor instead of a property: as in CNTK, a user function can set an attribute of the same name.
     """
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -73,10 +73,10 @@ class _OutputAttribute:
 
 
 class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
-    """A graph with arguments and outputs.
+    """A computation graph with arguments and outputs.
 
-    ``Function(f)``, also as a decorator, builds one from a Python function of variables. Called with variables it is
-    cloned with these as its arguments; called with data it is evaluated.
+    ``Function(f)``, also as a decorator, traces a Python function of variables. Calling a Function with variables
+    returns a clone with these as its arguments; calling it with data evaluates it.
 
     >>> import cntkjax as C
     >>> @C.Function
@@ -97,20 +97,23 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
 
     @classmethod
     def _new(cls, **kwargs: Any) -> Function:
-        """A node, as the graph creates them."""
+        """Create a node; called by the graph."""
         node = object.__new__(cls)
         GraphFunction.__init__(node, **kwargs)
         return node
 
     @staticmethod
     def with_signature(*args: Any, **kwargs: Any) -> Callable[[Callable[..., Any]], Function]:
-        """Decorator with the types of the arguments: ``@Function.with_signature(Tensor[3], Sequence[Tensor[2]])``."""
+        """Decorator that declares argument types: ``@Function.with_signature(Tensor[3], Sequence[Tensor[2]])``."""
         return lambda f: from_python(annotated(f, args, kwargs))
 
     # ---- properties
     @property
     def name(self) -> str:
-        """The name given by the user, or ''; it can be set once."""
+        """The user's name for the function, or ''; it can be set once.
+
+        Errors: ValueError if it is set already.
+        """
         return self._name
 
     @name.setter
@@ -124,7 +127,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
 
     @property
     def output(self) -> Variable:
-        """The only output; OutputError if there are several."""
+        """The single output; OutputError if the number of outputs is not one."""
         outputs = self.outputs
         if len(outputs) != 1:
             raise OutputError(f"{self!r} has {len(outputs)} outputs, not one: select one, as in f.outputs[0]")
@@ -132,26 +135,26 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
 
     @property
     def signature(self) -> tuple[Any, ...]:
-        """The arguments that a call takes, in order, without those of an enclosing Python function."""
+        """The arguments that a call takes, in order; those of an enclosing Python function are excluded."""
         return tuple(v for v in self.arguments if v not in ENCLOSING)
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """Attributes of the operation, as CNTK shows them."""
+        """Attributes of the operation, in the form in which CNTK presents them."""
         return shown({k: v for k, v in self.node_attributes.items() if k != CUSTOM})
 
     @property
     def custom_attributes(self) -> dict[str, Any]:
-        """The user's own attributes: numbers, strings, arrays, lists and dicts of them. Files and clones keep them.
+        """User-defined attributes: numbers, strings, arrays, and lists and dicts of them. Files and clones keep them.
 
-        Errors: TypeError if it is set to anything but a dict.
+        Errors: TypeError if set to anything but a dict.
         """
         return self.root_function.node_attributes.setdefault(CUSTOM, {})
 
     @custom_attributes.setter
     def custom_attributes(self, values: dict[str, Any]) -> None:
         if not isinstance(values, dict):
-            raise TypeError(f"custom_attributes: values must be a dictionary, not {values!r}")
+            raise TypeError(f"custom_attributes: values must be a dictionary, got {values!r}")
         self.root_function.node_attributes[CUSTOM] = unwrap_values(dict(values))
 
     def reset_custom_attributes(self) -> None:
@@ -160,7 +163,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
 
     @property
     def block_root(self) -> Function:
-        """The root of the graph inside a block; ValueError for others."""
+        """The root of the graph inside a block; ValueError for anything but a block."""
         inner = self.root_function.block_composite
         if inner is None:
             raise ValueError(f"{self!r} is not a block: check is_block first")
@@ -178,7 +181,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
 
     @property
     def type(self) -> Record | tuple[Record, ...]:
-        """Type of the output, or a tuple of types."""
+        """The type of the output, or a tuple of types if there are several outputs."""
         types = tuple(v._type for v in self.outputs)  # type: ignore[attr-defined]
         return types[0] if len(types) == 1 else types
 
@@ -203,7 +206,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         return iter(self.outputs) if len(self.outputs) > 1 else super().__iter__()  # type: ignore[arg-type]
 
     def __eq__(self, other: object) -> bool:
-        """True for the function itself and for its only output, which has another hash, as in CNTK."""
+        """True for the function itself and for its single output, although their hashes differ, as in CNTK."""
         if not isinstance(other, GraphVariable):
             return NotImplemented
         return len(self.outputs) == 1 and self.outputs[0] is other
@@ -229,7 +232,10 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
 
     # ---- calling and composing
     def argument_map(self, *args: Any, **kwargs: Any) -> dict[Variable, Any]:
-        """The value that each argument gets in a call; TypeError if the values do not fit the signature."""
+        """The value that a call binds to each argument.
+
+        Errors: TypeError if the values do not fit the signature; SyntaxError for two values for one argument.
+        """
         signature = self.signature
         if len(args) + len(kwargs) != len(signature) and not kwargs:
             raise self._call_error(f"CNTK Function expected {len(signature)} arguments, got {len(args)}")
@@ -246,7 +252,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         return mapped
 
     def _call_error(self, problem: str) -> TypeError:
-        """The error for arguments that do not fit the signature: it names the function and what it takes."""
+        """The error for arguments that do not fit the signature; it names the function and its arguments."""
         signature = self.signature
         if len(signature) == 1:
             fix = f"pass one value for {signature[0].name or signature[0].uid!r}; cntk.splice joins several into one"
@@ -256,10 +262,11 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         return TypeError(explain(f"{self._title or self.op_name}: {problem}: it takes ({names})", fix=fix))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """With variables: a clone that has them as arguments and shares the parameters. With data: the value, or a
-        tuple of the values of several outputs.
+        """Apply the function to variables, or evaluate it on data.
 
-        Errors: TypeError for a wrong number of arguments, unknown names, or variables and data together.
+        Returns: for variables, a clone that has them as arguments and shares the parameters; for data, the value of the
+                output, or a tuple of values if there are several outputs.
+        Errors: TypeError for a wrong number of arguments, unknown names, or a mixture of variables and data.
         """
         mapped = self.argument_map(*args, **kwargs)
         symbolic = [isinstance(v, (GraphVariable, GraphFunction)) for v in mapped.values()]
@@ -273,27 +280,27 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
                 raise of_layer(error, self._title, mapped.values()) from None
         if any(symbolic):
             raise TypeError(
-                "a call takes either variables or data for all arguments, not both: wrap data in cntk.constant(...)"
+                "a call takes variables for all arguments, or data for all, not both: wrap data in cntk.constant(...)"
             )
         if self.placeholders:
             data = ", ".join(f"{v.name or v.uid} = {type(value).__name__}" for v, value in mapped.items())
             raise ValueError(
                 f"{self._title or 'a function'} has no inputs yet, so it takes variables and no data, but got {data}: "
-                "apply it to cntk.input_variable(...), and evaluate the result"
+                "apply it to cntk.input_variable(...) and evaluate the result"
             )
         results = self.eval(mapped)
         return tuple(results[v] for v in self.outputs) if len(self.outputs) > 1 else results
 
     @property
     def _title(self) -> str:
-        """The name of this layer in messages; empty if it is no layer."""
+        """The name of this layer in messages; empty if the function is not a layer."""
         root = self.root_function
         return layer_title(self._made_by or (root.block_name if root.is_block else ""), self._name)
 
     def __rshift__(self, other: Any) -> Any:
         """``f >> g`` is ``g(f(x))``; ``f >> (g, h)`` has the outputs of both.
 
-        Several outputs of f are several arguments of g; in a tuple, each function takes one of them.
+        If f has several outputs, they become the arguments of g; a tuple (g, h) takes one output each.
         """
         outputs = self.outputs
         if not isinstance(other, tuple):
@@ -307,7 +314,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
 
     # ---- editing
     def __copy__(self) -> Function:
-        """``copy.copy`` returns the function itself: a graph has one object for each function."""
+        """``copy.copy`` returns the function itself, because a graph contains each function only once."""
         return self
 
     def __deepcopy__(self, memo: object) -> Function:
@@ -318,11 +325,12 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
 
         `method`: 'clone' copies parameters, 'share' shares them, 'freeze' copies them as constants.
         `substitutions`: {variable of this graph: its replacement in the copy}. A replacement that is computed from
-        this graph is computed from the copy instead, which may close a loop.
+        this graph is computed from the copy instead, which can close a recurrent loop.
+        Errors: TypeError for substitutions that are not variables; AttributeError for None, as in CNTK.
         """
         method = CloneMethod(method) if not isinstance(method, CloneMethod) else method
         if not isinstance(substitutions or {}, Mapping):
-            raise TypeError(f"clone: substitutions are a dict of variables to variables, not {substitutions!r}")
+            raise TypeError(f"clone: substitutions must be a dict {{variable: replacement}}, got {substitutions!r}")
         mapped: dict[Any, Any] = {_of_graph(k): _of_graph(v) for k, v in (substitutions or {}).items()}
         if self.outputs and all(v in mapped for v in self.outputs):
             outputs = [mapped[v] for v in self.outputs]
@@ -334,52 +342,60 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         return cloner.graph(self if self.is_composite else composite(self, ""))  # type: ignore[return-value]
 
     def replace_placeholders(self, substitutions: Mapping[Any, Any]) -> Function:
-        """Replace placeholders by variables, in this graph itself; returns it.
+        """Replace placeholders by variables, in place, and return this function.
 
-        Errors: ValueError for one that is not among its `placeholders`.
+        Errors: ValueError for a variable that is not among its `placeholders`.
         """
         replacements: dict[Any, Any] = {as_variable(k): as_variable(v) for k, v in substitutions.items()}
         for variable in replacements.keys() - set(self.placeholders):
-            raise ValueError(f"{variable!r} cannot be replaced: it is no placeholder of {self!r}")
+            raise ValueError(f"{variable!r} cannot be replaced: it is no placeholder of {self!r}; see f.placeholders")
         edit.replace_placeholders(self, replacements)
         return self
 
     def replace_placeholder(self, substitution: Operand) -> Function:
-        """Replace the only placeholder by a variable; ValueError if there are none or several."""
+        """Replace the single placeholder by a variable; ValueError if the number of placeholders is not one."""
         placeholders = self.placeholders
         if len(placeholders) != 1:
             raise ValueError(f"{self!r} has {len(placeholders)} placeholders, not one: use replace_placeholders")
         return self.replace_placeholders({placeholders[0]: substitution})
 
     def find_all_with_name(self, name: str, depth: int = 0) -> list[Any]:
-        """Functions and variables of that name, in blocks up to `depth` deep; -1 searches all."""
+        """All functions and variables of that name; blocks are searched up to a nesting of `depth`, -1 means all."""
         return edit.find_all(self, name, depth)
 
     def find_by_name(self, name: str, depth: int = 0) -> GraphFunction | GraphVariable | None:
-        """The function or variable of that name, or None; ValueError for several, or a name that is no string."""
+        """The function or variable of that name, or None; ValueError for several matches or a non-str name."""
         if not isinstance(name, str):
             raise ValueError(f"find_by_name() of {self!r} needs the name as a str, got {name!r}")
         matches = edit.find_all(self, name, depth)
         return _only(matches, name) if matches else None
 
     def set_attribute(self, name: str, value: float) -> None:
-        """Change 'dropoutRate' or 'rngSeed' of the operation; RuntimeError for any other attribute."""
+        """Set 'dropoutRate' or 'rngSeed' of the operation; RuntimeError for any other attribute."""
         if name not in ("dropoutRate", "rngSeed") or name not in self.root_function.node_attributes:
             raise RuntimeError(f"{self!r} has no attribute '{name}' that can be set: only dropoutRate and rngSeed can")
         self.root_function.node_attributes[name] = value
         edit.note_edit()
 
     def declare_args(self, *arg_types: Any) -> None:
-        """Replace the placeholders by new ones of these types; None keeps one as it is."""
+        """Replace the placeholders by new ones of the given types; None leaves a placeholder unchanged.
+
+        Errors: TypeError for more types than placeholders.
+        """
         placeholders = self.placeholders
         if len(placeholders) < len(arg_types):
-            raise TypeError(f"{self!r} has {len(placeholders)} placeholders, got {len(arg_types)} types")
+            raise TypeError(
+                f"{self!r} has {len(placeholders)} placeholders, got {len(arg_types)} types: pass at most one for each"
+            )
         self.replace_placeholders({
             p: placeholder_of_type(t, p.name) for p, t in zip(placeholders, arg_types, strict=False) if t is not None
         })
 
     def update_signature(self, *arg_types: Any, **kwarg_types: Any) -> None:
-        """Declare the types of arguments, ``f.update_signature(Tensor[3])``; dependent shapes are inferred."""
+        """Declare the types of the arguments, as in ``f.update_signature(Tensor[3])``; dependent shapes are inferred.
+
+        Errors: TypeError for more types than arguments.
+        """
         if len(arg_types) > len(self.signature):
             raise TypeError(f"CNTK Function expected {len(self.signature)} arguments, got {len(arg_types)}")
         mapped = dict(zip(self.signature, arg_types, strict=False))
@@ -391,10 +407,10 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         self, filename: str | os.PathLike[str], format: ModelFormat = ModelFormat.CNTKv2,
         use_external_files_to_store_parameters: bool = False, *, opset: int = 9,
     ) -> None:
-        """Write the graph and its values to a file in CNTK's format, or as an ONNX model.
+        """Save the graph and the values of its parameters in CNTK's format or as an ONNX model.
 
-        For ONNX, `use_external_files_to_store_parameters` writes them to a second file, and `opset` is the version of
-        its operations: 9, as CNTK writes, with batches of one, or up to 21, with batches of any size.
+        For ONNX, `use_external_files_to_store_parameters` writes the parameters to a second file, and `opset` is the
+        version of the operator set: 9 like CNTK, with a batch size of 1, or up to 21, with any batch size.
         """
         if format is ModelFormat.ONNX:
             registry.of("ONNX").save(self, filename, opset, use_external_files_to_store_parameters)
@@ -402,7 +418,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
             model_files.save(self, filename, format)
 
     def restore(self, filename: Source) -> None:
-        """Load the parameters' values from a file that was saved from the same graph."""
+        """Restore the values of the parameters from a file that was saved from the same graph."""
         model_files.restore(self, filename)
 
     @staticmethod
@@ -410,10 +426,10 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         model: Source, device: Device = None, format: ModelFormat = ModelFormat.CNTKv2, *,
         udf_factory_callback_map: Mapping[str, Callable[..., Any]] | None = None,
     ) -> Function:
-        """Read a graph, in CNTK's format or an ONNX model, from a path, bytes or a file object.
+        """Load a graph in CNTK's format, or an ONNX model, from a path, bytes or a file object.
 
-        `udf_factory_callback_map`: ``f(inputs, name, state)`` for user functions of a class, 'module.Class', in this
-        file; `register_udf_deserialize_callback` registers one for all files.
+        `udf_factory_callback_map`: for each class 'module.Class' of user functions in this file a callback
+        ``f(inputs, name, state)`` that creates them; `register_udf_deserialize_callback` registers one for all files.
         """
         if format is ModelFormat.ONNX:
             return registry.of("ONNX").load(model)  # type: ignore[return-value]
@@ -424,12 +440,12 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
 
 
 def BlockFunction(op_name: str, name: str) -> Callable[[Callable[..., Any]], Function]:
-    """Decorator like `Function` that creates a block, which is one operation in the graph and in files."""
+    """Decorator like `Function` that creates a block: a single operation in the graph and in model files."""
     return lambda f: from_python(f, make_block=True, op_name=op_name, name=name)
 
 
 def load_model(model: Source, device: Device = None, format: ModelFormat = ModelFormat.CNTKv2) -> Function:
-    """Read a graph from a path, bytes or a file object."""
+    """Load a graph from a path, bytes or a file object; see `Function.load`."""
     return Function.load(model, device, format)
 
 
@@ -440,16 +456,18 @@ def _only(matches: list[Any], name: str) -> GraphFunction | GraphVariable:
 
 
 def _of_graph(item: object) -> Variable:
-    """A variable of a graph, not a number. As in CNTK, AttributeError for None (a search without match)."""
+    """The variable of a substitution; numbers are not accepted. As in CNTK, AttributeError for None."""
     if item is None:
-        raise AttributeError("clone: a substitution is None, not a variable: a search by name found nothing")
+        raise AttributeError("clone: a substitution is None, not a variable: check the result of find_by_name for None")
     if not isinstance(item, (GraphVariable, GraphFunction)):
-        raise TypeError(f"clone: a substitution has to be a variable or a function, not {item!r}")
+        raise TypeError(
+            f"clone: a substitution must be a variable or a function, got {item!r}: wrap data in cntk.constant(...)"
+        )
     return as_variable(item)
 
 
 def cloned_leaf(leaf: Leaf, method: CloneMethod) -> Leaf:
-    """The parameter or constant in a clone that corresponds to one of the original."""
+    """The counterpart in a clone of a parameter or constant of the original."""
     if method is CloneMethod.share:
         return leaf
     kind = Constant if method is CloneMethod.freeze else type(leaf)
@@ -465,7 +483,7 @@ classes.function = Function._new
 
 
 def _identity() -> Function:
-    # With the ids that CNTK has for it, which precede those of a user's graph.
+    # With CNTK's ids for it, which come before those of the user's graph.
     keep = Variable._new(VariableKind.Placeholder, UNKNOWN_SHAPE, None, UNKNOWN_AXES, name="keep", uid="Placeholder0")
     return composite(make_node(Combine, [keep], {}, uid="Combine1"), uid="CompositeFunction2")  # type: ignore[return-value]
 

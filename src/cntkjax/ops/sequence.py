@@ -41,7 +41,9 @@ def input_variable(
     sequence_axis: Axis = SEQUENCE,
     name: str = "",
 ) -> Variable:
-    """An argument that is fed with sequences of samples of this shape.
+    """An input whose data are sequences.
+
+    Shapes: ``shape`` is that of one step, an int or a tuple.
 
     >>> input_variable(3, name='x')
     Input('x', [#, *], [3])
@@ -62,9 +64,9 @@ def input(
 
 
 def past_value(x: Operand, initial_state: Operand | None = None, time_step: int = 1, name: str = "") -> Function:
-    """The value of `time_step` steps ago, and `initial_state` (0) where the sequence begins.
+    """The value `time_step` steps ago; `initial_state` (by default 0) at the first `time_step` steps of a sequence.
 
-    Shapes: x [*shape] with a sequence axis; initial_state broadcastable to it, with or without the batch axis.
+    Shapes: x [*shape] with a sequence axis; initial_state broadcasts to it and may have the batch axis -> [*shape].
     Errors: AxisError if x has no sequence axis; ValueError for a time_step below 1.
 
     >>> x = input_variable(1)
@@ -77,12 +79,15 @@ def past_value(x: Operand, initial_state: Operand | None = None, time_step: int 
 
 
 def future_value(x: Operand, initial_state: Operand | None = None, time_step: int = 1, name: str = "") -> Function:
-    """The value `time_step` steps ahead, and `initial_state` (0) where the sequence ends; see `past_value`."""
+    """The value `time_step` steps ahead; `initial_state` at the last `time_step` steps of a sequence.
+
+    See `past_value` for shapes and errors.
+    """
     return delayed(FutureValue, x, initial_state, time_step, name)
 
 
 def delay(x: Operand, initial_state: Operand | None = None, time_step: int = 1, name: str = "") -> Operand:
-    """The value of `time_step` steps ago: that of steps ahead if it is negative, x itself if it is 0."""
+    """`past_value` for a positive `time_step`, `future_value` for a negative one, x itself for 0."""
     if time_step == 0:
         return x
     if time_step < 0:
@@ -107,10 +112,11 @@ def is_last(seq: Operand, name: str = "") -> Function:
 
 
 def slice(seq: Operand, begin_index: int, end_index: int, name: str = "") -> Function:
-    """The steps from `begin_index` to before `end_index` of each sequence.
+    """The steps of each sequence from `begin_index` up to but excluding `end_index`.
 
-    Negative indices count from the end, an `end_index` of 0 is the end. The new axis is named after the old one and the
-    change of length, so that slices of equal length can be combined; a slice of one step has the batch axis alone.
+    Negative indices count from the end; an `end_index` of 0 is the end. The name of the new axis is derived from the
+    old one and the change of length, so that slices of equal length can be combined. A slice of one step has only the
+    batch axis.
 
     Shapes: seq [*shape] with a sequence axis -> [*shape].
     Errors: AxisError if seq has no sequence axis.
@@ -128,7 +134,7 @@ def slice(seq: Operand, begin_index: int, end_index: int, name: str = "") -> Fun
 def first(seq: Operand, name: str = "") -> Function:
     """The first step of each sequence.
 
-    Shapes: seq [*shape] with a sequence axis -> [*shape] with the batch axis alone.
+    Shapes: seq [*shape] with a sequence axis -> [*shape] with the batch axis only.
     Errors: AxisError if seq has no sequence axis.
 
     >>> x = input_variable(1)
@@ -144,13 +150,13 @@ def last(seq: Operand, name: str = "") -> Function:
 
 
 def where(condition: Operand, name: str = "") -> Function:
-    """The numbers of the steps at which a condition is not 0, as a new sequence.
+    """The indices of the steps at which a condition is nonzero, as a new sequence.
 
-    A step counts as often as the condition says, and fractions add up, if the condition is a constant spread over the
-    sequence; otherwise once.
+    Each such step occurs once, unless the condition is a constant broadcast along the sequence: then it occurs as often
+    as the value of the condition, and fractions accumulate from step to step.
 
     Shapes: condition [] or [1] with a sequence axis -> [] with a new sequence axis.
-    Errors: AxisError if it has no sequence axis, ShapeError for other shapes.
+    Errors: AxisError if the condition has no sequence axis, ShapeError if it has another shape.
 
     >>> x = input_variable(())
     >>> where(x).eval({x: [[0, 1, 0, 1]]})
@@ -160,13 +166,13 @@ def where(condition: Operand, name: str = "") -> Function:
 
 
 def gather(seq: Operand, condition: Operand, new_sequence_axis_typeinfo: Typeinfo = None, name: str = "") -> Function:
-    """The steps of a sequence at which a condition is not 0.
+    """The steps of a sequence at which a condition is nonzero.
 
-    `new_sequence_axis_typeinfo` (a, b) promises that sequences of n steps become ones of a·n + b: results of the same
-    promise have the same axis.
+    `new_sequence_axis_typeinfo` = (a, b) declares that a sequence of n steps becomes one of a·n + b steps; results with
+    the same declaration share a sequence axis and can be combined.
 
     Shapes: seq [*shape], condition [] or [1] with the same sequence axis -> [*shape] with a new sequence axis.
-    Errors: as `where`.
+    Errors: see `where`.
 
     >>> x, c = input_variable(1), input_variable(())
     >>> gather(x, c).eval({x: [[[1], [2], [3]]], c: [[1, 0, 1]]})
@@ -178,10 +184,10 @@ def gather(seq: Operand, condition: Operand, new_sequence_axis_typeinfo: Typeinf
 
 
 def scatter(seq: Operand, condition: Operand, new_sequence_axis_typeinfo: Typeinfo = None, name: str = "") -> Function:
-    """The steps of a sequence put, in order, where a condition is not 0; zeros elsewhere. The opposite of `gather`.
+    """Place the steps of a sequence, in order, where a condition is nonzero; zeros elsewhere. The inverse of `gather`.
 
-    Shapes: seq [*shape], condition [] or [1] with a sequence axis -> [*shape] with the axis of the condition.
-    Errors: as `where`.
+    Shapes: seq [*shape], condition [] or [1] with a sequence axis -> [*shape] with the sequence axis of the condition.
+    Errors: see `where`.
 
     >>> x, c = input_variable(1), input_variable(())
     >>> scatter(gather(x, c), c).eval({x: [[[1], [2], [3]]], c: [[1, 0, 1]]})
@@ -194,10 +200,10 @@ def scatter(seq: Operand, condition: Operand, new_sequence_axis_typeinfo: Typein
 
 
 def broadcast_as(operand: Operand, broadcast_as_operand: Operand, name: str = "") -> Function:
-    """One value a sequence (or one for all) at every step of the sequences of another operand.
+    """Broadcast one value for each sequence, or one for all sequences, to every step of another operand.
 
     Shapes: operand [*shape] -> [*shape] with the dynamic axes of broadcast_as_operand.
-    Errors: AxisError if that has no dynamic axes.
+    Errors: AxisError if broadcast_as_operand has no dynamic axes.
     """
     operands = as_variables(operand, broadcast_as_operand)
     return as_one_block("Sequence::BroadcastAs", reconcile_dynamic_axes, operands, name)
@@ -206,19 +212,19 @@ def broadcast_as(operand: Operand, broadcast_as_operand: Operand, name: str = ""
 def reduce_sum(seq: Operand, name: str = "") -> Function:
     """The sum over the steps of each sequence.
 
-    Shapes: seq [*shape] with a sequence axis -> [*shape] with the batch axis alone.
+    Shapes: seq [*shape] with a sequence axis -> [*shape] with the batch axis only.
     Errors: AxisError if seq has no sequence axis.
     """
     return reduced("Sum", 0.0, seq, name)
 
 
 def reduce_max(seq: Operand, name: str = "") -> Function:
-    """The largest value over the steps of each sequence; see `reduce_sum`."""
+    """The maximum over the steps of each sequence; see `reduce_sum` for shapes and errors."""
     return reduced("Max", float("-inf"), seq, name)
 
 
 def softmax(seq: Operand, name: str = "") -> Function:
-    """exp(x) / sum(exp(x)), the sum over the steps of the sequence, element by element.
+    """Softmax along the sequence: exp(x) / sum(exp(x)), where the sum runs over the steps of each sequence.
 
     Shapes: seq [*shape] with a sequence axis -> [*shape].
     Errors: AxisError if seq has no sequence axis.
@@ -232,10 +238,10 @@ def softmax(seq: Operand, name: str = "") -> Function:
 
 
 def unpack(x: Operand, padding_value: float, no_mask_output: bool = False, name: str = "") -> Function:
-    """Sequences as arrays: the steps become the first static axis, short sequences are filled up.
+    """Convert sequences to arrays: the steps become the first static axis, padded with `padding_value`.
 
-    Shapes: x [*shape] with a sequence axis -> [longest, *shape] with the batch axis alone, and unless `no_mask_output`
-            a second output [longest] that is 1 where there are steps, and 0 in the padding.
+    Shapes: x [*shape] with a sequence axis -> [longest, *shape] with the batch axis only, and unless `no_mask_output`
+            a second output [longest] that is 1 at the steps of the sequence and 0 in the padding.
     Errors: AxisError if x has no sequence axis.
 
     >>> x = input_variable(1)
