@@ -175,7 +175,7 @@ def test_a_value_is_valid_until_its_function_computes_again():
     assert not value.is_valid and repr(value) == "Value(###)"
     assert clone.is_valid and clone.asarray().tolist() == [[2, 4]]
     for use in (lambda: value.asarray(), lambda: value.shape, lambda: f.eval({x: value}), lambda: np.asarray(value)):
-        with pytest.raises(RuntimeError, match="this Value is gone.*(\n.*)*deep_clone"):
+        with pytest.raises(RuntimeError, match="this Value is no longer valid.*(\n.*)*deep_clone"):
             use()
 
 

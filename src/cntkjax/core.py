@@ -1,4 +1,4 @@
-"""Values: minibatches of data outside of graphs."""
+"""Values: minibatches of data that are passed to and from graphs."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 class Value(DataMixin):
-    """Data of one variable for a minibatch.
+    """The data of one variable for a minibatch.
 
     The result of a function with ``as_numpy=False`` stays on the device, and can be fed to another function from there.
-    As in CNTK it is valid until that function computes again; ``deep_clone`` copies it. NumPy, JAX and DLPack accept a
-    Value directly.
+    As in CNTK it is valid until that function is evaluated again; ``deep_clone`` copies it. NumPy, JAX and DLPack
+    accept a Value directly.
 
-    Shapes: [samples, *shape], or with sequences [sequences, longest, *shape] with a mask, padded with zeros.
-    Errors: RuntimeError if it is used after that.
+    Shapes: [samples, *shape], or for sequences [sequences, longest, *shape], padded with zeros, with a mask.
+    Errors: RuntimeError if the Value is used when it is no longer valid.
 
     >>> import cntkjax as C
     >>> x = C.sequence.input_variable(1)
@@ -43,7 +43,7 @@ class Value(DataMixin):
     ((2, 2, 1), [[2, 1], [2, 0]])
     """
 
-    ONE_HOT_SKIP = 2**32 - 1  # among the indices of `one_hot`: a sample of zeros only
+    ONE_HOT_SKIP = 2**32 - 1  # index that `one_hot` converts to zeros
     _read_only = False
 
     def __init__(self, batch: object, seq_starts: NDMask | Sequence[bool] | None = None, device: Device = None) -> None:
@@ -56,11 +56,11 @@ class Value(DataMixin):
         elif hasattr(array, "tocsr"):
             self._hold(Ragged(SparseRows.from_csr(array), None).with_starts(seq_starts), (array.shape[1],))
         else:
-            # Copied as in CNTK: the caller may write to its array later.
+            # Copied as in CNTK, because the caller may write to its array later.
             array = of_known_type(array if hasattr(array, "devices") else np.array(array), "a Value")
             rows = array[None] if array.ndim == 0 else array
             self._hold(Ragged(rows, None).with_starts(seq_starts), array.shape[1:], static=array.ndim == 0)
-            self.held = array  # fed like the array itself: which axes it has depends on the variable
+            self.held = array  # fed like the array itself, because its axes depend on the variable
 
     def _hold(self, ragged: Ragged | Result, shape: Shape, static: bool = False) -> None:
         self._data: Ragged | Result | None = ragged
@@ -68,11 +68,11 @@ class Value(DataMixin):
 
     @property
     def ragged(self) -> Ragged:
-        """The samples end to end; RuntimeError if they were erased."""
+        """The samples, concatenated; RuntimeError if they were erased."""
         if self._data is None:
             raise RuntimeError(explain(
-                "this Value is gone: the function that gave it has computed again since then",
-                fix="keep it with deep_clone() before you call the function again, or ask for arrays: as_numpy=True",
+                "this Value is no longer valid: the function that returned it has been evaluated again",
+                fix="copy it with deep_clone() before the next evaluation, or request arrays with as_numpy=True",
             ))
         if isinstance(self._data, Result):
             data = self._data.ragged()
@@ -86,9 +86,9 @@ class Value(DataMixin):
 
     @staticmethod
     def from_ragged(ragged: Ragged, shape: Shape, dtype: DTypeLike | None = None, static: bool = False) -> Value:
-        """A value of samples that are stored end to end; `shape` is that of one sample.
+        """A value of concatenated samples; `shape` is the shape of one sample.
 
-        `static`: a single sample without a batch axis.
+        `static`: the value is a single sample without a batch axis.
         """
         value = object.__new__(Value)
         value._hold(ragged, shape, static)
@@ -107,10 +107,12 @@ class Value(DataMixin):
         var: GraphVariable, data: object, seq_starts: Sequence[bool] | None = None, device: Device = None,
         read_only: bool = False,
     ) -> Value:
-        """The value of a variable from arrays, lists of sequences, or CSR matrices.
+        """Create a value for a variable from arrays, lists of sequences, or CSR matrices.
 
-        Shapes: a list holds sequences, of one step each if the variable has no sequence axis. An array is not changed.
-        `seq_starts`: for each sequence, whether it begins here or continues one of the minibatch before.
+        `seq_starts`: for each sequence, whether it begins here (True) or continues one of the previous minibatch.
+
+        Shapes: an array is [batch, *shape]; a list contains one array [time, *shape] for each sequence, or samples if
+                the variable has no sequence axis.
         Errors: ShapeError, TypeError or ValueError for data that do not fit the variable.
         """
         if isinstance(data, NativeValue):
@@ -134,17 +136,18 @@ class Value(DataMixin):
 
     @staticmethod
     def one_hot(batch: Any, num_classes: ShapeLike, dtype: DTypeLike | None = None, device: Device = None) -> Value:
-        """One-hot samples from indices: a list of samples, or a list of sequences of them. `ONE_HOT_SKIP` gives zeros.
+        """Sparse one-hot samples from a list of indices, or sequences from a list of lists; `ONE_HOT_SKIP` gives zeros.
 
-        `num_classes` may be a shape: its last axis is one-hot, and a sample takes several indices.
+        `num_classes` may be a shape, whose last axis is one-hot; each sample then takes several indices.
 
-        Errors: ValueError for an index outside [0, num_classes).
+        Shapes: [samples, num_classes], or [sequences, longest, num_classes].
+        Errors: ValueError for an empty batch, indices that are not integers, or indices outside [0, num_classes).
 
         >>> Value.one_hot([[0, 1], [2]], 3).shape
         (2, 2, 3)
         """
         if not len(batch):
-            raise ValueError("one_hot: the batch is empty: give at least one index")
+            raise ValueError("one_hot: the batch is empty; pass at least one index")
         shape = as_shape(num_classes)
         width, per_sample = shape[-1], prod(shape[:-1])
         nested = not np.isscalar(batch[0])
@@ -155,9 +158,12 @@ class Value(DataMixin):
         present = indices != Value.ONE_HOT_SKIP
         classes = indices[present]
         if classes.size and not 0 <= classes.min() <= classes.max() < width:
-            raise ValueError(f"one_hot: indices from {classes.min()} to {classes.max()} are not all in [0, {width})")
+            raise ValueError(
+                f"one_hot: indices from {classes.min()} to {classes.max()} are not all in [0, {width}): "
+                "increase num_classes, or use Value.ONE_HOT_SKIP for zeros"
+            )
         if any(s.size % per_sample for s in sequences):
-            raise ValueError(f"one_hot: samples of shape {shape} take {per_sample} indices each")
+            raise ValueError(f"one_hot: samples of shape {shape} take {per_sample} indices each: add the missing ones")
         values = np.ones(len(classes), np.float32 if dtype is None else dtype)
         columns = (np.arange(len(present)) % per_sample * width)[present] + classes
         counts = present.reshape(-1, per_sample).sum(1)
@@ -170,12 +176,12 @@ class Value(DataMixin):
 
     @property
     def is_sparse(self) -> bool:
-        """True if the data are sparse."""
+        """Whether the data are sparse."""
         return self.ragged.is_sparse
 
     @property
     def dtype(self) -> type:
-        """NumPy type of the elements."""
+        """The NumPy type of the elements."""
         return self.ragged.dtype.type
 
     @property
@@ -185,7 +191,7 @@ class Value(DataMixin):
 
     @property
     def shape(self) -> Shape:
-        """Shape of the padded data, dynamic axes included."""
+        """The shape of the padded data, including the dynamic axes."""
         ragged = self.ragged
         if self._static:
             return self._shape
@@ -195,19 +201,20 @@ class Value(DataMixin):
 
     @property
     def is_valid(self) -> bool:
-        """False if the function that returned it has computed again."""
+        """False once the function that returned this Value has been evaluated again."""
         return self._data is not None
 
     @property
     def is_read_only(self) -> bool:
-        """True if `copy_from` cannot write to it."""
+        """Whether the value is protected from `copy_from`."""
         return self._read_only
 
     @property
     def mask(self) -> np.ndarray:
-        """2 at the first step of a sequence, 1 at the others, 0 in padding: [sequences, longest].
+        """2 at the first step of a sequence that begins here, 1 at the other steps, 0 in padding.
 
-        Errors: AttributeError if all sequences begin here and have the same length; CNTK has no mask then either.
+        Shapes: [sequences, longest].
+        Errors: AttributeError if all sequences begin here and have the same length; as in CNTK there is no mask then.
         """
         ragged = self.ragged
         lengths = ragged.lengths
@@ -218,7 +225,7 @@ class Value(DataMixin):
         return mask
 
     def masked_count(self) -> int:
-        """Number of padded steps."""
+        """The number of steps that are padding."""
         return int(np.prod(self.shape[:2])) - self.ragged.num_samples if self.ragged.lengths is not None else 0
 
     @property
@@ -228,7 +235,7 @@ class Value(DataMixin):
             return NDArrayView._of(self._padded(), False)
         csr, lengths = self.ragged.to_csr(), self.ragged.lengths
         if lengths is not None:
-            cells = ranges(np.arange(len(lengths)) * self.shape[1], lengths)  # of the samples in the grid
+            cells = ranges(np.arange(len(lengths)) * self.shape[1], lengths)  # positions of samples in the padded grid
             rows = np.zeros(prod(self.shape[:2]), np.int64)
             rows[cells] = np.diff(csr.indptr)
             csr = type(csr)((csr.data, csr.indices, offsets_of(rows)), shape=(len(rows), csr.shape[1]))
@@ -236,7 +243,7 @@ class Value(DataMixin):
         return NDArrayView._of(csr, False, self.shape)
 
     def as_sequences(self, variable: GraphVariable | None = None) -> list[Any]:
-        """The sequences: arrays [time, *shape], or CSR matrices with one row per step."""
+        """The sequences as arrays [time, *shape], or as CSR matrices with one row per step."""
         ragged = self.ragged
         parts = ragged.sequences()
         if ragged.lengths is None and not ragged.is_sparse:
@@ -249,7 +256,7 @@ class Value(DataMixin):
         return np.asarray(self._padded())
 
     def _padded(self) -> AnyArray:
-        """The padded data, dense, on their device."""
+        """The padded data as a dense array on their device."""
         ragged = self.ragged
         data = ragged.data.to_dense() if isinstance(ragged.data, SparseRows) else ragged.data
         if self._static:
@@ -261,7 +268,7 @@ class Value(DataMixin):
         return device_array(self._padded())
 
     def deep_clone(self, read_only: bool = False) -> Value:
-        """A copy, which stays valid when the function that returned this value computes again."""
+        """A copy that remains valid when the function that returned this value is evaluated again."""
         ragged = self.ragged
         if isinstance(ragged.data, np.ndarray):  # device arrays are immutable
             ragged = ragged.take(np.arange(ragged.num_sequences))
@@ -279,9 +286,9 @@ class Value(DataMixin):
 
 
 class NativeValue(DataMixin, metaclass=ABCMeta):
-    """``cntk_py.Value``: a Value as in CNTK's compiled module, where its properties are methods.
+    """``cntk_py.Value``: a Value as in CNTK's compiled module, with methods instead of properties.
 
-    User functions with ``as_numpy=False`` get these. Every Value is an instance of this class too.
+    User functions with ``as_numpy=False`` receive these. Every Value is an instance of this class too.
 
     >>> value = NativeValue(NDArrayView.from_dense(np.ones((2, 3), np.float32)))
     >>> value.shape().dimensions(), value.data().as_shape((3, 2)), value.mask()
@@ -297,7 +304,7 @@ class NativeValue(DataMixin, metaclass=ABCMeta):
         return getattr(self._value, name)
 
     def shape(self) -> NDShape:
-        """Shape of the padded data, dynamic axes included."""
+        """The shape of the padded data, including the dynamic axes."""
         return NDShape(self._value.shape[::-1])
 
     def data(self) -> NativeArrayView:
@@ -318,20 +325,20 @@ class NativeValue(DataMixin, metaclass=ABCMeta):
         return self._value.device
 
     def is_sparse(self) -> bool:
-        """True if the data are sparse."""
+        """Whether the data are sparse."""
         return self._value.is_sparse
 
     def is_valid(self) -> bool:
-        """False if the function that returned it has computed again."""
+        """False once the function that returned this Value has been evaluated again."""
         return self._value.is_valid
 
     def is_read_only(self) -> bool:
-        """True if its data cannot be changed."""
+        """Whether the data are protected from changes."""
         return self._value.is_read_only
 
     @staticmethod
     def create(shape: ShapeLike, views: Sequence[NDArrayView], *rest: Any) -> Value:
-        """A value of sequences in array views. `rest`: which sequences begin here, a device, whether read-only."""
+        """Create a value from one array view per sequence. `rest`: sequence start flags, device, read-only flag."""
         starts = next((part for part in rest if isinstance(part, (list, tuple)) and part), None)
         value = Value([view.asarray() for view in views], starts)
         value._shape, value._read_only = as_shape(shape), rest[-1:] == (True,)
@@ -351,12 +358,12 @@ NativeValue.register(Value)
 
 
 def _unmasked(padded: np.ndarray, mask: NDMask) -> Ragged:
-    """The samples of an array [sequences, longest, *shape] without the padding, which has to come last."""
+    """The samples of an array [sequences, longest, *shape] without the padding, which must follow the steps."""
     valid = np.asarray(mask) != 0
     if padded.shape[:2] != valid.shape or (np.diff(valid.astype(np.int8), axis=1) > 0).any():
         raise ValueError(
             f"the mask {valid.tolist()} does not give the lengths of sequences in an array {padded.shape}: "
-            "each of its rows has to be steps that are valid, then padding"
+            "each of its rows must consist of valid steps followed by padding"
         )
     return Ragged(padded[valid], valid.sum(1).astype(np.int32), np.asarray(mask)[:, 0] == 2)
 
@@ -366,7 +373,9 @@ def _sample_shape(ragged: Ragged) -> Shape:
 
 
 def asarray(value: object, dtype: DTypeLike | None = None) -> np.ndarray:
-    """A Value, parameter, constant, function without arguments, or anything that NumPy takes, as a NumPy array.
+    """Convert a Value, parameter, constant, function without arguments, or anything that NumPy accepts to an array.
+
+    Errors: ValueError if the object has no numeric array.
 
     >>> asarray(Value(np.ones((1, 2), np.float32)))
     array([[1., 1.]], dtype=float32)
@@ -378,12 +387,12 @@ def asarray(value: object, dtype: DTypeLike | None = None) -> np.ndarray:
 
 
 def asvalue(variable: GraphVariable, data_array: object) -> Value:
-    """The value of a variable from arrays, lists of sequences, or CSR matrices."""
+    """Create a value for a variable from arrays, lists of sequences, or CSR matrices; see `Value.create`."""
     return Value.create(variable, data_array)
 
 
 def like_input(variable: GraphVariable) -> Variable:
-    """An input with the shape, type and axes of a variable."""
+    """An input variable with the name, shape, element type and axes of a variable."""
     return Variable._new(
         VariableKind.Input, variable.shape, variable.dtype, variable.dynamic_axes, name=variable.name,
         is_sparse=variable.is_sparse,

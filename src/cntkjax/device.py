@@ -1,4 +1,4 @@
-"""Where computation runs: the CPU, or an accelerator that JAX sees, which CNTK calls a GPU.
+"""Devices for computation: the CPU, and the accelerators that JAX finds, which CNTK calls GPUs.
 
 Example:
     >>> try_set_default_device(cpu())
@@ -25,7 +25,7 @@ __all__ = ["DeviceDescriptor", "DeviceKind", "all_devices", "cpu", "get_gpu_prop
 
 
 class DeviceKind(IntEnum):
-    """What a ``DeviceDescriptor`` describes.
+    """The kind of device that a ``DeviceDescriptor`` describes.
 
     Example:
         >>> DeviceKind.CPU
@@ -41,7 +41,7 @@ class DeviceKind(IntEnum):
 
 @dataclass(frozen=True)
 class DeviceDescriptor:
-    """A device; made by ``cpu()``, ``gpu()`` and ``all_devices()``, and equal where kind and number are.
+    """A device, returned by ``cpu()``, ``gpu()`` and ``all_devices()``; equal to others of the same kind and number.
 
     Example:
         >>> cpu() == cpu(), cpu().id()
@@ -52,19 +52,19 @@ class DeviceDescriptor:
     _id: int
 
     def id(self) -> int:
-        """Its number among the devices of its kind."""
+        """The number of the device among those of its kind."""
         return self._id
 
     def type(self) -> int:
-        """CNTK's number of its kind."""
+        """CNTK's number of the kind of device."""
         return int(self._kind)
 
     def is_locked(self) -> bool:
-        """Whether another process reserved it, see ``try_set_default_device``; the CPU never is."""
+        """Whether another process has locked the device (see ``try_set_default_device``); always False for the CPU."""
         return self._kind is DeviceKind.GPU and _devices.lock(self._id).held_by_another()
 
     def as_string(self) -> str:
-        """How it is printed."""
+        """The printed form of the device."""
         return repr(self)
 
     def __repr__(self) -> str:
@@ -89,7 +89,7 @@ def cpu() -> DeviceDescriptor:
 def gpu(device_id: int) -> DeviceDescriptor:
     """The accelerator with this number.
 
-    Errors: ValueError if JAX has no such device; OverflowError for a negative number, TypeError for a non-integer.
+    Errors: ValueError if JAX finds no such device; OverflowError for a negative number, TypeError for a non-integer.
 
     Example:
         >>> accelerators = all_devices()[:-1]
@@ -97,20 +97,20 @@ def gpu(device_id: int) -> DeviceDescriptor:
         True
     """
     if not isinstance(device_id, int):
-        raise TypeError(f"gpu() needs the number of a device, not {device_id!r}")
+        raise TypeError(f"gpu() needs the number of a device, got {device_id!r}")
     if device_id < 0:
-        raise OverflowError(f"gpu({device_id}): numbers of devices begin with 0")
+        raise OverflowError(f"gpu({device_id}): device numbers start at 0")
     count = len(_devices.accelerators())
     if device_id >= count:
         fix = "" if count else '; for an NVIDIA GPU: pip install "jax[cuda12]"'
         raise ValueError(
-            f"Specified GPU device id ({device_id}) is invalid: JAX sees {count} accelerator(s){fix}{call_stack()}"
+            f"Specified GPU device id ({device_id}) is invalid: JAX finds {count} accelerator(s){fix}{call_stack()}"
         )
     return DeviceDescriptor(DeviceKind.GPU, device_id)
 
 
 def all_devices() -> tuple[DeviceDescriptor, ...]:
-    """All devices of this process: the accelerators by number, then the CPU.
+    """All devices of this process: first the accelerators by number, then the CPU.
 
     Example:
         >>> all_devices()[-1]
@@ -120,20 +120,18 @@ def all_devices() -> tuple[DeviceDescriptor, ...]:
 
 
 class _Choice:
-    """The process-wide choice of a device."""
+    """The process-wide default device and the excluded devices."""
 
     default: DeviceDescriptor | None = None
     excluded: frozenset[DeviceDescriptor] = frozenset()
 
 
 def try_set_default_device(new_default_device: DeviceDescriptor, acquire_device_lock: bool = False) -> bool:
-    """Make the device the one that computes from now on, JAX's own computations included; False if it cannot be.
-
-    It cannot if it is excluded, or reserved by another process.
+    """Set the default device, also for JAX's own computations; False if it is excluded or locked by another process.
 
     Args:
-        acquire_device_lock: reserve the device until another one is the default. The CPU cannot be reserved: False, as
-            in CNTK. Only processes that use this package obey.
+        acquire_device_lock: lock the device until another one becomes the default. The lock is advisory: only processes
+            that use this package respect it. The CPU cannot be locked; as in CNTK, the result is False then.
 
     Errors: TypeError for anything but a device, ValueError for None.
 
@@ -168,10 +166,10 @@ def _check(device: object, function: str) -> None:
 
 
 def use_default_device() -> DeviceDescriptor:
-    """The device that computes: the one last set, else the first accelerator that is neither excluded nor reserved by
-    another process, else the CPU.
+    """The default device: the one set last, otherwise the first accelerator that is neither excluded nor locked by
+    another process, otherwise the CPU.
 
-    Errors: RuntimeError if there is none.
+    Errors: RuntimeError if every device is excluded or locked.
 
     Example:
         >>> use_default_device() in all_devices()
@@ -187,11 +185,11 @@ def _first_eligible() -> DeviceDescriptor:
     for device in all_devices():
         if device not in _Choice.excluded and not device.is_locked():
             return device
-    raise RuntimeError("Device selection: every device is excluded or reserved; see set_excluded_devices()")
+    raise RuntimeError("Device selection: every device is excluded or locked; see set_excluded_devices()")
 
 
 def set_excluded_devices(excluded_devices: Iterable[DeviceDescriptor] | DeviceDescriptor) -> None:
-    """Never choose these devices by default: none of them computes, but a default that is already set stays.
+    """Exclude devices from the selection of the default device; a default device that is already set is kept.
 
     Errors: TypeError for anything but a device, ValueError for None.
 
@@ -200,7 +198,7 @@ def set_excluded_devices(excluded_devices: Iterable[DeviceDescriptor] | DeviceDe
     """
     listed = [excluded_devices] if isinstance(excluded_devices, DeviceDescriptor) else excluded_devices
     if listed is None:
-        raise ValueError("set_excluded_devices() needs a list of devices, not None")
+        raise ValueError("set_excluded_devices() needs a list of devices, not None: pass [] to exclude none")
     excluded = frozenset(listed)
     for device in excluded:
         _check(device, "set_excluded_devices")
@@ -212,7 +210,7 @@ def set_excluded_devices(excluded_devices: Iterable[DeviceDescriptor] | DeviceDe
 def get_gpu_properties(device: DeviceDescriptor) -> SimpleNamespace:
     """Properties of an accelerator: ``device_id``, ``name``, ``total_memory`` and ``version_major``/``version_minor``.
 
-    Units: ``total_memory`` is in MB, and is what JAX may use; the version is CUDA's compute capability, 0.0 elsewhere.
+    Units: ``total_memory`` is the memory that JAX may use, in MiB; the version is CUDA's compute capability, or 0.0.
 
     Errors: ValueError for the CPU, TypeError for anything but a device.
 
@@ -223,7 +221,7 @@ def get_gpu_properties(device: DeviceDescriptor) -> SimpleNamespace:
     """
     _check(device, "get_gpu_properties")
     if device == cpu():
-        raise ValueError("GPU properties cannot be obtained for a CPU device.")
+        raise ValueError("GPU properties cannot be obtained for a CPU device: pass gpu(0), for example.")
     jax_gpu = jax_device(device)
     major, minor = str(getattr(jax_gpu, "compute_capability", "0.0")).split(".")
     return SimpleNamespace(device_id=device.id(), name=jax_gpu.device_kind, version_major=int(major),
@@ -241,7 +239,7 @@ def jax_device(device: DeviceDescriptor | None = None) -> jax.Device:
     return _devices.host() if device == cpu() else _devices.accelerators()[device.id()]
 
 
-# The same functions under CNTK's names for them in C++.
+# The same functions under the names that CNTK's C++ module has for them.
 _CPP: dict[str, Callable[..., Any]] = {
     "all_devices": all_devices, "cpu_device": cpu, "gpu_device": gpu, "use_default_device": use_default_device,
     "try_set_default_device": try_set_default_device, "set_excluded_devices": set_excluded_devices,

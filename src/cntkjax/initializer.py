@@ -1,4 +1,4 @@
-"""Initial values of parameters.
+"""Initializers of parameters.
 
 The axes of a parameter are ``[*inputs, *outputs, *filter]``, with ``output_rank`` axes for the outputs and
 ``filter_rank`` for the filter. With a negative ``output_rank`` the outputs come first, as in the weights of a
@@ -9,15 +9,15 @@ convolution: ``[*outputs, *inputs, *filter]``. With ``fan_in`` = inputs × filte
 |---|---|
 | ``uniform`` | uniform in ±s |
 | ``normal`` | standard deviation s |
-| ``truncated_normal`` | standard deviation s, values beyond ±2s are drawn again |
+| ``truncated_normal`` | standard deviation s, values beyond ±2s are redrawn |
 | ``xavier`` | uniform in ±s √(3 / fan_in) |
 | ``glorot_uniform`` | uniform in ±s √(6 / (fan_in + fan_out)) |
 | ``glorot_normal`` | standard deviation s √(2 / (fan_in + fan_out)) |
 | ``he_uniform`` | uniform in ±s √(6 / fan_in) |
 | ``he_normal`` | standard deviation s √(2 / fan_in) |
-| ``bilinear`` | the filter that interpolates in a transposed convolution |
+| ``bilinear`` | bilinear interpolation filter for a transposed convolution |
 
-The numbers are those that CNTK 2.7 draws for the same seed on a CPU; in float32 they are bit-identical.
+For the same seed the values are those that CNTK 2.7 draws on a CPU; in float32 they are bit-identical.
 
 Source: distributions measured on CNTK 2.7 for 48 combinations of shape and ranks.
 """
@@ -46,7 +46,9 @@ Shape: TypeAlias = Sequence[int]
 
 
 class Initializer(Dictionary):
-    """The description of an initializer, with the keys of CNTK's model format; ``sample`` draws from it.
+    """The description of an initializer, with the keys of CNTK's model format; ``sample`` draws values from it.
+
+    Errors: ValueError for an unknown kind or a scale that is not positive.
 
     Example:
         >>> dict(normal(0.5, seed=1))["initializerType"]
@@ -59,7 +61,7 @@ class Initializer(Dictionary):
         super().__init__(description)
         kind, scale = description.get("initializerType"), description.get("scale", 1)
         if kind not in _SAMPLERS:
-            raise ValueError(f"unknown initializer {kind!r}; there are {', '.join(_SAMPLERS)}")
+            raise ValueError(f"unknown initializer {kind!r}: use one of {', '.join(_SAMPLERS)}")
         if not scale > 0:
             raise ValueError(f"initializer {kind!r}: the scale must be positive, not {scale}")
 
@@ -67,7 +69,7 @@ class Initializer(Dictionary):
         return f"Initializer({', '.join(f'{key}={value!r}' for key, value in self.items())})"
 
     def seeded(self) -> Initializer:
-        """The same with a definite seed: a parameter calls it when it is created, as its shape may be inferred later.
+        """The initializer with a fixed seed; parameters fix it on creation, because their shape may be inferred later.
 
         Example:
             >>> a = uniform(1).seeded()
@@ -79,27 +81,29 @@ class Initializer(Dictionary):
         return self._but(randomSeed=resolve_seed(self["randomSeed"]))
 
     def sample(self, shape: Shape, dtype: DTypeLike) -> np.ndarray:
-        """Initial values of a parameter. The same seed gives the same values; an automatic seed is chosen now.
+        """Draw the initial values of a parameter. A fixed seed reproduces them; an automatic one is chosen now.
 
         Shapes: the result is [*shape].
 
         Errors: ValueError if the shape has fewer axes than ``output_rank`` and ``filter_rank`` require; RuntimeError if
-        the shape does not suit ``bilinear``.
+                it does not fit the kernel of ``bilinear``.
         """
         return _SAMPLERS[self["initializerType"]](self.seeded(), tuple(shape), np.dtype(dtype))
 
     def with_rank(self, output_rank: int | None, filter_rank: int | None) -> Initializer:
-        """The same with these ranks; see ``initializer_with_rank``."""
+        """The initializer with the given ranks; see ``initializer_with_rank``."""
         ranks = {"outputRank": output_rank, "filterRank": filter_rank}
         ranks = {key: rank for key, rank in ranks.items() if rank is not None and key in self}
         for key, rank in ranks.items():
             if self[key] not in (SentinelValueForInferParamInitRank, rank):
                 raise ValueError(f"initializer {self['initializerType']!r}: {key} is {self[key]} already, "
-                                 f"so it cannot become {rank}; leave it out where the initializer is created")
+                                 f"so it cannot become {rank}: omit it when you create the initializer")
         return self._but(**ranks)
 
     def fans(self, shape: Shape) -> tuple[int, int]:
-        """``fan_in`` and ``fan_out`` of a parameter of this shape.
+        """``fan_in`` and ``fan_out`` of a parameter of the given shape.
+
+        Errors: ValueError if the shape has fewer axes than the ranks require.
 
         Example:
             >>> glorot_uniform(output_rank=-1, filter_rank=2).fans((32, 3, 5, 5))
@@ -125,7 +129,7 @@ def _random(draw: Callable[[MersenneTwister64, int, float], np.ndarray],
             factor: Callable[[Initializer, Shape], float]) -> Callable[[Initializer, Shape, np.dtype], np.ndarray]:
     """A sampler that calls ``draw`` with a generator, the number of values, and ``scale`` times ``factor``.
 
-    CNTK multiplies these two in the parameter's type, and draws in float64.
+    As in CNTK, these two are multiplied in the element type of the parameter, and the values are drawn in float64.
     """
     def sample(init: Initializer, shape: Shape, dtype: np.dtype) -> np.ndarray:
         scale = float(dtype.type(init["scale"]) * dtype.type(factor(init, shape)))
@@ -182,7 +186,7 @@ def _ranked(kind: str, scale: float, output_rank: int, filter_rank: int, seed: i
 
 
 def uniform(scale: float, seed: int | None = None) -> Initializer:
-    """Uniform between -scale and scale.
+    """Uniform distribution between -scale and scale.
 
     Example:
         >>> bool(np.abs(uniform(0.1).sample((100,), np.float32)).max() <= 0.1)
@@ -193,7 +197,7 @@ def uniform(scale: float, seed: int | None = None) -> Initializer:
 
 def normal(scale: float, output_rank: int = SentinelValueForInferParamInitRank,
            filter_rank: int = SentinelValueForInferParamInitRank, seed: int | None = None) -> Initializer:
-    """Normal with mean 0 and standard deviation ``scale``; the ranks have no effect.
+    """Normal distribution with mean 0 and standard deviation ``scale``; the ranks have no effect.
 
     Example:
         >>> normal(0.01, seed=1).sample((2, 3), np.float64).shape
@@ -203,7 +207,7 @@ def normal(scale: float, output_rank: int = SentinelValueForInferParamInitRank,
 
 
 def truncated_normal(stdev: float, seed: int | None = None) -> Initializer:
-    """Normal with mean 0 and standard deviation ``stdev``; values beyond two standard deviations are drawn again.
+    """Normal distribution with mean 0 and standard deviation ``stdev``; values beyond ±2 ``stdev`` are redrawn.
 
     Example:
         >>> bool(np.abs(truncated_normal(0.5).sample((1000,), np.float32)).max() <= 1)
@@ -214,7 +218,7 @@ def truncated_normal(stdev: float, seed: int | None = None) -> Initializer:
 
 def xavier(scale: float = DefaultParamInitScale, output_rank: int = SentinelValueForInferParamInitRank,
            filter_rank: int = SentinelValueForInferParamInitRank, seed: int | None = None) -> Initializer:
-    """Uniform in ±scale √(3 / fan_in).
+    """Xavier initialization: uniform in ±scale √(3 / fan_in).
 
     Example:
         >>> bool(np.abs(xavier().sample((300, 10), np.float32)).max() <= 0.1)
@@ -225,7 +229,7 @@ def xavier(scale: float = DefaultParamInitScale, output_rank: int = SentinelValu
 
 def glorot_uniform(scale: float = DefaultParamInitScale, output_rank: int = SentinelValueForInferParamInitRank,
                    filter_rank: int = SentinelValueForInferParamInitRank, seed: int | None = None) -> Initializer:
-    """Uniform in ±scale √(6 / (fan_in + fan_out)).
+    """Glorot initialization: uniform in ±scale √(6 / (fan_in + fan_out)).
 
     Source: Glorot and Bengio 2010, equation 16.
 
@@ -238,7 +242,7 @@ def glorot_uniform(scale: float = DefaultParamInitScale, output_rank: int = Sent
 
 def glorot_normal(scale: float = DefaultParamInitScale, output_rank: int = SentinelValueForInferParamInitRank,
                   filter_rank: int = SentinelValueForInferParamInitRank, seed: int | None = None) -> Initializer:
-    """Normal with standard deviation scale √(2 / (fan_in + fan_out)).
+    """Glorot initialization: normal with standard deviation scale √(2 / (fan_in + fan_out)).
 
     Source: Glorot and Bengio 2010, equation 12.
 
@@ -251,7 +255,7 @@ def glorot_normal(scale: float = DefaultParamInitScale, output_rank: int = Senti
 
 def he_uniform(scale: float = DefaultParamInitScale, output_rank: int = SentinelValueForInferParamInitRank,
                filter_rank: int = SentinelValueForInferParamInitRank, seed: int | None = None) -> Initializer:
-    """Uniform in ±scale √(6 / fan_in).
+    """He initialization: uniform in ±scale √(6 / fan_in).
 
     Source: He, Zhang, Ren and Sun 2015, section 2.2.
 
@@ -264,7 +268,7 @@ def he_uniform(scale: float = DefaultParamInitScale, output_rank: int = Sentinel
 
 def he_normal(scale: float = DefaultParamInitScale, output_rank: int = SentinelValueForInferParamInitRank,
               filter_rank: int = SentinelValueForInferParamInitRank, seed: int | None = None) -> Initializer:
-    """Normal with standard deviation scale √(2 / fan_in).
+    """He initialization: normal with standard deviation scale √(2 / fan_in).
 
     Source: He, Zhang, Ren and Sun 2015, section 2.2.
 
@@ -276,7 +280,9 @@ def he_normal(scale: float = DefaultParamInitScale, output_rank: int = SentinelV
 
 
 def bilinear(kernel_width: int, kernel_height: int) -> Initializer:
-    """Weights of a transposed convolution that interpolates. Shapes: (channels, channels, height, width).
+    """Bilinear interpolation weights for a transposed convolution.
+
+    Shapes: [channels, channels, kernel_height, kernel_width] with kernel_height = kernel_width.
 
     Example:
         >>> bilinear(3, 3).sample((1, 1, 3, 3), np.float32)[0, 0].tolist()
@@ -287,9 +293,9 @@ def bilinear(kernel_width: int, kernel_height: int) -> Initializer:
 
 def initializer_with_rank(initializer: Initializer, output_rank: int | None = None,
                           filter_rank: int | None = None) -> Initializer:
-    """The same initializer with the ranks set, if it has any. Layers use it, which know the meaning of their axes.
+    """The initializer with its ranks set, if it has ranks. Used by layers, which know the meaning of their axes.
 
-    Errors: TypeError if it is not an initializer; ValueError if it has another rank already.
+    Errors: TypeError for anything but an initializer; ValueError if it has another rank already.
 
     Example:
         >>> initializer_with_rank(he_normal(), output_rank=-1, filter_rank=2)["outputRank"]

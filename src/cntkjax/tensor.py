@@ -1,4 +1,4 @@
-"""Common members of tensors: arithmetic, indexing, conversion to NumPy."""
+"""Methods shared by tensors: arithmetic, indexing, conversion to NumPy."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class TensorOpsMixin:
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *operands: Operand, **options: Any
     ) -> Function | np.ndarray | bool:
-        """NumPy's operators, as in `array + tensor` or `np.abs(tensor)`, create nodes of the graph.
+        """NumPy's operators, as in `array + tensor` or `np.abs(tensor)`, create graph nodes.
 
-        Its other functions of one operand are applied to the value, if there is one. No array equals a tensor.
+        Other unary NumPy functions are applied to the value, if there is one. An array never equals a tensor.
         """
         if ufunc in (np.equal, np.not_equal):
             return ufunc is np.not_equal
@@ -86,12 +86,12 @@ class TensorOpsMixin:
         return operators["abs"](self)
 
     def __getitem__(self, arg: Index) -> Variable | Function:
-        """Slices of static axes: ints, slices, ``...``, and lists of indices (which are gathered)."""
+        """Index static axes with ints, slices, ``...``, and lists of indices, which gather."""
         return operators["index"](self, arg)
 
     def __iter__(self) -> Iterator[Variable]:
-        # Without this, Python would request elements forever where their number is unknown.
-        raise TypeError(f"{self!r} cannot be iterated: take elements of its first axis one by one, v[0], v[1], ...")
+        # Otherwise Python would call __getitem__ forever where the size is unknown.
+        raise TypeError(f"{self!r} is not iterable: index its first axis instead: v[0], v[1], ...")
 
 
 class ArrayMixin:
@@ -101,9 +101,7 @@ class ArrayMixin:
         return np.asarray(self.value)  # type: ignore[attr-defined]
 
     def asarray(self) -> Any:
-        """The data as a NumPy array; sparse ones as a CSR matrix if they have two axes.
-
-        It is the caller's own: writing to it changes nothing else.
+        """A copy of the data as a NumPy array, or as a CSR matrix if they are sparse with two axes.
         """
         return self._numbers().copy()
 

@@ -22,7 +22,7 @@ from .graph.variable import Variable as GraphVariable
 from .initializer import Initializer
 from .tensor import ArrayMixin, TensorOpsMixin
 
-Init: TypeAlias = Initializer | ArrayLike | NDArrayView | default_override_or | None  # of parameters and constants
+Init: TypeAlias = Initializer | ArrayLike | NDArrayView | default_override_or | None  # initial values
 
 
 class Record(dict):
@@ -50,7 +50,7 @@ class Record(dict):
 
 
 class VariableMixin:
-    """Properties of all variables, defined in the graph and shown here where CNTK has them."""
+    """Properties of all variables, defined in the graph and repeated here where CNTK has them."""
 
     dtype = GraphVariable.dtype
     dynamic_axes = GraphVariable.dynamic_axes
@@ -77,39 +77,41 @@ class VariableMixin:
         return 0 if self.dtype is None else NUMBERS[self.dtype]
 
     def has_batch_axis(self: Any) -> bool:
-        """True if the batch axis is among the dynamic axes."""
+        """Whether the batch axis is one of the dynamic axes."""
         return BATCH in self.dynamic_axes
 
     def has_sequence_axis(self: Any) -> bool:
-        """True if a sequence axis is among the dynamic axes."""
+        """Whether one of the dynamic axes is a sequence axis."""
         return any(axis.is_sequence_axis for axis in self.dynamic_axes)
 
     @property
     def _type(self: Any) -> Variable._Type:
-        """Shape, element type and axes in one object, as in signatures."""
+        """Shape, element type and axes in one object, as used in signatures."""
         return Variable._Type(
             shape=self.shape, dtype=self.dtype, needs_gradient=self.needs_gradient, is_sparse=self.is_sparse,
             dynamic_axes=self.dynamic_axes,
         )
 
     def kind(self: Any) -> int:
-        """The number of its kind, as ``cntk_py.VariableKind_Parameter``."""
+        """The number of the kind of variable, such as ``cntk_py.VariableKind_Parameter``."""
         return int(getattr(self, "_kind", VariableKind.Output))  # a function represents its output
 
     def as_string(self: Any) -> str:
-        """As it is printed."""
+        """The printed form of the variable."""
         return repr(self)
 
     def is_initialized(self: Any) -> bool:
-        """True: uninitialized variables exist in C++ only."""
+        """Always True: only CNTK's C++ objects can be uninitialized."""
         return True
 
     def current_value_time_stamp(self: Any) -> int:
-        """The number of new values of a parameter or constant; RuntimeError for other variables."""
-        raise RuntimeError(f"{self!r} is not a Parameter or Constant: only these have values")
+        """The number of updates of a parameter or constant; RuntimeError for other variables."""
+        raise RuntimeError(f"{self!r} is not a Parameter or Constant: only these have a value")
 
     def get_value(self: Any) -> NDArrayView:
-        """A view of the value of a parameter or constant; writing to it changes them. RuntimeError for other variables.
+        """A view of the value of a parameter or constant; writing to it changes the value.
+
+        Errors: RuntimeError for other variables.
 
         >>> w = Parameter((2,), init=1.0)
         >>> w.get_value().set_value(3.0)
@@ -121,27 +123,27 @@ class VariableMixin:
     def as_parameter(self: Any) -> Parameter:
         """This variable as a Parameter; TypeError if it is not one."""
         if not isinstance(self, Parameter):
-            raise TypeError(f"{self!r} cannot be converted to Parameter")
+            raise TypeError(f"{self!r} cannot be converted to Parameter: check is_parameter first")
         return self
 
     def as_constant(self: Any) -> Constant:
         """This variable as a Constant; TypeError if it is not one."""
         if not isinstance(self, Constant):
-            raise TypeError(f"{self!r} cannot be converted to Constant")
+            raise TypeError(f"{self!r} cannot be converted to Constant: check is_constant first")
         return self
 
 
 class Variable(VariableMixin, TensorOpsMixin, GraphVariable):
     """An edge of a graph: an input, a placeholder, or the output of a function.
 
-    Shapes: ``shape`` is that of one sample; batch and sequence axes are in ``dynamic_axes``.
+    Shapes: ``shape`` is that of one sample; the batch axis and the sequence axis are in ``dynamic_axes``.
     """
 
     class _Type(Record):
-        """The type of a variable, as far as it is declared: undeclared items are left out."""
+        """The declared part of the type of a variable; undeclared items are omitted."""
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
-            raise TypeError("abstract types cannot be instantiated")
+            raise TypeError("abstract types cannot be instantiated: pass the type to input_variable(...) as keywords")
 
         def __str__(self) -> str:
             return type_text(self)
@@ -162,14 +164,14 @@ class Variable(VariableMixin, TensorOpsMixin, GraphVariable):
 
     @classmethod
     def _new(cls, *args: Any, **kwargs: Any) -> Variable:
-        """A variable of any kind, as the graph creates them."""
+        """Create a variable of any kind; called by the graph."""
         variable = object.__new__(cls)
         GraphVariable.__init__(variable, *args, **kwargs)
         return variable
 
 
 class _LeafMixin(VariableMixin, TensorOpsMixin, ArrayMixin, Leaf):
-    """The common part of parameters and constants: a value."""
+    """The part that parameters and constants have in common: a value."""
 
     @classmethod
     def _new(cls, *args: Any, **kwargs: Any) -> Self:
@@ -179,7 +181,7 @@ class _LeafMixin(VariableMixin, TensorOpsMixin, ArrayMixin, Leaf):
 
     @property
     def value(self) -> np.ndarray:
-        """The value, a NumPy array of `shape`; it can be set to an array, or a number that is broadcast to the shape.
+        """The value as a NumPy array of `shape`; it can be set to an array, or to a number that is broadcast.
 
         Errors: ValueError while the shape is unknown; ShapeError for an array of another shape.
         """
@@ -192,7 +194,7 @@ class _LeafMixin(VariableMixin, TensorOpsMixin, ArrayMixin, Leaf):
             if array.size != 1 and broadcast([array.shape, self.shape]) != self.shape:
                 raise ShapeError(explain(
                     f"a value of shape {shape_text(array.shape)} does not fit {self!r}", {"set": self},
-                    f"give an array of shape {self.shape}",
+                    f"pass an array of shape {self.shape}",
                 ))
             array = np.broadcast_to(array, self.shape)
         if self.has_inferred:
@@ -200,15 +202,15 @@ class _LeafMixin(VariableMixin, TensorOpsMixin, ArrayMixin, Leaf):
         set_value(self, np.array(array))
 
     def set_value(self, value: object) -> None:
-        """The same as setting `value`."""
+        """Set `value`."""
         self.value = value
 
     def current_value_time_stamp(self) -> int:
-        """The number of new values, from learners and assignments."""
+        """The number of updates of the value, by learners and by assignment."""
         return self._updates
 
     def record_value_update(self) -> None:
-        """Count a new value that was written through ``get_value()``."""
+        """Count an update that was written through ``get_value()``."""
         self._updates += 1
 
     def get_value(self) -> NDArrayView:
@@ -219,10 +221,12 @@ class _LeafMixin(VariableMixin, TensorOpsMixin, ArrayMixin, Leaf):
 
 
 class Parameter(_LeafMixin):
-    """A value that training changes.
+    """A trainable value.
 
-    Shapes: ``shape`` may have InferredDimension (-1), which is inferred at first use, when the value is initialized. So
-            is an element type of ``cntk_py.DataType_Unknown``.
+    The element type ``cntk_py.DataType_Unknown`` is inferred at first use, like the shape.
+
+    Shapes: sizes of InferredDimension (-1) in ``shape`` are inferred at first use; the value is initialized then.
+    Errors: ValueError if neither a shape nor an array is given.
 
     >>> Parameter((2,), init=1.5).value
     array([1.5, 1.5], dtype=float32)
@@ -244,11 +248,11 @@ class Parameter(_LeafMixin):
             initializer = init.seeded().sample
         elif shape is None or not (isinstance(init, (int, float)) or getattr(init, "ndim", None) == 0):
             array, element = _array(init, element)
-            shape = array.shape  # as in CNTK, `shape` is ignored then
+            shape = array.shape  # as in CNTK, an array takes precedence over `shape`
         else:
             initializer = partial(_full, init)
         if shape is None:
-            raise ValueError(f"Parameter '{name}': needs a shape or an array as init")
+            raise ValueError(f"Parameter '{name}': pass a shape, or an array as init")
         super().__init__(
             VariableKind.Parameter, shape, _known_dtype(element), array=array, initializer=initializer, name=name,
             needs_gradient=True,
@@ -256,7 +260,9 @@ class Parameter(_LeafMixin):
 
 
 class Constant(_LeafMixin):
-    """A value that training leaves alone.
+    """A value that training does not change.
+
+    Errors: ValueError if neither a value nor a shape is given.
 
     >>> Constant([1, 2]).value
     array([1., 2.], dtype=float32)
@@ -272,7 +278,7 @@ class Constant(_LeafMixin):
     ) -> None:
         element: ElementType | None = get_default_override(Constant, dtype=dtype)
         if value is None and shape is None:
-            raise ValueError(f"Constant '{name}': neither a value nor a shape was given; give at least one of them")
+            raise ValueError(f"Constant '{name}': neither a value nor a shape was given: pass at least one of them")
         value = 0 if value is None else value
         if isinstance(value, Initializer):
             if shape is None:
@@ -282,7 +288,7 @@ class Constant(_LeafMixin):
             return
         array, element = _array(value, element)
         if shape is None or array.ndim:
-            shape = array.shape  # as in CNTK, where `shape` applies to numbers only
+            shape = array.shape  # as in CNTK, `shape` applies to numbers only
         shape = as_shape(shape)
 
         def broadcast_value(shape: Shape, dtype: type) -> np.ndarray:
@@ -295,7 +301,7 @@ class Constant(_LeafMixin):
 
     @staticmethod
     def scalar(data_type: ElementType, value: float, device: Device = None) -> Constant:
-        """A scalar constant. `data_type`: a number such as ``cntk_py.DataType_Float``, or a NumPy type.
+        """A scalar constant. `data_type` is a number such as ``cntk_py.DataType_Float``, or a NumPy type.
 
         >>> Constant.scalar(2, 2.5).value
         array(2.5)
@@ -303,10 +309,10 @@ class Constant(_LeafMixin):
         return Constant(value, (), as_dtype(data_type))
 
     def clone_as(self, data_type: ElementType) -> Constant:
-        """A copy in double precision; as in CNTK, ValueError for any other change of type."""
+        """A float64 copy of a float32 constant; as in CNTK, ValueError for any other conversion."""
         dtype = as_dtype(data_type)
         if (self.dtype, dtype) != (np.float32, np.float64):
-            raise ValueError(f"{self!r} of {np.dtype(self.dtype)} cannot be cloned as {np.dtype(dtype)}")
+            raise ValueError(f"{self!r} of {np.dtype(self.dtype)} cannot be cloned as {np.dtype(dtype)}: use cntk.cast")
         return Constant(self.value, dtype=dtype, name=self.name)
 
 
@@ -330,14 +336,14 @@ def _full(number: Init, shape: Shape, dtype: type) -> np.ndarray:
 
 
 def _known_dtype(dtype: ElementType | None) -> ElementType | None:
-    """The element type of a parameter; None for CNTK's number 0, which means unknown."""
+    """The element type of a parameter: float32 by default, None for 0, CNTK's number of an unknown type."""
     if dtype is None:
         return np.float32
     return None if isinstance(dtype, int) and dtype == 0 else dtype
 
 
 def _array(value: object, dtype: ElementType | None) -> tuple[np.ndarray, type]:
-    """Numbers as an array of the given type. Without one, floating point arrays keep theirs; the default is float32.
+    """Convert numbers to an array of the given type; by default floating-point arrays keep theirs, others get float32.
 
     Errors: ValueError for anything but a regular array of numbers.
     """
@@ -348,7 +354,7 @@ def _array(value: object, dtype: ElementType | None) -> tuple[np.ndarray, type]:
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
         raise ValueError(
             f"{value!r} is not a number or a regular array of numbers, as parameters and constants need: "
-            "pad lists to the same length, or convert other objects to an array first"
+            "pad lists to the same length, and convert other objects to an array first"
         )
     original = array.dtype.type if isinstance(value, np.ndarray) and array.dtype.kind == "f" else None
     element = as_dtype(dtype or original or np.float32)
@@ -356,7 +362,7 @@ def _array(value: object, dtype: ElementType | None) -> tuple[np.ndarray, type]:
 
 
 def type_text(kind: Record) -> str:
-    """``Sequence[Tensor[3]]``, as CNTK prints types."""
+    """A type as CNTK prints it, such as ``Sequence[Tensor[3]]``."""
     shape, dtype, axes = kind.get("shape", UNKNOWN_SHAPE), kind.get("dtype"), kind.get("dynamic_axes", UNKNOWN_AXES)
     element = f"np.{np.dtype(np.float32 if dtype is None else dtype).type.__name__}"
     if shape == UNKNOWN_SHAPE:
@@ -373,6 +379,6 @@ def type_text(kind: Record) -> str:
     return text
 
 
-tensor = Variable._Type(shape=UNKNOWN_SHAPE, is_sparse=False, dynamic_axes=[BATCH])  # of any shape, in signatures
+tensor = Variable._Type(shape=UNKNOWN_SHAPE, is_sparse=False, dynamic_axes=[BATCH])  # of any shape, for signatures
 classes.variable, classes.parameter, classes.constant = Variable._new, Parameter._new, Constant._new
 __all__ = ["Constant", "GraphFunction", "Parameter", "Record", "Variable", "VariableMixin", "tensor"]

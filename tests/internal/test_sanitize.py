@@ -76,7 +76,7 @@ def test_other_axes_are_unchanged(axis):
 
 def test_no_axis_means_all_static_axes():
     assert internal.sanitize_axis(None) == Axis.all_static_axes()
-    with pytest.raises(TypeError, match="needs an Axis, an int or None"):
+    with pytest.raises(TypeError, match="expected an Axis, an int or None"):
         internal.sanitize_axis("x")
 
 

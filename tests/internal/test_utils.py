@@ -59,5 +59,5 @@ def test_batches_become_values():
     with pytest.raises(ValueError, match="starts is for 1 sequences"):
         sanitize_batch(s, [DATA, DATA[:1]], [True])
     assert sanitize_batch(s, value) is value
-    with pytest.raises(ValueError, match="leave out seq_starts"):
+    with pytest.raises(ValueError, match="omit seq_starts"):
         sanitize_batch(s, value, [True, True])

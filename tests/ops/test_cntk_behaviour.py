@@ -181,7 +181,7 @@ class TestPromisedLengths:
     @pytest.mark.parametrize("f", [C.sequence.gather, C.sequence.scatter])
     def test_an_invalid_promise_is_an_error(self, f, promise):
         s = C.sequence.input_variable(1)
-        with pytest.raises(TypeError, match="a factor, not negative, and a summand"):
+        with pytest.raises(TypeError, match=r"must be a pair \(non-negative factor, summand\)"):
             f(s, s, promise)
 
     def test_constants_are_gathered_and_scattered_at_every_step(self):

@@ -145,5 +145,5 @@ def test_proxies_are_saved_and_loaded_but_not_computed(tmp_path):
     assert loaded.parameters[0].value.dtype == np.int8 and loaded.root_function.inputs[0].shape == (2, 3)
     with pytest.raises(RuntimeError, match="'packed_times' of another program: it cannot be computed"):
         loaded.eval({loaded.arguments[0]: np.ones((1, 2, 3))})
-    with pytest.raises(TypeError, match="takes the keyword name only, not other"):
+    with pytest.raises(TypeError, match="takes no keyword but name, got other"):
         C.custom_proxy_op("packed_times", (2, 4), np.float32, x, other=1)

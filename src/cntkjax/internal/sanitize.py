@@ -1,7 +1,7 @@
-"""Arguments in the many forms that scripts give them, brought into one.
+"""Normalization of the arguments that CNTK's functions accept in several forms.
 
-Axes and permutations come out counted from the other end, as CNTK's own helpers of these names give them: its compiled
-module stores shapes in reverse.
+Axes and permutations are returned counted from the opposite end, like those of CNTK's own helpers of these names,
+because its compiled module stores shapes in reverse.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ..variables import Variable as PublicVariable
 
 
 def is_string(s: object) -> bool:
-    """Whether it is text.
+    """Whether `s` is a str.
 
     Example:
         >>> is_string("a"), is_string(b"a")
@@ -36,7 +36,7 @@ def is_string(s: object) -> bool:
 
 
 def is_byte_buffer(s: object) -> bool:
-    """Whether it is bytes.
+    """Whether `s` is a bytes-like object.
 
     Example:
         >>> is_byte_buffer(b"a"), is_byte_buffer("a")
@@ -46,7 +46,7 @@ def is_byte_buffer(s: object) -> bool:
 
 
 def _as_tuple(x: Any) -> tuple[Any, ...]:
-    """A number or text alone in a tuple, an iterable as a tuple.
+    """An iterable as a tuple; a number or a str as a tuple of one item.
 
     Example:
         >>> _as_tuple(3), _as_tuple([3, 4])
@@ -69,9 +69,9 @@ sanitize_dtype_numpy = sanitize_precision = as_dtype
 
 
 def sanitize_dtype_cntk(dtype: DTypeLike | int) -> int:
-    """CNTK's number of a type; None is 0, unknown.
+    """CNTK's number of an element type; 0 (unknown) for None.
 
-    Errors: ValueError for types that CNTK has no tensors of.
+    Errors: ValueError for an element type that CNTK does not support.
 
     Example:
         >>> sanitize_dtype_cntk(np.float64)
@@ -81,7 +81,7 @@ def sanitize_dtype_cntk(dtype: DTypeLike | int) -> int:
 
 
 def data_type_to_dtype(data_type: int) -> type:
-    """NumPy's type for CNTK's number; ``object`` for 0, unknown.
+    """The NumPy type for CNTK's number; ``object`` for 0 (unknown).
 
     Errors: ValueError for other numbers.
 
@@ -93,7 +93,7 @@ def data_type_to_dtype(data_type: int) -> type:
 
 
 def sanitize_2d_number(x: float | tuple[float, float]) -> tuple[float, float]:
-    """A number twice, or a pair as it is.
+    """A number as a pair (x, x); a pair unchanged.
 
     Errors: ValueError for anything else.
 
@@ -105,14 +105,14 @@ def sanitize_2d_number(x: float | tuple[float, float]) -> tuple[float, float]:
         return x, x
     if isinstance(x, tuple) and len(x) == 2 and all(isinstance(number, numbers.Real) for number in x):
         return x
-    raise ValueError(f"needs a number or a tuple of two numbers, not {x!r}")
+    raise ValueError(f"expected a number or a tuple of two numbers, got {x!r}")
 
 
 sanitize_range = sanitize_2d_number
 
 
 def sanitize_axis(axis: Axis | int | None) -> Axis:
-    """A static axis counted from the other end, other axes as they are; None means all static axes.
+    """A static axis counted from the opposite end; other axes unchanged. None means all static axes.
 
     Errors: TypeError for anything else.
 
@@ -125,14 +125,14 @@ def sanitize_axis(axis: Axis | int | None) -> Axis:
     if isinstance(axis, numbers.Integral):
         return Axis(-1 - int(axis))
     if not isinstance(axis, Axis):
-        raise TypeError(f"needs an Axis, an int or None, not {axis!r}")
+        raise TypeError(f"expected an Axis, an int or None, got {axis!r}")
     if not axis.is_static_axis or axis == Axis.new_leading_axis():
         return axis
     return Axis(-1 - axis.static_axis_index())
 
 
 def sanitize_axis_list(axes: Axis | int | Sequence[Axis | int] | None) -> list[Axis]:
-    """One axis or several, as a list; see ``sanitize_axis``.
+    """One or more axes as a list; see ``sanitize_axis``.
 
     Example:
         >>> sanitize_axis_list((0, 1))
@@ -146,9 +146,9 @@ sanitize_multi_axis_reduction_list = sanitize_axis_list
 
 
 def sanitize_dynamic_axes(axes: Axis | Sequence[Axis]) -> tuple[Axis, ...]:
-    """Dynamic axes as a tuple in CNTK's stored order, the reverse of Python's.
+    """Dynamic axes as a tuple in the order in which CNTK stores them, the reverse of Python's.
 
-    Errors: TypeError for what is no axis.
+    Errors: TypeError for anything but axes.
 
     Example:
         >>> sanitize_dynamic_axes(Axis.default_input_variable_dynamic_axes())
@@ -157,12 +157,12 @@ def sanitize_dynamic_axes(axes: Axis | Sequence[Axis]) -> tuple[Axis, ...]:
     items = axes if isinstance(axes, list | tuple) else [axes]
     for axis in items:
         if not isinstance(axis, Axis):
-            raise TypeError(f"type Axis expected, got {type(axis)} instead")
+            raise TypeError(f"type Axis expected, got {type(axis)} instead: pass Axis objects")
     return tuple(reversed(items))
 
 
 def sanitize_permutation(perm: Sequence[int]) -> list[int]:
-    """The permutation of the axes counted from the other end that does the same.
+    """The equivalent permutation of the axes counted from the opposite end.
 
     Example:
         >>> sanitize_permutation((1, 2, 0))
@@ -175,9 +175,10 @@ def sanitize_permutation(perm: Sequence[int]) -> list[int]:
 def sanitize_input(
     arg: Operand, fallback_dtype: ElementType = np.float32, reshape: ShapeLike | None = None
 ) -> Variable:
-    """An operand as a variable; numbers and arrays become a constant of ``fallback_dtype``.
+    """An operand as a variable; numbers and arrays become a constant of type ``fallback_dtype``.
 
-    Errors: TypeError for what is no operand.
+    Shapes: with ``reshape``, an array is reshaped to it first.
+    Errors: TypeError for anything but an operand.
 
     Example:
         >>> sanitize_input([1, 2, 3, 4], reshape=(2, 2)).shape
@@ -189,9 +190,9 @@ def sanitize_input(
 
 
 def sanitize_value(shape: ShapeLike | None, value: ArrayLike | None, dtype: DTypeLike, device: Device) -> NDArrayView:
-    """A number in an array of this shape, or an array in its own; None is 0.
+    """An array view of the value: a number is broadcast to ``shape``, an array keeps its own; None means 0.
 
-    Errors: ValueError if a dimension is not known.
+    Errors: ValueError if a dimension is unknown.
 
     Example:
         >>> sanitize_value((2, 3), 1, "float", None)
@@ -207,13 +208,14 @@ def sanitize_value(shape: ShapeLike | None, value: ArrayLike | None, dtype: DTyp
 def sanitize_batch(
     var: Variable, batch: object, seq_starts: Sequence[bool] | None = None, device: Device = None
 ) -> Value:
-    """Data for a variable as a value.
+    """The value for a variable from data; see ``Value.create``.
 
     Args:
-        seq_starts: for each sequence, whether it begins here; the others go on from the previous minibatch.
+        seq_starts: for each sequence, whether it begins here (True) or continues one of the previous minibatch.
 
     Warns: RuntimeWarning for arrays that are not contiguous in memory.
-    Errors: ValueError if the data don't fit the variable, or ``seq_starts`` is given for data that are a value already.
+    Errors: ValueError if the data do not fit the variable, or if ``seq_starts`` is passed with data that already are a
+            value.
 
     Example:
         >>> import cntkjax as C
@@ -223,17 +225,17 @@ def sanitize_batch(
     """
     if isinstance(batch, NativeValue):
         if seq_starts is not None:
-            raise ValueError("the data are a value, which knows where its sequences start: leave out seq_starts")
+            raise ValueError("the data are a value, which already contains the sequence starts: omit seq_starts")
         return batch  # type: ignore[return-value]
     arrays = batch if isinstance(batch, list) else [batch]
     if any(isinstance(a, np.ndarray) and not a.flags.c_contiguous for a in arrays):
-        what = f"the data for {var!r} are not contiguous in memory, which makes their copy slow"
+        what = f"the data for {var!r} are not contiguous in memory, which slows down copying: use np.ascontiguousarray"
         warnings.warn(what, RuntimeWarning, stacklevel=2)
     return Value.create(var, batch, seq_starts)
 
 
 def _value_as_sequence_or_array(val: Value, var: PublicVariable) -> Any:
-    """A list of sequences for a variable with a sequence axis, otherwise an array (or CSR matrix).
+    """A value as a list of sequences if the variable has a sequence axis, otherwise as an array or CSR matrix.
 
     Example:
         >>> import cntkjax as C
@@ -246,7 +248,7 @@ def _value_as_sequence_or_array(val: Value, var: PublicVariable) -> Any:
 
 
 def _value_as_sequence(val: Value, var: Variable) -> list[Any]:
-    """The sequences of a value, one array (or CSR matrix) each.
+    """The sequences of a value, each as an array or a CSR matrix.
 
     Example:
         >>> import cntkjax as C
@@ -259,9 +261,9 @@ def _value_as_sequence(val: Value, var: Variable) -> list[Any]:
 
 
 def sanitize_function(arg: object) -> Function:
-    """A function, or that of a variable alone.
+    """A function; a variable is wrapped in one.
 
-    Errors: TypeError for what is neither.
+    Errors: TypeError for anything else.
 
     Example:
         >>> import cntkjax as C
@@ -272,7 +274,7 @@ def sanitize_function(arg: object) -> Function:
 
 
 def sanitize_variable_or_function(arg: object) -> Variable | Function:
-    """What it says, as it is; TypeError for anything else.
+    """Return a variable or a function unchanged; TypeError for anything else.
 
     Example:
         >>> import cntkjax as C
@@ -281,12 +283,12 @@ def sanitize_variable_or_function(arg: object) -> Variable | Function:
         True
     """
     if not isinstance(arg, Variable | Function):
-        raise TypeError(f"needs a variable or a function, not {arg!r}")
+        raise TypeError(f"expected a variable or a function, got {arg!r}")
     return arg
 
 
 def sanitize_variables_or_functions(arg: object) -> list[Any]:
-    """One or several variables and functions, as a list; TypeError for anything else.
+    """One or more variables or functions as a list; TypeError for anything else.
 
     Example:
         >>> import cntkjax as C
@@ -299,7 +301,7 @@ def sanitize_variables_or_functions(arg: object) -> list[Any]:
 
 
 def sanitize_random_args(shape: int | Iterable[int], dtype: DTypeLike) -> tuple[tuple[int, ...], int]:
-    """A shape as a tuple, and CNTK's number of a type.
+    """A shape as a tuple, and CNTK's number of an element type.
 
     Example:
         >>> sanitize_random_args(2, np.float64)
@@ -311,7 +313,7 @@ def sanitize_random_args(shape: int | Iterable[int], dtype: DTypeLike) -> tuple[
 def sanitize_convolution_args(
     strides: int | Iterable[int], sharing: bool | Iterable[bool], auto_padding: bool | Iterable[bool]
 ) -> tuple[Any, list[bool], list[bool]]:
-    """Strides as a tuple, and the flags of axes counted from the other end.
+    """Strides as a tuple, and the per-axis flags in reverse order.
 
     Example:
         >>> sanitize_convolution_args((2,), (False, True), (True,))
@@ -323,7 +325,7 @@ def sanitize_convolution_args(
 def sanitize_pooling_args(
     window_shape: int | Iterable[int], strides: int | Iterable[int], auto_padding: bool | Iterable[bool]
 ) -> tuple[Any, Any, list[bool]]:
-    """Window and strides as tuples, and the flags of axes counted from the other end.
+    """Window and strides as tuples, and the per-axis flags in reverse order.
 
     Example:
         >>> sanitize_pooling_args((2, 3), 1, (True, False))

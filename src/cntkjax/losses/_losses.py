@@ -19,10 +19,12 @@ from ..variables import Constant, Variable
 def cross_entropy_with_softmax(
     output_vector: Operand, target_vector: Operand, axis: int | Axis = -1, name: str = ""
 ) -> Function:
-    """-sum(target log(softmax(output))) along an axis, for targets that sum to 1. Sparse targets stay sparse.
+    """Softmax cross entropy along an axis: -sum(target log(softmax(output))) for targets that sum to 1.
 
-    Shapes: [*map, n] twice -> [1] for vectors; with another axis than the last, that axis becomes 1.
-    Errors: ShapeError if the operands differ in size.
+    Sparse targets are not converted to dense ones.
+
+    Shapes: [*map, n] twice -> [1] for vectors; along an axis other than the last one, that axis gets size 1.
+    Errors: ShapeError if the sizes of the operands differ.
 
     >>> cross_entropy_with_softmax([[1, 1, 1, 50]], [[0, 0, 0, 1]]).eval()
     array([[0.]], dtype=float32)
@@ -39,10 +41,10 @@ def cross_entropy_with_softmax(
 
 
 def binary_cross_entropy(output: Operand, target: Operand, name: str = "") -> Function:
-    """-target log(output) - (1 - target) log(1 - output), element by element, for probabilities.
+    """Binary cross entropy of probabilities: -target log(output) - (1 - target) log(1 - output), element by element.
 
     Shapes: [*shape] twice -> [*shape]; the operands broadcast.
-    Errors: ShapeError if they do not.
+    Errors: ShapeError if the operands do not broadcast.
 
     >>> binary_cross_entropy([0.5], [1]).eval()
     array([0.69314516], dtype=float32)
@@ -59,12 +61,12 @@ def binary_cross_entropy(output: Operand, target: Operand, name: str = "") -> Fu
 
 
 def weighted_binary_cross_entropy(output: Operand, target: Operand, weight: Operand, name: str = "") -> Function:
-    """Binary cross entropy with a weight for each sample: one number for the minibatch.
+    """Binary cross entropy with a weight for each sample, as one number for the minibatch.
 
     The value is n sum(w loss) / sum(w) for n samples; the gradient is that of sum(w loss).
 
     Shapes: output, target and weight [*shape] -> [], one number for the minibatch.
-    Errors: ShapeError if they differ in shape.
+    Errors: ShapeError if the operands differ in shape.
 
     >>> import cntkjax as C
     >>> p, t, w = C.input_variable(1), C.input_variable(1), C.input_variable(1)
@@ -78,7 +80,7 @@ def squared_error(output: Operand, target: Operand, name: str = "") -> Function:
     """The sum of squared differences over all static axes.
 
     Shapes: [*shape] twice -> []; the operands broadcast.
-    Errors: ShapeError if they do not.
+    Errors: ShapeError if the operands do not broadcast.
 
     >>> squared_error([4, 6], [2, 3]).eval()
     array(13., dtype=float32)
@@ -94,10 +96,10 @@ def squared_error(output: Operand, target: Operand, name: str = "") -> Function:
 
 
 def cosine_distance(x: Operand, y: Operand, name: str = "") -> Function:
-    """The cosine of the angle between samples; 0 where one of them is 0.
+    """Cosine similarity: the cosine of the angle between corresponding samples; 0 if one of them is zero.
 
     Shapes: [*shape] twice -> [].
-    Errors: ShapeError if they differ in shape.
+    Errors: ShapeError if the operands differ in shape.
 
     >>> cosine_distance([3, 4], [4, 3]).eval()
     array(0.96, dtype=float32)
@@ -108,9 +110,9 @@ def cosine_distance(x: Operand, y: Operand, name: str = "") -> Function:
 def cosine_distance_with_negative_samples(
     x: Operand, y: Operand, shift: int, num_negative_samples: int, name: str = ""
 ) -> Function:
-    """The cosine with the y of the same sample, and of `num_negative_samples` others, the first one `shift` later.
+    """Cosine similarity of x with y of the same sample, and of `num_negative_samples` later ones starting at `shift`.
 
-    Shapes: [*shape] twice -> [1 + num_negative_samples]. The order of samples wraps around at the end of the minibatch.
+    Shapes: [*shape] twice -> [1 + num_negative_samples]. Samples wrap around at the end of the minibatch.
     Errors: ShapeError if the operands differ in shape.
 
     >>> import cntkjax as C
@@ -126,11 +128,11 @@ def cosine_distance_with_negative_samples(
 
 
 def lambda_rank(output: Operand, gain: Operand, group: Operand, name: str = "") -> Function:
-    """100 n (1 - NDCG), averaged over groups of items, for n items; its gradient is LambdaRank's.
+    """LambdaRank: 100 n (1 - NDCG) for n items, averaged over groups of items, with the LambdaRank gradient.
 
-    Items of a group must be in order of decreasing gain.
+    The items of a group must be sorted by decreasing gain.
 
-    Shapes: score, gain and number of the group, one element of each in a sample -> one number for the minibatch.
+    Shapes: output (the score), gain and group (the number of the group) [1] -> one number for the minibatch.
     Source: Burges, "From RankNet to LambdaRank to LambdaMART" (MSR-TR-2010-82); the scale is CNTK's.
 
     >>> import cntkjax as C
@@ -144,7 +146,7 @@ def lambda_rank(output: Operand, gain: Operand, group: Operand, name: str = "") 
 
 
 def fmeasure(output: Operand, target: Operand, beta: float = 1) -> Function:
-    """1 - F-measure of 0/1 outputs; `beta` weights recall against precision.
+    """1 - F-measure of outputs that are 0 or 1; `beta` weights recall relative to precision.
 
     Shapes: [C, H, W] twice -> [C, 1, 1], one for each channel; other shapes -> [], over all static axes.
     Errors: ShapeError if the operands do not broadcast.

@@ -28,15 +28,15 @@ from ..variables import Constant, Parameter, Variable
 def hierarchical_softmax_layer(
     input_var: Operand, label_index: Operand, label_dim: int, label_classes: int | None = None
 ) -> tuple[Function, Function, list[Function]]:
-    """The probability of a label: that of its group of labels, times that of the label within the group.
+    """Two-level hierarchical softmax: P(label) = P(group of the label) P(label | group).
 
     A label needs only the weights of its group, so the cost grows with the square root of `label_dim`. There are
-    `label_classes` groups, by default the square root of `label_dim`, rounded up. The result is the probability of the
-    label, the probabilities of the groups, and for each group those of its labels.
+    `label_classes` groups, by default the square root of `label_dim`, rounded up.
 
-    Shapes: input_var [n], label_index [1], a number from 0 to label_dim - 1 -> probability [1, 1], groups
-            [label_classes], and a list of `label_classes` vectors.
-    Errors: ValueError for more groups than labels, or less than one.
+    Returns: the probability of the label, the probabilities of the groups, and for each group those of its labels.
+    Shapes: input_var [n], label_index [1] in [0, label_dim) -> probability [1, 1], groups [label_classes], and a list
+            of `label_classes` vectors.
+    Errors: ValueError for fewer than one group, or more groups than labels.
     Source: Goodman, "Classes for fast maximum entropy training", ICASSP 2001.
 
     >>> import cntkjax as C
@@ -48,8 +48,8 @@ def hierarchical_softmax_layer(
     x, label = as_variable(input_var), as_variable(label_index)
     if label_dim < 1 or (label_classes is not None and not 1 <= label_classes <= label_dim):
         raise ValueError(explain(
-            f"hierarchical_softmax_layer: {label_dim} labels cannot be put into {label_classes} groups",
-            fix="leave out label_classes, or give a number from 1 to label_dim",
+            f"hierarchical_softmax_layer: {label_dim} labels cannot be divided into {label_classes} groups",
+            fix="omit label_classes, or pass a number from 1 to label_dim",
         ))
     n = x.shape[0]
     groups = ceil(sqrt(label_dim)) if label_classes is None else int(label_classes)
@@ -87,9 +87,9 @@ def nce_loss(
     weights: Operand, biases: Operand, inputs: Operand, labels: Operand, noise_distribution: ArrayLike | Constant,
     num_samples: int = 32, allow_duplicates: bool = True, seed: int = AUTO_SEED, name: str = "",
 ) -> Function:
-    """Noise-contrastive estimation of a softmax over very many classes: the label against a few sampled classes.
+    """Noise-contrastive estimation of a softmax over very many classes, from the label and a few sampled classes.
 
-    The noise distribution need not sum to 1. The sampled classes are the same for the whole minibatch.
+    The noise distribution need not sum to 1. All samples of a minibatch share the sampled classes.
 
     Shapes: weights [classes, n], biases [classes, 1], inputs [n], labels [classes] (preferably sparse),
             noise_distribution [classes] -> [].
@@ -132,9 +132,9 @@ def nce_loss(
 
 def _check_noise(weights: Variable, biases: Variable, noise: np.ndarray) -> None:
     if noise.ndim != 1:
-        raise ValueError(f"nce_loss: noise_distribution must be a vector [classes], not of shape {noise.shape}")
+        raise ValueError(f"nce_loss: noise_distribution must be a vector [classes], got shape {noise.shape}")
     if len(biases.shape) != 2:
-        raise ValueError(f"nce_loss: biases must have two axes, [classes, 1], not {biases.shape}")
+        raise ValueError(f"nce_loss: biases must have two axes, [classes, 1], got shape {biases.shape}")
     for what, variable in (("weights", weights), ("biases", biases)):
         if variable.shape[0] not in (len(noise), INFERRED):
             raise ValueError(explain(

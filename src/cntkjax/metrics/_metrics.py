@@ -1,4 +1,4 @@
-"""Metrics."""
+"""Evaluation metrics."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ from ..variables import Constant, Variable
 def classification_error(
     output_vector: Operand, target_vector: Operand, axis: int | Axis = -1, topN: int = 1, name: str = ""
 ) -> Function:
-    """1 where the largest output is not where the target is 1, otherwise 0.
+    """Classification error: 1 where the target class is not the largest output, otherwise 0.
 
-    Shapes: [n] twice -> [1]. With `topN` above 1: the number of errors in the minibatch, where the target is not among
-            the `topN` largest. With another axis than the last: the share of errors over the other axes.
-    Errors: ValueError for topN along another axis.
+    With `topN` above 1, the target class must not be among the `topN` largest outputs, and the errors are counted over
+    the minibatch. Along an axis other than the last one, the result is the error rate over the other axes.
+
+    Shapes: [n] twice -> [1]; one number for the minibatch with `topN` above 1; [] along another axis.
+    Errors: ValueError for topN < 1, or for topN > 1 along an axis other than the last one.
 
     >>> classification_error([[1, 2, 3]], [[0, 1, 0]]).eval()
     array([[1.]], dtype=float32)
@@ -32,7 +34,7 @@ def classification_error(
     output_vector, target_vector = as_variables(output_vector, target_vector)
     at, count = as_axis(axis), int(topN)
     if count < 1:
-        raise ValueError(f"classification_error: topN must be at least 1, not {topN}")
+        raise ValueError(f"classification_error: topN must be at least 1, got {topN}")
     if at != Axis(-1):
         if topN != 1:
             raise ValueError(explain(
@@ -65,9 +67,9 @@ def edit_distance_error(
 ) -> Function:
     """The edit distance between two sequences of one-hot tokens, summed over the minibatch.
 
-    `subPen`, `delPen`, `insPen`: the costs of substituting, deleting and inserting a token. With `squashInputs`
-    repeated tokens count as one; `tokensToIgnore` are left out. The sum is multiplied by the number of samples divided
-    by the number of tokens left in the second sequences, so that a mean over samples is a mean over tokens.
+    `subPen`, `delPen` and `insPen` are the costs of substituting, deleting and inserting a token. With `squashInputs`
+    repeated tokens count as one; `tokensToIgnore` are removed. The sum is multiplied by the number of samples divided
+    by the number of remaining tokens of `input_b`, so that a mean over samples is a mean over tokens.
 
     Shapes: [tokens] twice, each with a sequence axis -> [], one number for the minibatch.
     Errors: ValueError for a negative cost; AxisError without a sequence axis.
@@ -79,7 +81,7 @@ def edit_distance_error(
     array(1., dtype=float32)
     """
     if min(subPen, delPen, insPen) < 0:
-        raise ValueError(f"edit_distance_error: penalties {subPen}, {delPen} and {insPen} must not be negative")
+        raise ValueError(f"edit_distance_error: penalties must be non-negative, got {subPen}, {delPen} and {insPen}")
     attributes = {
         "SubstitutionPenalty": float(subPen), "DeletionPenalty": float(delPen), "InsertionPenalty": float(insPen),
         "SquashInputs": bool(squashInputs), "TokensToIgnore": [int(t) for t in tokensToIgnore],
@@ -88,12 +90,11 @@ def edit_distance_error(
 
 
 def ndcg_at_1(output: Operand, gain: Operand, group: Operand, name: str = "") -> Function:
-    """100 n times the gain of the item with the highest score, divided by the highest gain, averaged over groups.
+    """NDCG at rank 1: 100 n times the gain of the top-scored item relative to the highest gain, averaged over groups.
 
-    Items of a group must be in order of decreasing gain.
+    n is the number of samples. The items of a group must be sorted by decreasing gain.
 
-    Shapes: score, gain and number of the group, one element of each in a sample, n samples -> one number for the
-            minibatch.
+    Shapes: output (the score), gain and group (the number of the group) [1] -> one number for the minibatch.
 
     >>> import cntkjax as C
     >>> score, gain, group = (C.input_variable(1) for _ in range(3))

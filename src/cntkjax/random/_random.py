@@ -1,4 +1,4 @@
-"""Tensors of random numbers, new ones in each evaluation."""
+"""Tensors of random numbers, drawn anew in each evaluation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _with_shape(
     option = get_default_override(op, dtype=dtype)
     element_type = np.float32 if option is None else as_dtype(option)
     if element_type not in (np.float32, np.float64):
-        raise ValueError(f"{op.__name__}: the type must be np.float32 or np.float64, not {element_type.__name__}")
+        raise ValueError(f"{op.__name__}: dtype must be np.float32 or np.float64, got {element_type.__name__}")
     attributes = _attributes(kind, numbers, seed) | {"newShape": as_shape(shape), "newDataType": element_type}
     return node(RandomDistribution, [], attributes, name)
 
@@ -38,11 +38,11 @@ def _like(kind: str, x: Operand, numbers: tuple[float, ...], seed: int, name: st
 def _attributes(kind: str, numbers: tuple[float, ...], seed: int) -> dict[str, object]:
     first, last = numbers[0], numbers[-1]
     if kind == "uniform" and first >= last:
-        raise RuntimeError(f"uniform: the low end of the range ({first}) has to be below the high end ({last})")
+        raise RuntimeError(f"uniform: low ({first}) must be less than high ({last})")
     if kind in ("normal", "gumbel") and last < 0:
-        raise RuntimeError(f"{kind}: the scale ({last}) must not be negative")
+        raise RuntimeError(f"{kind}: scale must be non-negative, got {last}")
     if kind == "bernoulli" and not 0 <= first <= 1:
-        raise RuntimeError(f"bernoulli: the mean ({first}) has to be between 0 and 1")
+        raise RuntimeError(f"bernoulli: mean must be between 0 and 1, got {first}")
     return {
         "randomDistributionType": kind, "randomDistributionArgs": [float(n) for n in numbers],
         "rngSeed": resolve_seed(seed), "rngOffset": 0,
@@ -53,7 +53,7 @@ def uniform(
     shape: ShapeLike, dtype: DType = default_override_or(np.float32), low: float = 0.0, high: float = 1.0,
     seed: int = AUTO_SEED, name: str = "",
 ) -> Function:
-    """Random numbers between `low` and `high`, uniformly distributed.
+    """Uniformly distributed random numbers in [low, high).
 
     Shapes: the result is [*shape], without dynamic axes.
     Errors: RuntimeError unless low < high.
@@ -66,7 +66,7 @@ def uniform(
 
 
 def uniform_like(x: Operand, low: float = 0.0, high: float = 1.0, seed: int = AUTO_SEED, name: str = "") -> Function:
-    """Random numbers between `low` and `high` in the shape of x, including its dynamic axes.
+    """Uniformly distributed random numbers in [low, high), with the shape and dynamic axes of x.
 
     Shapes: x [*shape] -> [*shape].
     Errors: RuntimeError unless low < high.
@@ -83,7 +83,7 @@ def normal(
     shape: ShapeLike, dtype: DType = default_override_or(np.float32), mean: float = 0.0, scale: float = 1.0,
     seed: int = AUTO_SEED, name: str = "",
 ) -> Function:
-    """Normally distributed random numbers with a mean and a standard deviation (`scale`).
+    """Normally distributed random numbers with mean `mean` and standard deviation `scale`.
 
     Shapes: the result is [*shape], without dynamic axes.
     Errors: RuntimeError for a negative scale.
@@ -95,7 +95,7 @@ def normal(
 
 
 def normal_like(x: Operand, mean: float = 0.0, scale: float = 1.0, seed: int = AUTO_SEED, name: str = "") -> Function:
-    """Normally distributed random numbers in the shape of x, including its dynamic axes.
+    """Normally distributed random numbers with the shape and dynamic axes of x.
 
     Shapes: x [*shape] -> [*shape].
     Errors: RuntimeError for a negative scale.
@@ -112,7 +112,7 @@ def gumbel(
     shape: ShapeLike, dtype: DType = default_override_or(np.float32), loc: float = 0.0, scale: float = 1.0,
     seed: int = AUTO_SEED, name: str = "",
 ) -> Function:
-    """Gumbel distributed random numbers, loc - scale log(-log(u)) for uniform u.
+    """Gumbel-distributed random numbers: loc - scale log(-log(u)) for uniform u.
 
     ``argmax(logits + gumbel_like(logits))`` samples classes with probabilities softmax(logits).
 
@@ -126,7 +126,7 @@ def gumbel(
 
 
 def gumbel_like(x: Operand, loc: float = 0.0, scale: float = 1.0, seed: int = AUTO_SEED, name: str = "") -> Function:
-    """Gumbel distributed random numbers in the shape of x, including its dynamic axes.
+    """Gumbel-distributed random numbers with the shape and dynamic axes of x.
 
     Shapes: x [*shape] -> [*shape].
     Errors: RuntimeError for a negative scale.
@@ -143,7 +143,7 @@ def bernoulli(
     shape: ShapeLike, dtype: DType = default_override_or(np.float32), mean: float = 0.5, seed: int = AUTO_SEED,
     name: str = "",
 ) -> Function:
-    """1 with the probability `mean`, otherwise 0.
+    """Bernoulli-distributed random numbers: 1 with probability `mean`, otherwise 0.
 
     Shapes: the result is [*shape], without dynamic axes.
     Errors: RuntimeError unless the mean is between 0 and 1.
@@ -155,7 +155,7 @@ def bernoulli(
 
 
 def bernoulli_like(x: Operand, mean: float = 0.5, seed: int = AUTO_SEED, name: str = "") -> Function:
-    """1 with the probability `mean`, otherwise 0, in the shape of x, including its dynamic axes.
+    """Bernoulli-distributed random numbers with the shape and dynamic axes of x.
 
     Shapes: x [*shape] -> [*shape].
     Errors: RuntimeError unless the mean is between 0 and 1.
