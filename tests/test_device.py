@@ -266,7 +266,7 @@ def test_an_object_that_is_not_a_device_is_rejected():
         device.try_set_default_device(None)
     with pytest.raises(TypeError, match="needs a device such as"):
         device.get_gpu_properties(0)
-    with pytest.raises(OverflowError, match="begin with 0"):
+    with pytest.raises(OverflowError, match="start at 0"):
         device.gpu(-1)
     with pytest.raises(TypeError, match="number of a device"):
         device.gpu("a")
