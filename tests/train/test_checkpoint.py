@@ -1,6 +1,9 @@
 """A restored trainer, in this process or another, continues exactly as the one that was saved."""
 
+import errno
+import os
 import subprocess
+import sys
 from pathlib import Path
 from threading import Event
 
@@ -153,11 +156,15 @@ def test_files_are_written_while_training_continues(tmp_path, monkeypatch):
         np.testing.assert_array_equal(a, p.value)
 
 
-def test_errors_in_the_background_are_raised(tmp_path):
+def test_errors_in_the_background_are_raised(tmp_path, monkeypatch):
+    def full(path, contents):
+        raise OSError(errno.ENOSPC, "disk full", path)
+
     training, _ = trainer()
-    (tmp_path / "file").write_text("no folder")
-    training.save_checkpoint(tmp_path / "file" / "t", wait=False)
-    with pytest.raises(OSError, match="file"):
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "write", full)
+        training.save_checkpoint(tmp_path / "t", wait=False)
+    with pytest.raises(OSError, match="disk full"):
         training.wait_for_checkpoint()
     training.wait_for_checkpoint()
     with pytest.raises(TypeError, match="complex"):
@@ -186,3 +193,77 @@ def test_a_checkpoint_of_another_trainer_is_refused(tmp_path):
     two = trainer(2, LEARNERS[-1])
     with pytest.raises(ValueError, match="the trainer has 2 learners, but .* is of 1"):
         two[0].restore_from_checkpoint(str(tmp_path / "t"))
+
+
+@pytest.mark.parametrize("wait", [True, False])
+@pytest.mark.parametrize(("name", "reason"), [
+    ("", "the name of the file is empty"),
+    (".", "this is a folder"),
+    ("new/", "this is a folder"),
+    ("device", "this is a device or a pipe"),
+    ("file/t", "file' is no folder"),
+    ("protected", "this file is write-protected"),
+    ("state", "state.ckp'"),
+    ("locked/t", "locked' cannot be written to"),
+])  # fmt: skip
+def test_names_that_cannot_be_written_are_errors_before_anything_is_touched(tmp_path, monkeypatch, name, reason, wait):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("locked", "state.ckp"):
+        (tmp_path / folder).mkdir()
+    for file in ("file", "protected"):
+        (tmp_path / file).write_text("old")
+    (tmp_path / "device").symlink_to("/dev/full")
+    allowed, forbidden = os.access, [str(tmp_path / "protected"), str(tmp_path / "locked")]
+    monkeypatch.setattr(os, "access", lambda path, mode: str(path) not in forbidden and allowed(path, mode))  # as root
+    before = sorted((path, path.lstat().st_ino, path.lstat().st_mtime_ns) for path in tmp_path.rglob("*"))
+    training, _ = trainer()
+    with pytest.raises(OSError, match=reason) as caught:
+        training.save_checkpoint(name, wait=wait)
+    assert name.rstrip("/") in str(caught.value)
+    assert before == sorted((path, path.lstat().st_ino, path.lstat().st_mtime_ns) for path in tmp_path.rglob("*"))
+    assert Path("/dev/full").is_char_device()
+
+
+SAVER = """
+import sys
+import numpy as np
+import cntkjax as C
+x = C.input_variable(100)
+w = C.parameter((100, 300), init=0, name="w")
+loss = C.reduce_sum(C.times(x, w))
+trainer = C.Trainer(None, (loss, None), C.sgd([w], 0.1))
+for number in range(int(sys.argv[2]), 10**6, 2):
+    w.value = np.full((100, 300), number, np.float32)
+    trainer.save_checkpoint(sys.argv[1], {"number": number})
+    if number < 2:
+        print("begin", flush=True)
+"""
+
+
+@pytest.mark.timeout(60)
+def test_a_process_that_restores_while_others_save_gets_one_whole_checkpoint(tmp_path):
+    path = tmp_path / "t"
+    savers = [
+        subprocess.Popen([sys.executable, "-W", "ignore", "-c", SAVER, path, str(i)], stdout=subprocess.PIPE)
+        for i in range(2)
+    ]
+    x, w = C.input_variable(100), C.parameter((100, 300), init=-1, name="w")
+    training = C.Trainer(None, (C.reduce_sum(C.times(x, w)), None), C.sgd([w], 0.1))
+    try:
+        for saver in savers:
+            assert saver.stdout.readline() == b"begin\n"
+        numbers = set()
+        for _ in range(100):
+            number = training.restore_from_checkpoint(path)["number"]
+            assert (w.value == number).all()
+            numbers.add(number)
+    finally:
+        for saver in savers:
+            assert saver.poll() is None, "a saver failed"
+            saver.kill()
+            saver.communicate()
+    assert len(numbers) > 3 and {number % 2 for number in numbers} == {0, 1}
+    number = training.restore_from_checkpoint(path)["number"]
+    assert (w.value == number).all()
+    training.save_checkpoint(path)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["t", "t.ckp"]

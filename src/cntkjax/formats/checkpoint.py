@@ -3,8 +3,9 @@
 The model of a trainer is a Combine of the model's outputs, the loss and its sum over the minibatch, and the evaluation
 criterion and its sum, where they exist; docs/formats.md describes the rest of the layout.
 
-The two files change together, even if a process dies: both are first written under temporary names; replacing the
-'.ckp' commits the checkpoint; then the model is moved into place. The '.ckp' holds the digest of its model, so the next
+The two files change together, even if a process dies, or several save and restore: both are first written under
+temporary names; then, one process at a time, replacing the '.ckp' commits the checkpoint, and the model is moved into
+place. The '.ckp' holds the digest of its model, so a reader can select the model that belongs to it, and the next
 process can detect an interrupted write and finish it.
 """
 
@@ -14,11 +15,11 @@ import hashlib
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -33,6 +34,7 @@ from .writing import record_of
 
 CHECKPOINT, LEARNER, SCHEDULE = SizeT(1), SizeT(3), SizeT(2)  # the versions that CNTK 2.7 writes
 SUFFIX = ".ckp"
+_ATTEMPTS = 1000  # to read a checkpoint that others replace
 DIGEST, EXTRA_STATE = "model_digest", "cntkjax"  # entries of the '.ckp' file that CNTK ignores
 
 Record = dict[str, Any]
@@ -108,17 +110,31 @@ def encode(model: Function, checkpoint: Checkpoint) -> Files:
 def write(path: str | os.PathLike[str], contents: Files) -> None:
     """Write the two files of a trainer: both appear, or neither does, even if the process dies halfway.
 
+    Of several processes that write to one path, the last one wins with both files.
     Errors: OSError if they cannot be written. The previous checkpoint is then still intact.
     """
-    target = Path(os.path.realpath(path))
-    if _staged(target).exists():
-        with suppress(FormatError):  # a damaged checkpoint is about to be replaced
-            _finish_interrupted_write(target)
-    files.remove_leftovers(_staged(target), Path(f"{target}{SUFFIX}"))
+    target = check_path(path)
+    committed, next_model = Path(f"{target}{SUFFIX}"), _staged(target)
+    files.remove_leftovers(target, next_model, committed)
     # Concatenated protocol-buffer messages merge, so the digest can be appended once everything else is encoded.
     state = [*contents.state, *buffers({DIGEST: _digest(contents.model)})]
-    files.write((_staged(target), contents.model), (f"{target}{SUFFIX}", state))
-    os.replace(_staged(target), target)
+    with files.staged((target, contents.model), (committed, state)) as (model, checkpoint), files.locked(target.parent):
+        if next_model.exists():
+            with suppress(FormatError):  # a damaged checkpoint is about to be replaced
+                _finish_interrupted_write(target)
+        os.replace(model, next_model)
+        os.replace(checkpoint, committed)
+        os.replace(next_model, target)
+
+
+def check_path(path: str | os.PathLike[str]) -> Path:
+    """The model file of a checkpoint that can be saved to a path, links followed.
+
+    Errors: OSError with the path if the model or the '.ckp' file cannot be written there.
+    """
+    target = files.check_writable(path)
+    files.check_writable(f"{target}{SUFFIX}")
+    return target
 
 
 def load(path: str | os.PathLike[str]) -> Checkpoint:
@@ -127,8 +143,16 @@ def load(path: str | os.PathLike[str]) -> Checkpoint:
     Errors: RuntimeError, as in CNTK, if the file does not exist; FormatError if it is damaged or no checkpoint, or if
     the model belongs to another checkpoint.
     """
+    return load_with_model(path)[0]
+
+
+def load_with_model(path: str | os.PathLike[str]) -> tuple[Checkpoint, files.Source]:
+    """The state in the '.ckp' file and the model that it was saved with, even if others save to the path meanwhile.
+
+    Errors: those of :func:`load`.
+    """
     target = Path(os.path.realpath(path))
-    name, content = _content(target)
+    name, content, model = _read_pair(target)
     check_version(content, CHECKPOINT, name, "Version")
     checkpoint = Checkpoint(
         [
@@ -139,8 +163,10 @@ def load(path: str | os.PathLike[str]) -> Checkpoint:
         take(content, "DistributedState", dict, name),
         take(content, EXTRA_STATE, dict, name) if EXTRA_STATE in content else {},
     )
-    _finish_interrupted_write(target)
-    return checkpoint
+    if _staged(target).exists():
+        with suppress(OSError, FormatError), files.locked(target.parent, timeout=0, strict=True):  # unless one writes
+            _finish_interrupted_write(target)
+    return checkpoint, model
 
 
 def exists(path: str | os.PathLike[str]) -> bool:
@@ -148,16 +174,57 @@ def exists(path: str | os.PathLike[str]) -> bool:
     return os.path.exists(path) or os.path.exists(os.fspath(path) + SUFFIX)
 
 
-def _content(target: Path) -> tuple[str, Record]:
-    """The name of the '.ckp' file, and its content."""
-    file = f"{target}{SUFFIX}"
-    if not os.path.exists(file):
+def _read_pair(target: Path) -> tuple[str, Record, files.Source]:
+    """The name of the '.ckp' file, its content, and the model that it was saved with.
+
+    All files are opened before any is read: if the '.ckp' was not replaced until then, its model is among them.
+    """
+    for _ in range(_ATTEMPTS):
+        with ExitStack() as opened:
+            paths = Path(f"{target}{SUFFIX}"), _staged(target), target
+            state, staged, model = (_open(path, opened) for path in paths)
+            if state is None:
+                raise RuntimeError(explain(
+                    f"cannot open the checkpoint {str(paths[0])!r}: there is no such file",
+                    fix=f"pass the path given to save_checkpoint, without {SUFFIX!r}",
+                ))
+            if not paths[0].exists() or not os.path.samestat(paths[0].stat(), os.fstat(state.fileno())):
+                continue  # replaced meanwhile
+            data, name = files.read(state, "checkpoint")
+            content = decode(data, name)
+            return name, content, _matching(content.get(DIGEST), target, model, staged)
+    raise RuntimeError(f"the checkpoint '{target}{SUFFIX}' is replaced too often to be read; pass a copy of both files")
+
+
+def _open(path: Path, opened: ExitStack) -> BinaryIO | None:
+    try:
+        return opened.enter_context(path.open("rb"))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
         raise RuntimeError(explain(
-            f"cannot open the checkpoint {file!r}: there is no such file",
-            fix=f"pass the path given to save_checkpoint, without {SUFFIX!r}",
-        ))
-    data, name = files.read(file, "checkpoint")
-    return name, decode(data, name)
+            f"cannot read the checkpoint {str(path)!r}: {error.strerror}",
+            fix="pass the path of a file that this user may read",
+        )) from error
+
+
+def _matching(digest: str | None, target: Path, *models: BinaryIO | None) -> files.Source:
+    """The model with this digest, or the first one if CNTK has written no digest."""
+    for model in models:
+        data = b"" if model is None else model.read()
+        if model is not None and digest in (None, _digest([data])):
+            return files.Content(data, str(target))
+    if digest is None:
+        return target
+    raise _other_model(target)
+
+
+def _other_model(target: Path) -> FormatError:
+    return FormatError(
+        f"the model {str(target)!r} is not the one that '{target}{SUFFIX}' was saved with: it is missing, was "
+        "changed, or belongs to another checkpoint",
+        fix="restore from a checkpoint whose two files are as save_checkpoint wrote them",
+    )
 
 
 def _staged(target: Path) -> Path:
@@ -166,16 +233,15 @@ def _staged(target: Path) -> Path:
 
 
 def _finish_interrupted_write(target: Path) -> None:
-    """Move the model that belongs to the '.ckp' file into place, if the writer was interrupted before it did."""
-    staged = _staged(target)
-    digest = _content(target)[1].get(DIGEST) if os.path.exists(f"{target}{SUFFIX}") else None
+    """Move the model that belongs to the '.ckp' file into place, if the writer was interrupted before it did.
+
+    Call it in a scope in which no other process writes.
+    """
+    staged, state = _staged(target), f"{target}{SUFFIX}"
+    digest = decode(*files.read(state, "checkpoint")).get(DIGEST) if os.path.exists(state) else None
     if digest is not None and _digest_of(target) != digest:
         if _digest_of(staged) != digest:
-            raise FormatError(
-                f"the model {str(target)!r} is not the one that '{target}{SUFFIX}' was saved with: it is missing, was "
-                "changed, or belongs to another checkpoint",
-                fix="restore from a checkpoint whose two files are as save_checkpoint wrote them",
-            )
+            raise _other_model(target)
         os.replace(staged, target)
     staged.unlink(missing_ok=True)
 

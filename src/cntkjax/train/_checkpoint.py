@@ -62,11 +62,13 @@ class Writer:
         self._last: Future[None] | None = None
 
     def write(self, trainer: TrainerState, filename: str, external_state: Record, wait: bool) -> None:
-        """Write `filename` and `filename.ckp`; either both appear, or none.
+        """Write `filename` and `filename.ckp`; either both appear, or none. Nothing changes if they cannot be written.
 
         Returns when the state is copied, or with `wait`, when the files are written. Errors: TypeError for an external
         state that cannot be stored; OSError if writing fails: of this checkpoint with `wait`, or else of the last one.
         """
+        if not trainer.distributed.has_others:
+            checkpoint.check_path(filename)
         trainer.distributed.merge()
         learners, everything = [state_dict(learner) for learner in trainer.learners], _combined(trainer)
         extra = {"seen": asdict(trainer.progress)} | _pending_record(trainer) | _memory_record(trainer, everything)
@@ -106,7 +108,7 @@ def _write_on_worker_0(filename: str, files: checkpoint.Files) -> None:
 
 def restore(trainer: TrainerState, filename: str) -> Record:
     """Load the state in these files into a trainer; returns the external state. On an error nothing changes."""
-    stored = checkpoint.load(filename)
+    stored, stored_model = checkpoint.load_with_model(filename)
     learners = trainer.learners
     if len(stored.learners) != len(learners):
         raise ValueError(
@@ -123,7 +125,7 @@ def restore(trainer: TrainerState, filename: str) -> Record:
         file = f"{filename}{checkpoint.SUFFIX}"
         reason = f"what is kept for the next step is damaged: {error!r}; restore another checkpoint"
         raise FormatError(f"{file}: {reason}") from error
-    model.restore(everything, filename)
+    model.restore(everything, stored_model)
     trainer.memory.values, trainer.memory.last = memory
     for learner, state, optax_state in zip(learners, stored.learners, states, strict=True):
         load_state(learner, state, optax_state)
