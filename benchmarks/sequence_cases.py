@@ -52,9 +52,9 @@ def ctc(x: Array, labels: Array) -> Array:
     marked = jnp.any(labels > 0, -1).T
     order = jnp.argsort(~marked, axis=1, stable=True)
     tokens = jnp.take_along_axis(jnp.argmax(labels, -1).T, order, 1)
-    behind = (jnp.arange(len(x)) >= jnp.sum(marked, 1)[:, None]).astype(x.dtype)
+    padding = (jnp.arange(len(x)) >= jnp.sum(marked, 1)[:, None]).astype(x.dtype)
     scores = x.swapaxes(0, 1)
-    return jnp.sum(optax.ctc_loss(scores, jnp.zeros(scores.shape[:2]), tokens, behind, blank_id=x.shape[-1] - 1))
+    return jnp.sum(optax.ctc_loss(scores, jnp.zeros(scores.shape[:2]), tokens, padding, blank_id=x.shape[-1] - 1))
 
 
 def edit_distance(x: Array, y: Array) -> Array:

@@ -223,13 +223,13 @@ class Speller(nn.Module):
 def attention(compiled: bool = False) -> Run:
     """Training with teacher forcing."""
 
-    def loss_of(network: Speller, x: torch.Tensor, long: torch.Tensor, y: torch.Tensor, said: torch.Tensor):
+    def loss_of(network: Speller, x: torch.Tensor, long: torch.Tensor, y: torch.Tensor, symbol_lengths: torch.Tensor):
         read, before = network.read(x, long), network.embedding(F.pad(y, (1, -1), value=data.WORD_START))
         state, states = torch.zeros(len(x), data.WORD_STATES), []
         for t in range(y.shape[1]):
             state = network.say(read, state, before[:, t])
             states.append(state)
-        mask = torch.arange(y.shape[1])[None, :] < said[:, None]
+        mask = torch.arange(y.shape[1])[None, :] < symbol_lengths[:, None]
         return F.cross_entropy(network.scores(torch.stack(states, 1)[mask]), y[mask])
 
     batches = [
@@ -255,12 +255,12 @@ def decoding(compiled: bool = False) -> Run:
             read = network.read(letters, lengths)
             state = torch.zeros(len(letters), data.WORD_STATES)
             symbol = torch.full((len(letters),), data.WORD_START)
-            said = []
+            symbols_out = []
             for _ in range(int(lengths.max())):
                 state = network.say(read, state, network.embedding(symbol))
                 symbol = network.scores(state).argmax(1)
-                said.append(symbol)
-            assert len(torch.stack(said, 1)) == len(letters)
+                symbols_out.append(symbol)
+            assert len(torch.stack(symbols_out, 1)) == len(letters)
             samples += int(lengths.sum())
         return samples
 

@@ -43,10 +43,10 @@ def main(folder=None):
     C.debugging.set_checked_mode(False)
 
     print('\nThe same, found by the debugger with the commands "u nan", "n" and "c":')
-    said = io.StringIO()
-    watched = C.debugging.debug_model(margins, io.StringIO('u nan\nn\nc\n'), said)
+    output = io.StringIO()
+    watched = C.debugging.debug_model(margins, io.StringIO('u nan\nn\nc\n'), output)
     watched.eval(data)
-    stops = [line for line in said.getvalue().splitlines() if 'with uid' in line]
+    stops = [line for line in output.getvalue().splitlines() if 'with uid' in line]
     print('\n'.join(stops[-2:]))
 
     print('\nHow long operations take by themselves:')

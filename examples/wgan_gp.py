@@ -61,9 +61,9 @@ def main(steps=2000, seed=1):
                 real: points(MINIBATCH, random), noise: noises(), share: random.random_sample((MINIBATCH, 1))})
         generator_trainer.train_minibatch({noise: noises()})
         if step % 250 == 0:
-            away, met = quality(generator, random)
+            away, covered = quality(generator, random)
             print(f'Step {step:5d}: critic {critic_trainer.previous_minibatch_loss_average:7.4f}, '
-                  f'{away:.3f} from the ring, {met} of {SECTORS} parts of it met')
+                  f'{away:.3f} from the ring, {covered} of {SECTORS} parts of it covered')
     return quality(generator, random)
 
 
@@ -71,8 +71,8 @@ def quality(generator, random, count=1000):
     """(mean distance of generated points from the ring, how many of its parts get at least half of their share)."""
     x, y = generator.eval(random.standard_normal((count, NOISE)).astype(np.float32)).T
     parts = np.floor((np.arctan2(y, x) / (2 * np.pi) + 0.5) * SECTORS).astype(int) % SECTORS
-    met = np.sum(np.bincount(parts, minlength=SECTORS) >= count / SECTORS / 2)
-    return np.mean(np.abs(np.hypot(x, y) - RADIUS)), int(met)
+    covered = np.sum(np.bincount(parts, minlength=SECTORS) >= count / SECTORS / 2)
+    return np.mean(np.abs(np.hypot(x, y) - RADIUS)), int(covered)
 
 
 if __name__ == '__main__':

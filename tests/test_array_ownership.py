@@ -1,4 +1,4 @@
-"""Arrays that users get are theirs, and arrays that users give stay theirs, as in CNTK 2.7."""
+"""Users own the arrays they receive and keep the arrays they pass in, as in CNTK 2.7."""
 
 import numpy as np
 import pytest

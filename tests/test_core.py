@@ -53,7 +53,7 @@ def test_a_list_makes_sequences():
         assert value.shape == (2, 1, 3)
         assert [s.shape for s in value.as_sequences(x)] == [(1, 3), (1, 3)]
         assert np.concatenate((x * 1).eval({x: value})).reshape(2, 3).tolist() == ROW.tolist()
-    for x in batch, sequence:  # an array is what it is; the variable says which axes it has
+    for x in batch, sequence:  # an array has no axes; the variable determines them
         value = C.asvalue(x, ROW)
         assert value.shape == (2, 3)
         assert [s.shape for s in value.as_sequences(x)] == [(3,), (3,)]
@@ -171,7 +171,7 @@ def test_a_value_is_valid_until_its_function_computes_again():
     clone = value.deep_clone()
     (f + 1).eval({x: [[5, 5]]})
     assert value.is_valid
-    assert f.eval({x: value}).tolist() == [[4, 8]]  # it is gone only after it was fed
+    assert f.eval({x: value}).tolist() == [[4, 8]]  # it becomes invalid only after it was fed
     assert not value.is_valid and repr(value) == "Value(###)"
     assert clone.is_valid and clone.asarray().tolist() == [[2, 4]]
     for use in (lambda: value.asarray(), lambda: value.shape, lambda: f.eval({x: value}), lambda: np.asarray(value)):

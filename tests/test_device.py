@@ -1,4 +1,4 @@
-"""Devices: CNTK's names for what JAX sees. What CNTK answers was recorded on a machine without a GPU."""
+"""CNTK's names for the devices of JAX. CNTK's behaviour was recorded on a machine without a GPU."""
 import os
 import shutil
 import subprocess
@@ -176,7 +176,7 @@ def test_a_lock_follows_no_links_and_changes_no_permissions(folders):
     victim = home / "diary.txt"
     victim.write_text("secret")
     victim.chmod(0o600)
-    (temporary / "cntkjax-gpu0.lock").symlink_to(victim)  # where locks once were
+    (temporary / "cntkjax-gpu0.lock").symlink_to(victim)  # the former folder of locks
     lock = device._devices.Lock(0)
     assert lock.acquire()
     lock.release()

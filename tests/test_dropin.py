@@ -71,7 +71,7 @@ def test_a_missing_module_is_reported_under_the_name_that_was_asked_for():
 
 
 def test_reload_keeps_one_module():
-    """In a process of its own: a reload makes new classes, which those that hold the old ones don't know."""
+    """In a process of its own: a reload creates new classes, unknown to holders of the old ones."""
     python("-c", """
 import importlib, sys
 for name in ("cntk", "cntk.device", "cntk.logging"):

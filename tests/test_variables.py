@@ -122,10 +122,10 @@ def test_users_may_set_any_attribute_on_variables_and_functions(name, tmp_path):
 
 
 def test_internal_attributes_of_variables_begin_with_an_underscore():
-    """So that users find their own names free."""
+    """All other names are free for users."""
     x = C.input_variable(2)
     for variable in x, C.placeholder(), C.parameter(2), C.constant(1), (x + 1).output:
-        assert {name for name in vars(variable) if not name.startswith("_")} <= {"origin"}  # for messages alone
+        assert {name for name in vars(variable) if not name.startswith("_")} <= {"origin"}  # used in messages only
 
 
 def test_variables_report_their_kind_and_users_may_reuse_the_name():

@@ -19,14 +19,14 @@ def test_queries_are_read_from_ctf(tmp_path):
 def test_minibatches_have_whole_queries_each_once_per_pass():
     lengths = [3, 9, 1, 4, 4, 2]
     items = [(np.full(length, index), np.full(length, index)) for index, length in enumerate(lengths)]
-    seen = []
+    queries_seen = []
     for minibatch in data.shuffled_minibatches(items, 8):
         words = [len(words) for words, _ in minibatch]
         assert sum(words) <= 8 or words == [9]
-        seen += [int(words[0]) for words, _ in minibatch]
-        if len(seen) >= 3 * len(items):
+        queries_seen += [int(words[0]) for words, _ in minibatch]
+        if len(queries_seen) >= 3 * len(items):
             break
-    passes = [seen[start : start + len(items)] for start in (0, len(items))]
+    passes = [queries_seen[start : start + len(items)] for start in (0, len(items))]
     assert sorted(passes[0]) == sorted(passes[1]) == list(range(len(items)))
     assert passes[0] != passes[1]
 

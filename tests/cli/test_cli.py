@@ -77,13 +77,13 @@ def test_convert_to_weights(model, tmp_path):
 
 
 def test_convert_to_onnx_and_back(model, tmp_path, capsys):
-    onnx, back = tmp_path / "m.onnx", tmp_path / "back.model"
+    onnx, model_again = tmp_path / "m.onnx", tmp_path / "back.model"
     pytest.importorskip("onnx")
     assert main(["convert", str(model), str(onnx)]) == 0
     assert main(["info", str(onnx)]) == 0
     assert "a model of ONNX" in capsys.readouterr().out
-    assert main(["convert", str(onnx), str(back)]) == 0
-    f = C.load_model(back)
+    assert main(["convert", str(onnx), str(model_again)]) == 0
+    f = C.load_model(model_again)
     result = f.eval({f.arguments[0]: np.float32([[1, 2, 3], [0, 0, 0]])}, outputs=[f.outputs[0]])
     np.testing.assert_array_equal(result, [[3, 5, 7], [1, 1, 1]])
     assert main(["convert", str(model), str(onnx), "--opset", "3"]) == 1

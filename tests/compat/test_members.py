@@ -1,4 +1,4 @@
-"""All that users reach in CNTK 2.7 through its compiled classes and module is there, or left out for a reason.
+"""Every member of CNTK 2.7's compiled classes and module exists here or is omitted for a reason.
 
 The lists are what `dir` says there, without what begins with an underscore and the wrapper's this and thisown.
 """
@@ -249,7 +249,7 @@ def test_names_of_the_module_exist_or_are_omitted_for_a_reason():
 
 
 def test_omitted_members_do_not_exist(things):
-    """So that the reasons do not outlive it."""
+    """A reason is removed once its member exists."""
     members = {(owner, name) for owner, names in listed() for name in names.split()}
     everywhere = {name for _, name in members} | {f"{owner}.{name}" for owner, name in members} | set(NAMES.split())
     assert REASONS.keys() <= everywhere

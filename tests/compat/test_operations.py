@@ -82,7 +82,7 @@ def test_inputs_and_placeholders():
 
 
 def test_the_number_of_best_guesses_is_optional():
-    """The number of best guesses may stand before the axis, or be left out."""
+    """It precedes the axis."""
     x, y = (C.input_variable(2) for _ in range(2))
     data = {x: [[0.2, 0.8]], y: [[1, 0]]}
     wrong = cntk_py.classification_error(x, y, C.Axis(0)), cntk_py.classification_error(x, y, 2, C.Axis(0), "top 2")

@@ -96,9 +96,9 @@ def test_convolution_computes_what_caffe_computes(convert, parameters, kernel, s
     text = layer("Convolution", f"convolution_param {{ num_output: 6 group: {group} {parameters} }}")
     model = convert(INPUT + text, {"y": [filters, bias][: 1 + bias.any()]})
     patches = windows(IMAGE, kernel, stride, pad, dilation=dilation).reshape(group, 4 // group, -1, np.prod(kernel))
-    want = np.einsum("gcpk,gfck->gfp", patches, filters.reshape(group, 6 // group, 4 // group, -1)).reshape(6, -1)
-    got = model.eval(IMAGE[None])[0]
-    np.testing.assert_allclose(got.reshape(6, -1), want + bias[:, None], rtol=1e-3, atol=1e-4)
+    expected = np.einsum("gcpk,gfck->gfp", patches, filters.reshape(group, 6 // group, 4 // group, -1)).reshape(6, -1)
+    actual = model.eval(IMAGE[None])[0]
+    np.testing.assert_allclose(actual.reshape(6, -1), expected + bias[:, None], rtol=1e-3, atol=1e-4)
     assert [p.name for p in model.parameters] == ["y.W", "y.b"][: 1 + bias.any()]
 
 
@@ -281,10 +281,10 @@ def test_errors_name_unsupported_layers(convert, text, reason):
 
 def test_errors_in_weights_name_the_byte(tmp_path):
     path = tmp_path / "w"
-    whole = caffemodel({"y": [FULL, BIAS]})
-    path.write_bytes(whole)
+    complete = caffemodel({"y": [FULL, BIAS]})
+    path.write_bytes(complete)
     assert [a.shape for a in read_weights(path)["y"]] == [(3, 252), (4,)]
-    for data in (whole[:-3], whole[:2] + b"\xff" * 12, field(100, field(7, blob(BIAS)[:-4] + b"\0"))):
+    for data in (complete[:-3], complete[:2] + b"\xff" * 12, field(100, field(7, blob(BIAS)[:-4] + b"\0"))):
         path.write_bytes(data)
         with pytest.raises(ValueError, match="byte"):
             read_weights(path)

@@ -53,7 +53,7 @@ def test_compilations_are_reported(monkeypatch, capsys):
 
 @pytest.fixture
 def traces(monkeypatch):
-    """What is asked of JAX's profiler."""
+    """The calls made to JAX's profiler."""
     calls = []
     monkeypatch.setattr(profiler._profiler, "start_trace", lambda directory: calls.append(("start", directory)))
     monkeypatch.setattr(profiler._profiler, "stop_trace", lambda: calls.append(("stop",)))

@@ -45,9 +45,9 @@ def test_commands_run_to_the_right_node(model, commands, prompts):
 
 
 def test_print_help_and_quit(model):
-    left = []
-    lines, _ = debug_output(model, ["u sum", "p", "what", "q"], leave=left.append)
-    assert lines[lines.index("> Input with shape (1,): ") + 1] == "[9.]" and left == [0]
+    exit_codes = []
+    lines, _ = debug_output(model, ["u sum", "p", "what", "q"], leave=exit_codes.append)
+    assert lines[lines.index("> Input with shape (1,): ") + 1] == "[9.]" and exit_codes == [0]
     assert DEBUG_USAGE.splitlines()[1] in lines
 
 

@@ -1,4 +1,4 @@
-"""Evaluators, and trainers as such: averages, and what counts as trained."""
+"""Evaluators, and trainers used as evaluators: averages, and which samples count as trained."""
 
 import numpy as np
 import pytest

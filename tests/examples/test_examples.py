@@ -85,8 +85,8 @@ def test_jax_and_flax_learn():
 def test_debugging_finds_the_mistake(tmp_path, capsys):
     pytest.importorskip("matplotlib", reason="matplotlib is an extra")
     example("looking_inside").main(str(tmp_path))
-    said = capsys.readouterr().out
-    assert "NaN in the result of Minus 'margins'" in said and "margins: Minus(" in said
+    output = capsys.readouterr().out
+    assert "NaN in the result of Minus 'margins'" in output and "margins: Minus(" in output
     assert (tmp_path / "network.svg").exists() and list(tmp_path.glob("*_detail_.json"))
 
 

@@ -49,7 +49,7 @@ def mutated(data: bytes, others: list[bytes], rng: random.Random) -> bytes:
                 out[at : at + rng.randrange(200)] = other[start : start + rng.randrange(200)]
             case 7:
                 names = [i for i in range(max(0, at - 400), min(len(out) - 1, at + 400)) if chr(out[i]).isdigit()]
-                if names:  # uids end in numbers: another reference, often to something that is there
+                if names:  # uids end in numbers: another reference, often to an existing object
                     out[rng.choice(names)] = rng.choice(b"0123456789")
     return bytes(out)
 
@@ -94,7 +94,7 @@ def _places(content):
 
 
 def loader(kind: str, folder: Path):
-    """What reads files of that kind, from bytes; a checkpoint with the model that lies beside its file."""
+    """The function that reads files of that kind from bytes; a checkpoint with the model beside its file."""
     if kind == "checkpoint":
         from cntkjax.formats import checkpoint
 

@@ -23,7 +23,7 @@ def model():
 
 
 def written(path, **state):
-    """What stands in the '.ckp' file of a trainer with one learner."""
+    """The content of the '.ckp' file of a trainer with one learner."""
     learner = {"samples": 1, "minibatches": 1, "sweeps": 0, "rates": Rates(((1, 0.5),)), "smoothed_gradients": []}
     checkpoint.write(path, checkpoint.encode(model(), Checkpoint([LearnerState(**(learner | state))])))
     return decode(Path(f"{path}.ckp").read_bytes())
@@ -64,8 +64,8 @@ def test_schedules_round_trip_as_cntk_writes_them(tmp_path, rates, schedule):
 
 def test_a_schedule_that_was_reset_continues_with_the_same_rates(tmp_path):
     written(tmp_path / "m", rates=Rates(((1, 0.3), (1, 0.4)), epoch_size=4, start=9))
-    back = checkpoint.load(tmp_path / "m").learners[0].rates
-    assert back == Rates(((3, 0.3), (1, 0.4)), epoch_size=4, start=1)  # 0.3 up to sample 13, 0.4 up to 17
+    loaded = checkpoint.load(tmp_path / "m").learners[0].rates
+    assert loaded == Rates(((3, 0.3), (1, 0.4)), epoch_size=4, start=1)  # 0.3 up to sample 13, 0.4 up to 17
 
 
 @pytest.mark.parametrize(  # shapes of a parameter, and of what CNTK 2.7 keeps for it in adam
@@ -124,17 +124,17 @@ def test_unsupported_state_is_rejected_before_anything_is_written():
     ],
 )
 def test_damage_is_named(tmp_path, change, reason):
-    whole = written(tmp_path / "m")
-    (tmp_path / "m.ckp").write_bytes(encode(whole | change))
+    record = written(tmp_path / "m")
+    (tmp_path / "m.ckp").write_bytes(encode(record | change))
     with pytest.raises(FormatError, match=reason):
         checkpoint.load(tmp_path / "m")
 
 
 @pytest.mark.parametrize("schedule", [{}, {"x": 0.1}, {"3": 1}, {"-3": 0.1}])
 def test_a_damaged_schedule_is_named(tmp_path, schedule):
-    whole = written(tmp_path / "m")
-    whole["Learners"][0]["learnig_rate_schedule"]["schedule"] = schedule
-    (tmp_path / "m.ckp").write_bytes(encode(whole))
+    record = written(tmp_path / "m")
+    record["Learners"][0]["learnig_rate_schedule"]["schedule"] = schedule
+    (tmp_path / "m.ckp").write_bytes(encode(record))
     with pytest.raises(FormatError, match=r"learning rate.*is no schedule"):
         checkpoint.load(tmp_path / "m")
 
@@ -145,7 +145,7 @@ def test_a_missing_checkpoint_is_a_runtime_error(tmp_path):
 
 
 def files(number):
-    """The files of a checkpoint that is told from others by a number."""
+    """The files of a checkpoint, which is identified by a number."""
     return checkpoint.encode(model(), Checkpoint([], {"number": number}))
 
 
@@ -154,17 +154,17 @@ class Killed(BaseException):
 
 
 def killed_at(monkeypatch, call, do):
-    """Do something until the n-th call that changes a file; whether it got to the end."""
-    left = [call]
+    """Run an action up to the n-th call that changes a file; returns whether it finished."""
+    remaining = [call]
 
     def dying(real):
-        def called(*arguments, **options):
-            left[0] -= 1
-            if left[0] < 0:
+        def counted(*arguments, **options):
+            remaining[0] -= 1
+            if remaining[0] < 0:
                 raise Killed
             return real(*arguments, **options)
 
-        return called
+        return counted
 
     with monkeypatch.context() as patch:
         for name in "replace", "unlink", "fsync", "chmod", "open":
@@ -178,7 +178,7 @@ def killed_at(monkeypatch, call, do):
 
 @pytest.mark.parametrize("again", range(12))
 def test_a_killed_writer_leaves_the_last_complete_checkpoint(tmp_path, monkeypatch, again):
-    """It dies at each of its calls in turn; after that another one dies, at call `again`."""
+    """A writer is killed at each of its calls in turn, and then another one at call `again`."""
     path = tmp_path / "m"
     for call in range(100):
         for old in tmp_path.iterdir():
@@ -197,18 +197,18 @@ def test_a_killed_writer_leaves_the_last_complete_checkpoint(tmp_path, monkeypat
 
 
 def test_a_first_checkpoint_exists_as_soon_as_its_state_does(tmp_path, monkeypatch):
-    path, seen = tmp_path / "m", set()
+    path, states = tmp_path / "m", set()
     for call in range(100):
         for old in tmp_path.iterdir():
             old.unlink()
         ended = killed_at(monkeypatch, call, lambda: checkpoint.write(path, files(1)))
-        seen.add((checkpoint.exists(path), path.exists()))
+        states.add((checkpoint.exists(path), path.exists()))
         if checkpoint.exists(path):
             assert checkpoint.load(path).external["number"] == 1
             assert path.exists()
         if ended:
             break
-    assert seen == {(False, False), (True, False), (True, True)}
+    assert states == {(False, False), (True, False), (True, True)}
 
 
 def test_files_of_two_checkpoints_are_not_mixed(tmp_path):

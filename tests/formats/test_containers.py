@@ -26,8 +26,8 @@ def test_small_integers_survive_a_file(tmp_path, dtype):
     f = C.input_variable(2) * 2
     f.custom_attributes = {"data": C._to_cntk_dict_value(data), "list": [DictionaryValue(3)]}
     f.save(str(tmp_path / "model"))
-    kept = C.load_model(str(tmp_path / "model")).custom_attributes
-    assert kept["data"].dtype == dtype and (kept["data"] == data).all() and kept["list"] == [3]
+    attributes = C.load_model(str(tmp_path / "model")).custom_attributes
+    assert attributes["data"].dtype == dtype and (attributes["data"] == data).all() and attributes["list"] == [3]
 
 
 def test_dictionaries_survive_a_file(tmp_path):

@@ -49,17 +49,17 @@ ARRAYS = [
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_every_type_of_value_round_trips(value):
-    back = decode(encode({"v": value}))["v"]
-    assert back == value
-    assert type(back) is type(value)
+    decoded = decode(encode({"v": value}))["v"]
+    assert decoded == value
+    assert type(decoded) is type(value)
 
 
 @pytest.mark.parametrize("array", ARRAYS, ids=lambda a: f"{a.dtype}{a.shape}")
 def test_arrays_round_trip_bit_for_bit(array):
-    back = decode(encode({"v": array}))["v"]
-    assert back.dtype == array.dtype
-    assert back.shape == array.shape
-    np.testing.assert_array_equal(back, array)
+    decoded = decode(encode({"v": array}))["v"]
+    assert decoded.dtype == array.dtype
+    assert decoded.shape == array.shape
+    np.testing.assert_array_equal(decoded, array)
 
 
 def test_bytes_are_those_that_cntk_wrote():
@@ -83,20 +83,20 @@ def sample() -> bytes:
 
 
 def test_truncated_files_raise_errors_with_file_and_position():
-    whole = sample()
-    kept = 0
-    for size in range(len(whole)):
+    data = sample()
+    entries = 0
+    for size in range(len(data)):
         try:
-            kept = len(decode(whole[:size], "net.model"))  # a cut between two entries leaves a smaller dictionary
+            entries = len(decode(data[:size], "net.model"))  # cut between two entries: a smaller dictionary
         except FormatError as error:
             assert str(error).startswith("net.model")
-    assert kept == 4
+    assert entries == 4
 
 
 def test_damaged_bytes_only_raise_format_errors():
-    whole, rng = sample(), random.Random(1)
+    data, rng = sample(), random.Random(1)
     for _ in range(3000):
-        broken = bytearray(whole)
+        broken = bytearray(data)
         for _ in range(rng.randint(1, 4)):
             broken[rng.randrange(len(broken))] = rng.randrange(256)
         with contextlib.suppress(FormatError):

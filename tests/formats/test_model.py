@@ -98,8 +98,8 @@ class TestEveryModel:
         function.save(tmp_path / "m")
         loaded = C.load_model(tmp_path / "m")
         assert_same(evaluate(loaded, data), evaluate(function, data))
-        for what in ("arguments", "parameters", "constants", "outputs"):
-            mine, theirs = getattr(function, what), getattr(loaded, what)
+        for kind in ("arguments", "parameters", "constants", "outputs"):
+            mine, theirs = getattr(function, kind), getattr(loaded, kind)
             assert [v.uid for v in mine] == [v.uid for v in theirs]
             assert [(v.name, v.shape, v.dtype, v.dynamic_axes, v.is_sparse, v.needs_gradient) for v in mine] == [
                 (v.name, v.shape, v.dtype, v.dynamic_axes, v.is_sparse, v.needs_gradient) for v in theirs
@@ -183,10 +183,10 @@ def test_placeholders_are_kept(tmp_path):
 
 
 def test_unknown_attributes_are_preserved(tmp_path):
-    whole = record_of(dense()[0], tmp_path)
+    record = record_of(dense()[0], tmp_path)
     added = {"futureShape": Shape((2, 3)), "futureCount": SizeT(7), "futureText": "x"}
-    whole["primitive_functions"][0]["attributes"] |= added
-    (tmp_path / "m").write_bytes(encode(whole))
+    record["primitive_functions"][0]["attributes"] |= added
+    (tmp_path / "m").write_bytes(encode(record))
     C.load_model(tmp_path / "m").save(tmp_path / "again")
     assert decode((tmp_path / "again").read_bytes())["primitive_functions"][0]["attributes"].items() >= added.items()
 
@@ -200,8 +200,8 @@ def test_models_of_cntk_compute_the_outputs_of_cntk():
         function = C.load_model(MODELS / entry["file"])
         values = evaluate(function, [read(arrays, argument) for argument in entry["arguments"]])
         for value, output in zip(values, entry["outputs"], strict=True):
-            for got, want in zip(value, read(arrays, output), strict=True):
-                np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+            for actual, expected in zip(value, read(arrays, output), strict=True):
+                np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
 
 def read(arrays, entry):
@@ -283,25 +283,25 @@ def test_restoring_another_function_names_the_difference_and_changes_nothing(tmp
     ],
 )
 def test_each_kind_of_damage_is_named(tmp_path, damage, reason):
-    whole = record_of(dense()[0], tmp_path)
-    whole["inputs"].sort(key=lambda v: "value" not in v)
-    damage(whole)
+    record = record_of(dense()[0], tmp_path)
+    record["inputs"].sort(key=lambda v: "value" not in v)
+    damage(record)
     with pytest.raises(FormatError, match=reason):
-        load(encode(whole))
+        load(encode(record))
 
 
 def test_a_cycle_without_any_known_variable_is_rejected(tmp_path):
-    whole = record_of(dense()[0], tmp_path)
-    first, *_, last = whole["primitive_functions"]
+    record = record_of(dense()[0], tmp_path)
+    first, *_, last = record["primitive_functions"]
     first["inputs"] = [last["uid"] + "_Output_0"] * 2
     with pytest.raises(FormatError, match="is not in the file"):
-        load(encode(whole))
+        load(encode(record))
 
 
 def test_a_block_that_contains_itself_is_rejected(tmp_path):
-    whole = record_of(blocks()[0], tmp_path)
-    for block in [f for f in whole["primitive_functions"] if "block_function_composite" in f]:
-        broken = copy.deepcopy(whole)
+    record = record_of(blocks()[0], tmp_path)
+    for block in [f for f in record["primitive_functions"] if "block_function_composite" in f]:
+        broken = copy.deepcopy(record)
         (target,) = [f for f in broken["primitive_functions"] if f["uid"] == block["uid"]]
         target["block_function_composite"]["root"] = broken["root"]
         with pytest.raises(FormatError, match="part of another graph too"):

@@ -82,7 +82,7 @@ def test_operands_of_different_dynamic_axes():
     (lambda: C.sequence.past_value(C.input_variable(2)), "has no sequence axis"),
 ])
 def test_operands_that_do_not_fit_are_an_error_when_the_graph_is_built(build, message):
-    for caught in (ValueError, RuntimeError):  # CNTK raises now one, now the other
+    for caught in (ValueError, RuntimeError):  # CNTK raises either
         with pytest.raises(caught, match=f"(?s){message}.*test_graph.py"):
             build()
 
@@ -98,8 +98,8 @@ def test_a_clone_has_parameters_by_its_method(method):
     assert [v.name for v in leaves] == ["W", "b"]
     assert (leaves[0] is W) == (method == "share")
     b.value = [3, 4]
-    wanted = [[3, 4]] if method == "share" else [[1, 2]]
-    np.testing.assert_array_equal(g.eval({g.arguments[0]: np.ones((1, 3))}), wanted)
+    expected = [[3, 4]] if method == "share" else [[1, 2]]
+    np.testing.assert_array_equal(g.eval({g.arguments[0]: np.ones((1, 3))}), expected)
 
 
 def test_clone_with_substitutions_omits_replaced_nodes():
@@ -139,7 +139,7 @@ def test_a_substitute_that_computes_from_the_graph_closes_a_loop(method):
     (lambda x, y, relu, product: {product.output: C.tanh(y).output}, "y= x", [1.4621172, 2.7615942]),
 ])  # fmt: skip
 def test_a_substitute_is_copied_if_it_depends_on_a_copied_node(substitutes, arguments, sums):
-    """Where it uses the variable that it replaces, it uses its copy. Recorded from CNTK; `=` marks originals."""
+    """A substitute that uses the variable it replaces uses its copy. Recorded from CNTK; `=` marks originals."""
     x, y = C.input_variable(2, name="x"), C.input_variable(2, name="y")
     relu = C.relu(x)
     product = C.times(relu, np.eye(2, dtype="f") / 2)

@@ -1,4 +1,4 @@
-"""Shapes of CNTK's compiled module: their sizes stand in the opposite order, as in CNTK 2.7."""
+"""Shapes of CNTK's compiled module: their dimensions are in reverse order, as in CNTK 2.7."""
 import pytest
 
 from cntkjax.compat import cntk_py

@@ -1,4 +1,4 @@
-"""Seeds count upwards, or are all the same once fixed (recorded from CNTK 2.7)."""
+"""Automatic seeds count upwards, or are all equal once fixed (recorded from CNTK 2.7)."""
 import pytest
 
 from cntkjax.graph import seed

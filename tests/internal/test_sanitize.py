@@ -1,4 +1,4 @@
-"""Arguments brought into one form (answers recorded from CNTK 2.7)."""
+"""Normalization of arguments (answers recorded from CNTK 2.7)."""
 import numpy as np
 import pytest
 

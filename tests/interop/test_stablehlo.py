@@ -63,8 +63,8 @@ def test_sequences_of_any_length_and_several_outputs(tmp_path):
     assert f.arguments == (s, x)
     steps, last = served(f, tmp_path, a=grid, a_lengths=np.int32([4, 2]), b=other)
     expected = f.eval({s: parts, x: other})
-    for got, want in zip(steps, expected[f.outputs[0]], strict=True):
-        np.testing.assert_allclose(got[: len(want)], want, rtol=1e-5, atol=1e-6)
+    for actual, want in zip(steps, expected[f.outputs[0]], strict=True):
+        np.testing.assert_allclose(actual[: len(want)], want, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(last, expected[f.outputs[1]], rtol=1e-5, atol=1e-6)
 
 
@@ -76,8 +76,8 @@ def test_sums_of_products_over_steps_of_any_number(tmp_path):
     other = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
     values = served(f, tmp_path, a=np.stack(parts), a_lengths=np.int32([4, 4]), b=other)
     expected = f.eval({s: parts, q: other})
-    for got, out in zip(values, f.outputs, strict=True):
-        np.testing.assert_allclose(np.squeeze(got), np.squeeze(expected[out]), rtol=1e-5, atol=1e-6)
+    for actual, out in zip(values, f.outputs, strict=True):
+        np.testing.assert_allclose(np.squeeze(actual), np.squeeze(expected[out]), rtol=1e-5, atol=1e-6)
 
 
 def test_functions_that_look_back_take_padded_sequences(tmp_path):

@@ -43,10 +43,10 @@ def test_gradients_are_those_of_the_function(model):
 def test_single_samples_and_vmap(model):
     f, parameters = to_jax(model)
     data = sample(6, 3)
-    one = f(parameters, data[0])
-    assert one.shape == (2,)
+    single = f(parameters, data[0])
+    assert single.shape == (2,)
     each = jax.vmap(f, in_axes=(None, 0))(parameters, data)
-    assert np.allclose(each, f(parameters, data), atol=1e-6) and np.allclose(each[0], one, atol=1e-6)
+    assert np.allclose(each, f(parameters, data), atol=1e-6) and np.allclose(each[0], single, atol=1e-6)
     blocks = jax.vmap(f, in_axes=(None, 0))(parameters, data.reshape(2, 3, 3))
     assert np.allclose(blocks.reshape(6, 2), each, atol=1e-6)
     models = jax.tree.map(lambda p: jnp.stack([p, 2 * p]), parameters)

@@ -20,7 +20,7 @@ def plain():
 
 @pytest.fixture
 def ctf(tmp_path):
-    """Makes a deserializer of a text: ``ctf(text, x=2, w=(5,))`` has a dense stream x and a sparse one w."""
+    """Create a deserializer from a text: ``ctf(text, x=2, w=(5,))`` has a dense stream x and a sparse one w."""
     count = iter(range(1000))
 
     def make(text: str | bytes, options=(), defining: str = "", **streams):

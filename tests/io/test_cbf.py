@@ -73,13 +73,13 @@ def test_streams_can_be_selected_renamed_and_reshaped(small, read_all):
     assert read_all(source) == [{"features": [[[[1, 2]]], [[[3, 4]], [[5, 6]]]]}]
 
 
-@pytest.mark.parametrize("stream, what", [
+@pytest.mark.parametrize("stream, message", [
     (StreamDef("z", 2), r"has no stream 'z'; its streams: \['x', 'w'\]"),
     (StreamDef("x", 3), r"'x' is dense of dimension 2, but is requested as dense of shape \(3,\)"),
     (StreamDef("x", 2, is_sparse=True), "'x' is dense of dimension 2, but is requested as sparse"),
 ])  # fmt: skip
-def test_streams_must_match_the_file(small, stream, what):
-    with pytest.raises(RuntimeError, match=what):
+def test_streams_must_match_the_file(small, stream, message):
+    with pytest.raises(RuntimeError, match=message):
         MinibatchSource(CBFDeserializer(str(small), StreamDefs(a=stream)))
 
 

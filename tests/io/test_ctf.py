@@ -1,4 +1,4 @@
-"""What CNTK 2.7 makes of a CTF file; the expected values were recorded from it."""
+"""CTF files are read as CNTK 2.7 reads them; the expected values were recorded from it."""
 
 import warnings
 
@@ -35,7 +35,7 @@ GOOD = {
     "comments may be in any language": ("|x 1 2 |y 1 |# \u00e9\x01\n", [[[1, 2]]]),
 }
 
-BAD = {  # row -> what the message says; file and line are always named
+BAD = {  # row -> text of the message; file and line are always named
     "a blank line": "a blank line without samples",
     "  \t": "a blank line without samples",
     "|# only a comment": r"a row without samples of '\|x', '\|y'",
@@ -111,14 +111,14 @@ def test_malformed_sparse_samples(values, ctf):
         source.next_minibatch(1)
 
 
-@pytest.mark.parametrize("text, what", [
+@pytest.mark.parametrize("text, message", [
     ("", "Input file is empty"),
     ("\n\n   \n", "Input file is empty"),
     ("a |x 1 2\n", "line 1: begins with 'a' instead of a sequence id or '|'"),
     ("\n-1 |x 1 2\n", "line 2: begins with '-'"),
 ])  # fmt: skip
-def test_other_files_are_refused_when_the_source_is_created(text, what, ctf):
-    with pytest.raises(RuntimeError, match=what.replace("|", r"\|")):
+def test_other_files_are_refused_when_the_source_is_created(text, message, ctf):
+    with pytest.raises(RuntimeError, match=message.replace("|", r"\|")):
         MinibatchSource(ctf(text, x=2))
 
 
@@ -178,10 +178,10 @@ def test_chunks_hold_whole_sequences_and_lose_none(chunk, ids, ctf):
 
 def test_sequences_may_span_windows_of_the_index(ctf, monkeypatch):
     text = "".join(f"{i // 3} |x {i}\n" for i in range(30))
-    whole = CTFFile(ctf(text, x=1)).index
+    index = CTFFile(ctf(text, x=1)).index
     monkeypatch.setattr("cntkjax.io._ctf_index._WINDOW", 16)
     for name in ("begins", "rows", "keys"):
-        np.testing.assert_array_equal(getattr(CTFFile(ctf(text, x=1)).index, name), getattr(whole, name))
+        np.testing.assert_array_equal(getattr(CTFFile(ctf(text, x=1)).index, name), getattr(index, name))
 
 
 def test_line_numbers_are_those_of_the_file(ctf):

@@ -47,5 +47,5 @@ def test_round_trip_through_a_ctf_file(tmp_path_factory, sequences):
     source = MinibatchSource(CTFDeserializer(str(path), streams), randomize=False, max_sweeps=1)
     minibatch = source.next_minibatch(1000)
     assert [s.tolist() for s in minibatch[source["x"]].ragged.sequences()] == [x for x, _ in sequences]
-    got = [s.to_dense().tolist() for s in minibatch[source["w"]].ragged.sequences()]
-    assert got == [[[step.get(k, 0.0) for k in range(5)] for step in w] for _, w in sequences]
+    actual = [s.to_dense().tolist() for s in minibatch[source["w"]].ragged.sequences()]
+    assert actual == [[[step.get(k, 0.0) for k in range(5)] for step in w] for _, w in sequences]

@@ -50,7 +50,7 @@ def source(steps, path="map.txt", kind=ImageDeserializer, labels=3, **options):
 
 
 def images(reader, size=100):
-    """All that a source has: [images, channels, height, width]."""
+    """All images of a source: [images, channels, height, width]."""
     parts = []
     while minibatch := reader.next_minibatch(size):
         parts.append(minibatch[reader.streams.x].asarray()[:, 0])
@@ -135,12 +135,12 @@ def test_two_lists_of_the_same_images_are_cropped_at_the_same_places(listed):
         for path, name in (("map.txt", "x"), ("deep/more.txt", "y"))
     ]
     reader = MinibatchSource(parts, max_sweeps=4)
-    seen = set()
+    crops_seen = set()
     while minibatch := reader.next_minibatch(3):
         x, y = (minibatch[reader.streams[name]].asarray() for name in "xy")
         np.testing.assert_array_equal(x, y)
-        seen |= {part.tobytes() for part in x}
-    assert len(seen) > 30
+        crops_seen |= {part.tobytes() for part in x}
+    assert len(crops_seen) > 30
 
 
 def test_a_crop_after_scaling_determines_the_shape(listed):

@@ -34,7 +34,7 @@ def numbered(ctf):
 
 
 def taken(source, size=10**6, **partition):
-    """Of each minibatch the numbers of its sequences, whether it ends a sweep, and the position behind it."""
+    """For each minibatch: the numbers of its sequences, whether it ends a sweep, and the position after it."""
     while minibatch := source.next_minibatch(size, **partition):
         data = minibatch[source.streams.x]
         numbers = [int(sequence[0].flat[0]) for sequence in data.ragged.sequences()]

@@ -1,4 +1,4 @@
-"""The laws of minibatches: sizes, sweeps, shuffling, workers, positions. Literals were recorded from CNTK 2.7."""
+"""Properties of minibatches: sizes, sweeps, shuffling, workers, positions. Literals were recorded from CNTK 2.7."""
 
 from collections import Counter
 
@@ -73,18 +73,18 @@ def test_workers_take_sequences_in_turns_and_end_sweeps_when_they_pass_them():
     }
     for rank, expected in recorded.items():
         source = batcher(sweeps=2)
-        got = [(*batch(source, 3, (3, rank)), source.position) for _ in range(6)]
-        assert [g[0] for g in got] == [e[0] for e in expected]
-        assert [g[2] for g in got if g[0]] == [e[2] for e in expected if e[0]]
-        assert [g[1] for g in got if g[0]] == [e[1] for e in expected if e[0]]
+        actual = [(*batch(source, 3, (3, rank)), source.position) for _ in range(6)]
+        assert [g[0] for g in actual] == [e[0] for e in expected]
+        assert [g[2] for g in actual if g[0]] == [e[2] for e in expected if e[0]]
+        assert [g[1] for g in actual if g[0]] == [e[1] for e in expected if e[0]]
 
 
 def test_a_worker_waits_for_its_turn_through_sweeps_with_fewer_sequences_than_workers():
-    got = []
+    actual = []
     source = batcher([1], samples=30)
     while (sequences := batch(source, 2, (3, 0)))[0]:
-        got.append((*sequences, source.position))
-    assert got == [([0, 0], True, n) for n in (4, 10, 16, 22, 28)]  # from CNTK 2.7
+        actual.append((*sequences, source.position))
+    assert actual == [([0, 0], True, n) for n in (4, 10, 16, 22, 28)]  # from CNTK 2.7
 
 
 @pytest.mark.parametrize(
@@ -178,10 +178,10 @@ def test_shuffling_depends_on_seed_and_sweep_only():
 @pytest.mark.parametrize("window", [{"window_in_chunks": 3}, {"window_in_samples": 30}])
 def test_only_the_chunks_of_a_window_are_in_memory(window):
     deserializer = Numbered([1] * 60, 10)
-    source, held = Batcher(Sampler(deserializer, randomize=True, **window), 2, 2**64, False), []
+    source, chunk_counts = Batcher(Sampler(deserializer, randomize=True, **window), 2, 2**64, False), []
     while batch(source, 4)[0]:
-        held.append(len(deserializer._cache))
-    assert max(held) <= 5
+        chunk_counts.append(len(deserializer._cache))
+    assert max(chunk_counts) <= 5
     assert len(deserializer.reads) >= 20
     assert not deserializer._cache
 
@@ -299,23 +299,23 @@ class TestMinibatchSource:
         with pytest.raises(RuntimeError, match="frame_mode: stream 'x' has a sequence of 2 samples"):
             source.next_minibatch(3)
 
-    @pytest.mark.parametrize("arguments, what", [
+    @pytest.mark.parametrize("arguments, message", [
         ({"max_sweeps": 1, "max_samples": 5}, "max_samples and max_sweeps exclude each other"),
         ({"max_samples": 0}, "max_samples is 0"),
         ({"frame_mode": True, "truncation_length": 2}, "frame_mode and truncation_length exclude each other"),
         ({"randomization_window_in_samples": 20}, "randomization_window_in_chunks=0"),
     ])  # fmt: skip
-    def test_arguments_that_exclude_each_other(self, ctf, arguments, what):
-        with pytest.raises(RuntimeError, match=what):
+    def test_arguments_that_exclude_each_other(self, ctf, arguments, message):
+        with pytest.raises(RuntimeError, match=message):
             MinibatchSource(ctf("|x 1\n", x=1), **arguments)
 
-    @pytest.mark.parametrize("arguments, what", [
+    @pytest.mark.parametrize("arguments, message", [
         ((0,), "has to be positive, not 0"),
         ((-1,), "has to be positive, not -1"),
         ((4, None, None, 2, 2), "partition_index 2 is not one of 2 partitions"),
     ])  # fmt: skip
-    def test_an_invalid_request_is_an_error(self, ctf, arguments, what):
-        with pytest.raises(ValueError, match=what):
+    def test_an_invalid_request_is_an_error(self, ctf, arguments, message):
+        with pytest.raises(ValueError, match=message):
             MinibatchSource(ctf("|x 1\n", x=1)).next_minibatch(*arguments)
 
     def test_a_worker_without_a_share_gets_nothing_and_does_not_block(self, ctf):
@@ -381,7 +381,7 @@ class TestSeveralDeserializers:
 
 
 def test_streams_are_numbered_by_name_and_listed_backwards(tmp_path):
-    """Programs unpack ``features, labels = minibatch.items()``, however they declare them."""
+    """Programs unpack ``features, labels = minibatch.items()``, in whatever order they declare the streams."""
 
     def file(*names):
         path = tmp_path / f"{names[0]}.ctf"

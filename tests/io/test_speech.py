@@ -61,7 +61,7 @@ RUNS = (("utt3", 5, (2, 5)), ("utt1", 5, (0, 2), (1, 3)), ("utt2", 4, (2, 1), (1
 
 
 def read(*deserializers, size=100, **options):
-    """For each stream its sequences."""
+    """The sequences of each stream."""
     source = MinibatchSource(list(deserializers), **({"randomize": False, "max_sweeps": 1} | options))
     streams = {name: [] for name in source.streams}
     while minibatch := source.next_minibatch(size):

@@ -77,12 +77,12 @@ def test_minibatches_are_those_of_cntk(entry, plain):
     actual = list(play(entry, calls, plain)) if calls else []
     expected = [minibatch.get("streams", {}) for minibatch in recorded if "call" in minibatch]
     assert len(actual) == len(expected)
-    for got, want in zip(actual, expected, strict=True):
-        assert sorted(got) == sorted(want)
-        for name, data in want.items():
+    for ours, theirs in zip(actual, expected, strict=True):
+        assert sorted(ours) == sorted(theirs)
+        for name, data in theirs.items():
             for key in data:
                 if data[key] is not None and (key, name) != ("samples", "y"):
-                    assert rounded(got[name].get(key)) == rounded(data[key]), (name, key)
+                    assert rounded(ours[name].get(key)) == rounded(data[key]), (name, key)
 
 
 def rounded(value):

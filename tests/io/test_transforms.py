@@ -37,7 +37,7 @@ def test_other_arrays_are_refused():
 
 
 def places(rows, columns):
-    """An image that says in its first two colours where its pixels are."""
+    """An image whose first two channels hold the coordinates of its pixels."""
     y, x = np.mgrid[:rows, :columns]
     return np.stack([x, y, 0 * x], -1).astype(np.uint8)
 
@@ -47,9 +47,9 @@ def places(rows, columns):
     ({"side_ratio": 0.9}, (5, 5), (0, 0, 4, 4)),
     ({"side_ratio": 0.5}, (5, 5), (1, 1, 3, 3)),
     ({"area_ratio": 0.5}, (16, 12), (1, 3, 10, 10)),
-    ({"area_ratio": 0.5}, (7, 21), (0, 0, 21, 7)),  # what is higher than the image is not cut out at all
+    ({"area_ratio": 0.5}, (7, 21), (0, 0, 21, 7)),  # a crop higher than the image is not applied
     ({"area_ratio": 0.9}, (16, 12), (0, 0, 12, 16)),
-    ({"aspect_ratio": 0.8, "side_ratio": 1.0}, (16, 12), (1, 1, 10, 13)),  # standing, as lying it would not fit
+    ({"aspect_ratio": 0.8, "side_ratio": 1.0}, (16, 12), (1, 1, 10, 13)),  # portrait: in landscape it would not fit
     ({"aspect_ratio": 0.8, "side_ratio": 1.0}, (9, 10), (0, 0, 10, 8)),
     ({"aspect_ratio": 2.0, "side_ratio": 1.0}, (9, 10), (0, 0, 10, 9)),
     ({"crop_size": (5, 40)}, (16, 12), (3, 0, 5, 16)),
@@ -69,7 +69,7 @@ JITTER = {"jitter_type": "uniratio"}
      [(68, 47, 135, 135, 0), (95, 33, 140, 140, 0), (80, 51, 122, 122, 1), (37, 68, 124, 124, 1)]),
     ("area", {"area_ratio": (0.1, 0.6), "aspect_ratio": (0.7, 1.0), **JITTER},
      [(88, 44, 146, 128, 0), (74, 40, 132, 139, 1), (6, 86, 141, 111, 1), (97, 47, 131, 111, 1)]),
-    ("side", {"side_ratio": 0.8, "aspect_ratio": 0.5},  # standing it does not fit
+    ("side", {"side_ratio": 0.8, "aspect_ratio": 0.5},  # in portrait it does not fit
      [(14, 62, 226, 113, 0), (21, 47, 226, 113, 0), (16, 33, 226, 113, 1), (1, 84, 226, 113, 1)]),
     ("side", {"side_ratio": (0.5, 1.0), "aspect_ratio": (0.4, 1.0), **JITTER},
      [(61, 40, 178, 134, 0), (65, 25, 146, 161, 1), (3, 88, 189, 109, 1), (69, 46, 166, 114, 1)]),

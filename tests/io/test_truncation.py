@@ -42,10 +42,11 @@ def test_minibatches_are_those_of_cntk(source):
         ([411, 603, 604, 701, 702], [], False, (3, 2, 1)),
         ([605, 606, 703], [], True, (2, 2, 1)),
     ]
-    got = minibatches(source(truncation_length=2), 6)
-    assert [sorted(x for _, _, piece in pieces for x in piece) for pieces, _, _ in got] == [r[0] for r in recorded]
-    assert [sorted(piece[0] for _, start, piece in pieces if start) for pieces, _, _ in got] == [r[1] for r in recorded]
-    assert [(end, shape) for _, end, shape in got] == [r[2:] for r in recorded]
+    actual = minibatches(source(truncation_length=2), 6)
+    assert [sorted(x for _, _, piece in pieces for x in piece) for pieces, _, _ in actual] == [r[0] for r in recorded]
+    firsts = [sorted(piece[0] for _, start, piece in pieces if start) for pieces, _, _ in actual]
+    assert firsts == [r[1] for r in recorded]
+    assert [(end, shape) for _, end, shape in actual] == [r[2:] for r in recorded]
 
 
 @pytest.mark.parametrize(
@@ -60,11 +61,11 @@ def test_minibatches_are_those_of_cntk(source):
 def test_a_sweep_ends_with_the_last_sequence_that_was_started(ctf, lengths, length, size, sweeps, recorded):
     text = "".join(f"{i} |x {step}\n" for i, n in enumerate(lengths) for step in range(n))
     source = MinibatchSource(ctf(text, x=1), randomize=False, max_sweeps=sweeps, truncation_length=length)
-    got = []
+    actual = []
     while minibatch := source.next_minibatch(size):
         data = minibatch[source.streams.x]
-        got.append(-data.num_samples if data.end_of_sweep else data.num_samples)
-    assert got == recorded  # from CNTK 2.7; negative where a sweep ends
+        actual.append(-data.num_samples if data.end_of_sweep else data.num_samples)
+    assert actual == recorded  # from CNTK 2.7; negative where a sweep ends
 
 
 @pytest.mark.parametrize(

@@ -79,15 +79,15 @@ def test_shuffled_chunks_occur_once_in_a_sweep(read_all):
     assert sorted(user.asked) == [0, 1, 2]
 
 
-@pytest.mark.parametrize("chunk, what", [
+@pytest.mark.parametrize("chunk, message", [
     (lambda c: {"x": [EYE[:1, :2]], "s": []}, r"get_chunk\(0\), stream 's': is an empty list"),
     (lambda c: {"x": [EYE[:1, :2]]}, r"Chunks.get_chunk\(0\): has no data of the streams \['s'\]"),
     (lambda c: {**samples(c), "x": EYE[:2, :2]}, r"as many sequences for each stream, but returns \{'x': 2, 's': 3\}"),
     (lambda c: {**samples(c), "x": EYE[:3]}, r"stream 'x': samples have shape \(4,\), but the stream has \(2,\)"),
     (lambda c: {**samples(c), "s": sp.csr_matrix(EYE[:3, :3])}, r"samples have shape \(3,\), but the stream"),
 ])  # fmt: skip
-def test_an_invalid_chunk_is_an_error(chunk, what):
-    with pytest.raises(RuntimeError, match=what):
+def test_an_invalid_chunk_is_an_error(chunk, message):
+    with pytest.raises(RuntimeError, match=message):
         MinibatchSource(Chunks(chunk)).next_minibatch(1)
 
 
@@ -173,8 +173,8 @@ class TestFromData:
 
     def test_a_sweep_ends_with_the_data_or_with_max_samples(self):
         source = MinibatchSourceFromData({"x": self.X}, max_samples=10)
-        got = [source.next_minibatch(4) for _ in range(4)]
-        assert [[(d.num_samples, d.end_of_sweep, d.shape) for d in m.values()] for m in got] == [
+        actual = [source.next_minibatch(4) for _ in range(4)]
+        assert [[(d.num_samples, d.end_of_sweep, d.shape) for d in m.values()] for m in actual] == [
             [(4, False, (4, 2))], [(2, True, (2, 2))], [(4, True, (4, 2))], [],
         ]  # fmt: skip
 
@@ -186,12 +186,12 @@ class TestFromData:
         assert rest == [[self.X[2:5].tolist()]] * 2
 
     def test_workers_share_a_minibatch(self):
-        got = []
+        actual = []
         for rank in range(2):
             source = MinibatchSourceFromData({"x": self.X}, FULL_DATA_SWEEP)
             while minibatch := source.next_minibatch(4, number_of_workers=2, worker_rank=rank):
-                got += minibatch[source.streams.x].ragged.data.tolist()
-        assert sorted(got) == self.X.tolist()
+                actual += minibatch[source.streams.x].ragged.data.tolist()
+        assert sorted(actual) == self.X.tolist()
 
     def test_sequences_need_a_type(self):
         lists = [self.X[:1], self.X[:3], self.X[:2]]
@@ -214,7 +214,7 @@ class TestFromData:
 
 @pytest.mark.parametrize("where", ["object", "class"])
 def test_subclasses_may_use_any_attribute_name(where):
-    """CNTK tells a source the device, and asks nothing of it but its methods."""
+    """CNTK passes a source the device, and uses nothing of it but its methods."""
     defined = {"stream_infos", "next_minibatch", "is_infinite", "num_chunks", "get_chunk", "inside"}
     inside = {name for cls in (UserMinibatchSource, UserDeserializer) for name in dir(cls) if not name.startswith("__")}
     names = (inside | {"streams"}) - defined

@@ -56,7 +56,7 @@ PARAMETERS = {
     ),
 }  # fmt: skip
 
-# Layers against NumPy: what makes one, the shape of a sample, and its output for a sample and the parameters by name.
+# Layers against NumPy: a constructor, the shape of a sample, and the output for a sample and the parameters by name.
 # A new layer gets a row here: its values, gradients, and what a model file restores are checked.
 REFERENCES = {
     "Dense": (lambda: L.Dense(2, activation=C.tanh), (3,), lambda x, W, b: np.tanh(x @ W + b)),
@@ -198,9 +198,9 @@ def test_attention_has_the_values_of_cntk():
          [-1.0929472, 1.0787143, 0.32344726, -0.20844007, 0.6897459],
          [-1.0944722, 1.0782701, 0.32401228, -0.20899753, 0.69139624]],
     ]  # fmt: skip
-    whole = L.AttentionModel(4, init=0.1)
+    full = L.AttentionModel(4, init=0.1)
     window = L.AttentionModel(4, attention_span=3, attention_axis=-3, init=0.1)
-    for layer in (whole, window):
+    for layer in (full, window):
         for value, expected_value in zip(layer(s, h).eval({s: encoder, h: decoder}), expected, strict=True):
             np.testing.assert_allclose(value.reshape(-1, 5), expected_value, rtol=1e-5)
 

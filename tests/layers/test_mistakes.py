@@ -1,4 +1,4 @@
-"""Errors name the layer, what it was given, what it expects, and how to fix the mistake."""
+"""Errors name the layer, its operand, what it expects, and how to fix the mistake."""
 
 import re
 

@@ -19,7 +19,7 @@ def test_outputs_and_gradients_are_those_of_cntk(call):
     for values, (size, total, squares, waves) in zip(computed, recorded, strict=True):
         size_now, *now = digest(values)
         assert size_now == size
-        scale = np.sqrt(squares * size)  # sums cancel: their error is that of the terms
+        scale = np.sqrt(squares * size)  # sums cancel: their error is relative to their terms
         np.testing.assert_allclose(now, [total, squares, waves], rtol=2e-5, atol=1e-5 * scale)
 
 

@@ -148,10 +148,10 @@ def test_delays_and_windows_hold_past_values(grid):
     window = L.PastValueWindow(3, axis=-2)(x)
     value, valid = window.outputs
     values = window.eval({x: XS})
-    for s, v, there in zip(XS, values[value], values[valid], strict=True):
+    for s, v, mask in zip(XS, values[value], values[valid], strict=True):
         n = min(len(s), 3)
         np.testing.assert_array_equal(v, np.concatenate([s[::-1][:n], np.zeros((3 - n, WIDTH))]))
-        np.testing.assert_array_equal(there[:, 0], np.arange(3) < n)
+        np.testing.assert_array_equal(mask[:, 0], np.arange(3) < n)
 
 
 class TestUnfolding:

@@ -1,4 +1,4 @@
-"""Calls of all learners, and the gradients fed to them. Plain Python, so that CNTK 2.7's interpreter reads it too.
+"""Calls of all learners, and the gradients fed to them. Plain Python, so that CNTK 2.7's interpreter can import it too.
 
 A new learner gets a row here. `CALLS` are compared with recordings of CNTK 2.7 (see record.py); a learner that CNTK
 does not have goes to `REFERENCES`, with its rule in plain Python.

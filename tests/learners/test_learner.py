@@ -146,12 +146,12 @@ def test_an_error_in_a_step_changes_nothing(gradients, count, error, says):
 def test_steps_are_counted():
     learner = L.sgd([Weights([1.0])], 0.1)
     steps(learner, 1.0, [4, 3], is_sweep_end=True)
-    seen = (
+    counts = (
         learner.total_number_of_samples_seen(),
         learner.total_number_of_minibatches_seen(),
         learner.total_number_of_sweeps_seen(),
     )
-    assert seen == (7, 2, 2)
+    assert counts == (7, 2, 2)
 
 
 def test_a_rate_of_zero_skips_and_does_not_count_the_step():
@@ -172,13 +172,13 @@ def test_a_rate_of_zero_skips_and_does_not_count_the_step():
 )
 def test_a_new_rate_starts_when_it_is_set(second, rates):
     learner = L.sgd([Weights([0.0])], [1, 1.5, 1.75])
-    seen = []
+    actual = []
     for step in range(8):
         if step == 3:
             learner.reset_learning_rate(second)
-        seen.append(learner.learning_rate())
+        actual.append(learner.learning_rate())
         learner.advance(4, step in (0, 1, 3, 5, 6))
-    assert seen == rates
+    assert actual == rates
 
 
 def test_a_new_rate_must_be_a_schedule():
@@ -343,7 +343,7 @@ def test_half_precision_accumulates_small_steps():
     for _ in range(51):
         learner.update({w: np.array([1, -2], np.float16)}, 4)
     assert w.value.dtype == np.float16
-    assert w.value.tolist() == [0.9951171875, 2.009765625]  # CNTK 2.7; alone, each step is below float16's resolution
+    assert w.value.tolist() == [0.9951171875, 2.009765625]  # CNTK 2.7; each single step is below float16's resolution
 
 
 def test_half_precision_follows_a_parameter_set_by_the_user():
@@ -398,7 +398,7 @@ def test_l1_is_applied_after_the_noise():
     assert (w.value == 0).mean() > 0.9
 
 
-# ---------------------------------------------------------------- laws
+# ---------------------------------------------------------------- properties
 
 
 @settings(deadline=None, max_examples=20)
@@ -461,20 +461,20 @@ def test_a_user_learner_takes_its_own_step():
 def test_a_compiled_step_passes_gradients_to_a_user_learner(as_numpy):
     import cntkjax as C
 
-    seen = []
+    calls = []
 
     class Seeing(L.UserLearner):
         def update(self, gradient_values, training_sample_count, sweep_end):
-            seen.append((gradient_values, training_sample_count, sweep_end))
-            return len(seen) == 1
+            calls.append((gradient_values, training_sample_count, sweep_end))
+            return len(calls) == 1
 
     x, w = C.input_variable(2), C.parameter((2, 1), init=1)
     z = C.times(x, w)
     trainer = C.Trainer(z, C.reduce_sum(z), [Seeing([w], L.learning_parameter_schedule(0.1), as_numpy=as_numpy)])
     feed = {x: np.array([[1, 2], [3, 5]], np.float32)}
     assert [trainer.train_minibatch(feed, is_sweep_end=end) for end in (False, True)] == [True, False]
-    assert [(count, end) for _, count, end in seen] == [(2, False), (2, True)]
-    gradient = seen[0][0][w]
+    assert [(count, end) for _, count, end in calls] == [(2, False), (2, True)]
+    gradient = calls[0][0][w]
     assert isinstance(gradient, np.ndarray if as_numpy else C.NDArrayView)
     np.testing.assert_array_equal(gradient if as_numpy else gradient.asarray(), [[4], [7]])
     assert w.value.tolist() == [[1], [1]]

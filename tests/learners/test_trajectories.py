@@ -20,7 +20,7 @@ TOLERANCE = {"float32": 1e-5, "float64": 1e-10}
 # Their recorded gradients are dense; rows are tested in tests/engine/lower/test_rows.py and golden/check.py.
 ROW_SPARSE = {"sparse_momentum_sgd", "sparse_adagrad"}
 
-# These have no rule of their own, and tests of their own instead.
+# These have no reference rule here, but tests in other files.
 WITHOUT_RULE = {"default_unit_gain_value", "from_optax", "set_default_unit_gain_value", "universal"}
 
 C = types.SimpleNamespace(learners=learners, **vars(learners))
@@ -34,13 +34,13 @@ def make(call, params):
 
 @pytest.fixture(autouse=True)
 def without_compiling():
-    """Without compiling, hundreds of steps on tiny arrays are fast; test_learner.py compiles."""
+    """Hundreds of steps on tiny arrays are fast without compilation; test_learner.py tests compiled steps."""
     with jax.disable_jit():
         yield
 
 
-def close(got, want, dtype):
-    np.testing.assert_allclose(got, want, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+def close(actual, expected, dtype):
+    np.testing.assert_allclose(actual, expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)

@@ -20,16 +20,16 @@ def test_the_graph_takes_the_step_and_has_its_own_state():
     for _ in range(3):
         assert learner.update({w: np.array([10, -20], np.float32)}, 4) is True
         values.append([*w.value, *s.value])
-    # CNTK 2.7: an assignment takes effect after all was computed, so p sees the s of the step before
+    # CNTK 2.7: assignments take effect after everything is computed, so p uses the s of the previous step
     recorded = [[1, 1, 10, -20], [0.9, 1.2, 19, -38], [0.71, 1.58, 27.1, -54.2]]
     np.testing.assert_allclose(values, recorded, rtol=1e-6)
     assert (learner.learning_rate(), learner.total_number_of_samples_seen()) == (1.0, 12)
 
 
 def test_the_graph_gets_lists_of_parameters_and_constants():
-    w, got = C.parameter((2, 3)), []
-    C.universal(lambda ps, gs: got.extend((ps, gs)) or C.assign(ps[0], gs[0]), [w])
-    (p,), (g,) = got
+    w, lists = C.parameter((2, 3)), []
+    C.universal(lambda ps, gs: lists.extend((ps, gs)) or C.assign(ps[0], gs[0]), [w])
+    (p,), (g,) = lists
     assert p is w and g.is_constant and g.shape == (2, 3) and g.name == "grad"
 
 

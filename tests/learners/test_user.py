@@ -1,4 +1,4 @@
-"""Learners of the user's classes: what they get and what they may define. Numbers: CNTK 2.7."""
+"""Learners of user-defined classes: what they receive and what they may define. Numbers: CNTK 2.7."""
 
 import numpy as np
 import pytest

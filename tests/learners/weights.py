@@ -1,4 +1,4 @@
-"""What a learner sees of a parameter, without a graph."""
+"""A parameter as a learner sees it, without a graph."""
 
 import numpy as np
 

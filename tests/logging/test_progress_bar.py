@@ -1,4 +1,4 @@
-"""The progress bar: what it says, and who sees it."""
+"""The progress bar: its text, and where it is shown."""
 
 import sys
 
@@ -38,7 +38,7 @@ def test_speed_and_time_left_exclude_the_first_minibatch(clock):
     assert bar.line() == (
         "  5% |#                   | 500/10000 samples, loss 0.250000, metric 0.250000, 200.0 samples/s, 0:48 left"
     )
-    assert bar.line().endswith("left")  # without news it says the same again
+    assert bar.line().endswith("left")  # without new data the text stays the same
     clock[0] += 2
     bar.update_training(1, 1, 1)
     assert ", 1:35 left" in bar.line()
@@ -75,7 +75,7 @@ def test_the_bar_is_drawn_five_times_a_second_and_erased_for_lines(clock, watche
     drawn = [line.rstrip() for line in lines if line.strip()]
     assert [line.rsplit("| ", 1)[1].split()[0] for line in drawn] == ["10/1000", "30/1000", "50/1000", "60/1000"]
     assert shown.err.endswith("\n")
-    assert " " * len(drawn[1]) in lines  # taken off the screen before the printer's line
+    assert " " * len(drawn[1]) in lines  # erased before the printer's line
     assert shown.out.count("Minibatch[") == 2
 
 

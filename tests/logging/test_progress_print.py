@@ -10,7 +10,7 @@ from cntkjax.logging import ProgressPrinter, TrainingSummaryProgressCallback, _p
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Time that stands still until a test moves it."""
+    """A clock that stands still until a test advances it."""
     now = [1000.0]
     monkeypatch.setattr(_progress_writer.time, "perf_counter", lambda: now[0])
     monkeypatch.setattr(time, "time", lambda: now[0])
@@ -165,7 +165,7 @@ def by_hand(clock, epochs=2, minibatches=10, metric=True, **options):
 
 
 def test_manual_updates(clock, capsys):
-    """A line left open at the end of an epoch goes on in the next, as in CNTK."""
+    """An incomplete line at the end of an epoch continues in the next one, as in CNTK."""
     first, second = by_hand(clock, freq=3)
     assert capsys.readouterr().out == """\
  Minibatch[   1-   3]: loss = 1.222222 * 21, metric = 30.56% * 21;
@@ -296,7 +296,7 @@ def test_the_number_of_parameters(capsys, shapes, trace_level, expected):
 
 
 def test_sums_of_manual_updates_can_be_read(capsys):
-    """Programs write their own lines with them; the numbers are CNTK's."""
+    """Programs print their own lines from them; the numbers are CNTK's."""
     printer = ProgressPrinter(2)
 
     def sums():

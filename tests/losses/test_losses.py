@@ -39,8 +39,8 @@ def test_the_gradient_of_the_logarithm_of_a_sum_keeps_no_exponentials():
     from cntkjax.primitives.reduce import _log_sum
 
     x = np.zeros((8, 1000), np.float32)
-    kept = jax.tree.leaves(jax.vjp(lambda x: _log_sum(x, (1,)), x)[1])
-    assert sum(k.size for k in kept) <= 2 * x.size
+    residuals = jax.tree.leaves(jax.vjp(lambda x: _log_sum(x, (1,)), x)[1])
+    assert sum(k.size for k in residuals) <= 2 * x.size
 
 
 @pytest.mark.parametrize(("gain", "score", "loss", "gradient", "ndcg"), [
@@ -97,8 +97,8 @@ def test_noise_contrastive_estimation_with_every_class_drawn_is_exact():
     loss = C.losses.nce_loss(W, b, x, label, np.ones(1, np.float32), num_samples=3)
     value = loss.eval({x: [[1, -1]], label: csr_matrix([[1.0]])})
     score, prior = -0.5, np.log(3)
-    together = np.logaddexp(score, prior)
-    np.testing.assert_allclose(value, [together - score + 3 * together - 3 * prior], rtol=1e-5)
+    total = np.logaddexp(score, prior)
+    np.testing.assert_allclose(value, [total - score + 3 * total - 3 * prior], rtol=1e-5)
 
 
 def test_hierarchical_probabilities_sum_to_one():

@@ -53,6 +53,6 @@ def test_the_share_of_errors_along_another_axis():
 def test_edit_distance_of_sequences_of_different_lengths():
     a = C.sequence.input_variable(5, sequence_axis=C.Axis("heard"))
     b = C.sequence.input_variable(5, sequence_axis=C.Axis("said"))
-    heard, said = [[0, 1, 2], [3]], [[0, 2], [3, 4, 3]]  # one token too much, two too few
-    feeds = {a: [one_hot(s) for s in heard], b: [one_hot(s) for s in said]}
+    predicted, reference = [[0, 1, 2], [3]], [[0, 2], [3, 4, 3]]  # one extra token, two missing ones
+    feeds = {a: [one_hot(s) for s in predicted], b: [one_hot(s) for s in reference]}
     assert C.edit_distance_error(a, b).eval(feeds) == 3

@@ -91,8 +91,8 @@ def test_stacks_become_layers_that_compute_the_same(cell, op, both):
     stack = C.optimized_rnnstack(x, weights, 2, 2, both, cell, name="s")
     converted = convert_optimized_rnnstack(stack)
     data = [np.random.default_rng(i).normal(size=(n, 3)).astype(np.float32) for i, n in enumerate((4, 1))]
-    for got, want in zip(converted.eval({x: data}), stack.eval({x: data}), strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+    for actual, expected in zip(converted.eval({x: data}), stack.eval({x: data}), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
     blocks = C.logging.graph.depth_first_search(converted, lambda n: getattr(n, "op_name", "") == op)
     names = {"s_fw0", "s_bw0", "s_fw1", "s_bw1"} if both else {"s_0", "s_1"}
     assert {b.name for b in blocks} == names

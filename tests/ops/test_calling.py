@@ -96,9 +96,9 @@ class TestComposition:
 class TestClones:
     def test_a_substitute_that_shares_an_input_is_copied(self):
         f, other = x + y, C.input_variable(2, name="other")
-        shares, apart = y * other, other * other
+        shares, independent = y * other, other * other
         assert len(f.clone("share", {x: shares}).arguments) == 2
-        assert other in f.clone("share", {x: apart}).arguments
+        assert other in f.clone("share", {x: independent}).arguments
         assert other not in f.clone("share", {x: shares}).arguments
         assert f(shares, y).arguments == (y, other)
 
@@ -129,7 +129,7 @@ def test_types_in_signatures(variable, text):
 
 
 class TestCornerCases:
-    """What CNTK 2.7 answered where one would not have guessed it."""
+    """Corner cases in which CNTK 2.7 behaves unexpectedly."""
 
     def test_calling_a_function_without_arguments_returns_its_value(self):
         assert (C.parameter((2,), init=3) * 2)().tolist() == [6, 6]

@@ -1,4 +1,4 @@
-"""What random calls of both found different from CNTK 2.7; shapes, texts and numbers are CNTK's."""
+"""Differences from CNTK 2.7 that random calls of both revealed; shapes, texts and numbers are CNTK's."""
 
 import copy
 

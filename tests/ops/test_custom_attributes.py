@@ -1,4 +1,4 @@
-"""What users note down at a function."""
+"""Custom attributes of functions."""
 
 import numpy as np
 import pytest
@@ -8,17 +8,18 @@ import cntkjax as C
 
 def test_files_and_clones_keep_custom_attributes(tmp_path):
     f = C.relu(C.input_variable(2), name="f")
-    noted = {"a": 1, "b": "text", "c": 1.5, "d": True, "l": [1, [2]], "n": np.arange(3, dtype=np.int8), "m": {"k": 2}}
-    f.custom_attributes = noted
+    array = np.arange(3, dtype=np.int8)
+    attributes = {"a": 1, "b": "text", "c": 1.5, "d": True, "l": [1, [2]], "n": array, "m": {"k": 2}}
+    f.custom_attributes = attributes
     f.custom_attributes["later"] = 3
-    whole = f + 1
-    whole.save(str(tmp_path / "f"))
-    for copy in (whole.clone("clone"), C.load_model(str(tmp_path / "f"))):
-        kept = copy.find_by_name("f").custom_attributes
-        np.testing.assert_array_equal(kept.pop("n"), noted["n"])
-        assert kept == {k: v for k, v in noted.items() if k != "n"} | {"later": 3}
+    model = f + 1
+    model.save(str(tmp_path / "f"))
+    for copy in (model.clone("clone"), C.load_model(str(tmp_path / "f"))):
+        loaded = copy.find_by_name("f").custom_attributes
+        np.testing.assert_array_equal(loaded.pop("n"), attributes["n"])
+        assert loaded == {k: v for k, v in attributes.items() if k != "n"} | {"later": 3}
         assert copy.eval([[1, -1]]).tolist() == [[2, 1]]
-        kept["a"] = 5
+        loaded["a"] = 5
     assert f.custom_attributes["a"] == 1 and "customAttributes" not in f.root_function.attributes
 
 

@@ -100,9 +100,9 @@ class TestBatchesOfAnotherSize:
         sums = sums.replace_placeholders({before: sums.output})
         values = sums.eval({x: self.DATA})
         assert len(values) == 4 and values[3].tolist() == [[18, 19], [29, 30.5], [36.5, 38.25]]
-        back = self.folded(C.sequence.last(sums), (-1, 2, 2))
-        assert back.eval({x: self.DATA}).tolist() == [[[5, 6.75], [15.5, 17.25]], [[26, 27.75], [36.5, 38.25]]]
-        np.testing.assert_array_equal(back.grad({x: self.DATA}), np.broadcast_to([[0.25], [0.5], [1]], (2, 2, 3, 2)))
+        batch = self.folded(C.sequence.last(sums), (-1, 2, 2))
+        assert batch.eval({x: self.DATA}).tolist() == [[[5, 6.75], [15.5, 17.25]], [[26, 27.75], [36.5, 38.25]]]
+        np.testing.assert_array_equal(batch.grad({x: self.DATA}), np.broadcast_to([[0.25], [0.5], [1]], (2, 2, 3, 2)))
 
     def test_all_samples_of_the_new_batch_are_counted(self):
         x, of = C.input_variable((2, 3, 2)), C.parameter(2)

@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 
 import cntkjax as C
 
-LENGTHS = (3, 1, 4)  # of the sequences on which an operation is tried
+LENGTHS = (3, 1, 4)  # of the sequences that an operation is applied to
 
 
 @dataclass
@@ -111,7 +111,7 @@ CASES = [
          lambda x: x.reshape(2, 2, 2, 1, 3).transpose(2, 3, 0, 4, 1).reshape(2, 2, 6), [(8, 1, 3)]),
     Case("space_to_depth", lambda x: C.space_to_depth(x, 2),
          lambda x: x.reshape(2, 1, 2, 3, 2).transpose(2, 4, 0, 1, 3).reshape(8, 1, 3), [(2, 2, 6)]),
-    # activations and the like
+    # activations and similar
     Case("elu", lambda x: C.elu(x, 2), lambda x: np.where(x < 0, 2 * np.expm1(x), x)),
     Case("selu", C.selu, lambda x: 1.0507009873554805 * np.where(x < 0, 1.6732632423543772 * np.expm1(x), x)),
     Case("leaky_relu", C.leaky_relu, lambda x: np.where(x < 0, 0.01 * x, x)),

@@ -27,7 +27,7 @@ class Case:
     data: tuple = ()
     smooth: bool = True
     half: float = 4e-3  # relative tolerance of float16
-    together: bool = False  # one number for the minibatch, the sum of those of its sequences
+    together: bool = False  # one value for the minibatch, the sum over its sequences
 
     def __str__(self):
         return self.name
@@ -139,7 +139,7 @@ def sequences(case, dtype, which=range(len(LENGTHS))):
     operands = []
     for kind, shape in zip(kinds, case.shapes, strict=False):
         size = sum(LENGTHS) * int(np.prod(shape))
-        values = rng.permutation(np.linspace(-1.5, 1.53, size))  # no two near each other, none near 0
+        values = rng.permutation(np.linspace(-1.5, 1.53, size))  # no two close to each other, none close to 0
         values = {"positive": np.abs(values) / 2 + 0.05, "flags": np.sign(values) / 2 + 0.5}.get(kind, values)
         values = values.reshape(sum(LENGTHS), *shape)
         if kind == "flags":

@@ -1,4 +1,4 @@
-"""What functions have of their compiled base class; the answers are those of CNTK 2.7."""
+"""Members that functions inherit from their compiled base class; the results are those of CNTK 2.7."""
 import numpy as np
 import pytest
 
@@ -19,11 +19,11 @@ def test_results_are_stored_in_the_requested_outputs(line):
     x, _, z = line
     mine = C.Value(np.zeros((2, 1), np.float32))
     inner = z.root_function.inputs[0]
-    wanted = {z.output: mine, inner: None}
-    assert z.evaluate({x: DATA}, wanted, C.cpu()) is None
-    assert wanted[z.output] is mine and mine.asarray().ravel().tolist() == [4, 8]
+    outputs = {z.output: mine, inner: None}
+    assert z.evaluate({x: DATA}, outputs, C.cpu()) is None
+    assert outputs[z.output] is mine and mine.asarray().ravel().tolist() == [4, 8]
     z.eval({x: [[0, 0]]})
-    assert wanted[inner].asarray().ravel().tolist() == [3, 7]
+    assert outputs[inner].asarray().ravel().tolist() == [3, 7]
 
 
 @pytest.mark.parametrize(("arguments", "outputs"), [({}, True), (True, {})])
@@ -99,8 +99,8 @@ def test_functions_and_states_describe_themselves(line):
     x, _, z = line
     assert z.root_function.as_string().startswith("Plus: Output('")
     z.custom_attributes = {"a": 1}
-    noted = z.get_custom_attributes()
-    assert noted == {"a": 1} and isinstance(noted, cntk_py.Dictionary)
+    attributes = z.get_custom_attributes()
+    assert attributes == {"a": 1} and isinstance(attributes, cntk_py.Dictionary)
     state, _ = z.forward({x: DATA}, keep_for_backward=[z.output])
     assert isinstance(state, cntk_py.BackPropState)
     assert state.function() is z and state.device() == C.use_default_device()

@@ -82,7 +82,7 @@ def test_padding_adds_no_nan_to_functions_of_a_gradient():
     """The norm of a gradient has an infinite slope at zero, which no cell may hold."""
     x, w = C.input_variable(2), C.parameter(init=sample(2, 1))
     norm = C.sqrt(C.reduce_sum(C.square(C.gradient(C.times(C.square(x), w), x))))
-    data = np.abs(sample(5, 2)) + 1  # five samples stand in more places
+    data = np.abs(sample(5, 2)) + 1  # five samples are padded to more
     gradient = C.reduce_sum(norm).grad({x: data}, wrt=[w])
     numbers = np.sqrt(np.sum((2 * data * w.value[:, 0]) ** 2, axis=1, keepdims=True))
     expected = np.sum(4 * data**2 * w.value[:, 0] / numbers, axis=0)
@@ -105,7 +105,7 @@ def test_a_gradient_penalty_trains():
 def test_a_gradient_trains_with_options(options):
     x, y = C.input_variable(2), C.input_variable(3)
     hidden = C.tanh(C.times(x, C.parameter(init=sample(2, 3, seed=5))))
-    other = C.exp(C.times(y, C.parameter(init=sample(3, 3, seed=6))))  # does not depend on what is differentiated
+    other = C.exp(C.times(y, C.parameter(init=sample(3, 3, seed=6))))  # does not depend on the variable of the gradient
     for _ in range(6):
         other = C.tanh(other)
     slope = C.gradient(C.reduce_sum(C.square(hidden) * other), hidden)
@@ -124,8 +124,8 @@ def test_a_gradient_uses_the_random_numbers_of_its_loss():
     dropped = C.dropout(x, 0.5)
     both = C.combine([dropped, C.gradient(C.reduce_sum(dropped), x)])
     _, values = both.forward({x: np.ones((2, 100))}, both.outputs, set(both.outputs))
-    kept, slope = (values[v] for v in both.outputs)
-    assert set(np.unique(kept)) == {0, 2} and np.array_equal(kept, slope)
+    value, slope = (values[v] for v in both.outputs)
+    assert set(np.unique(value)) == {0, 2} and np.array_equal(value, slope)
 
 
 def test_running_statistics_are_updated_once():

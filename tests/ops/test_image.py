@@ -89,7 +89,7 @@ CONVOLUTIONS = [
     ((2, 7, 8), (3, 2, 1, 1), (3, 3), (True, True), 1),  # of which the first cells are left out
     ((2, 9, 9), (3, 2, 3, 2), (1, 2), (True, False), 2),
     ((4, 6, 5), (6, 2, 3, 3), (1, 1), (True, True), 1),  # two groups
-    ((4, 5, 5), (4, 1, 3, 3), (2, 1), (True, True), 1),  # every channel for itself
+    ((4, 5, 5), (4, 1, 3, 3), (2, 1), (True, True), 1),  # each channel separately
     ((3, 6, 5), (6, 1, 2, 3), (1, 2), (True, False), 2),  # with two filters
     ((3, 9), (5, 3, 4), (2,), (True,), 1),
     ((2, 4, 5, 4), (3, 2, 2, 3, 3), (1, 2, 1), (True, True, False), 1),
@@ -115,8 +115,8 @@ class TestConvolution:
         w = normal(3, 2, 3)
         x = C.sequence.input_variable((2, 6), dtype=np.float64)
         values = C.convolution(C.parameter(init=w), x, auto_padding=[False, True]).eval({x: data})
-        for got, steps in zip(values, data, strict=True):
-            np.testing.assert_allclose(got, convolved(steps, w, (1,), (True,)), rtol=1e-10)
+        for actual, steps in zip(values, data, strict=True):
+            np.testing.assert_allclose(actual, convolved(steps, w, (1,), (True,)), rtol=1e-10)
 
     def test_sequences_are_convolved_along_their_steps(self):
         """Recorded from CNTK 2.7; the shorter sequences are not affected by the longest."""
@@ -130,8 +130,8 @@ class TestConvolution:
             (2, False, [[321, 543], [321, 543], [321]]),
         ]:
             f = C.convolution(kernel, x, sequential=True, strides=strides, auto_padding=[False, auto])
-            for got, want in zip(f.eval({x: steps}), expected, strict=True):
-                np.testing.assert_allclose(got.ravel(), want)
+            for actual, reference in zip(f.eval({x: steps}), expected, strict=True):
+                np.testing.assert_allclose(actual.ravel(), reference)
 
     def test_without_channels(self):
         data, w = normal(2, 5, 6), normal(3, 2, 3)
@@ -146,8 +146,8 @@ class TestConvolution:
         data, w = normal(2, 4, 5), normal(2, 3, 2)
         x, W = variable(data), C.parameter(init=w)
         f = C.convolution(W, x, auto_padding=[True, False])
-        seen, _ = windows(data, (3, 2), (1, 1), (True, False), 0.0)
-        expected = np.einsum("ncxuv,ouv->nocx", seen, w).reshape(2, 8, 4)
+        cells, _ = windows(data, (3, 2), (1, 1), (True, False), 0.0)
+        expected = np.einsum("ncxuv,ouv->nocx", cells, w).reshape(2, 8, 4)
         assert f.shape == (8, 4)
         np.testing.assert_allclose(f.eval({x: data}), expected, rtol=1e-10)
         check_gradient(f, {x: data}, [x, W])
@@ -195,9 +195,9 @@ class TestTransposedConvolution:
         x, W = variable(small), C.parameter(init=w)
         f = C.convolution_transpose(W, x, strides=strides, auto_padding=[False, *auto])
         big = normal(2, *f.shape)
-        back = convolved(big, w, strides, auto)
-        assert back.shape == small.shape
-        np.testing.assert_allclose(np.sum(f.eval({x: small}) * big), np.sum(small * back), rtol=1e-10)
+        convolution = convolved(big, w, strides, auto)
+        assert convolution.shape == small.shape
+        np.testing.assert_allclose(np.sum(f.eval({x: small}) * big), np.sum(small * convolution), rtol=1e-10)
         check_gradient(f, {x: small}, [x, W])
 
     def test_output_shape_is_checked_and_kept(self):
@@ -240,10 +240,10 @@ class TestPooling:
         unpooled = len(shape) - len(window)
         each = [*[False] * unpooled, *(auto if len(auto) == len(window) else auto * len(window))]
         ones, fill = (1,) * unpooled, -np.inf if kind == "max" else 0.0
-        seen, inside = windows(data, ones + window, ones + strides, each, fill, ceil=ceil)
-        axes = tuple(range(len(shape) + 1, seen.ndim))
+        contents, inside = windows(data, ones + window, ones + strides, each, fill, ceil=ceil)
+        axes = tuple(range(len(shape) + 1, contents.ndim))
         cells = inside if kind == "average" else np.prod(window)
-        expected = seen.max(axes) if kind == "max" else seen.sum(axes) / cells
+        expected = contents.max(axes) if kind == "max" else contents.sum(axes) / cells
         assert f.shape == expected.shape[1:]
         np.testing.assert_allclose(f.eval({x: data}), expected, rtol=1e-10)
         check_gradient(f, {x: data}, [x])
@@ -275,17 +275,17 @@ class TestUnpooling:
         """Recorded from CNTK 2.7: of equal maxima the first, of overlapping windows the last."""
         x = C.input_variable((1, 2, 4))
         f = C.unpooling(C.pooling(x, 0, (2, 2), (2, 2)) * 10, x, C.MAX_UNPOOLING, (2, 2), (2, 2))
-        got = f.eval({x: [[[[1, 5, 2, 2], [3, 4, 2, 0]]]]})
-        np.testing.assert_array_equal(got, [[[[0, 50, 20, 0], [0, 0, 0, 0]]]])
+        actual = f.eval({x: [[[[1, 5, 2, 2], [3, 4, 2, 0]]]]})
+        np.testing.assert_array_equal(actual, [[[[0, 50, 20, 0], [0, 0, 0, 0]]]])
         x, y = C.input_variable((1, 5)), C.input_variable((1, 3))
         f = C.unpooling(y, x, C.MAX_UNPOOLING, (3,), (1,))
         for values, last in (([1, 20, 300], 300), ([300, 20, 1], 1)):
             np.testing.assert_array_equal(f.eval({x: [[[1, 2, 9, 4, 5]]], y: [[values]]}), [[[0, 0, last, 0, 0]]])
 
     def test_the_gradient_reads_the_values_back(self):
-        seen, values = normal(2, 2, 5, 5), normal(2, 2, 3, 3)
-        x, y = variable(seen), variable(values)
-        check_gradient(C.unpooling(y, x, C.MAX_UNPOOLING, (2, 2), (2, 2), [True]), {x: seen, y: values}, [y])
+        pooled_data, values = normal(2, 2, 5, 5), normal(2, 2, 3, 3)
+        x, y = variable(pooled_data), variable(values)
+        check_gradient(C.unpooling(y, x, C.MAX_UNPOOLING, (2, 2), (2, 2), [True]), {x: pooled_data, y: values}, [y])
 
     def test_options_that_differ_from_the_pooling_are_rejected(self):
         x, y = C.input_variable((1, 5)), C.input_variable((1, 3))
@@ -298,8 +298,8 @@ class TestRegionsOfInterest:
         """Recorded from CNTK 2.7, scale 0.5: corners are rounded, and both belong to the region."""
         x, rois = C.input_variable((1, 6, 7)), C.input_variable((2, 4))
         f = C.roipooling(x, rois, C.MAX_POOLING, (3, 2), 0.5)
-        got = f.eval({x: np.arange(42).reshape(1, 1, 6, 7), rois: [[[0, 0, 12, 10], [2, 3, 7, 7]]]})
-        np.testing.assert_array_equal(got[0, :, 0], [[[10, 13], [24, 27], [38, 41]], [[16, 18], [23, 25], [30, 32]]])
+        actual = f.eval({x: np.arange(42).reshape(1, 1, 6, 7), rois: [[[0, 0, 12, 10], [2, 3, 7, 7]]]})
+        np.testing.assert_array_equal(actual[0, :, 0], [[[10, 13], [24, 27], [38, 41]], [[16, 18], [23, 25], [30, 32]]])
 
     def test_gradients_go_to_the_maxima(self):
         data = normal(2, 2, 6, 7)
@@ -351,7 +351,7 @@ class TestBatchNormalization:
         [(0, 7, 1), (-1, 7, 5 / 12), (10, 7, 1 - np.exp(-0.5)), (10, 0, 1), (np.inf, 7, 0)],
     )
     def test_the_weight_of_a_minibatch_in_running_statistics(self, constant, count, factor):
-        """As CNTK 2.7 was seen to do."""
+        """Measured on CNTK 2.7."""
         data = normal(5, 2, 3)
         x = variable(data)
         f, *_, running = normalization(x, (2,), True, count, normalization_time_constant=constant)
@@ -383,11 +383,11 @@ class TestBatchNormalization:
 
     @pytest.mark.parametrize("spatial", [True, False])
     def test_padding_is_invisible(self, spatial):
-        """Sequences of different lengths, or a number of samples that is rounded up: only what they hold counts."""
+        """Sequences of different lengths, or a number of samples that is rounded up: padding does not count."""
         data = [normal(n, 2, 3) for n in (4, 1, 6, 2, 2)]
-        whole = np.concatenate(data)
+        samples = np.concatenate(data)
         results = []
-        for make, feed in ((C.sequence.input_variable, data), (C.input_variable, whole)):
+        for make, feed in ((C.sequence.input_variable, data), (C.input_variable, samples)):
             x = make((2, 3), dtype=np.float64, needs_gradient=True)
             shape = (2,) if spatial else (2, 3)
             running = [C.constant(v, shape, np.float64) for v in (3.0, 2.0)] + [C.constant(7.0, (), np.float64)]
@@ -396,7 +396,7 @@ class TestBatchNormalization:
             gradients = C.reduce_sum(f * f * f).grad({x: feed}, wrt=[x, scale])
             flat = np.concatenate(list(gradients[x])).ravel()
             results.append((flat, gradients[scale].ravel(), running[0].value, running[1].value))
-            assert running[2].value == 7 + len(whole)
+            assert running[2].value == 7 + len(samples)
         for padded, plain in zip(*results, strict=True):
             np.testing.assert_allclose(padded, plain, rtol=1e-6, atol=1e-9)
 

@@ -105,10 +105,10 @@ def test_files_keep_id_and_attributes(operations, tmp_path):
 def test_a_file_imports_nothing(operations, tmp_path):
     path = str(tmp_path / "model")
     native("clipped", [C.input_variable(2)]).save(path)
-    kept = NATIVE.pop("clipped")
+    registered = NATIVE.pop("clipped")
     with pytest.raises(ValueError, match="'clipped' of 'own_operations' is not registered"):
         C.load_model(path)
-    NATIVE["clipped"] = kept
+    NATIVE["clipped"] = registered
 
 
 def test_the_example_of_cntks_own_library():

@@ -15,7 +15,7 @@ from cntkjax.ops import sequence
 from tests.ops.test_every_op import CASES
 
 PUBLIC = {"": ops, "sequence.": sequence, "random.": random, "losses.": losses, "metrics.": metrics}
-TAKE_ANYTHING = {  # they take anything, or make no node of their own
+TAKE_ANYTHING = {  # they accept anything, or create no node
     "alias", "as_block", "as_composite", "associative_multi_arg", "cast", "combine", "crop_automatic",
     "crop_automatic_with_ancestors", "gradient", "user_function", "losses.lattice_sequence_with_softmax",
     "losses.softmax", "losses.times", "sequence.broadcast_as", "sequence.input",
@@ -184,7 +184,7 @@ def test_the_error_names_operation_and_operands(name, call):
         call(recording)
     message = str(raised.value)
     assert name.rpartition(".")[2].removesuffix("_like") in message.partition("\n")[0]
-    if not name.startswith("random."):  # there the numbers are wrong, not the operand
+    if not name.startswith("random."):  # here the values are wrong, not the operand
         assert all(repr(v) in message for v in variables)
 
 

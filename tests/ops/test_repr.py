@@ -1,4 +1,4 @@
-"""How things print themselves, as recorded from CNTK 2.7."""
+"""The printed form of objects, as recorded from CNTK 2.7."""
 
 import re
 

@@ -33,8 +33,8 @@ def stack(kind, flat, steps, hidden, layers, directions):
 
     def take(*shape):
         nonlocal rest
-        taken, rest = np.split(rest, [np.prod(shape)])
-        return taken.reshape(shape)
+        values, rest = np.split(rest, [np.prod(shape)])
+        return values.reshape(shape)
 
     gates = GATES[kind]
     matrices = [(take(gates, hidden, n), take(gates, hidden, hidden)) for n in widths]
@@ -67,8 +67,9 @@ def network(kind, hidden, layers, bidirectional, inputs=3):
 def test_every_sequence_starts_from_the_initial_state(kind, layers, directions):
     x, weights, f = network(kind, 2, layers, directions == 2)
     data = [RNG.standard_normal((n, 3)) for n in (4, 1, 3, 2, 2, 1)]
-    for got, steps in zip(f.eval({x: data}), data, strict=True):
-        np.testing.assert_allclose(got, stack(kind, weights.value, steps, 2, layers, directions), rtol=1e-9, atol=1e-12)
+    for actual, steps in zip(f.eval({x: data}), data, strict=True):
+        expected = stack(kind, weights.value, steps, 2, layers, directions)
+        np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru", "rnnTanh"])
@@ -86,8 +87,8 @@ def test_gradient_matches_differences(kind):
     np.testing.assert_allclose(np.sum(gradients[weights] * direction), (ends[0] - ends[1]) / 2e-5, rtol=1e-6)
     moves = [RNG.standard_normal(s.shape) for s in data]
     ends = [total([s + sign * 1e-5 * m for s, m in zip(data, moves, strict=True)], weights.value) for sign in (1, -1)]
-    got = sum(np.sum(g * m) for g, m in zip(gradients[x], moves, strict=True))
-    np.testing.assert_allclose(got, (ends[0] - ends[1]) / 2e-5, rtol=1e-6)
+    actual = sum(np.sum(g * m) for g, m in zip(gradients[x], moves, strict=True))
+    np.testing.assert_allclose(actual, (ends[0] - ends[1]) / 2e-5, rtol=1e-6)
 
 
 RECORDED = {  # of CNTK 2.7: two layers in both directions, hidden size 2, weights sin(0), sin(1), ...

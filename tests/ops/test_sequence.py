@@ -1,4 +1,4 @@
-"""Sequence operations against what they say of one sequence, written in JAX; gradients included."""
+"""Sequence operations and their gradients against a reference for one sequence, written in JAX."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ from cntkjax import sequence as S
 
 @dataclass
 class Case:
-    """`build` makes the function of a sequence x of vectors, `reference` computes it for one sequence [steps, 3]."""
+    """`build` creates the function of a sequence x of vectors, `reference` computes it for one sequence [steps, 3]."""
 
     name: str
     build: Any
@@ -108,7 +108,7 @@ class TestEveryOperation:
         _, gradient = computed(results, request.node.callspec.params["grid"])[number]
         if not case.gradient:
             expected = [np.zeros_like(x) for x in XS]
-        elif case.name == "gather":  # which steps there are depends on numbers, which JAX does not know
+        elif case.name == "gather":  # which steps exist depends on values, which JAX does not know when it traces
             expected = [2 * x * flags(x) for x in XS]
         else:
             expected = [jax.grad(lambda x: jnp.sum(case.reference(x) ** 2))(jnp.asarray(x)) for x in XS]
@@ -235,7 +235,7 @@ def test_first_of_sparse_sequences_stays_sparse_until_it_is_multiplied():
 @pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("own_axis", [False, True])
 def test_initial_states_that_are_a_sequence(time_step, ahead, own_axis, grid):
-    """Source: CNTK 2.7: the last states stand before a sequence, the first ones behind it."""
+    """Source: CNTK 2.7: the last states precede a sequence, the first ones follow it."""
     x, i = S.input_variable(1), S.input_variable(1, **({"sequence_axis": C.Axis("states")} if own_axis else {}))
     xs = [np.arange(1, 5, dtype=np.float32)[:, None], np.arange(5, 9, dtype=np.float32)[:, None]]
     states = [-np.arange(*ends, dtype=np.float32)[:, None] for ends in ((1, 5 - own_axis), (4, 8 - own_axis))]

@@ -1,4 +1,4 @@
-"""Shapes that are inferred or free, axes made of the batch axis, assignment, and what cannot be reshaped."""
+"""Shapes that are inferred or free, axes converted from and to the batch axis, assignment, and invalid shapes."""
 
 import numpy as np
 import pytest

@@ -12,7 +12,7 @@ from cntkjax.ops.functions import Function, UserFunction
 
 
 class Scaled(UserFunction):
-    """scale · a + b, of whatever form; keeps what it was given."""
+    """scale · a + b of arrays or lists; records its arguments."""
 
     def __init__(self, *inputs, name="scaled", scale=2.0, as_numpy=True):
         super().__init__(inputs, as_numpy=as_numpy, name=name)
@@ -115,15 +115,15 @@ def test_parameters_are_trained_through_a_user_function():
 
 def test_only_required_gradients_are_requested():
     x, y = C.input_variable(1, needs_gradient=True), C.input_variable(1)
-    asked = []
+    requests = []
 
     class Sum(Scaled):
         def backward(self, state, root_gradients, variables):
-            asked.append(set(variables))
+            requests.append(set(variables))
             super().backward(state, root_gradients, variables)
 
     C.user_function(Sum(x, y)).grad({x: [[1]], y: [[1]]}, [x])
-    assert asked == [{x}]
+    assert requests == [{x}]
 
 
 def test_an_output_without_gradient_stops_the_backward_pass():
@@ -236,7 +236,7 @@ BOTH = [
 
 @pytest.mark.parametrize("form, result, fits", BOTH)
 def test_results_of_a_wrong_form_are_errors(form, result, fits):
-    """CNTK raises RuntimeError or ValueError; values may be of any number."""
+    """CNTK raises RuntimeError or ValueError; the number of values may differ."""
 
     class Forward(Scaled):
         def forward(self, arguments, device=None, outputs_to_retain=None):
@@ -450,7 +450,7 @@ def test_a_free_dimension_is_inferred_from_the_result():
 
 
 def test_outputs_are_retained_before_a_backward_pass_even_without_a_gradient():
-    """Proposals of CNTK's Faster R-CNN are others in training, which they know by this. Source: CNTK 2.7."""
+    """CNTK's Faster R-CNN tells training from testing by this. Source: CNTK 2.7."""
     retained = []
 
     class Asks(Scaled):
@@ -491,7 +491,7 @@ def test_a_single_sample_may_be_returned_without_a_batch_axis_or_as_a_sequence(s
 
 
 def test_a_free_dimension_is_determined_by_one_call_of_forward():
-    """Proposals of CNTK's Faster R-CNN: how many there are, only forward knows. Numbers: CNTK 2.7."""
+    """The number of proposals in CNTK's Faster R-CNN is known only to forward. Numbers: CNTK 2.7."""
 
     class Picks(UserFunction):
         calls = 0
@@ -529,7 +529,7 @@ def test_a_node_of_the_graph_serializes_a_record_of_the_user_function():
     assert function.op_name == "UserFunction" and function.serialize() == {
         "module": __name__, "class": "Scaled", "op_name": node.op_name, "state": {"scale": 3.0}, "version": 1,
     }
-    assert function is not node and function.seen is node.seen  # CNTK gives no way from there to the object
+    assert function is not node and function.seen is node.seen  # in CNTK the node has no reference to the object
 
 
 @pytest.mark.parametrize("inputs", [C.input_variable(2), C.input_variable(C.FreeDimension), C.constant(1), None, 3])
@@ -539,7 +539,7 @@ def test_inputs_are_a_list(inputs):
 
 
 def _names_inside():
-    """All names of a user function and of what stands for it in the graph, but those that CNTK or `Scaled` go by."""
+    """All names of a user function and of its node in the graph, except those that CNTK or `Scaled` use."""
     node = Scaled(C.input_variable(2))
     names = {name for o in (node, node.root_function) for name in (*dir(o), *vars(o)) if not name.startswith("__")}
     known = {"clone", "custom_attributes", "deserialize", "inputs", "name", "op_name", "output"}
@@ -551,17 +551,17 @@ def test_subclasses_may_use_any_attribute_name(tmp_path, where):
     class Keeping(Scaled):
         def __init__(self, *inputs, name="keeping"):
             super().__init__(*inputs, name=name)
-            for kept in names if where == "object" else ():
-                setattr(self, kept, "mine")
+            for attribute in names if where == "object" else ():
+                setattr(self, attribute, "mine")
 
         def forward(self, arguments, device=None, outputs_to_retain=None):
-            assert all(getattr(self, kept) == "mine" for kept in names)
+            assert all(getattr(self, attribute) == "mine" for attribute in names)
             return super().forward(arguments, device, outputs_to_retain)
 
     names = _names_inside()
     assert {"primitive", "node_inputs", "_outputs", "_memory", "run_forward", "shape", "owner", "train"} < set(names)
-    for kept in names if where == "class" else ():
-        setattr(Keeping, kept, "mine")
+    for attribute in names if where == "class" else ():
+        setattr(Keeping, attribute, "mine")
     x, w = C.input_variable(2), C.parameter(2, init=1)
     f = C.user_function(Keeping(x * w)) + 1
     C.Trainer(f, (C.reduce_sum(f), None), C.sgd([w], 0.25)).train_minibatch({x: [[1, 2]]})
@@ -592,7 +592,7 @@ def test_functions_have_the_attributes_of_their_only_output_and_no_value():
 
 
 class Shifted(C.ops.functions.UserFunction):
-    """Returns an array of all sequences where there is one, as `arguments[0] + 3` is."""
+    """Returns one array of all sequences instead of a list, as `arguments[0] + 3` is."""
 
     def infer_outputs(self):
         return [C.output_variable(self.inputs[0].shape, self.inputs[0].dtype, self.inputs[0].dynamic_axes)]

@@ -100,7 +100,7 @@ def test_blocks_can_start_later(runs):
 
 
 def test_with_block_momentum_each_worker_takes_a_full_minibatch(runs):
-    """As in CNTK: of 26 samples each takes 4 at a time, and of the last two one each."""
+    """As in CNTK: of 26 samples each worker takes 4 at a time, and one of the last two."""
     alone, workers_of_two = runs
     assert alone["sizes_with_blocks"].tolist() == [4, 4, 4, 4, 4, 4, 2, 0]
     for worker in workers_of_two:

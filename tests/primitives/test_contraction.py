@@ -47,7 +47,7 @@ def samples(shape, dtype):
     return RNG.standard_normal((len(LENGTHS), *shape)).astype(dtype)
 
 
-KINDS = {  # what makes an input and its data, for each factor
+KINDS = {  # the constructor of an input and of its data, for each factor
     "samples": [(C.input_variable, samples)] * 2,
     "sequences": [(C.sequence.input_variable, sequences)] * 2,
     "sequences and one value for each": [(C.sequence.input_variable, sequences), (C.input_variable, samples)],

@@ -14,10 +14,10 @@ TOKENS, BLANK = 4, 3
 
 def frames(phones, bounds, time):
     """Labels as CNTK's readers mark them: 2 where a label begins, 1 in its other frames."""
-    scores, now = np.zeros((time, TOKENS)), BLANK
+    scores, current = np.zeros((time, TOKENS)), BLANK
     for t in range(time):
-        now = phones[bounds.index(t)] if t in bounds else now
-        scores[t, now] = 2 if t in bounds else 1
+        current = phones[bounds.index(t)] if t in bounds else current
+        scores[t, current] = 2 if t in bounds else 1
     return scores
 
 
@@ -44,7 +44,7 @@ def enumerated(x, phones, bounds, delay=-1, blank=BLANK):
         weights.append(log_p[np.arange(len(x)), path].sum())
         posterior[np.arange(len(x)), path] += np.exp(weights[-1])
     posterior /= np.exp(logsumexp(weights))
-    if 0 < delay < len(x):  # CNTK's gradient takes a blank in the last frame for the last label
+    if 0 < delay < len(x):  # CNTK's gradient treats a blank in the last frame as the last label
         posterior[-1] = np.arange(TOKENS) == phones[-1]
     return -logsumexp(weights), np.exp(log_p) - posterior
 
@@ -66,9 +66,9 @@ def test_sums_over_all_alignments_of_packed_sequences(delay):
     rng = np.random.default_rng(0)
     xs = [rng.standard_normal((time, TOKENS)) for _, _, time in PHONES]
     value, gradients = computed(xs, [frames(*p) for p in PHONES], delay)
-    wanted = [enumerated(x, *case[:2], delay if case[0] else -1) for x, case in zip(xs, PHONES, strict=True)]
-    np.testing.assert_allclose(value, sum(w[0] for w in wanted), rtol=1e-9)
-    for gradient, (_, reference) in zip(gradients, wanted, strict=True):
+    expected = [enumerated(x, *case[:2], delay if case[0] else -1) for x, case in zip(xs, PHONES, strict=True)]
+    np.testing.assert_allclose(value, sum(w[0] for w in expected), rtol=1e-9)
+    for gradient, (_, reference) in zip(gradients, expected, strict=True):
         np.testing.assert_allclose(gradient, reference, atol=1e-9)
 
 

@@ -1,4 +1,4 @@
-"""What operations tell the engine about themselves: no module of the engine knows one by its name."""
+"""Traits, by which operations describe themselves: no module of the engine refers to one by name."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the programs share. Plain Python 3.6, so that CNTK 2.7's interpreter reads it too."""
+"""Shared by the programs. Plain Python 3.6, so that CNTK 2.7's interpreter can import it too."""
 
 import numpy as np
 
@@ -48,7 +48,7 @@ def losses(trainer, feeds, steps=4):
 
 
 def train(model, loss, feeds, rate=0.1, metric=None, steps=4):
-    """Train with plain sgd: losses, and metrics if there are some."""
+    """Train with plain SGD: the losses, and the metrics if any."""
     criterion = loss if metric is None else (loss, metric)
     trainer = C.Trainer(model, criterion, [C.sgd(model.parameters, C.learning_parameter_schedule(rate))])
     result = {"loss": losses(trainer, feeds, steps)}

@@ -1,4 +1,4 @@
-"""Record what CNTK 2.7 gives: oracle/cntk27 tests/programs/record.py, from the root of the repository.
+"""Record the results of CNTK 2.7: oracle/cntk27 tests/programs/record.py, from the root of the repository.
 
 Arguments name modules (default: all); the results of the others stay as recorded.
 """

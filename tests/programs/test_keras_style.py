@@ -46,7 +46,7 @@ def test_without_weight_updates_there_is_no_gradient_placeholder():
 
 
 def test_batches_become_static_and_back():
-    """What Keras does where an operation needs the batch axis: a user function that hands on the data of its Value."""
+    """As Keras does if an operation needs the batch axis: a user function that passes on the data of its Value."""
     class ToStatic(C.ops.functions.UserFunction):
         def __init__(self, x, size, name="convert_to_static"):
             super().__init__([x], as_numpy=False, name=name)

@@ -1,4 +1,4 @@
-"""Programs written for CNTK 2.7 run here and give what they gave there.
+"""Programs written for CNTK 2.7 run here and compute the results recorded from it.
 
 Source: recorded.json, written by record.py on CNTK 2.7 (CPU). Where CNTK itself stops with an error ("not implemented"
 on its CPU), the program has to run and to give finite numbers.
@@ -41,14 +41,14 @@ def scale_of(expected):
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_a_program_computes_what_was_recorded_from_cntk(name):
     expected = RECORDED[name]
-    got = {key: summary(value) for key, value in PROGRAMS[name]().items()}
+    results = {key: summary(value) for key, value in PROGRAMS[name]().items()}
     if "error" in expected:
-        assert all(math.isfinite(v) for _, v in leaves(got, name) if isinstance(v, float))
+        assert all(math.isfinite(v) for _, v in leaves(results, name) if isinstance(v, float))
         return
-    assert got.keys() == expected.keys()
+    assert results.keys() == expected.keys()
     for key in expected:
-        wanted, actual = dict(leaves(expected[key], key)), dict(leaves(got[key], key))
-        texts = {path: value for path, value in wanted.items() if not isinstance(value, (int, float))}
+        reference, actual = dict(leaves(expected[key], key)), dict(leaves(results[key], key))
+        texts = {path: value for path, value in reference.items() if not isinstance(value, (int, float))}
         assert {path: actual.pop(path, None) for path in texts} == texts
-        rest = {path: value for path, value in wanted.items() if path not in texts}
+        rest = {path: value for path, value in reference.items() if path not in texts}
         assert actual == pytest.approx(rest, rel=2e-4, abs=2e-5 + 1e-5 * scale_of(expected[key]))

@@ -37,7 +37,7 @@ def test_numbers_in_a_given_shape_are_those_of_cntk(make, second, tmp_path):
     drawn = make()
     drawn.eval()
     drawn.save(tmp_path / "drawn.model")
-    for again in (drawn, C.load_model(tmp_path / "drawn.model")):  # the file says how many were drawn
+    for again in (drawn, C.load_model(tmp_path / "drawn.model")):  # the model file holds the number of draws
         np.testing.assert_allclose(again.eval(), np.float32(second), rtol=2e-7)
 
 
@@ -80,9 +80,9 @@ class TestDropout:
     def test_each_evaluation_drops_other_elements_and_a_seed_repeats_them(self):
         x = C.input_variable(100, needs_gradient=True)
         ones = {x: np.ones((1, 100), np.float32)}
-        one, same, other = (C.dropout(x, 0.5, seed=s) for s in (1, 1, 2))
+        one, same, different = (C.dropout(x, 0.5, seed=s) for s in (1, 1, 2))
         first, second = one.grad(ones), one.grad(ones)
-        assert not np.array_equal(first, second) and not np.array_equal(first, other.grad(ones))
+        assert not np.array_equal(first, second) and not np.array_equal(first, different.grad(ones))
         np.testing.assert_array_equal(first, same.grad(ones))
 
     def test_outside_of_training_dropout_is_the_identity(self):

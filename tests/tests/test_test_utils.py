@@ -1,4 +1,4 @@
-"""What CNTK's notebooks import from ``cntk.tests``."""
+"""Names that CNTK's notebooks import from ``cntk.tests``."""
 import pytest
 
 from cntkjax import device

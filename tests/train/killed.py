@@ -67,7 +67,7 @@ def in_a_process(
     while last and (minibatches is None or len(received) < minibatches):
         last = os.read(reader, 1)
         received += last
-    taken = time.perf_counter() - begin
+    seconds_taken = time.perf_counter() - begin
     if minibatches is not None:
         time.sleep(later)
         os.kill(child, signal.SIGKILL)
@@ -75,7 +75,7 @@ def in_a_process(
     os.close(reader)
     if not os.WIFSIGNALED(status) and os.WEXITSTATUS(status):
         raise SystemExit("training failed")
-    return os.WIFSIGNALED(status), b"r" in received, taken
+    return os.WIFSIGNALED(status), b"r" in received, seconds_taken
 
 
 def main(folder: Path, kills: int) -> None:

@@ -1,4 +1,4 @@
-"""Distributed learners with one worker learn as the learners they wrap."""
+"""With one worker, distributed learners learn exactly as the learners they wrap."""
 
 import numpy as np
 import pytest

@@ -45,11 +45,11 @@ def test_accumulated_minibatches_equal_one_minibatch(learner):
     (learning,) = parts[0].parameter_learners
     assert (parts[0].total_number_of_samples_seen, learning.total_number_of_samples_seen()) == (6, 0)
     results = train(parts, SIZES[2:], 6)
-    whole = network(learner)
-    expected = train(whole, [11, 13])
+    single = network(learner)
+    expected = train(single, [11, 13])
     for a, b in zip(expected, results, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
-    assert learning.counters == whole[0].parameter_learners[0].counters
+    assert learning.counters == single[0].parameter_learners[0].counters
     assert parts[0].previous_minibatch_sample_count == 6
 
 

@@ -145,13 +145,13 @@ def test_cross_validation_on_some_samples_or_none(session):
 
 
 def test_cross_validation_callback_gets_the_average(session):
-    seen = []
-    config = session.validation(callback=lambda *result: seen.append(result))
+    results = []
+    config = session.validation(callback=lambda *result: results.append(result))
     session.run(max_samples=8, cv_config=config)
     rows = [(i % 5, 1, i % 2) for i in range(6)]
     w = session.weights.value[:, 0]
     average = np.mean([(w @ row[:2] - row[2]) ** 2 for row in rows])
-    assert seen == [(0, pytest.approx(average, rel=1e-5), 6, 2)]
+    assert results == [(0, pytest.approx(average, rel=1e-5), 6, 2)]
 
 
 def test_the_final_test_runs_last(session):

@@ -32,7 +32,7 @@ PLACES = Box(np.zeros(1), np.ones(1))
 
 
 def corridor(agent, episodes, most=40):
-    """Five places in a row; action 1 goes right, 0 left; the right end pays 1. Returns the last episodes' lengths."""
+    """Five places; action 1 goes right, 0 left; the right end pays 1. Returns the lengths of the last episodes."""
     lengths = []
     for _ in range(episodes):
         place = 0
@@ -45,8 +45,8 @@ def corridor(agent, episodes, most=40):
             if place == 4:
                 agent.end(1, observation)
                 break
-            action, told = agent.step(0, observation)
-            assert told["action_behavior"] in ("GREEDY", "RANDOM")
+            action, debug_info = agent.step(0, observation)
+            assert debug_info["action_behavior"] in ("GREEDY", "RANDOM")
     return lengths[-5:]
 
 

@@ -23,8 +23,8 @@ def test_packing_and_unpacking_gives_the_sequences_back(lengths, has_loop):
     grid = packer.grid(lengths, len(lengths) + 3)
     ends = np.cumsum(lengths)
     samples = np.arange(ends[-1])
-    for got, begin, end in zip(unpacked(grid, samples[grid.index]), ends - lengths, ends, strict=True):
-        np.testing.assert_array_equal(got, samples[begin:end])
+    for sequence, begin, end in zip(unpacked(grid, samples[grid.index]), ends - lengths, ends, strict=True):
+        np.testing.assert_array_equal(sequence, samples[begin:end])
 
 
 @given(lengths_lists, st.booleans())
@@ -52,10 +52,10 @@ def test_first_fit_never_overlaps(lengths, rows, room):
     if positions is None:
         assert rows * time < sum(lengths) + rows * max(lengths)  # nearly full: otherwise everything fits
         return
-    taken = np.zeros((time, rows), int)
+    use_counts = np.zeros((time, rows), int)
     for n, row, start in zip(lengths, *positions, strict=True):
-        taken[start : start + n, row] += 1
-    assert taken.max() == 1 and taken.sum() == sum(lengths)
+        use_counts[start : start + n, row] += 1
+    assert use_counts.max() == 1 and use_counts.sum() == sum(lengths)
 
 
 def test_number_of_shapes_stays_small_for_minibatches_of_a_fixed_size():

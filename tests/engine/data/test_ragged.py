@@ -108,10 +108,10 @@ class TestRagged:
     @given(raggeds(), st.data())
     def test_take_is_indexing_the_list_of_sequences(self, ragged, data):
         indices = data.draw(st.lists(st.integers(0, ragged.num_sequences - 1))) if ragged.num_sequences else []
-        taken, all_sequences = ragged.take(indices), dense_sequences(ragged)
-        assert dense_sequences(taken) == [all_sequences[i] for i in indices]
+        selection, all_sequences = ragged.take(indices), dense_sequences(ragged)
+        assert dense_sequences(selection) == [all_sequences[i] for i in indices]
         if ragged.starts is not None:
-            assert taken.starts.tolist() == [ragged.starts[i] for i in indices]
+            assert selection.starts.tolist() == [ragged.starts[i] for i in indices]
 
     @given(raggeds(), st.slices(8))
     def test_take_by_slice_is_slicing_the_list_of_sequences(self, ragged, where):

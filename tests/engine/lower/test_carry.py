@@ -37,11 +37,11 @@ MODELS = {
 def test_pieces_give_the_values_of_the_whole_sequence(name, grid):
     x = C.sequence.input_variable(1)
     model = MODELS[name](x)
-    whole = [UP, -UP[:5]]
-    expected = MODELS[name](x).eval({x: whole})
+    sequences = [UP, -UP[:5]]
+    expected = MODELS[name](x).eval({x: sequences})
     values_of_pieces = [[], []]
     for begin, end in [(0, 1), (1, 2), (2, 5), (5, 6)]:
-        pieces = [s[begin:end] for s in whole if len(s) > begin]
+        pieces = [s[begin:end] for s in sequences if len(s) > begin]
         for i, values in enumerate(model.eval({x: (pieces, [begin == 0] * len(pieces))})):
             values_of_pieces[i].append(values)
     for pieces, values in zip(values_of_pieces, expected, strict=True):

@@ -109,11 +109,11 @@ def test_mutual_recurrence(grid):
     data = sequences([4, 2, 1], 2)
     for value, sequence in zip(b.eval({x: data}), data, strict=True):
         before_a = before_b = np.zeros(2)
-        for got, now in zip(value, sequence, strict=True):
+        for actual, now in zip(value, sequence, strict=True):
             now_a = np.tanh(now + before_b)
             before_b = np.tanh(2 * now_a + before_a)
             before_a = now_a
-            np.testing.assert_allclose(got, before_b, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(actual, before_b, rtol=1e-5, atol=1e-6)
 
 
 def test_a_recurrence_inside_another(grid):
@@ -128,11 +128,11 @@ def test_a_recurrence_inside_another(grid):
     result.replace_placeholders({outer: result})
     data = sequences([5, 3], 1)
     for value, sequence in zip(result.eval({x: data}), data, strict=True):
-        before, held = 0.0, 0.0
-        for got, now in zip(value, sequence, strict=True):
-            held = now + 0.5 * before + 0.25 * held
-            before = np.tanh(held)
-            np.testing.assert_allclose(got, before, rtol=1e-5, atol=1e-6)
+        before, state = 0.0, 0.0
+        for actual, now in zip(value, sequence, strict=True):
+            state = now + 0.5 * before + 0.25 * state
+            before = np.tanh(state)
+            np.testing.assert_allclose(actual, before, rtol=1e-5, atol=1e-6)
 
 
 def test_several_loops_over_one_axis(grid):
@@ -173,8 +173,8 @@ def test_delay_outside_of_loops_shifts_each_sequence(grid, delay, shift):
     values = getattr(C.sequence, delay)(x, 7, shift).eval({x: data})
     for value, d in zip(values, data, strict=True):
         pad = np.full((min(shift, len(d)), 2), 7, np.float32)
-        kept = len(d) - len(pad)
-        expected = np.concatenate([pad, d[:kept]] if delay == "past_value" else [d[len(d) - kept :], pad])
+        remaining = len(d) - len(pad)
+        expected = np.concatenate([pad, d[:remaining]] if delay == "past_value" else [d[len(d) - remaining :], pad])
         np.testing.assert_array_equal(value, expected)
 
 

@@ -82,16 +82,16 @@ def test_values_and_empty_samples_of_sparse_data_have_the_gradient_of_the_dense_
     def gradient_of_loss(w):
         return jax.grad(lambda w: jnp.sum((jnp.asarray(data.toarray()) @ w - 1) ** 2))(w)
 
-    got = trained(lambda p: C.sgd(p, RATE), [None], feed=lambda rows: data)
-    np.testing.assert_allclose(got, START - 0.1 * np.asarray(gradient_of_loss(START)), rtol=1e-6)
+    values = trained(lambda p: C.sgd(p, RATE), [None], feed=lambda rows: data)
+    np.testing.assert_allclose(values, START - 0.1 * np.asarray(gradient_of_loss(START)), rtol=1e-6)
 
 
 def test_the_first_row_is_unchanged_if_only_padding_refers_to_it():
     data = csr_matrix(np.array([[0, 2, 0, -1], [0, 0, 3, 0]], np.float32))
-    got = trained(lambda p: C.momentum_sgd(p, RATE, MOMENTUM), [[0], None], feed=lambda rows: (
+    values = trained(lambda p: C.momentum_sgd(p, RATE, MOMENTUM), [[0], None], feed=lambda rows: (
         csr_matrix(np.eye(4, dtype=np.float32)[rows]) if rows else data
     ))
-    np.testing.assert_allclose(got[0], [0.19, 0.28], rtol=1e-6)
+    np.testing.assert_allclose(values[0], [0.19, 0.28], rtol=1e-6)
 
 
 def embeddings_of_sequences(sparse):

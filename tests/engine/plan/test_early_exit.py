@@ -81,10 +81,10 @@ def generated(f):
 
 
 def in_full(f, feeds):
-    """The values when all steps are used, and so computed."""
-    whole = C.combine([f.output, generated(f).output])
-    assert not early_exits(whole)
-    return whole.eval(feeds)[f.output]
+    """The values when all steps are used and therefore computed."""
+    combined = C.combine([f.output, generated(f).output])
+    assert not early_exits(combined)
+    return combined.eval(feeds)[f.output]
 
 
 def test_it_runs_one_step_longer_than_the_longest_sequence():

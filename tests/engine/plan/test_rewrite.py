@@ -1,4 +1,4 @@
-"""Rewritten blocks: computed as one node, with the values of their composition, and only if they are that."""
+"""Rewritten blocks: computed as one node with the values of their composition, and only if the blocks match."""
 
 import jax
 import jax.numpy as jnp
@@ -159,8 +159,8 @@ def test_nodes_inside_a_rewritten_block_can_be_evaluated():
 
 
 def test_shapes_are_updated_when_a_placeholder_is_replaced():
-    held = C.placeholder()
-    result = S.softmax(held)
+    placeholder = C.placeholder()
+    result = S.softmax(placeholder)
     x = S.input_variable(2)
     result.replace_placeholder(x)
     assert names(result) == ["Sequence::Softmax"]
@@ -252,10 +252,10 @@ def test_gathering_and_scattering_by_permutation_equals_adding_up(monkeypatch):
     def computed():
         x, c = S.input_variable(2, needs_gradient=True), S.input_variable(())
         steps = S.gather(x, c) * 2
-        back = S.scatter(steps, c)
+        scattered = S.scatter(steps, c)
         feed = {x: data(np.float32), c: flags}
-        total = C.reduce_sum(back * C.sin(back + x), C.Axis.all_axes())
-        return [*steps.eval(feed), *back.eval(feed), *total.grad(feed, wrt=[x])]
+        total = C.reduce_sum(scattered * C.sin(scattered + x), C.Axis.all_axes())
+        return [*steps.eval(feed), *scattered.eval(feed), *total.grad(feed, wrt=[x])]
 
     permuted = computed()
     monkeypatch.setattr(sequence_primitives, "_is_one_to_one", lambda index: False)

@@ -1,4 +1,4 @@
-"""Programs: how often they compile, what they share, and what they must not change."""
+"""Programs: how often they compile, which graphs share one, and which state must not change."""
 
 import gc
 
@@ -98,12 +98,12 @@ def test_settings_of_jax_do_not_change():
 def test_a_value_that_the_user_holds_survives_training():
     w = C.parameter(init=np.ones(2, np.float32))
     x = C.input_variable(2)
-    held = w.value
+    value = w.value
     loss = C.square(x * w)
     trainer = C.Trainer(loss, (loss, None), [C.sgd([w], 0.1)])
     for _ in range(3):
         trainer.train_minibatch({x: [[1, 2]]})
-    np.testing.assert_array_equal(held, [1, 1])
+    np.testing.assert_array_equal(value, [1, 1])
     assert w.value[1] < 1
 
 

@@ -1,4 +1,4 @@
-"""The cache of programs: what it keeps, and what it drops."""
+"""The cache of programs: which entries it keeps and which it drops."""
 
 import numpy as np
 

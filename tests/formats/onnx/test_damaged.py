@@ -172,16 +172,16 @@ def mutations(seed: int) -> Iterator[bytes]:
         data = bytearray(chance.choice(originals))
         for _ in range(chance.choice([1, 1, 1, 2, 5])):
             at = chance.randrange(len(data))
-            what = chance.randrange(6)
-            if what == 0:
+            kind = chance.randrange(6)
+            if kind == 0:
                 data[at] = chance.randrange(256)
-            elif what == 1:
+            elif kind == 1:
                 data[at] ^= 1 << chance.randrange(8)
-            elif what == 2:
+            elif kind == 2:
                 del data[at : at + chance.choice([1, 2, 8, 64])]
-            elif what == 3:
+            elif kind == 3:
                 data[at:at] = data[at : at + chance.choice([1, 4, 32])]
-            elif what == 4:
+            elif kind == 4:
                 data[at : at + 4] = b"\xff" * chance.choice([1, 4, 8])
             else:
                 del data[at:]
@@ -201,28 +201,28 @@ def rewritten(seed: int) -> Iterator[bytes]:  # noqa: C901 - one branch for each
         graph = changed.graph
         for _ in range(chance.choice([1, 1, 2, 4])):
             node, number = chance.choice(graph.node), chance.choice(_NUMBERS)
-            what = chance.randrange(7)
-            if what == 0 and node.attribute:
+            kind = chance.randrange(7)
+            if kind == 0 and node.attribute:
                 attribute = chance.choice(node.attribute)
                 attribute.i = number
                 if attribute.ints:
                     attribute.ints[chance.randrange(len(attribute.ints))] = number
-            elif what == 1 and graph.initializer:
+            elif kind == 1 and graph.initializer:
                 tensor = chance.choice(graph.initializer)
                 if tensor.dims:
                     tensor.dims[chance.randrange(len(tensor.dims))] = number
-            elif what == 2 and graph.initializer:
+            elif kind == 2 and graph.initializer:
                 tensor = chance.choice(graph.initializer)
                 if tensor.data_type == 7:
                     values = np.frombuffer(tensor.raw_data, np.int64).copy()
                     values[chance.randrange(len(values)) if len(values) else slice(0)] = number
                     tensor.raw_data = values.tobytes()
-            elif what == 3 and node.input:
+            elif kind == 3 and node.input:
                 names = [n for v in graph.node for n in (*v.input, *v.output)]
                 node.input[chance.randrange(len(node.input))] = chance.choice(names)
-            elif what == 4:
+            elif kind == 4:
                 node.op_type = chance.choice([*OPERATIONS])
-            elif what == 5 and graph.input:
+            elif kind == 5 and graph.input:
                 shape = chance.choice(graph.input).type.tensor_type.shape.dim
                 for dimension in shape[: chance.randrange(len(shape) + 1)]:
                     dimension.dim_value = number
@@ -232,7 +232,7 @@ def rewritten(seed: int) -> Iterator[bytes]:  # noqa: C901 - one branch for each
 
 
 def outcome(data: bytes) -> str:
-    """What became of a mutated file; raises what is no clear error."""
+    """The outcome of loading a mutated file; unclear errors propagate."""
     begun = time.perf_counter()
     try:
         load(data)

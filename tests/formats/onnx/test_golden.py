@@ -56,6 +56,6 @@ def test_a_model_of_cntk_runs_in_onnx_runtime(name: str, opset: int, tmp_path: P
     for i in range(min(counts)):
         feeds = {a["name"] or a["uid"]: sample(arrays, a, i) for a in entry["arguments"]}
         values = session.run(None, {k: v for k, v in feeds.items() if k in names})
-        for got, output in zip(values, entry["outputs"], strict=True):
-            want = sample(arrays, output, i)
-            np.testing.assert_allclose(got.reshape(want.shape), want, rtol=3e-5, atol=3e-5)
+        for actual, output in zip(values, entry["outputs"], strict=True):
+            expected = sample(arrays, output, i)
+            np.testing.assert_allclose(actual.reshape(expected.shape), expected, rtol=3e-5, atol=3e-5)

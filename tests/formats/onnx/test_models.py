@@ -42,8 +42,8 @@ def test_files_of_cntk_compute_the_same_as_onnx_runtime(name: str, shape: tuple[
     f = C.Function.load(path, format=ONNX)
     result = f.eval({f.arguments[0]: x})
     values = list(result.values()) if len(f.outputs) > 1 else [result]
-    for got, want in zip(values, run(path, x), strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+    for actual, expected in zip(values, run(path, x), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
 
 # ---- other exporters
@@ -101,9 +101,9 @@ def test_models_of_pytorch(name: str, any_size: bool, opset: int) -> None:
     net, x, axes = torch_models()[name]
     data = exported(net, x, axes if any_size else None, opset)
     f = C.Function.load(data, format=ONNX)
-    got = f.eval({f.arguments[0]: x.numpy().astype(np.float32)})
-    np.testing.assert_allclose(got, net(x).detach().numpy(), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(got, run(data, x.numpy())[0], rtol=1e-5, atol=1e-6)
+    actual = f.eval({f.arguments[0]: x.numpy().astype(np.float32)})
+    np.testing.assert_allclose(actual, net(x).detach().numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(actual, run(data, x.numpy())[0], rtol=1e-5, atol=1e-6)
 
 
 def test_models_of_scikit_learn() -> None:
@@ -125,8 +125,8 @@ def test_models_of_scikit_learn() -> None:
             data = skl2onnx.to_onnx(model.fit(x, target), x, options=options, target_opset=17).SerializeToString()
         f = C.Function.load(data, format=ONNX)
         result = f.eval({f.arguments[0]: x})
-        for got, want in zip(result.values() if len(f.outputs) > 1 else [result], run(data, x), strict=True):
-            np.testing.assert_allclose(np.reshape(got, want.shape), want, rtol=1e-5, atol=1e-5)
+        for actual, expected in zip(result.values() if len(f.outputs) > 1 else [result], run(data, x), strict=True):
+            np.testing.assert_allclose(np.reshape(actual, expected.shape), expected, rtol=1e-5, atol=1e-5)
 
 
 # ---- names and files
@@ -193,8 +193,8 @@ def test_a_function_of_constants_and_several_outputs(tmp_path: Path) -> None:
     x = C.input_variable(2, name="x")
     C.combine([x * 2, C.reduce_sum(x), x]).save(tmp_path / "o.onnx", format=ONNX, opset=13)
     v = np.array([[1, 2], [3, 4]], np.float32)
-    for got, want in zip(run(tmp_path / "o.onnx", v), [2 * v, v.sum(1), v], strict=True):
-        np.testing.assert_array_equal(got, want)
+    for actual, expected in zip(run(tmp_path / "o.onnx", v), [2 * v, v.sum(1), v], strict=True):
+        np.testing.assert_array_equal(actual, expected)
 
 
 def test_half_and_double_precision(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def function_of(case: Case) -> Any:
 
 
 def as_tensors(case: Case, opset: int) -> list[list[np.ndarray]]:
-    """What an exported model is fed: all samples at once, or, where the batch is of size 1, one by one."""
+    """The inputs of an exported model: all samples at once, or one by one if the batch size is 1."""
     if case.sequence:
         two = [np.stack([v, 2 * v[::-1]], 1) for v in case.inputs]
         return [two] if opset > 9 else [[v[:, i : i + 1] for v in two] for i in range(2)]
@@ -45,7 +45,7 @@ def as_tensors(case: Case, opset: int) -> list[list[np.ndarray]]:
 
 
 def expected(case: Case, f: Any, tensors: list[np.ndarray]) -> list[np.ndarray]:
-    """What CNTK's own evaluation gives for these tensors, in the layout of ONNX."""
+    """The results of evaluating the function itself, in the layout of ONNX."""
     feeds = {}
     for i, v in enumerate(tensors):
         argument = next((a for a in f.arguments if a.name == f"x{i}"), None)
@@ -59,8 +59,8 @@ def expected(case: Case, f: Any, tensors: list[np.ndarray]) -> list[np.ndarray]:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_runs_with_the_same_values_and_reads_back(case: Case, tmp_path: Path) -> None:
     f = function_of(case)
-    whole = as_tensors(case, 10)[0]
-    wanted = expected(case, f, whole)
+    all_tensors = as_tensors(case, 10)[0]
+    references = expected(case, f, all_tensors)
     close = partial(np.testing.assert_allclose, rtol=case.tolerance, atol=case.tolerance)
     for opset in case.opsets:
         path = tmp_path / f"{opset}.onnx"
@@ -70,13 +70,13 @@ def test_runs_with_the_same_values_and_reads_back(case: Case, tmp_path: Path) ->
         names = [v.name for v in session.get_inputs()]
         for i, tensors in enumerate(as_tensors(case, opset)):
             values = session.run(None, {f"x{k}": v for k, v in enumerate(tensors) if f"x{k}" in names})
-            for got, want, output in zip(values, wanted, f.outputs, strict=True):
-                close(got, want if opset > 9 else part(want, output, i))
+            for actual, reference, output in zip(values, references, f.outputs, strict=True):
+                close(actual, reference if opset > 9 else part(reference, output, i))
     if case.reads_back:
         again = C.Function.load(path, format=C.ModelFormat.ONNX)
-        values = again.eval({a: whole[int(a.name[1:])] for a in again.arguments})
-        for got, want in zip(values.values() if len(again.outputs) > 1 else [values], wanted, strict=True):
-            close(got, want)
+        values = again.eval({a: all_tensors[int(a.name[1:])] for a in again.arguments})
+        for actual, reference in zip(values.values() if len(again.outputs) > 1 else [values], references, strict=True):
+            close(actual, reference)
 
 
 def part(value: np.ndarray, output: Any, i: int) -> np.ndarray:
