@@ -143,7 +143,7 @@ def test_proxies_are_saved_and_loaded_but_not_computed(tmp_path):
     f.save(str(tmp_path / "model"))
     loaded = C.load_model(str(tmp_path / "model"))
     assert loaded.parameters[0].value.dtype == np.int8 and loaded.root_function.inputs[0].shape == (2, 3)
-    with pytest.raises(RuntimeError, match="'packed_times' of another program: it cannot be computed"):
+    with pytest.raises(RuntimeError, match="'packed_times' of another runtime: it cannot be evaluated"):
         loaded.eval({loaded.arguments[0]: np.ones((1, 2, 3))})
     with pytest.raises(TypeError, match="takes no keyword but name, got other"):
         C.custom_proxy_op("packed_times", (2, 4), np.float32, x, other=1)

@@ -1,4 +1,4 @@
-"""Puts all that CNTK's compiled module adds to the public classes and modules in its place."""
+"""Attaches everything that CNTK's compiled module adds to the public classes and modules."""
 
 from __future__ import annotations
 

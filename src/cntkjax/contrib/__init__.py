@@ -1,1 +1,1 @@
-"""CNTK's contributed packages, as far as they are part of this one: crosstalkcaffe, deeprl and netopt."""
+"""The contributed packages of CNTK that are supported: crosstalkcaffe, deeprl and netopt."""

@@ -91,7 +91,7 @@ _KINDS: dict[str, Any] = {
 def attributes_of(primitive: Primitive | BlockPrimitive, stored: dict[str, Any], where: str) -> dict[str, Any]:
     """The attributes of a node in the graph, from those in a file.
 
-    Unknown attributes are kept as they are; attributes that an older file lacks get their defaults.
+    Unknown attributes are kept unchanged; attributes that an older file lacks get their defaults.
     Errors: FormatError for a value of another type, or if a required attribute is missing.
     """
     known = _declared(primitive)

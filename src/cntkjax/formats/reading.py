@@ -121,7 +121,7 @@ class _Reader:
     def _operands_first(
         self, root: str, placeholders: dict[Variable, str], where: str, depth: int
     ) -> Iterator[Function]:
-        """Create the nodes that lead to a root. Where a cycle would close, a placeholder stands for the output."""
+        """Create the nodes that a root depends on. A placeholder replaces each output that would close a cycle."""
         self.composites += 1
         composite_number = self.composites
         opened: set[str] = set()

@@ -79,7 +79,7 @@ def make_node(
 
 
 def composite(root: Function, name: str | None = None, uid: str | None = None) -> Function:
-    """The composite that stands for the graph below a node; by default it has the same name."""
+    """The composite that represents the graph rooted at a node; by default it has the name of the node."""
     function = classes.function(root=root, name=root._name if name is None else name, uid=uid)
     if uid is None:
         skip_uid()

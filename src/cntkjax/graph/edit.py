@@ -113,7 +113,7 @@ class SubstitutingCloner(Cloner):
 
     A substitute that depends on anything that is copied is copied too, and depends on the copies: for
     ``{x: past_value(f)}`` the copy of f is a loop. Where it uses the variable that it replaces, it uses that
-    variable's copy. Other substitutes are used as they are. `shares_leaves` says that `leaf` returns its argument.
+    variable's copy. Other substitutes are used directly. `shares_leaves` says that `leaf` returns its argument.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Functions: the nodes of a graph. A primitive computes, a block wraps a graph, a composite stands for a whole one."""
+"""Functions: the nodes of a graph. A primitive computes, a block wraps a graph, a composite is a whole graph."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def bindings(variable: Variable) -> Iterator[Variable]:
 
 
 def outside(variable: Variable) -> Variable:
-    """The variable itself; for an argument inside a block what it stands for outside all blocks."""
+    """The variable itself; for an argument inside a block, the variable outside all blocks that is bound to it."""
     *_, outermost = bindings(variable)
     return outermost
 
@@ -193,7 +193,7 @@ def kind_of(variable: Variable) -> VariableKind:
 
 
 def block_operand(argument: Variable) -> Variable | None:
-    """What an argument inside a block stands for outside; None for other variables."""
+    """The operand that is bound to an argument inside a block; None for other variables."""
     return argument._bound
 
 

@@ -15,7 +15,7 @@ def walk(root: Function, depth: int = 0) -> Iterator[Function | Variable]:
     Up to `depth` blocks are entered on the path to a node (-1: all); the nodes inside follow those around the block. A
     traversal that starts inside a block ends at the block's arguments.
     """
-    entered: dict[Variable, Variable] = {}  # arguments of the blocks entered, and what stands for them outside
+    entered: dict[Variable, Variable] = {}  # arguments of the entered blocks, and the operands bound to them
     waiting: deque[tuple[Function | Variable, int]] = deque([(root.root_function, depth)])
     seen: set[Function | Variable] = set()
     while waiting:

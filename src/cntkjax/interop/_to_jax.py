@@ -109,8 +109,8 @@ def to_jax(function: Function) -> tuple[JaxFunction, dict[str, jax.Array]]:
     Later edits of the graph, and new values of parameters, do not change ``f``.
 
     Shapes: an input is [batch, *shape]; [batch, time, *shape] with a sequence axis, or a pair of that and lengths
-            [batch]; [*shape] without dynamic axes. If no input has the batch axis, no output has it. Outputs likewise,
-            zero after the end of a sequence.
+            [batch]; [*shape] without dynamic axes. If no input has the batch axis, no output has it. Outputs have
+            the same form, with zeros after the end of a sequence.
     Errors: ValueError if the Function runs Python code of the user; ShapeError for inputs or parameters of other
             shapes; KeyError for a missing parameter.
 

@@ -47,7 +47,7 @@ Transform = Callable[[Pixels, TransformRandom], Pixels]
 
 
 def as_transform(description: Mapping[str, Any]) -> Transform:
-    """The function that a description stands for.
+    """The function that a description specifies.
 
     Errors: RuntimeError, as in CNTK, for invalid values, an unknown type, or a mean file that cannot be read.
     """

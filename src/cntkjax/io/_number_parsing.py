@@ -105,7 +105,7 @@ def _decimals(text: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> tuple[n
 
 
 def _by_point(dots: np.ndarray) -> Iterator[tuple[np.ndarray | None, int]]:
-    """Groups of equally long numbers by the position of the point (-1: no point); None stands for all of them."""
+    """Groups of equally long numbers by the position of the point (-1: no point); None means all of them."""
     if not dots.any():
         yield None, -1
         return

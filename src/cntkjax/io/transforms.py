@@ -133,7 +133,7 @@ def color(
     Args:
         brightness_radius: adds up to this fraction of the mean intensity, or subtracts it
         contrast_radius: scales intensities by a factor from ``1 - radius`` to ``1 + radius``
-        saturation_radius: scales the differences between channels likewise
+        saturation_radius: scales the differences between channels by a factor from ``1 - radius`` to ``1 + radius``
 
     Example:
         >>> color(contrast_radius=0.5)["contrastRadius"]

@@ -59,7 +59,7 @@ class SavedLearner(StepLearner, Protocol):
 
 
 def state_dict(learner: SavedLearner) -> LearnerState | UserState:
-    """The state that a checkpoint stores of a learner: all that changes while it learns, or the user's own dict.
+    """The state of a learner that a checkpoint stores: everything that training changes, or the user's own dict.
 
     Errors: TypeError if that is not a dict.
     """

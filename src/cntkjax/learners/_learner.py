@@ -275,7 +275,7 @@ class LearnerCore:
             return None
         reference = self.rate_schedule.minibatch_size or sample_count
         divisor, weight = (sample_count, 1) if self._averages_gradients else (1, sample_count)
-        # A gradient that stands for `reference` samples gets the rate itself.
+        # The learning rate applies to a gradient of `reference` samples.
         scalars: Scalars = {"divisor": divisor, "weight": weight, "rate": lr * divisor / reference}
         for name, schedule in self._momenta.items():
             scalars[name] = momentum_after(schedule, now.samples, now.sweeps, sample_count)

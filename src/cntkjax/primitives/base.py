@@ -84,7 +84,7 @@ class Primitive:
     An ordinary operation defines `attributes`, `outputs` and one of these computations:
 
     - `lower(attrs, *samples)` on one sample: the engine maps it over batch and time. Operands without these axes are
-      passed as they are. With `elementwise` it must broadcast like NumPy, and may be called with whole grids.
+      passed unchanged. With `elementwise` it must broadcast like NumPy, and may be called with whole grids.
     - `lower_packed(ctx, attrs, *values)` with `packed = True`, on `engine.lower.values.Value`s: for operations that
       depend on sequences, on other samples or on the minibatch.
     """
@@ -94,7 +94,7 @@ class Primitive:
     attributes: ClassVar[dict[str, Attribute]] = {}
     number_of_outputs: ClassVar[int] = 1
 
-    # What follows is all that the graph and the engine may ask; the defaults are right for an ordinary operation.
+    # Everything that the graph and the engine may query; the defaults suit an ordinary operation.
     # ---- inference of shapes and types
     infers_partially: ClassVar[bool] = False  # `outputs` copes with operands of unknown shape
     dtype_operands: ClassVar[slice] = slice(None)  # the operands that share one element type, which is the output's

@@ -108,7 +108,7 @@ def _at(ctx: Context, x: Value, step: int | Array) -> Value:
 
 
 def _data_of(ctx: Context, x: Value) -> Array | Sparse:
-    """Sparse data as they are, dense ones in the order of the sample shape."""
+    """Sparse data unchanged, dense data in the order of the sample shape."""
     return x.data if x.is_sparse else ctx.array(x)
 
 

@@ -30,7 +30,7 @@ class JaxCall(Primitive):
     `trained` is the number of parameters, `constants` that of the leaves of the state; `tree` and `state_tree` are
     their structures.
 
-    Shapes: arrays [batch, *shape], sequences concatenated, so that one step is one sample; results likewise.
+    Shapes: arrays [batch, *shape], sequences concatenated, so that each step is a sample; results have the same form.
     """
 
     name = "JaxFunction"

@@ -168,8 +168,8 @@ class CustomProxyOp(Primitive):
     def lower(self, attrs: Attrs, *samples: Array) -> Samples:
         """Raise an error."""
         raise RuntimeError(explain(
-            f"custom_proxy_op stands for the operation '{attrs['customOp']}' of another program: it cannot be computed",
-            fix="save the model for that program, or write the operation in JAX: native_user_function",
+            f"custom_proxy_op stores the operation '{attrs['customOp']}' of another runtime: it cannot be evaluated",
+            fix="save the model for that runtime, or write the operation in JAX: native_user_function",
         ))
 
 

@@ -289,7 +289,7 @@ class ROIPooling(Primitive):
         return (rois.shape[0], x.shape[0], *attrs["roiOutputShape"])
 
     def lower(self, attrs: Attrs, x: Array, rois: Array) -> Array:
-        """For each column of cells the maxima over its columns of x, then likewise for the rows."""
+        """For each column of cells the maxima over its columns of x, then the same for the rows."""
         high, wide = attrs["roiOutputShape"]
         corners = jnp.floor(lax.stop_gradient(rois) * attrs["spatialScale"] + 0.5).astype(jnp.int32)
 

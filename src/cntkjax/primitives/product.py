@@ -70,7 +70,7 @@ class Times(Primitive):
             raise self._error(inputs, f"{to_map} axes of the left operand are mapped: none is left to contract")
         inner = list(right.shape[: len(right.shape) - out_rank])
         if right.is_parameter and inner[:1] == [INFERRED] and to_map >= 0:
-            # The first axis stands for as many axes of the left operand as are not mapped.
+            # The first axis is expanded to as many axes as the left operand has beyond the mapped ones.
             inner = [INFERRED] * (len(left.shape) - to_map - len(inner) + 1) + inner[1:]
         if len(inner) > len(left.shape):
             raise self._error(inputs, f"the left operand needs at least the {len(inner)} axes that are contracted")

@@ -450,7 +450,7 @@ def training_session(
 
 
 def as_frequency(frequency: Frequency, where: str) -> tuple[int, DataUnit]:
-    """(number, unit); 0 stands for once, at the end."""
+    """(number, unit); 0 means once, at the end."""
     number, unit = frequency if isinstance(frequency, tuple) else (frequency or 0, DataUnit.sample)
     try:
         number, unit = operator.index(number), DataUnit(unit)

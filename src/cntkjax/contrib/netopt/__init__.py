@@ -4,4 +4,4 @@ native_convolve_function_registered = False
 
 
 def try_register_native_convolve_function() -> None:
-    """Nothing: binary convolutions run as they are, no native library is needed."""
+    """Do nothing: binary convolutions need no native library here."""

@@ -158,7 +158,7 @@ class Ragged:
     """The samples of one variable in a minibatch, end to end, and the lengths of its sequences.
 
     Shapes: data [samples, *sample_shape], or ``SparseRows`` with a row for each sample; lengths int32 [sequences],
-            adding up to samples, or None for data without a sequence axis: then each sample stands for itself;
+            summing to samples, or None for data without a sequence axis, whose samples are independent;
             starts bool [sequences], False for one that continues a truncated one of the previous minibatch, or None
             if all begin here; slots int [sequences], only with starts: a sequence that does not begin here continues
             the last one that was in its slot.

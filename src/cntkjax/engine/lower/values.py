@@ -150,7 +150,7 @@ class Context:
         return replace(value, data=dense(value.data)) if value.is_sparse else value
 
     def to_axes(self, value: Value, axes: Axes) -> Value:
-        """A value with fewer dynamic axes broadcast to more; static values stay as they are."""
+        """A value with fewer dynamic axes broadcast to more; static values are returned unchanged."""
         if not value.axes or len(value.axes) == len(axes):
             return value
         layout = self.layout(axes)

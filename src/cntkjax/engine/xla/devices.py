@@ -96,9 +96,9 @@ class Lock:
 
 
 def _lock_folder() -> str:
-    """A folder that only this user may write to: in the user's cache, or else among the temporary files.
+    """A directory that only this user can write to: in the user's cache, otherwise in the temporary directory.
 
-    The user's runtime folder would not do: it is removed at logout, while jobs may go on.
+    The user's runtime directory is no option: it is removed at logout, while jobs may still be running.
     """
     folders = Path.home() / ".cache" / "cntkjax" / "locks", Path(tempfile.gettempdir()) / f"cntkjax-{os.geteuid()}"
     for folder in folders:

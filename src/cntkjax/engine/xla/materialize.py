@@ -20,7 +20,7 @@ _WITHOUT_BARRIERS = ContextVar("_WITHOUT_BARRIERS", default=False)
 
 
 def materialized(x: Array) -> Array:
-    """The same value, stored in memory for all that read it, gradients too; unchanged within `without_barriers`."""
+    """The value, stored in memory for all its readers, including gradients; unchanged within `without_barriers`."""
     return x if _WITHOUT_BARRIERS.get() else lax.optimization_barrier(x)
 
 

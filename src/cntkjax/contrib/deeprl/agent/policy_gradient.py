@@ -140,8 +140,8 @@ class ActorCritic(AgentBaseClass):
             self._update_networks()
 
     def _process_accumulated_trajectory(self, keep_last: bool) -> None:
-        """Convert the trajectory to training data. If the episode continues, the value of the last state stands for
-        later rewards. With `keep_last` that state begins the next trajectory.
+        """Convert the trajectory to training data. If the episode continues, the value of the last state replaces the
+        later rewards. With `keep_last`, that state begins the next trajectory.
         """
         count = len(self._trajectory_rewards)
         if count:

@@ -183,7 +183,7 @@ class Reader:
         ]
 
     def _tensors(self, node: Node) -> list[Tensor]:
-        """The outputs of a node by the row of its operation; the node's name is given to the first one."""
+        """The outputs of a node, converted by the row of its operation; the first one gets the node's name."""
         conversion = OPERATIONS[node.op]
         result = []
         for i, value in enumerate(output_list(conversion.convert(node))):

@@ -14,7 +14,7 @@ from .sequence import initial_states
 
 class ScanWriter:
     """Writes a recurrence as a Scan: delayed values are its states (one for each step of the delay), sequences from
-    outside its scanned inputs. Values without a sequence axis are visible in the body as they are.
+    outside its scanned inputs. Values without a sequence axis are directly visible in the body.
     """
 
     def __init__(self, w: Writer, loop: Recurrence, order: Order) -> None:

@@ -76,7 +76,7 @@ def operands(block: Function) -> list[Variable]:
 
 
 def node_inside(block: Function, op_name: str) -> Function:
-    """The first node of an operation inside a block, which tells the roles of the block's operands."""
+    """The first node of an operation inside a block, from which the roles of the block's operands follow."""
     return next(n for n in nodes_inside(block) if n.op_name == op_name)
 
 
