@@ -51,6 +51,27 @@ def test_links_and_devices_are_written_through(tmp_path):
     assert not os.path.isfile(os.devnull)
 
 
+def test_one_at_a_time_saves_to_a_folder_and_a_stopped_one_is_reported(tmp_path):
+    with files.locked(tmp_path):
+        second = files.locked(tmp_path, timeout=0.05)
+        with pytest.raises(TimeoutError, match=f"another process is saving here.*{tmp_path.name}"):
+            second.__enter__()
+        with files.locked(tmp_path.parent, timeout=0):
+            pass
+    with files.locked(tmp_path, timeout=0):
+        assert not list(tmp_path.iterdir())
+
+
+def test_leftovers_of_killed_writers_are_removed_and_files_of_living_ones_kept(tmp_path):
+    target = tmp_path / "model"
+    (tmp_path / ".model.12345678.tmp").write_bytes(b"killed")
+    with files.staged((target, [b"new"])) as (temporary,):
+        files.remove_leftovers(target)
+        assert [str(path) for path in tmp_path.iterdir()] == [temporary]
+        os.replace(temporary, target)
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"new"]
+
+
 def test_paths_bytes_and_open_files_are_read(tmp_path):
     file = tmp_path / "m"
     file.write_bytes(b"abc")
