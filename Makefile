@@ -4,13 +4,17 @@ PYTHON ?= $(shell for p in python3 python python3.13 python3.12 python3.11 pytho
 	$$p -c '$(SUITABLE)' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv/bin/python
 
-.PHONY: demo test lint clean
+.PHONY: demo test stress lint clean
 
 demo: .venv/demo.stamp  ## train, test, save and reload a network written for CNTK
 	$(VENV) examples/digits.py
 
 test: lint  ## the linter, the type checker and all tests
 	$(VENV) -m pytest -n 2
+
+LONGER ?= 100
+stress: .venv/test.stamp  ## interrupts and threads, so many times longer than in the tests
+	CNTKJAX_STRESS=$(LONGER) $(VENV) -m pytest tests/stress --timeout 0
 
 lint: .venv/test.stamp
 	$(VENV) -m ruff check .

@@ -11,6 +11,7 @@ from ._arrays import NDArrayView
 from ._typing import AnyArray, ArrayLike, ElementType, ShapeLike
 from .default_options import default_override_or, get_default_override
 from .device import Device
+from .engine.run.handover import STATE, settle
 from .graph.axis import BATCH, UNKNOWN_AXES, AxesLike, Axis
 from .graph.dtypes import NUMBERS, as_dtype
 from .graph.errors import ShapeError, explain
@@ -185,7 +186,9 @@ class _LeafMixin(VariableMixin, TensorOpsMixin, ArrayMixin, Leaf):
 
         Errors: ValueError while the shape is unknown; ShapeError for an array of another shape.
         """
-        return np.array(value_of(self))
+        with STATE:
+            settle()
+            return np.array(value_of(self))
 
     @value.setter
     def value(self, value: object) -> None:
@@ -197,9 +200,12 @@ class _LeafMixin(VariableMixin, TensorOpsMixin, ArrayMixin, Leaf):
                     f"pass an array of shape {self.shape}",
                 ))
             array = np.broadcast_to(array, self.shape)
-        if self.has_inferred:
-            infer_shape(self, array.shape)
-        set_value(self, np.array(array))
+        array = np.array(array)
+        with STATE:
+            settle()
+            if self.has_inferred:
+                infer_shape(self, array.shape)
+            set_value(self, array)
 
     def set_value(self, value: object) -> None:
         """Set `value`."""
@@ -321,6 +327,11 @@ class _LeafView(NDArrayView):
 
     def __init__(self, leaf: Leaf) -> None:
         self._leaf, self._shape, self._read_only = leaf, leaf.shape, False
+
+    def _numbers(self) -> Any:
+        with STATE:
+            settle()
+            return super()._numbers()
 
     @property
     def held(self) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from ..device import Device
+from ..engine.run.handover import STATE, settle
 from ..formats.containers import Dictionary
 from ..formats.model import graph_of, load, record_of
 from ..graph.edit import Flattener
@@ -91,7 +92,9 @@ class FunctionMembers(Function):
         """
         numbers = CloneMethod.share, CloneMethod.clone, CloneMethod.freeze
         chosen = numbers[method] if isinstance(method, int) else CloneMethod(method)
-        return Flattener(lambda leaf: cloned_leaf(leaf, chosen), {}).graph(self)
+        with STATE:
+            settle()
+            return Flattener(lambda leaf: cloned_leaf(leaf, chosen), {}).graph(self)
 
     def serialize(self) -> Dictionary:
         """The content of its model file, as `cntk_py.Function__deserialize` takes it."""

@@ -6,7 +6,7 @@ docs/formats.md describes the layout of a file. The operations are those of the 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 
 from ..graph.errors import explain
@@ -53,7 +53,17 @@ def restore(function: Function, source: Source) -> None:
     Errors: those of :func:`load`; ValueError, with the first difference, if the file holds another function. Nothing
     is changed then.
     """
-    for mine, stored in list(_Pairing(function, load(source))):
+    restore_pairs(pairs_of(function, source))
+
+
+def pairs_of(function: Function, source: Source) -> list[tuple[Item, Item]]:
+    """The nodes and variables of a function, and those of a model file whose state they get. Errors: see `restore`."""
+    return list(_Pairing(function, load(source)))
+
+
+def restore_pairs(pairs: Sequence[tuple[Item, Item]]) -> None:
+    """Set the state of the first of each pair to that of the second; it may be repeated."""
+    for mine, stored in pairs:
         if isinstance(stored, Leaf) and isinstance(mine, Leaf):
             infer_shape(mine, stored.shape)
             set_value(mine, value_of(stored))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..engine.run.handover import STATE, settle
 from ..graph.function import Function, native_inputs, nodes
 from ..graph.uid import new_uid
 from ..graph.variable import Leaf, Variable, VariableKind, kind_of, producer, value_of
@@ -21,11 +22,16 @@ Record = dict[str, Any]
 
 
 def record_of(function: Function) -> Record:
-    """The content of the model file of a function; for a node, that of a composite around it."""
+    """The content of the model file of a function; for a node, that of a composite around it.
+
+    All values are from before or after a step, if another thread trains.
+    """
     graph = _Graph()
     root = function.root_function
-    for node in nodes([root], into_blocks=True):
-        graph.add(node)
+    with STATE:
+        settle()
+        for node in nodes([root], into_blocks=True):
+            graph.add(node)
     return graph.composite(function) | {
         "inputs": list(graph.variables.values()),
         "primitive_functions": graph.functions,

@@ -275,9 +275,10 @@ def value_of(leaf: Leaf) -> Any:
 
 
 def set_value(leaf: Leaf, value: AnyArray) -> None:
-    """Give a leaf a new value."""
-    leaf._array = value
-    leaf._updates += 1
+    """Give a leaf a new value. Once more the same array is no new value, so an interrupted call may be repeated."""
+    if leaf._array is not value:
+        leaf._array = value
+        leaf._updates += 1
 
 
 def relocate(leaf: Leaf, array: AnyArray) -> None:

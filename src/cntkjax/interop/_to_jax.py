@@ -14,6 +14,7 @@ from .._typing import AnyArray, Array, ArrayLike, PyTree
 from ..engine.plan.parts import resolve
 from ..engine.plan.plan import Plan
 from ..engine.run import pure_function as pure
+from ..engine.run.handover import STATE, settle
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import matches, shape_text
 from ..graph.variable import Leaf, Variable, value_of
@@ -39,7 +40,9 @@ class JaxFunction:
         changed = [c for c in function.constants if c in self.plan.assigned or self._is_running(c)]
         self._parameters, self._state = leaf_names(function.parameters), leaf_names(changed)
         # Copies, as training gives buffers away.
-        self._values = {leaf: np.array(value_of(leaf)) for leaf in self.plan.leaves}
+        with STATE:
+            settle()
+            self._values = {leaf: np.array(value_of(leaf)) for leaf in self.plan.leaves}
         self._run = jax.jit(partial(pure.run, self.plan), static_argnums=3)
 
     def _is_running(self, leaf: Leaf) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 import optax
 
 from .._typing import PyTree
+from ..engine.run.handover import Captures, DonatingFunction, deferred_interrupts, hand_over
 from ..engine.xla.cache import persistent
 from ..graph.proxy import delegates_to
 from ..graph.seed import next_seed
@@ -106,6 +107,7 @@ class LearnerCore:
     _MINIBATCH_SIZE = "MinibatchSize"  # its key in AdditionalLearningOptions.dict_options
     extra_variables: Sequence[Any] = ()  # variables that change in a step, besides the parameters
     strategy: DataParallel | BlockMomentum | None = None  # how it learns from the data of several workers
+    runs_python: ClassVar[bool] = False  # `advance` calls users' code
     takes_seed: ClassVar[bool] = True  # even without noise, so that later initializers get CNTK's seeds
 
     def __init__(
@@ -140,7 +142,7 @@ class LearnerCore:
         self.transform = options.chain(rule)
         if any(p.dtype == np.float16 for p in self._parameters):
             self.transform = transforms.with_master_weights(self.transform)
-        self._optax_step = jax.jit(partial(_step, self.transform), donate_argnums=1)
+        self._optax_step = DonatingFunction(partial(_step, self.transform))
 
     # ------------------------------------------------------------ the members of CNTK's learners
 
@@ -151,7 +153,9 @@ class LearnerCore:
 
     def learning_rate(self) -> float:
         """The learning rate of the next step."""
-        now = self.counters
+        return self._learning_rate_at(self.counters)
+
+    def _learning_rate_at(self, now: Counters) -> float:
         return self.rate_schedule.at(now.samples - now.rate_samples, now.sweeps - now.rate_sweeps)
 
     def reset_learning_rate(self, learning_rate: TrainingParameterSchedule) -> None:
@@ -199,8 +203,8 @@ class LearnerCore:
 
     def reset_smoothed_gradients(self) -> None:
         """Reset momentum and statistics to zero; the counters of samples are not changed."""
-        self._optax_state = None
-        self.counters = replace(self.counters, smoothed=0.0)
+        counters = replace(self.counters, smoothed=0.0)
+        self._optax_state, self.counters = None, counters
 
     @property
     def custom_checkpoint(self) -> CustomCheckpoint | None:
@@ -239,13 +243,25 @@ class LearnerCore:
             )
         gradients = [gradient_of(p, gradient_values) for p in self._parameters]
         hyper = self.hyper(sample_count)
-        if hyper is not None:
+        before = self.counters
+        if hyper is None:
+            return self.advance(sample_count, is_sweep_end)
+
+        def compute(outputs: Captures) -> None:
             with self.precision():
-                old_values = [p.value for p in self._parameters]
-                values, self.optax_state = self._optax_step(gradients, self.optax_state, old_values, hyper)
+                values, key = [p.value for p in self._parameters], [g.shape for g in gradients]
+                self._optax_step(outputs, key, self.optax_state, gradients, values, hyper)
+
+        def store(outputs: tuple[list[Any], PyTree]) -> bool:
+            values, self.optax_state = outputs
             for p, value in zip(self._parameters, values, strict=True):
                 p.value = np.asarray(value)
-        return self.advance(sample_count, is_sweep_end)
+            self.counters = before
+            return self.count(sample_count, is_sweep_end)
+
+        taken = hand_over(compute, store)
+        self.report(before)
+        return taken
 
     # ------------------------------------------------------------ the same step in pieces
 
@@ -253,7 +269,8 @@ class LearnerCore:
     def optax_state(self) -> PyTree:
         """The state of ``transform``, which is initialized on first use. Shapes: those of the parameters."""
         if self._optax_state is None:
-            with self.precision(), persistent():  # one program; otherwise XLA compiles one for each array of zeros
+            with self.precision(), deferred_interrupts(), persistent():
+                # One program; otherwise XLA compiles one for each array of zeros.
                 self._optax_state = jax.jit(self.transform.init)([p.value for p in self._parameters])
         return self._optax_state
 
@@ -289,10 +306,15 @@ class LearnerCore:
         return scalars
 
     def advance(self, sample_count: int, is_sweep_end: bool = False) -> bool:
+        """Count a step, and report to progress writers; returns whether it was taken."""
+        before = self.counters
+        taken = self.count(sample_count, is_sweep_end)
+        self.report(before)
+        return taken
+
+    def count(self, sample_count: int, is_sweep_end: bool = False) -> bool:
         """Count a step; returns whether it was taken. As in CNTK a skipped one does not count, nor a sweep it ends."""
         scalars, now = self.hyper(sample_count), self.counters
-        if self._writers:
-            self._report()
         if scalars is None:
             return False
         self.counters = replace(
@@ -304,9 +326,14 @@ class LearnerCore:
         )
         return True
 
-    def _report(self) -> None:
-        """Report changed values to the progress writers. For a step that is skipped CNTK reports no momentum."""
-        now, rate = self.counters, self.learning_rate()
+    def report(self, now: Counters) -> None:
+        """Report values that change with a step to the progress writers. `now`: the counters before the step.
+
+        For a step that is skipped CNTK reports no momentum.
+        """
+        if not self._writers:
+            return
+        rate = self._learning_rate_at(now)
         values = {"Learning rate": (self.rate_schedule, rate)}
         if self._reports_momentum and rate != 0:
             momentum = self._momenta["momentum"]
@@ -356,7 +383,7 @@ class Learner(LearnerCore):
 
 
 def _step(
-    transform: optax.GradientTransformationExtraArgs, gradients: PyTree, state: PyTree, values: PyTree, hyper: Scalars
+    transform: optax.GradientTransformationExtraArgs, state: PyTree, gradients: PyTree, values: PyTree, hyper: Scalars
 ) -> tuple[PyTree, PyTree]:
     updates, state = transform.update(gradients, state, values, hyper=hyper)
     return optax.apply_updates(values, updates), state

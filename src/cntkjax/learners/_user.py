@@ -89,6 +89,8 @@ class _Gradient(np.ndarray):
 class _HostLearner(LearnerCore):
     """A learner whose steps run on the host: a compiled step saves the gradients, and `advance` takes the step."""
 
+    runs_python = True
+
     def __init__(self, parameters: Sequence[Parameter], lr_schedule: Schedulable) -> None:
         super().__init__(parameters, lr_schedule)
         self.transform = transforms.keep_gradients()

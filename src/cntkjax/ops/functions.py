@@ -8,6 +8,7 @@ from enum import Enum, unique
 from typing import Any, BinaryIO, TypeAlias
 
 from ..device import Device
+from ..engine.run.handover import STATE, settle
 from ..formats import model as model_files
 from ..formats import registry
 from ..formats.containers import unwrap_values
@@ -336,6 +337,11 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
             outputs = [mapped[v] for v in self.outputs]
             node = producer(outputs[0]) if len(outputs) == 1 else None
             return composite(make_node(Combine, outputs, {}) if node is None else node)  # type: ignore[return-value]
+        with STATE:
+            settle()
+            return self._copy_of_graph(method, mapped)
+
+    def _copy_of_graph(self, method: CloneMethod, mapped: dict[Any, Any]) -> Function:
         cloner = edit.SubstitutingCloner(
             self, lambda leaf: cloned_leaf(leaf, method), method is CloneMethod.share, mapped
         )

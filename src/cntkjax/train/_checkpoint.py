@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from typing import Any, Protocol
 
@@ -11,6 +13,7 @@ import numpy as np
 
 from ..engine.lower.carry import Memory
 from ..engine.lower.rows import Rows
+from ..engine.run.handover import STATE, hand_over, settle
 from ..engine.train.loss_scale import LossScale
 from ..engine.train.step import Options, PendingGradients
 from ..formats import checkpoint, model
@@ -40,6 +43,7 @@ class TrainerState(Protocol):
     options: Options
     pending: PendingGradients
     progress: Progress
+    turn: AbstractContextManager[Any]
 
     @property
     def model(self) -> Function | None:
@@ -60,6 +64,7 @@ class Writer:
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, "checkpoint")  # its thread starts with the first task
         self._last: Future[None] | None = None
+        self._writing = threading.RLock()
 
     def write(self, trainer: TrainerState, filename: str, external_state: Record, wait: bool) -> None:
         """Write `filename` and `filename.ckp`; either both appear, or none. Nothing changes if they cannot be written.
@@ -69,18 +74,23 @@ class Writer:
         """
         if not trainer.distributed.has_others:
             checkpoint.check_path(filename)
-        trainer.distributed.merge()
-        learners, everything = [state_dict(learner) for learner in trainer.learners], _combined(trainer)
-        extra = {"seen": asdict(trainer.progress)} | _pending_record(trainer) | _memory_record(trainer, everything)
-        workers = _by_worker(external_state) if trainer.distributed.has_others else {}
-        files = checkpoint.encode(everything, checkpoint.Checkpoint(learners, external_state, workers, extra))
-        self.wait()
-        if trainer.distributed.has_others:
-            _write_on_worker_0(filename, files)
-        elif wait:
-            checkpoint.write(filename, files)
-        else:
-            self._last = self._pool.submit(checkpoint.write, filename, files.copied())
+        with trainer.turn:
+            trainer.distributed.merge()
+            with STATE:
+                settle()
+                learners, everything = [state_dict(learner) for learner in trainer.learners], _combined(trainer)
+                extra = {"seen": asdict(trainer.progress)} | _pending_record(trainer)
+                extra |= _memory_record(trainer, everything)
+            workers = _by_worker(external_state) if trainer.distributed.has_others else {}
+            files = checkpoint.encode(everything, checkpoint.Checkpoint(learners, external_state, workers, extra))
+        with self._writing:
+            self.wait()
+            if trainer.distributed.has_others:
+                _write_on_worker_0(filename, files)
+            elif wait:
+                checkpoint.write(filename, files)
+            else:
+                self._last = self._pool.submit(checkpoint.write, filename, files.copied())
 
     def wait(self) -> None:
         """Wait until the last checkpoint is written. Errors: those of writing it."""
@@ -125,12 +135,21 @@ def restore(trainer: TrainerState, filename: str) -> Record:
         file = f"{filename}{checkpoint.SUFFIX}"
         reason = f"what is kept for the next step is damaged: {error!r}; restore another checkpoint"
         raise FormatError(f"{file}: {reason}") from error
-    model.restore(everything, stored_model)
-    trainer.memory.values, trainer.memory.last = memory
+    pairs = model.pairs_of(everything, stored_model)
+
+    def store(_: Any) -> None:
+        model.restore_pairs(pairs)
+        trainer.memory.values, trainer.memory.last = memory
+        for learner, state, optax_state in zip(learners, stored.learners, states, strict=True):
+            if learner.custom_checkpoint is None:
+                load_state(learner, state, optax_state)
+        trainer.pending.__dict__.update(pending)
+        trainer.progress = progress
+
+    hand_over(lambda outputs: outputs.append(lambda: None), store)
     for learner, state, optax_state in zip(learners, stored.learners, states, strict=True):
-        load_state(learner, state, optax_state)
-    trainer.pending.__dict__.update(pending)
-    trainer.progress = progress
+        if learner.custom_checkpoint is not None:  # the user's code, which may fail
+            load_state(learner, state, optax_state)
     return stored.workers.get(str(mpi.rank()), {}).get(_EXTERNAL, stored.external)
 
 

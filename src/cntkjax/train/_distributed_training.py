@@ -31,6 +31,7 @@ class DistributedTraining:
             )
         self.learners, self.strategies = learners, strategies
         self.blocks = [(a, b) for a, b in zip(learners, strategies, strict=True) if isinstance(b, BlockMomentum)]
+        self.is_distributed = any(strategy is not None for strategy in strategies)
         self.has_others = strategies[0] is not None and mpi.size() > 1
         if accumulate > 1 and self.has_others:
             raise ValueError("several workers do not accumulate gradients: give each of them larger minibatches")

@@ -6,8 +6,10 @@ import itertools
 import math
 import os
 import sys
+import threading
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, SupportsFloat
 
@@ -15,7 +17,7 @@ from ..device import DeviceDescriptor, use_default_device
 from ..engine.debug.timing import timing_table
 from ..engine.lower.carry import Memory
 from ..engine.train.loss_scale import LossScale
-from ..engine.train.step import Options, Outcome, PendingGradients, Step
+from ..engine.train.step import Count, Options, Outcome, PendingGradients, Step
 from ..eval.evaluator import Arguments, Evaluator, EvaluatorCore, as_function, by_variable, feeds
 from ..graph.errors import explain
 from ..graph.proxy import delegates_to, unwrap
@@ -84,6 +86,7 @@ class TrainerCore(EvaluatorCore):
         self._checkpoint_writer: _checkpoint.Writer | None = None
         self._nan_minibatches: list[int] = []
         self.progress = Progress()
+        self.turn: AbstractContextManager[Any] = threading.RLock()  # threads that train, save or restore take turns
 
     def _parameters(self) -> list[Leaf]:
         functions = (self._model, self.loss_function, self.evaluation_function)
@@ -124,25 +127,37 @@ class TrainerCore(EvaluatorCore):
 
         Returns before the step has finished on the device: losses are fetched when they are read.
         """
-        minibatch = by_variable(arguments, self._loss)
-        requested = as_list(outputs) if outputs else []
+        with self.turn:
+            requested = as_list(outputs) if outputs else []
+            return self._train_minibatch(by_variable(arguments, self._loss), requested, is_sweep_end)
+
+    def _train_minibatch(self, minibatch: dict[Any, Any], requested: Sequence[Any], is_sweep_end: bool | None) -> Any:
         if not minibatch and not self.distributed.is_sharded(self.progress.samples):
             return self._skip(requested)
         if is_sweep_end is None:
             is_sweep_end = any(getattr(d, "end_of_sweep", False) for d in minibatch.values())
         step = self._step([as_variable(v) for v in requested])
         number = self.progress.minibatches + 1
-        outcome = self._run(step, minibatch, number)
-        total = self.distributed.total(outcome.samples, self.progress.samples)
+        counts_with_step = not self.distributed.is_distributed and not any(a.runs_python for a in self.learners)
+        counting = _Counting(self, number, bool(is_sweep_end))
+        outcome = self._run(step, minibatch, number, counting.count if counts_with_step else None)
+        if counts_with_step:
+            total, trained = outcome.samples, counting.trained
+            for learner, counters in zip(self.learners, counting.counters, strict=True):
+                if outcome.learned:
+                    learner.report(counters)
+        else:
+            total = self.distributed.total(outcome.samples, self.progress.samples)
+            if total:
+                is_sweep_end = self.distributed.any(bool(is_sweep_end), self.progress.samples)
+                trained = self.advance(outcome.learned, total, is_sweep_end)
+                self.set_previous(outcome, number)
         if not total:
             return self._skip(requested)
-        is_sweep_end = self.distributed.any(bool(is_sweep_end), self.progress.samples)
-        outcome = replace(outcome, loss=_LazyLoss(outcome.loss, number, self._nan_minibatches))
-        trained = self._advance(outcome.learned, total, is_sweep_end)
-        self._previous = outcome if outcome.samples else None
         for writer in self.writers if outcome.samples else ():
-            metric = 0.0 if outcome.metric is None else outcome.metric
-            unwrap(writer).update_training(outcome.samples, outcome.loss, metric)
+            previous = self._last_outcome()
+            metric = 0.0 if previous.metric is None else previous.metric
+            unwrap(writer).update_training(previous.samples, previous.loss, metric)
         values = {key: r.numpy() for key, r in zip(requested, outcome.outputs, strict=True)}
         return (trained, values) if requested else trained
 
@@ -152,23 +167,32 @@ class TrainerCore(EvaluatorCore):
         self._previous = None
         return (False, {}) if requested else False
 
-    def _run(self, step: Step, minibatch: Mapping[Any, Any], number: int) -> Outcome:
+    def _run(self, step: Step, minibatch: Mapping[Any, Any], number: int, count: Count | None) -> Outcome:
         """Run a step; all workers take part where gradients are summed, also one without data."""
         self.distributed.begin_blocks()
         all_reduce = self.distributed.all_reduce(self.progress.samples)
         if minibatch:
-            return step.run(feeds(step, minibatch), number, all_reduce)
+            return step.run(feeds(step, minibatch), number, all_reduce, count)
         return Outcome(0.0, 0.0, 0, []) if all_reduce is None else step.reduce_and_update(all_reduce)
 
-    def _advance(self, learned: int, samples: int, is_sweep_end: bool) -> bool:
+    def set_previous(self, outcome: Outcome, number: int) -> None:
+        """Keep loss and metric of the minibatch with this number."""
+        loss = _LazyLoss(outcome.loss, number, self._nan_minibatches)
+        self._previous = replace(outcome, loss=loss) if outcome.samples else None
+
+    def advance(self, learned: int, samples: int, is_sweep_end: bool, reports: bool = True) -> bool:
         """Count a step of so many samples of all workers; whether any learner took it.
 
-        `learned`: the samples that the learners took their step for; 0 while gradients are accumulated.
+        `learned`: the samples that the learners took their step for; 0 while gradients are accumulated. `reports`: the
+        learners report to progress writers.
         """
         self.pending.ends_sweep |= is_sweep_end
         if learned:
             ends_sweep, self.pending.ends_sweep = self.pending.ends_sweep, False
-            taken = [learner.advance(learned, ends_sweep) for learner in self.learners]
+            taken = [
+                learner.advance(learned, ends_sweep) if reports else learner.count(learned, ends_sweep)
+                for learner in self.learners
+            ]
             if not any(taken):
                 return False
         before = self.progress
@@ -189,17 +213,19 @@ class TrainerCore(EvaluatorCore):
 
     # ---- loss and metric of the last minibatch
     def _last_outcome(self) -> Outcome:
-        if self._previous is None:
+        previous = self._previous
+        if previous is None:
             raise RuntimeError(
                 "no loss to report: there was no preceding call to train_minibatch, or its minibatch was empty; call "
                 "it with data first"
             )
-        return self._previous
+        return previous
 
     @property
     def previous_minibatch_loss_average(self) -> float:
         """The loss of the last minibatch, averaged over its samples; waits for the step to finish."""
-        return float(self._last_outcome().loss) / self._last_outcome().samples
+        last = self._last_outcome()
+        return float(last.loss) / last.samples
 
     @property
     def previous_minibatch_evaluation_average(self) -> float:
@@ -209,12 +235,14 @@ class TrainerCore(EvaluatorCore):
         """
         if self.metric is None:
             raise ValueError("there is no evaluation criterion: give the trainer (loss, metric)")
-        return float(self._last_outcome().metric) / self._last_outcome().samples
+        last = self._last_outcome()
+        return float(last.metric) / last.samples
 
     @property
     def previous_minibatch_sample_count(self) -> int:
         """The number of samples in the last minibatch; 0 if it was empty, or there was none."""
-        return 0 if self._previous is None else self._previous.samples
+        previous = self._previous
+        return 0 if previous is None else previous.samples
 
     @property
     def total_number_of_samples_seen(self) -> int:
@@ -257,7 +285,8 @@ class TrainerCore(EvaluatorCore):
         Errors: TypeError for an external state that cannot be stored; OSError if the files cannot be written: with
                 `wait=False`, from the next call that saves, restores or waits.
         """
-        self._checkpoint_writer = self._checkpoint_writer or _checkpoint.Writer()
+        with self.turn:
+            self._checkpoint_writer = self._checkpoint_writer or _checkpoint.Writer()
         self._checkpoint_writer.write(self, os.fspath(filename), dict(external_state), wait)
 
     def wait_for_checkpoint(self) -> None:
@@ -272,7 +301,29 @@ class TrainerCore(EvaluatorCore):
                 then unchanged.
         """
         self.wait_for_checkpoint()
-        return _checkpoint.restore(self, os.fspath(filename))
+        with self.turn:
+            return _checkpoint.restore(self, os.fspath(filename))
+
+
+class _Counting:
+    """Counts a step when its state is stored, from what the counts were before it; so it may be repeated."""
+
+    def __init__(self, trainer: TrainerCore, number: int, is_sweep_end: bool) -> None:
+        self._trainer, self._number, self._is_sweep_end = trainer, number, is_sweep_end
+        self._progress, self._ends_sweep = trainer.progress, trainer.pending.ends_sweep
+        self.counters = [learner.counters for learner in trainer.learners]
+        self.trained = False
+
+    def count(self, outcome: Outcome) -> None:
+        """Count this step."""
+        trainer = self._trainer
+        if not outcome.samples:
+            return
+        trainer.progress, trainer.pending.ends_sweep = self._progress, self._ends_sweep
+        for learner, counters in zip(trainer.learners, self.counters, strict=True):
+            learner.counters = counters
+        self.trained = trainer.advance(outcome.learned, outcome.samples, self._is_sweep_end, reports=False)
+        trainer.set_previous(outcome, self._number)
 
 
 @delegates_to(TrainerCore)

@@ -18,9 +18,10 @@ from ..lower.values import Context, Environment
 from ..plan.parts import outputs_of
 from ..plan.plan import Plan
 from ..run.context import masked
+from ..run.handover import STATE, settle
 from ..run.minibatch import Feeds, arguments_in_order
 from ..run.program_cache import programs
-from ..run.random_streams import random_inputs
+from ..run.random_streams import draw_random_state, random_inputs
 from ..run.state import leaf_arrays
 from .timing import time_nodes
 
@@ -37,7 +38,10 @@ def check(plan: Plan, feeds: Feeds, training: bool, memory: Memory, number: int 
         return
     program = programs.program(plan, "check", _are_free_of_nan, training)
     minibatch = program.pack(plan, arguments_in_order(plan, feeds), memory)
-    flags = program(minibatch, leaf_arrays(plan), random_inputs(plan, advance=False))
+    with STATE:
+        settle()
+        random = random_inputs(plan, draw_random_state(plan, advance=False))
+        flags = program(minibatch, leaf_arrays(plan), random)
     for variable, is_free in zip(_checked_variables(plan), np.asarray(flags), strict=True):
         if not is_free:
             raise _nan_error(variable, number)

@@ -30,9 +30,10 @@ from ..plan.plan import Plan
 from ..plan.rewrite import rewritten
 from ..run import profiler
 from ..run.context import make_context, masked
+from ..run.handover import STATE, settle
 from ..run.minibatch import Feeds, Minibatch, MinibatchPacker, PackedArray, arguments_in_order
 from ..run.program_cache import RecentlyUsed
-from ..run.random_streams import RandomInputs, random_inputs
+from ..run.random_streams import RandomInputs, draw_random_state, random_inputs
 from ..run.state import leaf_arrays
 from ..xla.versions import double_precision
 
@@ -86,7 +87,8 @@ def time_nodes(plan: Plan, feeds: Feeds, training: bool, memory: Memory) -> None
         return
     timed = _TIMED_PLANS.get((plan.key, training), lambda: _TimedPlan(plan, training))
     minibatch = timed.packer.pack(plan, arguments_in_order(plan, feeds), memory)
-    with double_precision(plan.is_double):
+    with STATE, double_precision(plan.is_double):
+        settle()
         timed.run(plan, minibatch)
 
 
@@ -100,7 +102,8 @@ class _TimedPlan:
 
     def run(self, plan: Plan, minibatch: Minibatch) -> None:
         """Time all operations forward and, in training, backward; records belong to the nodes of `plan`."""
-        inputs = _ContextInputs(self.plan, minibatch, self.packer.axes, random_inputs(plan, advance=False))
+        random = random_inputs(plan, draw_random_state(plan, advance=False))
+        inputs = _ContextInputs(self.plan, minibatch, self.packer.axes, random)
         values: Values = dict(zip(self.plan.arguments, minibatch.arguments, strict=True))
         values |= dict(zip(self.plan.leaves, leaf_arrays(plan), strict=True))
         active: set[Variable] = {v for v in self.plan.arguments if v.needs_gradient and not v.is_sparse}

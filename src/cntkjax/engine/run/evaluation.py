@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ..._typing import PyTree
+from ...graph.errors import AxisError, BatchSizeError
 from ...graph.variable import Variable, producer
 from ..lower.carry import Memory
 from ..lower.lower import execute
 from ..lower.values import Context, Environment
 from ..plan.plan import Plan
 from .context import created_layouts
-from .minibatch import Feeds, arguments_in_order
+from .handover import Captures, hand_over
+from .minibatch import Feeds, Minibatch, arguments_in_order
+from .program import Program
 from .program_cache import plan_of, programs
 from .python_callbacks import CallbackResults
-from .random_streams import RandomState, random_inputs
+from .random_streams import RandomState, advance_random_state, draw_random_state, random_inputs
 from .result import Result, collect_results
-from .state import StateChanges, apply_changes, leaf_arrays, state_changes
+from .state import StateChanges, apply_changes, computed_lengths_error, leaf_arrays, state_changes
 
 
 def evaluate(
@@ -37,16 +41,61 @@ def evaluate(
     program = programs.program(plan, "evaluate", _evaluate, training)
     minibatch = program.pack(plan, arguments_in_order(plan, feeds), memory)
     minibatch.callback_results = callback_results
-    leaves = leaf_arrays(plan)  # first: a sample is kept as long as the array of its weights is the same
-    inputs = random_inputs(plan, again=random)
-    data, layouts, changes = program(minibatch, leaves, inputs)
-    if not (assign and write_state):
-        updates = {
+
+    def written(changes: StateChanges) -> StateChanges:
+        if assign and write_state:
+            return changes
+        return changes._replace(updates={
             i: value for i, value in changes.updates.items() if write_state and plan.leaves[i] not in plan.assigned
-        }
-        changes = changes._replace(updates=updates)
-    apply_changes(plan, minibatch, memory, changes)
+        })
+
+    data, layouts, _ = run_program(program, plan, minibatch, memory, random, written)
     return collect_results(outputs, program.plan, minibatch, data, layouts)
+
+
+def run_program(
+    program: Program, plan: Plan, minibatch: Minibatch, memory: Memory, random: RandomState | None,
+    written: Callable[[StateChanges], StateChanges], extra: PyTree = (),
+) -> tuple[Any, ...]:
+    """Run a program whose outputs end with state changes, and make those of them that `written` returns.
+
+    `random`: a state that was drawn before; None draws the next one.
+    Errors: AxisError for computed sequences whose lengths differ, but have to be equal; nothing is changed then.
+    """
+    drawn: RandomState = {}
+    error: AxisError | None = None
+
+    def compute(outputs: Captures) -> None:
+        nonlocal drawn
+        # Leaves first: a sample of random numbers is kept as long as the array of its weights is the same.
+        leaves = leaf_arrays(plan)
+        drawn = draw_random_state(plan, advance=False) if random is None else random
+        inputs = random_inputs(plan, drawn)
+        while not outputs:
+            try:
+                program(minibatch, leaves, inputs, extra=extra, capture=outputs)
+            except BatchSizeError:  # its stages are given these numbers
+                if random is None:
+                    advance_random_state(drawn)
+                raise
+            except (RuntimeError, ValueError):
+                if not any(leaf.is_deleted() for leaf in leaves):
+                    raise
+                leaves = leaf_arrays(plan)  # the program calls Python, and another thread has trained meanwhile
+
+    def store(outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        nonlocal error
+        error = computed_lengths_error(plan, minibatch, outputs[-1])
+        if random is None:
+            advance_random_state(drawn)
+        if error is None:
+            apply_changes(plan, minibatch, memory, written(outputs[-1]))
+        return outputs
+
+    outputs = hand_over(compute, store, plan.calls_python)
+    if error is not None:
+        raise error
+    return outputs
 
 
 def _evaluate(
@@ -58,4 +107,4 @@ def _evaluate(
     return data, created_layouts(plan, ctx, fed_axes), state_changes(plan, ctx)
 
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate", "run_program"]

@@ -19,12 +19,13 @@ from ..lower.values import Context, Environment, Value
 from ..plan.parts import resolve
 from ..plan.plan import Plan
 from .context import created_layouts, masked
+from .evaluation import run_program
 from .minibatch import Feed, Feeds, Minibatch, PackedArray, arguments_in_order, gather_rows, pad_rows
 from .program_cache import plan_of, programs
 from .python_callbacks import CallbackResults
-from .random_streams import RandomState, random_inputs
+from .random_streams import RandomState
 from .result import LayoutArrays, Result, collect_results
-from .state import StateChanges, apply_changes, leaf_arrays, state_changes
+from .state import StateChanges, state_changes
 
 _Cotangent: TypeAlias = "PackedArray | tuple[AnyArray, np.ndarray]"
 """Packed, or samples end to end with the place where each sequence begins."""
@@ -56,13 +57,14 @@ def gradients(
         for root, cotangent in zip(program.plan.outputs[len(outputs) :], roots.values(), strict=True)
         if cotangent is not None
     ]
-    data, pulled_back, layouts, changes = program(
-        minibatch, leaf_arrays(plan), random_inputs(plan, again=random), extra=cotangents
-    )
-    if callback_results is not None:
+
+    def written(changes: StateChanges) -> StateChanges:
+        if callback_results is None:
+            return changes
         assigned = {i: value for i, value in changes.updates.items() if plan.leaves[i] in plan.assigned}
-        changes = changes._replace(updates=assigned)
-    apply_changes(plan, minibatch, memory, changes)
+        return changes._replace(updates=assigned)
+
+    data, pulled_back, layouts, _ = run_program(program, plan, minibatch, memory, random, written, cotangents)
     output_results = collect_results(variables, program.plan, minibatch, data, layouts)[: len(outputs)]
     gradient_results = []
     for variable, place, gradient in zip(wrt, inputs, pulled_back[: len(wrt)], strict=True):

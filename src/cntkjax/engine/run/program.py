@@ -6,6 +6,7 @@ of those that were assigned are outputs.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
 from typing import TypeAlias
@@ -25,6 +26,7 @@ from ..xla.fork_guard import check_not_forked
 from ..xla.versions import double_precision
 from . import profiler
 from .context import make_context
+from .handover import Captures, captured, copied, deferred_interrupts
 from .minibatch import Feed, Minibatch, MinibatchPacker, PackedArray
 from .python_callbacks import run_until_sizes_settle
 from .random_streams import RandomInputs, random_state_of
@@ -45,6 +47,7 @@ class Program:
         self.plan, self.name, self.body, self.training = plan, name, body, training
         self.packer = MinibatchPacker(plan)
         self.compiled: set[Hashable] = set()
+        self._packing = threading.RLock()
         self.needs_stages = False  # a user function returned another number of samples than it got
         donated = (0,) if donate and not plan.calls_python else ()
         self._run = jax.jit(
@@ -61,7 +64,7 @@ class Program:
         )
         env = {v: Value(d, v.dynamic_axes) for v, d in zip(self.plan.arguments, arguments, strict=True)}
         env |= {v: Value(d, ()) for v, d in zip(self.plan.leaves, leaves, strict=True) if d is not None}
-        return self.body(self.plan, ctx, env, donated, extra)
+        return captured(self.body(self.plan, ctx, env, donated, extra))
 
     def pack(self, plan: Plan, feeds: Sequence[Feed], memory: Memory) -> Minibatch:
         """Pack feeds for this program; see `MinibatchPacker.pack`.
@@ -70,47 +73,59 @@ class Program:
         """
         if self.needs_stages:
             raise BatchSizeError("user functions return other numbers of samples than they get")
-        return self.packer.pack(plan, feeds, memory)
+        with self._packing:
+            return self.packer.pack(plan, feeds, memory)
 
     def __call__(
         self, minibatch: Minibatch, leaves: Sequence[Array | None], random: RandomInputs | None, donated: PyTree = (),
-        extra: PyTree = (),
+        extra: PyTree = (), capture: Captures | None = None,
     ) -> PyTree:
-        """Run the program, compiling it first if the shapes are new. Returns what `body` returns."""
-        if not profiler.is_recording():
-            return self._call(minibatch, leaves, random, donated, extra)
-        begin = time.perf_counter()
-        outputs = jax.block_until_ready(self._call(minibatch, leaves, random, donated, extra))
-        profiler.add("Programs", self.name, begin, time.perf_counter())
-        return outputs
+        """Run the program, compiling it first if the shapes are new. Returns what `body` returns.
 
-    def _call(
-        self, minibatch: Minibatch, leaves: Sequence[Array | None], random: RandomInputs | None, donated: PyTree,
-        extra: PyTree,
-    ) -> PyTree:
+        `capture`: append a function that returns that instead. Required if anything is donated; see `handover.py`.
+        """
+        outputs: Captures = [] if capture is None else capture
         inputs = (
             donated, leaves, minibatch.arguments, minibatch.batch, minibatch.layouts, random, minibatch.past, extra
         )
+        begin = time.perf_counter() if profiler.is_recording() else None
         with double_precision(self.plan.is_double):
             if self.plan.calls_python:
-                return self._run_with_callbacks(inputs, minibatch, random)
-            if minibatch.signature in self.compiled:
-                return self._run(*inputs)
-            check_not_forked()
-            begin = time.perf_counter()
-            with persistent():
-                outputs = self._run(*inputs)
+                result = self._run_with_callbacks(inputs, minibatch, random)
+                outputs.append(lambda: result)
+            elif minibatch.signature in self.compiled:
+                # In one call into C: were there bytecode between the program and the list, an exception could come
+                # there, and what is donated would be lost.
+                outputs.extend(map(self._run, *((a,) for a in inputs)))
+            else:
+                self._compile_and_run(inputs, minibatch, outputs)
+        if begin is not None:
+            jax.block_until_ready(outputs[0]())
+            profiler.add("Programs", self.name, begin, time.perf_counter())
+        return None if capture is not None else outputs[0]()
+
+    def _compile_and_run(self, inputs: tuple[PyTree, ...], minibatch: Minibatch, outputs: Captures) -> None:
+        check_not_forked()
+        begin = time.perf_counter()
+        with deferred_interrupts(), persistent():
+            # In its first run jax calls the program from Python, so copies are donated. What is interrupted then leaves
+            # state as it was.
+            try:
+                outputs.append(self._run(copied(inputs[0]), *inputs[1:]))
+            except jax.errors.JaxRuntimeError as error:
+                if "RESOURCE_EXHAUSTED" not in str(error):
+                    raise
+                outputs.append(self._run(*inputs))
             self.compiled.add(minibatch.signature)
-            if Settings.trace_level > 0:
-                log_compilation(self.name, self.plan, minibatch.arguments, time.perf_counter() - begin)
-            return outputs
+        if Settings.trace_level > 0:
+            log_compilation(self.name, self.plan, minibatch.arguments, time.perf_counter() - begin)
 
     def _run_with_callbacks(
         self, inputs: tuple[PyTree, ...], minibatch: Minibatch, random: RandomInputs | None
     ) -> PyTree:
         try:
             return run_until_sizes_settle(
-                lambda: self._run(*inputs, sizes=self.plan.free_dimension_sizes), minibatch.callback_results
+                lambda: self._run(*inputs, sizes=self.plan.free_dimension_sizes)(), minibatch.callback_results
             )
         except BatchSizeError as error:
             self.needs_stages, error.random_state = True, random_state_of(self.plan, random)

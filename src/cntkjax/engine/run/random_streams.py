@@ -32,11 +32,12 @@ class RandomInputs(NamedTuple):
 
 
 class NodeRandomState(NamedTuple):
-    """Seed and offset of a node, and its numbers if the host draws them."""
+    """Seed and offset of a node, its numbers if the host draws them, and the offset of the next ones."""
 
     seed: int
     offset: int
     numbers: AnyArray | None
+    end: int = 0
 
 
 RandomState: TypeAlias = Mapping[Function, NodeRandomState]
@@ -49,23 +50,29 @@ def draw_random_state(plan: Plan, advance: bool = True) -> RandomState:
         attrs = node.node_attributes
         seed, offset = attrs["rngSeed"], attrs.get("rngOffset", 0)
         stream = _stream_of(node, seed, offset) if node.primitive.draws_on_host(node) else None
-        states[node] = NodeRandomState(seed, offset, None if stream is None else stream.numbers)
-        if advance:
-            attrs["rngOffset"] = offset + node.primitive.offset_increment(attrs) if stream is None else stream.end
+        end = offset + node.primitive.offset_increment(attrs) if stream is None else stream.end
+        states[node] = NodeRandomState(seed, offset, None if stream is None else stream.numbers, end)
+    if advance:
+        advance_random_state(states)
     return states
 
 
-def random_inputs(plan: Plan, advance: bool = True, again: RandomState | None = None) -> RandomInputs | None:
+def advance_random_state(states: RandomState) -> None:
+    """Move the offsets of nodes on, past what was drawn; it may be repeated."""
+    for node, state in states.items():
+        node.node_attributes["rngOffset"] = state.end
+
+
+def random_inputs(plan: Plan, states: RandomState) -> RandomInputs | None:
     """The random inputs of a plan's program; None if the plan draws no numbers.
 
-    `again`: a state that was drawn before, for this plan or one that contains it.
+    `states`: those that were drawn for this plan, or one that contains it.
     """
     if not plan.random:
         return None
-    states = draw_random_state(plan, advance) if again is None else again
     node_states = [states[node] for node in plan.random]
-    keys = np.array([(seed % 2**32, offset % 2**32) for seed, offset, _ in node_states], np.uint32)
-    return RandomInputs(keys, {i: numbers for i, (*_, numbers) in enumerate(node_states) if numbers is not None})
+    keys = np.array([(state.seed % 2**32, state.offset % 2**32) for state in node_states], np.uint32)
+    return RandomInputs(keys, {i: s.numbers for i, s in enumerate(node_states) if s.numbers is not None})
 
 
 def random_state_of(plan: Plan, inputs: RandomInputs | None) -> RandomState:
@@ -98,16 +105,20 @@ _STREAMS: WeakKeyDictionary[Function, _Stream] = WeakKeyDictionary()
 
 def _stream_of(node: Function, seed: int, offset: int) -> _Stream:
     """The stream of a node after drawing its numbers at this offset."""
-    stream = _STREAMS.get(node)
+    stream = _STREAMS.pop(node, None)  # put back below: what an interrupt leaves half drawn is drawn again
     if stream is None or not stream.serves(seed, offset):
-        stream = _STREAMS[node] = _Stream(seed, offset)
+        stream = _Stream(seed, offset)
     leaf = resolve(node.node_inputs[0]) if node.node_inputs else None
     weights = value_of(leaf) if isinstance(leaf, Leaf) else None
     is_new = stream.numbers is None or weights is not stream.weights
     if is_new or (offset == stream.end and not node.primitive.keeps_numbers):
         numbers, count = node.primitive.draw(node.node_attributes, stream.generator, weights)
         stream.numbers, stream.weights, stream.begin, stream.end = numbers, weights, offset, offset + count
+    _STREAMS[node] = stream
     return stream
 
 
-__all__ = ["NodeRandomState", "RandomInputs", "RandomState", "draw_random_state", "random_inputs", "random_state_of"]
+__all__ = [
+    "NodeRandomState", "RandomInputs", "RandomState", "advance_random_state", "draw_random_state", "random_inputs",
+    "random_state_of",
+]

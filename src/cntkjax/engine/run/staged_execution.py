@@ -28,6 +28,7 @@ from ..plan.parts import resolve
 from ..xla.versions import double_precision
 from .evaluation import evaluate as evaluate_in_one_program
 from .gradients import gradients as gradients_in_one_program
+from .handover import STATE, device_copy, settle
 from .minibatch import Feed, Feeds
 from .program_cache import plan_of
 from .python_callbacks import CallbackResults, raising_callback_errors
@@ -82,7 +83,10 @@ class StagedExecution:
         self.outputs, self.plan = outputs, plan_of(outputs)
         self._check(feeds, error)
         self.values: dict[Variable, Feed] = {resolve(v): feed for v, feed in feeds.items()}
-        self.values |= {v: leaf_array(v) for v in self.plan.leaves}
+        with STATE:
+            settle()
+            # Copies: user functions run between the stages, without the lock, and another thread may train meanwhile.
+            self.values |= {v: device_copy(leaf_array(v)) for v in self.plan.leaves}
         self.random = random or error.random_state or draw_random_state(self.plan)
         if callback_results is None:
             callback_results = defaultdict(list)

@@ -11,11 +11,13 @@ import jax
 import numpy as np
 
 from ..._typing import Array
+from ...graph.errors import AxisError
 from ...graph.variable import Leaf, relocate, set_value, value_of
 from ..lower.carry import Memory
 from ..lower.values import Context
 from ..plan.plan import Plan
 from ..xla.versions import double_precision
+from .handover import STATE, settle
 from .minibatch import Minibatch, unequal_lengths
 
 
@@ -41,15 +43,22 @@ def state_changes(plan: Plan, ctx: Context) -> StateChanges:
     return StateChanges(updates, [ctx.carried_out.get(n) for n in plan.delays], lengths)
 
 
-def apply_changes(plan: Plan, minibatch: Minibatch, memory: Memory, changes: StateChanges) -> None:
-    """Set new values of leaves, and keep in `memory` what delays carry over to the next minibatch.
-
-    Errors: AxisError if lengths of sequences differ that have to be equal.
-    """
+def computed_lengths_error(plan: Plan, minibatch: Minibatch, changes: StateChanges) -> AxisError | None:
+    """The error if lengths of sequences that a program computes differ, but have to be equal."""
+    if not plan.computed_equal_lengths:
+        return None
     for (a, b), pair in zip(plan.computed_equal_lengths, jax.device_get(changes.lengths), strict=True):
         lengths_a, lengths_b = (lengths[: minibatch.count] for lengths in pair)
         if not np.array_equal(lengths_a, lengths_b):
-            raise unequal_lengths(a, b, lengths_a, lengths_b)
+            return unequal_lengths(a, b, lengths_a, lengths_b)
+    return None
+
+
+def apply_changes(plan: Plan, minibatch: Minibatch, memory: Memory, changes: StateChanges) -> None:
+    """Set new values of leaves, and keep in `memory` what delays carry over to the next minibatch.
+
+    It may be repeated; to be called in `handover.hand_over`.
+    """
     for i, value in changes.updates.items():
         set_value(plan.leaves[i], value)
     memory.save(plan.delays, changes.carried, minibatch.slots)
@@ -67,8 +76,10 @@ def leaf_array(leaf: Leaf) -> jax.Array:
 
 
 def leaf_arrays(plan: Plan) -> list[jax.Array]:
-    """The values of the parameters and constants on the device, in the plan's order."""
-    return [leaf_array(leaf) for leaf in plan.leaves]
+    """The values of the parameters and constants on the device, in the plan's order, all before or after a step."""
+    with STATE:
+        settle()
+        return [leaf_array(leaf) for leaf in plan.leaves]
 
 
-__all__ = ["StateChanges", "apply_changes", "leaf_array", "leaf_arrays", "state_changes"]
+__all__ = ["StateChanges", "apply_changes", "computed_lengths_error", "leaf_array", "leaf_arrays", "state_changes"]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, SupportsFloat
+from typing import Any, NamedTuple, SupportsFloat, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ..._typing import Array, DTypeLike, PyTree
-from ...graph.errors import BatchSizeError, explain
+from ...graph.errors import AxisError, BatchSizeError, explain
 from ...graph.variable import Leaf, Variable, set_value
 from ..debug.checked import check
 from ..lower.carry import Memory
@@ -21,12 +21,13 @@ from ..lower.rows import Rows, add_gradients, lookups
 from ..lower.values import Context, Environment, Value
 from ..plan.plan import Plan
 from ..run.context import created_layouts, sum_over_samples
+from ..run.handover import STATE, Captures, DonatingFunction, hand_over, settle
 from ..run.minibatch import Feeds, arguments_in_order
 from ..run.program import Program
-from ..run.random_streams import random_inputs
+from ..run.random_streams import RandomState, advance_random_state, draw_random_state, random_inputs
 from ..run.result import LayoutArrays, Result, collect_results
 from ..run.staged_execution import StagedExecution
-from ..run.state import StateChanges, apply_changes, leaf_array, state_changes
+from ..run.state import StateChanges, apply_changes, computed_lengths_error, leaf_array, state_changes
 from ..xla.versions import double_precision
 from .learner import StepLearner
 from .loss_scale import LossScale
@@ -47,6 +48,10 @@ class Outcome:
     samples: int
     outputs: list[Result]
     learned: int = 0
+
+
+Count: TypeAlias = Callable[[Outcome], object]
+"""Counts a step, by assignments that may be repeated, without raising."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +123,7 @@ class Step:
             self.program = Program(self.plan, "train", self._train, True, donate=True)
         else:
             self.program = Program(self.plan, "test", self._test, False, donate=True)
-        self._compiled_update = jax.jit(partial(updated, self.learners), donate_argnums=0)
+        self._compiled_update = DonatingFunction(partial(updated, self.learners))
 
     def _check_options(self) -> None:
         if self.options.narrow is not None and self.plan.is_double:
@@ -132,18 +137,22 @@ class Step:
             ))
 
     # ---- running
-    def run(self, feeds: Feeds, number: int | None = None, all_reduce: AllReduce | None = None) -> Outcome:
+    def run(
+        self, feeds: Feeds, number: int | None = None, all_reduce: AllReduce | None = None, count: Count | None = None
+    ) -> Outcome:
         """Take a step: replace parameters and the learners' states, without waiting for the device.
 
         `number`: that of the minibatch, for messages of checked mode. `all_reduce`: learn from the sums of gradients
-        over all workers, which are waited for.
+        over all workers, which are waited for. `count`: counts the step at the moment at which state is replaced.
         """
         try:
-            return self._run_in_one_program(feeds, number, all_reduce)
+            return self._run_in_one_program(feeds, number, all_reduce, count)
         except BatchSizeError as error:
-            return self._run_in_stages(feeds, error, all_reduce)
+            return self._run_in_stages(feeds, error, all_reduce, count)
 
-    def _run_in_one_program(self, feeds: Feeds, number: int | None, all_reduce: AllReduce | None) -> Outcome:
+    def _run_in_one_program(
+        self, feeds: Feeds, number: int | None, all_reduce: AllReduce | None, count: Count | None
+    ) -> Outcome:
         plan, program, pending = self.plan, self.program, self.pending_gradients
         check(plan, feeds, bool(self.learners), self.memory, number)
         minibatch = program.pack(plan, arguments_in_order(plan, feeds), self.memory)
@@ -154,23 +163,53 @@ class Step:
         skipped = None if hypers is None else tuple(h is None for h in hypers)
         pending_shapes = tuple(g.shape for g in jax.tree.leaves(pending.gradients))
         minibatch.signature = (minibatch.signature, skipped, pending_shapes)
-        leaves = [None if leaf is None else leaf_array(leaf) for leaf in self.untrained_leaves]
-        computed: StepOutputs = program(
-            minibatch, leaves, random_inputs(plan), self._state(), (hypers, pending.gradients)
-        )
-        self._set_state(computed.state)
-        pending.gradients = computed.gradients
-        pending.samples, pending.minibatches = (0, 0) if updates else (total_samples, minibatches)
-        apply_changes(plan, minibatch, self.memory, computed.changes)
-        outputs = collect_results(
-            [*self.criteria, *self.outputs], program.plan, minibatch, computed.data, computed.layouts
-        )
-        if all_reduce is not None and updates:
-            return self.reduce_and_update(all_reduce, computed.sums, samples, outputs)
-        loss, metric = computed.sums[0], computed.sums[1] if len(computed.sums) > 1 else None
-        return Outcome(loss, metric, samples, outputs, total_samples if updates else 0)
+        remaining = (0, 0) if updates else (total_samples, minibatches)
+        reduces = all_reduce is not None and updates
+        drawn: RandomState = {}
+        error: AxisError | None = None
 
-    def _run_in_stages(self, feeds: Feeds, error: BatchSizeError, all_reduce: AllReduce | None) -> Outcome:
+        def compute(outputs: Captures) -> None:
+            nonlocal drawn
+            with STATE:
+                settle()
+                leaves = [None if leaf is None else leaf_array(leaf) for leaf in self.untrained_leaves]
+                state = self._state()
+            drawn = draw_random_state(plan, advance=False)
+            inputs = random_inputs(plan, drawn)
+            try:
+                program(minibatch, leaves, inputs, state, (hypers, pending.gradients), outputs)
+            except BatchSizeError:  # its stages are given these numbers
+                advance_random_state(drawn)
+                raise
+
+        def store(computed: StepOutputs) -> tuple[StepOutputs, Outcome]:
+            nonlocal error
+            error = computed_lengths_error(plan, minibatch, computed.changes)
+            self._set_state(computed.state)
+            pending.gradients = computed.gradients
+            pending.samples, pending.minibatches = remaining
+            advance_random_state(drawn)
+            outputs = collect_results(
+                [*self.criteria, *self.outputs], program.plan, minibatch, computed.data, computed.layouts
+            )
+            loss, metric = computed.sums[0], computed.sums[1] if len(computed.sums) > 1 else None
+            outcome = Outcome(loss, metric, samples, outputs, total_samples if updates else 0)
+            if error is None:
+                apply_changes(plan, minibatch, self.memory, computed.changes)
+                if count is not None and not reduces:
+                    count(outcome)
+            return computed, outcome
+
+        computed, outcome = hand_over(compute, store, plan.calls_python)
+        if error is not None:
+            raise error
+        if all_reduce is not None and updates:
+            return self.reduce_and_update(all_reduce, computed.sums, samples, outcome.outputs, count)
+        return outcome
+
+    def _run_in_stages(
+        self, feeds: Feeds, error: BatchSizeError, all_reduce: AllReduce | None, count: Count | None
+    ) -> Outcome:
         """A step over several batch sizes; it is waited for."""
         stages = StagedExecution([*self.criteria, *self.outputs, self.sample_counter.source], feeds, error)
         if self.options != Options():
@@ -183,32 +222,52 @@ class Step:
         sums = [_sum(result) for result in results[: len(self.criteria)]]
         samples, outputs = sample_source.samples, results[len(self.criteria) :]
         if not self.learners:
-            return Outcome(sums[0], sums[1] if len(sums) > 1 else None, samples, outputs)
+            outcome = Outcome(sums[0], sums[1] if len(sums) > 1 else None, samples, outputs)
+            if count is not None:
+                count(outcome)
+            return outcome
         parameters = [p for group in self.parameters for p in group]
         gradients = dict(zip(parameters, stages.backward({self.criteria[0]: None}, parameters), strict=True))
         self.pending_gradients.gradients = [[stages.by_rows(gradients[p]) for p in group] for group in self.parameters]
-        return self.reduce_and_update(all_reduce or keep_local, sums, samples, outputs)
+        return self.reduce_and_update(all_reduce or keep_local, sums, samples, outputs, count)
 
     def reduce_and_update(
         self, all_reduce: AllReduce, sums: Sequence[SupportsFloat] = (), samples: int = 0,
-        outputs: Sequence[Result] = (),
+        outputs: Sequence[Result] = (), count: Count | None = None,
     ) -> Outcome:
         """Update with the pending gradients of all workers; this one may have none.
 
-        `sums`, `samples`, `outputs`: those of this worker. The outcome has the sums of all.
+        `sums`, `samples`, `outputs`: those of this worker. The outcome has the sums of all. `count`: see `run`.
         """
         pending = self.pending_gradients
         figures = np.array([*(sums or [0.0] * len(self.criteria)), samples], np.float64)
-        parameters = [[leaf_array(p) for p in group] for group in self.parameters]
+        with STATE:
+            settle()
+            parameters = [[leaf_array(p) for p in group] for group in self.parameters]
         gradients, figures = all_reduce(pending.gradients, figures, parameters)
         total_samples = int(figures[-1])
-        pending.gradients = None
-        if total_samples:
-            hypers = [learner.hyper(total_samples) for learner in self.learners]
-            with double_precision(self.plan.is_double):
-                self._set_state(self._compiled_update(self._state(), gradients, hypers))
         metric = figures[1] if len(self.criteria) > 1 else None
-        return Outcome(figures[0], metric, total_samples, list(outputs), total_samples)
+        outcome = Outcome(figures[0], metric, total_samples, list(outputs), total_samples)
+        hypers = [learner.hyper(total_samples) for learner in self.learners] if total_samples else []
+
+        def compute(captured: Captures) -> None:
+            if not total_samples:
+                captured.append(lambda: None)
+                return
+            state = self._state()
+            key = tuple(h is None for h in hypers), jax.tree.map(np.shape, gradients)
+            with double_precision(self.plan.is_double):
+                self._compiled_update(captured, key, state, gradients, hypers)
+
+        def store(state: TrainedState | None) -> None:
+            pending.gradients = None
+            if state is not None:
+                self._set_state(state)
+            if count is not None:
+                count(outcome)
+
+        hand_over(compute, store)
+        return outcome
 
     def _state(self) -> TrainedState:
         values = [[leaf_array(p) for p in group] for group in self.parameters]

@@ -194,4 +194,4 @@ def _copy_parameters(network: Function, trained: Function) -> None:
             fix="set PolicyNetworkHiddenLayerNodes to the sizes of the initial policy",
         ))
     for p, q in zip(network.parameters, trained.parameters, strict=True):
-        set_value(p, value_of(q))
+        set_value(p, np.array(value_of(q)))  # a copy, as training gives buffers away

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ....engine.run.handover import STATE, settle
 from ....graph.axis import BATCH
 from ....graph.function import Function
 from ....graph.variable import Variable, producer
@@ -49,7 +50,9 @@ def save(
     Errors: ImportError without the package onnx; ValueError for an opset that is not supported; ExportError (a
     ValueError and RuntimeError) that names the node for which ONNX has no operation. No file is written then.
     """
-    model = model_of(function, opset)
+    with STATE:
+        settle()
+        model = model_of(function, opset)
     if external or sum(t.ByteSize() for t in model.graph.initializer) > _LARGEST:
         data = list(_external(model, os.path.basename(os.fspath(path)) + ".data"))
         files.write((os.fspath(path) + ".data", data), (path, [model.SerializeToString(deterministic=True)]))

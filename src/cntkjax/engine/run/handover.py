@@ -1,0 +1,194 @@
+"""The point at which state changes hands.
+
+A training step donates the buffers of parameters and learners, and stores the new ones a moment later. Whoever reads or
+replaces state holds `STATE` meanwhile, so other threads see it before or after a step. A KeyboardInterrupt, or an
+exception that another thread sends (`PyThreadState_SetAsyncExc`), may still arrive between any two bytecodes. So what a
+program returns is kept by one call into C, before any bytecode runs, and from then on storing it can be repeated. The
+interrupted thread does that before the exception leaves it, or, if interrupted again, whoever takes the lock next.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from types import FrameType
+from typing import Any, TypeAlias, TypeVar
+
+import jax
+
+from ..._typing import PyTree
+
+T = TypeVar("T")
+
+STATE = threading.RLock()
+"""Held from reading leaves, or states of learners, until what is computed from them is stored.
+
+Used in a `with` statement, after which `settle` is called. It has to be a lock written in C: no exception comes between
+taking such a lock and entering the statement. It is never held while Python code of users runs.
+"""
+
+Captures: TypeAlias = list[Callable[[], PyTree]]
+"""A list that gets one function, which returns the outputs of a program."""
+
+_unfinished: list[Callable[[], object]] = []  # what interrupted threads have still to store
+_ATTEMPTS = 100  # to finish it; more exceptions than that are no interrupts
+
+
+def settle() -> None:
+    """Finish storing what interrupted threads have computed; to be called first by who has taken `STATE`."""
+    if not _unfinished:
+        return
+    interrupt: BaseException | None = None
+    attempts = 0
+    while _unfinished:
+        attempts += 1
+        try:
+            _unfinished[0]()
+            del _unfinished[0]
+        except BaseException as error:
+            interrupt = error
+            if attempts >= _ATTEMPTS:
+                del _unfinished[0]
+    if interrupt is not None:
+        raise interrupt
+
+
+def hand_over(
+    compute: Callable[[Captures], object], store: Callable[[PyTree], T], calls_python: bool = False
+) -> T:
+    """The result of `store` on what `compute` returns; both happen, or neither does, whatever interrupts this thread.
+
+    `compute` gets a list, to which it has to append a function that returns its outputs, in one call of a C function
+    if it donates state: see `Program`. `store` changes state only by assignments that may be repeated, and does not
+    raise. `calls_python`: `compute` donates nothing, and runs without the lock, since it calls users' code.
+    """
+    outputs: Captures = []
+    if calls_python:
+        compute(outputs)
+    with STATE:
+        settle()
+        try:
+            if not outputs:
+                compute(outputs)
+            return store(outputs[0]())
+        except BaseException:
+            if outputs:
+                finish(partial(_store, outputs[0], store))
+            raise
+
+
+def _store(outputs: Callable[[], PyTree], store: Callable[[PyTree], object]) -> None:
+    store(outputs())
+
+
+def finish(assignments: Callable[[], object]) -> None:
+    """Make assignments that must not be left undone, and may be repeated; to be called where one was interrupted."""
+    _unfinished.append(assignments)
+    with STATE:
+        settle()
+
+
+class DonatingFunction:
+    """A compiled function that donates its first argument.
+
+    It has to be called once for each `key`, which decides on its shapes, before it runs without Python code of jax's:
+    then it gets a copy to donate, so an interrupt leaves the argument as it was.
+    """
+
+    def __init__(self, function: Callable[..., PyTree]) -> None:
+        self._run = jax.jit(lambda *arguments: captured(function(*arguments)), donate_argnums=0)
+        self._keys: list[object] = []
+
+    def __call__(self, outputs: Captures, key: object, donated: PyTree, *arguments: PyTree) -> None:
+        """Append a function that returns what `function` returns."""
+        if key in self._keys:
+            outputs.extend(map(self._run, (donated,), *((a,) for a in arguments)))
+            return
+        with deferred_interrupts():
+            outputs.append(self._run(copied(donated), *arguments))
+            self._keys.append(key)
+
+
+def device_copy(array: jax.Array) -> jax.Array:
+    """A copy that stays when the array is donated; nothing is compiled for it."""
+    return jax.device_put(array, may_alias=False)
+
+
+def copied(tree: PyTree) -> PyTree:
+    """The tree with copies of the arrays on the device."""
+    return jax.tree.map(lambda a: device_copy(a) if isinstance(a, jax.Array) else a, tree)
+
+
+class _Unflatten:
+    """Makes a tree of its leaves. Equal for trees of the same structure, as jax expects of what it keeps of a node."""
+
+    def __init__(self, structure: Any) -> None:
+        self.structure = structure
+
+    def __call__(self, leaves: Sequence[Any]) -> PyTree:
+        return self.structure.unflatten(leaves)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Unflatten) and self.structure == other.structure
+
+    def __hash__(self) -> int:
+        return hash(self.structure)
+
+
+class Captured(partial):
+    """A pytree that a compiled function returns without running bytecode for its containers; a call returns the tree.
+
+    A function of its own with one argument, the leaves. jax makes it by calling the class, which is code in C.
+    """
+
+
+def captured(tree: PyTree) -> Captured:
+    """What a function to be compiled returns in the place of a tree."""
+    leaves, structure = jax.tree.flatten(tree)
+    return Captured(_Unflatten(structure), leaves)
+
+
+jax.tree_util.register_pytree_node(Captured, lambda c: (c.args[0], c.func), Captured)
+
+
+@contextmanager
+def deferred_interrupts() -> Iterator[None]:
+    """A scope at whose end a signal that arrived inside it (Ctrl-C) takes effect; only in the main thread.
+
+    Where jax traces and compiles: an exception in the midst of that would leave its own state half changed.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    noted: list[FrameType | None] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        noted.append(frame)
+
+    try:
+        signal.signal(signal.SIGINT, note)
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if noted:
+            handler(signal.SIGINT, noted[0])
+
+
+def _after_fork() -> None:
+    """A forked process lacks the threads that may have held the lock."""
+    global STATE
+    STATE._at_fork_reinit()  # type: ignore[attr-defined]
+    _unfinished.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+__all__ = [
+    "STATE", "Captures", "DonatingFunction", "captured", "copied", "deferred_interrupts", "device_copy", "finish",
+    "hand_over", "settle",
+]
