@@ -19,7 +19,7 @@ import cntkjax as C
 from cntkjax.engine.run.program_cache import programs
 
 LONGER = int(os.environ.get("CNTKJAX_STRESS", "1"))
-INTERRUPTS = 200 * LONGER
+INTERRUPTS = 100 * LONGER
 
 
 # An interrupt may come while the callback of a weak reference runs, where Python reports and drops it.
@@ -214,7 +214,7 @@ def test_a_step_that_is_interrupted_is_taken_or_not(source, accumulate, tmp_path
 @pytest.mark.parametrize("source", SOURCES)
 def test_interrupts_while_programs_are_compiled(source):
     rng, sizes = rng_of(source), (8, 5)
-    for _ in range(12 * LONGER):
+    for _ in range(6 * LONGER):
         programs.clear()
         training = Training(sizes)
         interrupted(source, rng.uniform(0, 0.3), training.train)
@@ -223,3 +223,43 @@ def test_interrupts_while_programs_are_compiled(source):
         for _ in range(3):
             training.train()
         assert_same(training.state(), expected(training.steps, sizes=sizes))
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("truncation", [0, 3])
+@pytest.mark.parametrize("randomize", [False, True])
+def test_a_read_that_is_interrupted_has_moved_on_or_not(source, truncation, randomize, tmp_path):
+    rng, file = rng_of(source), tmp_path / "data.ctf"
+    lengths = [rng.randint(1, 9) for _ in range(200)]
+    file.write_text("".join(f"{i} |x {i}.{step}\n" for i, length in enumerate(lengths) for step in range(length)))
+    streams = C.io.StreamDefs(x=C.io.StreamDef("x", shape=1))
+
+    def open_source():
+        return C.io.MinibatchSource(
+            C.io.CTFDeserializer(str(file), streams), randomize=randomize, max_sweeps=15 * LONGER,
+            randomization_window_in_chunks=0, randomization_window_in_samples=200 if randomize else 0,
+            truncation_length=truncation,
+        )
+
+    def read(reader):
+        minibatch = reader.next_minibatch(12)
+        return [a.tolist() for a in minibatch[reader.streams.x].as_sequences()] if minibatch else None
+
+    reader = open_source()
+    minibatches = [read(reader) for _ in range(3)]
+    time_of_one = min(duration(lambda: minibatches.append(read(reader))) for _ in range(9))
+    while minibatches[-1] is not None:
+        minibatches.append(read(reader))
+    reader, i, count = open_source(), 0, 0
+    while i < len(minibatches) - 1:
+        result = []
+        if interrupted(source, rng.uniform(0, 3 * time_of_one), lambda: result.append(read(reader))) and not result:  # noqa: B023
+            count += 1
+            following = read(reader)
+            assert following in minibatches[i : i + 2]
+            i += 2 if following == minibatches[i + 1] else 1
+        else:
+            assert result[0] == minibatches[i]
+            i += 1
+    assert count >= 5
+    assert read(reader) is None

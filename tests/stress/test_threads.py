@@ -8,7 +8,7 @@ import numpy as np
 
 import cntkjax as C
 
-SECONDS = 3 * int(os.environ.get("CNTKJAX_STRESS", "1"))
+SECONDS = 2 * int(os.environ.get("CNTKJAX_STRESS", "1"))
 
 
 def run(*actions, seconds=SECONDS):
@@ -125,3 +125,35 @@ def test_trainers_that_share_parameters():
     other = C.Trainer(counter.z, (counter.loss, None), [C.sgd(counter.z.parameters, 1.0)])
     counts = run(counter.train, lambda: other.train_minibatch(counter.feed))
     assert all((p.value == -sum(counts)).all() for p in counter.parameters)
+
+
+class Double(C.ops.functions.UserFunction):
+    """Twice its operand; it evaluates a graph and reads a parameter, as users' code may."""
+
+    def __init__(self, x, parameter):
+        super().__init__([x])
+        self.parameter, self.graph = parameter, C.constant(1) * 2
+
+    def infer_outputs(self):
+        return [C.output_variable(self.inputs[0].shape, self.inputs[0].dtype, self.inputs[0].dynamic_axes)]
+
+    def forward(self, x, device=None, outputs_to_retain=None):
+        assert is_state([self.parameter.value])
+        return None, x * self.graph.eval()
+
+    def backward(self, state, gradients):
+        return gradients * 2
+
+
+def test_user_functions_in_several_threads():
+    counter = Counter()
+    own = C.parameter(4, init=0)
+    loss = C.reduce_sum(C.user_function(Double((counter.parameters[0] + own) * counter.x, own)))
+    trainer = C.Trainer(loss, (loss, None), [C.sgd([own], 0.5)])
+    evaluated = C.user_function(Double(counter.z, counter.parameters[1]))
+    counts = run(
+        counter.train, lambda: trainer.train_minibatch(counter.feed), lambda: evaluated.eval(counter.feed),
+        lambda: counter.parameters[0].value,
+    )
+    assert counts[0] == counter.steps == -counter.parameters[1].value[0]
+    assert counts[1] == trainer.total_number_of_samples_seen == -own.value[0]

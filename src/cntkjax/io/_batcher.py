@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cached_property
@@ -150,6 +150,8 @@ class Batcher:
         samples = int(self._sampler.samples_per_chunk.sum())
         sequences = int(self._sampler.deserializer.chunk_sizes().sum())
         sweeps = min(position // samples, self._max_sweeps)
+        if self._thread:
+            self._thread.submit(int).result()  # an interrupt may have left a block that is still being read
         self._start_sweep(sweeps, sweeps * samples, sweeps * sequences)
         while not self.ended and self._samples_before < position:
             self._block = BlockShard(self._sampler, next(self._blocks), self._sequences_before, (1, 0))
@@ -178,9 +180,10 @@ class Batcher:
         """The loaded block of the next sequence; starts to prefetch the one after it."""
         if self._block is None:
             try:
-                self._block = (
-                    self._prefetched.result() if self._prefetched else self._next_block(self._sequences_before, shard)
-                )
+                if self._prefetched:
+                    self._block = self._prefetched.result()
+                else:
+                    self._block = self._next_block(self._blocks, self._sequences_before, shard)
             except BaseException:
                 self._wait()
                 self._prefetched = None
@@ -196,11 +199,13 @@ class Batcher:
         block.load()
         is_last = block.block.ends_sweep and self.sweep + 1 >= self._max_sweeps
         if self._thread and not self._prefetched and not is_last:
-            self._prefetched = self._thread.submit(self._next_block, self._sequences_before + len(block), shard)
+            self._prefetched = self._thread.submit(
+                self._next_block, self._blocks, self._sequences_before + len(block), shard
+            )
         return block
 
-    def _next_block(self, sequences_before: int, shard: Shard) -> BlockShard:
-        block = BlockShard(self._sampler, next(self._blocks), sequences_before, shard)
+    def _next_block(self, blocks: Iterator[Block], sequences_before: int, shard: Shard) -> BlockShard:
+        block = BlockShard(self._sampler, next(blocks), sequences_before, shard)
         if not self._reads_per_minibatch:
             block.load()
         return block

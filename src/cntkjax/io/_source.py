@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,7 +24,7 @@ from ._streams import (
     INFINITELY_REPEAT,
     StreamInformation,
 )
-from ._truncation import TruncatedBatcher
+from ._truncation import OpenSequences, TruncatedBatcher
 from ._user_deserializer import UserDeserializer, UserDeserializerReader
 from .deserializer import Deserializer, open_deserializer
 
@@ -103,6 +104,16 @@ class MinibatchSource(BaseSource):
         batcher = Batcher(sampler, max_sweeps, max_samples, prefetch)
         self._batcher = PrefetchingBatcher(batcher) if prefetch and deserializer.reads_per_minibatch else batcher
         self._truncated = self._truncated_batcher()
+        self._reading = threading.RLock()  # threads take turns
+        self._unfinished: tuple[int, OpenSequences] | None = None  # what the read that was interrupted began with
+
+    def _finish(self) -> None:
+        """Move back to where a read that failed or was interrupted began."""
+        if self._unfinished is not None:
+            position, open_sequences = self._unfinished
+            self._batcher.seek(position)
+            self._truncated.reopen(open_sequences)
+            self._unfinished = None
 
     def _truncated_batcher(self) -> TruncatedBatcher:
         return TruncatedBatcher(self._batcher, list(self._streams), self._truncation_length)
@@ -150,11 +161,15 @@ class MinibatchSource(BaseSource):
             )
         quotient, remainder = divmod(minibatch_size_in_samples, workers)
         max_samples = max(quotient + (rank < remainder), 1)
-        if self._truncation_length:
-            slots = max(max_samples // self._truncation_length, 1)
-            data, sweep_end = self._truncated.next_batch(slots, (workers, rank))
-        else:
-            data, sweep_end = self._whole_sequences(max_samples, (workers, rank))
+        with self._reading:
+            self._finish()
+            self._unfinished = self._batcher.position, self._truncated.open_sequences()
+            if self._truncation_length:
+                slots = max(max_samples // self._truncation_length, 1)
+                data, sweep_end = self._truncated.next_batch(slots, (workers, rank))
+            else:
+                data, sweep_end = self._whole_sequences(max_samples, (workers, rank))
+            self._unfinished = None
         steps = self._truncation_length or None
         minibatch = {
             info: MinibatchData.from_ragged(info, data[name], sweep_end, steps)
@@ -193,7 +208,9 @@ class MinibatchSource(BaseSource):
 
     def get_checkpoint_state(self) -> dict[str, int]:
         """The position in the data, for ``restore_from_checkpoint`` of a source with the same arguments."""
-        return {_POSITION: self._batcher.position}
+        with self._reading:
+            self._finish()
+            return {_POSITION: self._batcher.position}
 
     def restore_from_checkpoint(self, checkpoint: Mapping[str, int]) -> None:
         """Resumes from the position of another source; the rest of truncated sequences is skipped.
@@ -205,8 +222,9 @@ class MinibatchSource(BaseSource):
                 f"Checkpoint misses required field {_POSITION}; it has {sorted(checkpoint)}. Pass the result of "
                 "get_checkpoint_state() of a MinibatchSource"
             )
-        self._batcher.seek(int(checkpoint[_POSITION]))
-        self._truncated = self._truncated_batcher()
+        with self._reading:
+            self._unfinished = int(checkpoint[_POSITION]), []
+            self._finish()
 
 
 def _open(description: object, frame_mode: bool) -> Deserializer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -22,6 +23,9 @@ class _OpenSequence:
 
     def __len__(self) -> int:
         return len(self.streams[0]) - self.consumed
+
+
+OpenSequences: TypeAlias = "list[list[tuple[_OpenSequence, int]]]"  # by slot, and how much of each is read
 
 
 @dataclass
@@ -45,6 +49,17 @@ class TruncatedBatcher:
     def __init__(self, batcher: Batcher | PrefetchingBatcher, names: Sequence[str], length: int) -> None:
         self._batcher, self._names, self._length = batcher, names, length
         self._slots: list[deque[_OpenSequence]] = []
+
+    def open_sequences(self) -> OpenSequences:
+        """The sequences in the slots, and how much of each is read, for `reopen`."""
+        return [[(sequence, sequence.consumed) for sequence in slot] for slot in self._slots]
+
+    def reopen(self, sequences: OpenSequences) -> None:
+        """Go back to these sequences; it may be repeated."""
+        for slot in sequences:
+            for sequence, consumed in slot:
+                sequence.consumed = consumed
+        self._slots = [deque(sequence for sequence, _ in slot) for slot in sequences]
 
     def next_batch(self, slots: int, shard: Shard) -> tuple[dict[str, Ragged], bool]:
         """The next minibatch by stream, and whether the last sequence of a sweep ends in it; empty at the end."""

@@ -70,18 +70,12 @@ def run_program(
         # Leaves first: a sample of random numbers is kept as long as the array of its weights is the same.
         leaves = leaf_arrays(plan)
         drawn = draw_random_state(plan, advance=False) if random is None else random
-        inputs = random_inputs(plan, drawn)
-        while not outputs:
-            try:
-                program(minibatch, leaves, inputs, extra=extra, capture=outputs)
-            except BatchSizeError:  # its stages are given these numbers
-                if random is None:
-                    advance_random_state(drawn)
-                raise
-            except (RuntimeError, ValueError):
-                if not any(leaf.is_deleted() for leaf in leaves):
-                    raise
-                leaves = leaf_arrays(plan)  # the program calls Python, and another thread has trained meanwhile
+        try:
+            program(minibatch, leaves, random_inputs(plan, drawn), extra=extra, capture=outputs)
+        except BatchSizeError:  # its stages are given these numbers
+            if random is None:
+                advance_random_state(drawn)
+            raise
 
     def store(outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         nonlocal error

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
@@ -35,6 +36,8 @@ class _Run:
 
 
 _RUNS: list[_Run] = []  # a stack, as a user function may run another program
+_TURN = threading.RLock()  # held by the thread of the outermost run
+_LOCAL = threading.local()  # `in_callback`: whether this thread is inside a callback of XLA's
 
 
 def call_once(function: object, call: Callable[[], T]) -> T:
@@ -57,10 +60,14 @@ def callback(call: Callable[..., PyTree], shapes: PyTree, *args: PyTree) -> PyTr
     def guarded(*args: PyTree) -> PyTree:
         run = _RUNS[-1]
         if run.error is None:
+            before = getattr(_LOCAL, "in_callback", False)
+            _LOCAL.in_callback = True
             try:
                 return call(*args)
             except Exception as error:
                 run.error = error
+            finally:
+                _LOCAL.in_callback = before
         return jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), shapes)
 
     return jax.pure_callback(guarded, shapes, *args)
@@ -70,14 +77,16 @@ def callback(call: Callable[..., PyTree], shapes: PyTree, *args: PyTree) -> PyTr
 def raising_callback_errors(results: CallbackResults) -> Iterator[None]:
     """A context for running a program that calls Python and waiting for it: on leaving, its first exception is raised.
 
-    `results`: empty, or what user functions returned before the run was repeated.
+    `results`: empty, or what user functions returned before the run was repeated. Threads take turns, except one in
+    which XLA calls a user function: its run is part of one that has its turn.
     """
     run = _Run(results)
-    _RUNS.append(run)
-    try:
-        yield
-    finally:
-        _RUNS.remove(run)
+    with nullcontext() if getattr(_LOCAL, "in_callback", False) else _TURN:
+        _RUNS.append(run)
+        try:
+            yield
+        finally:
+            _RUNS.remove(run)
     if run.error is not None:
         raise run.error
 

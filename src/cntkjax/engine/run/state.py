@@ -5,7 +5,8 @@ Programs themselves are pure: state is among their inputs, and its new values ar
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import threading
+from typing import NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -17,8 +18,10 @@ from ..lower.carry import Memory
 from ..lower.values import Context
 from ..plan.plan import Plan
 from ..xla.versions import double_precision
-from .handover import STATE, settle
+from .handover import STATE, copied, settle
 from .minibatch import Minibatch, unequal_lengths
+
+T = TypeVar("T")
 
 
 class StateChanges(NamedTuple):
@@ -79,7 +82,18 @@ def leaf_arrays(plan: Plan) -> list[jax.Array]:
     """The values of the parameters and constants on the device, in the plan's order, all before or after a step."""
     with STATE:
         settle()
-        return [leaf_array(leaf) for leaf in plan.leaves]
+        return outliving(plan, [leaf_array(leaf) for leaf in plan.leaves])
 
 
-__all__ = ["StateChanges", "apply_changes", "computed_lengths_error", "leaf_array", "leaf_arrays", "state_changes"]
+def outliving(plan: Plan, arrays: T) -> T:
+    """The arrays, or copies of them for a program that calls Python while other threads may train.
+
+    A step of theirs that donated the arrays would wait for the program, and what that calls may wait for `STATE`.
+    """
+    return copied(arrays) if plan.calls_python and threading.active_count() > 1 else arrays
+
+
+__all__ = [
+    "StateChanges", "apply_changes", "computed_lengths_error", "leaf_array", "leaf_arrays", "outliving",
+    "state_changes",
+]

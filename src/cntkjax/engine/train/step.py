@@ -27,7 +27,7 @@ from ..run.program import Program
 from ..run.random_streams import RandomState, advance_random_state, draw_random_state, random_inputs
 from ..run.result import LayoutArrays, Result, collect_results
 from ..run.staged_execution import StagedExecution
-from ..run.state import StateChanges, apply_changes, computed_lengths_error, leaf_array, state_changes
+from ..run.state import StateChanges, apply_changes, computed_lengths_error, leaf_array, outliving, state_changes
 from ..xla.versions import double_precision
 from .learner import StepLearner
 from .loss_scale import LossScale
@@ -173,8 +173,8 @@ class Step:
             with STATE:
                 settle()
                 leaves = [None if leaf is None else leaf_array(leaf) for leaf in self.untrained_leaves]
-                state = self._state()
-            drawn = draw_random_state(plan, advance=False)
+                leaves, state = outliving(plan, (leaves, self._state()))
+            drawn = draw_random_state(plan, advance=False)  # after leaves: see `evaluation.run_program`
             inputs = random_inputs(plan, drawn)
             try:
                 program(minibatch, leaves, inputs, state, (hypers, pending.gradients), outputs)
