@@ -1,4 +1,4 @@
-"""The command says what is in a model, writes it in other formats, and evaluates it; mistakes are one clear line."""
+"""The command describes a model, converts it to other formats, and evaluates it; errors are one clear line."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""The doctor names the device, the versions, what is missing and how to get it."""
+"""The doctor reports the device, the versions, and how to install what is missing."""
 
 import importlib.util
 import subprocess

@@ -198,7 +198,7 @@ REASONS = {name: reason for reason, names in LEFT_OUT.items() for name in names.
 
 
 @pytest.fixture(scope="module")
-def things(tmp_path_factory):
+def instances(tmp_path_factory):
     """An object of each class."""
     x, w = C.input_variable(2), C.parameter((2, 1))
     z = C.times(x, w)
@@ -238,9 +238,9 @@ def listed():
 
 
 @pytest.mark.parametrize(("owner", "names"), listed(), ids=[owner for owner, _ in listed()])
-def test_members_exist_or_are_omitted_for_a_reason(things, owner, names):
-    thing = things[owner]
-    missing = [n for n in names.split() if not hasattr(type(thing), n) and not hasattr(thing, n)]
+def test_members_exist_or_are_omitted_for_a_reason(instances, owner, names):
+    instance = instances[owner]
+    missing = [n for n in names.split() if not hasattr(type(instance), n) and not hasattr(instance, n)]
     assert [n for n in missing if n not in REASONS and f"{owner}.{n}" not in REASONS] == []
 
 
@@ -248,10 +248,10 @@ def test_names_of_the_module_exist_or_are_omitted_for_a_reason():
     assert [n for n in NAMES.split() if not hasattr(cntk_py, n) and n not in REASONS] == []
 
 
-def test_omitted_members_do_not_exist(things):
+def test_omitted_members_do_not_exist(instances):
     """A reason is removed once its member exists."""
     members = {(owner, name) for owner, names in listed() for name in names.split()}
     everywhere = {name for _, name in members} | {f"{owner}.{name}" for owner, name in members} | set(NAMES.split())
     assert REASONS.keys() <= everywhere
     assert [n for n in REASONS if n in NAMES.split() and hasattr(cntk_py, n)] == []
-    assert [(owner, n) for owner, n in members if n in REASONS and hasattr(things[owner], n)] == []
+    assert [(owner, n) for owner, n in members if n in REASONS and hasattr(instances[owner], n)] == []

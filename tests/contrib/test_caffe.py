@@ -65,7 +65,7 @@ def weights(*shape):
 
 
 def windows(x, kernel, stride, pad, fill=0.0, dilation=(1, 1), size=None):
-    """The windows over a padded sample, [channels, rows, columns, *kernel]; NaN behind its end."""
+    """The windows over a padded sample, [channels, rows, columns, *kernel]; NaN beyond its end."""
     height, width = (n + 2 * p for n, p in zip(x.shape[1:], pad, strict=True))
     reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
     room = [(pad[i] + x.shape[1 + i] + pad[i] + reach[i] * stride[i]) for i in range(2)]

@@ -205,7 +205,7 @@ def test_models_of_cntk_compute_the_outputs_of_cntk():
 
 
 def read(arrays, entry):
-    """Arrays as golden/README.md lays them out; sparse ones are made dense."""
+    """Arrays in the layout of golden/README.md; sparse ones are converted to dense ones."""
     from scipy.sparse import csr_matrix
 
     def matrix(key):

@@ -24,7 +24,7 @@ def trainer_of(kind=Descent, **options):
 
 
 def _names_inside():
-    """All names of a user learner and of ours behind it, but those that CNTK goes by or that can be set there."""
+    """All names of a user learner and of the learner inside it, except those that CNTK uses or lets users set."""
     learner = trainer_of()[3]
     names = {name for o in (learner, learner.__wrapped__) for name in (*dir(o), *vars(o)) if not name.startswith("__")}
     known = {"as_numpy", "create_checkpoint", "minibatch_size", "restore_from_checkpoint", "taken", "update"}

@@ -7,7 +7,7 @@ from cntkjax.tests import test_utils
 
 @pytest.fixture(autouse=True)
 def chosen(monkeypatch):
-    """The devices that were made the default."""
+    """The devices that were set as the default."""
     devices = []
     monkeypatch.setattr(device, "try_set_default_device", devices.append)
     monkeypatch.setattr(device._devices, "accelerators", lambda: ())

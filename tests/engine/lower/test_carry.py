@@ -66,7 +66,7 @@ def test_no_gradient_flows_from_one_piece_to_another():
     losses = []
     for begin in (0, 2, 4):
         piece = [UP[begin : begin + 2], -UP[begin : begin + 2]]
-        outputs = [loss] if begin == 2 else None  # whether outputs are asked for makes no difference
+        outputs = [loss] if begin == 2 else None  # requesting outputs makes no difference
         trainer.train_minibatch({x: (piece, [begin == 0] * 2)}, outputs)
         losses.append(trainer.previous_minibatch_loss_average)
     np.testing.assert_allclose(losses, LOSSES, atol=1e-5)

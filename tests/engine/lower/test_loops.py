@@ -264,7 +264,7 @@ def summed(step, size, data):
     return total
 
 
-STEPS = {  # what a step makes of what comes in and of the product: with C, and with jax.numpy
+STEPS = {  # a step as a function of the input and the product: with C, and with jax.numpy
     "only added": lambda m, p, z: m.tanh(p + z),
     "added the other way around": lambda m, p, z: m.tanh(z + p),
     "what comes in is used again": lambda m, p, z: m.tanh(p + z) * p,

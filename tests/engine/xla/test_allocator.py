@@ -13,7 +13,7 @@ import resource
 import cntkjax as C
 
 model = C.tanh(C.parameter((17 << 20,), init=1))  # 68 MB: more than a thread's own arena of glibc holds
-for _ in range(20):  # every thread that makes buffers keeps its own
+for _ in range(20):  # each thread that allocates buffers keeps its own
     model.eval()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(20):
