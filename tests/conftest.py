@@ -1,10 +1,15 @@
 """Fixtures that several test modules use."""
 
+import hypothesis
 import pytest
 
 from cntkjax.engine.data import packing
 from cntkjax.engine.run.program_cache import programs
 from cntkjax.graph.seed import reset_random_seed
+
+# A slow machine is no failure: examples have no time limit.
+hypothesis.settings.register_profile("cntkjax", deadline=None)
+hypothesis.settings.load_profile("cntkjax")
 
 
 @pytest.fixture(autouse=True)

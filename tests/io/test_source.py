@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import cntkjax as C
@@ -128,7 +128,6 @@ orders = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.integers(1, 6), min_size=1, max_size=30), st.integers(1, 7), orders, st.integers(1, 12),
     st.integers(1, 3), st.booleans(),
@@ -148,7 +147,6 @@ def test_a_sweep_yields_every_sequence_once_over_all_workers(lengths, chunks, or
     assert counts == dict.fromkeys(range(len(lengths)), sweeps)
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.integers(1, 6), min_size=1, max_size=30),
     st.integers(1, 7),

@@ -401,7 +401,7 @@ def test_l1_is_applied_after_the_noise():
 # ---------------------------------------------------------------- properties
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.floats(0, 0.9), st.lists(st.integers(1, 9), min_size=1, max_size=5))
 def test_unit_gain_momentum_only_delays_a_constant_gradient(momentum, sizes):
     w = Weights([0.0], np.float64)
@@ -411,7 +411,7 @@ def test_unit_gain_momentum_only_delays_a_constant_gradient(momentum, sizes):
     np.testing.assert_allclose(w.value, [-0.1 * (len(sizes) - delay)], rtol=1e-9)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=5), st.floats(1e-3, 10), st.integers(1, 9))
 def test_clipping_bounds_the_gradient(gradient, threshold, n):
     g = np.array(gradient, np.float32)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import cntkjax as C
 from cntkjax.interop import to_jax
 
-CHECKED = settings(max_examples=40, deadline=None, database=None, derandomize=True)
+CHECKED = settings(max_examples=40, database=None, derandomize=True)
 shapes = st.lists(st.integers(1, 5), min_size=1, max_size=4).map(tuple)
 
 

@@ -16,7 +16,7 @@ def unpacked(grid, cells):
 
 
 @given(lengths_lists, st.booleans())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_packing_and_unpacking_gives_the_sequences_back(lengths, has_loop):
     lengths = np.array(lengths, np.int32)
     packer = Packer(has_loop)
@@ -28,7 +28,7 @@ def test_packing_and_unpacking_gives_the_sequences_back(lengths, has_loop):
 
 
 @given(lengths_lists, st.booleans())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_layout_inside_the_program_agrees_with_the_grid(lengths, has_loop):
     lengths = np.array(lengths, np.int32)
     packer = Packer(has_loop)
@@ -45,7 +45,7 @@ def test_layout_inside_the_program_agrees_with_the_grid(lengths, has_loop):
 
 
 @given(lengths_lists, st.integers(1, 30), st.integers(0, 60))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_first_fit_never_overlaps(lengths, rows, room):
     time = max(lengths) + room
     positions = first_fit(np.array(lengths), time, rows)
