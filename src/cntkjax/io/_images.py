@@ -95,7 +95,8 @@ def _describe(kind: str, filename: str, streams: Mapping[str, Record], max_pixel
         raise ValueError(f"{kind}: needs a stream with the field 'image', as in StreamDef('image', transforms=[...])")
     if max_pixels < 1:
         raise ValueError(f"{kind}: max_pixels has to be positive, not {max_pixels!r}")
-    return Dictionary(type=kind, file=filename, input=inputs, maxPixels=max_pixels)
+    limit = {} if max_pixels == MAX_PIXELS else {"maxPixels": max_pixels}  # by default the description is CNTK's
+    return Dictionary(type=kind, file=filename, input=inputs, **limit)
 
 
 @dataclass(frozen=True)
