@@ -151,6 +151,11 @@ class LearnerCore:
         """The parameters that this learner updates, in its order."""
         return self._parameters
 
+    @property
+    def _learning_rate_schedule(self) -> TrainingParameterSchedule:
+        """The schedule of the learning rate, under the name that scripts written for CNTK use."""
+        return self.rate_schedule
+
     def learning_rate(self) -> float:
         """The learning rate of the next step."""
         return self._learning_rate_at(self.counters)

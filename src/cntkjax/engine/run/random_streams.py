@@ -106,10 +106,10 @@ _STREAMS: WeakKeyDictionary[Function, _Stream] = WeakKeyDictionary()
 def _stream_of(node: Function, seed: int, offset: int) -> _Stream:
     """The stream of a node after drawing its numbers at this offset."""
     stream = _STREAMS.pop(node, None)  # put back below: what an interrupt leaves half drawn is drawn again
-    if stream is None or not stream.serves(seed, offset):
-        stream = _Stream(seed, offset)
     leaf = resolve(node.node_inputs[0]) if node.node_inputs else None
     weights = value_of(leaf) if isinstance(leaf, Leaf) else None
+    if stream is None or not stream.serves(seed, offset) or (weights is not stream.weights and offset != stream.end):
+        stream = _Stream(seed, offset)  # numbers of the same offset from other weights are drawn from its beginning
     is_new = stream.numbers is None or weights is not stream.weights
     if is_new or (offset == stream.end and not node.primitive.keeps_numbers):
         numbers, count = node.primitive.draw(node.node_attributes, stream.generator, weights)
