@@ -251,16 +251,17 @@ def test_a_read_that_is_interrupted_has_moved_on_or_not(source, truncation, rand
     time_of_one = min(duration(lambda: minibatches.append(read(reader))) for _ in range(9))
     while minibatches[-1] is not None:
         minibatches.append(read(reader))
-    reader, i, count = open_source(), 0, 0
-    while i < len(minibatches) - 1:
-        result = []
-        if interrupted(source, rng.uniform(0, 3 * time_of_one), lambda: result.append(read(reader))) and not result:  # noqa: B023
-            count += 1
-            following = read(reader)
-            assert following in minibatches[i : i + 2]
-            i += 2 if following == minibatches[i + 1] else 1
-        else:
-            assert result[0] == minibatches[i]
-            i += 1
-    assert count >= 5
-    assert read(reader) is None
+    count = 0
+    while count < 5:  # how many interrupts hit a read depends on the machine
+        reader, i = open_source(), 0
+        while i < len(minibatches) - 1:
+            result = []
+            if interrupted(source, rng.uniform(0, 3 * time_of_one), lambda: result.append(read(reader))) and not result:  # noqa: B023
+                count += 1
+                following = read(reader)
+                assert following in minibatches[i : i + 2]
+                i += 2 if following == minibatches[i + 1] else 1
+            else:
+                assert result[0] == minibatches[i]
+                i += 1
+        assert read(reader) is None
