@@ -207,6 +207,10 @@ class _LeafMixin(VariableMixin, TensorOpsMixin, ArrayMixin, Leaf):
                 infer_shape(self, array.shape)
             set_value(self, array)
 
+    def asarray(self) -> np.ndarray:
+        """The same as `value`, which is a copy already."""
+        return self.value
+
     def set_value(self, value: object) -> None:
         """Set `value`."""
         self.value = value

@@ -11,7 +11,7 @@ from ..graph.errors import OperandError
 from ..primitives.elementwise import ELEMENTWISE
 from ..variables import Variable
 from ._blocks import as_one_block
-from ._operand import Operand, as_variable, as_variables, numpy_type, variable_type
+from ._operand import Operand, as_variable, as_variables, numpy_type
 from .functions import Function
 
 __all__ = [
@@ -250,9 +250,7 @@ def element_select(flag: Operand, value_if_true: Operand, value_if_false: Operan
     >>> element_select([-10, 0, 0.3], [1, 10, 100], [2, 20, 200]).eval()
     array([  1.,  20., 100.], dtype=float32)
     """
-    operands = flag, value_if_true, value_if_false
-    dtype = variable_type(*operands)
-    return _apply("Select", *(as_variable(o, dtype) for o in operands), name=name)
+    return _apply("Select", *as_variables(flag, value_if_true, value_if_false, widest=False), name=name)
 
 
 def clip(x: Operand, min_value: Operand, max_value: Operand, name: str = "") -> Function:

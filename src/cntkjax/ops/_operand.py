@@ -35,13 +35,14 @@ def as_variable(operand: Operand, dtype: DTypeLike | None = None) -> Variable:
     return Constant(array, dtype=np.float32 if dtype is None else dtype)  # type: ignore[return-value]
 
 
-def as_variables(*operands: Operand) -> list[Variable]:
+def as_variables(*operands: Operand, widest: bool = True) -> list[Variable]:
     """The operands of one operation as variables; numbers take the element type of the first variable among them.
 
     If no operand is a variable, they take the widest floating-point type of the NumPy arrays.
+    `widest=False`: they are single precision then.
     """
     dtype = variable_type(*operands)
-    if dtype is None and not any(map(_is_symbolic, operands)):
+    if dtype is None and widest and not any(map(_is_symbolic, operands)):
         dtype = numpy_type(*operands)
     return [as_variable(o, dtype) for o in operands]
 

@@ -19,7 +19,7 @@ from ..primitives import reshape as _forms
 from ..primitives.crop import Crop
 from ..variables import Variable
 from ._blocks import as_one_block, node
-from ._operand import Operand, as_variable, as_variables, variable_type
+from ._operand import Operand, as_variable, as_variables
 from ._structure import combine
 from .functions import Function
 from .sequence import slice as slice_of_steps
@@ -232,8 +232,7 @@ def splice(*inputs: Operand, **kw_axis_name: Any) -> Function:
         raise TypeError(f"splice() got an unexpected keyword argument '{next(iter(kw_axis_name))}'")
     if not inputs:
         raise ValueError("splice: there are no operands; pass at least one")
-    dtype = variable_type(*inputs)
-    operands = [as_variable(o, dtype) for o in inputs]
+    operands = as_variables(*inputs, widest=False)
     if len(operands) == 1:
         return combine(operands)  # without the name, as in CNTK
     return node(select.Splice, operands, {"axis": Axis(axis)}, name)

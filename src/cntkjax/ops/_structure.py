@@ -9,7 +9,7 @@ from ..graph.build import apply, composite, make_block
 from ..graph.edit import Cloner
 from ..graph.errors import explain
 from ..graph.function import Function as GraphFunction
-from ..graph.function import nodes
+from ..graph.function import leaves
 from ..graph.proxy import unwrap
 from ..graph.public import classes
 from ..graph.variable import Variable, VariableKind, producer
@@ -91,10 +91,8 @@ def as_block(
 
 def _leaves(variables: Sequence[Variable]) -> set[Variable]:
     """The leaves that the variables depend on."""
-    return {v for v in variables if producer(v) is None} | {
-        leaf for node in nodes([owner for owner in map(producer, variables) if owner is not None])
-        for leaf in node.node_inputs if producer(leaf) is None
-    }
+    owners = [(v, producer(v)) for v in variables]
+    return {leaf for v, owner in owners for leaf in ([v] if owner is None else leaves(owner))}
 
 
 def _with_new_placeholders(composite: Function, operands: Operands) -> tuple[Any, Operands]:

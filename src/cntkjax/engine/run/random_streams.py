@@ -95,9 +95,9 @@ class _Stream:
         self.numbers: AnyArray | None = None
         self.weights: AnyArray | None = None  # from which the numbers were drawn
 
-    def serves(self, seed: int, offset: int) -> bool:
-        """True if the numbers at this offset are those drawn last, or the next ones."""
-        return self.seed == seed and offset in (self.begin, self.end)
+    def serves(self, seed: int, offset: int, weights: AnyArray | None) -> bool:
+        """True if the numbers at this offset are the next ones, or those drawn last from the same weights."""
+        return self.seed == seed and (offset == self.end or (offset == self.begin and weights is self.weights))
 
 
 _STREAMS: WeakKeyDictionary[Function, _Stream] = WeakKeyDictionary()
@@ -108,8 +108,8 @@ def _stream_of(node: Function, seed: int, offset: int) -> _Stream:
     stream = _STREAMS.pop(node, None)  # put back below: what an interrupt leaves half drawn is drawn again
     leaf = resolve(node.node_inputs[0]) if node.node_inputs else None
     weights = value_of(leaf) if isinstance(leaf, Leaf) else None
-    if stream is None or not stream.serves(seed, offset) or (weights is not stream.weights and offset != stream.end):
-        stream = _Stream(seed, offset)  # numbers of the same offset from other weights are drawn from its beginning
+    if stream is None or not stream.serves(seed, offset, weights):
+        stream = _Stream(seed, offset)
     is_new = stream.numbers is None or weights is not stream.weights
     if is_new or (offset == stream.end and not node.primitive.keeps_numbers):
         numbers, count = node.primitive.draw(node.node_attributes, stream.generator, weights)
