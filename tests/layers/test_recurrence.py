@@ -288,12 +288,12 @@ class TestDecoding:
         step, rng = L.RNNStep(2), np.random.default_rng(0)
         f = L.UnfoldFrom(lambda h: step(h, h), until_predicate=lambda h: C.greater(h[0], 0.9), length_increase=1.5)
         f = f(start, like)
-        before = sum(len(p.compiled) for p in programs)
+        before = sum(len(p.executables) for p in programs)
         for lengths in rng.integers(5, 11, size=(15, 3)):
             sequences = [np.zeros((n, 2), np.float32) for n in lengths]
             values = f.eval({start: np.zeros((3, 2), np.float32), like: sequences})
             assert all(len(m) <= 1.5 * n + 1 for m, n in zip(values, lengths, strict=True))
-        assert sum(len(p.compiled) for p in programs) - before <= 4
+        assert sum(len(p.executables) for p in programs) - before <= 4
 
     def test_a_function_inside_another_uses_its_arguments(self):
         _, decode, _ = self.decoder()

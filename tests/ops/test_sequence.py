@@ -175,7 +175,7 @@ class TestUnpacking:
         for n in (20, 19, 18, 17, 20, 16):
             f.eval({self.x: [np.ones((n, 2), np.float32), np.ones((3, 2), np.float32)]})
         (program,) = programs
-        assert len(program.compiled) == 1
+        assert len(program.executables) == 1
 
 
 class TestAxes:

@@ -55,9 +55,9 @@ def test_more_padding_changes_no_value_and_needs_no_other_program(name):
         return f.eval({v: feeds[v] for v in f.arguments})[0]
 
     evaluated(long, long[:6])
-    before = sum(len(p.compiled) for p in programs)
+    before = sum(len(p.executables) for p in programs)
     padded = evaluated(short, short[:4])
-    assert sum(len(p.compiled) for p in programs) == before
+    assert sum(len(p.executables) for p in programs) == before
     np.testing.assert_allclose(padded, evaluated(short, long), rtol=1e-5)
     programs.clear()
     np.testing.assert_allclose(padded, evaluated(short, short), rtol=1e-5)
@@ -71,6 +71,6 @@ def test_lengths_of_other_sequences_are_rounded_up_even_if_outputs_depend_on_pad
         return f.eval({e: texts, d: [np.ones((n, 4), np.float32) for n in lengths]})
 
     evaluated(8, 6)
-    before = sum(len(p.compiled) for p in programs)
+    before = sum(len(p.executables) for p in programs)
     np.testing.assert_allclose(evaluated(7, 6)[1], evaluated(6, 6)[0], rtol=1e-6)
-    assert sum(len(p.compiled) for p in programs) == before
+    assert sum(len(p.executables) for p in programs) == before

@@ -57,6 +57,7 @@ def gradients(
         for root, cotangent in zip(program.plan.outputs[len(outputs) :], roots.values(), strict=True)
         if cotangent is not None
     ]
+    minibatch.signature = (minibatch.signature, tuple(np.shape(a) for a in jax.tree.leaves(cotangents)))
 
     def written(changes: StateChanges) -> StateChanges:
         if callback_results is None:

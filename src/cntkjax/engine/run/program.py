@@ -20,12 +20,11 @@ from ..data.layout import Batch, Layout
 from ..lower.carry import Memory
 from ..lower.values import Context, Environment, Value
 from ..plan.plan import Plan
-from ..xla.cache import persistent
 from ..xla.compiler import compiler_options
-from ..xla.fork_guard import check_not_forked
 from ..xla.versions import double_precision
 from . import profiler
 from .context import make_context
+from .executables import Executables, Inputs
 from .handover import Captures, captured, copied, deferred_interrupts
 from .minibatch import Feed, Minibatch, MinibatchPacker, PackedArray
 from .python_callbacks import run_until_sizes_settle
@@ -46,13 +45,13 @@ class Program:
     def __init__(self, plan: Plan, name: str, body: Body, training: bool, donate: bool = False) -> None:
         self.plan, self.name, self.body, self.training = plan, name, body, training
         self.packer = MinibatchPacker(plan)
-        self.compiled: set[Hashable] = set()
         self._packing = threading.RLock()
         self.needs_stages = False  # a user function returned another number of samples than it got
         donated = (0,) if donate and not plan.calls_python else ()
-        self._run = jax.jit(
+        self._jit = jax.jit(
             self._trace, donate_argnums=donated, static_argnames="sizes", compiler_options=compiler_options()
         )
+        self.executables = Executables(self._jit, plan.is_double)
 
     def _trace(
         self, donated: PyTree, leaves: Sequence[Array | None], arguments: Sequence[PackedArray], batch: Batch | None,
@@ -85,51 +84,75 @@ class Program:
         `capture`: append a function that returns that instead. Required if anything is donated; see `handover.py`.
         """
         outputs: Captures = [] if capture is None else capture
-        inputs = (
-            donated, leaves, minibatch.arguments, minibatch.batch, minibatch.layouts, random, minibatch.past, extra
-        )
+        inputs = _inputs(minibatch, leaves, random, donated, extra)
         begin = time.perf_counter() if profiler.is_recording() else None
         with double_precision(self.plan.is_double):
             if self.plan.calls_python:
                 result = self._run_with_callbacks(inputs, minibatch, random)
                 outputs.append(lambda: result)
-            elif minibatch.signature in self.compiled:
-                # In one call into C: were there bytecode between the program and the list, an exception could come
-                # there, and what is donated would be lost.
-                outputs.extend(map(self._run, *((a,) for a in inputs)))
             else:
-                self._compile_and_run(inputs, minibatch, outputs)
+                self._run(inputs, minibatch, outputs)
         if begin is not None:
             jax.block_until_ready(outputs[0]())
             profiler.add("Programs", self.name, begin, time.perf_counter())
         return None if capture is not None else outputs[0]()
 
-    def _compile_and_run(self, inputs: tuple[PyTree, ...], minibatch: Minibatch, outputs: Captures) -> None:
-        check_not_forked()
-        begin = time.perf_counter()
-        with deferred_interrupts(), persistent():
-            # In its first run jax calls the program from Python, so copies are donated. What is interrupted then leaves
-            # state as it was.
+    def compile_in_background(
+        self, minibatch: Minibatch, leaves: Sequence[Array | None], random: RandomInputs | None, donated: PyTree = (),
+        extra: PyTree = (),
+    ) -> None:
+        """Begin to compile for what would be the inputs of a call; of arrays, only shapes and types matter."""
+        if not self.plan.calls_python:
+            inputs = _inputs(minibatch, leaves, random, donated, extra)
+            self.executables.compile_in_background(minibatch.signature, inputs)
+
+    def _run(self, inputs: Inputs, minibatch: Minibatch, outputs: Captures) -> None:
+        executable = self.executables.ready(minibatch.signature)
+        if executable is None or not executable.has_run:
+            self._run_first(inputs, minibatch, outputs)
+            return
+        try:
+            # In one call into C: were there bytecode between the program and the list, an exception could come there,
+            # and what is donated would be lost.
+            outputs.extend(map(executable.run, *((a,) for a in inputs)))
+        except (TypeError, ValueError):  # from jax, before it runs: arrays of other types, or on another device
+            with deferred_interrupts():
+                outputs.append(self._jit(copied(inputs[0]), *inputs[1:]))
+
+    def _run_first(self, inputs: Inputs, minibatch: Minibatch, outputs: Captures) -> None:
+        with deferred_interrupts():
+            is_new = self.executables.ready(minibatch.signature) is None
+            executable = self.executables.get(minibatch.signature, inputs)
+            # For its first run jax runs Python code, so copies are donated. What is interrupted then leaves state as it
+            # was.
             try:
-                outputs.append(self._run(copied(inputs[0]), *inputs[1:]))
+                outputs.append(executable.run(copied(inputs[0]), *inputs[1:]))
+            except (TypeError, ValueError):
+                outputs.append(self._jit(copied(inputs[0]), *inputs[1:]))
             except jax.errors.JaxRuntimeError as error:
                 if "RESOURCE_EXHAUSTED" not in str(error):
                     raise
-                outputs.append(self._run(*inputs))
-            self.compiled.add(minibatch.signature)
-        if Settings.trace_level > 0:
-            log_compilation(self.name, self.plan, minibatch.arguments, time.perf_counter() - begin)
+                outputs.append(executable.run(*inputs))
+            executable.has_run = True
+        if is_new and Settings.trace_level > 0:
+            log_compilation(self.name, self.plan, minibatch.arguments, executable.seconds)
 
     def _run_with_callbacks(
-        self, inputs: tuple[PyTree, ...], minibatch: Minibatch, random: RandomInputs | None
+        self, inputs: Inputs, minibatch: Minibatch, random: RandomInputs | None
     ) -> PyTree:
         try:
             return run_until_sizes_settle(
-                lambda: self._run(*inputs, sizes=self.plan.free_dimension_sizes)(), minibatch.callback_results
+                lambda: self._jit(*inputs, sizes=self.plan.free_dimension_sizes)(), minibatch.callback_results
             )
         except BatchSizeError as error:
             self.needs_stages, error.random_state = True, random_state_of(self.plan, random)
             raise
+
+
+def _inputs(
+    minibatch: Minibatch, leaves: Sequence[Array | None], random: RandomInputs | None, donated: PyTree, extra: PyTree
+) -> Inputs:
+    return donated, leaves, minibatch.arguments, minibatch.batch, minibatch.layouts, random, minibatch.past, extra
 
 
 __all__ = ["Body", "Program"]

@@ -1,0 +1,140 @@
+"""Executables: compiled when needed or ahead of that, for inputs of any kind, and run by one call in C."""
+
+import threading
+import time
+
+import jax
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax.engine.data.ragged import Ragged
+from cntkjax.engine.lower.carry import Memory
+from cntkjax.engine.run.executables import Executables
+from cntkjax.engine.run.program import Program
+from cntkjax.engine.run.program_cache import plan_of
+from cntkjax.engine.xla.background import Background
+
+ONES = (np.ones(3, np.float32),)
+SHAPES = (jax.ShapeDtypeStruct((3,), np.float32),)
+
+
+def doubling():
+    """Executables that double an array, and the list of the threads that traced it."""
+    threads = []
+
+    def double(x):
+        threads.append(threading.current_thread())
+        return 2 * x
+
+    return Executables(jax.jit(double), is_double=False), threads
+
+
+def wait_for(executables, signature):
+    for _ in range(6000):
+        if executables.ready(signature):
+            return
+        time.sleep(0.01)
+    raise AssertionError("it was not compiled")
+
+
+def test_what_is_compiled_from_shapes_in_the_background_runs_on_arrays():
+    executables, threads = doubling()
+    executables.compile_in_background("key", SHAPES)
+    wait_for(executables, "key")
+    executable = executables.get("key", ONES)
+    assert executable.run(*ONES).tolist() == [2, 2, 2] and executable.seconds > 0
+    assert len(threads) == 1 and threads[0] is not threading.main_thread()
+
+
+def test_what_is_under_way_in_the_background_is_waited_for_not_compiled_twice():
+    executables, threads = doubling()
+    executables.compile_in_background("key", SHAPES)
+    executables.compile_in_background("key", SHAPES)
+    assert executables.get("key", ONES).run(*ONES).tolist() == [2, 2, 2]
+    wait_for(executables, "key")
+    assert len(threads) == 1 and len(executables) == 1
+
+
+def test_an_error_in_the_background_is_raised_where_the_executable_is_needed():
+    def fail(x):
+        raise ArithmeticError("cannot be traced")
+
+    executables = Executables(jax.jit(fail), is_double=False)
+    executables.compile_in_background("key", SHAPES)
+    with pytest.raises(ArithmeticError, match="cannot be traced"):
+        executables.get("key", ONES)
+    assert executables.ready("key") is None
+
+
+def test_an_executable_is_a_function_in_c():
+    """What `handover.hand_over` relies on: no bytecode runs after it."""
+    executables, _ = doubling()
+    assert not hasattr(executables.get("key", ONES).run, "__code__")
+    assert type(executables.get("key", ONES).run) is type(jax.jit(abs))
+
+
+def test_other_options_of_jax_have_executables_of_their_own():
+    executables, threads = doubling()
+    executables.get("key", ONES)
+    with jax.default_matmul_precision("float32"):
+        assert executables.ready("key") is None
+        executables.get("key", ONES)
+    executables.get("key", ONES)
+    assert len(threads) == 2
+
+
+def test_double_precision_holds_in_the_background():
+    executables = Executables(jax.jit(lambda x: x / 3), is_double=True)
+    executables.compile_in_background("key", (np.ones(()),))
+    wait_for(executables, "key")
+    with jax.enable_x64(True):
+        assert float(executables.get("key", (np.ones(()),)).run(np.ones(()))) == 1 / 3
+
+
+def test_tasks_that_have_not_begun_are_dropped_at_the_end():
+    background, begun, go_on, done = Background(), threading.Event(), threading.Event(), []
+
+    def task():
+        begun.set()
+        go_on.wait()
+        done.append("first")
+
+    background.submit(task)
+    background.submit(lambda: done.append("second"))
+    begun.wait()
+    threading.Timer(0.05, go_on.set).start()
+    background._stop()
+    assert done == ["first"]
+
+
+def program():
+    """A program that adds to what it is donated."""
+    x = C.input_variable(2)
+    plan = plan_of(C.tanh(x).outputs)
+    return plan, Program(plan, "add", lambda plan, ctx, env, donated, extra: donated + 1, False, donate=True)
+
+
+def pack(plan, program):
+    return program.pack(plan, [Ragged(np.ones((2, 2), np.float32), None)], Memory())
+
+
+def test_a_program_that_was_compiled_in_the_background_does_not_compile_when_it_runs():
+    plan, add = program()
+    minibatch = pack(plan, add)
+    add.compile_in_background(minibatch, [], None, jax.ShapeDtypeStruct((3,), np.float32))
+    wait_for(add.executables, minibatch.signature)
+    outputs = []
+    add(minibatch, [], None, jax.numpy.ones(3), capture=outputs)
+    assert outputs[0]().tolist() == [2, 2, 2] and len(add.executables) == 1
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_arrays_of_another_type_than_a_program_was_compiled_for_are_computed(times):
+    plan, add = program()
+    minibatch, outputs = pack(plan, add), []
+    for _ in range(times):
+        add(minibatch, [], None, jax.numpy.ones(3), capture=outputs)
+    integers = jax.numpy.ones(3, np.int32)
+    add(minibatch, [], None, integers, capture=outputs)
+    assert outputs[-1]().dtype == np.int32 and outputs[-1]().tolist() == [2, 2, 2]
