@@ -4,13 +4,17 @@ PYTHON ?= $(shell for p in python3 python python3.13 python3.12 python3.11 pytho
 	$$p -c '$(SUITABLE)' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv/bin/python
 
-.PHONY: demo test stress lint clean
+.PHONY: demo test test-browser stress lint check-wheel clean
 
 demo: .venv/demo.stamp  ## train, test, save and reload a network written for CNTK
 	$(VENV) examples/digits.py
 
 test: lint  ## the linter, the type checker and all tests
 	$(VENV) -m pytest -n 2
+
+test-browser: .venv/test.stamp  ## the pages of `cntkjax view` in Chromium, which has to be installed; ten seconds
+	$(VENV) -m pip install -q -e '.[browser]'
+	$(VENV) -m pytest tests/viewer/test_browser.py
 
 LONGER ?= 100
 stress: .venv/test.stamp  ## interrupts and threads, so many times longer than in the tests
@@ -19,6 +23,10 @@ stress: .venv/test.stamp  ## interrupts and threads, so many times longer than i
 lint: .venv/test.stamp
 	$(VENV) -m ruff check .
 	$(VENV) -m mypy
+
+check-wheel: .venv/test.stamp  ## a wheel and an sdist, used in new environments of each Python that is installed
+	$(VENV) -m pip install -q build
+	$(VENV) .ci/check_wheel.py
 
 clean:
 	rm -rf .venv

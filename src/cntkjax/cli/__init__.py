@@ -46,6 +46,17 @@ def parser() -> argparse.ArgumentParser:
     evaluate.add_argument(
         "--output", action="append", default=[], metavar="NAME", help="print only this output; repeatable"
     )
+    view = commands.add_parser(
+        "view", help="write an interactive page of a model: graph, attributes and parameters",
+        description="The page is one file that needs no network. Blocks unfold by a double click.",
+    )  # fmt: skip
+    view.add_argument("model", type=Path, help="a .model, .dnn or .onnx file")
+    view.add_argument("out", type=Path, nargs="?", metavar="OUT.html", help="default: the model's name with .html")
+
+    diff = commands.add_parser("diff", help="print how two models differ: operations, attributes and parameters")
+    diff.add_argument("first", type=Path, metavar="A", help="a .model, .dnn or .onnx file")
+    diff.add_argument("second", type=Path, metavar="B", help="the file to compare it with")
+    diff.add_argument("--html", type=Path, metavar="OUT.html", help="also write a page of B with differences marked")
     commands.add_parser("doctor", help="report devices, versions and missing packages")
     return result
 
@@ -58,9 +69,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         1
     """
     options = parser().parse_args(arguments)
-    from . import _convert, _doctor, _eval, _info  # loaded late: they import jax, for which --help need not wait
+    from . import _convert, _doctor, _eval, _info, _view  # loaded late: they import jax, for which --help need not wait
 
-    run = {"info": _info.run, "convert": _convert.run, "eval": _eval.run, "doctor": _doctor.run}[options.command]
+    run = {
+        "info": _info.run, "convert": _convert.run, "eval": _eval.run, "doctor": _doctor.run, "view": _view.run,
+        "diff": _view.run_diff,
+    }[options.command]
     try:
         run(options)
         sys.stdout.flush()

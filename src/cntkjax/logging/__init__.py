@@ -1,4 +1,5 @@
 """Reports progress on the screen, in log files and in TensorBoard, and inspects graphs."""
+from ..viewer import view
 from . import graph
 from ._progress_writer import ProgressWriter
 from ._summary import summary
@@ -15,4 +16,4 @@ from .progress_print import (
 __all__ = ["ProgressBar", "ProgressPrinter", "ProgressWriter", "TensorBoardProgressWriter", "TraceLevel",
            "TrainingSummaryProgressCallback", "depth_first_search", "find_all_with_name", "find_by_name", "find_by_uid",
            "get_node_outputs", "get_trace_level", "graph", "log_number_of_parameters", "plot", "set_trace_level",
-           "summary"]
+           "summary", "view"]

@@ -1,0 +1,158 @@
+"""How two models differ: in their graphs, attributes, and values of parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+import numpy as np
+
+from ..graph.function import Function, nodes
+from ..graph.shape import is_known, shape_text
+from ..graph.variable import Leaf, Variable, value_of
+from .document import Json, attributes_of, document
+
+NOT_COMPARED = frozenset({"rngSeed", "rngOffset"})  # of random operations: every copy of a model gets its own
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Differences between two models, each as one line of text.
+
+    `changed`: the lines about operations of the second model, by uid; `added`: uids of those that the first one lacks.
+    """
+
+    graph: tuple[str, ...]
+    attributes: tuple[str, ...]
+    parameters: tuple[str, ...]
+    changed: dict[str, list[str]]
+    added: frozenset[str]
+    model: Function
+
+    def __bool__(self) -> bool:
+        """True if the models differ in anything."""
+        return bool(self.graph or self.attributes or self.parameters)
+
+    def __str__(self) -> str:
+        sections = {"graph": self.graph, "attributes": self.attributes, "parameters and constants": self.parameters}
+        text = [f"{title}:\n" + "\n".join(f"  {line}" for line in lines) for title, lines in sections.items() if lines]
+        return "\n".join(text) or "The models are equal: same operations, attributes and values."
+
+    def document(self, title: str) -> Json:
+        """The page of the second model with its differences marked; see `document.document`."""
+        content = document(self.model, title)
+        for node in content["nodes"]:
+            uid = node.get("uid")
+            if uid in self.added:
+                node["change"], node["differences"] = "added", ["the first model lacks this"]
+            elif uid in self.changed:
+                node["change"], node["differences"] = "changed", self.changed[uid]
+        content["differences"] = [*self.graph, *self.attributes, *self.parameters] or ["none"]
+        return content
+
+
+def compare(first: Function, second: Function) -> Differences:
+    """The differences of two models.
+
+    Operations are matched in the order of computation, by kind and name. Their parameters are compared with those of
+    their counterpart, so that copies of a model need not have the same uids.
+
+    Example:
+        >>> import cntkjax as C
+        >>> x = C.input_variable(2, name='x')
+        >>> print(compare(C.tanh(x * 2), C.relu(x * 3)))
+        graph:
+          - Tanh
+          + ReLU
+        parameters and constants:
+          Constant in ElementTimes: largest deviation 1 at [], 2 and 3; 1 of 1 values differ
+    """
+    a, b = (nodes([model.root_function], into_blocks=True) for model in (first, second))
+    graph, pairs, added = _aligned(a, b)
+    inputs = [_signature(model.arguments) for model in (first, second)]
+    graph += [f"- input {text}" for text in inputs[0] if text not in inputs[1]]
+    graph += [f"+ input {text}" for text in inputs[1] if text not in inputs[0]]
+    attributes, parameters = [], []
+    changed: dict[str, list[str]] = {}
+    compared: set[tuple[Variable, Variable]] = set()
+    for one, other in pairs:
+        lines = list(_attribute_lines(one, other))
+        attributes += [f"{_title(other)}: {line}" for line in lines]
+        for leaf, counterpart in _leaf_pairs(one, other):
+            if (leaf, counterpart) not in compared and (line := _value_line(leaf, counterpart, other)):
+                parameters.append(line)
+                lines.append(line)
+            compared.add((leaf, counterpart))
+        if lines:
+            changed[other.uid] = lines
+    uids = frozenset(node.uid for node in added)
+    return Differences(tuple(graph), tuple(attributes), tuple(parameters), changed, uids, second)
+
+
+def _aligned(
+    a: Sequence[Function], b: Sequence[Function]
+) -> tuple[list[str], list[tuple[Function, Function]], list[Function]]:
+    """Lines about operations that one model lacks, pairs of counterparts, and operations that the first lacks."""
+    lines: list[str] = []
+    pairs: list[tuple[Function, Function]] = []
+    added: list[Function] = []
+    matcher = SequenceMatcher(None, [(n.op_name, n.name) for n in a], [(n.op_name, n.name) for n in b], autojunk=False)
+    for tag, a0, a1, b0, b1 in matcher.get_opcodes():
+        if tag == "equal" or (
+            tag == "replace" and [n.op_name for n in a[a0:a1]] == [n.op_name for n in b[b0:b1]]  # only names differ
+        ):
+            pairs += zip(a[a0:a1], b[b0:b1], strict=True)
+            continue
+        lines += [f"- {_title(node)}" for node in a[a0:a1]]
+        lines += [f"+ {_title(node)}" for node in b[b0:b1]]
+        added += b[b0:b1]
+    return lines, pairs, added
+
+
+def _title(node: Function) -> str:
+    return f"{node.op_name} '{node.name}'" if node.name else node.op_name
+
+
+def _signature(arguments: Sequence[Variable]) -> list[str]:
+    return [f"{v.name or 'unnamed'} {shape_text(v.shape)}{' sparse' if v.is_sparse else ''}" for v in arguments]
+
+
+def _attribute_lines(a: Function, b: Function) -> Iterator[str]:
+    if a.name != b.name:
+        yield f"name '{a.name}' and '{b.name}'"
+    one, other = attributes_of(a), attributes_of(b)
+    for name in dict.fromkeys([*one, *other]):
+        if name not in NOT_COMPARED and not np.array_equal(one.get(name), other.get(name)):  # type: ignore[arg-type]
+            yield f"{name} {one.get(name, 'missing')} and {other.get(name, 'missing')}"
+
+
+def _leaf_pairs(a: Function, b: Function) -> Iterator[tuple[Leaf, Leaf]]:
+    if a.is_block:  # its parameters are compared where operations inside use them
+        return
+    for one, other in zip(a.node_inputs, b.node_inputs, strict=False):
+        if isinstance(one, Leaf) and isinstance(other, Leaf):
+            yield one, other
+
+
+def _value_line(a: Leaf, b: Leaf, node: Function) -> str:
+    """How the values of two parameters differ; '' if they are equal or not known yet."""
+    where = f"{b.name or ('Parameter' if b.is_parameter else 'Constant')} in {_title(node)}"
+    if a.shape != b.shape:
+        return f"{where}: shape {shape_text(a.shape)} and {shape_text(b.shape)}"
+    if not is_known(a.shape) or a.dtype is None or b.dtype is None:
+        return ""
+    one, other = (np.asarray(value_of(leaf)).astype(np.float64) for leaf in (a, b))
+    if np.array_equal(one, other, equal_nan=True):
+        return f"{where}: type {np.dtype(a.dtype)} and {np.dtype(b.dtype)}" if a.dtype != b.dtype else ""
+    differing = ~((one == other) | (np.isnan(one) & np.isnan(other)))
+    with np.errstate(invalid="ignore", over="ignore"):
+        deviation = np.where(differing, np.nan_to_num(np.abs(one - other), nan=np.inf), 0)
+    worst = np.unravel_index(int(deviation.argmax()), deviation.shape)
+    return (
+        f"{where}: largest deviation {deviation[worst]:.6g} at {[int(i) for i in worst]}, {one[worst]:.6g} and "
+        f"{other[worst]:.6g}; {int(differing.sum()):,} of {one.size:,} values differ"
+    )
+
+
+__all__ = ["Differences", "compare"]

@@ -1,0 +1,133 @@
+"""Pages in a real browser: `make test-browser`. Skipped where Playwright or Chromium is not installed."""
+
+import shutil
+
+import pytest
+from cntk.layers import LSTM, Dense, Embedding, Recurrence, Sequential
+
+import cntk as C
+from cntkjax.viewer import View, compare, page
+
+playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright, for tests in a browser")
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+if CHROMIUM is None:
+    pytest.skip("Chromium is not installed (apt-get install chromium)", allow_module_level=True)
+
+HOSTILE = """</script><script>window.hacked = 1</script><img src=x onerror="window.hacked = 2"><b>'"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as runner:
+        browser = runner.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """Opens a page; at the end there must have been no error and no request but for the page itself."""
+    problems = []
+
+    def show(model_or_view, width=1200, height=800):
+        view = model_or_view if isinstance(model_or_view, View) else C.logging.view(model_or_view)
+        view.save(tmp_path / "page.html")
+        tab = browser.new_page(viewport={"width": width, "height": height})
+        tab.on("console", lambda message: problems.append(message.text))
+        tab.on("pageerror", lambda error: problems.append(str(error)))
+        tab.on("request", lambda request: request.url.endswith("/page.html") or problems.append(request.url))
+        tab.goto((tmp_path / "page.html").as_uri())
+        return tab
+
+    yield show
+    assert problems == []
+
+
+def tagger():
+    words = C.sequence.input_variable(50, is_sparse=True, name="words")
+    return Sequential([Embedding(8, name="embed"), Recurrence(LSTM(6)), Dense(3, name="tags")])(words)
+
+
+def labels(tab):
+    return tab.locator(".node .op").all_text_contents()
+
+
+def test_blocks_unfold_and_fold(show):
+    tab = show(tagger())
+    assert "Dense" in labels(tab) and "StableSigmoid" not in labels(tab)
+    tab.locator(".node.block", has_text="LSTM").dblclick()
+    assert labels(tab).count("StableSigmoid") == 3 and "LSTM" not in labels(tab)
+    tab.click("#fold")
+    assert "StableSigmoid" not in labels(tab)
+    tab.click("#unfold")
+    assert tab.locator(".node.block").count() == 0
+
+
+def test_search_finds_a_parameter_inside_a_folded_block(show):
+    tab = show(tagger())
+    tab.fill("#query", "stablesig")
+    tab.locator("#matches button").first.click()
+    assert tab.locator(".node.selected .op").text_content() == "StableSigmoid"
+    tab.fill("#query", "no such thing")
+    assert tab.locator("#matches").text_content() == "nothing matches"
+
+
+def test_a_node_shows_its_attributes_parameters_and_histogram(show):
+    tab = show(C.times(C.dropout(C.input_variable(3), 0.25), C.parameter((3, 2), init=C.glorot_uniform(), name="W")))
+    tab.locator(".node", has_text="Times").click()
+    panel = tab.locator("#panel").text_content()
+    assert "W" in panel and "[3 x 2] float32" in panel and "first values" in panel
+    assert tab.locator(".histogram rect").count() > 5
+    tab.locator(".node", has_text="Dropout").click()
+    assert "0.25" in tab.locator("#panel").text_content()
+
+
+def test_the_keyboard_is_enough(show):
+    tab = show(tagger())
+    tab.locator(".node.block", has_text="Embedding").focus()
+    tab.keyboard.press("Enter")
+    assert "Embedding" in tab.locator("#panel h2").text_content()
+    tab.keyboard.press("Enter")
+    assert "Embedding" not in labels(tab)
+
+
+def test_nothing_in_a_file_is_executed(show):
+    x = C.input_variable(3, name=HOSTILE)
+    model = C.alias(Dense(2, name=HOSTILE)(x) + C.parameter((2,), name=HOSTILE), name=HOSTILE)
+    tab = show(model)
+    tab.fill("#query", "script")
+    for node in tab.locator(".node").all():
+        node.click(force=True)
+    tab.click("#unfold")
+    assert tab.evaluate("window.hacked") is None
+    assert tab.locator("#panel img, #panel b, #graph img").count() == 0
+
+
+def test_thousands_of_operations_are_laid_out(show):
+    f = x = C.input_variable(4)
+    for i in range(2000):
+        f = C.tanh(f) if i % 2 else f + x
+    tab = show(f)
+    assert tab.locator(".node").count() == 2002
+
+
+def test_differences_are_marked(show):
+    x = C.input_variable(3)
+    differences = compare(C.tanh(x * 2), C.sigmoid(C.tanh(x * 3)))
+    tab = show(View(page(differences.document("a and b"))))
+    assert tab.locator(".node.added .op").all_text_contents() == ["StableSigmoid"]
+    tab.locator(".node.changed").click()
+    assert "largest deviation 1" in tab.locator("#panel").text_content()
+
+
+def test_the_page_fits_a_phone(show):
+    tab = show(tagger(), width=360, height=640)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 360
+    assert tab.locator("#graph").bounding_box()["height"] > 150
+
+
+def test_buttons_and_fields_have_names_and_texts_have_contrast(show):
+    tab = show(tagger())
+    unnamed = "e => !(e.textContent.trim() || e.getAttribute('aria-label'))"
+    assert tab.evaluate(f"[...document.querySelectorAll('button, input, [role=button]')].filter({unnamed}).length") == 0
+    assert tab.locator("h1").count() == 1 and tab.get_attribute("html", "lang") == "en"
