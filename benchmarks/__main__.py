@@ -6,28 +6,12 @@ import argparse
 import datetime
 import importlib.util
 import json
-import os
-import platform
 import sys
 from pathlib import Path
 
-from benchmarks import report
-from benchmarks.compare import HERE, NETWORKS, SIDES, compare
-
-SHARED = HERE.parent.parent / "shared"  # beside a developer's checkout
-
-
-def machine() -> str:
-    """The processor, its cores and the operating system."""
-    processor = platform.processor() or platform.machine()
-    if Path("/proc/cpuinfo").exists():
-        names = [
-            line.split(":")[1].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if "model name" in line
-        ]
-        processor = names[0] if names else processor
-    return f"{processor}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
+from benchmarks import cold, report
+from benchmarks.compare import NETWORKS, SIDES, compare
+from benchmarks.resources import machine, parse_with_paths
 
 
 def interpreters(sides: list[str], cntk27: Path | None) -> dict[str, str]:
@@ -44,35 +28,23 @@ def interpreters(sides: list[str], cntk27: Path | None) -> dict[str, str]:
     return pythons
 
 
-def existing_path(text: str) -> Path:
-    """The path of an argument. Errors: ArgumentTypeError if it does not exist."""
-    path = Path(text).resolve()
-    if not path.exists():
-        raise argparse.ArgumentTypeError(f"{path} does not exist")
-    return path
-
-
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     """The options, with the defaults that exist on this machine."""
-    defaults = {"cntk27": SHARED / "oracle" / "cntk27", "atis": SHARED / "data" / "atis"}
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=NETWORKS[:-1], help="default: all but tiny")
     default_sides = [side for side in SIDES if side != "torch.compile"]
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=default_sides, help="default: no torch.compile")
-    parser.add_argument("--cntk27", type=existing_path, help="CNTK 2.7's Python (default: ../shared/oracle/cntk27)")
-    parser.add_argument("--atis", type=existing_path, help="folder of atis.train.ctf (default: ../shared/data/atis)")
     parser.add_argument("--json", type=Path, help="file for all numbers")
     parser.add_argument("--chart", type=Path, help="file (.png, .svg) for a chart")
     parser.add_argument("--quick", action="store_true", help="one short round, to check that everything runs")
-    options = parser.parse_args(arguments)
-    for name, path in defaults.items():
-        setattr(options, name, getattr(options, name) or (path if path.exists() else None))
-    return options
+    return parse_with_paths(parser, arguments)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the comparison and print its table; ``ops`` runs the benchmark of operations."""
+    """Run the comparison and print its table; ``ops`` and ``cold`` run other benchmarks."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["cold"]:
+        return cold.main(arguments[1:])
     if arguments[:1] == ["ops"]:
         from benchmarks import ops  # imports jax and PyTorch, which the networks leave to their own processes
 

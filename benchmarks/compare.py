@@ -15,12 +15,13 @@ from subprocess import PIPE
 from typing import Any
 
 from benchmarks import data
+from benchmarks.resources import HERE
 
-HERE = Path(__file__).parent
 NETWORKS = (
     "fcn5", "alexnet", "resnet56", "lstm64", "lstm256", "atis", "bilstm", "bigru", "attention", "decoding", "tiny"
 )  # fmt: skip
 SIDES = ("cntkjax", "cntk27", "torch", "torch.compile", "jax")
+COLD, COLD_SECONDS = 100, 20.0  # minibatches of a process whose caches are empty; seconds after which fewer do
 UNSUPPORTED = {"jax": ("bilstm", "bigru", "attention", "decoding"), "torch.compile": ("decoding",)}
 
 Result = dict[str, Any]
@@ -31,10 +32,10 @@ class SideFailed(Exception):
 
 
 class Worker:
-    """A process that trains one network on one side and is idle between runs."""
+    """A process that trains one network on one side and is idle between runs. `begin`: when it was started."""
 
-    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
-        self.process, self.log = process, log
+    def __init__(self, process: subprocess.Popen[str], log: Path, begin: float) -> None:
+        self.process, self.log, self.begin = process, log, begin
         self.version: str = self._answer()["version"]
 
     def run(self, minibatches: int) -> Result:
@@ -63,6 +64,7 @@ def worker_process(side: str, network: str, interpreter: str, folder: Path | Non
     """A worker with its log and its compilation cache in `scratch`."""
     command = [interpreter, str(HERE / "worker.py"), side, network, *([str(folder)] if folder else [])]
     log = scratch / f"{side}.log"
+    begin = time.perf_counter()
     with (
         log.open("w") as errors,
         subprocess.Popen(
@@ -70,7 +72,7 @@ def worker_process(side: str, network: str, interpreter: str, folder: Path | Non
         ) as process,
     ):
         try:
-            yield Worker(process, log)
+            yield Worker(process, log, begin)
         finally:
             process.terminate()
 
@@ -80,8 +82,9 @@ def compare(
 ) -> dict[str, Result]:
     """Train one network on every side of `interpreters`, in interleaved rounds.
 
-    Returns for each side its version, `milliseconds` per minibatch and `samples_per_second` (one number per round), the
-    seconds of its warm-up, and for the JAX sides the compilations. A side that fails has only `error`.
+    Returns for each side its version, `milliseconds` per minibatch and `samples_per_second` (one number per round),
+    `cold`: how many minibatches were done how many `seconds` after the process was started, with all caches empty, and
+    for the JAX sides the compilations. A side that fails has only `error`.
 
     Units: each side trains for about `seconds` per round, and for at least one minibatch.
     """
@@ -99,7 +102,7 @@ def compare(
                 continue
             try:
                 worker = stack.enter_context(worker_process(side, network, interpreter, folder, Path(scratch)))
-                results[side] = warm_up(worker, data.ATIS_PASS if network == "atis" else 2, seconds)
+                results[side] = warm_up(worker, network, seconds)
                 workers[side] = worker
             except SideFailed as failure:
                 failed(side, failure)
@@ -113,13 +116,25 @@ def compare(
     return results
 
 
-def warm_up(worker: Worker, minibatches: int, seconds: float) -> Result:
+def warm_up(worker: Worker, network: str, seconds: float) -> Result:
     """Compile, fill caches, and measure how many minibatches take that many seconds."""
-    first = worker.run(minibatches)
+    varies = network == "atis"
+    cold = run_cold(worker, COLD if varies else data.DIFFERENT, COLD_SECONDS if seconds else 0)
+    if varies:
+        worker.run(data.ATIS_PASS - cold["minibatches"])
     second = worker.run(1)
     count = max(1, round(seconds / second["seconds"]))
-    result = {"version": worker.version, "warm_up_seconds": first["seconds"], "minibatches_per_round": count}
+    result = {"version": worker.version, "cold": cold, "minibatches_per_round": count}
     return result | {"milliseconds": [], "samples_per_second": []}
+
+
+def run_cold(worker: Worker, at_least: int, seconds: float) -> Result:
+    """The first minibatches of a process: `COLD` of them, or fewer where these take longer than `seconds`."""
+    minibatches, elapsed = 0, 0.0
+    while minibatches < at_least or (minibatches < COLD and elapsed < seconds):
+        elapsed += worker.run(data.DIFFERENT)["seconds"]
+        minibatches += data.DIFFERENT
+    return {"minibatches": minibatches, "seconds": time.perf_counter() - worker.begin}
 
 
 def run_round(worker: Worker, result: Result) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 from statistics import median
-from typing import Any
+
+from benchmarks.compare import COLD, Result
 
 LABELS = {
     "cntkjax": "cntkjax",
@@ -29,7 +30,7 @@ TITLES = {
 COLOURS = {"cntkjax": "#1b6ca8", "cntk27": "#8a8a8a", "torch": "#e07b39", "torch.compile": "#b5482a", "jax": "#7fb069"}
 
 
-def speed(network: str, result: dict[str, Any]) -> str:
+def speed(network: str, result: Result) -> str:
     """Words per second where minibatches differ in size, otherwise milliseconds per minibatch."""
     unit = {"atis": "words/s", "attention": "symbols/s", "decoding": "symbols/s"}.get(network)
     if unit:
@@ -37,16 +38,22 @@ def speed(network: str, result: dict[str, Any]) -> str:
     return f"{median(result['milliseconds']):.1f} ms"
 
 
-def table(networks: dict[str, dict[str, Any]]) -> str:
-    """Markdown: a row for each network, a column for each side; in parentheses its time relative to this package's."""
+def table(networks: dict[str, Result]) -> str:
+    """Markdown: a row for each network, a column for each side; in parentheses its time relative to this package's.
+
+    The last column has the seconds until 100 minibatches are done, cold, for all sides.
+    """
     sides = [side for side in LABELS if any(side in results for results in networks.values())]
-    lines = [["network", *(LABELS[side] for side in sides)]]
-    lines += [[TITLES[network], *(cell(network, side, networks[network]) for side in sides)] for network in networks]
+    lines = [["network", *(LABELS[side] for side in sides), f"first {COLD} minibatches, cold"]]
+    lines += [
+        [TITLES[network], *(cell(network, side, results) for side in sides), cold(results)]
+        for network, results in networks.items()
+    ]
     head, *rows = ("| " + " | ".join(line) + " |" for line in lines)
     return "\n".join([head, "|" + "---|" * len(lines[0]), *rows])
 
 
-def cell(network: str, side: str, results: dict[str, Any]) -> str:
+def cell(network: str, side: str, results: Result) -> str:
     """The text of one side in the row of a network."""
     result, ours = results.get(side), results.get("cntkjax", {})
     if result is None:
@@ -59,7 +66,22 @@ def cell(network: str, side: str, results: dict[str, Any]) -> str:
     return f"{speed(network, result)} ({ratio:.2f}x)"
 
 
-def compilations(networks: dict[str, dict[str, Any]]) -> str:
+def cold(results: dict[str, Result]) -> str:
+    """Seconds until the first `COLD` minibatches were done, for all sides; the last ones of slow networks by median."""
+    return ", ".join(
+        f"{LABELS[side]} {seconds:.1f} s" for side in LABELS if (seconds := cold_seconds(results.get(side, {})))
+    )
+
+
+def cold_seconds(result: Result) -> float | None:
+    """Seconds from the start of a process until its first `COLD` minibatches are done; None if it failed."""
+    if "cold" not in result or not result["milliseconds"]:
+        return None
+    remaining = COLD - result["cold"]["minibatches"]
+    return result["cold"]["seconds"] + remaining * median(result["milliseconds"]) / 1000
+
+
+def compilations(networks: dict[str, Result]) -> str:
     """A line for each network: how many programs the JAX sides compiled, and how long that took."""
     return "\n".join(
         f"{TITLES[network]}, {LABELS[side]}: {result['programs']} programs compiled ({result['cached']} of them read "
@@ -70,7 +92,7 @@ def compilations(networks: dict[str, dict[str, Any]]) -> str:
     )
 
 
-def chart(networks: dict[str, dict[str, Any]], path: Path, note: str) -> None:
+def chart(networks: dict[str, Result], path: Path, note: str) -> None:
     """A panel for each network: the speed of each side relative to CNTK 2.7, or else to the slowest side."""
     import matplotlib
 

@@ -16,15 +16,20 @@ MODULES = {'cntkjax': 'cntk_networks', 'cntk27': 'cntk_networks', 'torch': 'torc
 
 
 def compilations():
-    """Counters of JAX's compilations: programs, those of them that were read from the cache on disk, and seconds."""
+    """Counters of JAX's compilations: programs, those of them that were read from the cache on disk, and seconds.
+
+    'large': programs that took more than 0.1 s to compile; most others are helpers of JAX.
+    """
     import jax.monitoring
 
-    counters = {'programs': 0, 'cached': 0, 'compile_seconds': 0.0}
+    counters = {'programs': 0, 'large': 0, 'cached': 0, 'compile_seconds': 0.0}
 
     def count_duration(event, seconds, **_):
         if event.endswith(('backend_compile_duration', 'jaxpr_to_mlir_module_duration')):
             counters['compile_seconds'] += seconds
-        counters['programs'] += event.endswith('backend_compile_duration')
+        if event.endswith('backend_compile_duration'):
+            counters['programs'] += 1
+            counters['large'] += seconds > 0.1
 
     def count_event(event, **_):
         counters['cached'] += event.endswith('compilation_cache/cache_hits')
