@@ -2,7 +2,41 @@ import numpy as np
 import pytest
 
 from cntkjax.engine.data.ragged import SparseRows
-from cntkjax.io import CTFDeserializer, MinibatchSource, StreamDef, StreamDefs
+from cntkjax.io import CTFDeserializer, MinibatchSource, StreamDef, StreamDefs, _build_native, _ctf_native
+
+
+@pytest.fixture(scope="session")
+def compiled_library(tmp_path_factory):
+    """The parser of text files, compiled from the source here; None without a C compiler."""
+    if _build_native.compiler() is None:
+        return None
+    library = tmp_path_factory.mktemp("native") / _build_native.LIBRARY.name
+    assert _build_native.build(library) is None
+    return library
+
+
+@pytest.fixture
+def compiled_parser(compiled_library, monkeypatch):
+    """Text files are read with the compiled parser."""
+    if compiled_library is None:
+        pytest.skip("needs a C compiler")
+    _use_library(monkeypatch, compiled_library)
+    assert _ctf_native.is_available()
+
+
+@pytest.fixture(params=["compiled", "NumPy"])
+def parser(request, monkeypatch):
+    """Text files are read with the compiled parser and with NumPy."""
+    if request.param == "compiled":
+        request.getfixturevalue("compiled_parser")
+    else:
+        _use_library(monkeypatch, None)
+        assert not _ctf_native.is_available()
+
+
+def _use_library(monkeypatch, library):
+    loaded = _ctf_native._load(library) if library else None
+    monkeypatch.setattr(_ctf_native, "_library", lambda: loaded)
 
 
 def _plain(ragged) -> list:

@@ -4,14 +4,16 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cntkjax.engine.data.ragged import Ragged, SparseRows
 from cntkjax.io import MinibatchSource
 from cntkjax.io._ctf import CTFFile
-from cntkjax.io._ctf_parser import Field, RowReporter, canonical, parse_row, parse_rows
+from cntkjax.io._ctf_rows import Field, RowReporter, canonical, parse_row
+from cntkjax.io._ctf_vectorized import parse_rows
 
+pytestmark = pytest.mark.usefixtures("parser")
 A, B = "|x 1 2 |y 1\n", "|x 3 4 |y 2\n"
 
 GOOD = {
@@ -199,6 +201,7 @@ entries = st.dictionaries(st.integers(0, 4), st.integers(1, 9)).map(
 samples = st.one_of(values.map("|x {}".format), entries.map("|w {}".format), st.just("|# 1 2"), st.just("|other 1:x"))
 
 
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(samples, min_size=1, max_size=4, unique_by=lambda s: s[:3]), min_size=1, max_size=6))
 def test_vectorized_parsing_agrees_with_parsing_row_by_row(rows):
     rows = [row if any(s[1] in "xw" for s in row) else [*row, "|x 1 2"] for row in rows]
@@ -215,6 +218,7 @@ def test_vectorized_parsing_agrees_with_parsing_row_by_row(rows):
             assert at_once[k].data.tolist() == np.concatenate(data).tolist()
 
 
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 2)), max_size=5), max_size=4))
 def test_canonical_rows_have_sorted_unique_indices_and_no_zeros(rows):
     indices, stored = (np.array([e[k] for row in rows for e in row], t) for k, t in ((0, np.int32), (1, np.float32)))

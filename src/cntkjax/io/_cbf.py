@@ -13,8 +13,9 @@ then the header, and in the last eight bytes the offset of the header:
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ import numpy as np
 from ..engine.data.ragged import Ragged, SparseRows, offsets_of, ranges
 from ..formats.containers import Dictionary
 from ..variables import Record
-from ._ctf_parser import canonical
+from ._ctf_rows import canonical
 from ._files import open_binary
 from ._streams import StreamInformation, stream_definitions
 from .deserializer import ChunkedDeserializer, register_deserializer
@@ -143,8 +144,8 @@ class CBFFile(ChunkedDeserializer):
         with open_binary(self.path) as file:
             file.seek(begin)
             data = _Bytes(self.path, file.read(end - begin), begin)
-        longest = data.take(4 * number).view("<u4").astype(np.int64)
-        decoded = {s.name: (_sparse if s.is_sparse else _dense)(data, s, number, longest) for s in self._stored}
+        data.take(4 * number)  # the lengths of the longest streams, which follow from the streams themselves
+        decoded = {s.name: (_sparse if s.is_sparse else _dense)(data, s, number) for s in self._stored}
         shapes = {info.name: info.sample_shape for info in self.streams}
         streams: dict[str, Ragged] = {}
         for alias, name in self._names.items():
@@ -186,43 +187,89 @@ def _stream(header: _Bytes) -> _Stream:
     return _Stream(name, width, bool(is_sparse), np.dtype("<f8" if double else "<f4"))
 
 
-def _dense(data: _Bytes, stream: _Stream, number: int, longest: np.ndarray) -> Ragged:
-    sample = stream.width * stream.dtype.itemsize
-    for guess in (longest, np.ones(number, np.int64)):  # nearly all files have these lengths: no loop
-        begins = data.position + offsets_of(4 + guess * sample)
-        if begins[-1] <= len(data.data) and (_numbers_at(data, begins[:-1]) == guess).all():
-            lengths = guess
-            break
-    else:
-        lengths, start = np.zeros(number, np.int64), data.position
-        for i in range(number):
-            lengths[i] = data.number("I")
-            data.take(int(lengths[i]) * sample)
-        begins, data.position = start + offsets_of(4 + lengths * sample), start
-    data.take(int(begins[-1]) - data.position)
-    values = data.data[ranges(begins[:-1] + 4, lengths * sample)].view(stream.dtype)
-    return Ragged(values.astype(stream.dtype.newbyteorder("=")).reshape(-1, stream.width), lengths.astype(np.int32))
+@dataclass(frozen=True)
+class _Records:
+    """The sequences of a stream in a chunk: a header, then parts whose lengths follow from the header.
+
+    Shapes: words uint32 [words], all records end to end; begins int64 [records + 1]; headers int64 [records, numbers].
+    Units:  positions and lengths are in words of four bytes.
+    """
+
+    words: np.ndarray
+    begins: np.ndarray
+    headers: np.ndarray
+
+    @staticmethod
+    def read(data: _Bytes, number: int, weights: Sequence[int]) -> _Records:
+        """Consumes so many records; a header has as many numbers as there are weights, their weighted sum follows.
+
+        Errors: RuntimeError if the data end before.
+        """
+        words = data.data[data.position : len(data.data) - (len(data.data) - data.position) % 4].view("<u4")
+        headers = _equal_headers(words, number, weights)
+        if headers is None:
+            headers = np.array(_walk(data, words.data, number, weights), np.int64)
+        begins = offsets_of(len(weights) + headers @ np.array(weights))
+        return _Records(data.take(4 * int(begins[-1])).view("<u4"), begins, headers)
+
+    def part(self, before: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """A part of each record, end to end. Shapes: int64 [records] each, the words before it and in it -> uint32."""
+        sizes = np.diff(self.begins)
+        if all((numbers == numbers[:1]).all() for numbers in (sizes, before, lengths)) and len(sizes):
+            records = self.words.reshape(len(sizes), sizes[0])
+            return records[:, before[0] : before[0] + lengths[0]].reshape(-1)
+        return self.words[ranges(self.begins[:-1] + before, lengths)]
 
 
-def _numbers_at(data: _Bytes, begins: np.ndarray) -> np.ndarray:
-    """The uint32 numbers at these positions. Shapes: int64 [numbers] -> [numbers]."""
-    return data.data[begins[:, None] + np.arange(4)].view("<u4").ravel()
+def _equal_headers(words: np.ndarray, number: int, weights: Sequence[int]) -> np.ndarray | None:
+    """The headers if all are the same, as those of frames are. Shapes: -> int64 [records, numbers]."""
+    header = words[: len(weights)].astype(np.int64)
+    size = len(weights) + sum(n * w for n, w in zip(header.tolist(), weights, strict=False))
+    if len(header) < len(weights) or size * number > len(words):
+        return None
+    headers = words[: size * number].reshape(number, size)[:, : len(weights)]
+    return headers.astype(np.int64) if (headers == header).all() else None
 
 
-def _sparse(data: _Bytes, stream: _Stream, number: int, longest: np.ndarray) -> Ragged:
-    lengths, values, indices, counts = np.zeros(number, np.int64), [], [], []
-    for i in range(number):
-        offset = data.offset + data.position
-        lengths[i], nonzeros = data.number("I"), data.number("I")
-        values.append(data.take(nonzeros * stream.dtype.itemsize).view(stream.dtype))
-        indices.append(data.take(nonzeros * 4).view("<i4"))
-        counts.append(data.take(4 * int(lengths[i])).view("<u4"))
-        if counts[-1].sum() != nonzeros:
-            raise _damaged(data.path, offset, f"the nonzeros of stream '{stream.name}' do not add up")
-    index = np.concatenate([np.zeros(0, np.int32), *indices])
+def _walk(data: _Bytes, words: memoryview, number: int, weights: Sequence[int]) -> list[list[int]]:
+    """The headers of records one by one."""
+    headers, position = [], 0
+    for _ in range(number):
+        header = words[position : position + len(weights)].tolist()
+        position += len(weights) + sum(map(mul, header, weights))
+        if position > len(words) or len(header) < len(weights):
+            raise _damaged(data.path, data.offset + data.position, "its sequences are longer than the chunk")
+        headers.append(header)
+    return headers
+
+
+def _dense(data: _Bytes, stream: _Stream, number: int) -> Ragged:
+    words = stream.width * stream.dtype.itemsize // 4
+    records = _Records.read(data, number, [words])
+    lengths = records.headers[:, 0]
+    values = records.part(np.ones(number, np.int64), lengths * words).view(stream.dtype)
+    return Ragged(_native(values).reshape(-1, stream.width), lengths.astype(np.int32))
+
+
+def _sparse(data: _Bytes, stream: _Stream, number: int) -> Ragged:
+    words, offset = stream.dtype.itemsize // 4, data.offset + data.position
+    records = _Records.read(data, number, [1, words + 1])
+    lengths, nonzeros = records.headers.T
+    values, indices = 2 + 0 * nonzeros, 2 + words * nonzeros
+    counts = records.part(indices + nonzeros, lengths).astype(np.int64)
+    totals = offsets_of(counts)[offsets_of(lengths)]
+    wrong = np.flatnonzero(np.diff(totals) != nonzeros)
+    if len(wrong):
+        at = offset + 4 * int(records.begins[wrong[0]])
+        raise _damaged(data.path, at, f"the nonzeros of stream '{stream.name}' do not add up")
+    index = _native(records.part(indices, nonzeros).view("<i4"))
     if len(index) and not 0 <= index.min() <= index.max() < stream.width:
         reason = f"an index of stream '{stream.name}' is not below its dimension {stream.width}"
         raise _damaged(data.path, data.offset, reason)
-    value = np.concatenate([np.zeros(0, stream.dtype.newbyteorder("=")), *values])
-    indptr = offsets_of(np.concatenate([np.zeros(0, np.int64), *counts]))
-    return Ragged(canonical(SparseRows(indptr, index, value, stream.width)), lengths.astype(np.int32))
+    value = _native(records.part(values, words * nonzeros).view(stream.dtype))
+    return Ragged(canonical(SparseRows(offsets_of(counts), index, value, stream.width)), lengths.astype(np.int32))
+
+
+def _native(numbers: np.ndarray) -> np.ndarray:
+    """In the byte order of the machine."""
+    return numbers.astype(numbers.dtype.newbyteorder("="), copy=False)

@@ -13,7 +13,8 @@ from ..formats.containers import Dictionary
 from ..graph.origin import call_stack
 from ..variables import Record
 from ._ctf_index import build_index
-from ._ctf_parser import Field, RowReporter, Samples, parse_chunk
+from ._ctf_parser import parse_chunk
+from ._ctf_rows import Field, RowReporter, Samples
 from ._files import open_binary
 from ._streams import sample_size, stream_definitions, stream_information
 from .deserializer import ChunkedDeserializer, register_deserializer
@@ -116,8 +117,7 @@ class CTFFile(ChunkedDeserializer):
             content = file.read(end - begin)
         rows = self.index.rows[first : last + 1]
         reporter = RowReporter(self.path, int(rows[0]), self.max_errors, self._errors_by_chunk, chunk)
-        text = np.frombuffer(content if content.endswith(b"\n") else content + b"\n", np.uint8)
-        parsed = parse_chunk(text, self.fields, reporter)
+        parsed = parse_chunk(content if content.endswith(b"\n") else content + b"\n", self.fields, reporter)
         data = {}
         for info, field, samples in zip(self.streams, self.fields, parsed, strict=True):
             lengths = np.diff(np.searchsorted(samples.rows, rows - rows[0])).astype(np.int32)

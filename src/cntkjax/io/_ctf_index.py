@@ -11,7 +11,7 @@ import numpy as np
 
 from ._number_parsing import parse_integers
 
-_WINDOW = 1 << 24  # bytes that are scanned at once
+_WINDOW = 1 << 19  # bytes that are scanned at once, so that intermediate arrays stay in the cache
 _NEWLINE, _BAR = 10, 124
 MAX_ID = 2**64 - 1
 _ID_DIGITS = len(str(MAX_ID))
@@ -103,18 +103,21 @@ def _first_row(file: BinaryIO, name: str) -> tuple[int, int, int]:
 def _windows(file: BinaryIO, begin: int) -> Iterator[tuple[np.ndarray, int, np.ndarray]]:
     """Windows of whole rows: the bytes, the offset of the first one, and the offsets of the rows."""
     file.seek(begin)
-    rest = b""
+    parts: list[bytes] = []  # since the last newline
     while True:
         read = file.read(_WINDOW)
-        text = rest + read
-        end = text.rfind(b"\n") + 1 if read else len(text)
-        if end:
-            characters = np.frombuffer(text, np.uint8, end)
+        end = read.rfind(b"\n") + 1
+        if not end and read:
+            parts.append(read)
+            continue
+        text = b"".join([*parts, read[:end]])
+        if text:
+            characters = np.frombuffer(text, np.uint8)
             newlines = np.flatnonzero(characters[:-1] == _NEWLINE)
             yield characters, begin, begin + np.concatenate([[0], newlines + 1])
         if not read:
             return
-        begin, rest = begin + end, text[end:]
+        begin, parts = begin + len(text), [read[end:]]
 
 
 def _new_sequences(text: np.ndarray, rows: np.ndarray, last: int | None) -> tuple[np.ndarray, np.ndarray]:

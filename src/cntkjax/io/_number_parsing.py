@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 _ZERO, _PLUS, _MINUS, _DOT, _E = np.frombuffer(b"0+-.e", np.uint8)
-_POWERS = 10.0 ** np.arange(23)  # those that float64 represents exactly
+POWERS_OF_TEN = np.array([float(f"1e{n}") for n in range(309)])
+"""The float64 numbers that are next to 1, 10, 100, ..."""
 _BATCH = 1 << 15  # numbers at a time, so that intermediate arrays stay in the cache
 _LONGEST = 512  # characters of a number; a longer one means a damaged file
 
@@ -52,11 +53,11 @@ def _scaled(values: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """``values * 10**scale``. Division by a power of ten is exact where multiplication by its inverse is not."""
     if not scale.any():
         return values
-    if (scale <= 0).all() and scale.min() > -len(_POWERS):
-        return values / _POWERS[(-scale).astype(np.int8)]
-    scale = np.clip(scale, -308, 308)  # beyond, everything is zero or infinite in float32
+    powers = np.clip(scale, -308, 308).astype(np.int16)  # beyond, everything is zero or infinite in float32
     with np.errstate(over="ignore"):
-        return np.where(scale < 0, values / 10.0 ** np.maximum(-scale, 0), values * 10.0 ** np.maximum(scale, 0))
+        return np.where(
+            powers < 0, values / POWERS_OF_TEN[np.maximum(-powers, 0)], values * POWERS_OF_TEN[np.maximum(powers, 0)]
+        )
 
 
 def parse_decimal(text: str, limit: int = 2**63 - 1) -> int | None:
@@ -133,9 +134,10 @@ def _digits(characters: np.ndarray, point: int) -> tuple[np.ndarray, np.ndarray]
 def _horner(digits: np.ndarray, dtype: type) -> np.ndarray:
     """Numbers from their digits. Shapes: uint8 [digits, numbers] -> [numbers]."""
     value = digits[0].astype(dtype)
-    for digit in digits[1:]:
-        value *= 10
-        value += digit
+    with np.errstate(over="ignore"):
+        for digit in digits[1:]:
+            value *= 10
+            value += digit
     return value
 
 

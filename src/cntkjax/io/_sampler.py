@@ -21,7 +21,7 @@ from ._streams import sample_size
 from .deserializer import Deserializer, enumerate_sequences
 
 _BLOCK_BYTES = 2**24  # of dense samples in a block
-_SPARSE_SAMPLE_BYTES = 64  # estimate of the size of a sparse sample
+_SPARSE_SAMPLE_BYTES = 512  # estimate of the size of a sparse sample
 _INDEX_BITS = 32  # a sequence is packed into one integer: chunk position << 32 | index in the chunk
 _RANDOM_BATCH = 1024  # random numbers that are generated at once
 
