@@ -114,7 +114,7 @@ def cells(result: Result) -> list[str]:
     if "error" in result:
         return ["failed", *[""] * 4]
     figures = [f"{result['seconds']:.1f}", f"{result['cpu']:.1f}", f"{result['megabytes']:.0f}"]
-    if "programs" not in result:
+    if "large" not in result:
         return [*figures, "", ""]
     return [*figures, str(result["large"]), f"{result['compile_seconds']:.1f}"]
 
