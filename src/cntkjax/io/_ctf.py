@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..engine.data.ragged import Ragged
+from ..engine.data.ragged import Ragged, offsets_of
 from ..formats.containers import Dictionary
 from ..graph.origin import call_stack
 from ..variables import Record
-from ._ctf_index import build_index
-from ._ctf_parser import parse_chunk
+from ._ahead import ReadAhead
+from ._ctf_index import open_index
+from ._ctf_parser import parse_chunk, parse_well_formed
 from ._ctf_rows import Field, RowReporter, Samples
 from ._files import open_binary
 from ._streams import sample_size, stream_definitions, stream_information
 from .deserializer import ChunkedDeserializer, register_deserializer
 
 CHUNK_SIZE = 32 * 2**20  # bytes
+_FEW = 8  # a chunk is not read for less than this part of its sequences
 
 
 def CTFDeserializer(filename: str, streams: Mapping[str, Record]) -> Dictionary:
@@ -87,11 +90,12 @@ class CTFFile(ChunkedDeserializer):
         chunk_size = _integer(description.get("chunkSizeInBytes", CHUNK_SIZE))
         try:
             with open_binary(self.path) as file:
-                self.index = build_index(file, self.path, chunk_size, description.get("skipSequenceIds", False))
+                self.index = open_index(file, self.path, chunk_size, description.get("skipSequenceIds", False))
         except OSError as error:
             raise RuntimeError(f"Input file '{self.path}' is not open: {error.strerror}") from error
         self.num_chunks = len(self.index.chunks) - 1
         self._errors_by_chunk: dict[int, int] = {}  # a chunk may be read again
+        self._reading, self._ahead, self._order = threading.RLock(), ReadAhead(self), list[int]()
 
     def sequence_lengths(self, chunk: int) -> np.ndarray:
         """Rows of each sequence, which need no parsing, unless a stream defines the minibatch size."""
@@ -108,25 +112,98 @@ class CTFFile(ChunkedDeserializer):
         """The sequence ids. Shapes: int64 [sequences]."""
         return self.index.keys
 
+    # ---- chunks as a whole
     def read_chunk(self, chunk: int) -> Mapping[str, Ragged]:
         """Parses a chunk."""
         first, last = self.index.chunks[chunk : chunk + 2]
-        begin, end = self.index.begins[[first, last]]
+        (begin, end), rows = self.index.begins[[first, last]], self.index.rows[first : last + 1]
         with open_binary(self.path) as file:
             file.seek(begin)
-            content = file.read(end - begin)
-        rows = self.index.rows[first : last + 1]
+            text = _whole_rows(file.read(end - begin))
         reporter = RowReporter(self.path, int(rows[0]), self.max_errors, self._errors_by_chunk, chunk)
-        parsed = parse_chunk(content if content.endswith(b"\n") else content + b"\n", self.fields, reporter)
-        data = {}
+        parsed = parse_chunk(text, self.fields, reporter, self.multithreaded)
+        data = self._sequences(parsed, rows - rows[0])
         for info, field, samples in zip(self.streams, self.fields, parsed, strict=True):
-            lengths = np.diff(np.searchsorted(samples.rows, rows - rows[0])).astype(np.int32)
-            self._check(field, samples, lengths, first, reporter)
+            self._check(field, samples, np.diff(data[info.name].offsets), first, reporter)
+        return data
+
+    def _sequences(self, parsed: Sequence[Samples], rows: np.ndarray) -> dict[str, Ragged]:
+        """The samples as sequences, which begin at these rows. Shapes: rows int64 [sequences + 1]."""
+        data = {}
+        for info, samples in zip(self.streams, parsed, strict=True):
+            lengths = np.diff(np.searchsorted(samples.rows, rows)).astype(np.int32)
             values = samples.data
             if isinstance(values, np.ndarray):
                 values = values.reshape(-1, *info.sample_shape)
             data[info.name] = Ragged(values, lengths)
         return data
+
+    def _chunk(self, chunk: int) -> Mapping[str, Ragged]:
+        with self._reading:  # by one thread at a time, so that each error is reported once
+            return super()._chunk(chunk)
+
+    def retain(self, chunks: Iterable[int]) -> None:
+        """Keeps these chunks in memory once they are read; several are read ahead, in this order."""
+        order = list(chunks)
+        super().retain(order)
+        self._order = order
+        if self.multithreaded and len(order) > 1 and self._next_chunk() is not None:
+            self._ahead.start()
+
+    def read_next(self) -> bool:
+        """Reads one of the chunks that are kept; called by a second thread."""
+        with self._reading:
+            chunk = self._next_chunk()
+            if chunk is not None:
+                self._chunk(chunk)
+        return chunk is not None
+
+    def _next_chunk(self) -> int | None:
+        return next((chunk for chunk in self._order if chunk not in self._cache), None)
+
+    # ---- single sequences
+    def take(self, chunks: np.ndarray, indices: np.ndarray) -> Mapping[str, Ragged]:
+        """Reads sequences in this order. A few of chunks that are not in memory are read one by one."""
+        alone = self._read_alone(chunks)
+        data = self._read_sequences(self.index.chunks[chunks[alone]] + indices[alone]) if alone.any() else None
+        if data is None:
+            return super().take(chunks, indices)
+        if alone.all():
+            return data
+        others = super().take(chunks[~alone], indices[~alone])
+        order = np.argsort(np.concatenate([np.flatnonzero(alone), np.flatnonzero(~alone)]))
+        return {name: Ragged.concatenate([data[name], others[name]]).take(order) for name in data}
+
+    def _read_alone(self, chunks: np.ndarray) -> np.ndarray:
+        """Which sequences are read without the others of their chunk. Shapes: int64 [sequences] -> bool [sequences].
+
+        Those of which only few are needed, if their chunk is not in memory and would not stay there, or is read ahead.
+        """
+        if not (self._retained is None or self._ahead.is_running):
+            return np.zeros(len(chunks), bool)
+        needed = np.bincount(chunks, minlength=self.num_chunks)
+        few = _FEW * needed < self.chunk_sizes()
+        few[list(self._cache.copy())] = False
+        return few[chunks]
+
+    def _read_sequences(self, sequences: np.ndarray) -> dict[str, Ragged] | None:
+        """Reads single sequences, in this order; None if anything in them has to be reported."""
+        by_place = np.argsort(sequences)
+        ordered = sequences[by_place]
+        begins, ends = self.index.begins[ordered].tolist(), self.index.begins[ordered + 1].tolist()
+        with open_binary(self.path) as file:
+            texts = []
+            for begin, end in zip(begins, ends, strict=True):
+                file.seek(begin)
+                texts.append(_whole_rows(file.read(end - begin)))
+        parsed = parse_well_formed(b"".join(texts), self.fields, self.multithreaded)
+        if parsed is None:
+            return None
+        data = self._sequences(parsed, offsets_of(self.index.rows[ordered + 1] - self.index.rows[ordered]))
+        order = np.argsort(by_place)
+        if not all(np.diff(ragged.offsets).all() for ragged in data.values()):
+            return None
+        return {name: ragged.take(order) for name, ragged in data.items()}
 
     def _check(self, field: Field, samples: Samples, lengths: np.ndarray, first: int, reporter: RowReporter) -> None:
         """Raises for a sequence without samples; warns of samples with too few values."""
@@ -145,6 +222,11 @@ class CTFFile(ChunkedDeserializer):
                 "values; the rest are zeros",
                 stacklevel=3,
             )
+
+
+def _whole_rows(text: bytes) -> bytes:
+    """The text with a newline at its end, which the last row of a file may lack."""
+    return text if text.endswith(b"\n") else text + b"\n"
 
 
 def _integer(value: Any) -> int:

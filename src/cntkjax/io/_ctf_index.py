@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import string
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
 
+from ..logging._progress_bar import clear_progress_bar, show_status
+from ._kept_index import kept
 from ._number_parsing import parse_integers
 
 _WINDOW = 1 << 19  # bytes that are scanned at once, so that intermediate arrays stay in the cache
 _NEWLINE, _BAR = 10, 124
+_SILENT_SECONDS, _REFRESH_SECONDS = 1.0, 0.2  # of the line on the terminal
 MAX_ID = 2**64 - 1
 _ID_DIGITS = len(str(MAX_ID))
 _MAX_DIGITS = 512  # digits of an id, leading zeros included
+
+
+Window = tuple[np.ndarray, int, np.ndarray]
+"""Bytes, the offset of the first one, and the offsets of the rows."""
 
 
 class _IdError(Exception):
@@ -41,8 +50,8 @@ class CTFIndex:
     chunks: np.ndarray
 
 
-def build_index(file: BinaryIO, name: str, chunk_size: int, skip_ids: bool) -> CTFIndex:
-    """Indexes an open file.
+def open_index(file: BinaryIO, name: str, chunk_size: int, skip_ids: bool) -> CTFIndex:
+    """The index of an open file, which is scanned unless its index was kept.
 
     Args:
         file: opened in binary mode
@@ -52,12 +61,28 @@ def build_index(file: BinaryIO, name: str, chunk_size: int, skip_ids: bool) -> C
 
     Errors: RuntimeError if the file is blank, does not begin with a bar or a number, or has an id above ``MAX_ID``.
     """
+    arrays = kept(file, name, f"CTF 1 {bool(skip_ids)}", lambda: _scan(file, name, skip_ids))
+    begins = arrays["begins"]
+    numbers = np.arange(len(begins))
+    return CTFIndex(
+        begins,
+        arrays["rows"] if "rows" in arrays else int(arrays["skipped"]) + numbers,
+        arrays.get("keys", numbers[:-1]),
+        chunks_of(begins, chunk_size),
+    )
+
+
+def _scan(file: BinaryIO, name: str, skip_ids: bool) -> dict[str, np.ndarray]:
+    """The arrays of an index; if each row is a sequence, only ``begins`` and the number of rows before the first one.
+
+    Errors: see ``open_index``.
+    """
     begin, skipped, first = _first_row(file, name)
     if not (first == _BAR or chr(first) in string.digits):
         raise RuntimeError(f"{name}, line {skipped + 1}: begins with {chr(first)!r} instead of a sequence id or '|'")
     has_ids = first != _BAR and not skip_ids
     begins, rows, keys, row, last = [], [], [], skipped, None
-    for text, offset, row_begins in _windows(file, begin):
+    for text, offset, row_begins in _with_progress(_windows(file, begin), name, os.fstat(file.fileno()).st_size):
         if has_ids:
             try:
                 new, ids = _new_sequences(text, row_begins - offset, last)
@@ -73,15 +98,10 @@ def build_index(file: BinaryIO, name: str, chunk_size: int, skip_ids: bool) -> C
         else:
             begins.append(row_begins)
         row += len(row_begins)
-    size = file.tell()
-    all_begins = np.concatenate([*begins, [size]])
-    number = len(all_begins) - 1
-    return CTFIndex(
-        all_begins,
-        np.concatenate([*rows, [row]]) if has_ids else skipped + np.arange(number + 1),
-        np.concatenate(keys) if has_ids else np.arange(number),
-        chunks_of(all_begins, chunk_size),
-    )
+    arrays = {"begins": np.concatenate([*begins, [file.tell()]]), "skipped": np.array(skipped)}
+    if has_ids:
+        arrays |= {"rows": np.concatenate([*rows, [row]]), "keys": np.concatenate(keys)}
+    return arrays
 
 
 def _first_row(file: BinaryIO, name: str) -> tuple[int, int, int]:
@@ -100,7 +120,7 @@ def _first_row(file: BinaryIO, name: str) -> tuple[int, int, int]:
     raise RuntimeError(f"{name}: Input file is empty")
 
 
-def _windows(file: BinaryIO, begin: int) -> Iterator[tuple[np.ndarray, int, np.ndarray]]:
+def _windows(file: BinaryIO, begin: int) -> Iterator[Window]:
     """Windows of whole rows: the bytes, the offset of the first one, and the offsets of the rows."""
     file.seek(begin)
     parts: list[bytes] = []  # since the last newline
@@ -118,6 +138,19 @@ def _windows(file: BinaryIO, begin: int) -> Iterator[tuple[np.ndarray, int, np.n
         if not read:
             return
         begin, parts = begin + len(text), [read[end:]]
+
+
+def _with_progress(windows: Iterator[Window], name: str, size: int) -> Iterator[Window]:
+    """The windows; a line on the terminal says how far they are, if that takes long."""
+    start = shown = time.monotonic()
+    for window in windows:
+        yield window
+        now = time.monotonic()
+        if now - start > _SILENT_SECONDS and now - shown > _REFRESH_SECONDS:
+            shown = now
+            show_status(f"{os.path.basename(name)}: {window[1] / size:4.0%} of {size / 2**30:.1f} GB scanned")
+    if shown > start:
+        clear_progress_bar()
 
 
 def _new_sequences(text: np.ndarray, rows: np.ndarray, last: int | None) -> tuple[np.ndarray, np.ndarray]:

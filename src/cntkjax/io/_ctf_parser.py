@@ -9,28 +9,35 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from . import _ctf_native, _ctf_vectorized
-from ._ctf_rows import Field, MalformedRow, Map, Parsed, RowReporter, Samples, concatenate, parse_row
+from ._ctf_rows import Field, MalformedRow, Parsed, RowReporter, Samples, concatenate, parse_row
 
 _PIECE = 2**21  # bytes that are parsed at once, so that intermediate arrays stay in the cache
 
 
-def parse_chunk(text: bytes, fields: Sequence[Field], reporter: RowReporter) -> list[Samples]:
+def parse_chunk(
+    text: bytes, fields: Sequence[Field], reporter: RowReporter, multithreaded: bool = True
+) -> list[Samples]:
     """All rows of a chunk, by field. The text ends with a newline.
 
     Errors: RuntimeError for more malformed rows than the reporter allows.
     """
-    pieces = _pieces(text)
-    if len(pieces) == 1:
-        samples, malformed = _parse(text, pieces, fields, map)
-    else:
-        with ThreadPoolExecutor(os.cpu_count() or 1, "cntkjax-parser") as threads:
-            samples, malformed = _parse(text, pieces, fields, threads.map)
+    samples, malformed = _parse(text, fields, multithreaded)
     return _with_good_samples(samples, malformed, text, fields, reporter) if malformed else samples
 
 
-def _parse(text: bytes, pieces: Sequence[slice], fields: Sequence[Field], run: Map) -> Parsed:
+def parse_well_formed(text: bytes, fields: Sequence[Field], multithreaded: bool = True) -> list[Samples] | None:
+    """All rows by field, or None if one is malformed. The text ends with a newline."""
+    samples, malformed = _parse(text, fields, multithreaded)
+    return None if malformed else samples
+
+
+def _parse(text: bytes, fields: Sequence[Field], multithreaded: bool) -> Parsed:
     parse = _ctf_native.parse if _ctf_native.is_available() else _ctf_vectorized.parse
-    return parse(text, pieces, fields, run)
+    pieces = _pieces(text)
+    if len(pieces) == 1 or not multithreaded:
+        return parse(text, pieces, fields, map)
+    with ThreadPoolExecutor(os.cpu_count() or 1, "cntkjax-parser") as threads:
+        return parse(text, pieces, fields, threads.map)
 
 
 def _pieces(text: bytes) -> list[slice]:

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count, dropwhile, groupby, pairwise
+from itertools import count, dropwhile, groupby
 from operator import itemgetter
 
 import numpy as np
@@ -22,6 +22,7 @@ from .deserializer import Deserializer, enumerate_sequences
 
 _BLOCK_BYTES = 2**24  # of dense samples in a block
 _SPARSE_SAMPLE_BYTES = 512  # estimate of the size of a sparse sample
+_FIRST_BLOCK = 16  # the first block of a sweep is so many times smaller
 _INDEX_BITS = 32  # a sequence is packed into one integer: chunk position << 32 | index in the chunk
 _RANDOM_BATCH = 1024  # random numbers that are generated at once
 
@@ -74,13 +75,28 @@ class Sampler:
             for segment in segments:
                 chunks = chunk_order[segment.positions]
                 samples = self.deserializer.num_samples(chunks, segment.indices)
+                cuts = self._cuts(samples, samples_of_sweep)
                 samples_of_sweep += int(samples.sum())
                 if segment.ends_sweep and not samples_of_sweep:  # minibatches would never be full
                     raise RuntimeError(no_data(self.deserializer))
-                cuts = np.flatnonzero(np.diff((np.cumsum(samples) - 1) // self._samples_per_block)) + 1
-                for begin, end in pairwise([0, *cuts.tolist(), len(chunks)]):
+                for begin, end in cuts:
                     rows, is_last = slice(begin, end), segment.ends_sweep and end == len(chunks)
                     yield Block(segment.positions[rows], chunks[rows], segment.indices[rows], samples[rows], is_last)
+
+    def _cuts(self, samples: np.ndarray, before: int) -> list[tuple[int, int]]:
+        """Cuts sequences with so many samples into blocks: small ones at the start of a sweep, to be ready soon.
+
+        Shapes: samples int64 [sequences]; ``before`` is the number of samples in the sweep before them.
+        """
+        starts, end = offsets_of(samples), 0
+        cuts: list[tuple[int, int]] = []
+        while end < len(samples) or not cuts:
+            begin = end
+            size = max(before + int(starts[begin]), self._samples_per_block // _FIRST_BLOCK, 1)
+            size = min(size, self._samples_per_block)
+            end = max(int(np.searchsorted(starts, starts[begin] + size, "right")) - 1, begin + 1)
+            cuts.append((begin, min(end, len(samples))))
+        return cuts
 
     @cached_property
     def samples_per_chunk(self) -> np.ndarray:

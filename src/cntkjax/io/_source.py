@@ -94,13 +94,13 @@ class MinibatchSource(BaseSource):
         config.randomization_window_in_samples = randomization_window_in_samples if randomize else 0
         config.is_frame_mode_enabled, config.truncation_length = frame_mode, truncation_length
         config.validate()
-        deserializer = _join([_open(description, frame_mode) for description in config.deserializers])
+        prefetch = multithreaded_deserializer is not False
+        deserializer = _join([_open(description, frame_mode, prefetch) for description in config.deserializers])
         self._streams = Record(**{info.name: info for info in deserializer.streams})
         self._infinite = max_samples == max_sweeps
         self._frame_mode, self._truncation_length = frame_mode, truncation_length
         windows = config.randomization_window_in_chunks, config.randomization_window_in_samples
         sampler = Sampler(deserializer, config.randomize, *windows, randomization_seed)
-        prefetch = multithreaded_deserializer is not False
         batcher = Batcher(sampler, max_sweeps, max_samples, prefetch)
         self._batcher = PrefetchingBatcher(batcher) if prefetch and deserializer.reads_per_minibatch else batcher
         self._truncated = self._truncated_batcher()
@@ -227,10 +227,11 @@ class MinibatchSource(BaseSource):
             self._finish()
 
 
-def _open(description: object, frame_mode: bool) -> Deserializer:
+def _open(description: object, frame_mode: bool, multithreaded: bool) -> Deserializer:
     if isinstance(description, UserDeserializer):
         return UserDeserializerReader(description)
     deserializer = open_deserializer(description, frame_mode)
+    deserializer.multithreaded = multithreaded
     if not deserializer.num_chunks:
         raise RuntimeError(no_data(deserializer))
     return deserializer

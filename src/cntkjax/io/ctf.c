@@ -37,7 +37,9 @@ EXPORT int64_t cntkjax_ctf_version(void) { return VERSION; }
 
 static int is_digit(uint8_t c) { return (uint8_t)(c - '0') < 10; }
 
-static int separates(uint8_t c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == '|'; }
+static const uint8_t SEPARATORS[256] = {[' '] = 1, ['\t'] = 1, ['\r'] = 1, ['\n'] = 1, ['|'] = 1};
+
+static int separates(uint8_t c) { return SEPARATORS[c]; }
 
 static Text find(Text begin, Text end, int character) {
     Text at = begin < end ? memchr(begin, character, (size_t)(end - begin)) : NULL;
@@ -57,66 +59,68 @@ static Text skip_separators(Text at, Text end) {
 /* ---- numbers: [+-] digits [. [digits]] [e [+-] digits] */
 
 typedef struct {
+    uint64_t whole; /* as long as it is exact in a double */
+    double rounded; /* from then on, digit by digit */
+    int is_rounded;
+} Digits;
+
+static Text read_digits(Text at, Text end, Digits *digits) {
+    uint64_t whole = digits->whole;
+    for (; at < end && is_digit(*at) && whole <= EXACT; at++) whole = whole * 10 + (*at - '0');
+    digits->whole = whole;
+    for (; at < end && is_digit(*at); at++) {
+        if (!digits->is_rounded) digits->rounded = (double)whole, digits->is_rounded = 1;
+        digits->rounded *= 10;
+        digits->rounded += *at - '0';
+    }
+    return at;
+}
+
+typedef struct {
     double value;
     int64_t places; /* digits after the point */
     int has_point;
 } Decimal;
 
-/* Digits as one number: exact integers as long as they are exact in a double, then rounded digit by digit. */
-static Text read_digits(Text at, Text end, uint64_t *whole, double *rounded, int *is_rounded) {
-    while (at < end && is_digit(*at)) {
-        unsigned digit = *at++ - '0';
-        if (!*is_rounded && *whole <= EXACT) {
-            *whole = *whole * 10 + digit;
-            continue;
-        }
-        if (!*is_rounded) *rounded = (double)*whole, *is_rounded = 1;
-        *rounded *= 10;
-        *rounded += digit;
-    }
-    return at;
-}
-
 /* Reads a number without exponent; where it ends, or NULL. */
-static Text read_decimal(Text at, Text end, Decimal *decimal) {
+static inline Text read_decimal(Text at, Text end, Decimal *decimal) {
     Text begin = at;
-    uint64_t whole = 0;
-    double rounded = 0;
-    int is_rounded = 0, is_negative = at < end && *at == '-';
-    if (at < end && (*at == '-' || *at == '+')) at++;
-    Text digits = at;
-    at = read_digits(at, end, &whole, &rounded, &is_rounded);
-    if (at == digits) return NULL;
+    Digits digits = {0, 0, 0};
+    int is_negative = at < end && *at == '-';
+    if (is_negative || (at < end && *at == '+')) at++;
+    Text first = at;
+    at = read_digits(at, end, &digits);
+    if (at == first) return NULL;
     decimal->places = 0;
     decimal->has_point = at < end && *at == '.';
     if (decimal->has_point) {
         Text point = at++;
-        at = read_digits(at, end, &whole, &rounded, &is_rounded);
+        at = read_digits(at, end, &digits);
         decimal->places = at - point - 1;
     }
     if (at - begin > LONGEST) return NULL;
-    double value = is_rounded ? rounded : (double)whole;
+    double value = digits.is_rounded ? digits.rounded : (double)digits.whole;
     decimal->value = is_negative ? -value : value;
     return at;
 }
 
-/* Reads a number that takes all of the text; 0 if it is none. */
-static int read_number(Text at, Text end, const double *powers, float *number) {
+/* Reads a number that a separator follows; where it ends, or NULL. */
+static inline Text read_number(Text at, Text end, const double *powers, float *number) {
     Decimal mantissa, exponent;
     at = read_decimal(at, end, &mantissa);
-    if (!at) return 0;
+    if (!at) return NULL;
     double scale = -(double)mantissa.places;
     if (at < end && (*at | 32) == 'e') {
         at = read_decimal(at + 1, end, &exponent);
-        if (!at || exponent.has_point) return 0;
+        if (!at || exponent.has_point) return NULL;
         scale += exponent.value;
     }
-    if (at != end) return 0;
+    if (at < end && !separates(*at)) return NULL;
     if (scale > MAX_EXPONENT) scale = MAX_EXPONENT;
     if (scale < -MAX_EXPONENT) scale = -MAX_EXPONENT;
     int power = (int)scale;
     *number = (float)(power < 0 ? mantissa.value / powers[-power] : mantissa.value * powers[power]);
-    return 1;
+    return at;
 }
 
 static Text read_index(Text at, Text end, int64_t width, int32_t *index) {
@@ -137,10 +141,9 @@ static int read_dense(Text at, Text end, const double *powers, Field *field) {
     float *sample = field->values + field->samples * field->width;
     int64_t count = 0;
     for (at = skip_separators(at, end); at < end; at = skip_separators(at, end)) {
-        Text word = at;
-        at = word_end(at, end);
-        if (count == field->width || !read_number(word, at, powers, &sample[count])) return 0;
-        count++;
+        if (count == field->width) return 0;
+        at = read_number(at, end, powers, &sample[count++]);
+        if (!at) return 0;
     }
     field->counts[field->samples] = count;
     for (; count < field->width; count++) sample[count] = 0;
@@ -151,12 +154,12 @@ static int read_sparse(Text at, Text end, const double *powers, Field *field) {
     int64_t first = field->entries;
     int32_t before = -1;
     for (at = skip_separators(at, end); at < end; at = skip_separators(at, end)) {
-        Text word = at;
         int32_t index;
         float value;
-        at = word_end(at, end);
-        word = read_index(word, at, field->width, &index);
-        if (!word || field->entries == field->max_entries || !read_number(word, at, powers, &value)) return 0;
+        at = read_index(at, end, field->width, &index);
+        if (!at || field->entries == field->max_entries) return 0;
+        at = read_number(at, end, powers, &value);
+        if (!at) return 0;
         if (index <= before || value == 0) field->is_canonical = 0;
         before = index;
         field->indices[field->entries] = index;

@@ -66,6 +66,9 @@ class Deserializer(Protocol):
     tumbling_windows: bool
     """Whether randomization windows follow one another without overlap, see ``Sampler``."""
 
+    multithreaded: bool
+    """Whether it may use threads of its own; a source sets it before it reads anything."""
+
     broadcasts: bool
     """Whether each sequence is a single sample that is repeated to the length of the sequences it is joined with."""
 
@@ -114,6 +117,7 @@ class ChunkedDeserializer:
     reads_per_minibatch: bool = False
     tumbling_windows: bool = False
     broadcasts: bool = False
+    multithreaded: bool = True
     multithreaded_by_default: ClassVar[bool] = False
 
     @classmethod

@@ -145,6 +145,12 @@ class _StatusLine:
         sys.stderr.flush()
 
 
+def show_status(line: str) -> None:
+    """Shows what a long operation does, on a terminal or in a notebook; ``clear_progress_bar`` erases it."""
+    if is_interactive():
+        _StatusLine.show(line)
+
+
 def clear_progress_bar() -> None:
     """Erases a bar before something else is printed; it reappears when it is drawn next."""
     _StatusLine.clear()

@@ -19,9 +19,12 @@ from jax.experimental.compilation_cache import compilation_cache
 _LOCK = threading.RLock()
 
 
-def directory() -> str:
-    """The directory of compiled programs; '' if the cache is off."""
-    return os.environ.get("CNTKJAX_CACHE_DIR", str(Path.home() / ".cache" / "cntkjax" / "xla"))
+def directory(kind: str = "xla") -> str:
+    """The directory of compiled programs, or of another kind of files; '' if the cache is off."""
+    chosen = os.environ.get("CNTKJAX_CACHE_DIR")
+    if chosen is None:
+        return str(Path.home() / ".cache" / "cntkjax" / kind)
+    return chosen if kind == "xla" or not chosen else os.path.join(chosen, kind)
 
 
 @contextmanager
