@@ -1,10 +1,14 @@
-"""Reads chunks ahead of their use, in a second thread."""
+"""Reads chunks and items ahead of their use, in a second thread."""
 
 from __future__ import annotations
 
 import threading
 import weakref
-from typing import Protocol
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Any, Final, Protocol
 
 
 class ReadsAhead(Protocol):
@@ -42,3 +46,65 @@ def _read(reference: weakref.ref[ReadsAhead]) -> None:
             del reader
     except Exception:
         return
+
+
+# ---- items of an iterable
+END: Final = object()
+"""Stands between the items of sweeps."""
+
+_FEW, _POLL_SECONDS = 16, 0.1
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Stands in the place of an item: what was raised instead of it."""
+
+    error: BaseException
+
+
+@dataclass
+class _Shared:
+    """What the thread and its user share. ``size``: how many items are ready at most."""
+
+    queue: SimpleQueue[Any] = field(default_factory=SimpleQueue)
+    taken: threading.Event = field(default_factory=threading.Event)
+    stopped: threading.Event = field(default_factory=threading.Event)
+    size: int = _FEW
+
+
+class ItemsAhead:
+    """Iterates in a thread of its own, some items ahead. It begins when the first item is needed, and ends with them.
+
+    Args:
+        items: called by the thread
+    """
+
+    def __init__(self, items: Callable[[], Iterable[Any]]) -> None:
+        self._shared = _Shared()
+        self._thread = threading.Thread(target=_produce, args=(items, self._shared), name="cntkjax-items", daemon=True)
+        self.stop = weakref.finalize(self, self._shared.stopped.set)
+        self.stop.atexit = False
+
+    def move(self, buffer: deque[Any]) -> None:
+        """Waits for the next item and appends it, or a ``Failure``. An interrupt loses none: this is one call of C."""
+        if self._thread.ident is None:
+            self._thread.start()
+        buffer.extend(map(SimpleQueue.get, (self._shared.queue,)))
+        self._shared.taken.set()
+
+    def expect(self, items: int) -> None:
+        """So many are used at once: twice as many should be ready."""
+        self._shared.size = max(_FEW, 2 * items)
+
+
+def _produce(items: Callable[[], Iterable[Any]], shared: _Shared) -> None:
+    try:
+        for item in items():
+            while shared.queue.qsize() >= shared.size and not shared.stopped.is_set():
+                shared.taken.wait(_POLL_SECONDS)
+                shared.taken.clear()
+            if shared.stopped.is_set():
+                return
+            shared.queue.put(item)
+    except BaseException as error:
+        shared.queue.put(Failure(error))
