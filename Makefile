@@ -4,17 +4,21 @@ PYTHON ?= $(shell for p in python3 python python3.13 python3.12 python3.11 pytho
 	$$p -c '$(SUITABLE)' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv/bin/python
 
-.PHONY: demo test test-browser stress lint check-wheel clean
+.PHONY: demo docs test test-browser stress lint check-wheel clean
 
 demo: .venv/demo.stamp  ## train, test, save and reload a network written for CNTK
 	$(VENV) examples/digits.py
 
+docs: .venv/test.stamp  ## the site, in build/docs; all code in it is run, which takes three minutes the first time
+	$(VENV) -m pip install -q -e '.[docs]'
+	$(VENV) docs/site/build.py
+
 test: lint  ## the linter, the type checker and all tests
 	$(VENV) -m pytest -n 2
 
-test-browser: .venv/test.stamp  ## the pages of `cntkjax view` in Chromium, which has to be installed; ten seconds
-	$(VENV) -m pip install -q -e '.[browser]'
-	$(VENV) -m pytest tests/viewer/test_browser.py
+test-browser: .venv/test.stamp  ## `cntkjax view` and the site in Chromium, which has to be installed; a minute
+	$(VENV) -m pip install -q -e '.[browser,docs]'
+	$(VENV) -m pytest tests/viewer/test_browser.py tests/docs/test_site_browser.py
 
 LONGER ?= 100
 stress: .venv/test.stamp  ## interrupts and threads, so many times longer than in the tests
