@@ -68,6 +68,7 @@ from .losses import *
 from .metrics import *
 from .ops import *
 from .ops import sequence
+from .parallel import workers as _workers
 from .sample_installer import install_samples
 from .train import *
 from .variables import Constant, Parameter, Variable
@@ -76,3 +77,4 @@ __version__ = "2.7"
 C = sys.modules[__name__]
 cntk_library_path = os.path.dirname(__file__)  # where CNTK has its shared libraries
 attach()
+_workers.start()

@@ -1,26 +1,56 @@
-"""Row-sparse gradients, summed over several workers."""
+"""Gradients of several workers: their formats, buckets and sums. `vmap` with an axis name stands for the workers."""
 
+import jax
 import numpy as np
+import pytest
 
-from cntkjax.parallel.gradients import add_rows
+from cntkjax.engine.lower.rows import Rows
+from cntkjax.parallel.exchange import AXIS
+from cntkjax.parallel.gradients import agree, all_reduce, conform
+
+HEIGHT = 9
+ONE = Rows(np.array([1, 5, 9, 10], np.int32), np.array([[1, 1], [2, 2], [7, 7], [8, 8]], np.float32), HEIGHT)
+OTHER = Rows(np.array([0, 5], np.int32), np.array([[3, 3], [4, 4]], np.float32), HEIGHT)  # 9 and 10 are padding
+
+
+def summed(*workers):
+    """The sums of gradients of several workers, as each of them gets them."""
+    stacked = jax.tree.map(lambda *arrays: np.stack(arrays), *workers)
+    return jax.vmap(all_reduce, axis_name=AXIS)(stacked)
+
+
+def expected_rows():
+    total = np.zeros((HEIGHT, 2), np.float32)
+    total[0], total[1], total[5] = 3, 1, 6
+    return total
 
 
 def test_rows_of_several_workers_are_summed():
-    one = np.array([1, 5, 9, 10], np.int32), np.array([[1, 1], [2, 2], [7, 7], [8, 8]], np.float32)  # 9 and 10: padding
-    other = np.array([0, 5, 9], np.int32), np.array([[3, 3], [4, 4], [9, 9]], np.float32)
-    total = add_rows([one, other], height=9)
-    assert total.height == 9
-    np.testing.assert_array_equal(total.indices, [0, 1, 5])
-    np.testing.assert_array_equal(total.values, [[3, 3], [1, 1], [6, 6]])
+    like, formats = [[np.zeros((HEIGHT, 2), np.float32)]], [4]
+    totals = summed(*(conform([[rows]], like, formats) for rows in (ONE, OTHER, None)[:2]))
+    for worker in range(2):
+        rows = jax.tree.map(lambda a, worker=worker: a[worker], totals[0][0])
+        np.testing.assert_array_equal(rows.dense(), expected_rows())
 
 
-def test_the_number_of_rows_is_padded():
-    indices = np.arange(0, 18, 2, dtype=np.int32)
-    total = add_rows([(indices, np.ones((9, 1), np.float32))], height=20)
-    np.testing.assert_array_equal(total.indices, [*indices, 20])
-    np.testing.assert_array_equal(total.dense()[:, 0], [1, 0] * 9 + [0, 0])
+@pytest.mark.parametrize("formats", [[4], [-1]])
+def test_workers_without_data_add_nothing(formats):
+    like = [[np.zeros((HEIGHT, 2), np.float32)]]
+    totals = summed(*(conform(g, like, formats) for g in ([[ONE]], None, [[OTHER]])))
+    first = jax.tree.map(lambda a: a[0], totals[0][0])
+    np.testing.assert_array_equal(first.dense() if isinstance(first, Rows) else first, expected_rows())
 
 
-def test_rows_beyond_the_height_are_ignored():
-    total = add_rows([(np.array([4], np.int32), np.ones((1, 2), np.float32))], height=4)
-    assert not np.asarray(total.dense()).any()
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_arrays_of_all_shapes_are_summed(dtype):
+    shapes = [(3, 4), (), (5,), (2, 1, 2)]
+    rng = np.random.default_rng(0)
+    workers = [[rng.integers(-9, 9, shape).astype(dtype) for shape in shapes] for _ in range(3)]
+    for i, total in enumerate(summed(*workers)):
+        assert total.dtype == dtype
+        np.testing.assert_array_equal(total[2], sum(worker[i] for worker in workers))
+
+
+def test_a_single_worker_agrees_with_itself():
+    assert agree("minibatch 1", 5, True, [[ONE, np.zeros(3)]]) == (5, True, (4, -1))
+    assert agree("minibatch 1", 0, False, None) == (0, False, ())

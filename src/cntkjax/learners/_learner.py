@@ -127,7 +127,8 @@ class LearnerCore:
         self._parameters = _checked(parameters)
         self.rate_schedule, minibatch_size = options.rate(lr_schedule)
         self._unit_gain = unit_gain
-        self._momenta = {name: options.schedule(values) for name, values in momenta.items()}
+        self.rule, self.options = tuple(name for name, _ in rule), options
+        self.momenta = {name: options.schedule(values) for name, values in momenta.items()}
         self._extra_scalars = extra_scalars
         self._reports_momentum = reports_momentum
         self._reported: dict[str, float] = {}
@@ -299,7 +300,7 @@ class LearnerCore:
         divisor, weight = (sample_count, 1) if self._averages_gradients else (1, sample_count)
         # The learning rate applies to a gradient of `reference` samples.
         scalars: Scalars = {"divisor": divisor, "weight": weight, "rate": lr * divisor / reference}
-        for name, schedule in self._momenta.items():
+        for name, schedule in self.momenta.items():
             scalars[name] = momentum_after(schedule, now.samples, now.sweeps, sample_count)
         if "momentum" in scalars:
             scalars["gain"] = 1 - scalars["momentum"] if self._unit_gain else 1
@@ -341,7 +342,7 @@ class LearnerCore:
         rate = self._learning_rate_at(now)
         values = {"Learning rate": (self.rate_schedule, rate)}
         if self._reports_momentum and rate != 0:
-            momentum = self._momenta["momentum"]
+            momentum = self.momenta["momentum"]
             values["Momentum"] = momentum, momentum.at(now.samples, now.sweeps)
         for name, (schedule, value) in values.items():
             if value != self._reported.get(name):

@@ -9,10 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from . import mpi
+from .._typing import Array
+from ..engine.run.handover import Captures, copied
+from . import workers
+from .exchange import ExchangeProgram, local
+from .gradients import all_reduce
 
 
 @dataclass
@@ -37,8 +44,8 @@ class BlockMomentum:
     after: int = 0
     count: int = 0
     samples_seen: int = 0
-    start_values: list[np.ndarray] | None = None
-    velocity: list[np.ndarray] | None = None
+    start_values: list[Array] | None = None
+    velocity: list[Array] | None = None
 
     def ends(self, samples: int, samples_seen: int) -> bool:
         """Count the samples of a step of all workers, the last of `samples_seen`; whether it ends the block."""
@@ -46,35 +53,57 @@ class BlockMomentum:
             self.count += samples
         return self.count >= self.size
 
-    def merge(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The model that the next block starts from, given this worker's."""
+    def begin(self, values: Sequence[Array]) -> None:
+        """Keep the model at the start of a block, unless one has begun: a copy, since steps donate the arrays."""
+        if self.start_values is None:
+            self.start_values = copied(list(values))
+
+    def merge(self, values: Sequence[Array]) -> list[Array]:
+        """The model that the next block starts from, given this worker's; computed on the device."""
         assert self.start_values is not None
-        m = self._momentum()
-        changes = [mpi.all_reduce(value - start) for value, start in zip(values, self.start_values, strict=True)]
-        old = [np.zeros_like(change) for change in changes] if self.velocity is None else self.velocity
-        self.velocity = [
-            _cast(m * v + (1 - m) * self.rate * change, v) for v, change in zip(old, changes, strict=True)
-        ]
-        scale = 1 + m if self.nesterov else 1
-        self.start_values = [_cast(w + scale * v, w) for w, v in zip(self.start_values, self.velocity, strict=True)]
+        with jax.enable_x64(any(value.dtype == np.float64 for value in values)):
+            velocity = self.velocity or [jnp.zeros_like(value) for value in values]
+            key = tuple((value.shape, value.dtype) for value in values)
+            captures: Captures = []
+            factors = np.float64(self._momentum()), np.float64(self.rate), np.float64(self.nesterov)
+            _merge_program()(captures, key, (self.start_values, velocity), list(values), *factors)
+            self.start_values, self.velocity = local(captures[0]())
         self.count = 0
-        return self.start_values
+        return copied(self.start_values)
 
     def smoothed_gradients(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
         """What a checkpoint stores at the end of a block: -v. Shapes: those of the model's values."""
-        return [np.zeros_like(value) for value in values] if self.velocity is None else [-v for v in self.velocity]
+        if self.velocity is None:
+            return [np.zeros_like(value) for value in values]
+        return [-np.asarray(v) for v in self.velocity]
 
     def load_state(self, samples_seen: int, smoothed_gradients: Sequence[np.ndarray] | None) -> None:
         """Start a block with the state of a checkpoint."""
         self.samples_seen, self.count, self.start_values = samples_seen, 0, None
-        self.velocity = None if smoothed_gradients is None else [-g for g in smoothed_gradients]
+        with jax.enable_x64(any(g.dtype == np.float64 for g in smoothed_gradients or ())):
+            self.velocity = None if smoothed_gradients is None else [jnp.asarray(-g) for g in smoothed_gradients]
 
     def _momentum(self) -> float:
         if self.time_constant is None:
-            workers = mpi.size()
-            return (1 - 1 / workers) ** (self.count / self.size) if workers > 1 else 0.0
+            count = workers.size()
+            return (1 - 1 / count) ** (self.count / self.size) if count > 1 else 0.0
         return math.exp(-self.count / self.time_constant) if self.time_constant > 0 else 0.0
 
 
-def _cast(array: np.ndarray, like: np.ndarray) -> np.ndarray:
-    return array.astype(like.dtype, copy=False)
+@cache
+def _merge_program() -> ExchangeProgram:
+    return ExchangeProgram(_merge)
+
+
+def _merge(
+    before: tuple[list[Array], list[Array]], values: list[Array], momentum: Array, rate: Array, nesterov: Array
+) -> tuple[list[Array], list[Array]]:
+    """Model and velocity after a block, from those before it and the values of each worker."""
+    start_values, old = before
+    changes = all_reduce([value - start for value, start in zip(values, start_values, strict=True)])
+    velocity = [
+        (momentum * v + (1 - momentum) * rate * change).astype(v.dtype)
+        for v, change in zip(old, changes, strict=True)
+    ]
+    scale = 1 + momentum * nesterov
+    return [(w + scale * v).astype(w.dtype) for w, v in zip(start_values, velocity, strict=True)], velocity

@@ -17,14 +17,14 @@ from ..engine.run.handover import STATE, hand_over, settle
 from ..engine.train.loss_scale import LossScale
 from ..engine.train.step import Options, PendingGradients
 from ..formats import checkpoint, model
-from ..formats.dictionary import FormatError
+from ..formats.dictionary import FormatError, decode, encode
 from ..graph.axis import ALL_AXES, Axis
 from ..graph.build import apply
 from ..graph.function import nodes
 from ..learners._checkpoint import decode_optax_state, load_state, state_dict
 from ..learners._learner import LearnerCore
 from ..ops.functions import Function
-from ..parallel import mpi
+from ..parallel import workers
 from ..primitives import BY_NAME
 from ._distributed_training import DistributedTraining
 from ._progress import Progress
@@ -81,8 +81,8 @@ class Writer:
                 learners, everything = [state_dict(learner) for learner in trainer.learners], _combined(trainer)
                 extra = {"seen": asdict(trainer.progress)} | _pending_record(trainer)
                 extra |= _memory_record(trainer, everything)
-            workers = _by_worker(external_state) if trainer.distributed.has_others else {}
-            files = checkpoint.encode(everything, checkpoint.Checkpoint(learners, external_state, workers, extra))
+            states = _by_worker(external_state) if trainer.distributed.has_others else {}
+            files = checkpoint.encode(everything, checkpoint.Checkpoint(learners, external_state, states, extra))
         with self._writing:
             self.wait()
             if trainer.distributed.has_others:
@@ -100,19 +100,20 @@ class Writer:
 
 
 def _by_worker(external_state: Record) -> Record:
-    return {str(i): {_EXTERNAL: state} for i, state in enumerate(mpi.all_gather(external_state))}
+    states = workers.gather("save_checkpoint", encode(external_state)).wait()
+    return {str(i): {_EXTERNAL: decode(state)} for i, state in enumerate(states)}
 
 
 def _write_on_worker_0(filename: str, files: checkpoint.Files) -> None:
     """Worker 0 writes; the others wait for it, and raise its error too."""
     problem = None
     try:
-        if mpi.rank() == 0:
+        if workers.rank() == 0:
             checkpoint.write(filename, files)
     except OSError as error:
         problem = error
-    message = mpi.broadcast(None if problem is None else str(problem))
-    if message is not None:
+    message = workers.gather("the end of save_checkpoint", str(problem or "").encode()).wait()[0].decode()
+    if message:
         raise problem or OSError(f"worker 0 could not write the checkpoint: {message}")
 
 
@@ -150,7 +151,7 @@ def restore(trainer: TrainerState, filename: str) -> Record:
     for learner, state, optax_state in zip(learners, stored.learners, states, strict=True):
         if learner.custom_checkpoint is not None:  # the user's code, which may fail
             load_state(learner, state, optax_state)
-    return stored.workers.get(str(mpi.rank()), {}).get(_EXTERNAL, stored.external)
+    return stored.workers.get(str(workers.rank()), {}).get(_EXTERNAL, stored.external)
 
 
 def _progress_of(learners: Sequence[object]) -> Progress:

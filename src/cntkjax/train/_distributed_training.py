@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-
-from ..engine.train.update import AllReduce
+from .._typing import Array
+from ..engine.run.handover import STATE, settle
+from ..engine.run.state import leaf_array
+from ..graph.variable import set_value
 from ..learners._learner import LearnerCore
-from ..parallel import mpi
+from ..parallel import workers
 from ..parallel.block_momentum import BlockMomentum
-from ..parallel.gradients import DataParallel, all_reduce
+from ..parallel.comparison import compare
+from ..parallel.exchange import broadcast
+from ..parallel.gradients import GradientExchange, agree
 
 
 class DistributedTraining:
@@ -18,11 +21,15 @@ class DistributedTraining:
 
     `samples_seen` among the arguments is the number of samples that all workers have trained on so far.
 
+    `describe`: returns what workers have to agree in.
+
     Errors: ValueError if only some learners are distributed, or with different strategies, or with accumulated
             gradients.
     """
 
-    def __init__(self, learners: Sequence[LearnerCore], accumulate: int) -> None:
+    def __init__(
+        self, learners: Sequence[LearnerCore], accumulate: int, describe: Callable[[], Mapping[str, str]]
+    ) -> None:
         strategies = [learner.strategy for learner in learners]
         if len({type(strategy) for strategy in strategies}) > 1:
             raise ValueError(
@@ -32,7 +39,10 @@ class DistributedTraining:
         self.learners, self.strategies = learners, strategies
         self.blocks = [(a, b) for a, b in zip(learners, strategies, strict=True) if isinstance(b, BlockMomentum)]
         self.is_distributed = any(strategy is not None for strategy in strategies)
-        self.has_others = strategies[0] is not None and mpi.size() > 1
+        self.has_others = strategies[0] is not None and workers.size() > 1
+        self._describe = describe
+        self._exchange: GradientExchange | None = None
+        self._is_synchronized = False
         if accumulate > 1 and self.has_others:
             raise ValueError("several workers do not accumulate gradients: give each of them larger minibatches")
 
@@ -40,26 +50,42 @@ class DistributedTraining:
         """Whether each worker trains on its own share of the data by now."""
         return self.has_others and all(s is not None and samples_seen >= s.after for s in self.strategies)
 
-    def all_reduce(self, samples_seen: int) -> AllReduce | None:
-        """The function that sums gradients over the workers in the next step; None if they are not summed."""
+    def begin(self, number: int, ends_sweep: bool, samples_seen: int) -> GradientExchange | None:
+        """To be called before the step on the minibatch with this number, which may end a sweep.
+
+        Returns how gradients are exchanged in it, or None if they are not.
+        """
+        if self.is_sharded(samples_seen) and not self._is_synchronized:
+            compare(self._describe())
+            if not self.blocks:
+                self._broadcast_parameters()
+            self._is_synchronized = True
+        for learner, block in self.blocks:
+            block.begin(_values(learner))
         if not self.is_sharded(samples_seen) or self.blocks:
             return None
-        strategies = [s for s in self.strategies if isinstance(s, DataParallel)]
-        if not all(strategy.synchronized for strategy in strategies):
-            self._broadcast_parameters()
-            for strategy in strategies:
-                strategy.synchronized = True
-        return all_reduce
+        self._exchange = self._exchange or GradientExchange(self.learners)
+        self._exchange.begin(f"minibatch {number}", ends_sweep)
+        return self._exchange
 
-    def begin_blocks(self) -> None:
-        """To be called before a step: learners between two blocks begin one."""
-        for learner, block in self.blocks:
-            if block.start_values is None:
-                block.start_values = [p.value for p in learner.parameters]
+    def total(self, number: int, samples: int, ends_sweep: bool, samples_seen: int) -> tuple[int, bool]:
+        """Samples of all workers in a step, and whether it ends a sweep on any. `samples` counts those exchanged."""
+        if not self.is_sharded(samples_seen):
+            return samples, ends_sweep
+        if self._exchange is not None:
+            return samples, self._exchange.ends_sweep
+        total = agree(f"minibatch {number}", samples, ends_sweep, None)
+        return total.samples, total.ends_sweep
+
+    def abandon(self, error: BaseException) -> None:
+        """To be called with an error that ended a step: a worker that others wait for has failed."""
+        if self._exchange is not None and self._exchange.is_open:
+            workers.fail(f"left an exchange of gradients that others wait for: {error!r}")
 
     def end_blocks(self, samples: int, samples_before: int, samples_seen: int) -> None:
         """To be called after a step on `samples` (see `total`), with the samples seen before and after it."""
-        of_all_workers = samples * mpi.size() if self.has_others and not self.is_sharded(samples_before) else samples
+        shares = self.has_others and not self.is_sharded(samples_before)
+        of_all_workers = samples * workers.size() if shares else samples
         for learner, block in self.blocks:
             block.samples_seen += samples
             if block.ends(of_all_workers, samples_seen):
@@ -71,22 +97,27 @@ class DistributedTraining:
             if block.count:
                 _merge(learner, block)
 
-    def total(self, samples: int, samples_seen: int) -> int:
-        """Samples of all workers in a step; where gradients are summed, `samples` counts them already."""
-        return int(mpi.all_reduce(np.array(samples))) if self.is_sharded(samples_seen) and self.blocks else samples
-
-    def any(self, flag: bool, samples_seen: int) -> bool:
-        """Whether the flag is set on any worker."""
-        return bool(mpi.all_reduce(np.array(int(flag)))) if self.is_sharded(samples_seen) else flag
-
     def _broadcast_parameters(self) -> None:
+        """Continue with the model of worker 0."""
         for learner in self.learners:
-            for p in learner.parameters:
-                p.value = mpi.broadcast(p.value)
+            _set_values(learner, broadcast(_values(learner)))
+
+
+def _values(learner: LearnerCore) -> list[Array]:
+    with STATE:
+        settle()
+        return [leaf_array(p) for p in learner.parameters]
+
+
+def _set_values(learner: LearnerCore, values: Sequence[Array]) -> None:
+    with STATE:
+        settle()
+        for p, value in zip(learner.parameters, values, strict=True):
+            set_value(p, value)
 
 
 def _merge(learner: LearnerCore, block: BlockMomentum) -> None:
-    for p, value in zip(learner.parameters, block.merge([p.value for p in learner.parameters]), strict=True):
-        p.value = value
+    workers.barrier("the end of a block")
+    _set_values(learner, block.merge(_values(learner)))
     if block.resets_momentum:
         learner.reset_smoothed_gradients()

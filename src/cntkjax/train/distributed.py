@@ -6,11 +6,13 @@ import socket
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from ..core import NDArrayView
 from ..graph.proxy import unwrap
 from ..learners import Learner
 from ..learners._user import Parameters
-from ..parallel import mpi
+from ..parallel import exchange, workers
 from ..parallel.block_momentum import BlockMomentum
 from ..parallel.gradients import DataParallel
 from . import trainer
@@ -42,17 +44,17 @@ class Communicator:
     @staticmethod
     def rank() -> int:
         """The number of this worker, from 0."""
-        return mpi.rank()
+        return workers.rank()
 
     @staticmethod
     def num_workers() -> int:
         """The number of workers."""
-        return mpi.size()
+        return workers.size()
 
     @staticmethod
     def finalize() -> None:
         """Wait for all workers; to be called at the end of a distributed script."""
-        mpi.barrier()
+        workers.barrier("Communicator.finalize")
 
     def current_worker(self) -> WorkerDescriptor:
         """This worker."""
@@ -60,7 +62,8 @@ class Communicator:
 
     def workers(self) -> list[WorkerDescriptor]:
         """All workers."""
-        return [WorkerDescriptor(*worker) for worker in mpi.all_gather((self.rank(), socket.gethostname()))]
+        hosts = workers.gather("Communicator.workers", socket.gethostname().encode()).wait()
+        return [WorkerDescriptor(i, host.decode()) for i, host in enumerate(hosts)]
 
     def is_main(self) -> bool:
         """True for the worker with rank 0, which writes files."""
@@ -68,7 +71,7 @@ class Communicator:
 
     def barrier(self) -> None:
         """Wait for all workers."""
-        mpi.barrier()
+        workers.barrier("Communicator.barrier")
 
     def aggregate_in_place(self, values: Sequence[NDArrayView], send_to_workers: Sequence[WorkerDescriptor]) -> None:
         """Replace the contents of dense array views by their sums over all workers.
@@ -85,8 +88,11 @@ class Communicator:
         """
         if {worker.global_rank for worker in send_to_workers} != set(range(self.num_workers())):
             raise RuntimeError("aggregate_in_place: all workers take part; pass communicator.workers()")
-        for view in values:
-            view.copy_from(NDArrayView.from_dense(mpi.all_reduce(view.asarray()), borrow=True))
+        shapes = ", ".join(str(view.shape) for view in values)
+        workers.barrier(f"aggregate_in_place of shapes {shapes}")
+        arrays = [view.asarray() for view in values]
+        for view, total in zip(values, exchange.all_reduce(arrays), strict=True):
+            view.copy_from(NDArrayView.from_dense(np.asarray(total), borrow=True))
 
 
 def mpi_communicator() -> Communicator:
@@ -126,7 +132,7 @@ class DistributedLearner(Learner):
 
         Each worker then takes a minibatch of the full size; otherwise the workers share one.
         """
-        return mpi.size() if isinstance(self._strategy, BlockMomentum) else 1
+        return workers.size() if isinstance(self._strategy, BlockMomentum) else 1
 
     def set_as_metric_aggregator(self) -> None:
         """Mark this one of several learners as the one that sums the metric; it is summed once in any case."""

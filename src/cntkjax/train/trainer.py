@@ -18,6 +18,7 @@ from ..engine.debug.timing import timing_table
 from ..engine.lower.carry import Memory
 from ..engine.train.loss_scale import LossScale
 from ..engine.train.step import Count, Options, Outcome, PendingGradients, Step
+from ..engine.train.update import Exchange
 from ..eval.evaluator import Arguments, Evaluator, EvaluatorCore, as_function, by_variable, feeds
 from ..graph.errors import explain
 from ..graph.proxy import delegates_to, unwrap
@@ -29,6 +30,7 @@ from ..ops._operand import as_list, as_variable
 from ..ops.functions import Function
 from ..variables import Variable
 from . import _checkpoint
+from ._description import describe
 from ._distributed_training import DistributedTraining
 from ._progress import Progress
 from ._sources import Criterion
@@ -82,7 +84,7 @@ class TrainerCore(EvaluatorCore):
         self.options = _options(accumulate, precision, rematerialize, self._parameter_learners)
         self.pending = PendingGradients(scale=LossScale.initial() if precision == "float16" else None)
         self._previous: Outcome | None = None
-        self.distributed = DistributedTraining(self.learners, accumulate)
+        self.distributed = DistributedTraining(self.learners, accumulate, self._describe)
         self._checkpoint_writer: _checkpoint.Writer | None = None
         self._nan_minibatches: list[int] = []
         self.progress = Progress()
@@ -91,6 +93,10 @@ class TrainerCore(EvaluatorCore):
     def _parameters(self) -> list[Leaf]:
         functions = (self._model, self.loss_function, self.evaluation_function)
         return list(dict.fromkeys(p for function in functions if function is not None for p in function.parameters))
+
+    def _describe(self) -> dict[str, str]:
+        """What the workers that train together have to agree in, by feature."""
+        return describe([f for f in (self._model, self._loss_function, self.evaluation_function) if f], self.learners)
 
     # ---- what it trains
     @property
@@ -140,16 +146,17 @@ class TrainerCore(EvaluatorCore):
         number = self.progress.minibatches + 1
         counts_with_step = not self.distributed.is_distributed and not any(a.runs_python for a in self.learners)
         counting = _Counting(self, number, bool(is_sweep_end))
-        outcome = self._run(step, minibatch, number, counting.count if counts_with_step else None)
+        exchange = self.distributed.begin(number, bool(is_sweep_end), self.progress.samples)
+        outcome = self._run(step, minibatch, number, exchange, counting.count if counts_with_step else None)
         if counts_with_step:
             total, trained = outcome.samples, counting.trained
             for learner, counters in zip(self.learners, counting.counters, strict=True):
                 if outcome.learned:
                     learner.report(counters)
         else:
-            total = self.distributed.total(outcome.samples, self.progress.samples)
+            seen = self.progress.samples
+            total, is_sweep_end = self.distributed.total(number, outcome.samples, bool(is_sweep_end), seen)
             if total:
-                is_sweep_end = self.distributed.any(bool(is_sweep_end), self.progress.samples)
                 trained = self.advance(outcome.learned, total, is_sweep_end)
                 self.set_previous(outcome, number)
         if not total:
@@ -167,13 +174,17 @@ class TrainerCore(EvaluatorCore):
         self._previous = None
         return (False, {}) if requested else False
 
-    def _run(self, step: Step, minibatch: Mapping[Any, Any], number: int, count: Count | None) -> Outcome:
+    def _run(
+        self, step: Step, minibatch: Mapping[Any, Any], number: int, exchange: Exchange | None, count: Count | None
+    ) -> Outcome:
         """Run a step; all workers take part where gradients are summed, also one without data."""
-        self.distributed.begin_blocks()
-        all_reduce = self.distributed.all_reduce(self.progress.samples)
-        if minibatch:
-            return step.run(feeds(step, minibatch), number, all_reduce, count)
-        return Outcome(0.0, 0.0, 0, []) if all_reduce is None else step.reduce_and_update(all_reduce)
+        try:
+            if minibatch:
+                return step.run(feeds(step, minibatch), number, exchange, count)
+            return Outcome(0.0, 0.0, 0, []) if exchange is None else step.exchange_and_update(exchange)
+        except BaseException as error:
+            self.distributed.abandon(error)
+            raise
 
     def set_previous(self, outcome: Outcome, number: int) -> None:
         """Keep loss and metric of the minibatch with this number."""

@@ -17,7 +17,7 @@ from ..graph.proxy import delegates_to, unwrap
 from ..io import FULL_DATA_SWEEP, INFINITELY_REPEAT, MinibatchData
 from ..learners import TrainingParameterSchedule
 from ..learners._schedules import Entries
-from ..parallel import mpi
+from ..parallel import workers
 from ..variables import Variable
 from ._progress import Progress
 from ._sources import Criterion, Data, Inputs, Reader, as_source, next_minibatch
@@ -317,7 +317,7 @@ class _SessionCore:
             return {}
         size, part = self.get_minibatch_size(), (0, 1)
         if self._trainer.distributed.is_sharded(samples_seen):
-            part = mpi.rank(), mpi.size()
+            part = workers.rank(), workers.size()
             learner: Any = self._trainer.parameter_learners[0]  # a DistributedLearner
             size *= learner.minibatch_size_scale_factor()
         return next_minibatch(self._source, int(min(size, remaining)), self._inputs, self._device, part)

@@ -86,9 +86,16 @@ def add_gradients(a: Array | Rows, b: Array | Rows) -> Array | Rows:
     """The sum of two gradients of one array, in either form."""
     if not (isinstance(a, Rows) and isinstance(b, Rows)):
         return dense(a) + dense(b)
-    indices, numbers = _distinct(jnp.concatenate([a.indices, b.indices]), a.height)
-    values = jnp.zeros((len(indices), *a.values.shape[1:]), a.dtype)
-    return Rows(indices, values.at[numbers].add(jnp.concatenate([a.values, b.values])), a.height)
+    return sum_rows(jnp.concatenate([a.indices, b.indices]), jnp.concatenate([a.values, b.values]), a.height)
+
+
+def sum_rows(indices: Array, values: Array, height: int) -> Rows:
+    """The sum of rows, of which several may have the same index.
+
+    Shapes: indices int32 [n], from `height` on padding; values [n, *row].
+    """
+    indices, numbers = _distinct(indices, height)
+    return Rows(indices, jnp.zeros((len(indices), *values.shape[1:]), values.dtype).at[numbers].add(values), height)
 
 
 def _distinct(indices: Array, height: int) -> tuple[Array, Array]:
@@ -157,4 +164,4 @@ def _indices(data: Sparse, height: int) -> AnyArray:
     return data.indices if data.values is None else jnp.where(data.values != 0, data.indices, height)
 
 
-__all__ = ["Lookup", "Rows", "add_gradients", "apply_update", "dense", "lookups"]
+__all__ = ["Lookup", "Rows", "add_gradients", "apply_update", "dense", "lookups", "sum_rows"]

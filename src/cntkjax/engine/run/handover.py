@@ -96,10 +96,11 @@ class DonatingFunction:
     """A compiled function that donates its first argument.
 
     It has to be called once for each `key`, which decides on its shapes, before it runs without Python code of jax's:
-    then it gets a copy to donate, so an interrupt leaves the argument as it was.
+    then it gets a copy to donate, which `copy` makes, so an interrupt leaves the argument as it was.
     """
 
-    def __init__(self, function: Callable[..., PyTree]) -> None:
+    def __init__(self, function: Callable[..., PyTree], copy: Callable[[PyTree], PyTree] | None = None) -> None:
+        self._copy = copy or copied
         self._run = jax.jit(lambda *arguments: captured(function(*arguments)), donate_argnums=0)
         self._keys: list[object] = []
 
@@ -109,7 +110,7 @@ class DonatingFunction:
             outputs.extend(map(self._run, (donated,), *((a,) for a in arguments)))
             return
         with deferred_interrupts():
-            outputs.append(self._run(copied(donated), *arguments))
+            outputs.append(self._run(self._copy(donated), *arguments))
             self._keys.append(key)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple, SupportsFloat, TypeAlias
 
 import jax
@@ -21,7 +20,7 @@ from ..lower.rows import Rows, add_gradients, lookups
 from ..lower.values import Context, Environment, Value
 from ..plan.plan import Plan
 from ..run.context import created_layouts, sum_over_samples
-from ..run.handover import STATE, Captures, DonatingFunction, hand_over, settle
+from ..run.handover import STATE, Captures, hand_over, settle
 from ..run.minibatch import Feeds, arguments_in_order
 from ..run.program import Program
 from ..run.random_streams import RandomState, advance_random_state, draw_random_state, random_inputs
@@ -33,7 +32,7 @@ from .learner import StepLearner
 from .loss_scale import LossScale
 from .remat import execute_in_segments
 from .sample_counter import SampleCounter
-from .update import AllReduce, Gradients, TrainedState, keep_local, updated
+from .update import Exchange, Gradients, LocalUpdate, TrainedState, updated
 
 
 @dataclass(frozen=True)
@@ -123,7 +122,7 @@ class Step:
             self.program = Program(self.plan, "train", self._train, True, donate=True)
         else:
             self.program = Program(self.plan, "test", self._test, False, donate=True)
-        self._compiled_update = DonatingFunction(partial(updated, self.learners))
+        self._local_update = LocalUpdate(self.learners)
 
     def _check_options(self) -> None:
         if self.options.narrow is not None and self.plan.is_double:
@@ -138,20 +137,21 @@ class Step:
 
     # ---- running
     def run(
-        self, feeds: Feeds, number: int | None = None, all_reduce: AllReduce | None = None, count: Count | None = None
+        self, feeds: Feeds, number: int | None = None, exchange: Exchange | None = None, count: Count | None = None
     ) -> Outcome:
         """Take a step: replace parameters and the learners' states, without waiting for the device.
 
-        `number`: that of the minibatch, for messages of checked mode. `all_reduce`: learn from the sums of gradients
-        over all workers, which are waited for. `count`: counts the step at the moment at which state is replaced.
+        `number`: that of the minibatch, for messages of checked mode. `exchange`: learn from the sums of gradients over
+        all workers; the outcome has their sums and samples. `count`: counts the step at the moment at which state is
+        replaced.
         """
         try:
-            return self._run_in_one_program(feeds, number, all_reduce, count)
+            return self._run_in_one_program(feeds, number, exchange, count)
         except BatchSizeError as error:
-            return self._run_in_stages(feeds, error, all_reduce, count)
+            return self._run_in_stages(feeds, error, exchange, count)
 
     def _run_in_one_program(
-        self, feeds: Feeds, number: int | None, all_reduce: AllReduce | None, count: Count | None
+        self, feeds: Feeds, number: int | None, exchange: Exchange | None, count: Count | None
     ) -> Outcome:
         plan, program, pending = self.plan, self.program, self.pending_gradients
         check(plan, feeds, bool(self.learners), self.memory, number)
@@ -159,12 +159,11 @@ class Step:
         samples = self.sample_counter.count(minibatch, feeds)
         total_samples, minibatches = pending.samples + samples, pending.minibatches + 1
         updates = minibatches == self.options.accumulate
-        hypers = [learner.hyper(total_samples) for learner in self.learners] if updates and all_reduce is None else None
+        hypers = [learner.hyper(total_samples) for learner in self.learners] if updates and exchange is None else None
         skipped = None if hypers is None else tuple(h is None for h in hypers)
         pending_shapes = tuple(g.shape for g in jax.tree.leaves(pending.gradients))
         minibatch.signature = (minibatch.signature, skipped, pending_shapes)
         remaining = (0, 0) if updates else (total_samples, minibatches)
-        reduces = all_reduce is not None and updates
         drawn: RandomState = {}
         error: AxisError | None = None
 
@@ -196,19 +195,19 @@ class Step:
             outcome = Outcome(loss, metric, samples, outputs, total_samples if updates else 0)
             if error is None:
                 apply_changes(plan, minibatch, self.memory, computed.changes)
-                if count is not None and not reduces:
+                if count is not None and exchange is None:
                     count(outcome)
             return computed, outcome
 
         computed, outcome = hand_over(compute, store, plan.calls_python)
         if error is not None:
             raise error
-        if all_reduce is not None and updates:
-            return self.reduce_and_update(all_reduce, computed.sums, samples, outcome.outputs, count)
+        if exchange is not None:
+            return self.exchange_and_update(exchange, computed.sums, samples, outcome.outputs, count)
         return outcome
 
     def _run_in_stages(
-        self, feeds: Feeds, error: BatchSizeError, all_reduce: AllReduce | None, count: Count | None
+        self, feeds: Feeds, error: BatchSizeError, exchange: Exchange | None, count: Count | None
     ) -> Outcome:
         """A step over several batch sizes; it is waited for."""
         stages = StagedExecution([*self.criteria, *self.outputs, self.sample_counter.source], feeds, error)
@@ -229,45 +228,40 @@ class Step:
         parameters = [p for group in self.parameters for p in group]
         gradients = dict(zip(parameters, stages.backward({self.criteria[0]: None}, parameters), strict=True))
         self.pending_gradients.gradients = [[stages.by_rows(gradients[p]) for p in group] for group in self.parameters]
-        return self.reduce_and_update(all_reduce or keep_local, sums, samples, outputs, count)
+        return self.exchange_and_update(exchange or self._local_update, sums, samples, outputs, count)
 
-    def reduce_and_update(
-        self, all_reduce: AllReduce, sums: Sequence[SupportsFloat] = (), samples: int = 0,
+    def exchange_and_update(
+        self, exchange: Exchange, sums: Sequence[SupportsFloat] = (), samples: int = 0,
         outputs: Sequence[Result] = (), count: Count | None = None,
     ) -> Outcome:
-        """Update with the pending gradients of all workers; this one may have none.
+        """Update with the pending gradients of all workers, without waiting for the device; this one may have none.
 
         `sums`, `samples`, `outputs`: those of this worker. The outcome has the sums of all. `count`: see `run`.
         """
         pending = self.pending_gradients
-        figures = np.array([*(sums or [0.0] * len(self.criteria)), samples], np.float64)
-        with STATE:
-            settle()
-            parameters = [[leaf_array(p) for p in group] for group in self.parameters]
-        gradients, figures = all_reduce(pending.gradients, figures, parameters)
-        total_samples = int(figures[-1])
-        metric = figures[1] if len(self.criteria) > 1 else None
-        outcome = Outcome(figures[0], metric, total_samples, list(outputs), total_samples)
-        hypers = [learner.hyper(total_samples) for learner in self.learners] if total_samples else []
+        total_samples = exchange.agree(samples, pending.gradients)
+        if not total_samples:
+            pending.gradients = None
+            return Outcome(0.0, 0.0, 0, list(outputs))
+        hypers = [learner.hyper(total_samples) for learner in self.learners]
+        dtype = jnp.float64 if self.plan.is_double else jnp.float32
 
         def compute(captured: Captures) -> None:
-            if not total_samples:
-                captured.append(lambda: None)
-                return
-            state = self._state()
-            key = tuple(h is None for h in hypers), jax.tree.map(np.shape, gradients)
             with double_precision(self.plan.is_double):
-                self._compiled_update(captured, key, state, gradients, hypers)
+                local_sums = [jnp.asarray(s, dtype) for s in sums or [0.0] * len(self.criteria)]
+                exchange.update(captured, self._state(), pending.gradients, local_sums, hypers)
 
-        def store(state: TrainedState | None) -> None:
+        def store(computed: PyTree) -> Outcome:
+            state, totals = exchange.result(computed)
             pending.gradients = None
-            if state is not None:
-                self._set_state(state)
+            self._set_state(state)
+            metric = totals[1] if len(totals) > 1 else None
+            outcome = Outcome(totals[0], metric, total_samples, list(outputs), total_samples)
             if count is not None:
                 count(outcome)
+            return outcome
 
-        hand_over(compute, store)
-        return outcome
+        return hand_over(compute, store)
 
     def _state(self) -> TrainedState:
         values = [[leaf_array(p) for p in group] for group in self.parameters]

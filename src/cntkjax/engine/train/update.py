@@ -1,9 +1,9 @@
-"""Updates of parameters by learners, inside a program: gradients, trained state, and the sum over workers."""
+"""Updates of parameters by learners, inside a program: gradients, trained state, and the exchange between workers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ import numpy as np
 
 from ..._typing import AnyArray, Array, PyTree
 from ..lower.rows import Rows, apply_update
+from ..run.handover import Captures, DonatingFunction
 from .learner import StepLearner
 from .loss_scale import LossScale
 
@@ -22,16 +23,6 @@ Gradients: TypeAlias = "Sequence[Sequence[Gradient]]"
 """Gradients of the parameters, in one list for each learner."""
 
 Hyperparameters: TypeAlias = Mapping[str, np.ndarray | np.generic]
-
-AllReduce: TypeAlias = (
-    "Callable[[Gradients | None, np.ndarray, Sequence[Sequence[jax.Array]]], tuple[Gradients | None, np.ndarray]]"
-)
-"""``all_reduce(gradients, figures, parameters)`` returns the sums of gradients and figures over all workers.
-
-`gradients` are None on a worker without data; the last figure is the number of samples, and if that is 0 on all workers
-the sum of gradients is None. `parameters` have the shapes and types of the gradients.
-"""
-
 
 class TrainedState(NamedTuple):
     """State that each update replaces; its buffers are donated.
@@ -74,11 +65,53 @@ def _apply_transform(
     return jax.tree.map(apply_update, values, updates), state
 
 
-def keep_local(
-    gradients: Gradients | None, figures: np.ndarray, parameters: Sequence[Sequence[jax.Array]]
-) -> tuple[Gradients | None, np.ndarray]:
-    """The `AllReduce` of a single worker."""
-    return gradients, figures
+class Exchange(Protocol):
+    """What a step does between its gradients and the state after it, in this order: `agree`, `update`, `result`."""
+
+    def agree(self, samples: int, gradients: Gradients | None) -> int:
+        """The number of samples of all workers, which may be 0. A worker without data has no gradients."""
+
+    def update(
+        self, outputs: Captures, state: TrainedState, gradients: Gradients | None, sums: list[Array],
+        hypers: Sequence[Hyperparameters | None],
+    ) -> None:
+        """Donate the state, learn from the gradients of all workers, and capture the outputs; see `handover.py`."""
+
+    def result(self, outputs: PyTree) -> tuple[TrainedState, list[Array]]:
+        """The state after the update, and the sums over all workers."""
 
 
-__all__ = ["AllReduce", "Gradient", "Gradients", "Hyperparameters", "TrainedState", "keep_local", "updated"]
+class LocalUpdate:
+    """The `Exchange` of a single worker."""
+
+    def __init__(self, learners: Sequence[StepLearner]) -> None:
+        self._run = DonatingFunction(lambda state, gradients, hypers: updated(learners, state, gradients, hypers))
+        self._sums: list[Array] = []
+
+    def agree(self, samples: int, gradients: Gradients | None) -> int:
+        """Its own samples."""
+        return samples
+
+    def update(
+        self, outputs: Captures, state: TrainedState, gradients: Gradients | None, sums: list[Array],
+        hypers: Sequence[Hyperparameters | None],
+    ) -> None:
+        """Learn from its own gradients."""
+        assert gradients is not None
+        self._sums = sums
+        self._run(outputs, update_key(gradients, hypers), state, gradients, hypers)
+
+    def result(self, outputs: TrainedState) -> tuple[TrainedState, list[Array]]:
+        """The state after the update, and its own sums."""
+        return outputs, self._sums
+
+
+def update_key(gradients: Gradients, hypers: Sequence[Hyperparameters | None]) -> Hashable:
+    """What decides on the shapes of an update, beside the learners."""
+    leaves, structure = jax.tree.flatten(gradients)
+    return structure, tuple((g.shape, g.dtype) for g in leaves), tuple(h is None for h in hypers)
+
+
+__all__ = [
+    "Exchange", "Gradient", "Gradients", "Hyperparameters", "LocalUpdate", "TrainedState", "update_key", "updated",
+]

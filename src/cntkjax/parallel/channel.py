@@ -1,0 +1,283 @@
+"""Messages between workers, and news of those that fail: each worker is connected to a hub in worker 0.
+
+Only small things travel here: counts of samples, descriptions, checkpoints' external state. Each worker beats once a
+second; one that is silent for too long, or whose connection closes, is reported to all others. Nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from .environment import Address
+
+BEAT = 1.0  # seconds between signs of life
+JOIN_TIMEOUT = 300.0  # seconds until all workers must have started
+_SEND_TIMEOUT = 10  # seconds
+
+
+class WorkerError(RuntimeError):
+    """Another worker failed, or the workers differ in what they do; the message names the worker and the reason."""
+
+
+def silence_limit() -> int:
+    """After how many seconds of silence a worker counts as stopped: `CNTKJAX_WORKER_TIMEOUT`, by default 15."""
+    return int(os.environ.get("CNTKJAX_WORKER_TIMEOUT", 15))
+
+
+def _silent(worker: str) -> str:
+    return (
+        f"{worker} has not answered for {silence_limit()} s: it is stopped, or its machine or network is down. Where "
+        "that is no error, set CNTKJAX_WORKER_TIMEOUT to a larger number of seconds"
+    )
+
+
+class _Peer:
+    """One end of a connection: frames of a JSON header and bytes."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.settimeout(None)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_TIMEOUT, 0))
+        self.connection = Connection(sock.detach())
+        self._sending = threading.Lock()
+        self.silence = 0  # beats since the last message
+
+    def send(self, header: dict[str, Any], payload: bytes = b"") -> None:
+        """Send a message; a connection that fails is noticed by who reads it."""
+        frame = json.dumps(header).encode() + b"\n" + payload
+        try:
+            with self._sending:
+                self.connection.send_bytes(frame)
+        except OSError:
+            pass
+
+    def receive(self) -> tuple[dict[str, Any], bytes]:
+        """The next message. Errors: EOFError or OSError if the connection is closed."""
+        header, _, payload = self.connection.recv_bytes().partition(b"\n")
+        self.silence = 0
+        return json.loads(header), payload
+
+
+class Hub(threading.Thread):
+    """The thread in worker 0 that collects what the workers send, and tells all of them the result.
+
+    A gathering is complete when each worker has sent its part; it fails if they are at different operations, or if one
+    has left.
+    """
+
+    def __init__(self, server: socket.socket, size: int) -> None:
+        super().__init__(name="cntkjax-hub", daemon=True)
+        self._server, self._size = server, size
+        self._peers: dict[int, _Peer] = {}
+        self._hosts: dict[int, str] = {}
+        self._parts: list[deque[tuple[str, bytes]]] = [deque() for _ in range(size)]
+        self._left: set[int] = set()
+        self._failed = False
+
+    def run(self) -> None:
+        """Serve until all workers have left, or one has failed."""
+        self._accept()
+        ranks = {peer.connection: rank for rank, peer in self._peers.items()}
+        next_beat = time.monotonic() + BEAT
+        while not self._failed and len(self._left) < self._size:
+            for connection in wait(list(ranks), max(next_beat - time.monotonic(), 0)):
+                self._read(ranks[connection])  # type: ignore[index]
+            if time.monotonic() >= next_beat:
+                next_beat = time.monotonic() + BEAT  # beats are counted, so that pausing all workers is no failure
+                self._beat()
+
+    def _accept(self) -> None:
+        deadline = time.monotonic() + JOIN_TIMEOUT
+        while len(self._peers) < self._size:
+            self._server.settimeout(max(deadline - time.monotonic(), 0.01))
+            try:
+                peer = _Peer(self._server.accept()[0])
+                header = peer.receive()[0] if peer.connection.poll(BEAT) else {}
+            except TimeoutError:
+                missing = sorted(set(range(self._size)) - set(self._peers))
+                return self._fail(f"workers {missing} have not started within {JOIN_TIMEOUT:.0f} s")
+            except (OSError, EOFError, ValueError):
+                continue  # not one of the workers
+            if header.get("size") == self._size:
+                self._peers[header["rank"]], self._hosts[header["rank"]] = peer, header["host"]
+        self._server.close()
+        self._send({"kind": "start"})
+
+    def _beat(self) -> None:
+        self._send({"kind": "beat"})
+        for rank, peer in self._peers.items():
+            peer.silence += 1
+            if peer.silence * BEAT > silence_limit():
+                self._fail(_silent(self._worker(rank)), rank)
+
+    def _read(self, rank: int) -> None:
+        try:
+            header, payload = self._peers[rank].receive()
+        except (EOFError, OSError):
+            return self._fail(f"{self._worker(rank)} was killed or crashed: its connection was closed", rank)
+        if header["kind"] == "gather":
+            self._parts[rank].append((header["operation"], payload))
+        elif header["kind"] == "report":
+            return self._fail(f"{self._worker(rank)} {header['text']}", rank)
+        elif header["kind"] == "leave":
+            self._left.add(rank)
+        self._match()
+        if len(self._left) == self._size:
+            self._send({"kind": "end"})
+
+    def _match(self) -> None:
+        """Answer a gathering that is complete; fail where it can never be."""
+        waiting = {rank: parts[0][0] for rank, parts in enumerate(self._parts) if parts}
+        if not waiting:
+            return
+        first, operation = next(iter(waiting.items()))
+        if other := next((rank for rank in waiting if waiting[rank] != operation), None):
+            texts = [f"{self._worker(rank)} is at {waiting[rank]}" for rank in (first, other)]
+            return self._fail(f"workers do different things: {' while '.join(texts)}; all have to take the same steps")
+        if gone := min(self._left - set(waiting), default=None):
+            text = f"{self._worker(gone)} has ended, but {self._worker(first)} needs it for {operation}"
+            return self._fail(f"{text}; all workers have to take the same number of steps, empty minibatches included")
+        if len(waiting) == self._size:
+            payloads = [parts.popleft()[1] for parts in self._parts]
+            self._send({"kind": "result", "sizes": [len(p) for p in payloads]}, b"".join(payloads))
+        return None
+
+    def _worker(self, rank: int) -> str:
+        return f"worker {rank} (on {self._hosts[rank]})"
+
+    def _fail(self, text: str, culprit: int = -1) -> None:
+        if not self._failed:
+            self._failed = True
+            self._send({"kind": "fail", "text": text, "culprit": culprit})
+
+    def _send(self, header: dict[str, Any], payload: bytes = b"") -> None:
+        for peer in self._peers.values():
+            peer.send(header, payload)
+
+
+class Pending:
+    """A gathering that this worker has begun."""
+
+    def __init__(self, channel: Channel, number: int) -> None:
+        self._channel, self._number = channel, number
+
+    def wait(self) -> list[bytes]:
+        """What each worker has sent, in the order of ranks. Errors: WorkerError if a worker fails."""
+        return self._channel.result(self._number)
+
+
+class Channel:
+    """A worker's connection to the hub.
+
+    `on_failure(text, is_culprit)`: called once, in a thread of its own, when a worker fails.
+    """
+
+    def __init__(self, address: Address, rank: int, size: int, on_failure: Callable[[str, bool], object]) -> None:
+        self._rank, self._on_failure = rank, on_failure
+        self._peer = _Peer(_connect(address))
+        self._news = threading.Condition()
+        self._results: dict[int, list[bytes]] = {}
+        self._begun = self._answered = 0
+        self._started = self._ended = self._is_culprit = False
+        self.failure: str | None = None
+        self._peer.send({"kind": "join", "rank": rank, "size": size, "host": socket.gethostname()})
+        threading.Thread(target=self._listen, name="cntkjax-channel", daemon=True).start()
+        self._await(lambda: self._started)
+        threading.Thread(target=self._beat, name="cntkjax-beat", daemon=True).start()
+
+    def gather(self, operation: str, payload: bytes = b"") -> Pending:
+        """Send this worker's part. All workers have to gather for the same operations in the same order."""
+        with self._news:
+            self._begun += 1
+            self._peer.send({"kind": "gather", "operation": operation}, payload)
+            return Pending(self, self._begun)
+
+    def result(self, number: int) -> list[bytes]:
+        """The result of a gathering; see `Pending.wait`."""
+        self._await(lambda: number in self._results)
+        return self._results.pop(number)
+
+    def report(self, text: str) -> None:
+        """Tell all workers that this one fails: `text` goes on where "worker 1" begins."""
+        self._peer.send({"kind": "report", "text": text})
+
+    def leave(self) -> None:
+        """Wait until all workers have ended. Errors: WorkerError if one fails."""
+        self._peer.send({"kind": "leave"})
+        self._await(lambda: self._ended)
+
+    def close(self) -> None:
+        """Close this process's copy of the connection, in a forked process."""
+        self._peer.connection.close()
+
+    def _await(self, is_done: Callable[[], bool]) -> None:
+        with self._news:
+            self._news.wait_for(lambda: is_done() or self.failure is not None)
+            if not is_done():
+                assert self.failure is not None
+                raise WorkerError(self.failure)
+
+    def _listen(self) -> None:
+        silence = 0
+        while not self._ended and self.failure is None:
+            if not self._peer.connection.poll(BEAT):
+                silence += 1
+                if self._started and silence * BEAT > silence_limit():
+                    self._note({"kind": "fail", "text": _silent("worker 0"), "culprit": 0}, b"")
+                continue
+            silence = 0
+            try:
+                self._note(*self._peer.receive())
+            except (EOFError, OSError):
+                text = "worker 0 was killed or crashed: its connection was closed"
+                self._note({"kind": "fail", "text": text, "culprit": 0}, b"")
+        if self.failure is not None:
+            self._on_failure(self.failure, self._is_culprit)
+
+    def _note(self, header: dict[str, Any], payload: bytes) -> None:
+        with self._news:
+            if header["kind"] == "start":
+                self._started = True
+            elif header["kind"] == "end":
+                self._ended = True
+            elif header["kind"] == "fail":
+                self._is_culprit = header["culprit"] == self._rank
+                self.failure = header["text"]
+            elif header["kind"] == "result":
+                self._answered += 1
+                self._results[self._answered] = _split(payload, header["sizes"])
+            self._news.notify_all()
+
+    def _beat(self) -> None:
+        while not self._ended and self.failure is None:
+            self._peer.send({"kind": "beat"})
+            time.sleep(BEAT)
+
+
+def _connect(address: Address) -> socket.socket:
+    deadline = time.monotonic() + JOIN_TIMEOUT
+    while True:
+        try:
+            return socket.create_connection(address, timeout=BEAT)
+        except OSError as error:
+            if time.monotonic() > deadline:
+                host, port = address
+                raise WorkerError(f"worker 0 does not answer at {host}:{port}: {error}") from error
+            time.sleep(0.05)
+
+
+def _split(payload: bytes, sizes: Sequence[int]) -> list[bytes]:
+    ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
+    return [payload[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+
+
+__all__ = ["Channel", "Hub", "Pending", "WorkerError"]

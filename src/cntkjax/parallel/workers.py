@@ -1,0 +1,163 @@
+"""The workers of a job: joining them when the package is imported, leaving them at exit, and ending with them.
+
+A process that its launcher says to be one of several connects to the others, and initializes `jax.distributed` before
+jax has used a device. From then on a worker that fails ends all others: they raise `WorkerError` where they wait for
+it, and end after `GRACE` seconds wherever they are, since a program that waits in a collective cannot be interrupted.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+import sys
+import time
+from contextlib import suppress
+from types import TracebackType
+
+import jax
+
+from .channel import Channel, Hub, Pending, WorkerError
+from .environment import Place, discover, listen
+
+GRACE = 10.0  # seconds
+_NEWS = 1.0  # seconds after an error of this worker in which it may turn out to be due to another one
+_FOREVER = 10**7  # seconds; failures are noticed by the channel
+
+_place = Place()
+_channel: Channel | None = None
+
+
+def start() -> None:
+    """Join the workers, if the environment says that there are several; to be called before jax uses a device.
+
+    Errors: RuntimeError if it has used one already; WorkerError if workers are missing; those of
+            `environment.discover`.
+    """
+    global _place, _channel
+    place = discover()
+    if place.size == 1 or _channel is not None:
+        return
+    if place.rank == 0:
+        Hub(listen(place), place.size).start()
+    _channel = Channel(place.address, place.rank, place.size, _end)
+    _place = place
+    _install_hooks()
+    _initialize_jax(_channel, place)
+
+
+def rank() -> int:
+    """The number of this worker, from 0."""
+    return _place.rank
+
+
+def size() -> int:
+    """The number of workers."""
+    return _place.size
+
+
+class _Alone(Pending):
+    """The gathering of a single worker."""
+
+    def __init__(self, payload: bytes) -> None:
+        self._payload = payload
+
+    def wait(self) -> list[bytes]:
+        """Its own part."""
+        return [self._payload]
+
+
+def gather(operation: str, payload: bytes = b"") -> Pending:
+    """Begin to collect the payloads of all workers, which have to do the same operations in the same order."""
+    return _Alone(payload) if _channel is None else _channel.gather(operation, payload)
+
+
+def barrier(operation: str) -> None:
+    """Wait for all workers."""
+    gather(operation).wait()
+
+
+def fail(text: str) -> None:
+    """Tell the other workers that this one fails. `text` goes on where "worker 1" begins."""
+    if _channel is not None:
+        _channel.report(text)
+
+
+def _initialize_jax(channel: Channel, place: Place) -> None:
+    """Form jax's global set of devices; worker 0 chooses the port of its coordination service."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        port = probe.getsockname()[1]
+    ports = channel.gather("import", str(port).encode()).wait()
+    before = jax.config.values["jax_enable_preemption_service"]
+    jax.config.update("jax_enable_preemption_service", False)  # SIGTERM ends a process, as it does without workers
+    try:
+        jax.distributed.initialize(
+            f"{place.address[0]}:{int(ports[0])}", place.size, place.rank, _local_device(place),
+            heartbeat_timeout_seconds=_FOREVER, shutdown_timeout_seconds=_FOREVER,
+        )
+    except RuntimeError as error:
+        text = f"jax has used a device before 'import cntk', so worker {place.rank} cannot join the others: {error}"
+        raise RuntimeError(f"{text}. Fix: import cntk first") from error
+    finally:
+        jax.config.update("jax_enable_preemption_service", before)
+
+
+def _local_device(place: Place) -> int | None:
+    """The accelerator of this worker, by its number; None where the environment gives it one of its own already."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return None if visible is not None and "," not in visible else place.local_rank
+
+
+def _install_hooks() -> None:
+    atexit.register(_leave, os.getpid())
+    os.register_at_fork(after_in_child=_forget)
+    show = sys.excepthook
+
+    def report(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+        show(kind, error, traceback)
+        if _channel is None:
+            return
+        time.sleep(_NEWS)
+        if _channel.failure is None:
+            fail(f"raised {kind.__name__}: {error}")
+            time.sleep(_NEWS)  # so that the others can say why they end before mpiexec ends them
+
+    sys.excepthook = report
+
+
+def _end(text: str, is_culprit: bool) -> None:
+    """End this process, in which another thread may wait for a worker that will never answer."""
+    if not is_culprit:
+        print(f"cntkjax: worker {_place.rank} ends, because {text}", file=sys.stderr, flush=True)
+    time.sleep(GRACE)
+    _exit()
+
+
+def _leave(process: int) -> None:
+    """At exit: wait for the others, so that none is left with a collective that never ends."""
+    if _channel is None or os.getpid() != process:
+        return
+    try:
+        _channel.leave()
+        jax.distributed.shutdown()
+    except WorkerError:
+        _exit()
+
+
+def _exit() -> None:
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(1)
+
+
+def _forget() -> None:
+    """A forked process is no worker."""
+    global _place, _channel
+    if _channel is not None:
+        _channel.close()
+    _place, _channel = Place(), None
+
+
+__all__ = ["WorkerError", "barrier", "fail", "gather", "rank", "size", "start"]
