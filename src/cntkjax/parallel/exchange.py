@@ -1,7 +1,7 @@
 """Programs over all workers: one device of each forms a mesh, over whose axis "data" they sum, gather and exchange.
 
-Such a program gets arrays of each worker's device, which differ; for jax they are replicated arrays of the mesh. What it
-returns are arrays of this worker's device again.
+Such a program gets arrays of each worker's device, which differ; for jax they are replicated arrays of the mesh. It
+returns arrays of this worker's device again.
 """
 
 from __future__ import annotations
