@@ -59,7 +59,7 @@ _HOMES = {  # name: the module that defines it, "module:other name" if it differ
     "DistributedLearner": "train.distributed", "DistributedCommunicator": "train.distributed:Communicator",
     "DistributedWorkerDescriptor": "train.distributed:WorkerDescriptor",
     "mpicommunicator": "train.distributed:mpi_communicator",
-    "number_of_workers": "parallel.mpi:size", "worker_global_rank": "parallel.mpi:rank",
+    "number_of_workers": "parallel.workers:size", "worker_global_rank": "parallel.workers:rank",
     "save_as_legacy_model": "debugging.debug", "output_variable": "ops",
     "default_unit_gain_value": "learners", "set_default_unit_gain_value": "learners",
     "momentum_as_time_constant_schedule": "learners",
