@@ -10,6 +10,7 @@ import pytest
 import cntkjax as C
 from cntkjax.engine.data.ragged import Ragged
 from cntkjax.engine.lower.carry import Memory
+from cntkjax.engine.run import executables as executables_module
 from cntkjax.engine.run.executables import Executables
 from cntkjax.engine.run.program import Program
 from cntkjax.engine.run.program_cache import plan_of
@@ -138,3 +139,38 @@ def test_arrays_of_another_type_than_a_program_was_compiled_for_are_computed(tim
     integers = jax.numpy.ones(3, np.int32)
     add(minibatch, [], None, integers, capture=outputs)
     assert outputs[-1]().dtype == np.int32 and outputs[-1]().tolist() == [2, 2, 2]
+
+
+@pytest.fixture
+def quick_elements(monkeypatch):
+    """Programs that were compiled quickly are replaced when they have computed twelve elements."""
+    monkeypatch.setattr(executables_module, "_QUICK_ELEMENTS", 12)
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="the options are for the CPU")
+def test_a_small_program_is_compiled_thoroughly_when_it_keeps_running(quick_elements):
+    x = C.input_variable(3)
+    plan = plan_of(C.negate(x).outputs)
+    negate = Program(plan, "negate", lambda plan, ctx, env, donated, extra: donated * 2, False, quick_start=True)
+    minibatch = negate.pack(plan, [Ragged(np.ones((1, 3), np.float32), None)], Memory())
+    used = []
+    for _ in range(7):  # three elements in a run
+        assert negate(minibatch, [], None, np.ones(3, np.float32)).tolist() == [2, 2, 2]
+        used.extend(negate.executables)
+    assert len({id(e) for e in used[:4]}) == 1 and len({id(e) for e in used[4:]}) == 1
+    assert used[0] is not used[4] and used[4].runs_left > 1e9 and len(used) == 7
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="the options are for the CPU")
+@pytest.mark.parametrize("quick_start, size, is_quick", [(True, 12, True), (True, 13, False), (False, 12, False)])
+def test_a_program_starts_quick_if_it_is_small_and_may(quick_elements, quick_start, size, is_quick):
+    executables = Executables(jax.jit(lambda x: 2 * x), False, quick_start)
+    executable = executables.get("key", (np.ones(size, np.float32),))
+    assert (executable.runs_left == 1) if is_quick else (executable.runs_left > 1e9)
+
+
+def test_what_is_compiled_in_the_background_is_compiled_thoroughly(quick_elements):
+    executables = Executables(jax.jit(lambda x: 2 * x), is_double=False, quick_start=True)
+    executables.compile_in_background("key", SHAPES)
+    wait_for(executables, "key")
+    assert executables.get("key", ONES).runs_left > 1e9

@@ -27,6 +27,8 @@ def run_early_exit_loop(ctx: Context, loop: Loop, env: Environment, run_part: Ru
 
     if ctx.layouts[loop.axis].origin is not None:  # the next minibatch continues from the last steps
         return run_parts(ctx, env)
+    if ctx.forward_only:
+        return _run_until_exit(ctx, loop, env)
     inputs = {v: env[v] for v in inputs_of(loop) if v not in loop.all_outputs}
     layout_arrays, with_layouts = layouts_as_arguments(ctx)
 

@@ -39,8 +39,7 @@ def scan(
 
     @jax.custom_vjp
     def run(*arguments: PyTree) -> PyTree:
-        weights, invariants, init, xs = arguments
-        return lax.scan(lambda c, x: step(weights, invariants, c, x, None)[:2], init, xs, reverse=reverse)[1]
+        return scan_forward(step, *arguments, reverse=reverse)
 
     def forward(*arguments: PyTree) -> tuple[PyTree, Partial]:
         split, y_tree = split_step(step, *arguments)
@@ -55,6 +54,16 @@ def scan(
 
     run.defvjp(forward, lambda backward, d_ys: backward(d_ys))
     return run(weights, invariants, init, xs)
+
+
+def scan_forward(
+    step: Step, weights: Sequence[Array], invariants: PyTree, init: PyTree, xs: PyTree, reverse: bool = False
+) -> PyTree:
+    """The outputs of `scan`, where no gradient is taken.
+
+    Functions with a gradient of their own stay in jax's caches, with all that they refer to: graph and program.
+    """
+    return lax.scan(lambda c, x: step(weights, invariants, c, x, None)[:2], init, xs, reverse=reverse)[1]
 
 
 @without_barriers()

@@ -64,6 +64,7 @@ class Context:
     stream_of: Callable[[Function], tuple[Array, Array | int]]
     random_numbers: dict[Function, AnyArray] = field(default_factory=dict)  # drawn on the host before the program runs
     differentiates: bool = False  # a backward pass follows, as always in a training step
+    forward_only: bool = False  # nothing here is differentiated, by us or by whoever runs the traced function
     updates: dict[Leaf, Array] = field(default_factory=dict)  # new values of assigned leaves
     node: Function | None = None  # the node that is being computed, and all values computed before it
     env: dict[Variable, Value] | None = None

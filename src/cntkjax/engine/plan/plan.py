@@ -47,6 +47,7 @@ class Plan:
         self.arguments = [v for v in sources if not isinstance(v, Leaf)]
         self.random = [n for n in self.nodes if "rngSeed" in n.node_attributes]
         self.edits = edits()
+        self.programs: dict[Hashable, object] = {}  # those that run it, which are kept as long as the plan
         self._check()
         self.parts = fuse_early_exit(parts, self.outputs)
         for part in dict.fromkeys([*parts, *self.parts]):  # a fused loop may run part by part

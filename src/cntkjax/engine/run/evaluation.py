@@ -95,6 +95,7 @@ def run_program(
 def _evaluate(
     plan: Plan, ctx: Context, env: Environment, donated: PyTree, extra: PyTree
 ) -> tuple[list[PyTree], dict[int, PyTree], StateChanges]:
+    ctx.forward_only = not any(node.primitive.recomputes_operands for node in plan.nodes)
     fed_axes = list(ctx.layouts)
     execute(plan, ctx, env)
     data = [env[v].data if env[v].is_sparse and producer(v) is not None else ctx.array(env[v]) for v in plan.outputs]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
+from math import inf
 from operator import attrgetter
 from typing import Any, TypeAlias
 
@@ -16,11 +17,16 @@ import numpy as np
 from ..._typing import PyTree
 from ..xla.background import background
 from ..xla.cache import persistent
+from ..xla.compiler import quick_options
 from ..xla.fork_guard import check_not_forked
 from ..xla.versions import c_function, double_precision
+from ..xla.work import elements
 
 Inputs: TypeAlias = tuple[PyTree, ...]
 
+# What a program that was compiled quickly may compute, in elements of the results of its operations. On two cores of an
+# Intel Xeon compiling it thoroughly pays from 1e8 elements (an LSTM of 128 cells) to 2e9 (a convolutional network).
+_QUICK_ELEMENTS = 200_000_000
 _OPTIONS = attrgetter("jax_default_matmul_precision", "jax_default_device", "jax_enable_x64")
 
 
@@ -29,23 +35,29 @@ class Executable:
     """A compiled computation.
 
     `run` is a function in C, so no bytecode runs between the computation and what keeps its outputs, except when it is
-    called for the first time: then `has_run` is false. `seconds`: how long it took to compile.
+    called for the first time: then `has_run` is false. `seconds`: how long it took to compile. `runs_left`: how often
+    one that was compiled quickly may run before compiling it thoroughly pays.
     """
 
     run: Callable[..., PyTree]
     seconds: float
     has_run: bool = False
+    runs_left: float = inf
 
 
 class Executables:
     """The executables of a jitted function, by signature: a key that decides on the shapes and types of all inputs.
 
-    `is_double`: whether jax has to keep float64. Threads may share an object.
+    `is_double`: whether jax has to keep float64. `quick_start`: what is needed now is compiled quickly, and again with
+    all optimizations when the runs of the first version have taken as much longer as that takes. This is decided by
+    the size of the computation, never by a clock, so a script computes the same numbers each time. Threads may share
+    an object.
     """
 
-    def __init__(self, jitted: jax.stages.Wrapped, is_double: bool) -> None:
+    def __init__(self, jitted: jax.stages.Wrapped, is_double: bool, quick_start: bool = False) -> None:
         self._jit = jitted
         self._is_double = is_double
+        self._quick_start = quick_start
         self._executables: dict[Hashable, Executable] = {}
         self._pending: dict[Hashable, Future[Executable]] = {}  # in the background
         self._lock = threading.Lock()
@@ -58,7 +70,8 @@ class Executables:
 
     def ready(self, signature: Hashable) -> Executable | None:
         """The executable of a signature; None if there is none yet."""
-        return self._executables.get((signature, lowering_options()))
+        executable = self._executables.get((signature, lowering_options()))
+        return None if executable is None or executable.runs_left <= 0 else executable
 
     def get(self, signature: Hashable, inputs: Inputs) -> Executable:
         """The executable of a signature, which is compiled now if need be.
@@ -71,8 +84,8 @@ class Executables:
         # What fails in the background is tried again here, so that it fails where the user sees it.
         if pending is not None and not pending.cancel() and pending.exception() is None:
             self._add(key, pending.result())
-        if key not in self._executables:
-            self._add(key, self._compile(inputs))
+        if self.ready(signature) is None:
+            self._add(key, self._compile(inputs, quickly=self._quick_start and key not in self._executables))
         return self._executables[key]
 
     def compile_in_background(self, signature: Hashable, inputs: Inputs) -> None:
@@ -101,16 +114,21 @@ class Executables:
 
     def _add(self, key: Hashable, executable: Executable) -> None:
         with self._lock:
-            self._executables.setdefault(key, executable)
+            before = self._executables.get(key)
+            if before is None or before.runs_left <= 0:
+                self._executables[key] = executable
 
-    def _compile(self, inputs: Inputs) -> Executable:
+    def _compile(self, inputs: Inputs, quickly: bool = False) -> Executable:
         check_not_forked()
         begin = time.perf_counter()
         with double_precision(self._is_double):
-            lowered = self._jit.lower(*inputs)
+            traced = self._jit.trace(*inputs)
+            options = quick_options() if quickly else {}
+            runs = _QUICK_ELEMENTS // max(1, elements(traced.jaxpr.jaxpr)) if options else 0
+            lowered = traced.lower()
             with persistent():
-                compiled = lowered.compile()
-        return Executable(c_function(compiled) or self._jit, time.perf_counter() - begin)
+                compiled = lowered.compile(options if runs else None)
+        return Executable(c_function(compiled) or self._jit, time.perf_counter() - begin, runs_left=runs or inf)
 
 
 def lowering_options() -> Hashable:

@@ -39,10 +39,13 @@ class Program:
     """One computation on a plan, compiled for each set of shapes that it is called with.
 
     `name` is that of profiles and compilation logs. `donate`: the buffers of `donated` are reused for the outputs,
-    unless user code is called, which may fail and then has to leave everything as it was.
+    unless user code is called, which may fail and then has to leave everything as it was. `quick_start`: see
+    `Executables`.
     """
 
-    def __init__(self, plan: Plan, name: str, body: Body, training: bool, donate: bool = False) -> None:
+    def __init__(
+        self, plan: Plan, name: str, body: Body, training: bool, donate: bool = False, quick_start: bool = False
+    ) -> None:
         self.plan, self.name, self.body, self.training = plan, name, body, training
         self.packer = MinibatchPacker(plan)
         self._packing = threading.RLock()
@@ -51,7 +54,7 @@ class Program:
         self._jit = jax.jit(
             self._trace, donate_argnums=donated, static_argnames="sizes", compiler_options=compiler_options()
         )
-        self.executables = Executables(self._jit, plan.is_double)
+        self.executables = Executables(self._jit, plan.is_double, quick_start)
 
     def _trace(
         self, donated: PyTree, leaves: Sequence[Array | None], arguments: Sequence[PackedArray], batch: Batch | None,
@@ -111,6 +114,7 @@ class Program:
         if executable is None or not executable.has_run:
             self._run_first(inputs, minibatch, outputs)
             return
+        executable.runs_left -= 1
         try:
             # In one call into C: were there bytecode between the program and the list, an exception could come there,
             # and what is donated would be lost.
@@ -134,6 +138,7 @@ class Program:
                     raise
                 outputs.append(executable.run(*inputs))
             executable.has_run = True
+            executable.runs_left -= 1
         if is_new and Settings.trace_level > 0:
             log_compilation(self.name, self.plan, minibatch.arguments, executable.seconds)
 

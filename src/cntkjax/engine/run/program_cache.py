@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Generic, TypeVar
+from weakref import WeakValueDictionary
 
 from ...graph.build import edits
 from ...graph.variable import Variable
@@ -13,7 +14,8 @@ from .program import Body, Program
 
 T = TypeVar("T")
 
-_CAPACITY = 256  # bounded because a program keeps alive the graph that it was made for
+_CAPACITY = 256
+_RECENT_PROGRAMS = 64  # a small one takes about 1 MB, and it keeps alive the graph that it was made for
 
 
 class RecentlyUsed(Generic[T]):
@@ -40,15 +42,37 @@ class RecentlyUsed(Generic[T]):
         return self._entries[key]
 
 
-class ProgramCache(RecentlyUsed[Program]):
-    """Programs by the structure of their plans and what they compute."""
+class ProgramCache:
+    """Programs by the structure of their plans and what they compute.
+
+    A program is kept as long as a plan that it was asked for, so as long as the user holds such a graph. The programs
+    that were used last are kept longer, for graphs of the same structure that are created again and again.
+    """
+
+    def __init__(self) -> None:
+        self._programs: WeakValueDictionary[Hashable, Program] = WeakValueDictionary()
+        self._recent: RecentlyUsed[Program] = RecentlyUsed(_RECENT_PROGRAMS)
+
+    def __iter__(self) -> Iterator[Program]:
+        return iter(list(self._programs.values()))
+
+    def clear(self) -> None:
+        """Forget all programs."""
+        self._programs.clear()
+        self._recent.clear()
 
     def program(self, plan: Plan, name: str, body: Body, training: bool, variant: Hashable = ()) -> Program:
         """The program that computes `body` on graphs of the plan's structure.
 
         `name` and `variant` distinguish bodies, of which that of the first call is used.
         """
-        return self.get((plan.key, name, variant, training), lambda: Program(plan, name, body, training))
+        kind = name, variant, training
+        key = plan.key, *kind
+        program = self._programs.get(key)
+        if program is None:
+            self._programs[key] = program = Program(plan, name, body, training, quick_start=True)
+        plan.programs[kind] = program
+        return self._recent.get(key, lambda: program)
 
 
 programs = ProgramCache()

@@ -1,0 +1,38 @@
+"""How much a traced computation computes, as far as that depends on how well it is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
+
+
+def elements(jaxpr: Jaxpr) -> int:
+    """The number of elements that the operations of a trace compute, those in loops once for each step.
+
+    Matrix products and convolutions count their results only: they are computed by libraries.
+    """
+    return sum(_elements(eqn) for eqn in jaxpr.eqns)
+
+
+def _elements(eqn: JaxprEqn) -> int:
+    inner = list(_inner(eqn))
+    if inner:
+        return _steps(eqn) * sum(map(elements, inner))
+    return sum(getattr(v.aval, "size", 1) for v in eqn.outvars)
+
+
+def _steps(eqn: JaxprEqn) -> int:
+    """The number of steps of a loop. One that ends when it likes is taken to fill an array along its first axis."""
+    if eqn.primitive.name == "while":
+        return max((v.aval.shape[0] for v in eqn.outvars if getattr(v.aval, "shape", ())), default=1)
+    return eqn.params.get("length", 1) if eqn.primitive.name == "scan" else 1
+
+
+def _inner(eqn: JaxprEqn) -> Iterator[Jaxpr]:
+    for parameter in eqn.params.values():
+        for item in parameter if isinstance(parameter, (list, tuple)) else [parameter]:
+            if isinstance(item, ClosedJaxpr):
+                yield item.jaxpr
+            elif isinstance(item, Jaxpr):
+                yield item

@@ -1,0 +1,39 @@
+"""The size of a traced computation."""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from cntkjax.engine.xla.work import elements
+
+
+def count(f, *arguments):
+    return elements(jax.make_jaxpr(f)(*arguments).jaxpr)
+
+
+def test_every_operation_counts_the_elements_of_its_result():
+    assert count(lambda x: lax.add(lax.sin(x), x), jnp.ones((3, 4))) == 24
+    assert count(lambda x: lax.reduce_max(x, (1,)), jnp.ones((3, 4))) == 3
+    assert count(lambda x: x, jnp.ones(3)) == 0
+
+
+def test_functions_inside_are_counted():
+    assert count(lambda x: jax.jit(lax.sin)(lax.cos(x)), jnp.ones(5)) == 10
+
+
+def test_a_loop_counts_once_for_each_step():
+    def scan(x):
+        return lax.scan(lambda c, y: (lax.add(c, y), c), x[0], x)
+
+    assert count(scan, jnp.ones((7, 4))) - count(lambda x: x[0], jnp.ones((7, 4))) == 28
+
+
+def test_a_loop_of_unknown_length_is_taken_to_fill_an_array():
+    def fill(x):
+        def step(state):
+            t, values = state
+            return lax.add(t, 1), lax.dynamic_update_slice(values, lax.sin(values[:1]), (t,))
+
+        return lax.while_loop(lambda state: state[0] < 9, step, (0, x))
+
+    assert count(fill, jnp.ones(100)) >= 100 * 100
