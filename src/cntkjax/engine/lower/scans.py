@@ -39,7 +39,8 @@ def scan(
 
     @jax.custom_vjp
     def run(*arguments: PyTree) -> PyTree:
-        return scan_forward(step, *arguments, reverse=reverse)
+        weights, invariants, init, xs = arguments
+        return scan_forward(step, weights, invariants, init, xs, reverse)
 
     def forward(*arguments: PyTree) -> tuple[PyTree, Partial]:
         split, y_tree = split_step(step, *arguments)
@@ -57,7 +58,7 @@ def scan(
 
 
 def scan_forward(
-    step: Step, weights: Sequence[Array], invariants: PyTree, init: PyTree, xs: PyTree, reverse: bool = False
+    step: Step, weights: Sequence[Array], invariants: PyTree, init: PyTree, xs: PyTree, reverse: bool
 ) -> PyTree:
     """The outputs of `scan`, where no gradient is taken.
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
+if TYPE_CHECKING:
+    from jax.extend.core import Jaxpr, JaxprEqn  # slow to import
 
 
 def elements(jaxpr: Jaxpr) -> int:
@@ -25,14 +27,14 @@ def _elements(eqn: JaxprEqn) -> int:
 def _steps(eqn: JaxprEqn) -> int:
     """The number of steps of a loop. One that ends when it likes is taken to fill an array along its first axis."""
     if eqn.primitive.name == "while":
-        return max((v.aval.shape[0] for v in eqn.outvars if getattr(v.aval, "shape", ())), default=1)
+        shapes = [getattr(v.aval, "shape", ()) for v in eqn.outvars]
+        return max((shape[0] for shape in shapes if shape), default=1)
     return eqn.params.get("length", 1) if eqn.primitive.name == "scan" else 1
 
 
 def _inner(eqn: JaxprEqn) -> Iterator[Jaxpr]:
     for parameter in eqn.params.values():
         for item in parameter if isinstance(parameter, (list, tuple)) else [parameter]:
-            if isinstance(item, ClosedJaxpr):
-                yield item.jaxpr
-            elif isinstance(item, Jaxpr):
-                yield item
+            jaxpr: Any = getattr(item, "jaxpr", item)  # closed or not
+            if hasattr(jaxpr, "eqns"):
+                yield jaxpr
