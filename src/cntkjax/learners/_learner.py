@@ -145,6 +145,11 @@ class LearnerCore:
             self.transform = transforms.with_master_weights(self.transform)
         self._optax_step = DonatingFunction(partial(_step, self.transform))
 
+    @property
+    def kind(self) -> str:
+        """The names of the links of its rule."""
+        return ", ".join(self.rule)
+
     # ------------------------------------------------------------ the members of CNTK's learners
 
     @property

@@ -134,6 +134,11 @@ class _UserLearnerCore(_HostLearner):
         return bool(taken)
 
     @property
+    def kind(self) -> str:
+        """The user's class."""
+        return type(self.user).__name__
+
+    @property
     def custom_checkpoint(self) -> CustomCheckpoint | None:
         """The user's object, if its class defines its own checkpoints."""
         names = "create_checkpoint", "restore_from_checkpoint"

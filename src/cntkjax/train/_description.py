@@ -9,7 +9,6 @@ import jax
 import numpy as np
 
 from ..graph.function import nodes
-from ..graph.proxy import unwrap
 from ..graph.variable import Leaf
 from ..learners._learner import LearnerCore
 from ..ops.functions import Function
@@ -36,7 +35,7 @@ def _parameter(p: Leaf) -> str:
 def _describe(learner: LearnerCore) -> dict[str, str]:
     return {
         "the parameters": ", ".join(map(_parameter, learner.parameters)),
-        "the kind": ", ".join([type(unwrap(learner)).__name__, *learner.rule]),
+        "the kind": learner.kind,
         "the learning rate": f"{learner.rate_schedule!r} from {learner.learning_rate()} on",
         "the momentum": repr(learner.momenta),
         "the options": repr(learner.options),

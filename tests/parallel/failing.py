@@ -1,0 +1,43 @@
+"""A worker of test_faults.py: in the third of 50 minibatches, worker 1 fails in the way that the argument says."""
+
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+
+import cntkjax as C
+
+
+def main(failure):
+    rank, size = C.distributed.Communicator.rank(), C.distributed.Communicator.num_workers()
+    x, w = C.input_variable(3), C.parameter((3, 4 if failure == "model" and rank else 2))
+    loss = C.reduce_sum(C.square(C.times(x, w)))
+    sgd = C.momentum_sgd([w], 0.1, 0.9) if failure == "learner" and rank else C.sgd([w], 0.1)
+    trainer = C.Trainer(None, (loss, None), C.data_parallel_distributed_learner(sgd))
+    for i in range(50):
+        if i == 2 and rank == 1:
+            fail(failure)
+        trainer.train_minibatch({x: np.ones((4, 3))})
+        float(trainer.previous_minibatch_loss_average)
+    C.distributed.Communicator.finalize()
+    if failure == "longer evaluation" and rank == 0:
+        time.sleep(3)
+        w.value.sum()
+    print(f"worker {rank} of {size} has finished")
+
+
+def fail(failure):
+    if failure == "raise":
+        raise KeyError("no such field")
+    if failure == "end":
+        sys.exit()
+    if failure == "finalize":
+        C.distributed.Communicator.finalize()
+    if failure in ("SIGKILL", "SIGSTOP"):
+        os.kill(os.getpid(), getattr(signal, failure))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
