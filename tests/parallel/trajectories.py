@@ -5,8 +5,9 @@
 
 import sys
 
-import cntk as C
 import numpy as np
+
+import cntk as C
 
 STEPS, SIZE = 50, 16
 rng = np.random.RandomState(3)
