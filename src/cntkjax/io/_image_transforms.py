@@ -1,8 +1,8 @@
 """Transforms of the pixels of one image: the functions behind the descriptions of ``cntkjax.io.transforms``.
 
 An image is uint8 or float32 [height, width, channels], channels in the order blue, green, red.
-Source: CNTK 2.7 with OpenCV 3.1, whose results are reproduced within one grey level and with the same random numbers:
-each is the next 32-bit number of the Mersenne Twister that NumPy's ``RandomState`` also implements.
+Source: CNTK 2.7 with OpenCV 3.1, whose results are reproduced to the pixel, with the same random numbers: each is the
+next 32-bit number of the Mersenne Twister that NumPy's ``RandomState`` also implements.
 """
 
 from __future__ import annotations
@@ -16,10 +16,7 @@ from typing import Any
 import numpy as np
 
 from ._files import open_binary
-
-Pixels = np.ndarray
-
-Taps = list[tuple[np.ndarray, np.ndarray]]  # of a resampling kernel: source pixel and weight for each target pixel
+from ._resize import KINDS, Pixels, resized
 
 
 class TransformRandom:
@@ -142,24 +139,22 @@ def _range(description: Mapping[str, Any], key: str) -> tuple[float, float]:
 
 # ---- scaling
 def _scale(description: Mapping[str, Any]) -> Transform:
-    kernel = {"nearest": _nearest, "linear": _linear, "cubic": _cubic, "lanczos": _lanczos}.get(
-        description["interpolations"].lower()
-    )
+    kind = description["interpolations"].lower()
     mode, pad = description["scaleMode"], int(description["padValue"])
     width, height = int(description["width"]), int(description["height"])
-    if kernel is None:
+    if kind not in KINDS:
         raise RuntimeError("Invalid interpolations value, must be nearest, cubic, lanczos or linear")
     if mode not in ("fill", "crop", "pad"):
         raise RuntimeError("Invalid scaleMode value, must be fill, crop or pad (all lower case)")
 
     def scale(image: Pixels, _: TransformRandom) -> Pixels:
         if mode == "fill":
-            return _resized(image, height, width, kernel)
+            return resized(image, height, width, kind)
         rows, columns = image.shape[:2]
         by_width = (width * rows >= height * columns) == (mode == "crop")
         inner_rows = max(int(rows * width / columns + 0.5), 1) if by_width else height
         inner_columns = width if by_width else max(int(columns * height / rows + 0.5), 1)
-        inner = _resized(image, inner_rows, inner_columns, kernel)
+        inner = resized(image, inner_rows, inner_columns, kind)
         top, left = abs(inner.shape[0] - height) // 2, abs(inner.shape[1] - width) // 2
         if mode == "crop":
             return inner[top : top + height, left : left + width]
@@ -169,57 +164,6 @@ def _scale(description: Mapping[str, Any]) -> Transform:
         return np.pad(inner, around, constant_values=np.asarray(pad).astype(inner.dtype))
 
     return scale
-
-
-def _resized(image: Pixels, rows: int, columns: int, kernel: Callable[[int, int], Taps]) -> Pixels:
-    """Resizes as OpenCV does: without antialiasing, and with the nearest pixel outside of the image."""
-    resized = image.astype(np.float32)
-    if rows != image.shape[0]:
-        resized = np.add.reduce([resized[i] * w[:, None, None] for i, w in kernel(image.shape[0], rows)])
-    if columns != image.shape[1]:
-        resized = np.add.reduce([resized[:, i] * w[:, None] for i, w in kernel(image.shape[1], columns)])
-    return resized if image.dtype != np.uint8 else np.clip(np.round(resized), 0, 255).astype(np.uint8)
-
-
-def _nearest(old: int, new: int) -> Taps:
-    source = np.minimum(np.arange(new) * old // new, old - 1)
-    return [(source, np.ones(new, np.float32))]
-
-
-def _source_position(old: int, new: int) -> tuple[np.ndarray, np.ndarray]:
-    """For the centre of each new pixel, the old pixel before it and the distance from that one."""
-    middle = (np.arange(new) + 0.5) * old / new - 0.5
-    before = np.floor(middle).astype(int)
-    return before, middle - before
-
-
-def _taps(old: int, before: np.ndarray, first: int, weights: np.ndarray) -> Taps:
-    """Taps at the offsets first, first + 1, ... from a pixel. Shapes: before [new], weights [taps, new]."""
-    return [(np.clip(before + first + i, 0, old - 1), w.astype(np.float32)) for i, w in enumerate(weights)]
-
-
-def _linear(old: int, new: int) -> Taps:
-    before, t = _source_position(old, new)
-    return _taps(old, before, 0, np.stack([1 - t, t]))
-
-
-def _cubic(old: int, new: int) -> Taps:
-    before, t = _source_position(old, new)
-    a = -0.75
-
-    def near(x: np.ndarray) -> np.ndarray:
-        return ((a + 2) * x - (a + 3)) * x * x + 1
-
-    far = ((a * (t + 1) - 5 * a) * (t + 1) + 8 * a) * (t + 1) - 4 * a
-    inner = near(t), near(1 - t)
-    return _taps(old, before, -1, np.stack([far, *inner, 1 - far - inner[0] - inner[1]]))
-
-
-def _lanczos(old: int, new: int) -> Taps:
-    before, t = _source_position(old, new)
-    x = t - np.arange(-3, 5)[:, None]
-    weights = np.sinc(x) * np.sinc(x / 4)
-    return _taps(old, before, -3, weights / weights.sum(0))
 
 
 # ---- values
@@ -268,8 +212,9 @@ def _color(description: Mapping[str, Any]) -> Transform:
             pixels = np.clip(pixels * np.float32(gain) + pixels.mean() * np.float32(offset), 0, 255)
         if saturation and pixels.shape[2] == 3:
             brightest = pixels.max(2, keepdims=True)
-            chroma = (brightest - pixels) * np.float32(1 + random.uniform(-saturation, saturation))
-            pixels = np.clip(brightest - chroma, 0, 255)
+            chroma = brightest - pixels
+            largest = brightest / np.maximum(chroma.max(2, keepdims=True), 1e-6)  # leaves a channel of 0
+            pixels = brightest - chroma * np.minimum(np.float32(1 + random.uniform(-saturation, saturation)), largest)
         return pixels
 
     return color

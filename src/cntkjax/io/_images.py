@@ -1,4 +1,4 @@
-"""Images that are listed in a text file, as sequences of one sample. Reading them needs Pillow."""
+"""Images that are listed in a text file, as sequences of one sample."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -21,13 +21,11 @@ from ..variables import Record
 from ._ctf import CHUNK_SIZE
 from ._ctf_index import MAX_ID, chunks_of
 from ._files import open_binary
+from ._image_decoding import decoded, pillow
 from ._image_transforms import TransformRandom, as_transform
 from ._number_parsing import parse_decimal
 from ._streams import StreamInformation
 from .deserializer import ChunkedDeserializer, register_deserializer
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 MAX_PIXELS = 64 * 2**20
 _BYTES_PER_PIXEL, _METADATA_BYTES = 8, 2**20  # a file may have so many: four channels of 16 bits, uncompressed
@@ -121,7 +119,7 @@ class ImageFiles(ChunkedDeserializer):
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         self.path, self.embedded = description["file"], description["type"] == "Base64ImageDeserializer"
-        _pillow()
+        pillow()
         self._max_pixels = int(description.get("maxPixels", MAX_PIXELS))  # CNTK's descriptions have no limit
         inputs = description["input"]
         self._images = {name: stream["transforms"] for name, stream in inputs.items() if "transforms" in stream}
@@ -240,15 +238,21 @@ class ImageFiles(ChunkedDeserializer):
         random = self._random[name]
         while len(random) < len(rows):
             random.append(self._random_of(name, len(random)))
-        samples = list(self._threads.map(self._sample, [name] * len(rows), rows, random))
         shape = next(s.sample_shape for s in self.streams if s.name == name)
-        for row, sample in zip(rows, samples, strict=True):
+        samples = np.empty((len(rows), *shape), np.float32)
+
+        def read(index: int) -> None:
+            sample = self._sample(name, rows[index], random[index])
             if sample.shape != shape:
                 self._fail(
-                    row.line,
+                    rows[index].line,
                     f"the image is {sample.shape}, others are {shape}: scale them to one size, with transforms.scale",
                 )
-        return np.stack(samples)
+            samples[index] = sample
+
+        for _ in self._threads.map(read, range(len(rows))):  # raises the first error
+            pass
+        return samples
 
     @cached_property
     def _threads(self) -> ThreadPoolExecutor:
@@ -263,24 +267,17 @@ class ImageFiles(ChunkedDeserializer):
         return [TransformRandom(index) for _ in self._transforms[name]]
 
     def _sample(self, name: str, row: _Row, random: Sequence[TransformRandom]) -> np.ndarray:
-        """A transformed image. Shapes: float32 [channels, height, width]."""
+        """A transformed image. Shapes: uint8 or float32 [channels, height, width]."""
         image = self._pixels(row, self._channels[name])
         for transform, random_of_transform in zip(self._transforms[name], random, strict=True):
             image = transform(image, random_of_transform)
-        return np.ascontiguousarray(image, np.float32)
+        return image
 
     def _pixels(self, row: _Row, channels: int) -> np.ndarray:
         """Shapes: uint8 [height, width, channels]."""
         try:
-            with _pillow().open(io.BytesIO(self._bytes(row))) as image:
-                if image.width * image.height > self._max_pixels:
-                    raise ValueError(
-                        f"it has {image.width} x {image.height} pixels, more than {self._max_pixels}; scale it down, "
-                        "or set max_pixels of the deserializer"
-                    )
-                if channels == 1:
-                    return np.asarray(image.convert("L"))[:, :, None]
-                return np.asarray(image.convert("RGB"))[:, :, ::-1]
+            is_file = not self.embedded and "@" not in row.image
+            return decoded(self._bytes(row), channels, self._max_pixels, is_file)
         except Exception as error:  # whatever damaged data lead a decoder to; without a line it helps nobody
             image_name = "the image in it" if self.embedded else repr(row.image)
             self._fail(row.line, f"Cannot open file {image_name}: {error}")
@@ -308,11 +305,3 @@ class ImageFiles(ChunkedDeserializer):
                 f"it has {size} bytes, more than {limit}, too many for an image of {self._max_pixels} pixels; set "
                 "max_pixels of the deserializer"
             )
-
-
-def _pillow() -> ModuleType:
-    try:
-        from PIL import Image  # loaded late, as it is optional
-    except ImportError as missing:
-        raise ImportError("reading images needs Pillow: pip install 'cntkjax[images]'") from missing
-    return Image
