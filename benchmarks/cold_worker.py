@@ -13,7 +13,7 @@ from pathlib import Path
 
 def main(report: str, script: str, *arguments: str) -> None:
     """Run the script; the report has the counters of `worker.compilations`."""
-    from worker import compilations  # beside this file
+    from worker import compilations, with_loaded  # beside this file
 
     counters = compilations()
     sys.path[0] = str(Path(script).parent)
@@ -21,7 +21,7 @@ def main(report: str, script: str, *arguments: str) -> None:
     try:
         runpy.run_path(script, run_name="__main__")
     finally:
-        Path(report).write_text(json.dumps(counters))
+        Path(report).write_text(json.dumps(with_loaded(counters)))
 
 
 if __name__ == "__main__":

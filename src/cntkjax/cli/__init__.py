@@ -57,7 +57,8 @@ def parser() -> argparse.ArgumentParser:
     diff.add_argument("first", type=Path, metavar="A", help="a .model, .dnn or .onnx file")
     diff.add_argument("second", type=Path, metavar="B", help="the file to compare it with")
     diff.add_argument("--html", type=Path, metavar="OUT.html", help="also write a page of B with differences marked")
-    commands.add_parser("doctor", help="report devices, versions and missing packages")
+    doctor = commands.add_parser("doctor", help="report devices, versions, missing packages and compiled programs")
+    doctor.add_argument("--clear-cache", action="store_true", help="remove the compiled programs that are stored")
     return result
 
 

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from importlib import metadata
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 
@@ -30,8 +29,8 @@ OPTIONAL = (  # distribution, module, purpose, extra
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prints the report."""
-    for line in lines():
+    """Prints the report, or clears the cache of compiled programs."""
+    for line in _cleared() if options.clear_cache else lines():
         print(line, flush=True)
 
 
@@ -61,6 +60,15 @@ def lines() -> Iterator[str]:
     yield f"  a small network was compiled and run in {time.perf_counter() - started:.2f} s"
 
 
+def _cleared() -> Iterator[str]:
+    store = cache.store()
+    if store is None:
+        yield _cache()
+        return
+    usage = store.clear()
+    yield f"{usage.entries} compiled programs, {usage.size / 1e6:.0f} MB, were removed from {store.folder}"
+
+
 def _version(distribution: str) -> str:
     try:
         return metadata.version(distribution)
@@ -86,11 +94,13 @@ def _accelerator_advice() -> Iterator[str]:
 
 
 def _cache() -> str:
-    directory = cache.directory()
-    if not directory:
-        return "not cached: CNTKJAX_CACHE_DIR is empty"
-    files = [f for f in Path(directory).glob("*") if f.is_file()]
-    return f"{len(files)} files, {sum(f.stat().st_size for f in files) / 1e6:.0f} MB in {directory}"
+    """Where compiled programs are stored, or why they are not."""
+    store = cache.store()
+    if store is None:
+        return "not stored for later processes: the folder cannot be used, or the environment turns it off"
+    usage = store.usage()
+    size, limit = usage.size / 1e6, store.limit / 1e6
+    return f"{usage.entries} stored for later processes, {size:.0f} of at most {limit:.0f} MB, in {store.folder}"
 
 
 __all__ = ["lines", "run"]

@@ -4,6 +4,7 @@ from .debug import (
     DEBUG_USAGE,
     CloneMethod,
     UserFunction,
+    compilation_report,
     debug_model,
     force_deterministic,
     output_variable,
@@ -16,7 +17,8 @@ from .debug import (
 from .profiler import disable_profiler, enable_profiler, start_profiler, stop_profiler
 
 __all__ = [
-    "DEBUG_USAGE", "CloneMethod", "UserFunction", "debug_model", "disable_profiler", "dump_function", "dump_signature",
-    "enable_profiler", "force_deterministic", "output_variable", "save_as_legacy_model", "set_checked_mode",
-    "set_computation_network_trace_level", "set_node_timing", "start_profiler", "stop_profiler", "user_function",
+    "DEBUG_USAGE", "CloneMethod", "UserFunction", "compilation_report", "debug_model", "disable_profiler",
+    "dump_function", "dump_signature", "enable_profiler", "force_deterministic", "output_variable",
+    "save_as_legacy_model", "set_checked_mode", "set_computation_network_trace_level", "set_node_timing",
+    "start_profiler", "stop_profiler", "user_function",
 ]

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import warnings
 
+from ..engine.run.compilations import CompilationReport, report
 from ..graph.seed import set_fixed_random_seed
 from ..graph.settings import Settings
 from ..ops import output_variable
@@ -11,9 +12,9 @@ from ..ops.functions import CloneMethod, Function
 from ._stepping import DEBUG_USAGE, _DebugNode, debug_model
 
 __all__ = [
-    "DEBUG_USAGE", "CloneMethod", "UserFunction", "_DebugNode", "debug_model", "force_deterministic", "output_variable",
-    "save_as_legacy_model", "set_checked_mode", "set_computation_network_trace_level", "set_node_timing",
-    "user_function",
+    "DEBUG_USAGE", "CloneMethod", "UserFunction", "_DebugNode", "compilation_report", "debug_model",
+    "force_deterministic", "output_variable", "save_as_legacy_model", "set_checked_mode",
+    "set_computation_network_trace_level", "set_node_timing", "user_function",
 ]
 
 
@@ -79,6 +80,25 @@ def set_node_timing(enable: bool) -> None:
         Tanh... forward avg 0.0...s, backward avg 0.000000s (fwd# 1|bwd# 0)
     """
     Settings.timed = _flag("set_node_timing", enable)
+
+
+def compilation_report() -> CompilationReport:
+    """How much of this process's time was compilation: a record with totals and all programs, which prints as a table.
+
+    An extension of CNTK. Programs that an earlier process has compiled are loaded, which takes a fraction of the time.
+
+    Units: seconds.
+
+    Example:
+        >>> import cntkjax as C
+        >>> value = C.tanh([1, 2]).eval()
+        >>> report = compilation_report()
+        >>> 0 < report.waited < report.elapsed
+        True
+        >>> "programs were compiled" in str(report)
+        True
+    """
+    return report()
 
 
 def _flag(function: str, value: bool) -> bool:

@@ -16,8 +16,8 @@ import numpy as np
 import optax
 
 from .._typing import PyTree
-from ..engine.run.handover import Captures, DonatingFunction, deferred_interrupts, hand_over
-from ..engine.xla.cache import persistent
+from ..engine.run.executables import Computation, DonatingFunction, Executables
+from ..engine.run.handover import Captures, deferred_interrupts, hand_over
 from ..graph.proxy import delegates_to
 from ..graph.seed import next_seed
 from ..parallel.block_momentum import BlockMomentum
@@ -143,7 +143,8 @@ class LearnerCore:
         self.transform = options.chain(rule)
         if any(p.dtype == np.float16 for p in self._parameters):
             self.transform = transforms.with_master_weights(self.transform)
-        self._optax_step = DonatingFunction(partial(_step, self.transform))
+        step = partial(_step, self.transform)
+        self._optax_step = DonatingFunction(step, description=lambda: step)
 
     @property
     def kind(self) -> str:
@@ -260,7 +261,7 @@ class LearnerCore:
 
         def compute(outputs: Captures) -> None:
             with self.precision():
-                values, key = [p.value for p in self._parameters], [g.shape for g in gradients]
+                values, key = [p.value for p in self._parameters], tuple(g.shape for g in gradients)
                 self._optax_step(outputs, key, self.optax_state, gradients, values, hyper)
 
         def store(outputs: tuple[list[Any], PyTree]) -> bool:
@@ -280,9 +281,12 @@ class LearnerCore:
     def optax_state(self) -> PyTree:
         """The state of ``transform``, which is initialized on first use. Shapes: those of the parameters."""
         if self._optax_state is None:
-            with self.precision(), deferred_interrupts(), persistent():
+            with self.precision(), deferred_interrupts():
                 # One program; otherwise XLA compiles one for each array of zeros.
-                self._optax_state = jax.jit(self.transform.init)([p.value for p in self._parameters])
+                computation = Computation(lambda: self.transform.init, lambda inputs: "the state of a learner")
+                init = Executables(jax.jit(self.transform.init), computation=computation)
+                values = [p.value for p in self._parameters]
+                self._optax_state = init.get(None, (values,)).run(values)
         return self._optax_state
 
     @optax_state.setter

@@ -6,6 +6,7 @@ import sys
 import time
 from typing import SupportsFloat
 
+from .._terminal import is_interactive
 from ._progress_writer import LazySum, ProgressWriter, UpdateCounter
 
 _REFRESH_SECONDS = 0.2
@@ -154,11 +155,6 @@ def show_status(line: str) -> None:
 def clear_progress_bar() -> None:
     """Erases a bar before something else is printed; it reappears when it is drawn next."""
     _StatusLine.clear()
-
-
-def is_interactive() -> bool:
-    """Whether output goes to a terminal or a notebook."""
-    return "ipykernel" in sys.modules or sys.stderr.isatty()
 
 
 def _clock(seconds: float) -> str:

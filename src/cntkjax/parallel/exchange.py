@@ -17,7 +17,8 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from .._typing import Array, PyTree
-from ..engine.run.handover import Captures, DonatingFunction, copied
+from ..engine.run.executables import DonatingFunction
+from ..engine.run.handover import Captures, copied
 from . import workers
 
 AXIS = "data"

@@ -6,7 +6,9 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 from operator import attrgetter
 from typing import Any, TypeAlias
@@ -16,11 +18,22 @@ import numpy as np
 
 from ..._typing import PyTree
 from ..xla.background import background
-from ..xla.cache import persistent
-from ..xla.compiler import quick_options
+from ..xla.compiler import compiler_options, quick_options
+from ..xla.descriptions import NoDescription, digest
 from ..xla.fork_guard import check_not_forked
 from ..xla.versions import c_function, double_precision
 from ..xla.work import elements
+from .compilations import Compilation, announced, record
+from .handover import Captures, captured, copied, deferred_interrupts
+from .stored_executables import (
+    Stored,
+    key_of_computation,
+    key_of_program,
+    load_computation,
+    load_program,
+    save_computation,
+    save_program,
+)
 
 Inputs: TypeAlias = tuple[PyTree, ...]
 
@@ -35,29 +48,48 @@ class Executable:
     """A compiled computation.
 
     `run` is a function in C, so no bytecode runs between the computation and what keeps its outputs, except when it is
-    called for the first time: then `has_run` is false. `seconds`: how long it took to compile. `runs_left`: how often
-    one that was compiled quickly may run before compiling it thoroughly pays.
+    called for the first time: then `has_run` is false. `seconds`: how long it took to compile, in this process or, if
+    it is `stored`, in an earlier one. `runs_left`: how often one that was compiled quickly may run before compiling it
+    thoroughly pays.
     """
 
     run: Callable[..., PyTree]
     seconds: float
+    stored: bool
     has_run: bool = False
     runs_left: float = inf
+
+
+@dataclass(frozen=True)
+class Computation:
+    """What a function computes, in terms of the graph.
+
+    `description` returns values that determine it in any process (see `xla/descriptions.py`); without any, it is traced
+    in each process. `text` tells users what is compiled for some inputs; `compiled` is called when that is done.
+    """
+
+    description: Callable[[], object] = object
+    text: Callable[[Inputs], str] = lambda inputs: "a program"
+    compiled: Callable[[Inputs, Executable], object] = lambda inputs, executable: None
 
 
 class Executables:
     """The executables of a jitted function, by signature: a key that decides on the shapes and types of all inputs.
 
-    `is_double`: whether jax has to keep float64. `quick_start`: what is needed now is compiled quickly, and again with
-    all optimizations when the runs of the first version have taken as much longer as that takes. This is decided by
-    the size of the computation, never by a clock, so a script computes the same numbers each time. Threads may share
-    an object.
+    The first input may be donated. `is_double`: whether jax has to keep float64. `quick_start`: what is needed now is
+    compiled quickly, and again with all optimizations when the runs of the first version have taken as much longer as
+    that takes. This is decided by the size of the computation, never by a clock, so a script computes the same numbers
+    each time, with and without stored executables. Threads may share an object.
     """
 
-    def __init__(self, jitted: jax.stages.Wrapped, is_double: bool, quick_start: bool = False) -> None:
+    def __init__(
+        self, jitted: jax.stages.Wrapped, is_double: bool = False, quick_start: bool = False,
+        computation: Computation = Computation(),
+    ) -> None:
         self._jit = jitted
         self._is_double = is_double
         self._quick_start = quick_start
+        self._computation = computation
         self._executables: dict[Hashable, Executable] = {}
         self._pending: dict[Hashable, Future[Executable]] = {}  # in the background
         self._lock = threading.Lock()
@@ -68,9 +100,49 @@ class Executables:
     def __iter__(self) -> Iterator[Executable]:
         return iter(list(self._executables.values()))
 
+    # ---- running
+    def run(
+        self, signature: Hashable, inputs: Inputs, outputs: Captures, copy: Callable[[PyTree], PyTree] = copied
+    ) -> None:
+        """Append what the function returns, in one call into C once the executable has run before.
+
+        `copy`: makes what is donated to the first run.
+        """
+        executable = self.ready(signature)
+        if executable is None or not executable.has_run:
+            self._run_first(signature, inputs, outputs, copy)
+            return
+        executable.runs_left -= 1
+        try:
+            # Were there bytecode between the program and the list, an exception could come there, and what is donated
+            # would be lost.
+            outputs.extend(map(executable.run, *((a,) for a in inputs)))
+        except (TypeError, ValueError):  # from jax, before it runs: arrays of other types, or on another device
+            with deferred_interrupts():
+                outputs.append(self._jit(copy(inputs[0]), *inputs[1:]))
+
+    def _run_first(
+        self, signature: Hashable, inputs: Inputs, outputs: Captures, copy: Callable[[PyTree], PyTree]
+    ) -> None:
+        with deferred_interrupts():
+            executable = self.get(signature, inputs)
+            # In its first run jax calls it from Python, so copies are donated. What is interrupted then leaves state as
+            # it was.
+            try:
+                outputs.append(executable.run(copy(inputs[0]), *inputs[1:]))
+            except (TypeError, ValueError):
+                outputs.append(self._jit(copy(inputs[0]), *inputs[1:]))
+            except jax.errors.JaxRuntimeError as error:
+                if "RESOURCE_EXHAUSTED" not in str(error):
+                    raise
+                outputs.append(executable.run(*inputs))
+            executable.has_run = True
+            executable.runs_left -= 1
+
+    # ---- compiling
     def ready(self, signature: Hashable) -> Executable | None:
         """The executable of a signature; None if there is none yet."""
-        executable = self._executables.get((signature, lowering_options()))
+        executable = self._executables.get((signature, _lowering_options()))
         return None if executable is None or executable.runs_left <= 0 else executable
 
     def get(self, signature: Hashable, inputs: Inputs) -> Executable:
@@ -78,30 +150,30 @@ class Executables:
 
         `inputs`: arrays, or their shapes (`jax.ShapeDtypeStruct`).
         """
-        key = signature, lowering_options()
+        key = signature, _lowering_options()
         with self._lock:
             pending = self._pending.get(key)
         # What fails in the background is tried again here, so that it fails where the user sees it.
         if pending is not None and not pending.cancel() and pending.exception() is None:
             self._add(key, pending.result())
         if self.ready(signature) is None:
-            self._add(key, self._compile(inputs, quickly=self._quick_start and key not in self._executables))
+            self._add(key, self._prepare(inputs, quickly=self._quick_start and key not in self._executables))
         return self._executables[key]
 
     def compile_in_background(self, signature: Hashable, inputs: Inputs) -> None:
         """Begin to compile for a signature in another thread, unless that has been done or is under way."""
-        options = lowering_options()
+        options = _lowering_options()
         key = signature, options
         with self._lock:
             if key in self._executables or key in self._pending:
                 return
             with double_precision(self._is_double):
-                shapes = abstract(inputs)
+                shapes = _abstract(inputs)
 
             def compile() -> Executable:
-                if lowering_options() != options:
+                if _lowering_options() != options:
                     raise RuntimeError("options of jax that are set in one thread only")
-                return self._compile(shapes)
+                return self._prepare(shapes, in_background=True)
 
             self._pending[key] = future = background.submit(compile)
         future.add_done_callback(lambda done: self._take(key, done))
@@ -118,25 +190,75 @@ class Executables:
             if before is None or before.runs_left <= 0:
                 self._executables[key] = executable
 
-    def _compile(self, inputs: Inputs, quickly: bool = False) -> Executable:
+    @cached_property
+    def _description(self) -> str | None:
+        try:
+            return digest(self._computation.description())
+        except NoDescription:
+            return None
+
+    def _prepare(self, inputs: Inputs, quickly: bool = False, in_background: bool = False) -> Executable:
+        """A new executable: compiled, or loaded if an earlier process has compiled it."""
         check_not_forked()
+        begin, text = time.perf_counter(), self._computation.text(inputs)
+        with double_precision(self._is_double), nullcontext() if in_background else announced(text):
+            key = None
+            if self._description is not None:
+                key = key_of_computation(f"{self._description} {quickly}", inputs)
+            stored = load_computation(key, inputs)
+            executable, is_stored = (stored, True) if stored else self._trace_and_compile(key, inputs, quickly)
+            function = c_function(executable.compiled) or self._jit
+        record(Compilation(text, time.perf_counter() - begin, is_stored, in_background))
+        prepared = Executable(function, executable.seconds, is_stored, runs_left=executable.runs or inf)
+        self._computation.compiled(inputs, prepared)
+        return prepared
+
+    def _trace_and_compile(self, key: str | None, inputs: Inputs, quickly: bool) -> tuple[Stored, bool]:
+        """The executable of the program that the function is traced to, and whether it was stored.
+
+        `key`: that of the computation.
+        """
         begin = time.perf_counter()
-        with double_precision(self._is_double):
-            traced = self._jit.trace(*inputs)
-            options = quick_options() if quickly else {}
-            runs = _QUICK_ELEMENTS // max(1, elements(traced.jaxpr.jaxpr)) if options else 0
-            lowered = traced.lower()
-            with persistent():
-                compiled = lowered.compile(options if runs else None)
-        return Executable(c_function(compiled) or self._jit, time.perf_counter() - begin, runs_left=runs or inf)
+        traced = self._jit.trace(*inputs)
+        options = quick_options() if quickly else {}
+        runs = _QUICK_ELEMENTS // max(1, elements(traced.jaxpr.jaxpr)) if options else 0
+        options = options if runs else compiler_options()
+        lowered = traced.lower()
+        program = key_of_program(lowered, inputs, options)
+        executable = load_program(program, inputs, lowered.out_tree)
+        is_stored = executable is not None
+        if executable is None:
+            executable = Stored(lowered.compile(options), time.perf_counter() - begin)
+            save_program(program, executable)
+        save_computation(key, program, lowered.out_tree, runs)
+        return executable._replace(runs=runs), is_stored
 
 
-def lowering_options() -> Hashable:
+class DonatingFunction:
+    """A function that is compiled, and donates its first argument, of which `copy` makes a copy.
+
+    `description`: see `Computation`.
+    """
+
+    def __init__(
+        self, function: Callable[..., PyTree], copy: Callable[[PyTree], PyTree] = copied,
+        description: Callable[[], object] = object,
+    ) -> None:
+        jitted = jax.jit(lambda *arguments: captured(function(*arguments)), donate_argnums=0)
+        self._copy = copy
+        self._executables = Executables(jitted, computation=Computation(description, lambda inputs: "an update"))
+
+    def __call__(self, outputs: Captures, key: Hashable, donated: PyTree, *arguments: PyTree) -> None:
+        """Append a function that returns what the function returns. `key` decides on the shapes of the arguments."""
+        self._executables.run(key, (donated, *arguments), outputs, self._copy)
+
+
+def _lowering_options() -> Hashable:
     """Options of jax that decide on what a function is compiled to, besides its inputs."""
     return _OPTIONS(jax.config)
 
 
-def abstract(inputs: PyTree) -> PyTree:
+def _abstract(inputs: PyTree) -> PyTree:
     """The inputs with shapes and types in the place of arrays; in the scope of the precision that is to be used."""
 
     def describe(leaf: Any) -> Any:
@@ -150,4 +272,4 @@ def abstract(inputs: PyTree) -> PyTree:
     return jax.tree.map(describe, inputs)
 
 
-__all__ = ["Executable", "Executables", "Inputs", "abstract", "lowering_options"]
+__all__ = ["Computation", "DonatingFunction", "Executable", "Executables", "Inputs"]

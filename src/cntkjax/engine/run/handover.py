@@ -92,28 +92,6 @@ def finish(assignments: Callable[[], object]) -> None:
         settle()
 
 
-class DonatingFunction:
-    """A compiled function that donates its first argument.
-
-    It has to be called once for each `key`, which decides on its shapes, before it runs without Python code of jax's:
-    then it gets a copy to donate, which `copy` makes, so an interrupt leaves the argument as it was.
-    """
-
-    def __init__(self, function: Callable[..., PyTree], copy: Callable[[PyTree], PyTree] | None = None) -> None:
-        self._copy = copy or copied
-        self._run = jax.jit(lambda *arguments: captured(function(*arguments)), donate_argnums=0)
-        self._keys: list[object] = []
-
-    def __call__(self, outputs: Captures, key: object, donated: PyTree, *arguments: PyTree) -> None:
-        """Append a function that returns what `function` returns."""
-        if key in self._keys:
-            outputs.extend(map(self._run, (donated,), *((a,) for a in arguments)))
-            return
-        with deferred_interrupts():
-            outputs.append(self._run(self._copy(donated), *arguments))
-            self._keys.append(key)
-
-
 def device_copy(array: jax.Array) -> jax.Array:
     """A copy that stays when the array is donated; nothing is compiled for it."""
     return jax.device_put(array, may_alias=False)
@@ -190,6 +168,6 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 __all__ = [
-    "STATE", "Captures", "DonatingFunction", "captured", "copied", "deferred_interrupts", "device_copy", "finish",
+    "STATE", "Captured", "Captures", "captured", "copied", "deferred_interrupts", "device_copy", "finish",
     "hand_over", "settle",
 ]

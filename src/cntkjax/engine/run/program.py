@@ -24,8 +24,8 @@ from ..xla.compiler import compiler_options
 from ..xla.versions import double_precision
 from . import profiler
 from .context import make_context
-from .executables import Executables, Inputs
-from .handover import Captures, captured, copied, deferred_interrupts
+from .executables import Computation, Executable, Executables, Inputs
+from .handover import Captures, captured
 from .minibatch import Feed, Minibatch, MinibatchPacker, PackedArray
 from .python_callbacks import run_until_sizes_settle
 from .random_streams import RandomInputs, random_state_of
@@ -35,18 +35,25 @@ Body: TypeAlias = Callable[[Plan, Context, Environment, PyTree, PyTree], PyTree]
 """``body(plan, ctx, env, donated, extra)`` computes outputs from the leaves and arguments in `env`."""
 
 
+_TASKS = {
+    "train": "the training step", "test": "the test step", "evaluate": "an evaluation", "gradients": "gradients",
+}
+
+
 class Program:
     """One computation on a plan, compiled for each set of shapes that it is called with.
 
-    `name` is that of profiles and compilation logs. `donate`: the buffers of `donated` are reused for the outputs,
-    unless user code is called, which may fail and then has to leave everything as it was. `quick_start`: see
-    `Executables`.
+    `name` is that of profiles and compilation logs. `variant`: what else `body` depends on; it needs a description
+    (`xla/descriptions.py`), or the program is traced in each process. `donate`: the buffers of `donated` are reused for
+    the outputs, unless user code is called, which may fail and then has to leave everything as it was. `quick_start`:
+    see `Executables`.
     """
 
     def __init__(
-        self, plan: Plan, name: str, body: Body, training: bool, donate: bool = False, quick_start: bool = False
+        self, plan: Plan, name: str, body: Body, training: bool, variant: object = (), donate: bool = False,
+        quick_start: bool = False,
     ) -> None:
-        self.plan, self.name, self.body, self.training = plan, name, body, training
+        self.plan, self.name, self.body, self.training, self.variant = plan, name, body, training, variant
         self.packer = MinibatchPacker(plan)
         self._packing = threading.RLock()
         self.needs_stages = False  # a user function returned another number of samples than it got
@@ -54,7 +61,9 @@ class Program:
         self._jit = jax.jit(
             self._trace, donate_argnums=donated, static_argnames="sizes", compiler_options=compiler_options()
         )
-        self.executables = Executables(self._jit, plan.is_double, quick_start)
+        self.executables = Executables(
+            self._jit, plan.is_double, quick_start, Computation(self._description, self._text, self._log)
+        )
 
     def _trace(
         self, donated: PyTree, leaves: Sequence[Array | None], arguments: Sequence[PackedArray], batch: Batch | None,
@@ -67,6 +76,25 @@ class Program:
         env = {v: Value(d, v.dynamic_axes) for v, d in zip(self.plan.arguments, arguments, strict=True)}
         env |= {v: Value(d, ()) for v, d in zip(self.plan.leaves, leaves, strict=True) if d is not None}
         return captured(self.body(self.plan, ctx, env, donated, extra))
+
+    def _description(self) -> object:
+        """Values that describe what is computed, in any process."""
+        body = getattr(self.body, "__func__", self.body)
+        primitives = [type(node.primitive) for node in self.plan.nodes]  # users may define some
+        axes = [v.dynamic_axes for v in self.plan.arguments]  # attributes of nodes may refer to one by its name
+        return self.name, body, self.variant, self.training, self.plan.key, primitives, axes
+
+    def _text(self, inputs: Inputs) -> str:
+        """What is compiled, for users to read."""
+        batch: Batch | None = inputs[3]
+        layouts: Sequence[Layout] = inputs[4]
+        sizes = [f"{layout.time} x {layout.rows}" for layout in layouts] or ([str(batch.size)] if batch else [])
+        minibatches = f" for minibatches of up to {' and '.join(sizes)}" if sizes else ""
+        return f"{_TASKS.get(self.name, self.name)}{minibatches}"
+
+    def _log(self, inputs: Inputs, executable: Executable) -> None:
+        if Settings.trace_level > 0:
+            log_compilation(self.name, self.plan, inputs[2], executable)
 
     def pack(self, plan: Plan, feeds: Sequence[Feed], memory: Memory) -> Minibatch:
         """Pack feeds for this program; see `MinibatchPacker.pack`.
@@ -94,7 +122,7 @@ class Program:
                 result = self._run_with_callbacks(inputs, minibatch, random)
                 outputs.append(lambda: result)
             else:
-                self._run(inputs, minibatch, outputs)
+                self.executables.run(minibatch.signature, inputs, outputs)
         if begin is not None:
             jax.block_until_ready(outputs[0]())
             profiler.add("Programs", self.name, begin, time.perf_counter())
@@ -108,39 +136,6 @@ class Program:
         if not self.plan.calls_python:
             inputs = _inputs(minibatch, leaves, random, donated, extra)
             self.executables.compile_in_background(minibatch.signature, inputs)
-
-    def _run(self, inputs: Inputs, minibatch: Minibatch, outputs: Captures) -> None:
-        executable = self.executables.ready(minibatch.signature)
-        if executable is None or not executable.has_run:
-            self._run_first(inputs, minibatch, outputs)
-            return
-        executable.runs_left -= 1
-        try:
-            # In one call into C: were there bytecode between the program and the list, an exception could come there,
-            # and what is donated would be lost.
-            outputs.extend(map(executable.run, *((a,) for a in inputs)))
-        except (TypeError, ValueError):  # from jax, before it runs: arrays of other types, or on another device
-            with deferred_interrupts():
-                outputs.append(self._jit(copied(inputs[0]), *inputs[1:]))
-
-    def _run_first(self, inputs: Inputs, minibatch: Minibatch, outputs: Captures) -> None:
-        with deferred_interrupts():
-            is_new = self.executables.ready(minibatch.signature) is None
-            executable = self.executables.get(minibatch.signature, inputs)
-            # For its first run jax runs Python code, so copies are donated. What is interrupted then leaves state as it
-            # was.
-            try:
-                outputs.append(executable.run(copied(inputs[0]), *inputs[1:]))
-            except (TypeError, ValueError):
-                outputs.append(self._jit(copied(inputs[0]), *inputs[1:]))
-            except jax.errors.JaxRuntimeError as error:
-                if "RESOURCE_EXHAUSTED" not in str(error):
-                    raise
-                outputs.append(executable.run(*inputs))
-            executable.has_run = True
-            executable.runs_left -= 1
-        if is_new and Settings.trace_level > 0:
-            log_compilation(self.name, self.plan, minibatch.arguments, executable.seconds)
 
     def _run_with_callbacks(
         self, inputs: Inputs, minibatch: Minibatch, random: RandomInputs | None

@@ -70,7 +70,7 @@ class ProgramCache:
         key = plan.key, *kind
         program = self._programs.get(key)
         if program is None:
-            self._programs[key] = program = Program(plan, name, body, training, quick_start=True)
+            self._programs[key] = program = Program(plan, name, body, training, variant, quick_start=True)
         plan.programs[kind] = program
         return self._recent.get(key, lambda: program)
 

@@ -11,17 +11,19 @@ from ...graph.function import Function
 from ...graph.variable import Variable
 from ..plan.parts import Loop, nodes_of, resolve
 from ..plan.plan import Plan
+from .executables import Executable
 from .minibatch import PackedArray
 
 
-def log_compilation(name: str, plan: Plan, arguments: Sequence[PackedArray], seconds: float) -> None:
+def log_compilation(name: str, plan: Plan, arguments: Sequence[PackedArray], executable: Executable) -> None:
     """Print what was compiled: the shapes of the arguments, and the operations in the order of computation."""
-    print(compilation_text(name, plan, arguments, seconds), file=sys.stderr)
+    print(compilation_text(name, plan, arguments, executable), file=sys.stderr)
 
 
-def compilation_text(name: str, plan: Plan, arguments: Sequence[PackedArray], seconds: float) -> str:
+def compilation_text(name: str, plan: Plan, arguments: Sequence[PackedArray], executable: Executable) -> str:
     """The lines that `log_compilation` prints."""
-    lines = [f"Compiled in {seconds:.2f} s: '{name}' of {len(plan.nodes)} operations, {len(plan.leaves)} leaves"]
+    seconds = f"in {executable.seconds:.2f} s{' by an earlier process' * executable.stored}"
+    lines = [f"Compiled {seconds}: '{name}' of {len(plan.nodes)} operations, {len(plan.leaves)} leaves"]
     for variable, data in zip(plan.arguments, arguments, strict=True):
         shapes = " and ".join(str(tuple(a.shape)) for a in jax.tree.leaves(data))
         lines.append(f"  {variable.name or variable.uid} is fed as {shapes}")

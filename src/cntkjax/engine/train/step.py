@@ -119,10 +119,16 @@ class Step:
         trained = {p for group in self.parameters for p in group}
         self.untrained_leaves = [None if leaf in trained else leaf for leaf in self.plan.leaves]
         if self.learners:
-            self.program = Program(self.plan, "train", self._train, True, donate=True)
+            self.program = Program(self.plan, "train", self._train, True, self._variant(), donate=True)
         else:
-            self.program = Program(self.plan, "test", self._test, False, donate=True)
+            self.program = Program(self.plan, "test", self._test, False, len(self.criteria), donate=True)
         self._local_update = LocalUpdate(self.learners)
+
+    def _variant(self) -> object:
+        """What the program depends on besides the plan: which leaves are learned, and how."""
+        place = {leaf: i for i, leaf in enumerate(self.plan.leaves)}
+        places = [[place.get(p) for p in group] for group in self.parameters]
+        return len(self.criteria), self.options, places, [learner.transform for learner in self.learners]
 
     def _check_options(self) -> None:
         if self.options.narrow is not None and self.plan.is_double:

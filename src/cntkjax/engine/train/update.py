@@ -11,7 +11,8 @@ import numpy as np
 
 from ..._typing import AnyArray, Array, PyTree
 from ..lower.rows import Rows, apply_update
-from ..run.handover import Captures, DonatingFunction
+from ..run.executables import DonatingFunction
+from ..run.handover import Captures
 from .learner import StepLearner
 from .loss_scale import LossScale
 
@@ -85,7 +86,10 @@ class LocalUpdate:
     """The `Exchange` of a single worker."""
 
     def __init__(self, learners: Sequence[StepLearner]) -> None:
-        self._run = DonatingFunction(lambda state, gradients, hypers: updated(learners, state, gradients, hypers))
+        self._run = DonatingFunction(
+            lambda state, gradients, hypers: updated(learners, state, gradients, hypers),
+            description=lambda: (updated, [learner.transform for learner in learners]),
+        )
         self._sums: list[Array] = []
 
     def agree(self, samples: int, gradients: Gradients | None) -> int:

@@ -9,7 +9,9 @@ from functools import cache
 
 import jax
 
-from .cache import persistent
+from .cache import store
+from .descriptions import digest
+from .environment import environment
 
 OPTIONS = {
     # Keeps barriers until after fusion: without it, `materialize.materialized` has no effect.
@@ -52,9 +54,18 @@ def _known(options: dict[str, str]) -> dict[str, str]:
 
 
 def _are_known(options: dict[str, str]) -> bool:
+    entries, key = store(), digest("options", options, environment())
+    answer = entries.read(key) if entries is not None else None
+    if answer is None:
+        answer = b"known" if _compile(options) else b"unknown"
+        if entries is not None:
+            entries.write(key, answer)
+    return answer == b"known"
+
+
+def _compile(options: dict[str, str]) -> bool:
     try:
-        with persistent():
-            jax.jit(lambda: 0, compiler_options=options).lower().compile()
+        jax.jit(lambda: 0, compiler_options=options).lower().compile()
     except jax.errors.JaxRuntimeError:
         return False
     return True

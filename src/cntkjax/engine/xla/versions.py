@@ -1,12 +1,15 @@
-"""Differences between versions of JAX."""
+"""Differences between versions of JAX, and what only its private names offer."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
+import numpy as np
+from jax.experimental import serialize_executable
 
 
 def double_precision(enabled: bool) -> AbstractContextManager:
@@ -22,3 +25,35 @@ def c_function(compiled: jax.stages.Compiled) -> Callable[..., Any] | None:
     create = getattr(compiled._executable, "create_cpp_call", None)
     function = create(compiled._params) if create is not None and hasattr(compiled, "_params") else None
     return function if isinstance(function, type(jax.jit(abs))) else None
+
+
+def used_inputs(lowered: jax.stages.Lowered) -> list[int]:
+    """The places of the inputs that a program reads; its text says nothing of the others."""
+    return sorted(lowered._lowering.compile_args["kept_var_idx"])
+
+
+def serialized(compiled: jax.stages.Compiled) -> bytes:
+    """An executable as bytes. Errors: any, if jax or the backend cannot serialize it."""
+    return serialize_executable.serialize(compiled)[0]
+
+
+def deserialized(
+    data: bytes, device: jax.Device, in_tree: jax.tree_util.PyTreeDef, out_tree: jax.tree_util.PyTreeDef
+) -> jax.stages.Compiled:
+    """The executable of `serialized`, for a device. Errors: any, if another version wrote it."""
+    unpickler = _Unpickler(io.BytesIO(data), device.client, [device])
+    executable, inputs, no_keywords = unpickler.load()
+    return jax.stages.Compiled(executable.load(), [], in_tree.unflatten(inputs), out_tree, no_kwargs=no_keywords)
+
+
+class _Unpickler(serialize_executable._JaxPjrtUnpickler):
+    """Loads what jax pickles of an executable, and calls nothing but jax's classes and its functions for that."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("numpy", "dtype"):
+            return np.dtype
+        if module.partition(".")[0] in ("jax", "jaxlib") and "." not in name:
+            value = super().find_class(module, name)
+            if isinstance(value, type) or name.startswith("_unpickle_"):
+                return value
+        raise ValueError(f"{module}.{name} is not part of an executable")

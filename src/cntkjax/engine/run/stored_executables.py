@@ -1,0 +1,139 @@
+"""Executables of earlier processes, loaded without tracing and lowering what they compute.
+
+An executable is stored under a key of its program, and that key under one of the computation in terms of the graph. The
+latter changes with this package's code. Then the computation is traced again, and mostly found to be the same program.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from struct import Struct
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ..._typing import PyTree
+from ..xla.cache import store
+from ..xla.compiler import compiler_options, quick_options
+from ..xla.descriptions import digest
+from ..xla.environment import code, default_device, environment
+from ..xla.versions import deserialized, serialized, used_inputs
+from .structures import Structure, decoded, encoded
+
+
+class Stored(NamedTuple):
+    """What is stored of an executable.
+
+    `seconds`: how long it took to compile. `runs`: how often it may run if it was compiled quickly; otherwise 0.
+    """
+
+    compiled: jax.stages.Compiled
+    seconds: float
+    runs: int = 0
+
+
+_SECONDS = Struct("<d")
+
+
+def key_of_computation(description: str, inputs: PyTree) -> str | None:
+    """The key of what a computation is compiled to for such inputs; None if no stored executable takes them.
+
+    `description`: a digest of what it computes, which is equal in all processes.
+    """
+    leaves, structure = jax.tree.flatten(inputs)
+    text = str(structure)
+    return None if " at 0x" in text else _key(leaves, description, text, compiler_options(), quick_options(), code())
+
+
+def key_of_program(lowered: jax.stages.Lowered, inputs: PyTree, options: Mapping[str, str]) -> str | None:
+    """The key of the executable of a program, compiled with these options of XLA."""
+    try:
+        return _key(jax.tree.leaves(inputs), lowered.as_text(), used_inputs(lowered), options)
+    except (AttributeError, KeyError):
+        return None
+
+
+def _key(leaves: Sequence[Any], *computation: object) -> str | None:
+    if not all(map(_is_on_default_device, leaves)):
+        return None
+    return digest(*computation, list(map(_type_of, leaves)), environment())
+
+
+def load_computation(key: str | None, inputs: PyTree) -> Stored | None:
+    """The executable that an earlier process made of a computation, without tracing it; None if it is not there."""
+    reference = _read(key)
+    if reference is None:
+        return None
+    try:
+        program, outputs, runs = json.loads(reference)
+        executable = load_program(program, inputs, decoded(outputs))
+        return None if executable is None else executable._replace(runs=int(runs))
+    except Exception:  # whatever another version of this package or optax may do with it: it is compiled again
+        return None
+
+
+def load_program(key: str | None, inputs: PyTree, outputs: Structure) -> Stored | None:
+    """The executable of a program, which returns outputs of this structure; None if it is not there."""
+    data = _read(key)
+    if data is None:
+        return None
+    try:
+        in_tree = jax.tree.structure((inputs, {}))
+        compiled = deserialized(zlib.decompress(data[_SECONDS.size :]), default_device(), in_tree, outputs)
+        return Stored(compiled, *_SECONDS.unpack_from(data))
+    except Exception:  # as above, of jax and its backends
+        return None
+
+
+def save_program(key: str | None, executable: Stored) -> None:
+    """Store an executable, if it has a key and jax can serialize it."""
+    entries = store()
+    if entries is None or key is None:
+        return
+    try:
+        data = serialized(executable.compiled)
+    except Exception:  # callbacks, constants, ...: jax and its backends have no class of errors for that
+        return
+    entries.write(key, _SECONDS.pack(executable.seconds) + zlib.compress(data, 1))
+
+
+def save_computation(key: str | None, program: str | None, outputs: Structure, runs: int) -> None:
+    """Store which program a computation is, and the structure of its outputs, unless that has classes of the user.
+
+    `runs`: see `Stored`.
+    """
+    entries = store()
+    if entries is not None and key is not None and program is not None:
+        with suppress(ValueError):
+            entries.write(key, json.dumps([program, encoded(outputs), runs]).encode())
+
+
+def _read(key: str | None) -> bytes | None:
+    entries = store()
+    return None if entries is None or key is None else entries.read(key)
+
+
+def _type_of(leaf: Any) -> Iterable[Any]:
+    if isinstance(leaf, jax.Array | jax.ShapeDtypeStruct):
+        return leaf.shape, leaf.dtype.name, leaf.weak_type, _sharding(leaf) is not None
+    is_weak = type(leaf) in (bool, int, float)
+    return np.shape(leaf), jax.dtypes.canonicalize_dtype(np.result_type(leaf)).name, is_weak, False
+
+
+def _sharding(leaf: Any) -> jax.sharding.Sharding | None:
+    """Where an array has to be computed with; None if it may be moved."""
+    return None if isinstance(leaf, jax.Array) and not leaf.committed else getattr(leaf, "sharding", None)
+
+
+def _is_on_default_device(leaf: Any) -> bool:
+    sharding = _sharding(leaf)
+    return sharding is None or sharding.device_set == {default_device()}
+
+
+__all__ = [
+    "Stored", "key_of_computation", "key_of_program", "load_computation", "load_program", "save_computation", "save_program",
+]

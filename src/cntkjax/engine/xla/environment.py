@@ -1,0 +1,75 @@
+"""What a compiled program depends on besides its graph and inputs: versions, sources, device and options."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from .descriptions import digest
+from .devices import accelerators, host
+
+_VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "OMP_NUM_THREADS")
+# Parts of the names of options of jax that do not change what is computed.
+_IRRELEVANT = (
+    "address", "cache", "device", "dump", "explain", "log", "pprint", "timeout", "traceback", "transfer_guard",
+)
+
+
+def environment() -> tuple[Any, ...]:
+    """Values that are equal in processes, and scopes of jax's options, that compile a program to the same code."""
+    values = jax.config.values
+    names = (name for name in sorted(values) if not any(part in name for part in _IRRELEVANT))
+    return _of_device(default_device()), [(name, str(getattr(jax.config, name, values[name]))) for name in names]
+
+
+def default_device() -> jax.Device:
+    """The device for which programs are compiled."""
+    return getattr(jax.config, "jax_default_device", None) or next(iter(accelerators()), host())
+
+
+@cache
+def _of_device(device: jax.Device) -> str:
+    versions = [(name, metadata.version(name)) for name in ("jax", "jaxlib")]
+    variables = [(name, os.environ.get(name)) for name in _VARIABLES]
+    processor = list(_processor()) if device.platform == "cpu" else []
+    return digest(
+        versions, variables, device.platform, device.device_kind, device.client.platform_version, processor
+    )
+
+
+def _processor() -> Iterator[object]:
+    """The CPU's model and features, and how many of them there are, which decides on how loops are split."""
+    yield platform.machine()
+    yield len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    with suppress(OSError):  # there is no such file outside of Linux
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        yield from sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
+
+
+@cache
+def code() -> str:
+    """A text that changes with the Python code which makes programs of graphs: this package's, and that of others."""
+    versions = [(name, metadata.version(name)) for name in ("jax", "numpy", "optax")]
+    return digest(versions, platform.python_version(), list(_sources()))
+
+
+def _sources() -> Iterator[tuple[str, int, int]]:
+    """Names, sizes and times of this package's modules."""
+    package = Path(__file__).parents[2]
+    for folder, folders, files in os.walk(package):
+        folders.sort()
+        for name in sorted(files):
+            if name.endswith(".py"):
+                info = os.stat(os.path.join(folder, name))
+                yield os.path.relpath(os.path.join(folder, name), package), info.st_size, info.st_mtime_ns
+
+
+__all__ = ["code", "default_device", "environment"]

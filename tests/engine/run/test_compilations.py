@@ -1,0 +1,65 @@
+"""What is compiled is counted, and people are told what they wait for; programs and files are not."""
+
+import io
+import time
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax.engine.run import compilations
+from cntkjax.engine.run.program_cache import programs
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def short_patience(monkeypatch):
+    monkeypatch.setattr(compilations, "PATIENCE", 0.01)
+
+
+def announce(stream, monkeypatch, seconds):
+    monkeypatch.setattr("sys.stderr", stream)
+    with compilations.announced("the training step"):
+        time.sleep(seconds)
+    return stream.getvalue()
+
+
+@pytest.mark.usefixtures("short_patience")
+def test_a_long_compilation_says_so_once_on_a_terminal(monkeypatch):
+    text = announce(Terminal(), monkeypatch, 0.3)
+    assert text.count("compiling the training step ...\n") == 1
+
+
+@pytest.mark.usefixtures("short_patience")
+def test_nothing_is_written_to_files(monkeypatch):
+    assert announce(io.StringIO(), monkeypatch, 0.05) == ""
+
+
+def test_a_short_compilation_says_nothing(monkeypatch):
+    assert announce(Terminal(), monkeypatch, 0.0) == ""
+
+
+def test_programs_are_named_by_what_they_do_and_the_size_of_minibatches(monkeypatch):
+    monkeypatch.setenv("CNTKJAX_CACHE_DIR", "")
+    x, s, y = C.input_variable(2), C.sequence.input_variable(2), C.input_variable(1)
+    w = C.parameter((2, 1))
+    loss = C.squared_error(C.times(x, w), y)
+    trainer = C.Trainer(loss, (loss, None), [C.sgd([w], 0.1)])
+    before = len(compilations.report().programs)
+    programs.clear()
+    trainer.train_minibatch({x: np.ones((5, 2), np.float32), y: np.ones((5, 1), np.float32)})
+    C.sequence.reduce_sum(s).eval({s: [np.ones((4, 2)), np.ones((3, 2))]})
+    texts = [program.text for program in compilations.report().programs[before:]]
+    assert "the training step for minibatches of up to 5" in texts
+    assert "an evaluation for minibatches of up to 7 x 1" in texts
+
+
+def test_the_report_adds_up():
+    report = C.debugging.compilation_report()
+    assert report.compiled + report.loaded == len(report.programs)
+    assert report.waited + report.background == pytest.approx(sum(p.seconds for p in report.programs))
+    assert 0 < report.waited < report.elapsed

@@ -1,0 +1,244 @@
+"""Stored executables: what an earlier process compiled is loaded without tracing it; what is damaged is not run."""
+
+import json
+import pickle
+import subprocess
+import sys
+import zlib
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+from cntkjax.engine.run import stored_executables
+from cntkjax.engine.run.executables import Computation, Executables
+from cntkjax.engine.run.handover import captured
+from cntkjax.engine.run.program_cache import programs
+from cntkjax.engine.run.structures import decoded, encoded
+from cntkjax.engine.xla import cache, versions
+
+ONES = np.ones(3, np.float32)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A cache of its own, and no programs of other tests."""
+    monkeypatch.setenv("CNTKJAX_CACHE_DIR", str(tmp_path))
+    programs.clear()
+    return tmp_path
+
+
+class Doubling:
+    """Executables that double an array, as each process makes them anew; `traces` counts."""
+
+    def __init__(self, description=lambda: "double"):
+        self.traces = 0
+        self.executables = Executables(
+            jax.jit(self._double, donate_argnums=0), computation=Computation(description)
+        )
+
+    def _double(self, x):
+        self.traces += 1
+        return captured({"twice": 2 * x, "none": None})
+
+    def __call__(self, x=ONES):
+        outputs = []
+        self.executables.run(x.shape, (x,), outputs)
+        return outputs[0]()["twice"].tolist()
+
+
+def entries(folder):
+    """The stored programs, the largest first, and then what refers to them."""
+    return sorted(folder.glob("*.program"), key=lambda path: -path.stat().st_size)
+
+
+def reference(folder):
+    """The entry that refers to the only program."""
+    return next(path for path in entries(folder) if entries(folder)[0].stem in path.read_text(errors="replace"))
+
+
+def test_an_executable_is_loaded_without_tracing():
+    first, second = Doubling(), Doubling()
+    assert first() == second() == [2, 2, 2]
+    assert (first.traces, second.traces) == (1, 0)
+    one, other = next(iter(first.executables)), next(iter(second.executables))
+    assert not one.stored and other.stored and other.seconds == one.seconds > 0
+
+
+def test_a_loaded_executable_is_a_function_in_c_and_donates():
+    Doubling()()
+    second = Doubling()
+    second()
+    assert type(next(iter(second.executables)).run) is type(jax.jit(abs))
+    for _ in range(2):
+        array = jax.numpy.ones(3)
+        assert second(array) == [2, 2, 2]
+    assert array.is_deleted()
+
+
+def test_other_shapes_types_and_computations_are_others():
+    Doubling()()
+    for doubling, x in [(Doubling(), np.ones(4, np.float32)), (Doubling(), np.ones(3, np.int32)),
+                        (Doubling(lambda: "other"), ONES)]:
+        doubling(x)
+        assert doubling.traces == 1
+
+
+def test_options_of_jax_are_part_of_the_key():
+    Doubling()()
+    with jax.default_matmul_precision("float32"):
+        other = Doubling()
+        other()
+    assert other.traces == 1
+
+
+def test_what_has_no_description_is_found_by_its_program():
+    first, second = Doubling(object), Doubling(object)
+    assert first() == second() == [2, 2, 2]
+    assert second.traces == 1 and next(iter(second.executables)).stored
+
+
+def test_unused_inputs_distinguish_programs_of_the_same_text():
+    first = Executables(jax.jit(lambda x, y: 2 * x), computation=Computation(object))
+    second = Executables(jax.jit(lambda x, y: 2 * y), computation=Computation(object))
+    assert first.get(0, (ONES, 0 * ONES)).run(ONES, 0 * ONES).tolist() == [2, 2, 2]
+    assert second.get(0, (ONES, 0 * ONES)).run(ONES, 0 * ONES).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("place", [0.0, 0.1, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("which", [lambda folder: entries(folder)[0], reference])
+def test_a_garbled_entry_is_made_again_and_replaced(folder, which, place):
+    Doubling()()
+    path = which(folder)
+    data = bytearray(path.read_bytes())
+    data[int(place * (len(data) - 1))] ^= 0x10
+    path.write_bytes(data)
+    second, third = Doubling(), Doubling()
+    assert second() == third() == [2, 2, 2]
+    assert (second.traces, third.traces) == (1, 0)
+
+
+def test_code_that_has_changed_is_traced_again_and_finds_its_program(monkeypatch):
+    Doubling()()
+    monkeypatch.setattr(stored_executables, "code", lambda: "another version")
+    second, third = Doubling(), Doubling()
+    assert second() == third() == [2, 2, 2]
+    assert (second.traces, third.traces) == (1, 0)
+    assert next(iter(second.executables)).stored
+
+
+def test_entries_under_each_others_names_are_not_run(folder):
+    Doubling()()
+    Doubling()(np.ones(4, np.float32))
+    a, b = entries(folder)[:2]
+    a.rename(folder / "aside")
+    b.rename(a)
+    (folder / "aside").rename(b)
+    second = Doubling()
+    assert second() == [2, 2, 2] and second(np.ones(4, np.float32)) == [2, 2, 2, 2]
+    assert second.traces == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"\x02\0\0\0{}", b"\xff" * 100, b'["ab", 1]', b'["../ab", "leaf"]', b"{}"])
+@pytest.mark.parametrize("which", [lambda folder: entries(folder)[0], reference])
+def test_whole_entries_of_another_form_are_made_again(folder, which, content):
+    Doubling()()
+    cache.store().write(which(folder).stem, content)
+    second = Doubling()
+    assert second() == [2, 2, 2] and second.traces == 1
+
+
+def test_an_entry_calls_nothing_but_jax(folder, tmp_path):
+    Doubling()()
+
+    class Attack:
+        def __reduce__(self):
+            return open, (str(tmp_path / "attacked"), "w")
+
+    content = stored_executables._SECONDS.pack(1.0) + zlib.compress(pickle.dumps(Attack()))
+    cache.store().write(entries(folder)[0].stem, content)
+    second = Doubling()
+    assert second() == [2, 2, 2] and second.traces == 1
+    assert not (tmp_path / "attacked").exists()
+    with pytest.raises(ValueError, match="open is not part of an executable"):
+        versions.deserialized(pickle.dumps(Attack()), jax.devices()[0], None, None)
+
+
+def test_what_jax_cannot_serialize_runs(monkeypatch):
+    def fail(compiled):
+        raise NotImplementedError
+
+    monkeypatch.setattr(stored_executables, "serialized", fail)
+    first, second = Doubling(), Doubling()
+    assert first() == second() == [2, 2, 2] and second.traces == 1
+
+
+def test_a_folder_on_which_nothing_can_be_written_has_one_warning(monkeypatch, folder):
+    monkeypatch.setenv("CNTKJAX_CACHE_DIR", "/dev/full/cache")
+    cache._store.cache_clear()
+    cache._warn.cache_clear()
+    with pytest.warns(RuntimeWarning) as warned:
+        assert Doubling()() == Doubling()() == [2, 2, 2]
+    assert len(warned) == 1
+
+
+@pytest.mark.parametrize("tree", [
+    (1, [2, None], {"b": 3, "a": (4,)}), {3: 1, 1: 2}, optax.adam(0.1).init([ONES]), optax.EmptyState(),
+    captured([1, 2]), optax.named_chain(("a", optax.trace(0.9)), ("b", optax.identity())).init([ONES]),
+], ids=str)
+def test_structures_are_restored(tree):
+    structure = jax.tree.structure(tree)
+    assert decoded(json.loads(json.dumps(encoded(structure)))) == structure
+
+
+def test_structures_with_static_fields_are_restored():
+    from cntkjax.engine.data.sparse import Sparse
+    from cntkjax.engine.lower.rows import Rows
+
+    structure = jax.tree.structure([Rows(ONES, ONES, 7), Sparse(ONES, None, (2, 3), np.dtype(np.float32))])
+    assert decoded(json.loads(json.dumps(encoded(structure)))) == structure
+
+
+@pytest.mark.parametrize("value", [
+    ["record", "os", "stat_result"], ["record", "cntkjax.engine.xla.cache", "Store", "folder", 1], ["eval", "1"],
+    ["record", "cntkjax.engine.xla.cache", "nothing"],
+])
+def test_only_records_of_known_packages_are_restored(value):
+    with pytest.raises((ValueError, KeyError, AttributeError)):
+        decoded(value)
+
+
+TRAINING = """
+import sys
+import numpy as np
+import cntkjax as C
+from cntkjax.engine.run import compilations, executables
+C.cntk_py.reset_random_seed()
+x, y = C.sequence.input_variable(4), C.input_variable(2)
+z = C.sequence.last(C.layers.Recurrence(C.layers.LSTM(3))(C.layers.Dropout(0.5, seed=1)(x)))
+z = C.layers.Dense(2)(z)
+loss = C.cross_entropy_with_softmax(z, y)
+learners = {
+    "adam": lambda: C.adam(z.parameters, 0.1, 0.9, gaussian_noise_injection_std_dev=0.1),
+    "optax": lambda: C.learners.from_optax(z.parameters, __import__("optax").adamw(0.1)),
+}
+trainer = C.Trainer(z, (loss, C.classification_error(z, y)), [learners[sys.argv[1]]()])
+rng = np.random.default_rng(0)
+for _ in range(4):
+    data = {x: [rng.normal(size=(n, 4)).astype("f") for n in (3, 5)], y: np.eye(2, dtype="f")}
+    trainer.train_minibatch(data)
+print(repr([p.value.tolist() for p in z.parameters]), trainer.test_minibatch(data), z.eval({x: data[x]}).tolist())
+print(z.grad({x: data[x]}, wrt=z.parameters[:1]).tolist())
+report = compilations.report()
+print("compiled", report.compiled, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("learner", ["adam", "optax"])
+def test_a_second_process_compiles_nothing_and_computes_the_same(learner):
+    command = [sys.executable, "-c", TRAINING, learner]
+    first, second = (subprocess.run(command, capture_output=True, text=True, timeout=300) for _ in range(2))
+    assert first.returncode == second.returncode == 0, first.stderr + second.stderr
+    assert first.stdout == second.stdout
+    assert "compiled 0" not in first.stderr and second.stderr.endswith("compiled 0\n"), second.stderr
