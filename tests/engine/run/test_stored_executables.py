@@ -165,8 +165,23 @@ def test_an_entry_calls_nothing_but_jax(folder, tmp_path):
         versions.deserialized(pickle.dumps(Attack()), jax.devices()[0], None, None)
 
 
+def test_a_quick_start_is_the_same_with_stored_executables(monkeypatch):
+    """First the quick version, for as many runs as in the process that compiled it, then the thorough one."""
+    monkeypatch.setattr("cntkjax.engine.run.executables._QUICK_ELEMENTS", 12)
+    for is_stored in (False, True):
+        negate = Executables(jax.jit(lambda x: captured(-x)), quick_start=True, computation=Computation(lambda: "-"))
+        used = []
+        for _ in range(6):
+            outputs = []
+            negate.run("key", (ONES,), outputs)
+            assert outputs[0]().tolist() == [-1, -1, -1]
+            used.append(negate._executables[next(iter(negate._executables))])
+        assert used[0] is used[3] is not used[4] is used[5]
+        assert used[0].stored == used[5].stored == is_stored and used[5].runs_left > 1e9
+
+
 def test_what_jax_cannot_serialize_runs(monkeypatch):
-    def fail(compiled):
+    def fail(executable):
         raise NotImplementedError
 
     monkeypatch.setattr(stored_executables, "serialized", fail)

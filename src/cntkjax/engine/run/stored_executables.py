@@ -135,5 +135,6 @@ def _is_on_default_device(leaf: Any) -> bool:
 
 
 __all__ = [
-    "Stored", "key_of_computation", "key_of_program", "load_computation", "load_program", "save_computation", "save_program",
+    "Stored", "key_of_computation", "key_of_program", "load_computation", "load_program", "save_computation",
+    "save_program",
 ]
