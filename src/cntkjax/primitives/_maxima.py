@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial, reduce
+from itertools import product
 from typing import Any
 
 import jax
@@ -81,6 +82,42 @@ def _maximum_backward(axis: int, window: Window, length: int, which: Array, g: A
 maximum.defvjp(_maximum_forward, _maximum_backward)
 
 
+Places = tuple[tuple[int, Window], ...]  # axes and their windows
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1, 2))
+def joint_maximum(x: Array, places: Places, shape: tuple[int, ...]) -> Array:
+    """The largest value in each window along several axes of an array of this shape, from all cells at once.
+
+    The gradient goes to the first of equal values.
+    """
+    return reduce(jnp.maximum, (tap(x, places, cell) for cell in _cells(places)))
+
+
+def _cells(places: Places) -> list[tuple[int, ...]]:
+    """The cells of a window, in the order that CNTK takes them: the first axis varies slowest."""
+    return list(product(*(range(window.size) for _, window in places)))
+
+
+def _joint_maximum_forward(x: Array, places: Places, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    return first_of_largest([tap(x, places, cell) for cell in _cells(places)])
+
+
+def _joint_maximum_backward(places: Places, shape: tuple[int, ...], which: Array, g: Array) -> tuple[Array]:
+    zero = jnp.zeros((), g.dtype)
+    parts = {cell: jnp.where(which == i, g, zero) for i, cell in enumerate(_cells(places))}
+    for depth in reversed(range(len(places))):  # joins the cells along the last axis, then those before it
+        at, window = places[depth]
+        rows: dict[tuple[int, ...], list[Array]] = {}
+        for cell, part in parts.items():
+            rows.setdefault(cell[:depth], []).append(part)
+        parts = {cell: untap(cells, at, window, shape[at]) for cell, cells in rows.items()}
+    return (parts[()],)
+
+
+joint_maximum.defvjp(_joint_maximum_forward, _joint_maximum_backward)
+
+
 @partial(jax.custom_vjp, nondiff_argnums=(1, 2, 3))
 def total(x: Array, axis: int, window: Window, length: int) -> Array:
     """The sum of each window along an axis of this length."""
@@ -109,4 +146,4 @@ def padded(x: Array, axis: int, window: Window, value: float) -> Array:
     return x if padding[axis] == (0, 0, 0) else lax.pad(x, jnp.asarray(value, x.dtype), padding)
 
 
-__all__ = ["first_of_largest", "maximum", "padded", "tap", "taps", "total", "untap"]
+__all__ = ["first_of_largest", "joint_maximum", "maximum", "padded", "tap", "taps", "total", "untap"]

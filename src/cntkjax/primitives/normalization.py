@@ -14,6 +14,7 @@ from jax import lax
 from .._typing import Array
 from ..engine.lower.values import Context, Value
 from ..engine.plan.parts import resolve
+from ..engine.xla.platform import lowering
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import INFERRED, is_known, size
@@ -138,12 +139,33 @@ def _statistics(x: Array, weights: Array | None) -> tuple[Array, Array, Array | 
     """Mean and variance of each channel, [C], and the number of values."""
     axes = tuple(range(x.ndim - 1))
     cells = prod(x.shape[:-1])
+    if lowering().statistics_in_one_pass:
+        return _statistics_in_one_pass(x, weights, axes, cells)
     if weights is None:
         mean = jnp.sum(x, axes) / cells
         return mean, jnp.sum(jnp.square(x - mean), axes) / cells, cells
     count = jnp.sum(weights) * (cells // x.shape[0])
     mean = jnp.sum(x * weights, axes) / count
     return mean, jnp.sum(jnp.square(x - mean) * weights, axes) / count, count
+
+
+def _statistics_in_one_pass(
+    x: Array, weights: Array | None, axes: tuple[int, ...], cells: int
+) -> tuple[Array, Array, Array | int]:
+    """As `_statistics`, from sums of the distances to one value of each channel and of their squares.
+
+    That value is near the mean, so that the difference of the sums does not cancel (Chan, Golub and LeVeque, Algorithms
+    for computing the sample variance, 1983).
+    """
+    shift = lax.stop_gradient(x[(0,) * (x.ndim - 1)])
+    distance = x - shift
+    if weights is None:
+        count: Array | int = cells
+        mean, square = jnp.sum(distance, axes) / count, jnp.sum(jnp.square(distance), axes) / count
+    else:
+        count = jnp.sum(weights) * (cells // x.shape[0])
+        mean, square = jnp.sum(distance * weights, axes) / count, jnp.sum(jnp.square(distance) * weights, axes) / count
+    return shift + mean, jnp.maximum(square - jnp.square(mean), 0), count
 
 
 def _normalized_forward(x: Array, scale: Array, bias: Array, weights: Array | None, epsilon: float) -> Any:

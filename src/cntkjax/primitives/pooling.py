@@ -15,15 +15,17 @@ from jax import lax
 
 from .._typing import Array
 from ..engine.lower.values import Context, Value
+from ..engine.xla.platform import lowering
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import FREE, Shape, is_unknown
 from ..graph.variable import Variable
-from ._maxima import first_of_largest, maximum, padded, tap, total, untap
+from ._maxima import first_of_largest, joint_maximum, maximum, padded, tap, total, untap
 from ._window import Window, channels_last, per_axis, place, value_of
 from .base import Attrs, Bool, Double, Primitive, ShapeOf, Size, primitive
 
 MAX, AVERAGE = 0, 1
+MOST_CELLS = 32  # of a window that is pooled in one pass: each is an operand of the kernel
 
 T = TypeVar("T")
 
@@ -99,21 +101,36 @@ class Pooling(Primitive):
             raise _fail(self.name, e, x) from None
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
-        """Axis by axis, the last one first, as its cells are adjacent in CNTK's order."""
+        """Axis by axis, the last one first, as its cells are adjacent in CNTK's order; or all cells at once."""
         data = channels_last(ctx, x)
         shape = (data.shape[-1], *data.shape[1:-1])
         sizes = attrs["poolingWindowShape"]
         windows = windows_of(attrs, shape[1:] if is_unknown(sizes) else sizes, shape)
         largest = attrs["poolingType"] == MAX
+        if largest and lowering().pooling_in_one_pass and prod(w.size for w in windows) <= MOST_CELLS:
+            return value_of(ctx, _maxima_of(data, windows), x)
         for axis in reversed(range(len(shape))):
             window = windows[axis]
-            if window.size > 1 or window.stride > 1 or window.before or window.after > 0:
+            if _moves(window):
                 at = _at(axis, data.ndim)
                 data = padded(data, at, window, -np.inf if largest else 0)
                 data = (maximum if largest else total)(data, at, window, data.shape[at])
         if not largest:
             data = data / _cells(windows, shape, attrs["includePad"]).astype(data.dtype)
         return value_of(ctx, data, x)
+
+
+def _maxima_of(data: Array, windows: Sequence[Window]) -> Array:
+    """The maxima of windows along all axes, from all cells of a window at once."""
+    places = tuple((_at(axis, data.ndim), window) for axis, window in enumerate(windows) if _moves(window))
+    for at, window in places:
+        data = padded(data, at, window, -np.inf)
+    return joint_maximum(data, places, data.shape) if places else data
+
+
+def _moves(window: Window) -> bool:
+    """False for a window that leaves its axis as it is."""
+    return window.size > 1 or window.stride > 1 or window.before != 0 or window.after > 0
 
 
 def _at(axis: int, ndim: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from math import prod
 from typing import Any, TypeVar
 
@@ -12,6 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from .._typing import AnyArray, Array
+from ..engine.lower.scans import scan
 from ..engine.lower.values import Context, Value
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.errors import AxisError, ShapeError, explain
@@ -128,47 +128,29 @@ def layers_of(flat: T, attrs: Attrs, inputs: int) -> list[list[T]]:
     return layers
 
 
-def _scan(R: Array, gates: Array, c: Array, taps: Array, begins: Array, cell: str, backwards: bool) -> Array:
-    """h of all steps; `taps` are added to R h + c, so that their gradient is that of each step.
-
-    `begins` marks the steps at which sequences begin, [time, rows].
-    """
-    _, states, step = CELLS[cell]
-    zero = jnp.zeros((*gates.shape[1:2], gates.shape[-1]), gates.dtype)
-
-    def body(state: State, now: tuple[Array, Array, Array]) -> tuple[State, Any]:
-        x, tap, begin = now
-        state = tuple(jnp.where(begin[:, None], zero, s) for s in state)
-        new_state = step(state, x, jnp.einsum("rk,ghk->rgh", state[0], R) + c + tap)
-        return new_state, new_state[0]
-
-    return lax.scan(body, (zero,) * states, (gates, taps, begins), reverse=backwards)[1]
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(4, 5))
 def _layer(R: Array, gates: Array, c: Array, begins: Array, cell: str, backwards: bool) -> Array:
     """One layer in one direction: [time, rows, gates, hidden] -> [time, rows, hidden].
 
-    The gradient of R is one product for all steps, instead of a sum that is updated in each step.
+    `begins` marks the steps at which sequences begin, [time, rows]. The gradient of R is one product for all steps.
     """
-    return _scan(R, gates, c, jnp.zeros_like(gates), begins, cell, backwards)
+    _, states, cell_step = CELLS[cell]
+    zero = jnp.zeros((*gates.shape[1:2], gates.shape[-1]), gates.dtype)
 
+    def step(
+        weights: Sequence[Array], c: Array, state: State, now: tuple[Array, Array], taps: Sequence[Array] | None
+    ) -> tuple[State, Array, list[tuple[Array, Array]]]:
+        x, begin = now
+        state = tuple(jnp.where(begin[:, None], zero, s) for s in state)
+        product = jnp.einsum("rk,ghk->rgh", state[0], lax.stop_gradient(weights[0]))
+        if taps is not None:
+            product = product + taps[0]
+        new_state = cell_step(state, x, product + c)
+        return new_state, new_state[0], [(state[0], product)]
 
-def _layer_forward(R: Array, gates: Array, c: Array, begins: Array, cell: str, backwards: bool) -> Any:
-    run = partial(_scan, R, begins=begins, cell=cell, backwards=backwards)
-    outputs, backward = jax.vjp(lambda x, bias, taps: run(x, bias, taps), gates, c, jnp.zeros_like(gates))
-    return outputs, (backward, outputs, begins)
+    def weight_gradients(_: Sequence[Array], operands: Sequence[Array], gradients: Sequence[Array]) -> list[Array]:
+        return [jnp.einsum("trgh,trk->ghk", gradients[0], operands[0])]
 
+    return scan(step, [R], c, (zero,) * states, (gates, begins), weight_gradients, bool(backwards))
 
-def _layer_backward(cell: str, backwards: bool, saved: Any, g: Array) -> tuple[Array | None, ...]:
-    backward, outputs, begins = saved
-    dx, dc, d_taps = backward(g)
-    zero = jnp.zeros_like(outputs[:1])
-    previous = jnp.concatenate([outputs[1:], zero] if backwards else [zero, outputs[:-1]])
-    previous = jnp.where(begins[..., None], jnp.zeros((), outputs.dtype), previous)
-    return jnp.einsum("trgh,trk->ghk", d_taps, previous), dx, dc, None
-
-
-_layer.defvjp(_layer_forward, _layer_backward)
 
 __all__ = ["CELLS", "OptimizedRNNStack", "layers_of"]

@@ -18,6 +18,7 @@ from jax.tree_util import Partial
 
 from ..._typing import Array, PyTree
 from ..xla.materialize import without_barriers
+from ..xla.platform import lowering
 from .partial_eval import JointStep, SplitStep, inline_calls, split_jaxpr, split_list
 
 TappedProducts = Sequence[tuple[Array, Array]]  # operand and product
@@ -64,7 +65,11 @@ def scan_forward(
 
     Functions with a gradient of their own stay in jax's caches, with all that they refer to: graph and program.
     """
-    return lax.scan(lambda c, x: step(weights, invariants, c, x, None)[:2], init, xs, reverse=reverse)[1]
+
+    def body(carry: PyTree, x: PyTree) -> tuple[PyTree, PyTree]:
+        return step(weights, invariants, carry, x, None)[:2]
+
+    return lax.scan(body, init, xs, reverse=reverse, unroll=lowering().loop_unroll)[1]
 
 
 @without_barriers()
@@ -108,11 +113,32 @@ def _run_forward(split: SplitStep, arguments: PyTree, reverse: bool) -> list[Arr
     """What the forward half stacks. Shapes: [time, ...] each."""
     invariants, init, xs = _flat_arguments(*arguments)
 
+    groups: list[list[int]] = []
+
     def body(carry: list[Array], x: list[Array]) -> tuple[list[Array], list[Array]]:
         outputs = eval_jaxpr(split.forward, split.consts, *invariants, *carry, *x)
-        return outputs[: len(carry)], outputs[len(carry) :]
+        stacked = outputs[len(carry) :]
+        groups[:] = _joined(stacked)
+        return outputs[: len(carry)], [
+            stacked[g[0]] if len(g) == 1 else jnp.stack([stacked[i] for i in g]) for g in groups
+        ]
 
-    return lax.scan(body, init, xs, reverse=reverse)[1]
+    arrays = lax.scan(body, init, xs, reverse=reverse, unroll=lowering().loop_unroll)[1]
+    parts = {
+        i: array if len(group) == 1 else array[:, k]
+        for group, array in zip(groups, arrays, strict=True) for k, i in enumerate(group)
+    }
+    return [parts[i] for i in range(len(parts))]
+
+
+def _joined(arrays: Sequence[Array]) -> list[list[int]]:
+    """The places of the arrays that a loop stores together: those of one shape and type, where that pays."""
+    if not lowering().joined_residuals:
+        return [[i] for i in range(len(arrays))]
+    groups: dict[tuple[tuple[int, ...], jnp.dtype], list[int]] = {}
+    for i, array in enumerate(arrays):
+        groups.setdefault((array.shape, array.dtype), []).append(i)
+    return list(groups.values())
 
 
 def _run_backward(
@@ -129,7 +155,9 @@ def _run_backward(
 
     zeros = [jnp.zeros_like(x) for x in init], [jnp.zeros_like(invariants[i]) for i in split.differentiated_invariants]
     inputs = xs, [stacked[i] for i in split.residuals], jax.tree.leaves(d_ys)
-    (d_init, d_invariants), stacked_gradients = lax.scan(body, zeros, inputs, reverse=not reverse)
+    (d_init, d_invariants), stacked_gradients = lax.scan(
+        body, zeros, inputs, reverse=not reverse, unroll=lowering().loop_unroll
+    )
     gradients = dict(zip(split.differentiated_invariants, d_invariants, strict=True))
     gradients |= {len(invariants) + i: d for i, d in enumerate(d_init)}
     begin_xs = len(invariants) + len(init)

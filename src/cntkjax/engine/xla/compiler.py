@@ -12,6 +12,7 @@ import jax
 from .cache import store
 from .descriptions import digest
 from .environment import environment
+from .platform import platform
 
 OPTIONS = {
     # Keeps barriers until after fusion: without it, `materialize.materialized` has no effect.
@@ -31,23 +32,29 @@ QUICK_OPTIONS = {
 }
 
 
-@cache
 def compiler_options() -> dict[str, str]:
     """The options of all programs on the platform in use."""
+    return _options() if platform() == "cpu" else {}
+
+
+def quick_options() -> dict[str, str]:
+    """Options for programs that compile in a fraction of the time and run more slowly; empty if there are none."""
+    return _quick_options() if platform() == "cpu" else {}
+
+
+@cache
+def _options() -> dict[str, str]:
     return _known(OPTIONS)
 
 
 @cache
-def quick_options() -> dict[str, str]:
-    """Options for programs that compile in a fraction of the time and run more slowly; empty if there are none."""
+def _quick_options() -> dict[str, str]:
     quick = _known(QUICK_OPTIONS)
-    return compiler_options() | quick if quick else {}
+    return _options() | quick if quick else {}
 
 
 def _known(options: dict[str, str]) -> dict[str, str]:
     """Those of the options that XLA knows."""
-    if jax.default_backend() != "cpu":
-        return {}
     if _are_known(options):
         return options
     return {name: value for name, value in options.items() if _are_known({name: value})}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import jax
+from .platform import lowering
 
 
 def prefers_matmul_sum(length: object) -> bool:
@@ -10,7 +10,7 @@ def prefers_matmul_sum(length: object) -> bool:
 
     Summing [32, 32768] takes 4.5 ms, and 0.16 as a product. In exported programs the length may be symbolic.
     """
-    return isinstance(length, int) and length >= 4096 and jax.default_backend() == "cpu"
+    return isinstance(length, int) and length >= 4096 and lowering().matmul_sums
 
 
 __all__ = ["prefers_matmul_sum"]

@@ -1,0 +1,97 @@
+"""What is computed in one way on a CPU and in another on a GPU: one table, `LOWERINGS`, with the reasons.
+
+A CPU core is bound by memory and by handing work to threads, a GPU by kernel launches, host waits and bytes. The
+figures for GPUs are kernels and bytes of programs compiled for an H100 (`python -m benchmarks gpu-programs`; all are in
+docs/performance.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+import jax
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """The choices for one platform; both values of each compute the same.
+
+    `loop_unroll`: steps of a loop in one iteration. On a GPU each step launches kernels for what it slices and stores,
+    which are shared in an unrolled iteration: a step of LSTMs launches 449 kernels instead of 1,145. On a CPU a loop
+    costs next to nothing, and eight copies of its body compile eight times as long.
+
+    `joined_residuals`: what a loop saves for its backward pass in each step is stored in one array of each shape
+    instead of one array each: 773 instead of 1,145 kernels, with unrolling 403. On a CPU joining is one copy more.
+
+    `pooling_in_one_pass`: the maximum of all cells of a window at once, instead of one axis after another, moves 303 MB
+    instead of 465 in AlexNet. On a CPU that reads each cell more often: n x n instead of n + n times.
+
+    `native_groups`: convolutions in groups as one call of cuDNN instead of one a group: 5 calls instead of 160. XLA:CPU
+    takes 327 ms for the gradients of four groups on [8, 32, 32, 64], and 7 if each group is a convolution of its own.
+
+    `statistics_in_one_pass`: mean and variance of a minibatch from one pass over the data, shifted by the first
+    sample so that nothing cancels: 963 instead of 1,148 kernels in ResNet-56. On a CPU the second pass costs little.
+
+    `matmul_sums`: sums over leading axes of long rows as products with ones; XLA:CPU sums column by column, 4.5 ms for
+    [32, 32768] instead of 0.16. GPUs have kernels for it.
+
+    `convolutions_by_planes`: 3-d convolutions as 2-d ones with more channels: 2.5 ms instead of 23 on a CPU.
+    """
+
+    loop_unroll: int
+    joined_residuals: bool
+    pooling_in_one_pass: bool
+    native_groups: bool
+    statistics_in_one_pass: bool
+    matmul_sums: bool
+    convolutions_by_planes: bool
+
+
+LOWERINGS = {
+    "cpu": Lowering(
+        loop_unroll=1, joined_residuals=False, pooling_in_one_pass=False, native_groups=False,
+        statistics_in_one_pass=False, matmul_sums=True, convolutions_by_planes=True,
+    ),
+    "gpu": Lowering(
+        loop_unroll=8, joined_residuals=True, pooling_in_one_pass=True, native_groups=True,
+        statistics_in_one_pass=True, matmul_sums=False, convolutions_by_planes=False,
+    ),
+}  # fmt: skip
+
+_forced: ContextVar[str | None] = ContextVar("platform", default=None)
+
+
+def platform() -> str:
+    """The platform of the device in use (`cntk.device.try_set_default_device` sets it): a key of `LOWERINGS`."""
+    if forced := _forced.get():
+        return forced
+    device = jax.config.values["jax_default_device"]
+    name = jax.default_backend() if device is None else getattr(device, "platform", device)
+    return "cpu" if name == "cpu" else "gpu"
+
+
+def lowering() -> Lowering:
+    """The choices for the platform in use. Read while a program is traced."""
+    return LOWERINGS[platform()]
+
+
+@contextmanager
+def lowering_for(name: str) -> Iterator[None]:
+    """A scope in which programs are traced as for another platform: for tests, and to compile ahead of time.
+
+    Example:
+        >>> with lowering_for("gpu"):
+        ...     lowering().native_groups
+        True
+    """
+    token = _forced.set(name)
+    try:
+        yield
+    finally:
+        _forced.reset(token)
+
+
+__all__ = ["LOWERINGS", "Lowering", "lowering", "lowering_for", "platform"]

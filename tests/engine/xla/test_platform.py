@@ -1,0 +1,114 @@
+"""What is lowered in one way for CPUs and in another for GPUs has the same values and gradients."""
+
+import jax
+import numpy as np
+import pytest
+
+import cntk as C
+from cntkjax.engine.run.program_cache import programs
+from cntkjax.engine.xla.platform import LOWERINGS, lowering, lowering_for, platform
+
+L = C.layers
+
+
+def image(*shape):
+    return C.input_variable(shape, needs_gradient=True), np.random.default_rng(1).normal(size=(5, *shape))
+
+
+def sequences(width):
+    random = np.random.default_rng(2)
+    x = C.sequence.input_variable(width, needs_gradient=True)
+    return x, [random.normal(size=(n, width)).astype(np.float32) for n in (7, 3, 19, 1)]
+
+
+def pooled(**options):
+    x, data = image(4, 9, 8)
+    return C.pooling(x, C.MAX_POOLING, (3, 2), **options), data
+
+
+def tied_maxima():
+    x = C.input_variable((1, 6, 6), needs_gradient=True)
+    return C.pooling(x, C.MAX_POOLING, (3, 3), (2, 2)), np.ones((2, 1, 6, 6))
+
+
+def grouped(groups, channels):
+    x, data = image(8, 6, 7)
+    w = C.parameter((channels, 8 // groups, 3, 3), init=C.glorot_uniform(seed=1))
+    return C.convolution(w, x, groups=groups, auto_padding=[False, True, True]), data
+
+
+def three_dimensions():
+    x, data = image(2, 5, 6, 7)
+    w = C.parameter((3, 2, 3, 3, 2), init=C.glorot_uniform(seed=1))
+    return C.convolution(w, x, auto_padding=[False, True, True, True]), data
+
+
+def normalized():
+    x, data = image(3, 5, 4)
+    data = data + 10  # the mean is not 0
+    return C.layers.BatchNormalization(map_rank=1)(x), data
+
+
+def recurrent(layer):
+    x, data = sequences(4)
+    return L.Sequential([layer, L.Recurrence(L.GRU(3, init=C.glorot_uniform(seed=2)), go_backwards=True)])(x), data
+
+
+def stack(cell, **options):
+    x, data = sequences(4)
+    weights = C.parameter((C.InferredDimension, 5), init=C.glorot_uniform(seed=3))
+    return C.optimized_rnnstack(x, weights, 5, 2, recurrent_op=cell, **options), data
+
+
+def long_rows():
+    x, data = image(5000)
+    return C.reduce_sum(x, axis=C.Axis.all_axes()), data
+
+
+CASES = {
+    "pooling": pooled,
+    "pooling with strides": lambda: pooled(strides=(2, 3)),
+    "pooling with padding": lambda: pooled(strides=(2, 2), auto_padding=[True, False]),
+    "pooling with ceil": lambda: pooled(strides=(2, 2), ceil_out_dim=True),
+    "pooling of equal values": tied_maxima,
+    "groups": lambda: grouped(4, 12),
+    "depthwise": lambda: grouped(8, 16),
+    "3-d convolution": three_dimensions,
+    "batch normalization": normalized,
+    "LSTM": lambda: recurrent(L.Recurrence(L.LSTM(3, init=C.glorot_uniform(seed=1)))),
+    "stack of LSTMs": lambda: stack("lstm"),
+    "stack of GRUs in both directions": lambda: stack("gru", bidirectional=True),
+    "sum of long rows": long_rows,
+}
+
+
+def values_and_gradients(name, on):
+    """The value in training, and the gradients of the input and all parameters, of 0.5 sum(f²)."""
+    programs.clear()
+    with lowering_for(on):
+        f, data = CASES[name]()
+        (x,) = f.arguments
+        feed = {x: data if isinstance(data, list) else data.astype(np.float32)}
+        state, values = f.forward(feed, [f.output], keep_for_backward=[f.output])
+        roots = {f.output: values[f.output]}
+        gradients = f.backward(state, roots, {x, *f.parameters})
+        ordered = [gradients[x], *(gradients[p] for p in f.parameters)]
+    programs.clear()
+    return [values[f.output], *ordered]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_both_lowerings_have_equal_values_and_gradients(name):
+    for a, b in zip(values_and_gradients(name, "cpu"), values_and_gradients(name, "gpu"), strict=True):
+        assert jax.tree.structure(a) == jax.tree.structure(b)
+        for one, other in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+            np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5 * max(1, np.abs(one).max()))
+
+
+def test_the_platform_is_that_of_the_device_in_use():
+    assert platform() == "cpu" and lowering() is LOWERINGS["cpu"]
+    with jax.default_device(jax.devices("cpu")[0]):
+        assert platform() == "cpu"
+    with lowering_for("gpu"):
+        assert lowering() is LOWERINGS["gpu"]
+    assert lowering() is LOWERINGS["cpu"]
