@@ -11,7 +11,7 @@ from cntkjax.engine.xla import compiler
 def test_an_option_that_xla_does_not_know_is_left_out(monkeypatch):
     known = {"xla_disable_hlo_passes": "cse_barrier_expander"}
     monkeypatch.setattr(compiler, "OPTIONS", {**known, "xla_no_such_option": "1"})
-    assert compiler.compiler_options.__wrapped__() == known
+    assert compiler._options.__wrapped__() == known
 
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="the options are for the CPU")
