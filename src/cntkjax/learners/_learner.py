@@ -9,11 +9,10 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import jax
 import numpy as np
-import optax
 
 from .._typing import PyTree
 from ..engine.run.executables import Computation, DonatingFunction, Executables
@@ -23,7 +22,7 @@ from ..graph.seed import next_seed
 from ..parallel.block_momentum import BlockMomentum
 from ..parallel.gradients import DataParallel
 from ..variables import Parameter
-from . import _transforms as transforms
+from . import _lazy_transforms as transforms
 from ._checkpoint import CustomCheckpoint, core_state_dict, decode_core_optax_state, load_core_state
 from ._counters import Counters
 from ._schedules import (
@@ -36,7 +35,10 @@ from ._schedules import (
     momentum_after,
 )
 
-Link = tuple[str, optax.GradientTransformation]
+if TYPE_CHECKING:
+    import optax
+
+Link: TypeAlias = "tuple[str, optax.GradientTransformation]"
 Scalars = dict[str, Any]  # numbers on the host; a step gets them as NumPy's
 Gradients = Mapping[Any, Any]  # {parameter: array}
 
@@ -71,6 +73,8 @@ class Options:
 
     def chain(self, rule: Sequence[Link]) -> optax.GradientTransformationExtraArgs:
         """The rule, preceded and followed by the links for these options, in CNTK's order."""
+        import optax  # slow to import
+
         clip = transforms.clip_by_value if self.clip_by_value else transforms.clip_by_norm
         links: list[Link | None] = [
             ("mean", transforms.average()),
@@ -97,7 +101,8 @@ class LearnerCore:
         values = optax.apply_updates(values, updates)
         learner.advance(n, is_sweep_end)
 
-    ``rule`` is a chain of named optax transformations that computes the decrease of the parameters; its links receive
+    ``rule`` is a chain of named optax transformations that computes the decrease of the parameters, by default the
+    gradient times the learning rate; its links receive
     ``hyper``, with a scalar for each of ``momenta`` ("momentum" and "variance") and the gain that goes with "momentum".
     ``extra_scalars(smoothed, n, hyper)`` adds to it; "count" among them is the next ``counters.smoothed``.
     The learning rate, and with ``reports_momentum`` the momentum, are reported to progress writers when they change.
@@ -114,7 +119,7 @@ class LearnerCore:
         self,
         parameters: Sequence[Parameter],
         lr_schedule: Schedulable,
-        rule: Sequence[Link] = (("rate", transforms.scale_by_rate()),),
+        rule: Sequence[Link] | None = None,
         options: Options = Options(),
         *,
         momenta: Mapping[str, Schedulable] = MappingProxyType({}),
@@ -124,6 +129,7 @@ class LearnerCore:
     ) -> None:
         if not isinstance(unit_gain, bool):
             raise TypeError(f"unit_gain must be True or False, not {unit_gain!r}")
+        rule = [("rate", transforms.scale_by_rate())] if rule is None else rule
         self._parameters = _checked(parameters)
         self.rate_schedule, minibatch_size = options.rate(lr_schedule)
         self._unit_gain = unit_gain
@@ -377,7 +383,7 @@ class Learner(LearnerCore):
 
     Any optax transformation can be a rule:
 
-    >>> import cntkjax as C, numpy as np
+    >>> import cntkjax as C, numpy as np, optax
     >>> w = C.parameter((2,), init=1)
     >>> learner = C.Learner([w], 0.1, [("sign", optax.scale_by_sign()), ("rate", optax.scale(0.5))])
     >>> learner.update({w: np.array([4, -8], np.float32)}, 4)
@@ -400,6 +406,8 @@ class Learner(LearnerCore):
 def _step(
     transform: optax.GradientTransformationExtraArgs, state: PyTree, gradients: PyTree, values: PyTree, hyper: Scalars
 ) -> tuple[PyTree, PyTree]:
+    import optax  # slow to import
+
     updates, state = transform.update(gradients, state, values, hyper=hyper)
     return optax.apply_updates(values, updates), state
 

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..variables import Parameter
-from . import _transforms as transforms
+from . import _lazy_transforms as transforms
 from ._learner import Learner, Options, Scalars
 from ._schedules import Schedulable, learning_parameter_schedule_per_sample, momentum_as_time_constant_schedule
 

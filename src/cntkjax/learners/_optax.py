@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
-import optax
 
 from .._typing import PyTree
 from ..variables import Parameter
 from ._learner import Learner, Options
 from ._schedules import IGNORE, Schedulable, learning_parameter_schedule
-from ._transforms import Hyper, densify
+
+if TYPE_CHECKING:
+    import optax
+
+    from ._transforms import Hyper
 
 
 def from_optax(
@@ -29,7 +32,7 @@ def from_optax(
     Units: gradients are means over the samples of the minibatch; the rate is per minibatch.
     Errors: TypeError if `transformation` is not an optax transformation; otherwise as :class:`Learner`.
 
-    >>> import cntkjax as C, numpy as np
+    >>> import cntkjax as C, numpy as np, optax
     >>> w = C.parameter((2,), init=1)
     >>> learner = from_optax([w], optax.sgd(0.1, momentum=0.9))
     >>> learner.update({w: np.array([4, -8], np.float32)}, 4)
@@ -37,6 +40,8 @@ def from_optax(
     >>> w.value
     array([0.9, 1.2], dtype=float32)
     """
+    import optax  # slow to import
+
     if not isinstance(transformation, optax.GradientTransformation):
         raise TypeError(f"from_optax needs an optax transformation, such as optax.adam(1e-3), not {transformation!r}")
     rate = learning_parameter_schedule(1.0, minibatch_size=IGNORE) if lr_schedule is None else lr_schedule
@@ -45,6 +50,10 @@ def from_optax(
 
 def _as_decrease(transformation: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
     """The transformation with its updates negated: rules of learners compute decreases, optax increases."""
+    import optax
+
+    from ._transforms import densify
+
     inner = optax.with_extra_args_support(transformation)
 
     def update(

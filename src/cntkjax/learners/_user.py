@@ -12,7 +12,7 @@ from ..device import DeviceDescriptor, cpu
 from ..graph.errors import explain
 from ..graph.function import Function
 from ..variables import Constant, Parameter
-from . import _transforms as transforms
+from . import _lazy_transforms as transforms
 from ._checkpoint import CustomCheckpoint
 from ._learner import Gradients, Learner, LearnerCore, Scalars, gradient_of
 from ._schedules import Schedulable

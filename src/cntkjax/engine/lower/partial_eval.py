@@ -11,12 +11,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import prod
-from typing import TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard, TypeVar
 
 from jax.core import eval_jaxpr
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 from ..._typing import Array
+
+if TYPE_CHECKING:
+    from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var  # slow to import
 
 Atom: TypeAlias = "Var | Literal"
 T = TypeVar("T")
@@ -137,7 +139,7 @@ def split_jaxpr(joint: JointStep) -> SplitStep:
         [*primal, *backward], gradients.outputs, {*available, *joint.cotangents, *variables(stacked)}
     )
     used = {v for eqn in equations for v in variables(eqn.invars)}.union(variables(gradients.outputs))
-    residuals = {v: i for i, v in enumerate(stacked) if isinstance(v, Var) and v in used and v not in available}
+    residuals = {v: i for i, v in enumerate(stacked) if is_variable(v) and v in used and v not in available}
     forward = _live_equations(
         primal, [*joint.new_carry, *stacked], {*available, *joint.carry}, keep_effects=True
     )
@@ -176,7 +178,7 @@ def _gradients(joint: JointStep, known: Collection[Var]) -> _Gradients:
     begin_carry = len(joint.invariants)
     begin_xs = begin_carry + len(joint.carry)
     begin_taps = begin_xs + len(joint.xs)
-    nonzero = {i: d for i, d in joint.gradients.items() if isinstance(d, Var) and d not in known}
+    nonzero = {i: d for i, d in joint.gradients.items() if is_variable(d) and d not in known}
     gradients = list(joint.gradients.values())
     first = sum(i < begin_carry for i in joint.gradients)
     return _Gradients(
@@ -299,7 +301,7 @@ def inline_calls(closed: ClosedJaxpr, arrays: Sequence[Array]) -> list[Array]:
     )
 
     def read(atom: Atom) -> Array:
-        return atom.val if isinstance(atom, Literal) else values[atom]
+        return values[atom] if is_variable(atom) else atom.val  # type: ignore[union-attr]
 
     for eqn in jaxpr.eqns:
         if eqn.primitive.name in CALLS:
@@ -314,7 +316,12 @@ def inline_calls(closed: ClosedJaxpr, arrays: Sequence[Array]) -> list[Array]:
 
 def variables(atoms: Iterable[Atom]) -> list[Var]:
     """The atoms that are no literals."""
-    return [v for v in atoms if not isinstance(v, Literal)]
+    return [v for v in atoms if is_variable(v)]
+
+
+def is_variable(atom: Atom) -> TypeGuard[Var]:
+    """True unless it is a literal, which has a value."""
+    return not hasattr(atom, "val")
 
 
 def split_list(items: Iterable[T], *sizes: int) -> list[list[T]]:

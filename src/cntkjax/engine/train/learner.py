@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import optax
 
 from ..._typing import PyTree
+
+if TYPE_CHECKING:
+    import optax
 
 
 class StepLearner(Protocol):
