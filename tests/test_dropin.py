@@ -125,3 +125,23 @@ def test_importing_it_draws_no_random_numbers():
     printed = python("-c", "import random, numpy as np\nnp.random.seed(0)\nrandom.seed(0)\nimport cntk\n"
                            "print(np.random.randint(100), random.random())")
     assert printed.split() == ["44", "0.8444218515250481"]
+
+
+def test_what_most_scripts_do_not_use_is_not_imported():
+    """Of other packages, what `import jax` imports; and of jax, NumPy and this package not what takes long."""
+    script = "import sys, {}; print(*sys.modules)"
+    jax, package = (set(python("-c", script.format(name)).split()) for name in ("jax", "cntk"))
+    added = {name for name in package - jax if name.partition(".")[0] not in sys.stdlib_module_names}
+    assert {name.partition(".")[0] for name in added} <= {"cntk", "_cntk_py", "cntkjax", "jax", "numpy", "__mp_main__"}
+    slow = ("jax.extend", "jax._src.pallas", "jax.export", "jax.scipy", "numpy.testing", "cntkjax.cli",
+            "cntkjax.contrib.",
+            "cntkjax.formats.onnx.", "cntkjax.interop._stablehlo", "cntkjax.interop._flax",
+            "cntkjax.learners._transforms")  # fmt: skip
+    assert not [name for name in sorted(added) if name.startswith(slow)]
+    assert not added & {"multiprocessing.managers", "xml.etree.ElementTree", "unittest"}
+
+
+def test_a_learner_is_created_when_optax_has_not_been_imported():
+    script = "import sys, cntk as C; assert 'optax' not in sys.modules; C.sgd([C.parameter(2)], 0.1).transform; " \
+             "assert 'optax' in sys.modules"  # fmt: skip
+    python("-c", script)
