@@ -115,3 +115,21 @@ def read_or_refuse(place):
                     assert ragged.data.shape[1:] == info.sample_shape
     except RuntimeError as error:
         assert "small.cbf" in str(error)
+
+
+def test_the_stated_lengths_count_whichever_streams_are_read(tmp_path):
+    sequences = 6
+    for stated, per_minibatch in ((3, 1), (1, 3)):  # as in CNTK
+        text = MAGIC + struct.pack("<I", 1) + struct.pack("<6I", *[stated] * sequences)
+        text += b"".join(struct.pack("<If", 1, i) for i in range(sequences))
+        text += b"".join(struct.pack("<I3f", 3, i, i, i) for i in range(sequences))
+        header = MAGIC + struct.pack("<II", 1, 2)
+        header += b"".join(struct.pack("<BI1sBI", 0, 1, name, 0, 1) for name in (b"x", b"w"))
+        header += struct.pack("<qII", 12, sequences, sequences * stated)
+        (tmp_path / "f.cbf").write_bytes(text + header + struct.pack("<q", len(text)))
+        for names in ("x", "w", "xw"):
+            streams = StreamDefs(**{name: StreamDef(name, 1) for name in names})
+            source = MinibatchSource(CBFDeserializer(str(tmp_path / "f.cbf"), streams), randomize=False)
+            data = source.next_minibatch(3)[source.streams[names[0]]]
+            assert data.num_sequences == per_minibatch
+            assert data.as_sequences()[0].shape == (3 if names == "w" else 1, 1)

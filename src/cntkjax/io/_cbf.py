@@ -138,13 +138,36 @@ class CBFFile(ChunkedDeserializer):
         """Number of sequences in each chunk. Shapes: int64 [chunks]."""
         return self._sequences
 
-    def read_chunk(self, chunk: int) -> Mapping[str, Ragged]:
-        """Decodes a chunk."""
-        begin, end, number = (int(a[chunk]) for a in (self._begins, self._ends, self._sequences))
+    def sequence_lengths(self, chunk: int) -> np.ndarray:
+        """The lengths stated at the start of a chunk, so that it need not be read, unless a stream defines them."""
+        if self._defines_lengths:
+            return super().sequence_lengths(chunk)
+        if chunk not in self._known_lengths:
+            number = int(self._sequences[chunk])
+            self._known_lengths[chunk] = self._bytes(chunk, 4 * number).take(4 * number).view("<u4").astype(np.int64)
+        return self._known_lengths[chunk]
+
+    def record_lengths(self, chunk: int, data: Mapping[str, Ragged]) -> None:
+        """Keeps the lengths of the stream that defines them."""
+        if self._defines_lengths:
+            super().record_lengths(chunk, data)
+
+    @property
+    def _defines_lengths(self) -> bool:
+        return any(s.m_defines_mb_size for s in self.streams)
+
+    def _bytes(self, chunk: int, size: int) -> _Bytes:
+        """The first bytes of a chunk."""
+        begin = int(self._begins[chunk])
         with open_binary(self.path) as file:
             file.seek(begin)
-            data = _Bytes(self.path, file.read(end - begin), begin)
-        data.take(4 * number)  # the lengths of the longest streams, which follow from the streams themselves
+            return _Bytes(self.path, file.read(size), begin)
+
+    def read_chunk(self, chunk: int) -> Mapping[str, Ragged]:
+        """Decodes a chunk."""
+        number = int(self._sequences[chunk])
+        data = self._bytes(chunk, int(self._ends[chunk] - self._begins[chunk]))
+        data.take(4 * number)  # the lengths
         decoded = {s.name: (_sparse if s.is_sparse else _dense)(data, s, number) for s in self._stored}
         shapes = {info.name: info.sample_shape for info in self.streams}
         streams: dict[str, Ragged] = {}
@@ -213,11 +236,14 @@ class _Records:
         return _Records(data.take(4 * int(begins[-1])).view("<u4"), begins, headers)
 
     def part(self, before: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """A part of each record, end to end. Shapes: int64 [records] each, the words before it and in it -> uint32."""
+        """A part of each record. Equal ones are a view, [records, words]; others are end to end.
+
+        Shapes: int64 [records] each, the words before the part and in it -> uint32.
+        """
         sizes = np.diff(self.begins)
         if all((numbers == numbers[:1]).all() for numbers in (sizes, before, lengths)) and len(sizes):
             records = self.words.reshape(len(sizes), sizes[0])
-            return records[:, before[0] : before[0] + lengths[0]].reshape(-1)
+            return records[:, before[0] : before[0] + lengths[0]]
         return self.words[ranges(self.begins[:-1] + before, lengths)]
 
 
@@ -256,17 +282,17 @@ def _sparse(data: _Bytes, stream: _Stream, number: int) -> Ragged:
     records = _Records.read(data, number, [1, words + 1])
     lengths, nonzeros = records.headers.T
     values, indices = 2 + 0 * nonzeros, 2 + words * nonzeros
-    counts = records.part(indices + nonzeros, lengths).astype(np.int64)
+    counts = records.part(indices + nonzeros, lengths).astype(np.int64).reshape(-1)
     totals = offsets_of(counts)[offsets_of(lengths)]
     wrong = np.flatnonzero(np.diff(totals) != nonzeros)
     if len(wrong):
         at = offset + 4 * int(records.begins[wrong[0]])
         raise _damaged(data.path, at, f"the nonzeros of stream '{stream.name}' do not add up")
-    index = _native(records.part(indices, nonzeros).view("<i4"))
+    index = _native(records.part(indices, nonzeros).view("<i4")).reshape(-1)
     if len(index) and not 0 <= index.min() <= index.max() < stream.width:
         reason = f"an index of stream '{stream.name}' is not below its dimension {stream.width}"
         raise _damaged(data.path, data.offset, reason)
-    value = _native(records.part(values, words * nonzeros).view(stream.dtype))
+    value = _native(records.part(values, words * nonzeros).view(stream.dtype)).reshape(-1)
     return Ragged(canonical(SparseRows(offsets_of(counts), index, value, stream.width)), lengths.astype(np.int32))
 
 
