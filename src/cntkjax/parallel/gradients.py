@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -15,15 +15,26 @@ from jax import lax
 
 from .._typing import AnyArray, Array, PyTree
 from ..engine.lower.rows import Rows, dense, sum_rows
-from ..engine.run.handover import Captures
+from ..engine.run.handover import Captures, copied
 from ..engine.train.learner import StepLearner
 from ..engine.train.update import Gradient, Gradients, Hyperparameters, TrainedState, update_key, updated
+from ..graph.variable import Leaf
 from . import workers
 from .exchange import AXIS, ExchangeProgram, local
+from .quantization import (
+    Errors,
+    all_reduce_in_1_bit,
+    all_reduce_in_16_bits,
+    is_compressible,
+    no_errors,
+    shared_errors,
+    total_errors,
+)
 
 BUCKET_BYTES = 1 << 24
 """Gradients of up to so many bytes travel together: fewer messages, at the cost of a copy."""
 
+_BITS = 32, 16, 1
 _DENSE = -1
 
 Format: TypeAlias = int
@@ -32,9 +43,13 @@ Format: TypeAlias = int
 
 @dataclass
 class DataParallel:
-    """Workers sum their gradients in each step, once `after` samples were seen. Until then each trains by itself."""
+    """Workers sum their gradients in each step, once `after` samples were seen. Until then each trains by itself.
+
+    `bits`: 32, 16 or 1, in which a value of a gradient travels; see quantization.py.
+    """
 
     after: int = 0
+    bits: int = 32
 
 
 class Agreement(NamedTuple):
@@ -55,8 +70,11 @@ class GradientExchange:
     `ends_sweep`: of the step that was agreed on last, whether a sweep ends on any worker.
     """
 
-    def __init__(self, learners: Sequence[StepLearner]) -> None:
-        self._program = ExchangeProgram(partial(_exchange_and_update, learners))
+    def __init__(self, learners: Sequence[StepLearner], bits: Sequence[int]) -> None:
+        shapes = [p.shape for p in _in_1_bit(learners, bits)]
+        self._program = ExchangeProgram(partial(_exchange_and_update, learners, bits))
+        self._total_errors = ExchangeProgram(lambda errors: total_errors(errors, shapes, AXIS))
+        self._errors = no_errors(shapes, workers.size())
         self._operation, self._formats = "", tuple[Format, ...]()
         self.ends_sweep = self.is_open = False
 
@@ -77,20 +95,70 @@ class GradientExchange:
     ) -> None:
         """Run the program."""
         conforming = conform(gradients, state.parameters, self._formats)
-        self._program(outputs, update_key(conforming, hypers), state, conforming, sums, hypers)
+        self._program(outputs, update_key(conforming, hypers), (state, self._errors), conforming, sums, hypers)
 
     def result(self, outputs: PyTree) -> tuple[TrainedState, list[Array]]:
         """The state after the update, and the sums over all workers."""
+        state, self._errors, sums = local(outputs)
         self.is_open = False
-        return local(outputs)
+        return state, sums
+
+    def errors(self) -> list[np.ndarray]:
+        """What quantization has left out so far, of all workers, for each gradient of 1 bit."""
+        if not self._errors.own:
+            return []
+        captures: Captures = []
+        self._total_errors(captures, None, copied(self._errors))
+        return [np.asarray(error) for error in local(captures[0]())]
+
+    def restore_errors(self, totals: Sequence[np.ndarray]) -> None:
+        """Continue with what `errors` returned; each worker, of which there may be another number, gets its share."""
+        self._errors = shared_errors(totals, workers.size())
+
+
+def _in_1_bit(learners: Sequence[StepLearner], bits: Sequence[int]) -> list[Leaf]:
+    groups = zip(learners, bits, strict=True)
+    return [p for learner, b in groups for p in learner.parameters if b == 1 and is_compressible(p.shape, p.dtype, b)]
 
 
 def _exchange_and_update(
-    learners: Sequence[StepLearner], state: TrainedState, gradients: Gradients, sums: list[Array],
-    hypers: Sequence[Hyperparameters | None],
-) -> tuple[TrainedState, list[Array]]:
-    gradients, sums = all_reduce((gradients, sums))
-    return updated(learners, state, gradients, hypers), sums
+    learners: Sequence[StepLearner], bits: Sequence[int], state: tuple[TrainedState, Errors], gradients: Gradients,
+    sums: list[Array], hypers: Sequence[Hyperparameters | None],
+) -> tuple[TrainedState, Errors, list[Array]]:
+    trained, errors = state
+    flat = [g for group in gradients for g in group]
+    totals, errors = all_reduce_in([b for b, group in zip(bits, gradients, strict=True) for _ in group], flat, errors)
+    remaining = iter(totals)
+    gradients = [[next(remaining) for _ in group] for group in gradients]
+    return updated(learners, trained, gradients, hypers), errors, all_reduce(sums)
+
+
+def all_reduce_in(
+    bits: Sequence[int], gradients: Sequence[Gradient], errors: Errors
+) -> tuple[list[Gradient], Errors]:
+    """The sums of gradients, each of which travels in so many bits if it may, and the new errors of those of 1 bit."""
+    compressed = [is_compressible(_shape(g), g.dtype, b) for b, g in zip(bits, gradients, strict=True)]
+    width = [
+        b if c and not isinstance(g, Rows) else 32 for b, c, g in zip(bits, compressed, gradients, strict=True)
+    ]
+    parts: dict[int, Sequence[Any]] = {b: [g for g, w in zip(gradients, width, strict=True) if w == b] for b in _BITS}
+    if parts[1]:
+        has_error = [w for w, b, c in zip(width, bits, compressed, strict=True) if c and b == 1]
+        places = [i for i, w in enumerate(has_error) if w == 1]  # not those whose rows travel
+        parts[1], new = all_reduce_in_1_bit(parts[1], Errors(*([e[i] for i in places] for e in errors)), AXIS)
+        errors = Errors(*(_replaced(e, places, n) for e, n in zip(errors, new, strict=True)))
+    if parts[16]:
+        parts[16] = all_reduce_in_16_bits(parts[16], AXIS)
+    remaining = {b: iter(part) for b, part in (parts | {32: all_reduce(parts[32])}).items()}
+    return [next(remaining[w]) for w in width], errors
+
+
+def _shape(gradient: Gradient) -> tuple[int, ...]:
+    return (gradient.height, *gradient.values.shape[1:]) if isinstance(gradient, Rows) else gradient.shape
+
+
+def _replaced(items: Sequence[Array], places: Sequence[int], new: Sequence[Array]) -> list[Array]:
+    return [dict(zip(places, new, strict=True)).get(i, item) for i, item in enumerate(items)]
 
 
 def agree(operation: str, samples: int, ends_sweep: bool, gradients: Gradients | None) -> Agreement:

@@ -30,6 +30,7 @@ from ._distributed_training import DistributedTraining
 from ._progress import Progress
 
 _EXTERNAL = "external_worker_state"
+_ERRORS = "quantization_errors"
 
 Record = dict[str, Any]
 
@@ -79,7 +80,9 @@ class Writer:
             with STATE:
                 settle()
                 learners, everything = [state_dict(learner) for learner in trainer.learners], _combined(trainer)
-                extra = {"seen": asdict(trainer.progress)} | _pending_record(trainer)
+                extra: Record = {"seen": asdict(trainer.progress)} | _pending_record(trainer)
+                errors = trainer.distributed.quantization_errors()
+                extra |= {_ERRORS: errors} if errors else {}
                 extra |= _memory_record(trainer, everything)
             states = _by_worker(external_state) if trainer.distributed.has_others else {}
             files = checkpoint.encode(everything, checkpoint.Checkpoint(learners, external_state, states, extra))
@@ -146,6 +149,7 @@ def restore(trainer: TrainerState, filename: str) -> Record:
                 load_state(learner, state, optax_state)
         trainer.pending.__dict__.update(pending)
         trainer.progress = progress
+        trainer.distributed.restore_quantization_errors(list(stored.extra.get(_ERRORS, [])))
 
     hand_over(lambda outputs: outputs.append(lambda: None), store)
     for learner, state, optax_state in zip(learners, stored.learners, states, strict=True):

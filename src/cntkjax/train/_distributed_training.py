@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
 from .._typing import Array
 from ..engine.run.handover import STATE, settle
 from ..engine.run.state import leaf_array
@@ -13,7 +15,7 @@ from ..parallel import workers
 from ..parallel.block_momentum import BlockMomentum
 from ..parallel.comparison import compare
 from ..parallel.exchange import broadcast
-from ..parallel.gradients import GradientExchange, agree
+from ..parallel.gradients import DataParallel, GradientExchange, agree
 
 
 class DistributedTraining:
@@ -43,6 +45,7 @@ class DistributedTraining:
         self._describe = describe
         self._exchange: GradientExchange | None = None
         self._is_synchronized = False
+        self._restored_errors: list[np.ndarray] = []
         if accumulate > 1 and self.has_others:
             raise ValueError("several workers do not accumulate gradients: give each of them larger minibatches")
 
@@ -64,7 +67,11 @@ class DistributedTraining:
             block.begin(_values(learner))
         if not self.is_sharded(samples_seen) or self.blocks:
             return None
-        self._exchange = self._exchange or GradientExchange(self.learners)
+        if self._exchange is None:
+            bits = [s.bits for s in self.strategies if isinstance(s, DataParallel)]
+            self._exchange = GradientExchange(self.learners, bits)
+            if self._restored_errors:
+                self._exchange.restore_errors(self._restored_errors)
         self._exchange.begin(f"minibatch {number}", ends_sweep)
         return self._exchange
 
@@ -76,6 +83,14 @@ class DistributedTraining:
             return samples, self._exchange.ends_sweep
         total = agree(f"minibatch {number}", samples, ends_sweep, None)
         return total.samples, total.ends_sweep
+
+    def quantization_errors(self) -> list[np.ndarray]:
+        """What quantization has left out of the gradients of all workers, for a checkpoint; to be called by all."""
+        return self._restored_errors if self._exchange is None else self._exchange.errors()
+
+    def restore_quantization_errors(self, errors: list[np.ndarray]) -> None:
+        """Continue from a checkpoint; without its errors, if it has none."""
+        self._restored_errors, self._exchange = errors, None
 
     def abandon(self, error: BaseException) -> None:
         """To be called with an error that ended a step: a worker that others wait for has failed."""

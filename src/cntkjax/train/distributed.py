@@ -166,10 +166,15 @@ def data_parallel_distributed_learner(
     All workers have to take the same number of steps; one without data takes part with an empty minibatch.
 
     `distributed_after`: up to this number of samples the workers train independently, on the same data; then all
-    continue with the model of worker 0. Gradients are exchanged in full precision; `num_quantization_bits` is ignored.
+    continue with the model of worker 0.
+    `num_quantization_bits`: in how many bits a value of a gradient in single precision travels: 32, 16 (float16 with a
+    scale) or 1 (its sign, with two means for each column; what that leaves out is added to the next gradient). Biases,
+    small parameters and rows of embeddings travel in 32 bits instead of 1. A single worker ignores it.
 
     Units: `distributed_after` in samples.
-    Errors: TypeError if `learner` is not a learner; RuntimeError for the asynchronous update, which CNTK lacks too.
+    Errors: TypeError if `learner` is not a learner; ValueError for another number of bits; RuntimeError for the
+            asynchronous update, which CNTK lacks too.
+    Source: Seide et al. 2014 for 1 bit (``parallel/quantization.py``).
 
     >>> import cntkjax as C
     >>> w = C.parameter((2, 1))
@@ -181,7 +186,12 @@ def data_parallel_distributed_learner(
             "data_parallel_distributed_learner: there is no asynchronous parameter update; leave out "
             "use_async_buffered_parameter_update"
         )
-    return _distributed(learner, DataParallel(distributed_after), "data_parallel_distributed_learner")
+    if num_quantization_bits not in (32, 16, 1):
+        raise ValueError(
+            f"data_parallel_distributed_learner: num_quantization_bits is 32, 16 or 1, not {num_quantization_bits!r}"
+        )
+    strategy = DataParallel(distributed_after, num_quantization_bits)
+    return _distributed(learner, strategy, "data_parallel_distributed_learner")
 
 
 def block_momentum_distributed_learner(

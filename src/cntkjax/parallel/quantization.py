@@ -1,0 +1,193 @@
+"""Gradients in 1 or 16 bits: each worker sums a stripe of all gradients and sends the sum to the others.
+
+Source: Seide, Fu, Droppo, Li and Yu 2014, "1-Bit Stochastic Gradient Descent and its Application to Data-Parallel
+Distributed Training of Speech DNNs". A column travels as the signs of its values and two values that stand for the
+negative and the other ones: their means. What that leaves out is added to the next gradient, both by each worker for
+its own gradients and by the owner of a stripe for the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from .._typing import Array
+
+_WORD = 32
+_SHORTEST_COLUMN = 64  # below it, signs and means save too little
+
+
+class Errors(NamedTuple):
+    """What quantization has left out so far, on one worker; for each gradient of 1 bit.
+
+    Shapes: `own`, of the worker's gradients, [columns, length]; `stripes`, of the sums that it is the owner of,
+            [columns / workers rounded up, length].
+    """
+
+    own: list[Array]
+    stripes: list[Array]
+
+
+def is_compressible(shape: Sequence[int], dtype: np.dtype, bits: int) -> bool:
+    """Whether a gradient travels in so many bits; biases and other small ones travel in 32, as in the paper."""
+    if dtype != np.float32 or bits == 32:
+        return False
+    return bits == 16 or (len(shape) > 1 and _columns_shape(shape)[1] >= _SHORTEST_COLUMN)
+
+
+def no_errors(shapes: Sequence[Sequence[int]], workers: int) -> Errors:
+    """The errors of a worker at the beginning of training."""
+    columns = [_columns_shape(shape) for shape in shapes]
+    own = [jnp.zeros(shape, jnp.float32) for shape in columns]
+    return Errors(own, [jnp.zeros((-(-count // workers), length), jnp.float32) for count, length in columns])
+
+
+def all_reduce_in_1_bit(gradients: Sequence[Array], errors: Errors, axis: str) -> tuple[list[Array], Errors]:
+    """The sums of gradients over the workers, quantized twice, and the new errors."""
+    workers = lax.axis_size(axis)
+    columns = [_as_columns(g) + error for g, error in zip(gradients, errors.own, strict=True)]
+    stripes = [_stripes(c, workers) for c in columns]
+    quantized = [quantize(s) for s in stripes]
+    decoded = [dequantize(words, values, s.shape[-1]) for (words, values), s in zip(quantized, stripes, strict=True)]
+    own = [c - _joined(d, len(c)) for c, d in zip(columns, decoded, strict=True)]
+
+    received = _unpacked(lax.all_to_all(_packed(quantized), axis, 0, 0), quantized)
+    lengths = [s.shape[-1] for s in stripes]
+    sums = [
+        jnp.sum(dequantize(*part, length), axis=0) + error
+        for part, length, error in zip(received, lengths, errors.stripes, strict=True)
+    ]
+    quantized_sums = [quantize(s) for s in sums]
+    rests = [s - dequantize(*part, s.shape[-1]) for s, part in zip(sums, quantized_sums, strict=True)]
+    message = _packed([(words[None], values[None]) for words, values in quantized_sums])
+    totals = [
+        dequantize(*part, length)
+        for part, length in zip(_unpacked(lax.all_gather(message[0], axis), quantized), lengths, strict=True)
+    ]
+    return [_from_columns(_joined(t, _columns_shape(g.shape)[0]), g) for t, g in zip(totals, gradients, strict=True)], \
+        Errors(own, rests)
+
+
+def total_errors(errors: Errors, shapes: Sequence[Sequence[int]], axis: str) -> list[Array]:
+    """The sum of all workers' errors, in the shapes of the gradients."""
+    totals = []
+    for own, stripe, shape in zip(errors.own, errors.stripes, shapes, strict=True):
+        stripes = lax.all_gather(stripe, axis)
+        totals.append(_from_columns(lax.psum(own, axis) + _joined(stripes, len(own)), jnp.zeros(shape)))
+    return totals
+
+
+def shared_errors(totals: Sequence[np.ndarray], workers: int) -> Errors:
+    """Errors of one of the workers, whose sum over all is `totals`."""
+    empty = no_errors([t.shape for t in totals], workers)
+    return Errors([_as_columns(jnp.asarray(t)) / workers for t in totals], empty.stripes)
+
+
+def all_reduce_in_16_bits(gradients: Sequence[Array], axis: str) -> list[Array]:
+    """The sums of gradients over the workers, in float16 with a scale for each stripe; summed in single precision."""
+    workers = lax.axis_size(axis)
+    sizes = [g.size for g in gradients]
+    flat = jnp.concatenate([g.ravel() for g in gradients])
+    stripes = jnp.pad(flat, (0, -len(flat) % workers)).reshape(workers, -1)
+    received = lax.all_to_all(_encode_16(stripes), axis, 0, 0)
+    total = jnp.sum(_decode_16(received), axis=0)
+    totals = _decode_16(lax.all_gather(_encode_16(total), axis)).ravel()[: len(flat)]
+    parts = jnp.split(totals, np.cumsum(sizes)[:-1])
+    return [part.reshape(g.shape) for part, g in zip(parts, gradients, strict=True)]
+
+
+def quantize(columns: Array) -> tuple[Array, Array]:
+    """Signs, packed into words, and the means of the negative and of the other values.
+
+    Shapes: float32 [..., length] -> uint32 [..., length / 32 rounded up], float32 [..., 2].
+    """
+    positive = columns >= 0
+    count = jnp.sum(positive, -1)
+    low = jnp.sum(jnp.where(positive, 0, columns), -1) / jnp.maximum(columns.shape[-1] - count, 1)
+    high = jnp.sum(jnp.where(positive, columns, 0), -1) / jnp.maximum(count, 1)
+    padding = [(0, 0)] * (columns.ndim - 1) + [(0, -columns.shape[-1] % _WORD)]
+    bits = jnp.pad(positive, padding).reshape(*columns.shape[:-1], -1, _WORD).astype(jnp.uint32)
+    return jnp.sum(bits << jnp.arange(_WORD, dtype=jnp.uint32), -1, dtype=jnp.uint32), jnp.stack([low, high], -1)
+
+
+def dequantize(words: Array, values: Array, length: int) -> Array:
+    """The values for which words and means stand. Shapes: those of `quantize`, back."""
+    bits = (words[..., None] >> jnp.arange(_WORD, dtype=jnp.uint32)) & 1
+    positive = bits.reshape(*words.shape[:-1], -1)[..., :length] == 1
+    return jnp.where(positive, values[..., 1:], values[..., :1])
+
+
+def _encode_16(values: Array) -> Array:
+    """float16 numbers of a power of 2 times the values, and that scale. Shapes: [..., n] -> uint16 [..., n + 2]."""
+    _, exponent = jnp.frexp(jnp.max(jnp.abs(values), -1, keepdims=True))
+    scale = jnp.exp2(jnp.clip(15 - exponent, -126, 126).astype(jnp.float32))  # the largest value becomes 2^14 to 2^15
+    numbers = lax.bitcast_convert_type((values * scale).astype(jnp.float16), jnp.uint16)
+    return jnp.concatenate([numbers, lax.bitcast_convert_type(scale, jnp.uint16).reshape(*scale.shape[:-1], 2)], -1)
+
+
+def _decode_16(message: Array) -> Array:
+    scale = lax.bitcast_convert_type(message[..., -2:], jnp.float32)
+    return lax.bitcast_convert_type(message[..., :-2], jnp.float16).astype(jnp.float32) / scale[..., None]
+
+
+# ---- columns and stripes
+
+
+def _columns_shape(shape: Sequence[int]) -> tuple[int, int]:
+    first = shape[0] if len(shape) else 1
+    rest = int(np.prod(shape[1:]))
+    return min(first, rest), max(first, rest)
+
+
+def _as_columns(gradient: Array) -> Array:
+    """The gradient as a matrix of its first axis and the others; columns go along the longer one."""
+    matrix = gradient.reshape(gradient.shape[0], -1)
+    return matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
+
+
+def _from_columns(columns: Array, like: Array) -> Array:
+    rest = like.size // like.shape[0]
+    return (columns if like.shape[0] <= rest else columns.T).reshape(like.shape)
+
+
+def _stripes(columns: Array, workers: int) -> Array:
+    """Shapes: [columns, length] -> [workers, columns of each, length]; the last ones are zeros."""
+    padded = jnp.pad(columns, [(0, -len(columns) % workers), (0, 0)])
+    return padded.reshape(workers, -1, columns.shape[1])
+
+
+def _joined(stripes: Array, count: int) -> Array:
+    return stripes.reshape(-1, stripes.shape[-1])[:count]
+
+
+# ---- messages: one row of words for each stripe
+
+
+def _packed(parts: Sequence[tuple[Array, Array]]) -> Array:
+    """Shapes: ([stripes, columns, words], [stripes, columns, 2]) of each gradient -> uint32 [stripes, all words]."""
+    rows = [a.reshape(len(a), -1) for words, values in parts for a in (words, _as_words(values))]
+    return jnp.concatenate(rows, axis=1)
+
+
+def _unpacked(message: Array, like: Sequence[tuple[Array, Array]]) -> list[tuple[Array, Array]]:
+    """The parts of a message of parts like these."""
+    shapes = [a.shape[1:] for part in like for a in part]
+    ends = np.cumsum([np.prod(shape, dtype=int) for shape in shapes])
+    rows = jnp.split(message, ends[:-1], axis=1)
+    arrays = [row.reshape(len(message), *shape) for row, shape in zip(rows, shapes, strict=True)]
+    values = [lax.bitcast_convert_type(a, jnp.float32) for a in arrays[1::2]]
+    return list(zip(arrays[::2], values, strict=True))
+
+
+def _as_words(values: Array) -> Array:
+    return lax.bitcast_convert_type(values, jnp.uint32)
+
+
+__all__ = [
+    "Errors", "all_reduce_in_16_bits", "all_reduce_in_1_bit", "dequantize", "is_compressible", "no_errors", "quantize",
+    "shared_errors", "total_errors",
+]

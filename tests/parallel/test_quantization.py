@@ -1,0 +1,171 @@
+"""Gradients in 1 and 16 bits, against a NumPy model of Seide et al. 2014. `vmap` stands for the workers."""
+
+import json
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from cntkjax.parallel import quantization
+from cntkjax.parallel.exchange import AXIS
+from cntkjax.parallel.quantization import Errors, dequantize, no_errors, quantize
+
+SHAPES = [(70, 3), (4, 96), (5, 2, 35)]
+
+
+def model_quantize(column):
+    """Signs of a column of values, and the values that they stand for."""
+    positive = [v >= 0 for v in column]
+    groups = [[v for v, p in zip(column, positive, strict=True) if p == side] for side in (False, True)]
+    low, high = (np.float32(sum(g)) / np.float32(len(g)) if g else np.float32(0) for g in groups)
+    return positive, np.array([high if p else low for p in positive], np.float32)
+
+
+def model_columns(gradient):
+    matrix = gradient.reshape(len(gradient), -1)
+    return matrix if len(matrix) <= matrix.shape[1] else matrix.T
+
+
+class Model:
+    """The exchange of the paper, value by value: each column is summed by one worker."""
+
+    def __init__(self):
+        self.errors, self.sum_errors = {}, {}
+
+    def exchange(self, gradients):
+        """The sum of gradients, in columns; `gradients` is [worker][gradient]."""
+        of_workers = zip(*gradients, strict=True)
+        return [self._sum(i, [model_columns(g) for g in parts]) for i, parts in enumerate(of_workers)]
+
+    def _sum(self, i, matrices):
+        total = []
+        for c in range(len(matrices[0])):
+            aggregate = np.zeros(matrices[0].shape[1], np.float32)
+            for worker, matrix in enumerate(matrices):
+                column = matrix[c] + self.errors.get((i, c, worker), np.float32(0))
+                _, sent = model_quantize(column)
+                self.errors[i, c, worker] = column - sent
+                aggregate = aggregate + sent
+            aggregate = aggregate + self.sum_errors.get((i, c), np.float32(0))
+            _, sent = model_quantize(aggregate)
+            self.sum_errors[i, c] = aggregate - sent
+            total.append(sent)
+        return np.array(total)
+
+
+EXCHANGE = jax.jit(jax.vmap(partial(quantization.all_reduce_in_1_bit, axis=AXIS), axis_name=AXIS))
+
+
+def exchange(gradients, errors):
+    """What each worker gets; arrays have the workers as their first axis."""
+    return EXCHANGE(gradients, errors)
+
+
+def initial_errors(workers):
+    return jax.tree.map(lambda a: np.stack([a] * workers), no_errors(SHAPES, workers))
+
+
+def gradients(workers, seed, integers=False):
+    rng = np.random.default_rng(seed)
+    draw = partial(rng.integers, -9, 9) if integers else lambda size: rng.normal(size=size)
+    return [draw(size=(workers, *shape)).astype(np.float32) for shape in SHAPES]
+
+
+def columns(sums):
+    return [model_columns(np.asarray(total)[0]) for total in sums]
+
+
+def test_signs_are_packed_into_words():
+    words, values = quantize(np.array([[1, -2, 3, -6] * 10], np.float32))
+    np.testing.assert_array_equal(words, np.array([[0x55555555, 0x55]], np.uint32))
+    np.testing.assert_array_equal(values, [[-4, 2]])
+    np.testing.assert_array_equal(dequantize(words, values, 40), [[2, -4, 2, -4] * 10])
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 4])
+def test_quantization_is_exactly_that_of_the_paper(workers):
+    """For integers, whose sums do not depend on their order; see the next test for what follows."""
+    drawn = gradients(workers, 0, integers=True)
+    for i, gradient in enumerate(drawn):
+        for worker in range(workers):
+            matrix = model_columns(gradient[worker])
+            words, values = quantize(matrix)
+            decoded = dequantize(words, values, matrix.shape[1])
+            for c, column in enumerate(matrix):
+                positive, sent = model_quantize(column)
+                packed = np.packbits(positive, bitorder="little")
+                np.testing.assert_array_equal(np.asarray(words[c]).view(np.uint8)[: len(packed)], packed)
+                np.testing.assert_array_equal(decoded[c], sent, err_msg=str(i))
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 4])
+def test_several_steps_follow_the_paper(workers):
+    model, errors = Model(), initial_errors(workers)
+    for step in range(4):
+        drawn = gradients(workers, step)
+        sums, errors = exchange(drawn, errors)
+        expected = model.exchange([[g[worker] for g in drawn] for worker in range(workers)])
+        for total, reference in zip(columns(sums), expected, strict=True):
+            np.testing.assert_allclose(total, reference, rtol=1e-5, atol=1e-5)
+
+
+def test_all_workers_get_the_same_and_nothing_is_lost():
+    workers, errors = 4, initial_errors(4)
+    sent, applied = [np.zeros(shape) for shape in SHAPES], [np.zeros(shape) for shape in SHAPES]
+    for step in range(5):
+        drawn = gradients(workers, step)
+        sums, errors = exchange(drawn, errors)
+        for i, total in enumerate(np.asarray(s) for s in sums):
+            assert (total == total[:1]).all()
+            sent[i], applied[i] = sent[i] + drawn[i].sum(0), applied[i] + total[0]
+    rest = partial(quantization.total_errors, shapes=SHAPES, axis=AXIS)
+    for i, error in enumerate(jax.vmap(rest, axis_name=AXIS)(errors)):
+        np.testing.assert_allclose(applied[i] + error[0], sent[i], rtol=1e-4, atol=1e-4)
+
+
+def test_restored_errors_have_the_sum_of_those_saved():
+    totals = [np.random.default_rng(1).normal(size=shape).astype(np.float32) for shape in SHAPES]
+    errors = Errors(*jax.tree.map(lambda a: np.stack([a] * 4), quantization.shared_errors(totals, 4)))
+    rest = partial(quantization.total_errors, shapes=SHAPES, axis=AXIS)
+    for restored, total in zip(jax.vmap(rest, axis_name=AXIS)(errors), totals, strict=True):
+        np.testing.assert_array_equal(restored[2], total)
+
+
+@pytest.mark.parametrize("magnitude", [1e-30, 1, 1e30])
+def test_16_bits_have_the_precision_of_float16_at_any_scale(magnitude):
+    drawn = [np.float32(magnitude) * g for g in gradients(3, 0)]
+    sums = jax.jit(jax.vmap(partial(quantization.all_reduce_in_16_bits, axis=AXIS), axis_name=AXIS))(drawn)
+    for total, gradient in zip(sums, drawn, strict=True):
+        np.testing.assert_allclose(total[1], gradient.sum(0), rtol=1e-3, atol=3e-3 * magnitude)
+        assert (np.asarray(total) == np.asarray(total)[:1]).all()
+
+
+def test_zeros_stay_zeros_in_16_bits():
+    zeros = [np.zeros((2, 5), np.float32)]
+    (total,) = jax.vmap(partial(quantization.all_reduce_in_16_bits, axis=AXIS), axis_name=AXIS)(zeros)
+    assert not np.asarray(total).any()
+
+
+def test_biases_and_small_parameters_travel_in_32_bits():
+    sizes = {(2048,): False, (2048, 10): True, (10, 64): True, (3, 5): False, (64, 3, 3, 3): True, (): False}
+    assert {shape: quantization.is_compressible(shape, np.dtype(np.float32), 1) for shape in sizes} == sizes
+    assert not quantization.is_compressible((100, 100), np.dtype(np.float64), 1)
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_traffic_of_a_large_network(workers):
+    """A network of 55 MB: 32 bits send it at most twice, 16 half of that, and 1 bit a 25th."""
+    script = Path(__file__).with_name("traffic.py")
+    environment = {**os.environ, "PYTHONPATH": str(script.parents[2] / "src"), "JAX_PLATFORMS": "cpu"}
+    printed = subprocess.run(
+        [sys.executable, script, str(workers)], capture_output=True, text=True, check=True, env=environment
+    ).stdout
+    sent = json.loads(printed.splitlines()[-1])
+    assert sent["32"] <= 2 * 55e6
+    assert sent["16"] <= 0.501 * sent["32"]
+    assert sent["1"] <= sent["32"] / 25
