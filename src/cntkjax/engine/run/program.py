@@ -23,6 +23,7 @@ from ..plan.plan import Plan
 from ..xla.compiler import compiler_options
 from ..xla.versions import double_precision
 from . import profiler
+from .ahead_of_time import trace_elsewhere
 from .context import make_context
 from .executables import Computation, Executable, Executables, Inputs
 from .handover import Captures, captured
@@ -122,6 +123,7 @@ class Program:
                 result = self._run_with_callbacks(inputs, minibatch, random)
                 outputs.append(lambda: result)
             else:
+                trace_elsewhere(self._jit, inputs)
                 self.executables.run(minibatch.signature, inputs, outputs)
         if begin is not None:
             jax.block_until_ready(outputs[0]())

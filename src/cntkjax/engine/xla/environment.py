@@ -6,6 +6,7 @@ import os
 import platform
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import asdict
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -15,6 +16,7 @@ import jax
 
 from .descriptions import digest
 from .devices import accelerators, host
+from .platform import lowering
 
 _VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "OMP_NUM_THREADS")
 # Parts of the names of options of jax that do not change what is computed.
@@ -27,7 +29,8 @@ def environment() -> tuple[Any, ...]:
     """Values that are equal in processes, and scopes of jax's options, that compile a program to the same code."""
     values = jax.config.values
     names = (name for name in sorted(values) if not any(part in name for part in _IRRELEVANT))
-    return _of_device(default_device()), [(name, str(getattr(jax.config, name, values[name]))) for name in names]
+    options = [(name, str(getattr(jax.config, name, values[name]))) for name in names]
+    return _of_device(default_device()), asdict(lowering()), options
 
 
 def default_device() -> jax.Device:
