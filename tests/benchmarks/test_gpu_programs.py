@@ -1,0 +1,61 @@
+"""Kernels of training steps on GPUs: how they are counted, and how many there are at most."""
+
+import argparse
+import importlib.util
+
+import pytest
+
+from benchmarks import gpu_programs
+
+HLO = """\
+HloModule jit_step
+
+%fused (p: f32[8,4], u: f32[1,4]) -> f32[8,4] {
+  %p = f32[8,4]{1,0} parameter(0)
+  %u = f32[1,4]{1,0} parameter(1)
+  ROOT %dus = f32[8,4]{1,0} dynamic-update-slice(%p, %u, %u, %u)
+}
+
+%body (state: (s32[], f32[8,4])) -> (s32[], f32[8,4]) {
+  %state = (s32[], f32[8,4]{1,0}) parameter(0)
+  %x = f32[8,4]{1,0} get-tuple-element(%state), index=1
+  %store = f32[8,4]{1,0} fusion(%x, %x), kind=kLoop, calls=%fused
+  %gemm = (f32[8,4]{1,0}, s8[4194304]{0}) custom-call(%x), custom_call_target="__cublas$gemm"
+  ROOT %next = (s32[], f32[8,4]{1,0}) tuple(%x, %store)
+}
+
+%condition (state: (s32[], f32[8,4])) -> pred[] {
+  %state = (s32[], f32[8,4]{1,0}) parameter(0)
+  ROOT %less = pred[] compare(%state, %state), direction=LT
+}
+
+ENTRY %main (a: f32[8,4]) -> f32[8,4] {
+  %a = f32[8,4]{1,0} parameter(0)
+  %conv = (f32[8,4]{1,0}, u8[0]{0}) custom-call(%a), custom_call_target="__cudnn$convForward"
+  %loop = (s32[], f32[8,4]{1,0}) while(%a), condition=%condition, body=%body, \
+backend_config={"known_trip_count":{"n":"5"}}
+  %until = (s32[], f32[8,4]{1,0}) while(%a), condition=%condition, body=%body
+  ROOT %result = f32[8,4]{1,0} get-tuple-element(%loop), index=1
+}
+"""
+
+
+def test_kernels_are_counted_with_the_steps_of_their_loops():
+    counted = gpu_programs.kernels(HLO)
+    assert counted.loops == [(2, 5), (3, None)]  # the second is waited for, with a kernel for its condition
+    assert counted.kinds == {"convolution": 1, "store": 5 + 1, "product": 5 + 1, "compare": 1}
+    assert counted.count == 14
+
+
+def test_bytes_of_shapes():
+    assert gpu_programs.size_of("(f32[8,4]{1,0}, (pred[], bf16[3]{0}))") == 8 * 4 * 4 + 1 + 3 * 2
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("jax_cuda12_plugin") is None, reason="needs XLA's GPU compiler: pip install 'jax[cuda12]'"
+)
+@pytest.mark.parametrize("network", sorted(gpu_programs.LIMITS.keys() - {"atis"}))
+def test_a_step_launches_at_most_so_many_kernels(network):
+    result = gpu_programs.in_own_process(network, argparse.Namespace(target="h100", atis=None))
+    assert result["kernels"] <= gpu_programs.LIMITS[network]
+    assert result["float64"] == 0 and "callback" not in result["kinds"]
