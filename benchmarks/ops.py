@@ -25,7 +25,8 @@ from benchmarks.op_cases import Case, torch
 from cntkjax import Function, Variable
 from cntkjax._typing import Array, PyTree
 from cntkjax.engine.data.layout import Batch, Layout
-from cntkjax.engine.data.packing import Packer
+from cntkjax.engine.data.packing import pack_with_more_rows
+from cntkjax.engine.data.shapes import AxisTraits
 from cntkjax.engine.lower.lower import execute
 from cntkjax.engine.lower.values import Value
 from cntkjax.engine.plan.plan import Plan
@@ -62,7 +63,9 @@ def cntkjax_side(case: Case) -> Side:
 def packed_side(case: Case, function: Function) -> Side:
     """The operation on sequences that share rows of a grid, as a program packs them."""
     plan, (x,) = Plan(function.outputs), case.arrays()
-    grid = Packer(bool(plan.loop_axes), plan.unpacks_sequences).grid(case.steps, len(case.steps))
+    traits = AxisTraits(bool(plan.loop_axes), plan.unpacks_sequences)
+    shape = traits.grid(len(case.steps), int(case.steps.max()), int(case.steps.sum()))
+    grid = pack_with_more_rows(case.steps, len(case.steps), shape)
     samples = np.concatenate([x[:n, i] for i, n in enumerate(case.steps)])
 
     def ours(x: Array, layout: Layout) -> Array:

@@ -3,8 +3,10 @@
 import hypothesis
 import pytest
 
-from cntkjax.engine.data import packing
+from cntkjax.engine.data.packing import GridShape, pack_with_more_rows
+from cntkjax.engine.data.shapes import Shape
 from cntkjax.engine.run.program_cache import programs
+from cntkjax.engine.run.shape_choice import Packing, ShapeChoice
 from cntkjax.graph.seed import reset_random_seed
 
 # A slow machine is no failure: examples have no time limit.
@@ -23,14 +25,16 @@ def grid(request, monkeypatch):
     """Run a test with both kinds of grid, whatever the packer would choose."""
     simple = request.param == "one sequence a row"
 
-    def choose(self, lengths, size):
-        if simple:
-            return self._simple(lengths, size, int(lengths.max()) + 1)
-        time = int(lengths.max()) + 2
-        grids = (self._fill(lengths, size, (time, rows, False)) for rows in range(1, len(lengths) + 1))
-        return next(grid for grid in grids if grid is not None)
+    def choose(self, sizes, variables):
+        size = max(sizes.count, 1)
+        room, rows = (1, size) if simple else (2, 1)
+        grids = [
+            pack_with_more_rows(lengths, size, GridShape(int(lengths.max()) + room, rows, simple))
+            for lengths in sizes.lengths.values()
+        ]
+        return Packing(Shape(size, False, tuple(grid.shape for grid in grids), sizes.widths), grids)
 
-    monkeypatch.setattr(packing.Packer, "grid", choose)
+    monkeypatch.setattr(ShapeChoice, "choose", choose)
     programs.clear()
     yield
     programs.clear()

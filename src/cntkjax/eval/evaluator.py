@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from .._typing import AnyArray
@@ -35,7 +36,12 @@ class EvaluatorCore:
         self.metric = None if function is None else as_variable(function)
         self._evaluation_function = None if function is None else as_function(function)
         self.writers: list[ProgressWriter] = [] if progress_writers is None else as_list(progress_writers)
-        self._test_step: Step | None = None
+
+    @cached_property
+    def test_step(self) -> Step:
+        """The computation of the metric."""
+        assert self.metric is not None
+        return Step([self.metric], [], ())
 
     @property
     def evaluation_function(self) -> Function | None:
@@ -65,9 +71,7 @@ class EvaluatorCore:
             raise ValueError(
                 "nothing to test: there is no evaluation function; give the trainer (loss, metric)"
             )
-        if self._test_step is None:
-            self._test_step = Step([self.metric], [], ())
-        outcome = self._test_step.run(feeds(self._test_step, by_variable(arguments, self.metric)))
+        outcome = self.test_step.run(feeds(self.test_step, by_variable(arguments, self.metric)))
         for writer in self.writers:
             unwrap(writer).update_test(outcome.samples, outcome.loss)
         return float(outcome.loss), outcome.samples

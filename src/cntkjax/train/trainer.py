@@ -35,6 +35,8 @@ from ._distributed_training import DistributedTraining
 from ._progress import Progress
 from ._sources import Criterion
 
+_TEST_EXPECTED_AT = 20  # the minibatch from which on the program of a test is compiled beside the training
+
 
 class _LazyLoss:
     """The loss of a minibatch, left on the device until it is read. The first NaN that is read raises a warning.
@@ -148,6 +150,8 @@ class TrainerCore(EvaluatorCore):
         counting = _Counting(self, number, bool(is_sweep_end))
         exchange = self.distributed.begin(number, bool(is_sweep_end), self.progress.samples)
         outcome = self._run(step, minibatch, number, exchange, counting.count if counts_with_step else None)
+        if number == _TEST_EXPECTED_AT and minibatch and self.metric is not None and step.is_slow_to_compile:
+            self.test_step.compile_in_background(feeds(self.test_step, minibatch))
         if counts_with_step:
             total, trained = outcome.samples, counting.trained
             for learner, counters in zip(self.learners, counting.counters, strict=True):

@@ -1,13 +1,20 @@
-"""Grids: every sample has one cell, which the layout finds, and few shapes are used."""
+"""Grids: every sample has one cell, which the layout finds."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cntkjax.engine.data.packing import WASTE, Packer, Sizes, bucket, first_fit
+from cntkjax.engine.data.packing import GridShape, bucket, first_fit, pack, pack_with_more_rows
+from cntkjax.engine.data.shapes import AxisTraits
 
 lengths_lists = st.lists(st.integers(1, 40), min_size=1, max_size=60)
+
+
+def grid_of(lengths, has_loop):
+    """The sequences in the cheapest grid, with room for three more."""
+    shape = AxisTraits(has_loop).grid(len(lengths) + 3, int(lengths.max()), int(lengths.sum()))
+    return pack_with_more_rows(lengths, len(lengths) + 3, shape)
 
 
 def unpacked(grid, cells):
@@ -19,8 +26,7 @@ def unpacked(grid, cells):
 @settings(max_examples=60)
 def test_packing_and_unpacking_gives_the_sequences_back(lengths, has_loop):
     lengths = np.array(lengths, np.int32)
-    packer = Packer(has_loop)
-    grid = packer.grid(lengths, len(lengths) + 3)
+    grid = grid_of(lengths, has_loop)
     ends = np.cumsum(lengths)
     samples = np.arange(ends[-1])
     for sequence, begin, end in zip(unpacked(grid, samples[grid.index]), ends - lengths, ends, strict=True):
@@ -31,8 +37,7 @@ def test_packing_and_unpacking_gives_the_sequences_back(lengths, has_loop):
 @settings(max_examples=40)
 def test_layout_inside_the_program_agrees_with_the_grid(lengths, has_loop):
     lengths = np.array(lengths, np.int32)
-    packer = Packer(has_loop)
-    grid = packer.grid(lengths, len(lengths) + 3)
+    grid = grid_of(lengths, has_loop)
     layout = grid.layout
     cells = layout.seq, layout.position, layout.mask, layout.remaining
     seq, position, mask, remaining = map(np.asarray, cells)
@@ -58,46 +63,24 @@ def test_first_fit_never_overlaps(lengths, rows, room):
     assert use_counts.max() == 1 and use_counts.sum() == sum(lengths)
 
 
-def test_number_of_shapes_stays_small_for_minibatches_of_a_fixed_size():
-    rng = np.random.default_rng(0)
-    packer, sizes = Packer(has_loop=True), Sizes(varies=True)
-    shapes, cells, samples = set(), 0, 0
-    for _ in range(300):
-        lengths = []
-        while sum(lengths) < 500:
-            lengths.append(int(np.clip(rng.gamma(6, 2), 1, 46)))
-        grid = packer.grid(np.array(lengths, np.int32), sizes.choose(len(lengths)))
-        shapes.add((grid.index.shape, grid.simple, len(grid.length)))
-        cells, samples = cells + grid.index.size, samples + sum(lengths)
-    assert len(shapes) <= 8, shapes
-    assert cells <= 1.35 * samples
-
-
-def test_number_of_batch_sizes_grows_with_the_logarithm():
-    sizes = Sizes()
-    for n in range(1, 5001):
-        assert n <= sizes.choose(n) <= max(2 * n, 1)
-    assert len(sizes.used) <= 5 * np.log2(5000)
-
-
-def test_a_repeated_minibatch_size_is_not_padded():
-    sizes = Sizes()
-    assert [sizes.choose(n) for n in (250, 250, 100, 250)] == [250, 250, 100, 250]
-    assert sizes.choose(240) == 250  # the last minibatch of a sweep uses the existing program
-
-
 def test_equal_lengths_are_side_by_side_without_padding():
-    packer = Packer(has_loop=True)
-    grid = packer.grid(np.full(64, 32, np.int32), 64)
-    assert grid.index.shape == (32, 64) and grid.simple and grid.full
+    lengths = np.full(64, 32, np.int32)
+    shape = AxisTraits(has_loop=True).grid(64, 32, 64 * 32)
+    assert shape == GridShape(32, 64, True) and pack(lengths, 64, shape).full
 
 
 @pytest.mark.parametrize("has_loop", [False, True])
 def test_uneven_lengths_waste_little(has_loop):
     lengths = np.array([46, *[5] * 60], np.int32)
-    packer = Packer(has_loop)
-    time, rows = packer.grid(lengths, len(lengths) + 3).index.shape
-    assert time * rows <= 2 * WASTE * lengths.sum()  # one sequence a row would take eight times as much
+    time, rows = grid_of(lengths, has_loop).index.shape
+    assert time * rows <= 1.4 * lengths.sum()  # one sequence a row would take eight times as much
+
+
+def test_sequences_that_do_not_fit_have_no_grid():
+    lengths = np.array([3, 3, 3], np.int32)
+    assert pack(lengths, 3, GridShape(2, 9, False)) is None
+    assert pack(lengths, 3, GridShape(5, 2, False)) is None  # ten cells, but no three in a row are left
+    assert pack(lengths, 3, GridShape(6, 2, False)) is not None
 
 
 def test_buckets_are_at_most_a_quarter_larger():

@@ -98,6 +98,10 @@ class Layout:
         """The number of steps that follow in the same sequence: 0 at its last step, and in padding."""
         return jnp.where(self.mask, self.length[self.seq] - 1 - self.position, 0)
 
+    def first_samples(self) -> Array:
+        """The number of samples in the sequences before each one. Shapes: [size]."""
+        return jnp.cumsum(self.length) - self.length
+
     def cell(self, step: Array | int) -> Array:
         """Flat index of the cell that holds a step of each sequence; steps are clipped to the sequence.
 

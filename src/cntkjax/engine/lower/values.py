@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import prod
 
 import jax
@@ -125,6 +126,26 @@ class Context:
         """A fresh random key for the node being computed, in a loop another one for each step."""
         return jax.random.fold_in(*self.stream())
 
+    def draw(self, axes: Axes, draw: Callable[[Array], Array]) -> Array:
+        """Random numbers for a value with these axes: `draw` of a key for each sample.
+
+        They depend on the number of the sample in the minibatch, and not on the cell in which it is.
+        Shapes: draw: key -> [*shape]; the result is [*dynamic dimensions, *shape].
+        """
+        assert self.node is not None
+        sequence = self.sequence_axis(axes)
+        if not axes:
+            return draw(self.key())
+        if sequence is None:
+            key, sample = self.key(), jnp.arange(0 if self.batch is None else self.batch.size)
+        else:
+            key, layout = jax.random.fold_in(*self.stream_of(self.node)), self.layout(axes)
+            place = self.step if self.step is not None and sequence == self.step.axis else layout
+            sample = layout.first_samples()[place.seq] + place.position
+        for _ in range(sample.ndim):
+            draw = jax.vmap(draw)
+        return draw(_folded(key, sample))
+
     def stream(self) -> tuple[Array, Array | int]:
         """The random key of the node being computed, in a loop another one for each step, and its offset."""
         assert self.node is not None
@@ -161,6 +182,14 @@ class Context:
                 value, data=jax.tree.map(lambda d: d if layout.simple else d[step.seq], value.data), axes=axes
             )
         return replace(value, data=jax.tree.map(layout.spread, value.data), axes=axes)
+
+
+def _folded(key: Array, numbers: Array) -> Array:
+    """A key for each number. Shapes: numbers [*shape] -> keys [*shape]."""
+    fold = partial(jax.random.fold_in, key)
+    for _ in range(numbers.ndim):
+        fold = jax.vmap(fold)
+    return fold(numbers)
 
 
 Environment = dict[Variable, Value]

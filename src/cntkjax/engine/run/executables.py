@@ -160,13 +160,16 @@ class Executables:
             self._add(key, self._prepare(inputs, quickly=self._quick_start and key not in self._executables))
         return self._executables[key]
 
-    def compile_in_background(self, signature: Hashable, inputs: Inputs) -> None:
-        """Begin to compile for a signature in another thread, unless that has been done or is under way."""
+    def compile_in_background(self, signature: Hashable, inputs: Inputs) -> Future[Executable] | None:
+        """Begin to compile for a signature in another thread; None if that has been done or is under way.
+
+        The future is cancelled if `get` needs the executable before its turn comes.
+        """
         options = _lowering_options()
         key = signature, options
         with self._lock:
             if key in self._executables or key in self._pending:
-                return
+                return None
             with double_precision(self._is_double):
                 shapes = _abstract(inputs)
 
@@ -177,6 +180,7 @@ class Executables:
 
             self._pending[key] = future = background.submit(compile)
         future.add_done_callback(lambda done: self._take(key, done))
+        return future
 
     def _take(self, key: Hashable, future: Future[Executable]) -> None:
         if not future.cancelled() and future.exception() is None:

@@ -50,7 +50,8 @@ def gradients(
     fed = tuple(cotangent is not None for cotangent in roots.values())
     body = _PullBack(len(outputs), inputs, fed)
     program = programs.program(plan, "gradients", body, True, variant=body)
-    minibatch = program.pack(plan, arguments_in_order(plan, feeds), memory)
+    # The cotangents are packed like the minibatch that runs, so no other one can be compiled for beside it.
+    minibatch = program.pack(plan, arguments_in_order(plan, feeds), memory, in_background=not any(fed))
     minibatch.callback_results = callback_results
     cotangents = [
         _pack_cotangent(root, cotangent, minibatch)

@@ -15,13 +15,17 @@ from ...graph.errors import AxisError, BatchSizeError, ShapeError, explain
 from ...graph.shape import filled
 from ...graph.variable import Variable
 from ..data.layout import Batch, Layout
-from ..data.packing import Grid, Packer, Sizes, bucket
+from ..data.packing import Grid, bucket
 from ..data.ragged import Ragged, SparseRows
+from ..data.shape_policy import Prices
+from ..data.shapes import AxisTraits, MinibatchSpace, Shape
 from ..data.sparse import Sparse
 from ..lower.carry import Memory, slots_of
 from ..plan.parts import resolve
 from ..plan.plan import Plan
+from .prices import FREE
 from .python_callbacks import CallbackResults
+from .shape_choice import Packing, ShapeChoice, Sizes
 
 Feed = Ragged | np.ndarray | jax.Array
 Feeds = Mapping[Variable, Feed]
@@ -43,7 +47,17 @@ class Minibatch:
     signature: Hashable
     past: list[Array | None]
     slots: dict[Axis, np.ndarray]
+    shape: Shape
+    work: float  # of the shape, see `MinibatchSpace`
+    variant: Hashable  # what else decides on the program
     callback_results: CallbackResults | None = None  # of user functions that were called for this minibatch before
+    alternative: Minibatch | None = None  # in shapes for which a program is wanted
+
+    def extend_signature(self, key: Hashable) -> None:
+        """Distinguish computations by something besides their shapes."""
+        for minibatch in (self, self.alternative):
+            if minibatch is not None:
+                minibatch.signature = (minibatch.signature, key)
 
     @property
     def count(self) -> int:
@@ -60,39 +74,74 @@ class Minibatch:
 
 
 class MinibatchPacker:
-    """Packs what is fed for the arguments of a plan into arrays for the plan's program.
+    """Packs what is fed for the arguments of a plan into arrays for the plan's program, in shapes that it chooses."""
 
-    It remembers the shapes that are in use, so that similar minibatches share a compiled computation.
-    """
-
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, prices: Prices = FREE) -> None:
         self.plan = plan
         self.axes = list(dict.fromkeys(v.sequence_axis for v in plan.arguments if v.sequence_axis is not None))
         self.has_batch = any(v.dynamic_axes for v in plan.arguments)
-        self.batch_sizes = Sizes(varies=bool(self.axes))
-        self.grid_packers = {
-            axis: Packer(
+        traits = (
+            AxisTraits(
                 axis in plan.loop_axes, plan.unpacks_sequences, axis in plan.unpacked_axes and plan.depends_on_padding
             )
             for axis in self.axes
-        }
+        )
+        self.shapes = ShapeChoice(MinibatchSpace(tuple(traits), plan.needs_exact_batch), prices)
 
-    def pack(self, plan: Plan, feeds: Sequence[Feed], memory: Memory) -> Minibatch:
+    def pack(
+        self, plan: Plan, feeds: Sequence[Feed], memory: Memory, variant: Hashable = (), in_background: bool = False
+    ) -> Minibatch:
         """Pack feeds, which are in the order of the arguments of `plan`: this plan or one of the same structure.
 
-        `memory`: what delays carry over from the previous minibatch.
+        `memory`: what delays carry over from the previous minibatch. `variant`: what decides on the computation besides
+        the shapes of arguments. `in_background`: a better shape is not used yet, but becomes the `alternative`.
         Errors: BatchSizeError for different numbers of sequences or samples; AxisError or ShapeError for sequences
                 whose lengths do not agree.
         """
+        sizes = self._sizes(plan, feeds, variant)
+        dynamic = [v for v in plan.arguments if v.dynamic_axes]
+        packing = self.shapes.choose(sizes, dynamic)
+        minibatch = self._packed(packing, plan, feeds, memory, sizes)
+        better = self.shapes.improve(sizes)
+        if better is None:
+            return minibatch
+        alternative = self._packed(better, plan, feeds, memory, sizes)
+        if in_background:
+            minibatch.alternative = alternative
+            return minibatch
+        self.shapes.policy(sizes.variant).add(better.shape)
+        return alternative
+
+    def _sizes(self, plan: Plan, feeds: Sequence[Feed], variant: Hashable) -> Sizes:
+        """The sizes of what is fed. Errors: see `pack`."""
         count = _common_count(plan.arguments, feeds) if self.has_batch else 0
-        batch = self._batch(count)
-        grids: dict[Axis, Grid] = {}
+        lengths: dict[Axis, np.ndarray] = {}
+        for variable, feed in zip(plan.arguments, feeds, strict=True):
+            axis = variable.sequence_axis
+            if axis is None:
+                continue
+            assert isinstance(feed, Ragged) and feed.lengths is not None
+            if not np.array_equal(lengths.setdefault(axis, feed.lengths), feed.lengths):
+                raise AxisError(explain(
+                    f"the sequences fed for {variable!r} have other lengths than those of another argument with the "
+                    f"same sequence axis: {_abbreviated(feed.lengths)} against {_abbreviated(lengths[axis])}",
+                    fix="feed sequences of the same lengths, or declare the arguments with different sequence axes",
+                ))
+        _check_equal_lengths(plan, lengths)
+        _check_lengths_fit(plan, feeds, lengths)
+        widths = tuple(map(_width, feeds))
+        starts = any(isinstance(feed, Ragged) and feed.starts is not None for feed in feeds)
+        samples = tuple(map(_sample_key, feeds))
+        return Sizes(count, lengths, widths, (variant, starts, samples))
+
+    def _packed(self, packing: Packing, plan: Plan, feeds: Sequence[Feed], memory: Memory, sizes: Sizes) -> Minibatch:
+        shape = packing.shape
+        batch = Batch(np.int32(sizes.count), shape.batch, shape.full) if self.has_batch else None
+        grids = dict(zip(self.axes, packing.grids, strict=True))
         arguments = [
-            self._argument(argument, variable, feed, batch, grids)
-            for argument, variable, feed in zip(self.plan.arguments, plan.arguments, feeds, strict=True)
+            self._argument(argument, feed, width, batch, grids)
+            for argument, feed, width in zip(self.plan.arguments, feeds, shape.widths, strict=True)
         ]
-        self._check_equal_lengths(grids)
-        self._check_lengths_fit(feeds, grids, count)
         slots = self._continue_sequences(grids, plan, feeds, memory)
         past = [memory.values.get(n) for n in plan.delays] if slots else []
         layouts = [grids[axis].layout for axis in self.axes]
@@ -102,39 +151,20 @@ class MinibatchPacker:
             tuple(shape_key(a) for a in arguments),
             tuple(None if p is None else p.shape for p in past),
         )
-        return Minibatch(arguments, batch, layouts, grids, signature, past, slots)
-
-    def _batch(self, count: int) -> Batch | None:
-        if not self.has_batch:
-            return None
-        size = count if self.plan.needs_exact_batch else self.batch_sizes.choose(count)
-        # A variant without masks pays where batches change their size. With sequences it would be one variant more for
-        # hardly any gain.
-        full = self.plan.needs_exact_batch or (count == size and not self.axes)
-        return Batch(np.int32(count), size, full)
+        work = self.shapes.space.work(shape)
+        return Minibatch(arguments, batch, layouts, grids, signature, past, slots, shape, work, sizes.variant)
 
     def _argument(
-        self, argument: Variable, variable: Variable, feed: Feed, batch: Batch | None, grids: dict[Axis, Grid]
+        self, argument: Variable, feed: Feed, width: int, batch: Batch | None, grids: Mapping[Axis, Grid]
     ) -> PackedArray:
-        """The packed feed of one argument, `variable` in the plan of the caller; adds the grid of a new axis."""
+        """The packed feed of one argument. `width`: see `Need`."""
         if not argument.dynamic_axes:
             return _own_copy(cast(AnyArray, feed))
         assert batch is not None and isinstance(feed, Ragged)
         axis = argument.sequence_axis
         if axis is None:
-            return pad_rows(feed.data, batch.size, argument)
-        assert feed.lengths is not None
-        if axis not in grids:
-            grids[axis] = self.grid_packers[axis].grid(feed.lengths, batch.size)
-            return gather_rows(feed.data, grids[axis].index, argument)
-        lengths = grids[axis].length[: int(batch.count)]
-        if not np.array_equal(lengths, feed.lengths):
-            raise AxisError(explain(
-                f"the sequences fed for {variable!r} have other lengths than those of another argument with the same "
-                f"sequence axis: {_abbreviated(feed.lengths)} against {_abbreviated(lengths)}",
-                fix="feed sequences of the same lengths, or declare the arguments with different sequence axes",
-            ))
-        return gather_rows(feed.data, grids[axis].index, argument)
+            return pad_rows(feed.data, batch.size, argument, width)
+        return gather_rows(feed.data, grids[axis].index, argument, width)
 
     def _continue_sequences(
         self, grids: dict[Axis, Grid], plan: Plan, feeds: Sequence[Feed], memory: Memory
@@ -151,32 +181,6 @@ class MinibatchPacker:
             slots[plan_axis] = slots_of(feed)
         return slots
 
-    def _check_equal_lengths(self, grids: Mapping[Axis, Grid]) -> None:
-        for a, b in self.plan.equal_lengths:
-            assert a.sequence_axis is not None and b.sequence_axis is not None
-            grid_a, grid_b = grids.get(a.sequence_axis), grids.get(b.sequence_axis)
-            if grid_a is not None and grid_b is not None and not np.array_equal(grid_a.length, grid_b.length):
-                raise unequal_lengths(a, b, grid_a.length, grid_b.length)
-
-    def _check_lengths_fit(self, feeds: Sequence[Feed], grids: Mapping[Axis, Grid], count: int) -> None:
-        """ShapeError if a sequence would have more steps than its array, as far as this is known before the run."""
-        fed = {
-            v: feed.data
-            for v, feed in zip(self.plan.arguments, feeds, strict=True)
-            if isinstance(feed, Ragged) and not isinstance(feed.data, SparseRows)
-        }
-        for array, lengths_from in self.plan.packed_arrays:
-            axis = lengths_from.sequence_axis
-            if (axis not in grids if axis else lengths_from not in fed) or (array.shape[0] < 0 and array not in fed):
-                continue
-            steps = fed[array].shape[1] if array in fed else array.shape[0]
-            lengths = np.asarray(grids[axis].length[:count] if axis else fed[lengths_from])
-            if lengths.size and not 0 <= lengths.min() <= lengths.max() < steps + 1:
-                raise ShapeError(explain(
-                    f"sequences of {_abbreviated(lengths.ravel())} steps are to be made of arrays of {steps}",
-                    fix="give lengths that are at most the first dimension of the arrays, or longer arrays",
-                ))
-
 
 def arguments_in_order(plan: Plan, feeds: Feeds) -> list[Feed]:
     """The feeds in the order of the plan's arguments. Errors: ValueError for an argument that is not fed."""
@@ -190,13 +194,13 @@ def arguments_in_order(plan: Plan, feeds: Feeds) -> list[Feed]:
     return [by_variable[v] for v in plan.arguments]
 
 
-def pad_rows(data: AnyArray | SparseRows, size: int, variable: Variable) -> PackedArray:
+def pad_rows(data: AnyArray | SparseRows, size: int, variable: Variable, width: int = 0) -> PackedArray:
     """Samples with the first (if sparse, the last) one repeated as padding.
 
-    Shapes: data [count, *shape] -> [size, *shape].
+    Shapes: data [count, *shape] -> [size, *shape]. `width`: see `_pack_sparse`.
     """
     if isinstance(data, SparseRows):
-        return _pack_sparse(data, np.minimum(np.arange(size), len(data) - 1), variable)
+        return _pack_sparse(data, np.minimum(np.arange(size), len(data) - 1), variable, width)
     if len(data) == size:
         return _own_copy(data)
     if not isinstance(data, np.ndarray):
@@ -212,10 +216,15 @@ def _own_copy(data: AnyArray) -> AnyArray:
     return data.copy() if isinstance(data, np.ndarray) else data
 
 
-def gather_rows(data: AnyArray | SparseRows, index: np.ndarray, variable: Variable) -> PackedArray:
-    """The samples with these indices. Shapes: data [samples, *shape], index [time, rows] -> [time, rows, *shape]."""
+def gather_rows(
+    data: AnyArray | SparseRows, index: np.ndarray, variable: Variable, width: int = 0
+) -> PackedArray:
+    """The samples with these indices. `width`: see `_pack_sparse`.
+
+    Shapes: data [samples, *shape], index [time, rows] -> [time, rows, *shape].
+    """
     if isinstance(data, SparseRows):
-        return _pack_sparse(data, index, variable)
+        return _pack_sparse(data, index, variable, width)
     return data.take(index, axis=0) if isinstance(data, np.ndarray) else data[index]
 
 
@@ -246,20 +255,69 @@ def _common_count(arguments: Sequence[Variable], feeds: Sequence[Feed]) -> int:
     return next(iter(counts.values()))
 
 
-def _pack_sparse(rows: SparseRows, index: np.ndarray, variable: Variable) -> Sparse:
-    """The sparse samples with these indices, in the padded form that programs take."""
+def _check_equal_lengths(plan: Plan, lengths: Mapping[Axis, np.ndarray]) -> None:
+    for a, b in plan.equal_lengths:
+        assert a.sequence_axis is not None and b.sequence_axis is not None
+        of_a, of_b = lengths.get(a.sequence_axis), lengths.get(b.sequence_axis)
+        if of_a is not None and of_b is not None and not np.array_equal(of_a, of_b):
+            raise unequal_lengths(a, b, of_a, of_b)
+
+
+def _check_lengths_fit(plan: Plan, feeds: Sequence[Feed], lengths_of: Mapping[Axis, np.ndarray]) -> None:
+    """ShapeError if a sequence would have more steps than its array, as far as this is known before the run."""
+    fed = {
+        v: feed.data
+        for v, feed in zip(plan.arguments, feeds, strict=True)
+        if isinstance(feed, Ragged) and not isinstance(feed.data, SparseRows)
+    }
+    for array, lengths_from in plan.packed_arrays:
+        axis = lengths_from.sequence_axis
+        if (axis not in lengths_of if axis else lengths_from not in fed) or (array.shape[0] < 0 and array not in fed):
+            continue
+        steps = fed[array].shape[1] if array in fed else array.shape[0]
+        lengths = np.asarray(lengths_of[axis] if axis else fed[lengths_from])
+        if lengths.size and not 0 <= lengths.min() <= lengths.max() < steps + 1:
+            raise ShapeError(explain(
+                f"sequences of {_abbreviated(lengths.ravel())} steps are to be made of arrays of {steps}",
+                fix="give lengths that are at most the first dimension of the arrays, or longer arrays",
+            ))
+
+
+def _pack_sparse(rows: SparseRows, index: np.ndarray, variable: Variable, width: int) -> Sparse:
+    """The sparse samples with these indices, in the padded form that programs take.
+
+    `width`: the number of elements for which a sample has room, if they are not one-hot; 0: as many as it takes.
+    """
     shape = filled(variable.shape, rows.width)
     assert shape is not None
     if rows.is_one_hot:
         return Sparse(rows.indices[index].astype(np.int32), None, shape, np.dtype(variable.dtype))
+    width = width or _width_of(rows)
     counts = np.diff(rows.indptr)
-    width = bucket(max(int(counts.max(initial=1)), 1))
     slot = np.arange(rows.nnz) - np.repeat(rows.indptr[:-1], counts)
     row = np.repeat(np.arange(len(rows)), counts)
     indices = np.zeros((len(rows), width), np.int32)
     values = np.zeros((len(rows), width), variable.dtype)
     indices[row, slot], values[row, slot] = rows.indices, rows.values
     return Sparse(indices[index], values[index], shape, np.dtype(variable.dtype))
+
+
+def _width_of(rows: SparseRows) -> int:
+    return bucket(max(int(np.diff(rows.indptr).max(initial=1)), 1))
+
+
+def _width(feed: Feed) -> int:
+    """See `Need.widths`."""
+    is_list = isinstance(feed, Ragged) and isinstance(feed.data, SparseRows) and not feed.data.is_one_hot
+    return _width_of(cast(SparseRows, cast(Ragged, feed).data)) if is_list else 0
+
+
+def _sample_key(feed: Feed) -> Hashable:
+    """What a compiled computation depends on in a feed besides its type and the number of samples."""
+    if not isinstance(feed, Ragged):
+        return np.shape(feed)
+    data = feed.data
+    return (data.width, data.is_one_hot) if isinstance(data, SparseRows) else data.shape[1:]
 
 
 def _abbreviated(lengths: np.ndarray) -> str:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Hashable, Sequence
+import warnings
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import jax
@@ -17,6 +20,7 @@ from ..._typing import Array, PyTree
 from ...graph.errors import BatchSizeError
 from ...graph.settings import Settings
 from ..data.layout import Batch, Layout
+from ..data.shapes import Shape
 from ..lower.carry import Memory
 from ..lower.values import Context, Environment, Value
 from ..plan.plan import Plan
@@ -28,6 +32,7 @@ from .context import make_context
 from .executables import Computation, Executable, Executables, Inputs
 from .handover import Captures, captured
 from .minibatch import Feed, Minibatch, MinibatchPacker, PackedArray
+from .prices import MeasuredPrices
 from .python_callbacks import run_until_sizes_settle
 from .random_streams import RandomInputs, random_state_of
 from .trace_log import log_compilation
@@ -55,15 +60,17 @@ class Program:
         quick_start: bool = False,
     ) -> None:
         self.plan, self.name, self.body, self.training, self.variant = plan, name, body, training, variant
-        self.packer = MinibatchPacker(plan)
+        self.prices = MeasuredPrices(in_background=not plan.calls_python)
+        self.packer = MinibatchPacker(plan, self.prices)
         self._packing = threading.RLock()
+        self._compiling: list[tuple[Hashable, Shape, Future[Executable]]] = []  # in the background
         self.needs_stages = False  # a user function returned another number of samples than it got
         donated = (0,) if donate and not plan.calls_python else ()
         self._jit = jax.jit(
             self._trace, donate_argnums=donated, static_argnames="sizes", compiler_options=compiler_options()
         )
         self.executables = Executables(
-            self._jit, plan.is_double, quick_start, Computation(self._description, self._text, self._log)
+            self._jit, plan.is_double, quick_start, Computation(self._description, self._text, self._note_compilation)
         )
 
     def _trace(
@@ -93,19 +100,40 @@ class Program:
         minibatches = f" for minibatches of up to {' and '.join(sizes)}" if sizes else ""
         return f"{_TASKS.get(self.name, self.name)}{minibatches}"
 
-    def _log(self, inputs: Inputs, executable: Executable) -> None:
+    def _note_compilation(self, inputs: Inputs, executable: Executable) -> None:
+        self.prices.note_compilation(executable.seconds)
         if Settings.trace_level > 0:
             log_compilation(self.name, self.plan, inputs[2], executable)
 
-    def pack(self, plan: Plan, feeds: Sequence[Feed], memory: Memory) -> Minibatch:
+    def pack(
+        self, plan: Plan, feeds: Sequence[Feed], memory: Memory, variant: Hashable = (), in_background: bool = True
+    ) -> Minibatch:
         """Pack feeds for this program; see `MinibatchPacker.pack`.
 
         Errors: BatchSizeError also if the program is known to need several stages (`run/staged_execution.py`).
         """
         if self.needs_stages:
             raise BatchSizeError("user functions return other numbers of samples than they get")
+        in_background = in_background and not self.plan.calls_python and not Settings.deterministic
         with self._packing:
-            return self.packer.pack(plan, feeds, memory)
+            self._take_compiled()
+            return self.packer.pack(plan, feeds, memory, variant, in_background)
+
+    def _take_compiled(self) -> None:
+        """Use the shapes for which the program has been compiled in the background."""
+        for variant, shape, future in self._compiling:
+            if not future.done():
+                continue
+            policy, error = self.packer.shapes.policy(variant), None if future.cancelled() else future.exception()
+            if error is None:
+                policy.add(shape)
+            else:
+                policy.reject(shape)
+                warnings.warn(
+                    f"compiling '{self.name}' for better fitting shapes failed, so minibatches go on running in the "
+                    f"programs that there are: {error}", RuntimeWarning, stacklevel=4,
+                )
+        self._compiling = [c for c in self._compiling if not c[2].done()]
 
     def __call__(
         self, minibatch: Minibatch, leaves: Sequence[Array | None], random: RandomInputs | None, donated: PyTree = (),
@@ -117,18 +145,32 @@ class Program:
         """
         outputs: Captures = [] if capture is None else capture
         inputs = _inputs(minibatch, leaves, random, donated, extra)
-        begin = time.perf_counter() if profiler.is_recording() else None
-        with double_precision(self.plan.is_double):
+        if minibatch.alternative is not None:
+            self.compile_in_background(minibatch.alternative, leaves, random, donated, extra)
+        with self._timed(minibatch, inputs, outputs), double_precision(self.plan.is_double):
             if self.plan.calls_python:
                 result = self._run_with_callbacks(inputs, minibatch, random)
                 outputs.append(lambda: result)
             else:
                 trace_elsewhere(self._jit, inputs)
                 self.executables.run(minibatch.signature, inputs, outputs)
-        if begin is not None:
-            jax.block_until_ready(outputs[0]())
-            profiler.add("Programs", self.name, begin, time.perf_counter())
         return None if capture is not None else outputs[0]()
+
+    @contextmanager
+    def _timed(self, minibatch: Minibatch, inputs: Inputs, outputs: Captures) -> Iterator[None]:
+        """A scope that runs the program; the few runs of which the time is wanted are waited for."""
+        run = self.prices.next_run(minibatch.signature)
+        is_priced = run > 0 or (run == 0 and self.plan.calls_python)  # the others are timed while they compile
+        if is_priced:
+            jax.block_until_ready(inputs)  # what they wait for is not part of the run
+        begin = time.perf_counter()
+        yield
+        if is_priced or profiler.is_recording():
+            jax.block_until_ready(outputs[0]())
+            end = time.perf_counter()
+            profiler.add("Programs", self.name, begin, end)
+            if is_priced:
+                self.prices.note_run(run, minibatch.work, end - begin)
 
     def compile_in_background(
         self, minibatch: Minibatch, leaves: Sequence[Array | None], random: RandomInputs | None, donated: PyTree = (),
@@ -137,7 +179,11 @@ class Program:
         """Begin to compile for what would be the inputs of a call; of arrays, only shapes and types matter."""
         if not self.plan.calls_python:
             inputs = _inputs(minibatch, leaves, random, donated, extra)
-            self.executables.compile_in_background(minibatch.signature, inputs)
+            future = self.executables.compile_in_background(minibatch.signature, inputs)
+            with self._packing:
+                self.packer.shapes.policy(minibatch.variant).add(minibatch.shape, pending=future is not None)
+                if future is not None:
+                    self._compiling.append((minibatch.variant, minibatch.shape, future))
 
     def _run_with_callbacks(
         self, inputs: Inputs, minibatch: Minibatch, random: RandomInputs | None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, SupportsFloat, TypeAlias
 
@@ -33,6 +34,8 @@ from .loss_scale import LossScale
 from .remat import execute_in_segments
 from .sample_counter import SampleCounter
 from .update import Exchange, Gradients, LocalUpdate, TrainedState, updated
+
+_NOTICED = 0.5  # seconds
 
 
 @dataclass(frozen=True)
@@ -156,19 +159,42 @@ class Step:
         except BatchSizeError as error:
             return self._run_in_stages(feeds, error, exchange, count)
 
+    def compile_in_background(self, feeds: Feeds) -> None:
+        """Begin to compile for a test of such a minibatch, for which nobody waits yet."""
+        plan, program = self.plan, self.program
+        with suppress(BatchSizeError):  # it will run in stages
+            minibatch = program.pack(plan, arguments_in_order(plan, feeds), self.memory, self._phase)
+            minibatch.extend_signature(((), ()))
+            with STATE:
+                settle()
+                leaves = [None if leaf is None else leaf_array(leaf) for leaf in self.untrained_leaves]
+            inputs = random_inputs(plan, draw_random_state(plan, advance=False))
+            program.compile_in_background(minibatch, leaves, inputs, self._state(), ([], None))
+
+    @property
+    def is_slow_to_compile(self) -> bool:
+        """Whether compiling its program has taken so long that a user notices."""
+        return any(executable.seconds > _NOTICED for executable in self.program.executables)
+
+    @property
+    def _phase(self) -> Hashable:
+        """What decides on the program besides shapes: whether gradients are accumulated, from the first or on."""
+        pending = self.pending_gradients
+        return pending.minibatches + 1 < self.options.accumulate, pending.gradients is None
+
     def _run_in_one_program(
         self, feeds: Feeds, number: int | None, exchange: Exchange | None, count: Count | None
     ) -> Outcome:
         plan, program, pending = self.plan, self.program, self.pending_gradients
         check(plan, feeds, bool(self.learners), self.memory, number)
-        minibatch = program.pack(plan, arguments_in_order(plan, feeds), self.memory)
+        minibatch = program.pack(plan, arguments_in_order(plan, feeds), self.memory, self._phase)
         samples = self.sample_counter.count(minibatch, feeds)
         total_samples, minibatches = pending.samples + samples, pending.minibatches + 1
         updates = minibatches == self.options.accumulate
         hypers = [learner.hyper(total_samples) for learner in self.learners] if updates and exchange is None else None
         skipped = None if hypers is None else tuple(h is None for h in hypers)
         pending_shapes = tuple(g.shape for g in jax.tree.leaves(pending.gradients))
-        minibatch.signature = (minibatch.signature, skipped, pending_shapes)
+        minibatch.extend_signature((skipped, pending_shapes))
         remaining = (0, 0) if updates else (total_samples, minibatches)
         drawn: RandomState = {}
         error: AxisError | None = None

@@ -1,0 +1,203 @@
+"""The shapes of programs: sizes of the batch axis, of grids, and of sparse samples; what fits, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from math import ceil, inf
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from .packing import GridShape, bucket
+
+# The cost of a step of a loop besides its rows, as a number of rows: the weights are read once a step, and XLA's loop
+# itself takes time. An LSTM of 300 cells on two cores: 97 µs a step and 11 µs a row, forward and backward together.
+STEP_COST = 8
+MASK_COST = 1.02  # of computing with masks, as a factor
+ELEMENTS = 16  # of a sparse sample cost as much as its other computations
+FILLING = 0.97  # of the cells of a grid, which first-fit can be expected to fill
+# A new shape leaves room for larger minibatches by these factors: for more sequences, and for longer ones. Readers fill
+# minibatches up to a number of samples, so there are hardly more of these.
+MORE_SEQUENCES, LONGER, MORE_SAMPLES = 1.25, 1.25, 1.06
+QUANTILES = 12  # of the sizes so far, up to which candidates fit
+
+
+class Lengths(NamedTuple):
+    """The longest sequence of a minibatch along an axis, and the sum of all lengths."""
+
+    longest: int
+    total: int
+
+
+class Need(NamedTuple):
+    """What a minibatch needs of a program's shapes.
+
+    `number`: of sequences, or of samples without a sequence axis. `lengths`: for each sequence axis. `widths`: for each
+    argument the most elements of a sparse sample, rounded up, 0 if it is dense or one-hot.
+    """
+
+    number: int
+    lengths: tuple[Lengths, ...] = ()
+    widths: tuple[int, ...] = ()
+
+    @property
+    def is_uniform(self) -> bool:
+        """True if all sequences along each axis have the same length."""
+        return all(total == longest * self.number for longest, total in self.lengths)
+
+    def joined(self, other: Need) -> Need:
+        """What fits both."""
+        return Need(
+            max(self.number, other.number),
+            tuple(
+                Lengths(max(a.longest, b.longest), max(a.total, b.total))
+                for a, b in zip(self.lengths, other.lengths, strict=True)
+            ),
+            tuple(map(max, self.widths, other.widths)),
+        )
+
+
+class Shape(NamedTuple):
+    """The shapes of a program. `full`: for minibatches of exactly this size, so that it has no masks."""
+
+    batch: int
+    full: bool
+    grids: tuple[GridShape, ...] = ()
+    widths: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class AxisTraits:
+    """What decides on grids along a sequence axis.
+
+    `one_per_row`: each sequence is in a row of its own; `exact`: with as many steps as the longest sequence has.
+    """
+
+    has_loop: bool
+    one_per_row: bool = False
+    exact: bool = False
+
+    @property
+    def step_cost(self) -> int:
+        """The cost of a step besides its rows, in rows."""
+        return STEP_COST if self.has_loop else 0
+
+    def grid(self, count: int, longest: int, total: int) -> GridShape:
+        """The cheapest grid: a loop pays for every step and every cell, and without loops only cells count.
+
+        One row for all sequences is best without loops, a few rows of several sequences each with loops, and one row
+        per sequence if the lengths are nearly equal.
+        """
+        if self.one_per_row or self.exact:
+            return GridShape(longest, count, True)
+        factors = (1, 1.25, 1.5, 2, 3, 4, 6, 8)
+        times = {bucket(int(longest * f)) for f in factors} if self.has_loop else {bucket(total)}
+        cost, time, rows = min((t * (-(-total // t) + self.step_cost), t, -(-total // t)) for t in times)
+        if longest * (count + self.step_cost) <= 1.1 * cost:
+            return GridShape(longest, count, True)
+        return GridShape(time, rows if rows == 1 else max(rows, ceil(total / (FILLING * time))), False)
+
+
+@dataclass(frozen=True)
+class MinibatchSpace:
+    """The shapes that minibatches may have; see `shape_policy.Space`. `exact_batch`: the batch axis is never padded."""
+
+    axes: tuple[AxisTraits, ...] = ()
+    exact_batch: bool = False
+
+    def work(self, shape: Shape) -> float:
+        """The cost of a minibatch, in cells."""
+        cells = float(shape.batch)
+        for grid, axis in zip(shape.grids, self.axes, strict=True):
+            cells += grid.time * (grid.rows + axis.step_cost)
+        return cells * (1 + sum(shape.widths) / ELEMENTS) * (1 if shape.full else MASK_COST)
+
+    def cost(self, shape: Shape, need: Need) -> float:
+        """As `Space.cost`."""
+        if need.number > shape.batch or (need.number < shape.batch and (shape.full or self.exact_batch)):
+            return inf
+        for (longest, total), grid, axis in zip(need.lengths, shape.grids, self.axes, strict=True):
+            cells = grid.time * grid.rows
+            if longest > grid.time or total > cells or (shape.full and total < cells):
+                return inf
+            if (axis.exact and longest < grid.time) or (not grid.simple and grid.rows > 1 and total > FILLING * cells):
+                return inf
+        return inf if any(n > w for n, w in zip(need.widths, shape.widths, strict=True)) else self.work(shape)
+
+    def tightest(self, need: Need) -> Shape:
+        """As `Space.tightest`."""
+        count = max(need.number, 1)
+        grids = tuple(
+            axis.grid(count, max(longest, 1), max(total, 1))
+            for (longest, total), axis in zip(need.lengths, self.axes, strict=True)
+        )
+        full = all(g.simple and g.time * g.rows == total for g, (_, total) in zip(grids, need.lengths, strict=True))
+        return Shape(count, full and need.number > 0, grids, need.widths)
+
+    def joined(self, a: Need, b: Need) -> Need:
+        """As `Space.joined`."""
+        return a.joined(b)
+
+    def rounded(self, need: Need) -> Hashable:
+        """As `Space.rounded`."""
+        return self._rounded(need), need.is_uniform
+
+    def _rounded(self, need: Need) -> Need:
+        lengths = (
+            Lengths(longest if axis.exact else bucket(longest), bucket(total))
+            for (longest, total), axis in zip(need.lengths, self.axes, strict=True)
+        )
+        return Need(need.number if self.exact_batch else bucket(need.number), tuple(lengths), need.widths)
+
+    def with_room(self, need: Need, seen: Sequence[Need]) -> Shape:
+        """As `Space.with_room`: exact for the first of minibatches that may all be alike."""
+        similar = [n for n in seen if n != need and self._are_similar(n, need)]
+        if self.exact_batch or (need.is_uniform and (not similar or need in seen)):
+            return self.tightest(need)
+        largest = reduce(Need.joined, similar, need)
+        if largest.is_uniform and all(n.is_uniform for n in similar):
+            return self._masked(self._rounded(need) if largest == need else largest)
+        before = reduce(Need.joined, similar) if similar else Need(0, tuple(Lengths(0, 0) for _ in self.axes))
+
+        def enlarged(size: int, size_before: int, factor: float) -> int:
+            return ceil(size * factor) if size > size_before else size
+
+        lengths = tuple(
+            Lengths(
+                need.lengths[i].longest if axis.exact else enlarged(new.longest, old.longest, LONGER),
+                enlarged(new.total, old.total, MORE_SAMPLES),
+            )
+            for i, (new, old, axis) in enumerate(zip(largest.lengths, before.lengths, self.axes, strict=True))
+        )
+        return self._masked(Need(ceil(largest.number * MORE_SEQUENCES), lengths, largest.widths))
+
+    def _are_similar(self, a: Need, b: Need) -> bool:
+        small, large = sorted(map(self._work_of, (a, b)))
+        return large < 2 * small
+
+    def _work_of(self, need: Need) -> float:
+        return self.work(self._masked(need))
+
+    def _masked(self, need: Need) -> Shape:
+        return self.tightest(need)._replace(full=False)
+
+    def candidates(self, needs: Sequence[Need]) -> Iterator[Shape]:
+        """As `Space.candidates`: for the minibatches up to each quantile, by their cost and by each of their sizes."""
+        orders: list[Callable[[Need], Any]] = [self._work_of, attrgetter("number")]
+        orders += [partial(_length, axis, kind) for axis in range(len(self.axes)) for kind in Lengths._fields]
+        for order in orders:
+            ranked = sorted(needs, key=order)
+            stops = sorted({1, *(ceil(len(ranked) * k / QUANTILES) for k in range(1, QUANTILES + 1))})
+            for stop in stops:
+                largest = reduce(Need.joined, ranked[:stop])
+                yield self._masked(self._rounded(largest))
+                if largest.is_uniform:
+                    yield self.tightest(largest)
+
+
+def _length(axis: int, kind: str, need: Need) -> int:
+    return getattr(need.lengths[axis], kind)
+
+
+__all__ = ["AxisTraits", "Lengths", "MinibatchSpace", "Need", "Shape"]

@@ -1,0 +1,221 @@
+"""Shapes of programs while they run: what is compiled when, beside the work, and that results do not depend on it."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax.engine.data.packing import GridShape, pack_with_more_rows
+from cntkjax.engine.data.ragged import Ragged
+from cntkjax.engine.data.shapes import Shape
+from cntkjax.engine.run.evaluation import evaluate
+from cntkjax.engine.run.program_cache import programs
+from cntkjax.engine.run.shape_choice import Packing, ShapeChoice
+from cntkjax.engine.train import step as steps
+from cntkjax.engine.xla.background import background
+from cntkjax.graph.settings import Settings
+
+LENGTHS = [5, 2, 3, 4, 1]
+SHAPES = {  # batch, time, rows, one sequence a row
+    "tight": (5, 5, 5, True), "padded": (9, 8, 9, True), "two rows": (6, 12, 2, False), "one row": (5, 16, 1, False),
+}  # fmt: skip
+x = C.sequence.input_variable(3)
+
+
+def dropout_in_a_loop():
+    state = C.placeholder()
+    step = C.dropout(C.tanh(C.sequence.past_value(state) + x), 0.5, seed=1)
+    return step.replace_placeholders({state: step})
+
+
+def drawn(duplicates):
+    return C.times(C.random_sample(C.softmax(x), 2, duplicates, seed=1), np.eye(3, dtype=np.float32))
+
+
+RANDOM = {
+    "dropout": lambda: C.dropout(x, 0.5, seed=1),
+    "dropout of the last steps": lambda: C.dropout(C.sequence.last(x), 0.5, seed=1),
+    "dropout in a loop": dropout_in_a_loop,
+    "uniform numbers": lambda: C.random.uniform_like(x, seed=1),
+    "gumbel noise for each sequence": lambda: C.random.gumbel_like(C.sequence.last(x), seed=1),
+    "samples with duplicates": lambda: drawn(True),
+    "different samples": lambda: drawn(False),
+}
+
+
+def queries(lengths, seed=0):
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal((n, 3)).astype(np.float32) for n in lengths]
+
+
+def in_shape(monkeypatch, batch, time, rows, simple):
+    def choose(self, sizes, variables):
+        grid = GridShape(time, rows, simple)
+        grids = [pack_with_more_rows(lengths, batch, grid) for lengths in sizes.lengths.values()]
+        return Packing(Shape(batch, False, tuple(g.shape for g in grids), sizes.widths), grids)
+
+    monkeypatch.setattr(ShapeChoice, "choose", choose)
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_random_numbers_do_not_depend_on_shapes(monkeypatch, name):
+    sequences, values = Ragged.from_sequences(queries(LENGTHS)), []
+    for shape in SHAPES.values():
+        in_shape(monkeypatch, *shape)
+        (result,) = evaluate([RANDOM[name]().output], {x: sequences}, training=True)  # a new node begins anew
+        values.append(result.ragged().data)
+    assert np.std(values[0]) > 0
+    for other in values[1:]:
+        np.testing.assert_allclose(other, values[0], rtol=1e-5, atol=1e-6)
+
+
+class Prices:
+    """What is worth a compilation at once, if a run was timed."""
+
+    compilation_seconds, seconds_per_work = 1e-3, 1e-4
+
+
+def sequence_program():
+    """A function of sequences whose program buys better shapes soon."""
+    programs.clear()
+    f = C.sequence.reduce_sum(C.tanh(C.times(x, np.eye(3, dtype=np.float32))))
+    f.eval({x: queries([60, 3])})
+    (program,) = programs
+    program.packer.shapes.prices = Prices
+    for policy in program.packer.shapes._policies.values():
+        policy.prices = Prices
+    return f, program
+
+
+def test_a_better_program_is_compiled_beside_the_work_and_taken_when_it_is_ready():
+    f, program = sequence_program()
+    short = queries([4, 3])
+    expected = [np.tanh(q).sum(0) for q in short]
+    while len(program.executables) < 2:
+        np.testing.assert_allclose(f.eval({x: short}), expected, rtol=1e-5)
+        for _, _, future in program._compiling:
+            future.result()
+    np.testing.assert_allclose(f.eval({x: short}), expected, rtol=1e-5)
+    (policy,) = program.packer.shapes._policies.values()
+    assert len(policy.ready) == 2
+    assert policy.fitting(policy.seen[-1])[0].grids[0].time < 10 < 60 <= policy.ready[0].grids[0].time
+
+
+def test_a_compilation_that_fails_in_the_background_is_reported_and_costs_nothing_else(monkeypatch):
+    f, program = sequence_program()
+    short = queries([4, 3])
+
+    def fail(*arguments, **options):
+        raise RuntimeError("no memory for the compiler")
+
+    monkeypatch.setattr(program.executables, "_prepare", fail)
+    with pytest.warns(RuntimeWarning, match="better fitting shapes failed.*no memory for the compiler"):
+        for _ in range(20):
+            f.eval({x: short})
+            for _, _, future in program._compiling:
+                future.exception()
+    assert len(program.executables) == 1
+    np.testing.assert_allclose(f.eval({x: short}), [np.tanh(q).sum(0) for q in short], rtol=1e-5)
+
+
+def test_deterministic_runs_decide_without_clocks_and_threads(monkeypatch):
+    monkeypatch.setattr(Settings, "deterministic", True)
+
+    def submit(task):
+        raise AssertionError("something runs in the background")
+
+    monkeypatch.setattr(background, "submit", submit)
+
+    def shapes_used():
+        programs.clear()
+        f = C.sequence.reduce_sum(C.times(x, np.eye(3, dtype=np.float32)))
+        f.eval({x: queries([500, 3])})
+        for _ in range(30):
+            f.eval({x: queries([4, 3] * 400)})
+        (program,) = programs
+        return [policy.ready for policy in program.packer.shapes._policies.values()]
+
+    assert shapes_used() == shapes_used()
+
+
+def trainer_of():
+    y = C.sequence.input_variable(2)
+    z = C.layers.Dense(2)(C.layers.Recurrence(C.layers.LSTM(4))(x))
+    criterion = C.cross_entropy_with_softmax(z, y), C.classification_error(z, y)
+    return y, C.Trainer(z, criterion, [C.sgd(z.parameters, 0.01)])
+
+
+def minibatch(y, lengths, seed=0):
+    labels = [np.eye(2, dtype=np.float32)[np.arange(n) % 2] for n in lengths]
+    return {x: queries(lengths, seed), y: labels}
+
+
+def test_a_training_pass_and_a_test_pass_compile_few_programs():
+    y, trainer = trainer_of()
+    rng = np.random.default_rng(0)
+    batches = [minibatch(y, rng.integers(1, 20, 20).tolist(), seed) for seed in range(30)]
+    for batch in batches:
+        trainer.train_minibatch(batch)
+    for batch in batches:
+        trainer.test_minibatch(batch)
+    (step,) = trainer._steps.values()
+    assert len(step.program.executables) <= 2
+    assert len(trainer.test_step.program.executables) == 1
+
+
+def test_the_program_of_a_test_is_compiled_while_training_runs(monkeypatch):
+    monkeypatch.setattr(steps, "_NOTICED", 0.0)
+    y, trainer = trainer_of()
+    for seed in range(25):
+        trainer.train_minibatch(minibatch(y, [5, 3, 4], seed))
+    for _, _, future in trainer.test_step.program._compiling:
+        future.result()
+    assert len(trainer.test_step.program.executables) == 1
+    trainer.test_minibatch(minibatch(y, [5, 4, 3]))
+    assert len(trainer.test_step.program.executables) == 1
+
+
+SCRIPT = """
+import numpy as np, cntk as C
+x = C.input_variable(3)
+f = C.layers.Sequential([C.layers.Dense(50) for _ in range(20)])(x)
+f.eval({x: np.ones((64, 3), np.float32)})
+from cntkjax.engine.run.program_cache import programs
+(program,) = programs
+from cntkjax.engine.run.executables import Executables
+inputs = []
+original = Executables.get
+Executables.get = lambda self, signature, given: (inputs.append(given), original(self, signature, given))[1]
+f.eval({x: np.ones((40, 3), np.float32)})
+program.executables.compile_in_background("other", inputs[0])
+print("end")
+"""
+
+
+def test_a_process_ends_while_a_compilation_is_under_way(tmp_path):
+    environment = os.environ | {"CNTKJAX_CACHE_DIR": str(tmp_path)}
+    result = subprocess.run(
+        [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (0, "end\n", "")
+
+
+def test_user_functions_get_samples_in_programs_of_any_shape():
+    class Double(C.ops.functions.UserFunction):
+        def infer_outputs(self):
+            return [C.output_variable(self.inputs[0].shape, self.inputs[0].dtype, self.inputs[0].dynamic_axes)]
+
+        def forward(self, argument, device=None, outputs_to_retain=None):
+            return None, 2 * argument
+
+        def backward(self, state, root_gradients):
+            return 2 * root_gradients
+
+    v = C.input_variable(2)
+    f = C.user_function(Double([v])) + 1
+    for n in (64, 10, 64, 1, 33):
+        np.testing.assert_array_equal(f.eval({v: np.full((n, 2), 3)}), np.full((n, 2), 7))
+
