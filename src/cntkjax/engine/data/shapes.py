@@ -17,9 +17,9 @@ STEP_COST = 8
 MASK_COST = 1.02  # of computing with masks, as a factor
 ELEMENTS = 16  # of a sparse sample cost as much as its other computations
 FILLING = 0.97  # of the cells of a grid, which first-fit can be expected to fill
-# A new shape leaves room for larger minibatches by these factors: for more sequences, and for longer ones. Readers fill
-# minibatches up to a number of samples, so there are hardly more of these.
-MORE_SEQUENCES, LONGER, MORE_SAMPLES = 1.25, 1.25, 1.06
+# A new shape leaves room for larger minibatches by these factors: for more sequences, which hardly cost anything, and for
+# longer ones. Readers fill minibatches up to a number of samples, so there are hardly more of these.
+MORE_SEQUENCES, LONGER, MORE_SAMPLES = 1.5, 1.25, 1.06
 QUANTILES = 12  # of the sizes so far, up to which candidates fit
 
 
@@ -158,19 +158,12 @@ class MinibatchSpace:
         largest = reduce(Need.joined, similar, need)
         if largest.is_uniform and all(n.is_uniform for n in similar):
             return self._masked(self._rounded(need) if largest == need else largest)
-        before = reduce(Need.joined, similar) if similar else Need(0, tuple(Lengths(0, 0) for _ in self.axes))
-
-        def enlarged(size: int, size_before: int, factor: float) -> int:
-            return ceil(size * factor) if size > size_before else size
-
-        lengths = tuple(
-            Lengths(
-                need.lengths[i].longest if axis.exact else enlarged(new.longest, old.longest, LONGER),
-                enlarged(new.total, old.total, MORE_SAMPLES),
-            )
-            for i, (new, old, axis) in enumerate(zip(largest.lengths, before.lengths, self.axes, strict=True))
-        )
-        return self._masked(Need(ceil(largest.number * MORE_SEQUENCES), lengths, largest.widths))
+        lengths = []
+        for i, ((longest, total), axis) in enumerate(zip(largest.lengths, self.axes, strict=True)):
+            is_longest = all(n.lengths[i].longest < longest for n in similar)
+            steps = need.lengths[i].longest if axis.exact else ceil(longest * LONGER) if is_longest else longest
+            lengths.append(Lengths(steps, ceil(total * MORE_SAMPLES)))
+        return self._masked(Need(ceil(largest.number * MORE_SEQUENCES), tuple(lengths), largest.widths))
 
     def _are_similar(self, a: Need, b: Need) -> bool:
         small, large = sorted(map(self._work_of, (a, b)))
