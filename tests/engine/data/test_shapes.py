@@ -80,6 +80,11 @@ def test_the_first_of_varied_lengths_leaves_room():
     assert len(policy.ready) == 1
 
 
+def test_a_row_for_each_sequence_leaves_no_rows_empty():
+    space = MinibatchSpace((AxisTraits(has_loop=False, one_per_row=True),))
+    assert space.with_room(need(20, 17, 4), []) == Shape(3, False, (GridShape(25, 3, True),))
+
+
 def test_a_test_pass_begins_with_the_sizes_of_training():
     seen = [need(20, 10, 5), need(30, 8), need(12, 12, 12, 9)]
     shape = SEQUENCES.with_room(need(21, 3, 12), seen)

@@ -17,8 +17,8 @@ STEP_COST = 8
 MASK_COST = 1.02  # of computing with masks, as a factor
 ELEMENTS = 16  # of a sparse sample cost as much as its other computations
 FILLING = 0.97  # of the cells of a grid, which first-fit can be expected to fill
-# A new shape leaves room for larger minibatches by these factors: for more sequences, which hardly cost anything, and for
-# longer ones. Readers fill minibatches up to a number of samples, so there are hardly more of these.
+# A new shape leaves room for larger minibatches by these factors: for more sequences, which cost little if they share
+# rows, and for longer ones. Readers fill minibatches up to a number of samples, so there are hardly more of these.
 MORE_SEQUENCES, LONGER, MORE_SAMPLES = 1.5, 1.25, 1.06
 QUANTILES = 12  # of the sizes so far, up to which candidates fit
 
@@ -163,7 +163,12 @@ class MinibatchSpace:
             is_longest = all(n.lengths[i].longest < longest for n in similar)
             steps = need.lengths[i].longest if axis.exact else ceil(longest * LONGER) if is_longest else longest
             lengths.append(Lengths(steps, ceil(total * MORE_SAMPLES)))
-        return self._masked(Need(ceil(largest.number * MORE_SEQUENCES), tuple(lengths), largest.widths))
+        number = largest.number
+        if not any(axis.one_per_row or axis.exact for axis in self.axes):
+            number = ceil(number * MORE_SEQUENCES)
+        elif any(n.number < number for n in similar):
+            number = bucket(number)
+        return self._masked(Need(number, tuple(lengths), largest.widths))
 
     def _are_similar(self, a: Need, b: Need) -> bool:
         small, large = sorted(map(self._work_of, (a, b)))
