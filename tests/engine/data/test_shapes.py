@@ -136,7 +136,7 @@ def test_what_is_said_to_fit_can_be_packed():
 def test_axes_whose_padding_shows_are_not_padded():
     space = MinibatchSpace((AxisTraits(has_loop=False, one_per_row=True, exact=True),))
     shape = space.with_room(need(5, 3), [])
-    assert shape.grids == (GridShape(5, 3, True),)
+    assert shape.grids == (GridShape(5, 2, True),)
     assert space.cost(shape, need(5, 1)) < np.inf == space.cost(shape, need(4, 4))
 
 
