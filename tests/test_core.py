@@ -234,7 +234,7 @@ def test_array_views_can_be_filled_with_one_value():
         view.slice_view((1, 0), (1, 3)).set_value(1.0)
     with pytest.raises(RuntimeError, match="sparse"):
         C.NDArrayView.from_csr(CSR).set_value(1.0)
-    with pytest.raises(TypeError, match="fills an array with a number"):
+    with pytest.raises(TypeError, match="value = array.* a number"):
         view.set_value(ROW)
 
 
@@ -256,7 +256,7 @@ def test_array_views_move_between_devices():
     view = C.NDArrayView.from_dense(ROW)
     view.change_device(C.cpu())
     assert view.device == C.cpu() and view.asarray().tolist() == ROW.tolist()
-    with pytest.raises(TypeError, match="needs a device"):
+    with pytest.raises(TypeError, match="device = 3 .* DeviceDescriptor"):
         view.change_device(3)
 
 

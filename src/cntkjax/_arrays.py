@@ -11,6 +11,7 @@ import numpy as np
 from ._typing import ArrayLike, ElementType, ShapeLike
 from .device import Device, DeviceDescriptor, DeviceKind, cpu, jax_device
 from .engine.data.interchange import device_array, platform_of
+from .graph.arguments import check_arguments as _check_arguments
 from .graph.dtypes import NUMBERS, as_dtype
 from .graph.mersenne import MersenneTwister64
 from .graph.seed import AUTO_SEED, resolve_seed
@@ -373,3 +374,6 @@ def device_of(data: Any) -> DeviceDescriptor:
 
 
 __all__ = ["DataMixin", "NDArrayView", "NDMask", "NativeArrayView", "device_of", "of_known_type"]
+
+
+_check_arguments(globals(), __name__)

@@ -16,6 +16,7 @@ from .engine.data.feeds import as_array, sequences, to_ragged
 from .engine.data.interchange import device_array, pad_sequences
 from .engine.data.ragged import Ragged, SparseRows, offsets_of, ranges
 from .engine.run.result import Result
+from .graph.arguments import check_arguments as _check_arguments
 from .graph.errors import explain
 from .graph.shape import NDShape, Shape, as_shape, shape_text
 from .graph.variable import Variable as GraphVariable
@@ -403,3 +404,6 @@ __all__ = [
     "DeviceDescriptor", "DeviceKind", "NDArrayView", "NDMask", "NativeValue", "Value", "asarray", "asvalue",
     "like_input", "use_default_device",
 ]
+
+
+_check_arguments(globals(), __name__)

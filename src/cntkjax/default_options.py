@@ -16,6 +16,9 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
+from .graph.annotations import EXACT
+from .graph.arguments import check_arguments as _check_arguments
+
 __all__ = ["default_options", "default_options_for", "default_override_or", "get_default_override",
            "get_global_option", "is_default_override", "set_global_option"]
 
@@ -40,7 +43,7 @@ class default_override_or:
 class _OptionsContextManager:
     """One scope of defaults: ``options`` for the functions in ``scope``, or for all if ``scope`` is None."""
 
-    def __init__(self, scope: frozenset[Layer] | None, options: dict[str, Any]) -> None:
+    def __init__(self, scope: frozenset[Layer | None] | None, options: dict[str, Any]) -> None:
         self.scope, self.options = scope, options
 
     def __enter__(self) -> _OptionsContextManager:
@@ -52,7 +55,12 @@ class _OptionsContextManager:
 
     def applies(self, function: Layer | None, key: str) -> bool:
         """Whether this scope has a default for the argument ``key`` of a function."""
-        return key in self.options and (self.scope is None or function in self.scope)
+        return key in self.options and (self.scope is None or _unwrapped(function) in self.scope)
+
+
+def _unwrapped(function: Layer | None) -> Layer | None:
+    """The function itself: a public one may be wrapped by the check of its arguments."""
+    return inspect.unwrap(function) if callable(function) else function
 
 
 def default_options(**kwargs: Any) -> _OptionsContextManager:
@@ -77,8 +85,9 @@ def default_options_for(functions: Layer | Iterable[Layer], **kwargs: Any) -> _O
         ...     layer()
         False
     """
-    scope = frozenset(functions) if isinstance(functions, list | tuple) else frozenset([functions])
-    return _OptionsContextManager(scope, kwargs)  # type: ignore[arg-type]  # a lone function is not iterable
+    several: Iterable[Any] = functions if isinstance(functions, list | tuple) else [functions]
+    scope = frozenset(map(_unwrapped, several))
+    return _OptionsContextManager(scope, kwargs)
 
 
 def is_default_override(value: object) -> bool:
@@ -145,3 +154,7 @@ def get_global_option(key: str, default_value: object) -> Any:
         7
     """
     return _global_options.get(key, default_value)
+
+
+EXACT.add(default_override_or)
+_check_arguments(globals(), __name__)

@@ -15,6 +15,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .engine.xla import devices as _devices
+from .graph.annotations import EXACT
+from .graph.arguments import check_arguments as _check_arguments
 from .graph.origin import call_stack
 
 if TYPE_CHECKING:
@@ -247,3 +249,7 @@ _CPP: dict[str, Callable[..., Any]] = {
 }
 for _name, _function in _CPP.items():
     setattr(DeviceDescriptor, _name, staticmethod(_function))
+
+
+EXACT.add(DeviceDescriptor)
+_check_arguments(globals(), __name__)

@@ -30,7 +30,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ._typing import Seed
 from .formats.containers import Dictionary
+from .graph.arguments import check_arguments as _check_arguments
 from .graph.mersenne import MersenneTwister64
 from .graph.seed import AUTO_SEED, resolve_seed
 
@@ -176,16 +178,16 @@ _SAMPLERS: dict[str, Callable[[Initializer, Shape, np.dtype], np.ndarray]] = {
 }
 
 
-def _seed(seed: int | None) -> int:
+def _seed(seed: Seed | None) -> int:
     return SentinelValueForAutoSelectRandomSeed if seed is None else seed
 
 
-def _ranked(kind: str, scale: float, output_rank: int, filter_rank: int, seed: int | None) -> Initializer:
+def _ranked(kind: str, scale: float, output_rank: int, filter_rank: int, seed: Seed | None) -> Initializer:
     return Initializer(initializerType=kind, scale=float(scale), outputRank=output_rank, filterRank=filter_rank,
                        randomSeed=_seed(seed))
 
 
-def uniform(scale: float, seed: int | None = None) -> Initializer:
+def uniform(scale: float, seed: Seed | None = None) -> Initializer:
     """Uniform distribution between -scale and scale.
 
     Example:
@@ -196,7 +198,7 @@ def uniform(scale: float, seed: int | None = None) -> Initializer:
 
 
 def normal(scale: float, output_rank: int = SentinelValueForInferParamInitRank,
-           filter_rank: int = SentinelValueForInferParamInitRank, seed: int | None = None) -> Initializer:
+           filter_rank: int = SentinelValueForInferParamInitRank, seed: Seed | None = None) -> Initializer:
     """Normal distribution with mean 0 and standard deviation ``scale``; the ranks have no effect.
 
     Example:
@@ -206,7 +208,7 @@ def normal(scale: float, output_rank: int = SentinelValueForInferParamInitRank,
     return _ranked("normal", scale, output_rank, filter_rank, seed)
 
 
-def truncated_normal(stdev: float, seed: int | None = None) -> Initializer:
+def truncated_normal(stdev: float, seed: Seed | None = None) -> Initializer:
     """Normal distribution with mean 0 and standard deviation ``stdev``; values beyond ±2 ``stdev`` are redrawn.
 
     Example:
@@ -217,7 +219,7 @@ def truncated_normal(stdev: float, seed: int | None = None) -> Initializer:
 
 
 def xavier(scale: float = DefaultParamInitScale, output_rank: int = SentinelValueForInferParamInitRank,
-           filter_rank: int = SentinelValueForInferParamInitRank, seed: int | None = None) -> Initializer:
+           filter_rank: int = SentinelValueForInferParamInitRank, seed: Seed | None = None) -> Initializer:
     """Xavier initialization: uniform in ±scale √(3 / fan_in).
 
     Example:
@@ -228,7 +230,7 @@ def xavier(scale: float = DefaultParamInitScale, output_rank: int = SentinelValu
 
 
 def glorot_uniform(scale: float = DefaultParamInitScale, output_rank: int = SentinelValueForInferParamInitRank,
-                   filter_rank: int = SentinelValueForInferParamInitRank, seed: int | None = None) -> Initializer:
+                   filter_rank: int = SentinelValueForInferParamInitRank, seed: Seed | None = None) -> Initializer:
     """Glorot initialization: uniform in ±scale √(6 / (fan_in + fan_out)).
 
     Source: Glorot and Bengio 2010, equation 16.
@@ -241,7 +243,7 @@ def glorot_uniform(scale: float = DefaultParamInitScale, output_rank: int = Sent
 
 
 def glorot_normal(scale: float = DefaultParamInitScale, output_rank: int = SentinelValueForInferParamInitRank,
-                  filter_rank: int = SentinelValueForInferParamInitRank, seed: int | None = None) -> Initializer:
+                  filter_rank: int = SentinelValueForInferParamInitRank, seed: Seed | None = None) -> Initializer:
     """Glorot initialization: normal with standard deviation scale √(2 / (fan_in + fan_out)).
 
     Source: Glorot and Bengio 2010, equation 12.
@@ -254,7 +256,7 @@ def glorot_normal(scale: float = DefaultParamInitScale, output_rank: int = Senti
 
 
 def he_uniform(scale: float = DefaultParamInitScale, output_rank: int = SentinelValueForInferParamInitRank,
-               filter_rank: int = SentinelValueForInferParamInitRank, seed: int | None = None) -> Initializer:
+               filter_rank: int = SentinelValueForInferParamInitRank, seed: Seed | None = None) -> Initializer:
     """He initialization: uniform in ±scale √(6 / fan_in).
 
     Source: He, Zhang, Ren and Sun 2015, section 2.2.
@@ -267,7 +269,7 @@ def he_uniform(scale: float = DefaultParamInitScale, output_rank: int = Sentinel
 
 
 def he_normal(scale: float = DefaultParamInitScale, output_rank: int = SentinelValueForInferParamInitRank,
-              filter_rank: int = SentinelValueForInferParamInitRank, seed: int | None = None) -> Initializer:
+              filter_rank: int = SentinelValueForInferParamInitRank, seed: Seed | None = None) -> Initializer:
     """He initialization: normal with standard deviation scale √(2 / fan_in).
 
     Source: He, Zhang, Ren and Sun 2015, section 2.2.
@@ -304,3 +306,6 @@ def initializer_with_rank(initializer: Initializer, output_rank: int | None = No
     if not isinstance(initializer, Initializer):
         raise TypeError(f"initializer_with_rank() needs an initializer such as he_normal(), not {initializer!r}")
     return initializer.with_rank(output_rank, filter_rank)
+
+
+_check_arguments(globals(), __name__)

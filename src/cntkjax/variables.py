@@ -12,6 +12,7 @@ from ._typing import AnyArray, ArrayLike, ElementType, ShapeLike
 from .default_options import default_override_or, get_default_override
 from .device import Device
 from .engine.run.handover import STATE, settle
+from .graph.arguments import check_arguments as _check_arguments
 from .graph.axis import BATCH, UNKNOWN_AXES, AxesLike, Axis
 from .graph.dtypes import NUMBERS, as_dtype
 from .graph.errors import ShapeError, explain
@@ -397,3 +398,6 @@ def type_text(kind: Record) -> str:
 tensor = Variable._Type(shape=UNKNOWN_SHAPE, is_sparse=False, dynamic_axes=[BATCH])  # of any shape, for signatures
 classes.variable, classes.parameter, classes.constant = Variable._new, Parameter._new, Constant._new
 __all__ = ["Constant", "GraphFunction", "Parameter", "Record", "Variable", "VariableMixin", "tensor"]
+
+
+_check_arguments(globals(), __name__)

@@ -132,7 +132,7 @@ def test_the_default_of_unit_gain_does_not_affect_learners():
         (lambda w: {w: np.zeros(3)}, 1, ValueError, r"'w' has shape \(2,\), but its gradient has \(3,\)"),
         (lambda w: {w: [0.0, 0.0]}, 1, TypeError, "must be an array, not list"),
         (lambda w: {w: np.zeros(2)}, 0, ValueError, "0 samples"),
-        (lambda w: {w: np.zeros(2)}, 2.5, TypeError, "float"),
+        (lambda w: {w: np.zeros(2)}, 2.5, TypeError, "training_sample_count = 2.5"),
     ],
 )
 def test_an_error_in_a_step_changes_nothing(gradients, count, error, says):
@@ -183,7 +183,7 @@ def test_a_new_rate_starts_when_it_is_set(second, rates):
 
 def test_a_new_rate_must_be_a_schedule():
     learner = L.sgd([Weights([0.0])], 0.1)
-    with pytest.raises(ValueError, match="learning_rate must be a schedule, not float"):
+    with pytest.raises(ValueError, match="learning_rate = 0.3 .* TrainingParameterSchedule"):
         learner.reset_learning_rate(0.3)
 
 

@@ -192,7 +192,7 @@ class TestCornerCases:
 
     def test_substitutions_are_a_dict_and_may_replace_the_output(self):
         f = x * 2
-        with pytest.raises(TypeError, match="substitutions must be a dict"):
+        with pytest.raises(TypeError, match="substitutions = .* a dict"):
             f.clone("share", [x])
         rest = f.clone("share", {f.output: y})
         assert rest.root_function.op_name == "Combine" and rest.arguments == (y,)

@@ -307,7 +307,7 @@ class TestRejectedArguments:
             make()
 
     def test_a_name_that_is_not_a_string(self):
-        with pytest.raises(ValueError, match="needs the name as a str, got 3"):
+        with pytest.raises(ValueError, match="name = 3 .* a str"):
             (x(2) * 2).find_by_name(3)
 
     @pytest.mark.parametrize("none", [C.sum, C.mean, lambda: C.sum([])])

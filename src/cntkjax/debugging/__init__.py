@@ -1,4 +1,6 @@
 """Debugging and profiling of models."""
+
+from ..graph.arguments import check_arguments as _check_arguments
 from ._dump import dump_function, dump_signature
 from .debug import (
     DEBUG_USAGE,
@@ -22,3 +24,5 @@ __all__ = [
     "save_as_legacy_model", "set_checked_mode", "set_computation_network_trace_level", "set_node_timing",
     "start_profiler", "stop_profiler", "user_function",
 ]
+
+_check_arguments(globals(), __name__)

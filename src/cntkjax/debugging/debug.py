@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import warnings
 
+from .._typing import FileName
 from ..engine.run.compilations import CompilationReport, report
 from ..graph.seed import set_fixed_random_seed
 from ..graph.settings import Settings
@@ -107,7 +108,7 @@ def _flag(function: str, value: bool) -> bool:
     return value
 
 
-def save_as_legacy_model(root_op: Function, filename: str) -> None:
+def save_as_legacy_model(root_op: Function, filename: FileName) -> None:
     """Saves a model in the format of CNTK 2, with a warning: the format of CNTK 1 can only be read, not written.
 
     Errors: those of ``Function.save``.

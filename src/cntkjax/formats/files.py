@@ -85,6 +85,8 @@ def write(*files: File) -> None:
     """
     regular: list[File] = []
     for path, buffers in files:
+        if not os.fspath(path):
+            raise ValueError("the name of the file to be written is empty: give a name such as 'net.model'")
         if os.path.exists(path) and not os.path.isfile(path):
             with open(path, "wb") as out:
                 out.writelines(buffers)

@@ -29,6 +29,10 @@ class OperandError(ValueError, TypeError):
     """An object that cannot be an operand. CNTK raises ValueError or TypeError, depending on the operation."""
 
 
+class ArgumentError(ValueError, TypeError):
+    """An argument that cannot be. CNTK raises ValueError or TypeError, depending on the operation."""
+
+
 class ResultError(ValueError, RuntimeError):
     """A user function returned something unusable. CNTK raises ValueError or RuntimeError, depending on the case."""
 

@@ -14,6 +14,7 @@ Shape = tuple[int, ...]
 
 INFERRED = -1  # inferred from the operands at first use
 FREE = -3  # determined by the data of each minibatch
+INVALID = -4  # less than any size
 UNKNOWN_SHAPE: Shape = (-2,)  # not even the rank is known
 
 
@@ -41,10 +42,17 @@ def as_shape(shape: float | Iterable[Any]) -> Shape:
     ((3,), (2, 4))
     """
     dimensions = (shape,) if isinstance(shape, (int, float, np.number)) else tuple(shape)
-    sizes = tuple(int(d) for d in dimensions)
-    if sizes != dimensions:
-        raise ValueError(f"the sizes of a shape are whole numbers, not {dimensions}")
+    sizes = tuple(int(d) if _is_size(d) else INVALID for d in dimensions)
+    if INVALID in sizes:
+        raise ValueError(
+            f"the sizes of a shape are whole numbers, -1 (inferred) or -3 (determined by the data), not {shape!r}"
+        )
     return sizes
+
+
+def _is_size(dimension: object) -> bool:
+    number = isinstance(dimension, (int, float, np.number))
+    return number and dimension == dimension // 1 and FREE <= dimension < 2**63  # type: ignore[operator]
 
 
 def shape_text(shape: Shape) -> str:

@@ -13,7 +13,7 @@ from .axis import BATCH, UNKNOWN_AXES, AxesLike, Axis, axes_text
 from .dtypes import as_dtype
 from .errors import ShapeError, explain
 from .origin import user_line
-from .shape import FREE, INFERRED, UNKNOWN_SHAPE, Shape, as_shape, is_known, is_unknown, shape_text
+from .shape import FREE, INFERRED, UNKNOWN_SHAPE, Shape, as_shape, is_known, is_unknown, shape_text, size
 from .uid import new_uid
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class Leaf(Variable):
         needs_gradient: bool = False,
     ) -> None:
         super().__init__(kind, shape, dtype, (), name=name, uid=uid, needs_gradient=needs_gradient)
-        _check_no_free_dimension(self, self.shape)
+        _check_size(self, self.shape)
         self._array = array
         self._updates = 0  # number of new values
         self._initializer = initializer
@@ -227,13 +227,21 @@ def rename(item: Variable | Function, name: str) -> None:
 
 
 # ---- leaves
+_LARGEST = 2**38  # elements: a terabyte of float32
+
+
 def infer_shape(leaf: Leaf, shape: Shape) -> None:
     """Fill in the inferred dimensions of a leaf's shape. Errors: ShapeError for sizes that only the data determine."""
-    _check_no_free_dimension(leaf, shape)
+    _check_size(leaf, shape)
     leaf._shape = as_shape(shape)
 
 
-def _check_no_free_dimension(leaf: Leaf, shape: Shape) -> None:
+def _check_size(leaf: Leaf, shape: Shape) -> None:
+    if is_known(shape) and size(shape) > _LARGEST:
+        raise ShapeError(explain(
+            f"{leaf!r} of {size(shape):,} elements: a parameter or constant is held in memory, which limits it to "
+            f"{_LARGEST:,}", {}, "give a smaller shape",
+        ))
     if FREE in shape:
         raise ShapeError(explain(
             f"{leaf!r}: parameters and constants cannot have a free dimension, as in {shape_text(shape)}", {},

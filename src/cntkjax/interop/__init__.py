@@ -1,8 +1,10 @@
 """Conversion of Functions to JAX functions and flax modules, and back. CNTK has no counterpart."""
+
 from __future__ import annotations
 
 import os
 
+from ..graph.arguments import check_arguments as _check_arguments
 from ..graph.proxy import add_members
 from ..ops.functions import Function
 from ._from_jax import from_jax
@@ -31,3 +33,5 @@ def __getattr__(name: str) -> object:
 
         return getattr(_flax, name)
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+_check_arguments(globals(), __name__)

@@ -2,6 +2,7 @@
 
 from ..core import Value
 from ..device import use_default_device
+from ..graph.arguments import check_arguments as _check_arguments
 from ..logging import TraceLevel, get_trace_level
 from ..tensor import ArrayMixin
 from ..variables import Record
@@ -53,3 +54,5 @@ __all__ = [
     "transforms",
     "sequence_to_cntk_text_format",
 ]
+
+_check_arguments(globals(), __name__)

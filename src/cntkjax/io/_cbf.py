@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from .._typing import FileName
 from ..engine.data.ragged import Ragged, SparseRows, offsets_of, ranges
 from ..formats.containers import Dictionary
 from ..variables import Record
@@ -40,7 +41,7 @@ class _Stream:
     dtype: np.dtype
 
 
-def CBFDeserializer(filename: str, streams: Mapping[str, Record] = {}) -> Dictionary:
+def CBFDeserializer(filename: FileName, streams: Mapping[str, Record] = {}) -> Dictionary:
     """Reads CNTK binary format.
 
     Args:

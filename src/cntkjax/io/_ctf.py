@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .._typing import FileName
 from ..engine.data.ragged import Ragged, offsets_of
 from ..formats.containers import Dictionary
 from ..graph.origin import call_stack
@@ -25,7 +26,7 @@ CHUNK_SIZE = 32 * 2**20  # bytes
 _FEW = 8  # a chunk is not read for less than this part of its sequences
 
 
-def CTFDeserializer(filename: str, streams: Mapping[str, Record]) -> Dictionary:
+def CTFDeserializer(filename: FileName, streams: Mapping[str, Record]) -> Dictionary:
     """Reads CNTK text format: rows of ``[sequence id] |stream values |sparse_stream index:value ... |# comment``.
 
     Rows with the same id, and rows without an id that follow them, form a sequence. If the first row has no id, each

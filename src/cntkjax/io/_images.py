@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from .._typing import Shape
+from .._typing import FileName, Shape
 from ..engine.data.ragged import Ragged, SparseRows
 from ..formats.containers import Dictionary
 from ..variables import Record
@@ -32,7 +32,7 @@ _BYTES_PER_PIXEL, _METADATA_BYTES = 8, 2**20  # a file may have so many: four ch
 _LIST_FOLDER = ".../"  # prefix of paths relative to the folder of the list
 
 
-def ImageDeserializer(filename: str, streams: Mapping[str, Record], max_pixels: int = MAX_PIXELS) -> Dictionary:
+def ImageDeserializer(filename: FileName, streams: Mapping[str, Record], max_pixels: int = MAX_PIXELS) -> Dictionary:
     """Reads image files that are listed in a text file, with a label each. Requires Pillow.
 
     All images of a stream must have the same size after its transforms. Labels are sparse.
@@ -59,7 +59,9 @@ def ImageDeserializer(filename: str, streams: Mapping[str, Record], max_pixels: 
     return _describe("ImageDeserializer", filename, streams, max_pixels)
 
 
-def Base64ImageDeserializer(filename: str, streams: Mapping[str, Record], max_pixels: int = MAX_PIXELS) -> Dictionary:
+def Base64ImageDeserializer(
+    filename: FileName, streams: Mapping[str, Record], max_pixels: int = MAX_PIXELS
+) -> Dictionary:
     """Reads images that are contained in the list itself, encoded with base64. Requires Pillow.
 
     Args:
@@ -77,7 +79,7 @@ def Base64ImageDeserializer(filename: str, streams: Mapping[str, Record], max_pi
     return _describe("Base64ImageDeserializer", filename, streams, max_pixels)
 
 
-def _describe(kind: str, filename: str, streams: Mapping[str, Record], max_pixels: int) -> Dictionary:
+def _describe(kind: str, filename: FileName, streams: Mapping[str, Record], max_pixels: int) -> Dictionary:
     inputs: dict[str, dict[str, Any]] = {}
     for name, stream in streams.items():
         if stream.stream_alias == "image":

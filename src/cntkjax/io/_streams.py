@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._typing import DTypeLike, Shape
+from .._typing import Count, DTypeLike, Shape
 from ..graph.shape import NDShape
 from ..variables import Record
 
@@ -33,7 +33,7 @@ class StreamDefs(Record):
 
 def StreamDef(
     field: str | None = None,
-    shape: int | Sequence[int] | None = None,
+    shape: Count | Sequence[Count] | None = None,
     is_sparse: bool = False,
     transforms: list[dict] | None = None,
     context: tuple[int, int] | None = None,

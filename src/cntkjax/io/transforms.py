@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from .._typing import FileName
+from ..graph.arguments import check_arguments as _check_arguments
 from ._image_transforms import TransformRandom, as_transform
 
 Range = float | tuple[float, float]
@@ -110,7 +112,7 @@ def scale(
     })
 
 
-def mean(filename: str) -> ImageTransform:
+def mean(filename: FileName) -> ImageTransform:
     """Subtracts a mean image. Images of another size are left unchanged, with a warning.
 
     Args:
@@ -153,3 +155,6 @@ def _pair(value: Range) -> str:
     if len(pair) != 2 or pair[0] > pair[1]:
         raise ValueError(f"crop: {value!r} has to be a number or a tuple of two numbers, the smaller one first")
     return ":".join(f"{number:g}" for number in pair)
+
+
+_check_arguments(globals(), __name__)

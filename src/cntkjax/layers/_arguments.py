@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from numbers import Real
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
-from .._typing import ArrayLike
+from .._typing import ArrayLike, Fix
 from ..default_options import default_override_or
 from ..graph.errors import OperandError, explain
 from ..graph.function import Function as GraphFunction
@@ -15,8 +15,11 @@ from ..initializer import Initializer
 from ..internal.sanitize import _as_tuple
 
 Layer: TypeAlias = Callable[..., Any]  # a Function, or a Python function of variables
-Activation: TypeAlias = Layer | default_override_or | None
-Init: TypeAlias = Initializer | ArrayLike | default_override_or
+Activation: TypeAlias = Annotated[
+    Layer | default_override_or | None,
+    Fix("pass the operation itself, such as activation=cntk.relu; for none leave it out"),
+]
+Init: TypeAlias = Initializer | ArrayLike | default_override_or | None
 Flag: TypeAlias = bool | default_override_or
 Number: TypeAlias = float | default_override_or
 Axes: TypeAlias = int | Sequence[int]  # one value for all axes of a window, or one for each
@@ -33,9 +36,9 @@ def shape_of(layer: str, shape: int | Sequence[int]) -> tuple[int, ...]:
     """
     is_operand = isinstance(shape, (GraphVariable, GraphFunction))
     sizes = (shape,) if is_operand or shape is None else _as_tuple(shape)
-    if not all(isinstance(size, Real) for size in sizes):
+    if not all(isinstance(size, Real) and float(size) >= 1 for size in sizes):
         raise OperandError(explain(
-            f"{layer}: the shape is a number or a tuple of numbers, not {shape!r}",
+            f"{layer}: the shape is a number or a tuple of numbers from 1 on, not {shape!r}",
             fix=f"make the layer with a shape, then apply it to its input: {layer}(10)(x)",
         ))
     return sizes

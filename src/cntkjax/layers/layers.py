@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .._typing import ArrayLike
+from .._typing import ArrayLike, Seed
 from ..default_options import default_override_or, get_default_override, is_default_override
 from ..graph.errors import explain
 from ..graph.shape import UNKNOWN_SHAPE
@@ -168,8 +168,8 @@ def Activation(activation: ActivationOption = default_override_or(identity), nam
 
 
 def Dropout(
-    dropout_rate: float | None = None, keep_prob: float | None = None, seed: int = SentinelValueForAutoSelectRandomSeed,
-    name: str = "",
+    dropout_rate: float | None = None, keep_prob: float | None = None,
+    seed: Seed = SentinelValueForAutoSelectRandomSeed, name: str = "",
 ) -> Function:
     """In training sets elements to 0 with probability `dropout_rate`, and divides the others by ``1 - dropout_rate``.
 

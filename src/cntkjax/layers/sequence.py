@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Integral
-from typing import Any
+from typing import Annotated, Any
 
+from .._typing import Bounds, Fix
 from ..default_options import default_override_or, get_default_override
 from ..graph.errors import explain
 from ..graph.function import Function as GraphFunction
@@ -41,7 +42,8 @@ from .blocks import (
     _inject_name,
 )
 
-Step = Callable[..., Any]  # (state, ..., x) -> (new state, ...)
+# (state, ..., x) -> (new state, ...)
+Step = Annotated[Callable[..., Any], Fix("pass a layer or a function of state and input, such as LSTM(300)")]
 _STATES = ("h", "c", "a")  # names of the arguments that are initial states
 
 
@@ -100,7 +102,8 @@ def Delay(T: int = 1, initial_state: InitialState = default_override_or(0), name
 
 
 def PastValueWindow(
-    window_size: int, axis: int, go_backwards: Flag = default_override_or(False), name: str = ""
+    window_size: Annotated[int, Bounds(1, 2**16)], axis: int, go_backwards: Flag = default_override_or(False),
+    name: str = "",
 ) -> Function:
     """The last `window_size` steps of each sequence (with `go_backwards`: the first), and which of them exist.
 

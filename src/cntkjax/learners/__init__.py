@@ -1,6 +1,7 @@
 """Learners: how gradients update parameters, with CNTK's units, schedules and order of operations."""
 
 from ..core import NDArrayView, asarray
+from ..graph.arguments import check_arguments as _check_arguments
 from . import _learners, _optax, _schedules, _user
 from ._counters import Counters
 from ._learner import Learner, Options
@@ -21,3 +22,5 @@ __all__ += _learners.__all__
 __all__ += _optax.__all__
 __all__ += _schedules.__all__
 __all__ += _user.__all__
+
+_check_arguments(globals(), __name__)

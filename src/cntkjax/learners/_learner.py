@@ -32,6 +32,7 @@ from ._schedules import (
     _infer_learning_parameter_schedule,
     _infer_learning_rate_schedule_and_ref_minibatch_size,
     _verify_learning_rate_type,
+    at_most_1,
     momentum_after,
 )
 
@@ -134,7 +135,7 @@ class LearnerCore:
         self.rate_schedule, minibatch_size = options.rate(lr_schedule)
         self._unit_gain = unit_gain
         self.rule, self.options = tuple(name for name, _ in rule), options
-        self.momenta = {name: options.schedule(values) for name, values in momenta.items()}
+        self.momenta = {name: at_most_1(options.schedule(values)) for name, values in momenta.items()}
         self._extra_scalars = extra_scalars
         self._reports_momentum = reports_momentum
         self._reported: dict[str, float] = {}

@@ -23,7 +23,7 @@ IGNORE = 0
 FULL_DATA_SWEEP = 0
 """As an epoch size: the entries of a schedule count sweeps over the data, not samples."""
 
-Entries = float | list[float] | list[tuple[int, float]]
+Entries = float | Sequence[float | tuple[int, float]]
 
 
 class UnitType(Enum):
@@ -80,6 +80,8 @@ class TrainingParameterSchedule:
         self._ends = list(accumulate(epochs * unit for epochs, _ in self.entries[:-1]))
 
     def __getitem__(self, count: int) -> float:
+        if not hasattr(count, "__index__") or isinstance(count, np.ndarray):
+            raise TypeError(f"the count of a schedule is a whole number, not {count!r}")
         count = operator.index(count)
         if count < 0:
             raise OverflowError(f"a schedule begins at 0: there is no value at {count}; give a count from 0 on")
@@ -155,6 +157,9 @@ Schedulable = Entries | TrainingParameterSchedule
 
 def _entry(item: object, what: str) -> tuple[int, float]:
     """``0.1`` -> (1, 0.1); ``(3, 0.1)`` is itself: 0.1 for three epochs."""
+    value = item[1] if isinstance(item, Sequence) and len(item) == 2 else item
+    if isinstance(value, numbers.Real) and math.isnan(value):
+        raise ValueError(f"{what}: {item!r} is not a number that parameters could be updated with")
     if isinstance(item, numbers.Real):
         return 1, float(item)
     if isinstance(item, Sequence) and len(item) == 2 and isinstance(item[1], numbers.Real):
@@ -215,7 +220,7 @@ def learning_parameter_schedule_per_sample(
 
 
 def training_parameter_schedule(
-    schedule: Schedulable, unit: UnitType | str = UnitType.minibatch, epoch_size: int | None = None
+    schedule: Schedulable, unit: UnitType | str | None = UnitType.minibatch, epoch_size: int | None = None
 ) -> TrainingParameterSchedule:
     """A schedule whose values refer to a sample or a minibatch of any size; see :func:`learning_parameter_schedule`.
 
@@ -238,7 +243,7 @@ def _explicit(schedule: TrainingParameterSchedule) -> TrainingParameterSchedule:
 
 
 def learning_rate_schedule(
-    lr: Schedulable, unit: UnitType | str, epoch_size: int | None = None
+    lr: Schedulable, unit: UnitType | str | None, epoch_size: int | None = None
 ) -> TrainingParameterSchedule:
     """Deprecated: use :func:`learning_parameter_schedule` or :func:`learning_parameter_schedule_per_sample`.
 
@@ -268,7 +273,7 @@ def momentum_schedule(
     >>> momentum_schedule([0.9, 0.99], epoch_size=10)[10]
     0.99
     """
-    return _schedule(momentum, minibatch_size, epoch_size, "momentum")
+    return at_most_1(_schedule(momentum, minibatch_size, epoch_size, "momentum"))
 
 
 def momentum_schedule_per_sample(momentum: Schedulable, epoch_size: int | None = None) -> TrainingParameterSchedule:
@@ -277,7 +282,15 @@ def momentum_schedule_per_sample(momentum: Schedulable, epoch_size: int | None =
     >>> momentum_schedule_per_sample(0.999).minibatch_size
     1
     """
-    return _schedule(momentum, 1, epoch_size, "momentum")
+    return at_most_1(_schedule(momentum, 1, epoch_size, "momentum"))
+
+
+def at_most_1(momentum: TrainingParameterSchedule) -> TrainingParameterSchedule:
+    """The schedule of a momentum. Errors: ValueError for one above 1, with which smoothed gradients grow for ever."""
+    largest = max(value for _, value in momentum.entries)
+    if largest > 1:
+        raise ValueError(f"momentum = {largest} is above 1: smoothed gradients would grow for ever; give at most 1")
+    return momentum
 
 
 def momentum_as_time_constant_schedule(
@@ -293,6 +306,8 @@ def momentum_as_time_constant_schedule(
     if isinstance(momentum, TrainingParameterSchedule):
         return _explicit(momentum)
     constants = _schedule(momentum, 1, epoch_size, "momentum")
+    if min(constant for _, constant in constants.entries) < 0:
+        raise ValueError(f"momentum = {momentum!r}: a time constant is a number of samples, which is at least 0")
     return constants.transform(lambda constant: math.exp(-1 / constant) if constant else 0.0)
 
 

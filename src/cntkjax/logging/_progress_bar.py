@@ -7,6 +7,7 @@ import time
 from typing import SupportsFloat
 
 from .._terminal import is_interactive
+from .._typing import Measured
 from ._progress_writer import LazySum, ProgressWriter, UpdateCounter
 
 _REFRESH_SECONDS = 0.2
@@ -84,8 +85,8 @@ class ProgressBar(ProgressWriter):
             self._drawn = now
             _StatusLine.show(self.line())
 
-    def on_write_training_summary(self, samples: int, updates: int, summaries: int, aggregate_loss: float,
-                                  aggregate_metric: float, elapsed_milliseconds: int) -> None:
+    def on_write_training_summary(self, samples: int, updates: int, summaries: int, aggregate_loss: Measured,
+                                  aggregate_metric: Measured, elapsed_milliseconds: int) -> None:
         """Draws the bar a last time, and starts a new line."""
         if is_interactive():
             _StatusLine.finish(self.line())

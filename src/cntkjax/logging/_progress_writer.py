@@ -7,9 +7,10 @@ import time
 from collections import deque
 from typing import Any, SupportsFloat, TypeAlias
 
+from .._typing import Measured
 from ..graph.proxy import delegates_to
 
-Span: TypeAlias = tuple[float, float]  # a total at the previous write and at this one
+Span: TypeAlias = tuple[Measured, Measured]  # a total at the previous write and at this one
 Counts: TypeAlias = tuple[int, int]    # a count at the previous write and at this one
 
 _PENDING = 64  # steps after which a loss is read; by then it is computed on any device
@@ -202,11 +203,11 @@ class ProgressWriter(UpdateCounter):
     def on_write_distributed_sync_update(self, samples: Counts, updates: Counts, aggregate_metric: Span) -> None:
         """Called with totals since the start, each at the previous call and at this one."""
 
-    def on_write_training_summary(self, samples: int, updates: int, summaries: int, aggregate_loss: float,
-                                  aggregate_metric: float, elapsed_milliseconds: int) -> None:
+    def on_write_training_summary(self, samples: int, updates: int, summaries: int, aggregate_loss: Measured,
+                                  aggregate_metric: Measured, elapsed_milliseconds: int) -> None:
         """Called with totals since the previous summary; ``summaries`` counts from 1."""
 
-    def on_write_test_summary(self, samples: int, updates: int, summaries: int, aggregate_metric: float,
+    def on_write_test_summary(self, samples: int, updates: int, summaries: int, aggregate_metric: Measured,
                               elapsed_milliseconds: int) -> None:
         """Called with totals since the previous summary; ``summaries`` counts from 1."""
 

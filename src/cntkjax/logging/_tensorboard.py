@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .._typing import ArrayLike
+from .._typing import ArrayLike, Measured
 from ..graph.function import Function, nodes
 from ..graph.variable import Variable, kind_of
 from ..graph.walk import source_of
@@ -48,7 +48,7 @@ class TensorBoardProgressWriter(ProgressWriter):
         if self._file is not None and model is not None:
             self._file.add_graph(model)
 
-    def write_value(self, name: str, value: float, step: int) -> None:
+    def write_value(self, name: str, value: Measured, step: int) -> None:
         """Records a number at a step."""
         self._check_open()
         if self._file is not None:
@@ -105,13 +105,13 @@ class TensorBoardProgressWriter(ProgressWriter):
             self.write_value(f"minibatch/avg_{name}", (now - before) / count if count else 0,
                              self.total_training_updates())
 
-    def on_write_training_summary(self, samples: int, updates: int, summaries: int, aggregate_loss: float,
-                                  aggregate_metric: float, elapsed_milliseconds: int) -> None:
+    def on_write_training_summary(self, samples: int, updates: int, summaries: int, aggregate_loss: Measured,
+                                  aggregate_metric: Measured, elapsed_milliseconds: int) -> None:
         """Writes average loss and metric of an epoch."""
         for name, total in (("loss", aggregate_loss), ("metric", aggregate_metric)):
             self.write_value(f"summary/avg_{name}", total / samples if samples else 0, summaries)
 
-    def on_write_test_summary(self, samples: int, updates: int, summaries: int, aggregate_metric: float,
+    def on_write_test_summary(self, samples: int, updates: int, summaries: int, aggregate_metric: Measured,
                               elapsed_milliseconds: int) -> None:
         """Writes the average metric of a test, at the step of the training if there was any."""
         average = aggregate_metric / samples if samples else 0

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, SupportsFloat, TypeVar
 
+from .._typing import Measured
 from ._progress_bar import ProgressBar, clear_progress_bar
 from ._progress_writer import Counts, LazySum, ProgressWriter, Span, is_due
 from ._tensorboard import TensorBoardProgressWriter
@@ -131,15 +132,15 @@ class ProgressPrinter(ProgressWriter):
         """Prints how many synchronizations and samples there were since the last line."""
         self.log(f"Distributed training: #Syncs elapsed = {_change(updates)}, #Samples elapsed = {_change(samples)}")
 
-    def on_write_training_summary(self, samples: int, updates: int, summaries: int, aggregate_loss: float,
-                                  aggregate_metric: float, elapsed_milliseconds: int) -> None:
+    def on_write_training_summary(self, samples: int, updates: int, summaries: int, aggregate_loss: Measured,
+                                  aggregate_metric: Measured, elapsed_milliseconds: int) -> None:
         """Prints loss, metric and speed of an epoch."""
         if self.freq != 0:
             self.epochs = summaries
             self._print_epoch(_average(aggregate_loss, samples), _average(aggregate_metric, samples), samples,
                               elapsed_milliseconds / 1000)
 
-    def on_write_test_summary(self, samples: int, updates: int, summaries: int, aggregate_metric: float,
+    def on_write_test_summary(self, samples: int, updates: int, summaries: int, aggregate_metric: Measured,
                               elapsed_milliseconds: int) -> None:
         """Prints the metric of a test."""
         self.log(f"Finished Evaluation [{summaries}]: Minibatch[1-{updates}]: "
@@ -293,8 +294,8 @@ class TrainingSummaryProgressCallback(ProgressWriter):
         super().__init__()
         self._callback = callback
 
-    def on_write_training_summary(self, samples: int, updates: int, summaries: int, aggregate_loss: float,
-                                  aggregate_metric: float, elapsed_milliseconds: int) -> None:
+    def on_write_training_summary(self, samples: int, updates: int, summaries: int, aggregate_loss: Measured,
+                                  aggregate_metric: Measured, elapsed_milliseconds: int) -> None:
         """Calls the callback."""
         self._callback(summaries - 1, aggregate_loss, aggregate_metric, samples)
 

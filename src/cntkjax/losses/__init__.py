@@ -1,9 +1,9 @@
 """Loss functions, in CNTK's names and signatures."""
 
+from ..graph.arguments import check_arguments as _check_arguments
 from ..graph.axis import Axis
 from ..graph.seed import AUTO_SEED as auto_select
 from ..ops import CloneMethod, Function, parameter, softmax, times
-from ..ops._naming import name_errors as _name_errors
 from ..variables import Constant, Parameter, Variable
 from ._lattice import lattice_sequence_with_softmax
 from ._losses import (
@@ -18,4 +18,4 @@ from ._losses import (
 )
 from ._many_classes import hierarchical_softmax_layer, nce_loss
 
-_name_errors(globals(), f"{__name__}._")
+_check_arguments(globals(), __name__, operands=True)

@@ -6,7 +6,7 @@ from math import ceil, sqrt
 
 import numpy as np
 
-from .._typing import ArrayLike
+from .._typing import ArrayLike, Seed
 from ..graph.axis import ALL_STATIC
 from ..graph.errors import explain
 from ..graph.seed import AUTO_SEED
@@ -85,7 +85,7 @@ def _probabilities_in_group(
 
 def nce_loss(
     weights: Operand, biases: Operand, inputs: Operand, labels: Operand, noise_distribution: ArrayLike | Constant,
-    num_samples: int = 32, allow_duplicates: bool = True, seed: int = AUTO_SEED, name: str = "",
+    num_samples: int = 32, allow_duplicates: bool = True, seed: Seed = AUTO_SEED, name: str = "",
 ) -> Function:
     """Noise-contrastive estimation of a softmax over very many classes, from the label and a few sampled classes.
 

@@ -1,6 +1,6 @@
 """Metrics, in CNTK's names and signatures."""
 
-from ..ops._naming import name_errors as _name_errors
+from ..graph.arguments import check_arguments as _check_arguments
 from ._metrics import classification_error, edit_distance_error, ndcg_at_1
 
-_name_errors(globals(), f"{__name__}._")
+_check_arguments(globals(), __name__, operands=True)

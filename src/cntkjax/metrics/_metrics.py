@@ -35,6 +35,12 @@ def classification_error(
     at, count = as_axis(axis), int(topN)
     if count < 1:
         raise ValueError(f"classification_error: topN must be at least 1, got {topN}")
+    classes = output_vector.shape[-1] if output_vector.shape else 1
+    if 0 < classes < count:
+        raise ValueError(explain(
+            f"classification_error: topN = {topN} of {classes} classes", {"output_vector": output_vector},
+            "give topN at most the number of classes",
+        ))
     if at != Axis(-1):
         if topN != 1:
             raise ValueError(explain(

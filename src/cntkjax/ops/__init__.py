@@ -3,6 +3,7 @@
 Each file of operations lists its public names in ``__all__``; an operation is added there, and nowhere else.
 """
 
+from ..graph.arguments import check_arguments as _check_arguments
 from ..graph.axis import Axis
 from ..graph.public import operators as _operators
 from . import functions, sequence
@@ -12,7 +13,6 @@ from ._elementwise import *
 from ._gradient import *
 from ._image import *
 from ._indexing import index as _index
-from ._naming import name_errors as _name_errors
 from ._native import *
 from ._product import *
 from ._random import *
@@ -25,7 +25,7 @@ from ._user_functions import user_function
 from ._variables import *
 from .functions import BlockFunction, CloneMethod, Function, ModelFormat, load_model
 
-_name_errors(globals(), f"{__name__}._", leave=("._variables", "._native"))
+_check_arguments(globals(), __name__, operands=True)
 _OPERATORS = (
     "abs", "element_divide", "element_times", "minus", "negate", "plus", "pow", "reciprocal", "slice", "splice",
     "square", "times",

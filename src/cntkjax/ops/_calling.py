@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from .._typing import ShapeLike
+from ..graph.arguments import is_checked
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import composite, make_block
 from ..graph.edit import replace_placeholders
@@ -134,7 +135,7 @@ def _set_order(function: Function, arguments: Sequence[Variable], name: str) -> 
 
 
 def _arguments(f: Callable[..., Any], of_type: Callable[[Any, str], Variable]) -> list[Variable]:
-    f = inspect.unwrap(f, stop=lambda g: not hasattr(g, "names_errors"))
+    f = inspect.unwrap(f, stop=lambda g: not is_checked(g))
     parameters = list(inspect.signature(f, follow_wrapped=False).parameters.values())
     if parameters and parameters[0].kind is inspect.Parameter.VAR_POSITIONAL and hasattr(f, "__wrapped__"):
         return [new_placeholder("arg1"), new_placeholder("arg2")]  # an operation of two or more operands

@@ -7,7 +7,7 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..default_options import get_global_option
-from ..graph.errors import AxisError
+from ..graph.errors import AxisError, OperandError
 from ..graph.public import operators
 from ..graph.shape import is_unknown
 
@@ -34,9 +34,13 @@ def index(x: Variable | Function, arg: Index) -> Variable | Function:
         position = next(i for i, k in enumerate(keys) if k is Ellipsis)
         keys[position : position + 1] = [slice(None)] * (before + rank - len(keys) + 1)
     for axis, key in enumerate(keys):
+        if isinstance(key, slice) and key.step == 0:
+            raise OperandError(f"{x!r}[{arg!r}]: a stride of 0 selects nothing: give 1, or -1 to reverse")
         if key is Ellipsis or (isinstance(key, slice) and not (key.start or key.stop)):
             continue  # as in CNTK, the stride is ignored if neither start nor stop is set
         is_list = isinstance(key, (list, tuple))
+        if is_list and not all(isinstance(k, int) for k in key):
+            raise OperandError(f"{x!r}[{arg!r}]: {key!r} is not a list of ints, which would gather elements")
         axis = axis if is_list else axis - before
         if not (-rank <= axis < rank or is_unknown(x.shape)):
             raise AxisError(f"too many indices for {x!r}: {arg!r} for {rank} static axes; dynamic axes are not indexed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .._typing import Seed
 from ..graph.seed import AUTO_SEED, resolve_seed
 from ..primitives import random
 from ._blocks import node
@@ -15,7 +16,7 @@ __all__ = [
 SentinelValueForAutoSelectRandomSeed = AUTO_SEED
 
 
-def dropout(x: Operand, dropout_rate: float = 0.0, seed: int = AUTO_SEED, name: str = "") -> Function:
+def dropout(x: Operand, dropout_rate: float = 0.0, seed: Seed = AUTO_SEED, name: str = "") -> Function:
     """Dropout: in training, elements are zeroed with the probability `dropout_rate` and the others scaled accordingly.
 
     The elements that are kept are divided by ``1 - dropout_rate``. In evaluation the result is x.
@@ -33,7 +34,7 @@ def dropout(x: Operand, dropout_rate: float = 0.0, seed: int = AUTO_SEED, name: 
 
 
 def random_sample(
-    weights: Operand, num_samples: int, allow_duplicates: bool, seed: int = AUTO_SEED, name: str = ""
+    weights: Operand, num_samples: int, allow_duplicates: bool, seed: Seed = AUTO_SEED, name: str = ""
 ) -> Function:
     """Sample classes as sparse one-hot rows; class i has a probability proportional to ``weights[i]``.
 
@@ -48,7 +49,7 @@ def random_sample(
 
 
 def random_sample_inclusion_frequency(
-    weights: Operand, num_samples: int, allow_duplicates: bool, seed: int = AUTO_SEED, name: str = ""
+    weights: Operand, num_samples: int, allow_duplicates: bool, seed: Seed = AUTO_SEED, name: str = ""
 ) -> Function:
     """The expected number of occurrences of each class in a sample drawn by `random_sample`.
 
@@ -60,7 +61,7 @@ def random_sample_inclusion_frequency(
     return _sampled(random.RandomSampleInclusionFrequency, weights, num_samples, allow_duplicates, seed, name)
 
 
-def _sampled(primitive: object, weights: Operand, n: int, duplicates: bool, seed: int, name: str) -> Function:
+def _sampled(primitive: object, weights: Operand, n: int, duplicates: bool, seed: Seed, name: str) -> Function:
     attributes = {
         "numSamples": int(n), "allowDuplicates": bool(duplicates), "rngSeed": resolve_seed(seed), "rngOffset": 0,
     }

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._typing import ElementType, ShapeLike
+from .._typing import ElementType, Measured, ShapeLike
 from ..formats.dictionary import SizeT
 from ..graph.axis import BATCH, END_STATIC, NEW_LEADING, Axis, AxisLike
 from ..graph.dtypes import as_dtype
@@ -135,7 +135,7 @@ def swapaxes(x: Operand, axis1: AxisLike = 0, axis2: AxisLike = 1, name: str = "
     return node(_forms.TransposeAxes, [as_variable(x)], {"axis1": Axis(axis1), "axis2": Axis(axis2)}, name)
 
 
-def transpose(x: Operand, perm: Sequence[int], name: str = "") -> Function:
+def transpose(x: Operand, perm: Sequence[AxisLike], name: str = "") -> Function:
     """Permute the static axes: axis i of the result is axis ``perm[i]`` of x.
 
     Errors: TypeError if `perm` is a number; ValueError for a repeated or missing axis.
@@ -239,7 +239,7 @@ def splice(*inputs: Operand, **kw_axis_name: Any) -> Function:
 
 
 def pad(
-    x: Operand, pattern: Sequence[Sequence[int]], mode: int = CONSTANT_PAD, constant_value: float = 0, name: str = ""
+    x: Operand, pattern: Sequence[Sequence[int]], mode: int = CONSTANT_PAD, constant_value: Measured = 0, name: str = ""
 ) -> Function:
     """Pad x: `pattern` has a pair (before, after) of widths for each static axis.
 

@@ -280,9 +280,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
                     raise
                 raise of_layer(error, self._title, mapped.values()) from None
         if any(symbolic):
-            raise TypeError(
-                "a call takes variables for all arguments, or data for all, not both: wrap data in cntk.constant(...)"
-            )
+            raise self._call_error("expected variables for all arguments, or data for all; wrap data in constant()")
         if self.placeholders:
             data = ", ".join(f"{v.name or v.uid} = {type(value).__name__}" for v, value in mapped.items())
             raise ValueError(
@@ -371,8 +369,6 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
 
     def find_by_name(self, name: str, depth: int = 0) -> GraphFunction | GraphVariable | None:
         """The function or variable of that name, or None; ValueError for several matches or a non-str name."""
-        if not isinstance(name, str):
-            raise ValueError(f"find_by_name() of {self!r} needs the name as a str, got {name!r}")
         matches = edit.find_all(self, name, depth)
         return _only(matches, name) if matches else None
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._typing import ElementType, ShapeLike
+from .._typing import ElementType, Measured, ShapeLike
 from ..default_options import default_override_or
+from ..graph.arguments import check_arguments as _check_arguments
 from ..graph.axis import SEQUENCE, Axis
 from ..graph.build import apply
 from ..graph.variable import rename
@@ -14,7 +15,6 @@ from ..primitives.sequence import UnpackSequenceOp
 from ..variables import Variable
 from ._blocks import as_one_block
 from ._elementwise import element_divide, exp, minus
-from ._naming import name_errors as _name_errors
 from ._operand import Operand, as_variable, as_variables
 from ._sequence import (
     Typeinfo,
@@ -237,7 +237,7 @@ def softmax(seq: Operand, name: str = "") -> Function:
     return as_one_block("Sequence::Softmax", over_steps, [needs_sequence(as_variable(seq), "softmax along it")], name)
 
 
-def unpack(x: Operand, padding_value: float, no_mask_output: bool = False, name: str = "") -> Function:
+def unpack(x: Operand, padding_value: Measured, no_mask_output: bool = False, name: str = "") -> Function:
     """Convert sequences to arrays: the steps become the first static axis, padded with `padding_value`.
 
     Shapes: x [*shape] with a sequence axis -> [longest, *shape] with the batch axis only, and unless `no_mask_output`
@@ -262,4 +262,4 @@ def unpack(x: Operand, padding_value: float, no_mask_output: bool = False, name:
     return function  # type: ignore[return-value]
 
 
-_name_errors(globals(), __name__, "sequence.")
+_check_arguments(globals(), __name__, "sequence.", operands=True)

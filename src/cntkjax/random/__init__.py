@@ -1,6 +1,7 @@
 """Random tensors, in CNTK's names and signatures."""
 
 from ..default_options import default_override_or
+from ..graph.arguments import check_arguments as _check_arguments
 from ..graph.seed import AUTO_SEED as auto_select
 from ._random import (
     bernoulli,
@@ -12,3 +13,5 @@ from ._random import (
     uniform,
     uniform_like,
 )
+
+_check_arguments(globals(), __name__)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from .._typing import DTypeLike, ShapeLike
+from .._typing import DTypeLike, Seed, ShapeLike
 from ..default_options import default_override_or, get_default_override
 from ..graph.dtypes import as_dtype
 from ..graph.seed import AUTO_SEED, resolve_seed
@@ -20,7 +20,7 @@ from ..primitives.random import RandomDistribution
 DType: TypeAlias = DTypeLike | default_override_or
 
 def _with_shape(
-    op: Callable[..., Function], kind: str, shape: ShapeLike, dtype: DType, numbers: tuple[float, ...], seed: int,
+    op: Callable[..., Function], kind: str, shape: ShapeLike, dtype: DType, numbers: tuple[float, ...], seed: Seed,
     name: str,
 ) -> Function:
     option = get_default_override(op, dtype=dtype)
@@ -31,11 +31,11 @@ def _with_shape(
     return node(RandomDistribution, [], attributes, name)
 
 
-def _like(kind: str, x: Operand, numbers: tuple[float, ...], seed: int, name: str) -> Function:
+def _like(kind: str, x: Operand, numbers: tuple[float, ...], seed: Seed, name: str) -> Function:
     return node(RandomDistribution, [as_variable(x)], _attributes(kind, numbers, seed), name)
 
 
-def _attributes(kind: str, numbers: tuple[float, ...], seed: int) -> dict[str, object]:
+def _attributes(kind: str, numbers: tuple[float, ...], seed: Seed) -> dict[str, object]:
     first, last = numbers[0], numbers[-1]
     if kind == "uniform" and first >= last:
         raise RuntimeError(f"uniform: low ({first}) must be less than high ({last})")
@@ -51,7 +51,7 @@ def _attributes(kind: str, numbers: tuple[float, ...], seed: int) -> dict[str, o
 
 def uniform(
     shape: ShapeLike, dtype: DType = default_override_or(np.float32), low: float = 0.0, high: float = 1.0,
-    seed: int = AUTO_SEED, name: str = "",
+    seed: Seed = AUTO_SEED, name: str = "",
 ) -> Function:
     """Uniformly distributed random numbers in [low, high).
 
@@ -65,7 +65,7 @@ def uniform(
     return _with_shape(uniform, "uniform", shape, dtype, (low, high), seed, name)
 
 
-def uniform_like(x: Operand, low: float = 0.0, high: float = 1.0, seed: int = AUTO_SEED, name: str = "") -> Function:
+def uniform_like(x: Operand, low: float = 0.0, high: float = 1.0, seed: Seed = AUTO_SEED, name: str = "") -> Function:
     """Uniformly distributed random numbers in [low, high), with the shape and dynamic axes of x.
 
     Shapes: x [*shape] -> [*shape].
@@ -81,7 +81,7 @@ def uniform_like(x: Operand, low: float = 0.0, high: float = 1.0, seed: int = AU
 
 def normal(
     shape: ShapeLike, dtype: DType = default_override_or(np.float32), mean: float = 0.0, scale: float = 1.0,
-    seed: int = AUTO_SEED, name: str = "",
+    seed: Seed = AUTO_SEED, name: str = "",
 ) -> Function:
     """Normally distributed random numbers with mean `mean` and standard deviation `scale`.
 
@@ -94,7 +94,7 @@ def normal(
     return _with_shape(normal, "normal", shape, dtype, (mean, scale), seed, name)
 
 
-def normal_like(x: Operand, mean: float = 0.0, scale: float = 1.0, seed: int = AUTO_SEED, name: str = "") -> Function:
+def normal_like(x: Operand, mean: float = 0.0, scale: float = 1.0, seed: Seed = AUTO_SEED, name: str = "") -> Function:
     """Normally distributed random numbers with the shape and dynamic axes of x.
 
     Shapes: x [*shape] -> [*shape].
@@ -110,7 +110,7 @@ def normal_like(x: Operand, mean: float = 0.0, scale: float = 1.0, seed: int = A
 
 def gumbel(
     shape: ShapeLike, dtype: DType = default_override_or(np.float32), loc: float = 0.0, scale: float = 1.0,
-    seed: int = AUTO_SEED, name: str = "",
+    seed: Seed = AUTO_SEED, name: str = "",
 ) -> Function:
     """Gumbel-distributed random numbers: loc - scale log(-log(u)) for uniform u.
 
@@ -125,7 +125,7 @@ def gumbel(
     return _with_shape(gumbel, "gumbel", shape, dtype, (loc, scale), seed, name)
 
 
-def gumbel_like(x: Operand, loc: float = 0.0, scale: float = 1.0, seed: int = AUTO_SEED, name: str = "") -> Function:
+def gumbel_like(x: Operand, loc: float = 0.0, scale: float = 1.0, seed: Seed = AUTO_SEED, name: str = "") -> Function:
     """Gumbel-distributed random numbers with the shape and dynamic axes of x.
 
     Shapes: x [*shape] -> [*shape].
@@ -140,7 +140,7 @@ def gumbel_like(x: Operand, loc: float = 0.0, scale: float = 1.0, seed: int = AU
 
 
 def bernoulli(
-    shape: ShapeLike, dtype: DType = default_override_or(np.float32), mean: float = 0.5, seed: int = AUTO_SEED,
+    shape: ShapeLike, dtype: DType = default_override_or(np.float32), mean: float = 0.5, seed: Seed = AUTO_SEED,
     name: str = "",
 ) -> Function:
     """Bernoulli-distributed random numbers: 1 with probability `mean`, otherwise 0.
@@ -154,7 +154,7 @@ def bernoulli(
     return _with_shape(bernoulli, "bernoulli", shape, dtype, (mean,), seed, name)
 
 
-def bernoulli_like(x: Operand, mean: float = 0.5, seed: int = AUTO_SEED, name: str = "") -> Function:
+def bernoulli_like(x: Operand, mean: float = 0.5, seed: Seed = AUTO_SEED, name: str = "") -> Function:
     """Bernoulli-distributed random numbers with the shape and dynamic axes of x.
 
     Shapes: x [*shape] -> [*shape].

@@ -1,5 +1,6 @@
 """Training: the trainer, training sessions, and distributed learners."""
 
+from ..graph.arguments import check_arguments as _check_arguments
 from . import _criterion, distributed, trainer
 from .distributed import (
     Communicator,
@@ -19,3 +20,5 @@ from .training_session import (
     minibatch_size_schedule,
     training_session,
 )
+
+_check_arguments(globals(), __name__)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from ..eval import Evaluator
+from ..graph.arguments import checked
 from ..graph.proxy import add_members, unwrap
 from ..io import FULL_DATA_SWEEP, StreamInformation
 from ..learners import Learner
@@ -187,4 +188,4 @@ def _inputs(criterion: Function, streams: Sequence[StreamInformation] | None, in
     return criterion.argument_map(*streams)
 
 
-add_members(Function, {"train": train, "test": test})
+add_members(Function, {f.__name__: checked(f, f"Function.{f.__name__}", first=True) for f in (train, test)})

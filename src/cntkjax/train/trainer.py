@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, SupportsFloat
 
+from .._typing import FileName
 from ..device import DeviceDescriptor, use_default_device
 from ..engine.debug.timing import timing_table
 from ..engine.lower.carry import Memory
@@ -291,7 +292,7 @@ class TrainerCore(EvaluatorCore):
             unwrap(writer).write_training_summary()
 
     # ---- checkpoints
-    def save_checkpoint(self, filename: str, external_state: Mapping[str, Any] = {}, *, wait: bool = True) -> None:
+    def save_checkpoint(self, filename: FileName, external_state: Mapping[str, Any] = {}, *, wait: bool = True) -> None:
         """Write the model and, in a second file with the suffix '.ckp', all state needed to resume training.
 
         The files are replaced atomically, even if the process is killed meanwhile. `wait=False` returns as soon as the
@@ -309,7 +310,7 @@ class TrainerCore(EvaluatorCore):
         if self._checkpoint_writer is not None:
             self._checkpoint_writer.wait()
 
-    def restore_from_checkpoint(self, filename: str) -> dict[str, Any]:
+    def restore_from_checkpoint(self, filename: FileName) -> dict[str, Any]:
         """Resume from a checkpoint; returns the external state that was saved with it.
 
         Errors: FormatError for a damaged file, ValueError for one of another model or other learners; the trainer is

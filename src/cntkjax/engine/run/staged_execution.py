@@ -1,8 +1,8 @@
-"""Evaluations with several batch sizes: in stages, joined by user functions that change the number of samples.
+"""Evaluations with several batch sizes, in stages.
 
-A program has one number of samples. Where the feeds have several, or a user function returns another number than it
-gets, the graph is partitioned at these functions (`plan/partition.py`): each stage is a program, and the functions run
-on the host between them. Gradients pass back through the stages in reverse order.
+A program has one number of samples. Where the feeds of independent parts of a graph differ in it, or a user function
+returns another number than it gets, the graph is partitioned (`plan/partition.py`): each stage is a program, and the
+functions run on the host between them. Gradients pass back through the stages in reverse order.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class StagedExecution:
     """One evaluation in stages.
 
     `error`: why one program cannot do it.
-    Errors: `error`, if no user function separates batch sizes; ValueError for what is not supported in stages.
+    Errors: `error`, if nothing separates the batch sizes; ValueError for what is not supported in stages.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class StagedExecution:
         self.user_states: dict[Stage, object] = {}  # what user functions keep for their backward call
 
     def _check(self, feeds: Feeds, error: BatchSizeError) -> None:
-        if not any(stage.function for stage in self.plan.stages):
+        if not any(stage.function for stage in self.plan.stages) and not _differ_by_axes(feeds):
             raise error
         if any(n.primitive.recomputes_operands for n in self.plan.nodes):
             raise ValueError(explain(
@@ -223,6 +223,12 @@ class _Cotangents(dict[Variable, Feed]):
     def add(self, variable: Variable, cotangent: Feed) -> None:
         """Add what flows back from one use of the variable."""
         self[variable] = _sum(self[variable], cotangent) if variable in self else cotangent
+
+
+def _differ_by_axes(feeds: Feeds) -> bool:
+    """True if arguments with the same dynamic axes are fed with the same number of sequences, as CNTK demands."""
+    counts = {(v.dynamic_axes, feed.num_sequences) for v, feed in feeds.items() if isinstance(feed, Ragged)}
+    return len({axes for axes, _ in counts}) == len(counts)
 
 
 def _is_sparse(feed: Feed | None) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable
 from functools import cached_property
 
-from ...graph.function import nodes
 from ...graph.variable import Variable, producer
 from ..lower.carry import Memory
 from ..plan.parts import resolve
@@ -49,14 +48,16 @@ class SampleCounter:
 
 
 def _nearest_with_dynamic_axes(criterion: Variable) -> Variable:
-    """The criterion, or the nearest variable below it that has dynamic axes."""
-    root = producer(criterion)
-    if criterion.dynamic_axes or root is None:
-        return criterion
-    for node in reversed(nodes([root], into_blocks=True)):
-        for v in node.node_inputs:
-            if v.dynamic_axes:
-                return v
+    """The criterion, or the nearest variable below it that has dynamic axes; as in CNTK, first operands come first."""
+    pending, seen = [criterion], set()
+    while pending:
+        variable = resolve(pending.pop())
+        if variable.dynamic_axes:
+            return variable
+        root = producer(variable)
+        if root is not None and variable not in seen:
+            seen.add(variable)
+            pending.extend(reversed(root.node_inputs))
     return criterion
 
 

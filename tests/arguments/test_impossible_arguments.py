@@ -1,0 +1,115 @@
+"""Arguments that cannot be: every public function, class and method gets them, one at a time in a call that is valid.
+
+The result is an object or an error of the package's own, of a type that scripts expect, which names the function, the
+argument or its value. What the package accepts is no part of this test: test_mistakes.py holds single cases.
+"""
+
+import inspect
+import io
+import signal
+import sys
+
+import numpy as np
+import pytest
+
+from . import calls
+from .calls import CALLS, C
+
+IMPOSSIBLE = {
+    "None": lambda: None,
+    "nan": lambda: float("nan"),
+    "inf": lambda: float("inf"),
+    "-3": lambda: -3,
+    "0": lambda: 0,
+    "2.5": lambda: 2.5,
+    "2**40": lambda: 2**40,
+    "2**70": lambda: 2**70,
+    "'b'": lambda: "b",
+    "''": lambda: "",
+    "()": lambda: (),
+    "too long": lambda: [1] * 7,
+    "[None]": lambda: [None],
+    "{'a': 1}": lambda: {"a": 1},
+    "object()": object,
+    "objects": lambda: np.array([object(), None]),
+    "empty array": lambda: np.zeros(0, np.float32),
+    "function": lambda: len,
+    "axis": C.Axis.default_batch_axis,
+    "sequences": lambda: C.sequence.input_variable(5),
+}
+EXPECTED = (ValueError, TypeError, RuntimeError, OSError, OverflowError)
+LOOKUPS = (IndexError, KeyError)  # of items, where Python's protocol asks for them
+SECONDS = 5  # of processor time, for one call
+LENGTHS = ("max_epochs", "epoch_size", "max_samples")  # of training, which may be long
+CALLED = {"__call__": "Function", "__matmul__": "times", "__getitem__": "["}  # what messages call special methods
+POSITIONAL = ("custom_op", "output_shape", "output_data_type")  # before operands of any number
+
+
+class Endless(BaseException):
+    """A call that takes too long."""
+
+
+def function_of(path):
+    """The function or bound method that a path names, in CNTK's package or among the objects of `calls`."""
+    try:
+        return eval("C." + path, {"C": C})
+    except (NameError, AttributeError):
+        return eval(path, vars(calls))
+
+
+def call(path, **replaced):
+    arguments = CALLS[path]() | replaced
+    positional = [arguments.pop(k) for k in sorted(arguments) if k[0] == "*"]
+    if POSITIONAL[0] in arguments:
+        positional = [arguments.pop(k) for k in POSITIONAL] + positional
+    return function_of(path)(*positional, **arguments)
+
+
+def arguments_of(path):
+    parameters = inspect.signature(function_of(path)).parameters.values()
+    optional = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    return dict.fromkeys([*CALLS[path](), *optional])
+
+
+def complaint(path, name, value):
+    """What is wrong with what a call says about an impossible argument; None if nothing is."""
+    try:
+        call(path, **{name: value})
+        return None
+    except Endless:
+        return "it does not end"
+    except Exception as error:
+        message = str(error)
+        expected = (*EXPECTED, *LOOKUPS) if "__getitem__" in path or "input_map" in name else EXPECTED
+        if not isinstance(error, expected) or isinstance(error, RecursionError):
+            return f"{type(error).__name__}: {message}"
+        function = path.rpartition(".")[2].partition("(")[0]
+        function = CALLED.get(function, function)
+        names = (function, name.strip("*"), repr(value)[:20], type(value).__name__, str(value))
+        is_named = any(n and n.lower() in message.lower() for n in names)
+        return None if is_named else f"{type(error).__name__} names nothing: {message}"
+
+
+def interrupt(number, frame):
+    raise Endless
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("path", CALLS)
+def test_impossible_arguments_are_errors_that_name_them(path, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    signal.signal(signal.SIGPROF, interrupt)
+    complaints = []
+    try:
+        call(path)
+        for name in arguments_of(path):
+            for label, make in IMPOSSIBLE.items():
+                if path.endswith(".train") and name in LENGTHS and label == "2**40":
+                    continue
+                signal.setitimer(signal.ITIMER_PROF, SECONDS)
+                problem = complaint(path, name, make())
+                complaints += [f"{name} = {label}: {problem}"] if problem else []
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    assert not complaints, "\n".join(complaints)
