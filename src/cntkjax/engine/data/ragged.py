@@ -23,6 +23,8 @@ def ranges(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         >>> ranges(np.array([10, 0, 5]), np.array([2, 0, 3]))
         array([10, 11,  5,  6,  7])
     """
+    if len(lengths) and (lengths == lengths[0]).all():
+        return (begins[:, None] + np.arange(lengths[0])).reshape(-1)
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
     return np.repeat(begins - (ends - lengths), lengths) + np.arange(total)
