@@ -127,28 +127,30 @@ def file_size(path: Path) -> int:
     return sum(p.stat().st_size for p in path.iterdir()) if path.is_dir() else path.stat().st_size
 
 
-def read(interpreter: str, kind: str, folder: Path, options: Sequence[str]) -> dict[str, Any]:
-    """What one side says of reading, in a process of its own without a kept index."""
+def read(interpreter: str, kind: str, folder: Path, options: Sequence[str]) -> dict[str, Any] | None:
+    """What one side says of reading, in a process of its own without a kept index; None if it cannot read the file."""
     with tempfile.TemporaryDirectory() as cache:
         command = [interpreter, str(WORKER), kind, str(folder), *options]
-        output = subprocess.run(command, env=environment(Path(cache)), capture_output=True, text=True, check=True)
-    return json.loads(output.stdout.splitlines()[-1])
+        output = subprocess.run(command, env=environment(Path(cache)), capture_output=True, text=True)
+    return json.loads(output.stdout.splitlines()[-1]) if output.returncode == 0 else None
 
 
 def compare(
     kinds: Sequence[str], megabytes: float, rounds: int, sides: dict[str, str], folder: Path, options: Sequence[str]
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """For each kind and side: medians over the rounds, and the megabytes of the file."""
+    """For each kind and side that reads it: medians over the rounds, and the megabytes of the file."""
     results: dict[str, dict[str, dict[str, float]]] = {}
     for kind in kinds:
         write, name = WRITERS[kind]
         if not (folder / name).exists():
             write(folder, int(megabytes * 2**20))
-        runs: dict[str, list[dict[str, Any]]] = {side: [] for side in sides}
+        runs: dict[str, list[dict[str, Any] | None]] = {side: [] for side in sides}
         for _ in range(rounds):
             for side, interpreter in sides.items():
                 runs[side].append(read(interpreter, kind, folder, options))
-        results[kind] = {side: _medians(of_side, file_size(folder / name) / 2**20) for side, of_side in runs.items()}
+        readable = {side: [run for run in of_side if run] for side, of_side in runs.items()}
+        size = file_size(folder / name) / 2**20
+        results[kind] = {side: _medians(of_side, size) for side, of_side in readable.items() if of_side}
     return results
 
 
