@@ -1,0 +1,41 @@
+"""Workers that exchange gradients of 32, 16 and 1 bits."""
+
+import numpy as np
+import pytest
+
+from .launching import outputs, start
+
+BITS = [32, 16, 1]
+PARAMETERS = range(4)
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def run(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("quantized")
+    workers = start("quantized.py", folder, size=request.param)
+    printed = outputs(workers, 400)
+    assert not any(worker.returncode for worker in workers), "\n".join(printed)
+    return [np.load(folder / f"{rank}.npz") for rank in range(request.param)]
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_all_workers_have_the_same_parameters_bit_for_bit(run, bits):
+    for other in run[1:]:
+        for i in PARAMETERS:
+            np.testing.assert_array_equal(other[f"parameter_{bits}_{i}"], run[0][f"parameter_{bits}_{i}"])
+
+
+@pytest.mark.parametrize("bits", [16, 1])
+def test_the_loss_is_at_most_2_percent_above_that_of_32_bits(run, bits):
+    assert run[0]["loss_32"] < 0.3
+    assert run[0][f"loss_{bits}"] <= 1.02 * run[0]["loss_32"]
+
+
+def test_a_checkpoint_has_what_quantization_left_out(run):
+    """The two weights have errors; the biases travel in 32 bits and have none."""
+    for i in range(2):
+        assert np.abs(run[0][f"before_{i}"]).max() > 0
+        np.testing.assert_allclose(run[0][f"after_{i}"], run[0][f"before_{i}"], rtol=1e-6)
+    for i in PARAMETERS:
+        np.testing.assert_array_equal(run[0][f"restored_{i}"], run[0][f"parameter_1_{i}"])
+    assert run[0]["next_loss"] < run[0]["loss_1"] * 1.05
