@@ -8,6 +8,7 @@ Example:
 """
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -18,12 +19,13 @@ from .engine.xla import devices as _devices
 from .graph.annotations import EXACT
 from .graph.arguments import check_arguments as _check_arguments
 from .graph.origin import call_stack
+from .graph.settings import Settings
 
 if TYPE_CHECKING:
     import jax
 
 __all__ = ["DeviceDescriptor", "DeviceKind", "all_devices", "cpu", "get_gpu_properties", "gpu", "set_excluded_devices",
-           "try_set_default_device", "use_default_device"]
+           "set_matmul_precision", "try_set_default_device", "use_default_device"]
 
 
 class DeviceKind(IntEnum):
@@ -228,6 +230,32 @@ def get_gpu_properties(device: DeviceDescriptor) -> SimpleNamespace:
     major, minor = str(getattr(jax_gpu, "compute_capability", "0.0")).split(".")
     return SimpleNamespace(device_id=device.id(), name=jax_gpu.device_kind, version_major=int(major),
                            version_minor=int(minor), total_memory=_devices.memory_bytes(jax_gpu) >> 20)
+
+
+_PRECISIONS = {"float32": "float32", "tf32": "tensorfloat32"}
+
+
+def set_matmul_precision(precision: str) -> None:
+    """Sets the precision of float32 products and convolutions on GPUs, for programs that are compiled from now on.
+
+    ``"float32"``, the default, gives the same numbers as a CPU up to rounding. ``"tf32"`` rounds the operands to 10
+    bits of mantissa on NVIDIA GPUs since Ampere, which is several times as fast and changes results in the third or
+    fourth digit. The environment variable ``CNTKJAX_MATMUL_PRECISION`` sets it too. On a CPU it has no effect. For
+    bfloat16 see ``Trainer(precision=)``. CNTK 2.7 has no such function; it computes in float32.
+
+    Errors: ValueError for another precision.
+
+    Example:
+        >>> import cntkjax as C
+        >>> C.device.set_matmul_precision("float32")
+    """
+    if precision not in _PRECISIONS:
+        raise ValueError(f"set_matmul_precision: {precision!r} is none of {', '.join(map(repr, _PRECISIONS))}")
+    Settings.matmul_precision = _PRECISIONS[precision]
+
+
+if "CNTKJAX_MATMUL_PRECISION" in os.environ:
+    set_matmul_precision(os.environ["CNTKJAX_MATMUL_PRECISION"])
 
 
 def jax_device(device: DeviceDescriptor | None = None) -> jax.Device:

@@ -10,6 +10,7 @@ class Settings:
     timed: operations are run and timed one by one before each program.
     trace_level: from 1 on, each program reports its operations when it is compiled.
     renaming: functions that have a name may be renamed.
+    matmul_precision: of float32 products and convolutions on GPUs, in jax's terms (`device.set_matmul_precision`).
     """
 
     deterministic: bool = False
@@ -17,3 +18,4 @@ class Settings:
     timed: bool = False
     trace_level: int = 0
     renaming: bool = False
+    matmul_precision: str = "float32"

@@ -1,10 +1,14 @@
 """What is lowered in one way for CPUs and in another for GPUs has the same values and gradients."""
 
+import re
+
 import jax
 import numpy as np
 import pytest
+from jax.sharding import SingleDeviceSharding
 
 import cntk as C
+from cntkjax.engine.run.ahead_of_time import TracedForAnotherDevice, tracing_for
 from cntkjax.engine.run.program_cache import programs
 from cntkjax.engine.xla.platform import LOWERINGS, lowering, lowering_for, platform
 
@@ -103,6 +107,32 @@ def test_both_lowerings_have_equal_values_and_gradients(name):
         assert jax.tree.structure(a) == jax.tree.structure(b)
         for one, other in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
             np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5 * max(1, np.abs(one).max()))
+
+
+@pytest.fixture
+def float32():
+    yield
+    C.device.set_matmul_precision("float32")
+
+
+def precisions_of_products():
+    """What the program of a product asks of a GPU."""
+    programs.clear()
+    x = C.input_variable(3)
+    f = C.times(x, C.parameter((3, 2), init=1))
+    with pytest.raises(TracedForAnotherDevice) as traced, tracing_for("gpu", SingleDeviceSharding(jax.devices()[0])):
+        f.eval({x: np.ones((1, 3), np.float32)})
+    return re.findall(r"precision = \[(.*?)\]", traced.value.traced.lower().as_text())
+
+
+def test_products_on_gpus_are_float32_unless_the_user_chooses_tf32(float32):
+    assert precisions_of_products() == ["HIGHEST, HIGHEST"]
+    C.device.set_matmul_precision("tf32")
+    assert precisions_of_products() == ["HIGH, HIGH"]
+    with jax.default_matmul_precision("bfloat16"):  # the user's own setting of jax comes first
+        assert precisions_of_products() in ([], ["DEFAULT, DEFAULT"])
+    with pytest.raises(ValueError, match="'fp8' is none of 'float32', 'tf32'"):
+        C.device.set_matmul_precision("fp8")
 
 
 def test_the_platform_is_that_of_the_device_in_use():

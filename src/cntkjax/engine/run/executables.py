@@ -21,6 +21,7 @@ from ..xla.background import background
 from ..xla.compiler import compiler_options, quick_options
 from ..xla.descriptions import NoDescription, digest
 from ..xla.fork_guard import check_not_forked
+from ..xla.platform import matmul_precision
 from ..xla.versions import c_function, double_precision
 from ..xla.work import elements
 from .compilations import Compilation, announced, record
@@ -174,9 +175,10 @@ class Executables:
                 shapes = _abstract(inputs)
 
             def compile() -> Executable:
-                if _lowering_options() != options:
-                    raise RuntimeError("options of jax that are set in one thread only")
-                return self._prepare(shapes, in_background=True)
+                with matmul_precision():
+                    if _lowering_options() != options:
+                        raise RuntimeError("options of jax that are set in one thread only")
+                    return self._prepare(shapes, in_background=True)
 
             self._pending[key] = future = background.submit(compile)
         future.add_done_callback(lambda done: self._take(key, done))

@@ -25,6 +25,7 @@ from ..lower.carry import Memory
 from ..lower.values import Context, Environment, Value
 from ..plan.plan import Plan
 from ..xla.compiler import compiler_options
+from ..xla.platform import matmul_precision
 from ..xla.versions import double_precision
 from . import profiler
 from .ahead_of_time import trace_elsewhere
@@ -147,7 +148,7 @@ class Program:
         inputs = _inputs(minibatch, leaves, random, donated, extra)
         if minibatch.alternative is not None:
             self.compile_in_background(minibatch.alternative, leaves, random, donated, extra)
-        with self._timed(minibatch, inputs, outputs), double_precision(self.plan.is_double):
+        with self._timed(minibatch, inputs, outputs), double_precision(self.plan.is_double), matmul_precision():
             if self.plan.calls_python:
                 result = self._run_with_callbacks(inputs, minibatch, random)
                 outputs.append(lambda: result)
@@ -179,7 +180,8 @@ class Program:
         """Begin to compile for what would be the inputs of a call; of arrays, only shapes and types matter."""
         if not self.plan.calls_python:
             inputs = _inputs(minibatch, leaves, random, donated, extra)
-            future = self.executables.compile_in_background(minibatch.signature, inputs)
+            with matmul_precision():
+                future = self.executables.compile_in_background(minibatch.signature, inputs)
             with self._packing:
                 self.packer.shapes.policy(minibatch.variant).add(minibatch.shape, pending=future is not None)
                 if future is not None:

@@ -8,11 +8,13 @@ docs/performance.md).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 
 import jax
+
+from ...graph.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,17 @@ def lowering() -> Lowering:
     return LOWERINGS[platform()]
 
 
+def matmul_precision() -> AbstractContextManager[object]:
+    """A scope in which float32 products and convolutions have the precision that the user has chosen.
+
+    CPUs compute in full precision anyway; GPUs since Ampere round operands to 10 bits (TF32) unless they are told not
+    to. jax's own `jax_default_matmul_precision` comes first.
+    """
+    if platform() == "cpu" or jax.config.values["jax_default_matmul_precision"] is not None:
+        return nullcontext()
+    return jax.default_matmul_precision(Settings.matmul_precision)
+
+
 @contextmanager
 def lowering_for(name: str) -> Iterator[None]:
     """A scope in which programs are traced as for another platform: for tests, and to compile ahead of time.
@@ -94,4 +107,4 @@ def lowering_for(name: str) -> Iterator[None]:
         _forced.reset(token)
 
 
-__all__ = ["LOWERINGS", "Lowering", "lowering", "lowering_for", "platform"]
+__all__ = ["LOWERINGS", "Lowering", "lowering", "lowering_for", "matmul_precision", "platform"]
