@@ -1,6 +1,7 @@
 """A valid call of every public function, class and method: what the walk replaces one argument of at a time.
 
-Only what has no default is listed. CNTK 2.7 makes the same calls (record.py), so this file is Python 3.6 too.
+Only what has no default is listed. The file is Python 3.6 too, so that CNTK 2.7 can be asked with the same calls:
+`../shared/oracle/cntk27 -c "import calls; ..."`.
 """
 
 import numpy as np
@@ -479,8 +480,6 @@ CALLS.update(
         "is_default_override": lambda: {"value": 1},
         "set_global_option": lambda: {"key": "align_axis", "value": 0},
         "get_global_option": lambda: {"key": "align_axis", "default_value": 0},
-        "gpu": lambda: {"device_id": 0},
-        "get_gpu_properties": lambda: {"device": C.cpu()},
         "set_excluded_devices": lambda: {"excluded_devices": []},
         "try_set_default_device": lambda: {"new_default_device": C.cpu()},
         # ---- learners

@@ -52,7 +52,7 @@ class Endless(BaseException):
 def function_of(path):
     """The function or bound method that a path names, in CNTK's package or among the objects of `calls`."""
     try:
-        return eval("C." + path, {"C": C})
+        return eval("C." + path, vars(calls))
     except (NameError, AttributeError):
         return eval(path, vars(calls))
 

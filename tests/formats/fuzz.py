@@ -3,10 +3,14 @@
     python tests/formats/fuzz.py model 10000 --seed 1 FILE...
 
 prints a line of JSON: how many loaded, how many were refused, and each that took too long or ended in another error.
+These are kept in tests/stress/corpus, which `--replay` reads again:
+
+    python tests/formats/fuzz.py model 0 --replay tests/stress/corpus/model-*
 """
 
 import argparse
 import gc
+import hashlib
 import json
 import random
 import resource
@@ -18,6 +22,7 @@ import time
 from pathlib import Path
 
 SECONDS, BYTES = 2, 2**30  # for each file
+CORPUS = Path(__file__).resolve().parents[1] / "stress" / "corpus"
 INTERESTING = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1, 2**64 - 1)
 
 
@@ -104,54 +109,92 @@ def loader(kind: str, folder: Path):
             return checkpoint.load(folder / "m")
 
         return load_checkpoint
+    if kind in ("ctf", "cbf"):
+        return lambda data, _: read_all(kind, folder, data)
     from cntkjax.formats.model import load
 
     return lambda data, _: load(data)
 
 
+def read_all(kind: str, folder: Path, data: bytes) -> None:
+    """Read a file of text or binary format to its end."""
+    from cntkjax import io
+
+    path = folder / f"data.{kind}"
+    path.write_bytes(data)
+    streams = io.StreamDefs(x=io.StreamDef("x", shape=2), y=io.StreamDef("y", shape=3, is_sparse=True))
+    reader = io.CTFDeserializer(str(path), streams) if kind == "ctf" else io.CBFDeserializer(str(path))
+    source = io.MinibatchSource(reader, randomize=False, max_sweeps=1)
+    while source.next_minibatch(1000):
+        pass
+
+
+def complaint(load, kind: str, data: bytes, path: Path) -> str | None:
+    """Read a damaged file: None if that succeeds, "" if it is refused as it should be, otherwise what is wrong."""
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    try:
+        load(data, path)
+        return None
+    except (ValueError, RuntimeError) as error:
+        is_explained = str(error) and (kind in ("ctf", "cbf") or type(error).__name__ == "FormatError")
+        return "" if is_explained else f"{type(error).__name__}: {error}"[:300]
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}"[:300]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def keep(kind: str, data: bytes, path: Path) -> None:
+    """Store a file that was read wrongly in the corpus, a checkpoint with its model."""
+    name = f"{kind}-{hashlib.sha256(data).hexdigest()[:12]}"
+    CORPUS.mkdir(exist_ok=True)
+    (CORPUS / (name + (".ckp" if kind == "checkpoint" else ""))).write_bytes(data)
+    if kind == "checkpoint":
+        shutil.copyfile(path.with_suffix(""), CORPUS / name)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("kind", choices=("model", "checkpoint"))
+    parser.add_argument("kind", choices=("model", "checkpoint", "ctf", "cbf"))
     parser.add_argument("count", type=int)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--replay", action="store_true", help="read the files as they are")
     parser.add_argument("files", nargs="+", type=Path)
     options = parser.parse_args()
     folder = tempfile.TemporaryDirectory()
     load = loader(options.kind, Path(folder.name))
     files = [path.read_bytes() for path in options.files]
     for data, path in zip(files, options.files, strict=True):
-        load(data, path)  # everything that loading needs is imported by now
+        complaint(load, options.kind, data, path)  # everything that loading needs is imported by now
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + BYTES,) * 2)
     report: dict = {"loaded": 0, "refused": 0, "slowest": 0.0, "bad": []}
-
-    def too_slow(*_: object) -> None:
-        raise TimeoutError(f"took more than {SECONDS} s")
-
-    signal.signal(signal.SIGALRM, too_slow)
-    for i in range(options.count):
+    for i in range(len(files) if options.replay else options.count):
         rng = random.Random(f"{options.seed}/{i}")
-        which = rng.randrange(len(files))
-        old = files[which][:2] == b"B\0"
-        data = rewritten(files[which], rng) if i % 2 and not old else mutated(files[which], files, rng)
+        which = i if options.replay else rng.randrange(len(files))
+        data = files[which] if options.replay else damaged(options.kind, files, which, i, rng)
         began = time.perf_counter()
-        signal.setitimer(signal.ITIMER_REAL, SECONDS)
-        try:
-            load(data, options.files[which])
-            report["loaded"] += 1
-        except (ValueError, RuntimeError) as error:
-            if type(error).__name__ != "FormatError" or not str(error):
-                report["bad"].append([i, options.files[which].name, f"{type(error).__name__}: {error}"[:300]])
-            report["refused"] += 1
-        except BaseException as error:
-            report["bad"].append([i, options.files[which].name, f"{type(error).__name__}: {error}"[:300]])
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+        problem = complaint(load, options.kind, data, options.files[which])
+        report["loaded" if problem is None else "refused"] += 1
+        if problem:
+            report["bad"].append([i, options.files[which].name, problem])
+            keep(options.kind, data, options.files[which])
         report["slowest"] = max(report["slowest"], time.perf_counter() - began)
         if i % 200 == 0:
             gc.collect()
     print(json.dumps(report))
 
 
+def damaged(kind: str, files: list[bytes], which: int, i: int, rng: random.Random) -> bytes:
+    """A file with damage of its bytes or, every second model, of the values in it."""
+    has_values = kind in ("model", "checkpoint") and files[which][:2] != b"B\0"
+    return rewritten(files[which], rng) if i % 2 and has_values else mutated(files[which], files, rng)
+
+
+def too_slow(*_: object) -> None:
+    raise TimeoutError(f"took more than {SECONDS} s")
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGALRM, too_slow)
     main()

@@ -94,6 +94,10 @@ def _understood(hint: Any, names: Mapping[str, Any]) -> Annotation | None:
 def _union(members: Iterable[Any], names: Mapping[str, Any]) -> Annotation | None:
     members = list(members)
     arrays = [m for m in members if _is_of_numpy_typing(m)]
+    if arrays and not any("SupportsArray" in str(m) for m in arrays):
+        return None  # names and objects of element types, which NumPy reads
+    if arrays:  # what can be an array; NumPy lists texts and complex numbers too
+        arrays += [str, bytes, complex]
     understood = [_understood(m, names) for m in members if m not in arrays] + [_ARRAY] * bool(arrays)
     if None in understood:
         return None
@@ -105,7 +109,7 @@ def _union(members: Iterable[Any], names: Mapping[str, Any]) -> Annotation | Non
 
 
 def _is_of_numpy_typing(hint: Any) -> bool:
-    return ("numpy" in (getattr(hint, "__module__", "") or "") and hint is not np.ndarray) or hint in (complex, bytes)
+    return "numpy" in (getattr(hint, "__module__", "") or "") and hint is not np.ndarray
 
 
 def _narrowed(base: Any, limit: object, names: Mapping[str, Any]) -> Annotation | None:
@@ -142,7 +146,7 @@ def _sequence(origin: Any, items: Sequence[Any], names: Mapping[str, Any]) -> An
     item = understood[0] if len(set(map(str, items))) == 1 else None
 
     def accepts(value: Any) -> bool:
-        if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
+        if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__iter__"):
             return False
         return item is None or not isinstance(value, (list, tuple)) or not any(map(item.rejects, value))
 
