@@ -110,6 +110,7 @@ class Primitive:
     weight_operand: ClassVar[int | None] = None  # bilinear: in loops, this operand's gradient is one product at the end
     weight_per_sequence: ClassVar[bool] = False  # that operand may also be one array for each sequence
     autocasts: ClassVar[bool] = False  # mixed precision computes its product with a weight in the narrow type
+    index_operand: ClassVar[int | None] = None  # its place: integers that are fed for it stay integers
     gathers_rows: ClassVar[bool] = False  # if its first operand is sparse, it reads only some rows of the second
 
     # ---- sequences and the batch

@@ -18,6 +18,7 @@ from ..graph.errors import AxisError, ShapeError, explain
 from ..graph.shape import Shape, matches
 from ..graph.variable import Leaf, Variable
 from ._axes import position
+from ._indices import check_size
 from .base import Attrs, AxisOf, Bool, Double, DTypeOf, Primitive, Size, primitive
 
 
@@ -76,10 +77,12 @@ class OneHot(Primitive):
     """A new axis that is 1 at the index given by the operand, and 0 elsewhere. No gradient.
 
     Shapes: [*s] -> [*s[:axis], numClass, *s[axis:]]. Numbers outside of [0, numClass) give zeros.
-    Errors: AxisError for an axis that the output does not have.
+    Errors: AxisError for an axis that the output does not have; ShapeError for a sparse output with more elements than
+            int32 can number.
     Source: CNTK 2.7.
     """
 
+    index_operand = 0
     attributes = {"numClass": Size, "oneHotOutputSparse": Bool(False), "onehotAxis": AxisOf(Axis(-1))}
 
     def makes_sparse(self, attrs: Attrs) -> bool:
@@ -96,12 +99,15 @@ class OneHot(Primitive):
             ))
         at = position(self.name, attrs["onehotAxis"], x, extra=1)
         attrs["onehotAxis"] = Axis(at - len(x.shape) - 1)
-        return (*x.shape[:at], attrs["numClass"], *x.shape[at:])
+        shape = (*x.shape[:at], attrs["numClass"], *x.shape[at:])
+        check_size(self.name, shape if self.makes_sparse(attrs) else (attrs["numClass"],), x, "a sample of the output")
+        return shape
 
     def lower(self, attrs: Attrs, x: Array) -> Array | Sparse:
         """jax.nn.one_hot, or the indices alone if the output is to be sparse."""
         n, at = attrs["numClass"], x.ndim + 1 + attrs["onehotAxis"].static_axis_index()
-        classes = jnp.floor(x).astype(jnp.int32)  # not towards zero: a negative number is no class
+        # Rounded down, not towards zero: a negative number is no class.
+        classes = x if jnp.issubdtype(x.dtype, jnp.integer) else jnp.floor(x).astype(jnp.int32)
         if not attrs["oneHotOutputSparse"]:
             return jax.nn.one_hot(classes, n, dtype=x.dtype, axis=at)
         inner = prod(x.shape[at:])

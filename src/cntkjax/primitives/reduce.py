@@ -25,6 +25,7 @@ from ..graph.function import Function
 from ..graph.shape import Shape
 from ..graph.variable import Variable
 from ._axes import position, stored
+from ._indices import check_results
 from .base import Attrs, AxisOf, Bool, Primitive, String, primitive
 
 Find: TypeAlias = Callable[..., Array]  # jnp.max, jnp.argmin, segment_max and the like
@@ -197,7 +198,8 @@ class ReduceElements(Primitive):
     Shapes: a reduced axis becomes 1, or vanishes without `reductionKeepDimensions`; all static axes together, and
             everything, always vanish. Over the batch axis the output has no dynamic axes, over the sequence axis it
             has the batch axis alone.
-    Errors: AxisError for an axis that the operand does not have, and for the batch axis of sequences.
+    Errors: AxisError for an axis that the operand does not have, and for the batch axis of sequences; ShapeError if the
+            indices that Argmax and Argmin return are not exact in the type of the operand.
     Source: CNTK 2.7, which has no reduction along the sequence axis.
     """
 
@@ -236,6 +238,8 @@ class ReduceElements(Primitive):
             self._check(axis, x, axes, attrs["reductionOpName"])
         whole = ALL_AXES in axes or ALL_STATIC in axes
         reduced = {position(self.name, a, x) for a in axes if a.is_static_axis}
+        if attrs["reductionOpName"] in ("Argmax", "Argmin"):
+            check_results(self.name, tuple(d for i, d in enumerate(x.shape) if whole or i in reduced), x)
         keep = attrs["reductionKeepDimensions"]
         shape: Shape = () if whole else tuple(
             1 if i in reduced else d for i, d in enumerate(x.shape) if keep or i not in reduced

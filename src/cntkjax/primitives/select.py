@@ -16,6 +16,7 @@ from ..graph.function import Function
 from ..graph.shape import FREE, INFERRED, Shape, broadcast
 from ..graph.variable import Variable
 from ._axes import position, stored
+from ._indices import check_results, check_size
 from .base import Attrs, AxisOf, Double, Int, Primitive, Size, StaticSlice, primitive
 
 
@@ -214,9 +215,11 @@ class Gather(Primitive):
     """Slices of the first axis of the reference, one for each index.
 
     Shapes: reference [n, *rest], indices [*shape] -> [*shape, *rest].
+    Errors: ShapeError if int32 cannot number the slices.
     Source: CNTK 2.7.
     """
 
+    index_operand = 1
     attributes = {"axis": AxisOf(None)}  # only ever the first: another one is transposed to it
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
@@ -227,6 +230,7 @@ class Gather(Primitive):
                 f"{self.name}: a scalar has nothing to gather from", {"reference": reference},
                 "give a reference with at least one static axis",
             ))
+        check_size(self.name, reference.shape[:1], reference, "the first axis of the reference")
         return Spec((*indices.shape, *reference.shape[1:]), reference.dtype)
 
     def lower(self, attrs: Attrs, reference: Array, indices: Array) -> Array:
@@ -238,6 +242,7 @@ class Gather(Primitive):
 class TopK(Primitive):
     """The `numItems` largest elements along the last axis, largest first, and their indices.
 
+    Errors: ShapeError for an axis so long that its indices are not exact in the type of the operand.
     Source: CNTK 2.7.
     """
 
@@ -259,6 +264,7 @@ class TopK(Primitive):
                 f"{self.name}: the axis has fewer than {k} elements", {"operand": x},
                 "give a smaller k",
             ))
+        check_results(self.name, x.shape[-1:], x)
         shape = (*x.shape[:-1], k)
         return [Spec(shape), Spec(shape, needs_gradient=False)]
 

@@ -96,6 +96,11 @@ def as_array(variable: Variable, data: object) -> np.ndarray:
     """
     if isinstance(data, jax.Array) and data.dtype == variable.dtype:
         return data  # type: ignore[return-value]
+    return np.asarray(_numbers(variable, data), variable.dtype)
+
+
+def _numbers(variable: Variable, data: object) -> np.ndarray:
+    """Numbers as an array of any type. Errors: as in `as_array`."""
     try:
         array = np.asarray(data)
     except ValueError:
@@ -106,7 +111,36 @@ def as_array(variable: Variable, data: object) -> np.ndarray:
             "which are not numbers in a regular array",
             fix="feed integers, booleans or floating point numbers; sequences of different lengths as a list of arrays",
         ))
-    return np.asarray(array, variable.dtype)
+    return array
+
+
+def fed_array(variable: Variable, data: object) -> np.ndarray:
+    """As `as_array`; but integers that the variable's type cannot hold stay integers, if int32 holds them.
+
+    A program converts them, except for operations that take indices.
+    """
+    return fed_arrays(variable, [data])[0]
+
+
+def fed_arrays(variable: Variable, items: Sequence[object]) -> list[np.ndarray]:
+    """The same for several arrays, all in one type."""
+    if any(isinstance(item, jax.Array) for item in items):
+        return [as_array(variable, item) for item in items]
+    arrays = [_numbers(variable, item) for item in items]
+    keeps = any(_are_rounded(a, variable) for a in arrays) and all(map(_fit_int32, arrays))
+    return [np.asarray(a, np.int32 if keeps else variable.dtype) for a in arrays]
+
+
+def _are_rounded(array: np.ndarray, variable: Variable) -> bool:
+    """True for integers of which the variable's type does not hold each one."""
+    if array.dtype.kind not in "iu" or not array.size or variable.dtype is None:
+        return False
+    exact = 2 ** (np.finfo(variable.dtype).nmant + 1)
+    return np.iinfo(array.dtype).max > exact and max(-int(array.min()), int(array.max())) > exact
+
+
+def _fit_int32(array: np.ndarray) -> bool:
+    return array.dtype.kind in "iu" and (not array.size or bool((array == array.astype(np.int32)).all()))
 
 
 def _all_samples(ragged: Ragged) -> AnyArray | csr_matrix:
@@ -115,7 +149,7 @@ def _all_samples(ragged: Ragged) -> AnyArray | csr_matrix:
 
 
 def _static(variable: Variable, data: object) -> np.ndarray:
-    array = as_array(variable, data.toarray() if _is_sparse(data) else data)
+    array = fed_array(variable, data.toarray() if _is_sparse(data) else data)
     while array.ndim > len(variable.shape) and array.shape[0] == 1:
         array = array[0]
     if not matches(variable.shape, array.shape):
@@ -135,7 +169,7 @@ def _batch(variable: Variable, data: object) -> Ragged:
     shape = variable.shape
     if isinstance(data, (list, tuple)) and len(data) and not variable.is_sparse:
         data = _samples(variable, data)
-    array = as_array(variable, data)
+    array = fed_array(variable, data)
     if array.ndim == len(shape) and matches(shape, array.shape):
         array = array[None]
     elif array.ndim == len(shape) + 2 and array.shape[1] == 1:  # steps of length one
@@ -149,14 +183,13 @@ def _samples(variable: Variable, data: Sequence[object]) -> Sequence[object]:
     """A list of samples, each without a leading axis of size 1."""
     if not isinstance(data[0], (np.ndarray, list)):
         return data
-    samples = [_sample(variable, item) for item in data]
+    samples = [_sample(variable, array) for array in fed_arrays(variable, data)]
     if variable.shape and all(isinstance(s, np.ndarray) and s.ndim == 0 for s in samples):
         raise _batch_mismatch(variable, ())
     return samples
 
 
-def _sample(variable: Variable, data: object) -> np.ndarray:
-    array = as_array(variable, data)
+def _sample(variable: Variable, array: np.ndarray) -> np.ndarray:
     return array[0] if array.ndim == len(variable.shape) + 1 and array.shape[0] == 1 else array
 
 
@@ -170,7 +203,7 @@ def sequences(variable: Variable, data: object) -> Ragged:
         matrices = [_row_per_sample(variable, m) for m in matrices]
         lengths = np.fromiter((m.shape[0] for m in matrices), np.int32, len(matrices))
         return _nonempty(variable, Ragged(_sparse_samples(variable, matrices), lengths))
-    arrays = [as_array(variable, d) for d in data] if isinstance(data, (list, tuple)) else as_array(variable, data)
+    arrays = fed_arrays(variable, data) if isinstance(data, (list, tuple)) else fed_array(variable, data)
     if isinstance(arrays, list):
         return _from_sequences(variable, arrays)
     shape, array = variable.shape, arrays

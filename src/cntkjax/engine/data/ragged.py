@@ -43,7 +43,7 @@ class SparseRows:
 
     Shapes: indptr int [rows + 1], indices int [nonzeros], values [nonzeros]; ``indptr[0] == 0``. ``width`` is the
             number of elements of a sample: of a sample with several axes, the indices are into its flattened form.
-    Errors: ValueError if the three arrays do not fit together.
+    Errors: ValueError if the three arrays do not fit together, or if int32 cannot number the elements of a sample.
 
     Example:
         >>> rows = SparseRows(np.array([0, 1, 1, 3]), np.array([2, 0, 3]), np.array([1., 5., 7.], np.float32), width=4)
@@ -63,6 +63,11 @@ class SparseRows:
             raise ValueError(
                 f"SparseRows: indptr has to begin with 0 and to end with the number of nonzeros; its ends are {ends}, "
                 f"with {len(self.indices)} indices and {len(self.values)} values"
+            )
+        if self.width > 2**31:
+            raise ValueError(
+                f"sparse samples have at most 2,147,483,648 elements, not {self.width:,}, since their indices are "
+                "int32 in programs; hash the ids into a smaller range, or split them into several inputs"
             )
 
     def __len__(self) -> int:

@@ -39,6 +39,11 @@ class Sparse:
         """True if each sample has exactly one element, with value 1."""
         return self.values is None
 
+    def astype(self, dtype: type) -> Sparse:
+        """The samples with elements of a type."""
+        values: AnyArray | None = None if self.values is None else self.values.astype(dtype)
+        return Sparse(self.indices, values, self.shape, np.dtype(dtype))
+
     def todense(self) -> Array:
         """The samples as an array. Shapes: [*lead, *shape]."""
         if self.values is None:

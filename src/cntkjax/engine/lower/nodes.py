@@ -38,11 +38,20 @@ def run_node(ctx: Context, node: Function, env: Environment) -> None:
 
 def compute(ctx: Context, node: Function, operands: Sequence[Value]) -> list[Value]:
     """The values of a node's outputs."""
+    place = node.primitive.index_operand
+    if place is not None and (integers := operands[place].integers) is not None:
+        operands = [replace(v, data=integers) if i == place else v for i, v in enumerate(operands)]
+        return [_of_type(v, o.dtype) for v, o in zip(_compute(ctx, node, operands), node.node_outputs, strict=True)]
     operands = _of_one_type(node, operands)
     if ctx.product_dtype is not None and _is_product_with_weight(node, operands):
         narrow = _compute(ctx, node, [replace(v, data=v.data.astype(ctx.product_dtype)) for v in operands])
         return [replace(v, data=v.data.astype(o.dtype)) for v, o in zip(narrow, node.node_outputs, strict=True)]
     return _compute(ctx, node, operands)
+
+
+def _of_type(value: Value, dtype: type | None) -> Value:
+    """The value with elements of a type."""
+    return replace(value, data=value.data.astype(dtype))
 
 
 def _is_product_with_weight(node: Function, operands: Sequence[Value]) -> bool:

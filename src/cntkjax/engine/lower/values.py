@@ -28,11 +28,13 @@ class Value:
     Shapes: data is [*shape] without dynamic axes, [batch, *shape] with the batch axis, [time, rows, *shape] with a
             sequence axis too ([rows, *shape] inside the loop over that axis). With `channels_last` a sample
             (C, *spatial) is stored as (*spatial, C); `Context.array` returns it in the order of the sample shape.
+    `integers`: the same numbers as they were fed, if the type of the variable cannot hold them.
     """
 
     data: PyTree
     axes: Axes
     channels_last: bool = False
+    integers: Array | None = None
 
     @property
     def is_sparse(self) -> bool:

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from ..._typing import Array
+from ..._typing import AnyArray, Array
 from ...graph.axis import Axis
 from ...graph.function import Function
+from ...graph.variable import Variable
 from ..data.layout import Batch, Layout
+from ..data.sparse import Sparse
 from ..lower.values import Context, Value
 from ..plan.plan import Plan
 from .random_streams import RandomInputs
@@ -34,6 +36,13 @@ def make_context(
         ctx.random_numbers = {plan.random[i]: numbers for i, numbers in random.numbers.items()}
     ctx.carried_in = {n: v for n, v in zip(plan.delays, past, strict=False) if v is not None}
     return ctx
+
+
+def value_of_argument(variable: Variable, data: AnyArray | Sparse) -> Value:
+    """The value of what is fed for a variable, in its type; see `feeds.fed_array` for integers."""
+    if isinstance(data, Sparse) or not jnp.issubdtype(data.dtype, jnp.integer):
+        return Value(data, variable.dynamic_axes)
+    return Value(data.astype(variable.dtype), variable.dynamic_axes, integers=data)  # type: ignore[arg-type]
 
 
 def created_layouts(plan: Plan, ctx: Context, fed_axes: Sequence[Axis]) -> dict[int, LayoutArrays]:

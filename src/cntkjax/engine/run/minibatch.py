@@ -229,10 +229,10 @@ def gather_rows(
 
 
 def shape_key(array: PackedArray) -> Hashable:
-    """What a compiled computation depends on in an argument besides its type, which the plan knows."""
-    if isinstance(array, Sparse):
+    """What a compiled computation depends on in an argument."""
+    if isinstance(array, Sparse):  # its type is that of the variable
         return array.indices.shape, array.values is None, array.shape
-    return array.shape
+    return array.shape, array.dtype
 
 
 def unequal_lengths(a: Variable, b: Variable, lengths_a: np.ndarray, lengths_b: np.ndarray) -> AxisError:

@@ -29,7 +29,7 @@ from ..xla.platform import matmul_precision
 from ..xla.versions import double_precision
 from . import profiler
 from .ahead_of_time import trace_elsewhere
-from .context import make_context
+from .context import make_context, value_of_argument
 from .executables import Computation, Executable, Executables, Inputs
 from .handover import Captures, captured
 from .minibatch import Feed, Minibatch, MinibatchPacker, PackedArray
@@ -82,7 +82,7 @@ class Program:
         ctx = make_context(
             self.plan, self.training, batch, dict(zip(self.packer.axes, layouts, strict=True)), random, past
         )
-        env = {v: Value(d, v.dynamic_axes) for v, d in zip(self.plan.arguments, arguments, strict=True)}
+        env = {v: value_of_argument(v, d) for v, d in zip(self.plan.arguments, arguments, strict=True)}
         env |= {v: Value(d, ()) for v, d in zip(self.plan.leaves, leaves, strict=True) if d is not None}
         return captured(self.body(self.plan, ctx, env, donated, extra))
 
