@@ -65,6 +65,24 @@ def test_attributes_and_shapes_distinguish_structures():
         np.testing.assert_array_equal(C.sequence.past_value(x, time_step=step).eval({x: data})[0], expected)
 
 
+@pytest.mark.parametrize("directory", ["", None])
+def test_an_edit_of_one_graph_does_not_change_those_that_share_its_program(directory, tmp_path, monkeypatch):
+    monkeypatch.setenv("CNTKJAX_CACHE_DIR", str(tmp_path) if directory is None else directory)
+
+    def scale(f, count):
+        """The factor of the values that are kept."""
+        (x,) = f.arguments
+        return f.grad({x: np.ones((count, 300), np.float32)}, wrt=[x]).max()
+
+    f, g = (C.dropout(C.input_variable(300), 0.5) for _ in range(2))
+    assert scale(f, 1) == scale(g, 1) == 2
+    f.set_attribute("dropoutRate", 0.75)
+    assert scale(g, 8) == 2, "traced for the first time"
+    assert scale(f, 8) == 4
+    programs.clear()
+    assert scale(g, 8) == 2 and scale(f, 8) == 4, "stored"
+
+
 def test_padding_changes_neither_values_nor_gradients():
     x, f = dense_model()
     data = np.random.default_rng(2).random((9, 3), np.float32)

@@ -188,7 +188,14 @@ class Plan:
 
     @cached_property
     def key(self) -> Hashable:
-        """The structure: equal for graphs that compute the same from their leaves and arguments."""
+        """Its structure when this was first asked for."""
+        return self.structure()
+
+    def structure(self) -> Hashable:
+        """What is equal for graphs that compute the same from their leaves and arguments; edits may change it.
+
+        Errors: KeyError if an edit has connected a node to one that is not in the plan.
+        """
         number: dict[Variable, Hashable] = {}
         axes: dict[Axis, int] = {}
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property
 from math import inf
 from operator import attrgetter
 from typing import Any, TypeAlias
@@ -51,7 +50,7 @@ class Executable:
     `run` is a function in C, so no bytecode runs between the computation and what keeps its outputs, except when it is
     called for the first time: then `has_run` is false. `seconds`: how long it took to compile, in this process or, if
     it is `stored`, in an earlier one. `runs_left`: how often one that was compiled quickly may run before compiling it
-    thoroughly pays.
+    thoroughly pays; that begins in the background when `prepare_at` are left.
     """
 
     run: Callable[..., PyTree]
@@ -59,14 +58,16 @@ class Executable:
     stored: bool
     has_run: bool = False
     runs_left: float = inf
+    prepare_at: int = -1
 
 
 @dataclass(frozen=True)
 class Computation:
     """What a function computes, in terms of the graph.
 
-    `description` returns values that determine it in any process (see `xla/descriptions.py`); without any, it is traced
-    in each process. `text` tells users what is compiled for some inputs; `compiled` is called when that is done.
+    `description` returns values that determine it in any process (see `xla/descriptions.py`), or raises NoDescription;
+    then it is traced in each process. `text` tells users what is compiled for some inputs; `compiled` is called when
+    that is done.
     """
 
     description: Callable[[], object] = object
@@ -114,6 +115,8 @@ class Executables:
             self._run_first(signature, inputs, outputs, copy)
             return
         executable.runs_left -= 1
+        if executable.runs_left == executable.prepare_at:
+            self.compile_in_background(signature, inputs)
         try:
             # Were there bytecode between the program and the list, an exception could come there, and what is donated
             # would be lost.
@@ -162,14 +165,16 @@ class Executables:
         return self._executables[key]
 
     def compile_in_background(self, signature: Hashable, inputs: Inputs) -> Future[Executable] | None:
-        """Begin to compile for a signature in another thread; None if that has been done or is under way.
+        """Begin to compile for a signature in another thread, thoroughly; None if that has been done or is under way.
 
-        The future is cancelled if `get` needs the executable before its turn comes.
+        The future is cancelled if `get` needs the executable before its turn comes. An executable that was compiled
+        quickly is replaced when it has no runs left.
         """
         options = _lowering_options()
         key = signature, options
         with self._lock:
-            if key in self._executables or key in self._pending:
+            existing = self._executables.get(key)
+            if key in self._pending or (existing is not None and existing.runs_left == inf):
                 return None
             with double_precision(self._is_double):
                 shapes = _abstract(inputs)
@@ -187,19 +192,21 @@ class Executables:
     def _take(self, key: Hashable, future: Future[Executable]) -> None:
         if not future.cancelled() and future.exception() is None:
             self._add(key, future.result())
+            return
         with self._lock:
             self._pending.pop(key, None)
 
     def _add(self, key: Hashable, executable: Executable) -> None:
+        """Use an executable from now on, unless that in use has still runs left; then it remains pending."""
         with self._lock:
             before = self._executables.get(key)
             if before is None or before.runs_left <= 0:
                 self._executables[key] = executable
+                self._pending.pop(key, None)
 
-    @cached_property
-    def _description(self) -> str | None:
+    def _description(self, quickly: bool) -> str | None:
         try:
-            return digest(self._computation.description())
+            return digest(self._computation.description(), quickly)
         except NoDescription:
             return None
 
@@ -208,22 +215,21 @@ class Executables:
         check_not_forked()
         begin, text = time.perf_counter(), self._computation.text(inputs)
         with double_precision(self._is_double), nullcontext() if in_background else announced(text):
-            key = None
-            if self._description is not None:
-                key = key_of_computation(f"{self._description} {quickly}", inputs)
+            description = self._description(quickly)
+            key = None if description is None else key_of_computation(description, inputs)
             stored = load_computation(key, inputs)
-            executable, is_stored = (stored, True) if stored else self._trace_and_compile(key, inputs, quickly)
+            executable, is_stored = (stored, True) if stored else self._trace_and_compile(inputs, quickly)
+            if not stored and description == self._description(quickly):  # no other thread has edited the graph
+                save_computation(key, executable)
             function = c_function(executable.compiled) or self._jit
         record(Compilation(text, time.perf_counter() - begin, is_stored, in_background))
-        prepared = Executable(function, executable.seconds, is_stored, runs_left=executable.runs or inf)
+        runs_left, prepare_at = (executable.runs, executable.runs // 2) if executable.runs else (inf, -1)
+        prepared = Executable(function, executable.seconds, is_stored, runs_left=runs_left, prepare_at=prepare_at)
         self._computation.compiled(inputs, prepared)
         return prepared
 
-    def _trace_and_compile(self, key: str | None, inputs: Inputs, quickly: bool) -> tuple[Stored, bool]:
-        """The executable of the program that the function is traced to, and whether it was stored.
-
-        `key`: that of the computation.
-        """
+    def _trace_and_compile(self, inputs: Inputs, quickly: bool) -> tuple[Stored, bool]:
+        """The executable of the program that the function is traced to, and whether it was stored."""
         begin = time.perf_counter()
         traced = self._jit.trace(*inputs)
         options = quick_options() if quickly else {}
@@ -236,8 +242,7 @@ class Executables:
         if executable is None:
             executable = Stored(lowered.compile(options), time.perf_counter() - begin)
             save_program(program, executable)
-        save_computation(key, program, lowered.out_tree, runs)
-        return executable._replace(runs=runs), is_stored
+        return executable._replace(program=program, runs=runs), is_stored
 
 
 class DonatingFunction:

@@ -17,6 +17,7 @@ from typing import TypeAlias
 import jax
 
 from ..._typing import Array, PyTree
+from ...graph.build import edits
 from ...graph.errors import BatchSizeError
 from ...graph.settings import Settings
 from ..data.layout import Batch, Layout
@@ -25,6 +26,7 @@ from ..lower.carry import Memory
 from ..lower.values import Context, Environment, Value
 from ..plan.plan import Plan
 from ..xla.compiler import compiler_options
+from ..xla.descriptions import NoDescription, digest
 from ..xla.platform import matmul_precision
 from ..xla.versions import double_precision
 from . import profiler
@@ -65,6 +67,8 @@ class Program:
         self.packer = MinibatchPacker(plan, self.prices)
         self._packing = threading.RLock()
         self._compiling: list[tuple[Hashable, Shape, Future[Executable]]] = []  # in the background
+        self._described_at, self._digest = -1, ""  # the number of edits then, and the description
+        self._current_at = edits()
         self.needs_stages = False  # a user function returned another number of samples than it got
         donated = (0,) if donate and not plan.calls_python else ()
         self._jit = jax.jit(
@@ -87,11 +91,31 @@ class Program:
         return captured(self.body(self.plan, ctx, env, donated, extra))
 
     def _description(self) -> object:
-        """Values that describe what is computed, in any process."""
+        """A digest of what is computed, in any process: by the nodes as they are now, since users may edit them."""
+        if self._described_at != edits():
+            self._digest, self._described_at = self._describe(), edits()
+        return self._digest
+
+    def _describe(self) -> str:
         body = getattr(self.body, "__func__", self.body)
         primitives = [type(node.primitive) for node in self.plan.nodes]  # users may define some
         axes = [v.dynamic_axes for v in self.plan.arguments]  # attributes of nodes may refer to one by its name
-        return self.name, body, self.variant, self.training, self.plan.key, primitives, axes
+        try:
+            structure = self.plan.structure()
+        except KeyError:
+            raise NoDescription("an edited graph") from None
+        return digest(self.name, body, self.variant, self.training, structure, primitives, axes)
+
+    def is_current(self) -> bool:
+        """True unless an edit has changed what the program's own graph computes, after others came to share it."""
+        if self._current_at != edits():
+            try:
+                if self.plan.structure() != self.plan.key:
+                    return False
+            except KeyError:
+                return False
+            self._current_at = edits()
+        return True
 
     def _text(self, inputs: Inputs) -> str:
         """What is compiled, for users to read."""

@@ -32,6 +32,10 @@ class RecentlyUsed(Generic[T]):
         """Drop all entries."""
         self._entries.clear()
 
+    def drop(self, key: Hashable) -> None:
+        """Drop an entry, if there is one."""
+        self._entries.pop(key, None)
+
     def get(self, key: Hashable, create: Callable[[], T]) -> T:
         """The entry of a key, created if there is none."""
         if key not in self._entries:
@@ -69,7 +73,8 @@ class ProgramCache:
         kind = name, variant, training
         key = plan.key, *kind
         program = self._programs.get(key)
-        if program is None:
+        if program is None or not program.is_current():
+            self._recent.drop(key)
             self._programs[key] = program = Program(plan, name, body, training, variant, quick_start=True)
         plan.programs[kind] = program
         return self._recent.get(key, lambda: program)

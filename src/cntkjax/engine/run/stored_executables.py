@@ -29,11 +29,13 @@ class Stored(NamedTuple):
     """What is stored of an executable.
 
     `seconds`: how long it took to compile. `runs`: how often it may run if it was compiled quickly; otherwise 0.
+    `program`: the key of the program, if it has one.
     """
 
     compiled: jax.stages.Compiled
     seconds: float
     runs: int = 0
+    program: str | None = None
 
 
 _SECONDS = Struct("<d")
@@ -101,15 +103,13 @@ def save_program(key: str | None, executable: Stored) -> None:
     entries.write(key, _SECONDS.pack(executable.seconds) + zlib.compress(data, 1))
 
 
-def save_computation(key: str | None, program: str | None, outputs: Structure, runs: int) -> None:
-    """Store which program a computation is, and the structure of its outputs, unless that has classes of the user.
-
-    `runs`: see `Stored`.
-    """
+def save_computation(key: str | None, executable: Stored) -> None:
+    """Store which program a computation is, and the structure of its outputs, unless that has classes of the user."""
     entries = store()
-    if entries is not None and key is not None and program is not None:
+    if entries is not None and key is not None and executable.program is not None:
         with suppress(ValueError):
-            entries.write(key, json.dumps([program, encoded(outputs), runs]).encode())
+            outputs = encoded(executable.compiled.out_tree)
+            entries.write(key, json.dumps([executable.program, outputs, executable.runs]).encode())
 
 
 def _read(key: str | None) -> bytes | None:

@@ -86,6 +86,8 @@ def _fields(value: Any) -> Iterable[Any] | None:
         return value.func, value.args, value.keywords
     if isinstance(value, Enum):
         return [value.name]
+    if isinstance(value, int | float | str):
+        return [next(base for base in (int, float, str) if isinstance(value, base))(value)]
     if dataclasses.is_dataclass(value):
         return [getattr(value, field.name) for field in dataclasses.fields(value)]
     slots = getattr(type(value), "__slots__", ())
