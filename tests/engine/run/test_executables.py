@@ -174,3 +174,12 @@ def test_what_is_compiled_in_the_background_is_compiled_thoroughly(quick_element
     executables.compile_in_background("key", SHAPES)
     wait_for(executables, "key")
     assert executables.get("key", ONES).runs_left > 1e9
+
+
+def test_without_jit_a_function_runs_as_python_code():
+    executables, threads = doubling()
+    with jax.disable_jit():
+        for _ in range(2):
+            assert executables.get("key", ONES).run(*ONES).tolist() == [2, 2, 2]
+    assert len(threads) == 2, "called each time, not traced once"
+    assert executables.ready("key") is None

@@ -40,7 +40,7 @@ Inputs: TypeAlias = tuple[PyTree, ...]
 # What a program that was compiled quickly may compute, in elements of the results of its operations. On two cores of an
 # Intel Xeon compiling it thoroughly pays from 1e8 elements (an LSTM of 128 cells) to 2e9 (a convolutional network).
 _QUICK_ELEMENTS = 200_000_000
-_OPTIONS = attrgetter("jax_default_matmul_precision", "jax_default_device", "jax_enable_x64")
+_OPTIONS = attrgetter("jax_default_matmul_precision", "jax_default_device", "jax_disable_jit", "jax_enable_x64")
 
 
 @dataclass
@@ -212,6 +212,8 @@ class Executables:
 
     def _prepare(self, inputs: Inputs, quickly: bool = False, in_background: bool = False) -> Executable:
         """A new executable: compiled, or loaded if an earlier process has compiled it."""
+        if getattr(jax.config, "jax_disable_jit"):  # noqa: B009 - not declared
+            return Executable(self._jit, 0.0, stored=False)
         check_not_forked()
         begin, text = time.perf_counter(), self._computation.text(inputs)
         with double_precision(self._is_double), nullcontext() if in_background else announced(text):
