@@ -1,4 +1,4 @@
-"""The command ``cntkjax``: inspects, converts and evaluates model files, and diagnoses the installation."""
+"""The command ``cntkjax``: inspects, converts, evaluates and trains model files, and diagnoses the installation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-DESCRIPTION = "Inspects, converts and evaluates models: .model of CNTK 2, .dnn of CNTK 1, .onnx; and .ckp of a trainer."
+DESCRIPTION = "Inspects, converts, evaluates and trains .model files of CNTK 2, .dnn of CNTK 1, .onnx, .ckp."
 
 
 def parser() -> argparse.ArgumentParser:
@@ -46,6 +46,22 @@ def parser() -> argparse.ArgumentParser:
     evaluate.add_argument(
         "--output", action="append", default=[], metavar="NAME", help="print only this output; repeatable"
     )
+    train = commands.add_parser(
+        "train", help="train a model with the SGD block of a configuration file",
+        description="Each input is read from the field of its name. The model is written to the block's modelPath, "
+        "with a checkpoint after each epoch, from which the same command goes on. See docs/sgd_block.md.",
+    )  # fmt: skip
+    train.add_argument("config", type=Path, metavar="CONFIG.cntk", help="a text with an SGD block")
+    train.add_argument("model", type=Path, metavar="MODEL", help="a .model, .dnn or .onnx file")
+    train.add_argument("settings", nargs="*", metavar="key=value", help="keys of the block, or values for $key$ in it")
+    train.add_argument("--data", type=Path, required=True, metavar="FILE.ctf", help="the data, read in random order")
+    train.add_argument("--cv", type=Path, metavar="FILE.ctf", help="data for a test after each epoch")
+    train.add_argument(
+        "--field", action="append", default=[], metavar="INPUT=FIELD", help="field of an input with another name"
+    )
+    train.add_argument(
+        "--truncation-length", type=int, default=0, metavar="N", help="cut sequences, for truncated = true"
+    )
     view = commands.add_parser(
         "view", help="write an interactive page of a model: graph, attributes and parameters",
         description="The page is one file that needs no network. Blocks unfold by a double click.",
@@ -70,11 +86,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         1
     """
     options = parser().parse_args(arguments)
-    from . import _convert, _doctor, _eval, _info, _view  # loaded late: they import jax, for which --help need not wait
+    # loaded late: they import jax, for which --help need not wait
+    from . import _convert, _doctor, _eval, _info, _train, _view
 
     run = {
-        "info": _info.run, "convert": _convert.run, "eval": _eval.run, "doctor": _doctor.run, "view": _view.run,
-        "diff": _view.run_diff,
+        "info": _info.run, "convert": _convert.run, "eval": _eval.run, "train": _train.run, "doctor": _doctor.run,
+        "view": _view.run, "diff": _view.run_diff,
     }[options.command]
     try:
         run(options)

@@ -100,8 +100,8 @@ class MinibatchSource(BaseSource):
         self._infinite = max_samples == max_sweeps
         self._frame_mode, self._truncation_length = frame_mode, truncation_length
         windows = config.randomization_window_in_chunks, config.randomization_window_in_samples
-        sampler = Sampler(deserializer, config.randomize, *windows, randomization_seed)
-        batcher = Batcher(sampler, max_sweeps, max_samples, prefetch)
+        self._sampler = Sampler(deserializer, config.randomize, *windows, randomization_seed)
+        batcher = Batcher(self._sampler, max_sweeps, max_samples, prefetch)
         self._batcher = PrefetchingBatcher(batcher) if prefetch and deserializer.reads_per_minibatch else batcher
         self._truncated = self._truncated_batcher()
         self._reading = threading.RLock()  # threads take turns
@@ -130,6 +130,16 @@ class MinibatchSource(BaseSource):
     def is_infinite(self) -> bool:
         """Whether the source never ends."""
         return self._infinite
+
+    @property
+    def num_samples(self) -> int:
+        """Number of samples in one sweep; for some formats all data are read to count them."""
+        return int(self._sampler.samples_per_chunk.sum())
+
+    @property
+    def truncation_length(self) -> int:
+        """The length of the segments that sequences are cut into; 0 if they are whole."""
+        return self._truncation_length
 
     def next_minibatch(
         self,

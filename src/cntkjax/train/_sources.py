@@ -80,15 +80,7 @@ def next_minibatch(
     `part`: the number of this worker among those that share the minibatch, and their number.
     Errors: RuntimeError if the source has no stream of such a name.
     """
-    minibatch: Mapping[Any, MinibatchData]
-    if isinstance(source, UserMinibatchSource):
-        minibatch = source.next_minibatch(samples, part[1], part[0], device or use_default_device())
-    elif part[1] > 1:
-        minibatch = source.next_minibatch(
-            samples, device=device, num_data_partitions=part[1], partition_index=part[0]
-        )
-    else:
-        minibatch = source.next_minibatch(samples, device=device)
+    minibatch = read(source, samples, device, part)
     if not minibatch:
         return {}
     streams = {info.name: data for info, data in minibatch.items()}
@@ -99,3 +91,14 @@ def next_minibatch(
             "them in model_inputs_to_streams"
         )
     return {argument: streams[stream.name] for argument, stream in inputs.items()}
+
+
+def read(
+    source: Reader, samples: int, device: DeviceDescriptor | None = None, part: tuple[int, int] = (0, 1)
+) -> Mapping[Any, MinibatchData]:
+    """{stream: data} of the next minibatch of any source. For the arguments see `next_minibatch`."""
+    if isinstance(source, UserMinibatchSource):
+        return source.next_minibatch(samples, part[1], part[0], device or use_default_device())
+    if part[1] > 1:
+        return source.next_minibatch(samples, device=device, num_data_partitions=part[1], partition_index=part[0])
+    return source.next_minibatch(samples, device=device)

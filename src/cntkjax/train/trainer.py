@@ -17,10 +17,12 @@ from .._typing import FileName
 from ..device import DeviceDescriptor, use_default_device
 from ..engine.debug.timing import timing_table
 from ..engine.lower.carry import Memory
+from ..engine.plan.plan import Plan
 from ..engine.train.loss_scale import LossScale
 from ..engine.train.step import Count, Options, Outcome, PendingGradients, Step
 from ..engine.train.update import Exchange
 from ..eval.evaluator import Arguments, Evaluator, EvaluatorCore, as_function, by_variable, feeds
+from ..graph.build import edits
 from ..graph.errors import explain
 from ..graph.proxy import delegates_to, unwrap
 from ..graph.variable import Leaf
@@ -82,7 +84,7 @@ class TrainerCore(EvaluatorCore):
         self.learners = [unwrap(learner) for learner in self._parameter_learners]
         for learner in self.learners:
             learner.add_progress_writers(self.writers)
-        self._steps: dict[tuple[Variable, ...], Step] = {}
+        self._steps: dict[tuple[Variable, ...], tuple[Step, Any]] = {}  # with the structure of its plan
         self.memory = Memory()
         self.options = _options(accumulate, precision, rematerialize, self._parameter_learners)
         self.pending = PendingGradients(scale=LossScale.initial() if precision == "float16" else None)
@@ -219,13 +221,17 @@ class TrainerCore(EvaluatorCore):
         return True
 
     def _step(self, outputs: Sequence[Variable]) -> Step:
+        """The step that also computes these outputs; another one after an attribute of the model was set."""
         key = tuple(outputs)
-        if key not in self._steps:
+        step, structure = self._steps.get(key, (None, None))
+        if step is None or step.plan.edits != edits():
             criteria = [self._loss] if self.metric is None else [self._loss, self.metric]
-            self._steps[key] = Step(
-                criteria, outputs, self.learners, self.memory, self.options, self.pending
-            )
-        return self._steps[key]
+            plan = Plan([*criteria, *outputs])
+            if step is None or (plan.key, plan.leaves, plan.arguments) != structure:
+                step = Step(criteria, outputs, self.learners, self.memory, self.options, self.pending)
+            step.plan.edits = plan.edits
+            self._steps[key] = step, (plan.key, plan.leaves, plan.arguments)
+        return step
 
     # ---- loss and metric of the last minibatch
     def _last_outcome(self) -> Outcome:

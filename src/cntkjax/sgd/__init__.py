@@ -1,0 +1,29 @@
+"""CNTK's SGD block: training as its command-line users describe it, with automatic learning rates and sizes.
+
+``cntkjax.sgd`` is this package and, as ever, the learner: importing the package binds its name in ``cntkjax``, where
+scripts call ``C.sgd(parameters, lr)``. So the module can be called.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from .. import learners
+from ._block import SGD
+from ._text import ConfigError
+from .history import Epoch, History
+
+
+class _CallablePackage(ModuleType):
+    """The module, which is also the learner `sgd`."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> learners.Learner:
+        """A learner: see ``cntkjax.learners.sgd``."""
+        return learners.sgd(*arguments, **options)
+
+
+sys.modules[__name__].__class__ = _CallablePackage
+
+__all__ = ["SGD", "ConfigError", "Epoch", "History"]

@@ -1,0 +1,129 @@
+"""The SGD block as an object."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..logging import ProgressWriter
+from ..ops._operand import as_variable
+from ..ops.functions import Function
+from ..train._sources import Criterion, Data, Inputs
+from ..variables import Variable
+from ._criteria import criteria_of
+from ._run import Run
+from ._text import Source
+from .history import History
+from .settings import Settings, as_arguments, definitions, in_text, is_key, on_command_line
+
+
+class SGD:
+    """The SGD block of CNTK's configuration files. Arguments are its keys; docs/sgd_block.md lists them.
+
+    Values are numbers, texts as in a file, or lists by epoch: ``"0.1*2:0.01"`` and ``[(2, 0.1), 0.01]`` are the same.
+    Keys of nested blocks may be given in a dict of the block's name, or directly.
+
+    Units: rates are per sample or, with ``...PerMB``, for the average of a minibatch; sizes are in samples.
+    Errors: ConfigError (a ValueError) for unknown keys, values of another type, and keys that exclude each other.
+    Source: CNTK's page "SGD Block".
+
+    >>> block = SGD(minibatchSize="128*2:1024", learningRatesPerMB=1.0, maxEpochs=4)
+    >>> str(block["minibatchSize"]), str(block.settings.rates)
+    ('128*2:1024', '0.0078125*2:0.0009765625')
+    """
+
+    def __init__(self, **block: Any) -> None:
+        self.settings = Settings(as_arguments(block))
+
+    @classmethod
+    def parse(cls, text: str, **overrides: Any) -> SGD:
+        """The block in a text: as written in a .cntk file, alone or with everything around it.
+
+        `overrides`: keys whose values precede those of the text.
+        Errors: ConfigError with line, column, key and what is allowed.
+
+        >>> SGD.parse("N = 64; train = [ SGD = [ minibatchSize = $N$ * 2; maxEpochs = 3 ] ]")["maxEpochs"]
+        3
+        """
+        return cls._of(Settings(in_text(Source("", text)), as_arguments(overrides)))
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str], overrides: Mapping[str, str] = {}) -> SGD:
+        """The block in a file; `overrides` are keys of the block, or values for ``$name$``, as texts.
+
+        Errors: ConfigError as of `parse`; OSError and UnicodeDecodeError if the file cannot be read.
+        """
+        with open(path, encoding="utf-8-sig") as file:
+            source = Source(os.fspath(path), file.read())
+        keys = [
+            on_command_line(name, value) for name, value in overrides.items()
+            if is_key(name) or f"${name}$".lower() not in source.text.lower()
+        ]
+        return cls._of(Settings(in_text(source), keys, definitions(overrides)))
+
+    @classmethod
+    def _of(cls, settings: Settings) -> SGD:
+        block = cls.__new__(cls)
+        block.settings = settings
+        return block
+
+    def __getitem__(self, key: str) -> Any:
+        """The value of a key; None if it has none."""
+        return self.settings[key]
+
+    def describe(self) -> str:
+        """All values as a block, with where each came from.
+
+        >>> print("".join(line for line in SGD(maxEpochs=3).describe().splitlines(True) if "Epochs" in line), end="")
+            maxEpochs = 3  # argument maxEpochs, column 1
+        """
+        return self.settings.describe()
+
+    def criteria_of(self, model: Function) -> list[Variable]:
+        """The loss, and the metric if there is one, in a model: the nodes that the block names.
+
+        Without a name it is the only node with the operation of a loss, or of a metric.
+        Errors: ConfigError if the node is not clear.
+
+        >>> import cntkjax as C
+        >>> x, y = C.input_variable(2), C.input_variable(2)
+        >>> model = C.combine([C.relu(x), C.squared_error(x, y, name="loss")])
+        >>> [v.name for v in SGD().criteria_of(model)]
+        ['loss']
+        """
+        return [as_variable(node) for node in criteria_of(model, self.settings) if node is not None]
+
+    def train(
+        self,
+        criterion: Criterion,
+        source: Data,
+        model_inputs_to_streams: Inputs | None = None,
+        *,
+        cv_source: Data | None = None,
+        progress_writers: ProgressWriter | Sequence[ProgressWriter] | None = None,
+        model: Function | None = None,
+    ) -> History:
+        """Train the parameters of a criterion, from the last checkpoint of this block's modelPath if there is one.
+
+        `criterion`: the loss, or (loss, metric), or a function that has the nodes which the block names.
+        `source`: a minibatch source, or arrays in the order of the criterion's arguments.
+        `model_inputs_to_streams`: {argument: stream}, by default those of the same names.
+        `cv_source`: data for tests after each epoch. `progress_writers`: by default a ``ProgressPrinter`` as the block
+        describes. `model`: what is saved in modelPath, by default the criterion.
+
+        Returns: the history, one record for each epoch, those before a restart included.
+        Errors: ConfigError for missing keys, before anything runs; ValueError for data that do not fit; RuntimeError
+                if gradientCheck fails or the data end early.
+
+        >>> import cntkjax as C, numpy as np
+        >>> x, y = C.input_variable(1), C.input_variable(1)
+        >>> loss = C.squared_error(C.times(x, C.parameter((1, 1))), y)
+        >>> ones = np.ones((8, 1), np.float32)
+        >>> block = SGD(minibatchSize=4, maxEpochs=2, learningRatesPerSample=0.1)
+        >>> [round(epoch.loss, 2) for epoch in block.train(loss, (ones, 3 * ones), progress_writers=[])]
+        [4.68, 0.01]
+        """
+        run = Run(self.settings, criterion, source, model_inputs_to_streams, cv_source, progress_writers, model)
+        return run.train()
+

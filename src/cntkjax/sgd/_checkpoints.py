@@ -1,0 +1,105 @@
+"""The files of a run: a checkpoint after each epoch, and the final model."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+from ..formats import checkpoint
+from ..graph.proxy import unwrap
+from ..ops.functions import Function
+from ..parallel import mpi
+from ..train._sources import Reader
+from ..train.trainer import Trainer
+from .history import History
+
+_SOURCE, _HISTORY = "TrainingMinibatchSource", "SGDHistory"  # keys in a checkpoint; the first is that of sessions
+
+
+class Checkpoints:
+    """The checkpoints ``path.N`` after epoch N, each with its model, and the final model ``path``.
+
+    Without a path they are in a temporary folder, which is removed at the end of the scope.
+
+    `keep_all`: keep the states of all epochs; otherwise of the last and the best one. Models are always kept.
+    Errors: OSError if the files cannot be written.
+    """
+
+    def __init__(self, path: str | None, keep_all: bool) -> None:
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._keep_all, self._path = keep_all, path
+        if path is not None:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            checkpoint.check_path(path)
+
+    def __enter__(self) -> Self:
+        if self._path is None:
+            if mpi.rank() == 0:
+                self._folder = tempfile.TemporaryDirectory(prefix="cntkjax")
+            folder = mpi.broadcast(self._folder.name if self._folder else "")
+            self._path = os.path.join(folder, "model")
+            self._keep_all = False
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def _file(self, epoch: int) -> str:
+        return f"{self._path}.{epoch}"
+
+    def last_epoch(self) -> int:
+        """The last epoch that has a checkpoint; 0 if none has."""
+        if self._path is None:
+            return 0
+        path = Path(self._path)
+        numbered = re.compile(re.escape(path.name) + rf"\.(\d+){re.escape(checkpoint.SUFFIX)}")
+        names = os.listdir(path.parent) if path.parent.is_dir() else []
+        return mpi.broadcast(max((int(m[1]) for name in names if (m := numbered.fullmatch(name))), default=0))
+
+    def resume(self, trainer: Trainer, source: Reader) -> History:
+        """Restore the last checkpoint, if there is one; returns the history up to it.
+
+        Errors: those of ``Trainer.restore_from_checkpoint``; ValueError if no run of an SGD block wrote it.
+        """
+        epoch = self.last_epoch()
+        if not epoch:
+            return History()
+        state = trainer.restore_from_checkpoint(self._file(epoch))
+        if _HISTORY not in state:
+            raise ValueError(f"checkpoint {self._file(epoch)!r} was not written by an SGD block: change modelPath")
+        source.restore_from_checkpoint(state[_SOURCE])
+        return History.from_text(state[_HISTORY])
+
+    def save(self, trainer: Trainer, source: Reader, history: History, best: int) -> None:
+        """Write the checkpoint of the last epoch; then remove states that are not needed any more."""
+        epoch = len(history)
+        state = {_SOURCE: source.get_checkpoint_state(), _HISTORY: history.to_text()}
+        trainer.save_checkpoint(self._file(epoch), state)
+        if self._keep_all or mpi.rank() > 0:
+            return
+        for old in range(1, epoch):
+            if old != best:
+                Path(self._file(old) + checkpoint.SUFFIX).unlink(missing_ok=True)
+                if self._folder is not None:
+                    Path(self._file(old)).unlink(missing_ok=True)
+
+    def load_model(self, epoch: int, trainer: Trainer) -> None:
+        """Return to model and learners of an epoch; counts and the position in the data stay as they are."""
+        core = unwrap(trainer)
+        progress, counters = core.progress, [learner.counters for learner in core.learners]
+        trainer.restore_from_checkpoint(self._file(epoch))
+        core.progress = progress
+        for learner, now in zip(core.learners, counters, strict=True):
+            learner.counters = replace(now, smoothed=learner.counters.smoothed)
+
+    def save_model(self, model: Function) -> None:
+        """Write the final model, unless there is no path."""
+        if self._folder is None and mpi.rank() == 0:
+            model.save(str(self._path))
+
+

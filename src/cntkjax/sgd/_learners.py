@@ -1,0 +1,116 @@
+"""The learners that a block describes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..engine.plan.parts import resolve
+from ..graph.function import nodes
+from ..learners import (
+    Learner,
+    adagrad,
+    fsadagrad,
+    learning_parameter_schedule_per_sample,
+    momentum_as_time_constant_schedule,
+    momentum_sgd,
+    nesterov,
+    rmsprop,
+    sgd,
+)
+from ..ops.functions import Function
+from ..parallel import mpi
+from ..train.distributed import block_momentum_distributed_learner, data_parallel_distributed_learner
+from ..variables import Parameter
+from ._text import ConfigError
+from .schedule import Schedule
+from .settings import Settings
+
+
+def learners_of(settings: Settings, loss: Function) -> list[Learner]:
+    """Learners of all parameters of the loss; two of them if batch normalization is not regularized.
+
+    Their rate is set anew for each epoch.
+    Errors: ConfigError for keys that cannot be combined; RuntimeError for factors that rmsprop does not allow.
+    """
+    parameters: list[Any] = list(loss.parameters)
+    left_out: set[Any] = set()
+    if settings["disableWkInBatchNormal"]:
+        left_out = normalization_parameters(loss)
+    groups = [([p for p in parameters if p not in left_out], True), ([p for p in parameters if p in left_out], False)]
+    return [
+        _distributed(settings, _learner(settings, group, is_regularized)) for group, is_regularized in groups if group
+    ]
+
+
+def normalization_parameters(loss: Function) -> set[Any]:
+    """Scales and biases of batch normalization."""
+    normalizations = [n for n in nodes([loss.root_function], into_blocks=True) if n.op_name == "BatchNormalization"]
+    return {resolve(v) for node in normalizations if not node.is_block for v in node.node_inputs[1:3]}
+
+
+def _learner(settings: Settings, parameters: list[Parameter], is_regularized: bool) -> Learner:
+    rates = settings.rates
+    rate = learning_parameter_schedule_per_sample(1.0 if rates is None else rates.at(0))
+    momentum = _momentum(settings.momentum, settings["epochSize"])
+    options: dict[str, Any] = {
+        "l1_regularization_weight": settings["L1RegWeight"] * is_regularized,
+        "l2_regularization_weight": settings["L2RegWeight"] * is_regularized,
+        "gaussian_noise_injection_std_dev": settings["gaussianNoiseInjectStd"],
+        "gradient_clipping_threshold_per_sample": settings["clippingThresholdPerSample"],
+        "gradient_clipping_with_truncation": settings["gradientClippingWithTruncation"],
+    }
+    match settings["gradUpdateType"]:
+        case "adagrad":
+            return adagrad(parameters, rate, settings["normWithAveMultiplier"], **options)
+        case "rmsProp":
+            return rmsprop(
+                parameters, rate, settings["rms_gamma"], settings["rms_wgt_inc"], settings["rms_wgt_dec"],
+                settings["rms_wgt_max"], settings["rms_wgt_min"], settings["normWithAveMultiplier"], **options,
+            )
+        case "fsAdaGrad":
+            return fsadagrad(parameters, rate, momentum, **options)
+    if not any(constant for _, constant in settings.momentum.entries):
+        return sgd(parameters, rate, **options)
+    return (nesterov if settings["useNAG"] else momentum_sgd)(parameters, rate, momentum, **options)
+
+
+def _momentum(constants: Schedule[float], epoch_size: int) -> Any:
+    if len(constants.entries) == 1:
+        return momentum_as_time_constant_schedule(constants.at(0))
+    return momentum_as_time_constant_schedule(list(constants.entries), epoch_size or None)
+
+
+def _distributed(settings: Settings, learner: Learner) -> Learner:
+    """The learner as parallelTrain says."""
+    method = settings["parallelizationMethod"]
+    if method == "none":
+        return learner
+    after = _samples_before(settings)
+    if method == "dataParallelSGD":
+        return data_parallel_distributed_learner(
+            learner, after, settings["gradientBits"], settings["useBufferedAsyncGradientAggregation"]
+        )
+    if method == "modelAveragingSGD":
+        return block_momentum_distributed_learner(
+            learner, settings["modelAveragingSGD.blockSize"], 0, use_nestrov_momentum=False,
+            block_learning_rate=1 / mpi.size(), distributed_after=after,
+        )
+    return block_momentum_distributed_learner(
+        learner, settings["blockMomentumSGD.blockSize"], settings["blockMomentumAsTimeConstant"],
+        settings["useNesterovMomentum"], settings["resetSGDMomentum"], settings["blockLearningRate"], after,
+    )
+
+
+def _samples_before(settings: Settings) -> int:
+    """The number of samples before parallelizationStartEpoch."""
+    epochs = settings["parallelizationStartEpoch"] - 1
+    if epochs and not settings["epochSize"]:
+        raise ConfigError("parallelizationStartEpoch above 1 counts epochs in samples: give epochSize, too")
+    return epochs * settings["epochSize"]
+
+
+def set_dropout_rate(loss: Function, rate: float) -> None:
+    """Set the rate of all Dropout nodes."""
+    for node in nodes([loss.root_function], into_blocks=True):
+        if "dropoutRate" in node.node_attributes and node.node_attributes["dropoutRate"] != rate:
+            node.set_attribute("dropoutRate", rate)  # type: ignore[attr-defined]

@@ -1,0 +1,111 @@
+"""Losses and metrics of an epoch or a trial, between the trainer and the progress writers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, SupportsFloat
+
+from ..graph.proxy import unwrap
+from ..logging import ProgressWriter
+from ..logging._progress_writer import LazySum
+from ..logging.progress_print import ProgressPrinter
+
+
+class Tally:
+    """Sums over the minibatches of an epoch or a trial."""
+
+    def __init__(self) -> None:
+        self.loss, self.metric, self.samples, self.minibatches = LazySum(), LazySum(), 0, 0
+        self.last: tuple[SupportsFloat, int] = 0.0, 0  # the loss of the last minibatch, and its samples
+
+    def add(self, samples: int, loss: SupportsFloat, metric: SupportsFloat) -> None:
+        """Count a minibatch."""
+        self.loss.add(loss)
+        self.metric.add(metric)
+        self.samples += samples
+        self.minibatches += 1
+        self.last = loss, samples
+
+    def last_loss(self) -> float:
+        """The average loss of the last minibatch; waits for the device."""
+        loss, samples = self.last
+        return float(loss) / max(samples, 1)
+
+
+class Meter:
+    """A progress writer that counts what the trainer reports, and passes it on to others, except for trials."""
+
+    def __init__(self, writers: Sequence[ProgressWriter]) -> None:
+        self._writers = [unwrap(writer) for writer in writers]
+        self._shown: dict[str, Any] = {}
+        self._is_trial = False
+        self.tally = Tally()
+
+    def begin_epoch(self) -> Tally:
+        """A new tally, of what is trained from now on."""
+        self.tally = Tally()
+        return self.tally
+
+    @contextmanager
+    def trial(self) -> Iterator[Tally]:
+        """What is trained in this scope is not reported; the tally counts it."""
+        outer, self.tally, self._is_trial = self.tally, Tally(), True
+        try:
+            yield self.tally
+        finally:
+            self.tally, self._is_trial = outer, False
+
+    def begin_session(self, seen: int, total: int | None) -> None:
+        """Announce the number of samples seen so far, and in total, if that is known."""
+        for writer in self._writers:
+            writer.begin_session(seen, total)
+
+    def show(self, name: str, value: float) -> None:
+        """Report a value, such as the learning rate, if it has changed."""
+        if self._shown.get(name) != value:
+            self._shown[name] = value
+            for writer in self._writers:
+                writer.write(name, value)
+
+    # ---- called by the trainer
+    def update_training(self, samples: int, loss: SupportsFloat, metric: SupportsFloat) -> None:
+        """Count a minibatch; loss and metric are sums over its samples."""
+        self.tally.add(samples, loss, metric)
+        for writer in () if self._is_trial else self._writers:
+            writer.update_training(samples, loss, metric)
+
+    def update_test(self, samples: int, metric: SupportsFloat) -> None:
+        """Pass on a minibatch of a test."""
+        for writer in self._writers:
+            writer.update_test(samples, metric)
+
+    def write_training_summary(self) -> None:
+        """Pass on the end of an epoch."""
+        for writer in () if self._is_trial else self._writers:
+            writer.write_training_summary()
+
+    def write_test_summary(self) -> None:
+        """Pass on the end of a test."""
+        for writer in self._writers:
+            writer.write_test_summary()
+
+    def write(self, key: str, value: Any) -> None:
+        """Rates change in trials, too: `show` reports those of epochs."""
+
+
+class EpochPrinter(ProgressPrinter):
+    """A ProgressPrinter whose epochs begin to count where a run was interrupted."""
+
+    def __init__(self, first_epoch: int, **options: Any) -> None:
+        super().__init__(**options)
+        self._first_epoch = first_epoch
+
+    def on_write_training_summary(
+        self, samples: int, updates: int, summaries: int, aggregate_loss: float, aggregate_metric: float,
+        elapsed_milliseconds: int,
+    ) -> None:
+        """Print an epoch."""
+        super().on_write_training_summary(
+            samples, updates, summaries + self._first_epoch, aggregate_loss, aggregate_metric, elapsed_milliseconds
+        )

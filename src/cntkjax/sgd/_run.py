@@ -1,0 +1,179 @@
+"""A training as a block describes it: epoch by epoch, each a training session."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..eval import Evaluator
+from ..graph.proxy import unwrap
+from ..logging import ProgressWriter
+from ..ops import combine
+from ..ops._operand import as_list
+from ..ops.functions import Function
+from ..parallel import mpi
+from ..train._sources import Criterion, Data, Inputs, as_source
+from ..train.trainer import Trainer
+from ..train.training_session import CrossValidationConfig, minibatch_size_schedule
+from . import auto_minibatch, auto_rate
+from ._checkpoints import Checkpoints
+from ._criteria import inputs_by_name, named_criteria
+from ._gradient_check import check_gradients
+from ._learners import learners_of, set_dropout_rate
+from ._meter import EpochPrinter, Meter
+from ._monitor import Monitor
+from ._session import Session
+from ._text import ConfigError
+from ._trials import Trials, set_rate
+from .history import Epoch, History
+from .settings import Settings
+
+
+class Run:
+    """One training. For the arguments see `SGD.train`. What can be checked before it runs is checked here.
+
+    Errors: as of `SGD.train`.
+    """
+
+    def __init__(
+        self, settings: Settings, criterion: Criterion, source: Data, inputs: Inputs | None, cv_source: Data | None,
+        writers: ProgressWriter | Sequence[ProgressWriter] | None, model: Function | None,
+    ) -> None:
+        self._settings, self._epochs = settings, settings.required("maxEpochs")
+        if settings["autoAdjustLR"] != "searchBeforeEpoch" and settings.rates is None:
+            raise ConfigError("the SGD block has no learning rate: give learningRatesPerSample or learningRatesPerMB, "
+                              "or autoAdjustLR = searchBeforeEpoch")
+        loss, metric = named_criteria(criterion, settings)
+        criteria = [loss] if metric is None else [loss, metric]
+        self._loss = combine([loss])
+        self._source: Any
+        self._source, from_arrays = as_source(source, inputs, criterion)
+        self._inputs = from_arrays or inputs_by_name(criteria, self._source)
+        _check_truncation(settings, self._source)
+        self._model = model or combine(criteria)
+        self._checkpoints = Checkpoints(settings["modelPath"], settings["keepCheckPointFiles"])
+        self._meter = Meter(as_list(self._printers() if writers is None else writers))
+        self._trainer = Trainer(model, (loss, metric), learners_of(settings, self._loss), [self._meter])  # type: ignore[list-item]
+        self._tests = [Evaluator(c) for c in criteria]
+        self._cv = None if cv_source is None else CrossValidationConfig(
+            *as_source(cv_source, None, criterion)[:1]
+        )
+        self._history = History()
+
+    def _printers(self) -> list[ProgressWriter]:
+        if mpi.rank():
+            return []
+        frequency, first = self._settings["numMBsToShowResult"], self._settings["firstMBsToShowResult"]
+        return [EpochPrinter(
+            self._checkpoints.last_epoch(), freq=frequency or None, first=first, tag="Training", num_epochs=self._epochs
+        )]
+
+    def train(self) -> History:
+        """Train to the last epoch, or until the rate is too small; returns the history."""
+        if self._settings["traceLevel"] and mpi.rank() == 0:
+            print(self._settings.describe())
+        with self._checkpoints:
+            self._history = self._checkpoints.resume(self._trainer, self._source)
+            size = self._settings["epochSize"]
+            self._meter.begin_session(len(self._history) * size, self._epochs * size or None)
+            while len(self._history) < self._epochs and not self._history.ended_early:
+                self._load_best()
+                self._train_epoch(len(self._history))
+            self._load_best()
+            self._checkpoints.save_model(self._model)
+        return self._history
+
+    def _load_best(self) -> None:
+        """Return to the best model if the last epoch was worse, and the block says so."""
+        best = auto_rate.epoch_to_load(self._settings, self._history.epochs)
+        if best is not None:
+            self._checkpoints.load_model(best, self._trainer)
+
+    # ---- an epoch, by its number from 0
+    def _train_epoch(self, epoch: int) -> None:
+        settings = self._settings
+        if settings["dropoutRate"] is not None:
+            set_dropout_rate(self._loss, settings["dropoutRate"].at(epoch))
+        record = self._planned(epoch)
+        if record.rate < settings["minLearningRatePerSample"]:
+            self._history.ended_early = f"epoch {epoch + 1} would have a learning rate per sample of {record.rate:g}"
+            return
+        if settings["gradientCheck"]:
+            check_gradients(self._loss, self._source, self._inputs, record.minibatch_size, settings["sigFigs"])
+        set_rate(self._trainer, record.rate)
+        self._meter.show("Learning rate per sample", record.rate)
+        self._meter.show("Minibatch size", record.minibatch_size)
+        tally = self._meter.begin_epoch()
+        monitor = Monitor(settings, self._meter, is_first=epoch == 0)
+        with monitor:
+            self._session(epoch, record.minibatch_size, monitor).train()
+        if not tally.samples:
+            raise RuntimeError(f"the data ended before epoch {epoch + 1}: give a source that repeats them, without "
+                               "max_sweeps or max_samples, or a smaller maxEpochs")
+        loss, metric = (float(total) / tally.samples for total in (tally.loss, tally.metric))
+        cv_loss, cv_metric = self._validated(record.minibatch_size)
+        record = replace(
+            record, samples=tally.samples, minibatches=tally.minibatches, loss=loss,
+            metric=metric if len(self._tests) > 1 else None, cv_loss=cv_loss, cv_metric=cv_metric,
+        )
+        self._history.epochs.append(record)
+        best = auto_rate.best_epoch(settings, self._history.epochs)
+        self._checkpoints.save(self._trainer, self._source, self._history, best)
+
+    def _session(self, epoch: int, size: int, monitor: Monitor) -> Session:
+        samples = self._settings["epochSize"]
+        limits: dict[str, int] = {"max_samples": (epoch + 1) * samples} if samples else {"max_sweeps": epoch + 1}
+        return Session(
+            self._trainer, self._source, size, self._inputs, on_start=monitor.on_start, on_end=monitor.on_end, **limits
+        )
+
+    def _validated(self, size: int) -> tuple[float | None, float | None]:
+        """Loss and metric of the validation data."""
+        if self._cv is None:
+            return None, None
+        self._cv.minibatch_size = minibatch_size_schedule(size)
+        loss, *metric = (self._cv.run(unwrap(test), self._inputs, math.inf, None)[0] for test in self._tests)
+        return loss, metric[0] if metric else None
+
+    def _planned(self, epoch: int) -> Epoch:
+        """The record of an epoch to come: its rate and size, found by trials if the block says so."""
+        settings, epochs = self._settings, self._history.epochs
+        size = auto_minibatch.size_before(settings, epochs, epoch)
+        factor = auto_rate.factor_after(settings, epochs)
+        rate = auto_rate.first_rate(settings, epoch, size) * factor
+        searches_rate = settings["autoAdjustLR"] == "searchBeforeEpoch"
+        searches_size = auto_minibatch.is_due(settings, epoch)
+        trials: Sequence[tuple[float, float]] = ()
+        spent = 0
+        if searches_rate or searches_size:
+            with Trials(self._trainer, self._tests[0], self._source, self._inputs, self._meter) as scope:
+                samples = settings["epochSize"] or _samples_in_sweep(self._source)
+                if searches_rate:
+                    rate, trials = auto_rate.search(scope, settings, epochs, rate, size, math.ceil(samples / size))
+                if searches_size:
+                    size = auto_minibatch.search(scope, settings, rate, size, samples)
+            spent = scope.minibatches
+        if settings["traceLevel"] and mpi.rank() == 0:
+            print("".join(f"Epoch {epoch + 1}: trial of rate {r:g}: loss {loss:g}\n" for r, loss in trials), end="")
+        return Epoch(epoch + 1, 0, 0, 0.0, None, rate, factor, size, search_minibatches=spent, trials=tuple(trials))
+
+
+def _samples_in_sweep(source: Any) -> int:
+    """The number of samples in a sweep over the data. Errors: ConfigError for sources that do not know it."""
+    samples = getattr(source, "num_samples", None)
+    if not isinstance(samples, int):
+        raise ConfigError(f"{type(source).__name__} does not say how many samples a sweep has, on which the length of "
+                          "trials depends: give epochSize")
+    return samples
+
+
+def _check_truncation(settings: Settings, source: Any) -> None:
+    length = getattr(source, "truncation_length", 0)
+    if settings["truncated"] and not length:
+        raise ConfigError("truncated = true needs a source that cuts sequences: give MinibatchSource(..., "
+                          "truncation_length=n)")
+    if length and not settings["truncated"]:
+        raise ConfigError("the source cuts sequences, but truncated = false: set truncated = true, or give a source "
+                          "without truncation_length")

@@ -1,0 +1,131 @@
+"""Short trainings with some rate and size, all from the same state and on the same data."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+from ..device import DeviceDescriptor
+from ..eval.evaluator import Evaluator, EvaluatorCore
+from ..graph.proxy import unwrap
+from ..io import MinibatchData
+from ..learners import learning_parameter_schedule_per_sample
+from ..parallel import mpi
+from ..train._sources import Inputs, Reader, next_minibatch, read
+from ..train.trainer import Trainer
+from ._meter import Meter
+from ._session import Session
+
+
+class Replay:
+    """A reader that repeats the minibatches of another one, each of which is read once."""
+
+    def __init__(self, source: Reader) -> None:
+        self._source = source
+        self._minibatches: list[Mapping[Any, MinibatchData]] = []
+        self._next = 0
+
+    def next_minibatch(
+        self, samples: int, device: DeviceDescriptor | None = None, num_data_partitions: int = 1,
+        partition_index: int = 0,
+    ) -> Mapping[Any, MinibatchData]:
+        """The next minibatch. All passes have to ask for the same sizes."""
+        if self._next == len(self._minibatches):
+            self._minibatches.append(read(self._source, samples, device, (partition_index, num_data_partitions)))
+        self._next += 1
+        return self._minibatches[self._next - 1]
+
+    def rewind(self) -> None:
+        """Begin again with the first minibatch."""
+        self._next = 0
+
+    def is_infinite(self) -> bool:
+        """Whether the data never end."""
+        return self._source.is_infinite()
+
+    def get_checkpoint_state(self) -> dict[str, Any]:
+        """The position in the source."""
+        return self._source.get_checkpoint_state()
+
+    def restore_from_checkpoint(self, checkpoint: Mapping[str, Any], /) -> None:
+        """Move to a position in the source."""
+        self._source.restore_from_checkpoint(checkpoint)
+
+
+class Trials:
+    """A scope in which trials are run: at its end, model, learners and source are as they were at its beginning.
+
+    `loss`: what an evaluator computes of a minibatch. `minibatches`: how many were trained on, or evaluated, so far.
+    """
+
+    def __init__(self, trainer: Trainer, loss: Evaluator, source: Reader, inputs: Inputs, meter: Meter) -> None:
+        self._trainer, self._source, self._inputs, self._meter = trainer, source, inputs, meter
+        self._loss: EvaluatorCore = unwrap(loss)
+        self._replays: dict[int, Replay] = {}
+        self.minibatches = 0
+
+    def __enter__(self) -> Self:
+        folder = tempfile.mkdtemp(prefix="cntkjax") if mpi.rank() == 0 else ""
+        self._folder = mpi.broadcast(folder)
+        self._position = self._source.get_checkpoint_state()
+        self._trainer.save_checkpoint(f"{self._folder}/start")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._restore()
+        self._source.restore_from_checkpoint(self._position)
+        mpi.barrier()
+        if mpi.rank() == 0:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _restore(self) -> None:
+        self._trainer.restore_from_checkpoint(f"{self._folder}/start")
+
+    def losses(
+        self, rate: float, size: int, minibatches: int, go_on: Callable[[list[float]], bool] = lambda losses: True
+    ) -> list[float]:
+        """The average loss of each minibatch of a training of so many minibatches, before the update with it.
+
+        `go_on` gets those so far; the trial ends if it returns False. All workers get the losses of worker 0.
+        """
+        self._restore()
+        replay = self._replays.get(size)
+        if replay is None:
+            self._source.restore_from_checkpoint(self._position)
+            replay = self._replays[size] = Replay(self._source)
+        replay.rewind()
+        set_rate(self._trainer, rate)
+        losses: list[float] = []
+        with self._meter.trial() as tally:
+
+            def on_end() -> bool:
+                if tally.minibatches == len(losses):  # the data have ended
+                    return False
+                losses.append(mpi.broadcast(tally.last_loss()))
+                return go_on(losses)
+
+            Session(
+                self._trainer, replay, size, self._inputs, max_minibatches=minibatches, on_end=on_end
+            ).train()
+        self.minibatches += len(losses)
+        return losses
+
+
+    def loss_after(self, losses: list[float], size: int) -> float:
+        """The average loss, after a trial, of the minibatches that it was trained on."""
+        replay = self._replays[size]
+        replay.rewind()
+        total, samples = 0.0, 0
+        for _ in losses:
+            loss, count = self._loss.test_sum(next_minibatch(replay, size, self._inputs))
+            total, samples = total + loss, samples + count
+        self.minibatches += len(losses)
+        return float(mpi.broadcast(total / max(samples, 1)))
+
+
+def set_rate(trainer: Trainer, rate: float) -> None:
+    """Set the learning rate per sample of all learners from now on."""
+    for learner in trainer.parameter_learners:
+        learner.reset_learning_rate(learning_parameter_schedule_per_sample(rate))

@@ -1,0 +1,48 @@
+"""autoAdjustMinibatch: larger minibatches as long as the criterion does not suffer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ._trials import Trials
+from .history import Epoch
+from .settings import Settings
+
+SHARE = 0.1  # of an epoch's samples, for the trial of each size
+
+
+def is_due(settings: Settings, epoch: int) -> bool:
+    """Whether a larger size is searched before an epoch, which counts from 0.
+
+    Sizes that the block lists hold first; from then on there is a search every minibatchSizeTuningFrequency epochs.
+    """
+    since = epoch - settings["minibatchSize"].epochs
+    return settings["autoAdjustMinibatch"] and since >= 0 and since % settings["minibatchSizeTuningFrequency"] == 0
+
+
+def size_before(settings: Settings, epochs: Sequence[Epoch], epoch: int) -> int:
+    """The size of an epoch if there is no search before it: that of the block, or of the epoch before."""
+    listed = settings["minibatchSize"]
+    if settings["autoAdjustMinibatch"] and epoch >= listed.epochs and epochs:
+        return epochs[-1].minibatch_size
+    return listed.at(epoch)
+
+
+def search(trials: Trials, settings: Settings, rate: float, size: int, samples: int) -> int:
+    """The largest of size, 2 size, 4 size, ... whose trial loses at most the block's margin against that of `size`.
+
+    Trials are on the same samples, as many as numMiniBatch4LRSearch minibatches of this size have, at most a tenth of
+    the `samples` of an epoch. Their criterion is the loss over the second half of them.
+    """
+    count = max(min(settings["numMiniBatch4LRSearch"], int(samples * SHARE) // size), 1)
+    margin = 1 + settings["minibatchSearchCriterionErrorMargin"] / 100
+    baseline, largest = math.inf, size
+    while size <= settings["minibatchSizeTuningMax"] and count >= 2:
+        losses = trials.losses(rate, size, count)
+        loss = sum(losses[len(losses) // 2 :]) / max(len(losses) - len(losses) // 2, 1)
+        if not math.isfinite(loss) or loss > baseline + abs(baseline) * (margin - 1):
+            break
+        baseline, largest = min(baseline, loss) if math.isfinite(baseline) else loss, size
+        size, count = 2 * size, count // 2
+    return largest

@@ -1,0 +1,224 @@
+"""The SGD block of a text: what is read, and that each mistake is one sentence with line, column and key."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from cntkjax.sgd import SGD, ConfigError
+from cntkjax.sgd.keys import KEYS
+
+TUTORIAL = """
+SGD = {
+    epochSize = 50000
+    maxEpochs = 160 ; minibatchSize = 128
+    learningRatesPerSample = 0.0078125*80:0.00078125*40:0.000078125
+    momentumAsTimeConstant = 1200
+    L2RegWeight = 0.0001
+    firstMBsToShowResult = 10 ; numMBsToShowResult = 500
+    parallelTrain = {
+        parallelizationMethod = "dataParallelSGD"
+        parallelizationStartEpoch = 1
+        distributedMBReading = true
+        dataParallelSGD = { gradientBits = 2 }
+    }
+    autoAdjust = {
+        autoAdjustMinibatch = true        # enable automatic growing of minibatch size
+        minibatchSizeTuningFrequency = 10 # try to enlarge after this many epochs
+        numMiniBatch4LRSearch = 200
+        minibatchSizeTuningMax = 15000    # out of memory above this
+    }
+}
+"""  # of the document's end; brackets that its copy in ../shared lost are restored
+
+FILE = """
+command = trainNetwork : testNetwork  # SGD = { is a comment }
+precision = "double"
+RunDir = "/out"
+modelDir = "$RunDir$/models"
+trainNetwork = [
+    action = "train"
+    network = { f(x) = { y = x  # }
+        + 1 } ; text = "SGD = [" }
+    SGD = [
+        n = 4
+    ]
+]
+"""
+
+
+def test_the_tutorial_configuration():
+    block = SGD.parse(TUTORIAL)
+    rates = block["learningRatesPerSample"]
+    assert [rates.at(epoch) for epoch in (0, 79, 80, 119, 120)] == [0.0078125] * 2 + [0.00078125] * 2 + [0.000078125]
+    expected = {
+        "epochSize": 50000, "maxEpochs": 160, "L2RegWeight": 1e-4, "numMBsToShowResult": 500, "gradientBits": 2,
+        "parallelizationMethod": "dataParallelSGD", "distributedMBReading": True, "autoAdjustMinibatch": True,
+        "minibatchSizeTuningFrequency": 10, "numMiniBatch4LRSearch": 200, "minibatchSizeTuningMax": 15000,
+        "autoAdjustLR": "none", "learnRateDecreaseFactor": 0.618,
+    }  # fmt: skip
+    assert {name: block[name] for name in expected} == expected
+
+
+def test_a_block_inside_a_larger_file_in_old_brackets_with_references():
+    text = FILE.replace("n = 4", "ModelPath = $ModelDir$/net.dnn; minibatchsize = $Size$ * 2 : 1024")
+    text = text.replace("RunDir =", "size = 64\nRunDir =")
+    block = SGD.parse(text.replace("$Size$ * 2", "$Size$"))
+    assert block["modelPath"] == "/out/models/net.dnn"
+    assert str(block["minibatchSize"]) == "64:1024"
+    assert str(SGD.parse(text)["minibatchSize"]) == "64*2:1024"
+    assert block["gradientBits"] == 64  # 8*sizeof(precision)
+
+
+def test_the_innermost_definition_is_referred_to():
+    text = "N = 1; a = { N = 2 }; train = { N = 3; SGD = { maxEpochs = $N$ } }"
+    assert SGD.parse(text)["maxEpochs"] == 3
+    assert SGD.parse(text.replace("N = 3; ", ""))["maxEpochs"] == 1
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("128*2:1024", "128*2:1024"), ("(128*2):1024", "256:1024"), ("1000/10*3 : 2^8", "100*3:256"), ('"8*2:9"', "8*2:9"),
+    ("max(3, 2*floor(2.5))", "4"), ("64 + 64*2", "128*2"), ("-(-8)", "8"), ("maxEpochs * 2", "7*2"), ("16 # 32", "16"),
+])  # fmt: skip
+def test_arithmetic_in_schedules(text, expected):
+    assert str(SGD.parse(f"maxEpochs = 7\nminibatchSize = {text}")["minibatchSize"]) == expected
+
+
+@pytest.mark.parametrize("text", ["(infinity)", "infinity", "1#INF", "(2 * infinity)"])
+def test_infinity(text):
+    assert SGD.parse(f"clippingThresholdPerSample = {text} ; L2RegWeight = 1e-4")["L2RegWeight"] == 1e-4
+    assert SGD.parse(f"clippingThresholdPerSample = {text}")["clippingThresholdPerSample"] == math.inf
+
+
+def test_the_defaults_of_the_document_can_be_written_out():
+    block = SGD.parse("""
+        modelPath = ...
+        parallelTrain = {
+            dataParallelSGD = { gradientBits = (8*sizeof(precision)) # | 1 | 2
+            }
+            blockMomentumSGD = {
+                blockSize = (120000 * #workers)
+                blockMomentumAsTimeConstant = (-blockSize / log(1 - 1/#workers)) }
+        }
+    """)
+    assert (block["modelPath"], block["gradientBits"], block["blockMomentumSGD.blockSize"]) == (None, 32, 120000)
+    assert block["blockMomentumAsTimeConstant"] == 0  # of a single worker
+    assert block["modelAveragingSGD.blockSize"] == 40000
+
+
+def test_keys_are_inherited_by_blocks_inside():
+    block = SGD.parse("numMiniBatch4LRSearch = 7; parallelTrain = [ blockSize = 9; blockMomentumSGD = [ blockSize = 5 ]]")
+    assert (block["numMiniBatch4LRSearch"], block["modelAveragingSGD.blockSize"]) == (7, 9)
+    assert block["blockMomentumSGD.blockSize"] == 5
+
+
+def test_arguments_of_python():
+    text = SGD.parse("minibatchSize = 128*2:1024; autoAdjust = { autoAdjustLR = searchBeforeEpoch }; useNAG = true")
+    for block in (
+        SGD(minibatchSize=[(2, 128), 1024], autoAdjust={"autoAdjustLR": "searchBeforeEpoch"}, useNAG=True),
+        SGD(minibatchSize="128*2:1024", autoAdjustLR="SearchBeforeEpoch", useNAG="true"),
+    ):
+        assert {s.key.id: s.value for s in block.settings} == {s.key.id: s.value for s in text.settings}
+    assert SGD(modelPath=Path("a#b/c"), clippingThresholdPerSample=np.inf)["modelPath"] == "a#b/c"
+    assert SGD.parse("maxEpochs = 3", maxEpochs=5)["maxEpochs"] == 5
+
+
+@pytest.mark.parametrize(("text", "place", "message"), [
+    ("maxEpochs = 3\n  minibatchSze = 5", "line 2, column 3", "no key minibatchSze; did you mean minibatchSize?"),
+    ("autoAdjust = {\n maxEpochs = 3 }", "line 2, column 2", "autoAdjust has no key maxEpochs: it belongs in SGD"),
+    ("autoAdust = { autoAdjustLR = none }", "line 1, column 1", "no block autoAdust; did you mean autoAdjust?"),
+    ("maxEpochs = x", "line 1, column 13", "'x' is no number. maxEpochs takes a whole number"),
+    ("maxEpochs = 0", "line 1, column 13", "maxEpochs takes a whole number, such as 256 or 4*1024, at least 1"),
+    ("maxEpochs = 2.5", "line 1, column 13", "maxEpochs = 2.5 is 2.5. maxEpochs takes a whole number"),
+    ("minibatchSize = 64*1.5", "line 1, column 19", "the factor after * is a number of epochs, not 1.5"),
+    ("dropoutRate = 0.5:1", "line 1, column 15", "at least 0 and below 1"),
+    ("useNAG = maybe", "line 1, column 10", "useNAG takes true or false"),
+    ("autoAdjust={autoAdjustLR=serchBeforeEpoch}", "line 1, column 26", "did you mean searchBeforeEpoch. autoAdjustLR "
+     "takes one of none, searchBeforeEpoch, adjustAfterEpoch"),
+    ("learningRatesPerSample = 0.1\nlearningRatesPerMB = 1", "line 2, column 22", "exclude each other: give one"),
+    ("momentumPerMB = 0.9; momentumAsTimeConstant = 9", "line 1, column 17", "exclude each other: give one of them"),
+    ("useNAG = true; gradUpdateType = adagrad", "line 1, column 10", "useNAG = true is for plain gradients"),
+    ("maxEpochs = 1; MaxEpochs = 2", "line 1, column 16", "maxEpochs is given twice, first at line 1, column 1"),
+    ("SGD = {\n maxEpochs = 3", "line 1, column 7", "the block that { opens here is not closed; add }"),
+    ("SGD = [ maxEpochs = 3 }", "line 1, column 23", "} closes a block that [ opened; write ]"),
+    ("SGD = { }\nSGD = { }", "line 2, column 1", "there are 2 SGD blocks"),
+    ("maxEpochs 3", "line 1, column 1", "expected key = value, not 'maxEpochs 3'"),
+    ("maxEpochs =", "line 1, column 1", "maxEpochs has no value"),
+    ("modelPath = \"a", "line 1, column 13", "the quotes of \"a are not closed"),
+    ("modelPath = $there$", "line 1, column 13", "$there$ is not defined"),
+    ("epoch = 3\nSGD = { maxEpochs = $epochs$ }", "line 2, column 22", "$epochs$ is not defined; did you mean $epoch$"),
+    ("n = $m$\nm = $n$\nSGD = { maxEpochs = $n$ }", "line", "refers to itself"),
+    ("maxEpochs = maxEpochs", "line 1, column 13", "maxEpochs refers to itself"),
+    ("maxEpochs = 1/0", "line 1, column 14", "division by zero"),
+    ("maxEpochs = 2^9999", "line 1, column 14", "this cannot be computed"),
+    ("maxEpochs = " + "(" * 1000, "line 1, column", "nested parentheses"),
+    ("autoAdjust = {" * 1000 + "}" * 1000, "line 1, column 575", "more than 40 nested blocks"),
+    ("autoAdjustMinibatch = true; minibatchSize = 64; minibatchSizeTuningMax = 32", "line 1, column 74",
+     "minibatchSizeTuningMax = 32 is smaller than minibatchSize = 64"),
+])  # fmt: skip
+def test_mistakes(text, place, message):
+    with pytest.raises(ConfigError) as error:
+        SGD.parse(text)
+    assert place in str(error.value) and message in str(error.value)
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"minibatchSze": 5}, "argument minibatchSze: SGD has no key minibatchSze; did you mean minibatchSize?"),
+    ({"maxEpochs": 2.5}, "argument maxEpochs, column 1: maxEpochs = 2.5 is 2.5"),
+    ({"maxEpochs": object()}, "argument maxEpochs: <object object"),
+    ({"autoAdjust": {"gradientBits": 2}}, "it belongs in dataParallelSGD"),
+    ({"L2RegWeight": float("nan")}, "'nan' is no number"),
+])  # fmt: skip
+def test_mistakes_in_arguments(arguments, message):
+    with pytest.raises(ConfigError, match=message.split("<")[0].replace("?", r"\?")):
+        SGD(**arguments)
+
+
+def test_a_file_is_named_and_texts_of_the_command_line_come_first(tmp_path):
+    path = tmp_path / "train.cntk"
+    path.write_text("dir = x\nSGD = { modelPath = $dir$/m ; maxEpochs = 2 }")
+    block = SGD.read(path, {"dir": "/y", "maxEpochs": "4"})
+    assert (block["modelPath"], block["maxEpochs"]) == ("/y/m", 4)
+    assert "maxEpochs = 4  # maxEpochs on the command line, column 1" in block.describe()
+    assert f"modelPath = \"/y/m\"  # {path}, line 2, column 21" in block.describe()
+    with pytest.raises(ConfigError, match="maxEpoch on the command line: SGD has no key .*; did you mean maxEpochs"):
+        SGD.read(path, {"maxEpoch": "4"})
+    path.write_text("SGD = { maxEpochs = }")
+    with pytest.raises(ConfigError, match=f"{path}, line 1, column 9: maxEpochs has no value"):
+        SGD.read(path)
+
+
+def test_description_tells_every_value_and_parses_to_the_same_block():
+    block = SGD.parse(TUTORIAL, momentumAsTimeConstant="20000*10:2500")
+    again = SGD.parse(block.describe())
+    assert {s.key.id: s.value for s in again.settings} == {s.key.id: s.value for s in block.settings}
+    assert "learningRatesPerSample = 0.0078125*80:0.00078125*40:7.8125e-05  # line 5, column 30" in block.describe()
+    assert "learnRateDecreaseFactor = 0.618  # default" in block.describe()
+    assert all(f"{key.name} = " in block.describe() for key in KEYS)
+
+
+@settings(max_examples=300)
+@given(st.text(alphabet="{}[]();:=*/+-^#\"'$., \n\t1e9abmaxEpochs_\\\0é", max_size=60))
+@example("SGD={" * 50)
+@example("maxEpochs=" + "-" * 5000 + "1")
+@example("maxEpochs=" + "2^" * 3000 + "1")
+def test_damaged_texts_are_configuration_errors(text):
+    for config in (text, TUTORIAL + text, TUTORIAL.replace("160", text), TUTORIAL.replace("{", text, 1)):
+        try:
+            SGD.parse(config)
+        except ConfigError as error:
+            assert "line " in str(error)
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_a_tutorial_without_some_of_its_characters(data):
+    begin = data.draw(st.integers(0, len(TUTORIAL)))
+    text = TUTORIAL[:begin] + TUTORIAL[begin + data.draw(st.integers(0, 30)) :]
+    try:
+        SGD.parse(text)
+    except ConfigError as error:
+        assert "line " in str(error)
