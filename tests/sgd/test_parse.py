@@ -110,7 +110,7 @@ def test_the_defaults_of_the_document_can_be_written_out():
 
 
 def test_keys_are_inherited_by_blocks_inside():
-    block = SGD.parse("numMiniBatch4LRSearch = 7; parallelTrain = [ blockSize = 9; blockMomentumSGD = [ blockSize = 5 ]]")
+    block = SGD.parse("numMiniBatch4LRSearch=7; parallelTrain = [ blockSize=9; blockMomentumSGD = [ blockSize = 5 ]]")
     assert (block["numMiniBatch4LRSearch"], block["modelAveragingSGD.blockSize"]) == (7, 9)
     assert block["blockMomentumSGD.blockSize"] == 5
 

@@ -71,7 +71,8 @@ def _function(criterion: Any) -> Function:
 
 
 def _criterion_nodes(function: Function) -> list[Any]:
-    return nodes([function.root_function])
+    """The nodes that may be a criterion; a Combine has the names of what it combines."""
+    return [node for node in nodes([function.root_function]) if node.op_name != "Combine"]
 
 
 def _all_names(function: Function) -> list[str]:

@@ -11,7 +11,7 @@ from ..eval import Evaluator
 from ..graph.proxy import unwrap
 from ..logging import ProgressWriter
 from ..ops import combine
-from ..ops._operand import as_list
+from ..ops._operand import as_list, as_variable
 from ..ops.functions import Function
 from ..parallel import mpi
 from ..train._sources import Criterion, Data, Inputs, as_source
@@ -46,6 +46,7 @@ class Run:
             raise ConfigError("the SGD block has no learning rate: give learningRatesPerSample or learningRatesPerMB, "
                               "or autoAdjustLR = searchBeforeEpoch")
         loss, metric = named_criteria(criterion, settings)
+        loss, metric = as_variable(loss), None if metric is None else as_variable(metric)
         criteria = [loss] if metric is None else [loss, metric]
         self._loss = combine([loss])
         self._source: Any
@@ -57,9 +58,7 @@ class Run:
         self._meter = Meter(as_list(self._printers() if writers is None else writers))
         self._trainer = Trainer(model, (loss, metric), learners_of(settings, self._loss), [self._meter])  # type: ignore[list-item]
         self._tests = [Evaluator(c) for c in criteria]
-        self._cv = None if cv_source is None else CrossValidationConfig(
-            *as_source(cv_source, None, criterion)[:1]
-        )
+        self._cv = _validation(cv_source, criterion)
         self._history = History()
 
     def _printers(self) -> list[ProgressWriter]:
@@ -158,6 +157,17 @@ class Run:
         if settings["traceLevel"] and mpi.rank() == 0:
             print("".join(f"Epoch {epoch + 1}: trial of rate {r:g}: loss {loss:g}\n" for r, loss in trials), end="")
         return Epoch(epoch + 1, 0, 0, 0.0, None, rate, factor, size, search_minibatches=spent, trials=tuple(trials))
+
+
+def _validation(cv_source: Data | None, criterion: Criterion) -> CrossValidationConfig | None:
+    """The data for tests. Errors: ConfigError for a source that never ends."""
+    if cv_source is None:
+        return None
+    is_data = isinstance(cv_source, (tuple, list))
+    validation = CrossValidationConfig(cv_source, criterion=criterion if is_data else None)
+    if validation.source.is_infinite():
+        raise ConfigError("the source of validation data never ends: give it max_sweeps=1")
+    return validation
 
 
 def _samples_in_sweep(source: Any) -> int:

@@ -36,13 +36,13 @@ def search(trials: Trials, settings: Settings, rate: float, size: int, samples: 
     the `samples` of an epoch. Their criterion is the loss over the second half of them.
     """
     count = max(min(settings["numMiniBatch4LRSearch"], int(samples * SHARE) // size), 1)
-    margin = 1 + settings["minibatchSearchCriterionErrorMargin"] / 100
-    baseline, largest = math.inf, size
-    while size <= settings["minibatchSizeTuningMax"] and count >= 2:
+    limit, largest = math.inf, size
+    while size <= settings["minibatchSizeTuningMax"] and count:
         losses = trials.losses(rate, size, count)
         loss = sum(losses[len(losses) // 2 :]) / max(len(losses) - len(losses) // 2, 1)
-        if not math.isfinite(loss) or loss > baseline + abs(baseline) * (margin - 1):
+        if not loss <= limit:
             break
-        baseline, largest = min(baseline, loss) if math.isfinite(baseline) else loss, size
-        size, count = 2 * size, count // 2
+        if limit == math.inf:
+            limit = loss + abs(loss) * settings["minibatchSearchCriterionErrorMargin"] / 100
+        largest, size, count = size, 2 * size, count // 2
     return largest

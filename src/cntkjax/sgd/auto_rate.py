@@ -12,8 +12,12 @@ from .settings import Settings
 SHARE = 0.2  # of all minibatches, for trials
 LATER_SHARE = 0.05  # of an epoch's minibatches, once the best rate is known
 DEFAULT_RATE = 0.1  # per minibatch, where the block gives none
-_GOLDEN = 0.618  # the factor between rates that are compared for a sufficient one
-_DIVERGED = 0.5  # a trial ends at a loss by this fraction above the first one
+_TRIALS = 12  # a search for the best rate can afford: the baseline, and five that are evaluated afterwards
+_FINEST = 0.05  # of a search for the best rate: a factor of 1.12
+_GOLDEN = 0.618  # the factor between rates that are tried for a sufficient one
+_NO_RATE = 1e-30  # per sample: a step is taken, but changes nothing
+_DIVERGED = 0.5  # a trial ends at a loss by this fraction above that of the baseline
+_TOLERANCE = 0.1  # a loss by this fraction above the baseline's is sufficient
 
 
 def first_rate(settings: Settings, epoch: int, size: int) -> float:
@@ -82,16 +86,14 @@ def epoch_to_load(settings: Settings, epochs: Sequence[Epoch]) -> int | None:
 class _Search:
     """The trials of a search, by their place on a logarithmic grid around the first rate.
 
-    `last_loss`: that of the epoch before; without one a trial is judged by the loss of its minibatches after it,
-    otherwise by the losses in its second half.
+    They are compared with a baseline, a trial without updates. `after`: the loss of a trial is that of its minibatches
+    after it, in evaluation; otherwise that of the second half of its minibatches, each before the update with it.
     """
 
-    def __init__(
-        self, trials: Trials, first: float, size: int, length: int, budget: int, last_loss: float | None = None
-    ) -> None:
-        self._trials, self._first, self._size, self._length = trials, first, size, length
-        self._last_loss, self._after = last_loss, last_loss is None
+    def __init__(self, trials: Trials, first: float, size: int, length: int, budget: int, after: bool) -> None:
+        self._trials, self._first, self._size, self._length, self._after = trials, first, size, length, after
         self._end = trials.minibatches + budget
+        self._baseline = trials.losses(_NO_RATE, size, length)
         self.losses: dict[float, float] = {}
 
     def rate(self, place: float) -> float:
@@ -111,20 +113,28 @@ class _Search:
             elif self._after:
                 loss = self._trials.loss_after(losses, self._size)
             else:
-                loss = _average(losses[len(losses) // 2 :])
+                loss = _second_half(losses)
             self.losses[place] = loss if math.isfinite(loss) else math.inf
         return self.losses[place]
 
     def _is_stable(self, losses: list[float]) -> bool:
-        """Whether a trial may go on: its last loss is not far above the first one."""
-        first, last = losses[0], losses[-1]
-        limit = first + _DIVERGED * abs(first) if self._last_loss is None else 3 * max(first, self._last_loss, 0)
-        return math.isfinite(last) and last <= limit
+        """Whether a trial may go on: its last loss is not far above that of the baseline."""
+        base = self._baseline[len(losses) - 1]
+        return math.isfinite(losses[-1]) and losses[-1] <= base + _DIVERGED * abs(base)
+
+    def is_sufficient(self, place: float) -> bool:
+        """Whether a trial does not raise the loss above that of the baseline."""
+        base = _second_half(self._baseline)
+        return self.loss(place) <= base + _TOLERANCE * abs(base)
 
     @property
     def best(self) -> float:
         """The place of the best trial so far; of the smallest rate if all have diverged."""
         return min(self.losses, key=lambda place: (self.losses[place], place))
+
+
+def _second_half(values: Sequence[float]) -> float:
+    return _average(values[len(values) // 2 :])
 
 
 def _average(values: Sequence[float]) -> float:
@@ -144,44 +154,53 @@ def budget_of(settings: Settings, epoch: int, minibatches: int) -> int:
     return min(settings["numMiniBatch4LRSearch"], int(minibatches * share))
 
 
+def range_of(settings: Settings, previous: Sequence[float], first: float) -> tuple[float, float]:
+    """The smallest and the largest of the last numPrevLearnRates rates; the first rate if there are none.
+
+    The best rate is searched from the largest on, a sufficient one down to a tenth of the smallest.
+    """
+    rates = previous[-settings["numPrevLearnRates"] :] or [first]
+    return min(rates), max(rates)
+
+
 def search(
     trials: Trials, settings: Settings, epochs: Sequence[Epoch], first: float, size: int, minibatches: int
 ) -> tuple[float, list[tuple[float, float]]]:
-    """The rate for the next epoch, and the (rate, loss) pairs of the trials."""
+    """The rate for the next epoch, and the (rate, loss) pairs of the trials.
+
+    `first`: where to begin in the first epoch. `minibatches`: of `size` samples in an epoch.
+    """
     budget = budget_of(settings, len(epochs), minibatches)
-    previous = [epoch.rate for epoch in epochs[-settings["numPrevLearnRates"] :]]
-    scale = 1.0
-    if len(epochs) < settings["numBestSearchEpoch"]:
-        length = max(budget // 11, 2)
-        grid = _Search(trials, previous[-1] if previous else first, size, length, budget)
+    previous = [epoch.rate for epoch in epochs]
+    low, high = range_of(settings, previous, first)
+    if len(epochs) < settings["numBestSearchEpoch"] or not previous:
+        length = max(budget // _TRIALS, 2)
+        grid = _Search(trials, high, size, length, budget, after=True)
         _find_best(grid)
-        scale = 1.0 if previous else _share_of_momentum(settings, size, length)
-        place = _vertex(grid)
+        place, scale = _vertex(grid), 1.0 if previous else _share_of_momentum(settings, size, length)
     else:
-        length = max(budget // 2, 2)
-        rate = previous[-1] if previous else first
-        grid = _Search(trials, rate * _annealed(settings["maxEpochs"]), size, length, budget, epochs[-1].loss)
-        place = _find_sufficient(grid, epochs[-1].loss)
+        start = previous[-1] * _annealing(settings["maxEpochs"])
+        grid = _Search(trials, start, size, max(budget // 3, 1), budget, after=False)
+        place, scale = _find_sufficient(grid, math.log10(low / 10 / start)), 1.0
     return grid.rate(place) * scale, sorted((grid.rate(p) * scale, loss) for p, loss in grid.losses.items())
 
 
 def _find_best(grid: _Search) -> None:
     """Look for a bracket by factors of 10, and then halve its logarithmic width."""
     grid.loss(0)
-    direction = 1 if math.isfinite(grid.losses[0]) else -1
-    place = 0.0
+    place, direction = 0, 1 if math.isfinite(grid.losses[0]) else -1
     while grid.can_afford():
         place += direction
         if grid.loss(place) > grid.loss(place - direction) and math.isfinite(grid.loss(place - direction)):
             break
-    if direction == 1 and grid.best == 0 and grid.can_afford():
+    if grid.best == 0 and grid.can_afford():
         grid.loss(-1)
     width = 0.5
-    while grid.can_afford() and width > 0.05:
+    while grid.can_afford() and width > _FINEST:
         center = grid.best
-        for place in (center + width, center - width):
+        for neighbour in (center + width, center - width):
             if grid.can_afford():
-                grid.loss(place)
+                grid.loss(neighbour)
         width /= 2
 
 
@@ -198,16 +217,16 @@ def _vertex(grid: _Search) -> float:
     return b - slope / (2 * curve) if curve else b
 
 
-def _find_sufficient(grid: _Search, last_loss: float) -> float:
+def _find_sufficient(grid: _Search, lowest: float) -> float:
     """The place of the largest rate, from the first one downwards, with which the loss does not rise."""
     place = 0.0
-    while grid.loss(place) > last_loss and grid.can_afford():
+    while not grid.is_sufficient(place) and place > lowest and grid.can_afford():
         place += math.log10(_GOLDEN)
     return place
 
 
-def _annealed(epochs: int) -> float:
-    """By how much the rate falls from epoch to epoch: by 0.618 in short trainings, in all to 0.02 in longer ones."""
+def _annealing(epochs: int) -> float:
+    """The factor of the rate from epoch to epoch: 0.618 in short trainings; in all epochs of longer ones, 0.02."""
     return _GOLDEN ** min(1.0, 8 / max(epochs - 1, 1))
 
 

@@ -1,0 +1,45 @@
+"""A small problem that tests train, and what they compute beside it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import cntkjax as C
+from cntkjax.graph.proxy import unwrap
+from cntkjax.sgd import SGD
+from cntkjax.sgd._run import Run
+
+N = 24
+X = np.random.default_rng(0).normal(size=(N, 3)).astype(np.float32)
+Y = (X @ np.array([[1.0], [-2.0], [0.5]]) + 0.1).astype(np.float32)
+
+
+def regression(dtype=np.float32):
+    """The squared error of a linear model, whose weights are zero; [x, y] are its arguments."""
+    x, y = C.input_variable(3, dtype=dtype, name="x"), C.input_variable(1, dtype=dtype, name="y")
+    w = C.parameter((3, 1), init=0, dtype=dtype, name="w")
+    return C.squared_error(C.times(x, w), y, name="loss")
+
+
+def gradients(w, rows):
+    """The gradient of each sample's error. Shapes: w [3]; the result is [rows, 3]."""
+    x, y = X[rows].astype(float), Y[rows, 0].astype(float)
+    return 2 * (x @ w - y)[:, None] * x
+
+
+def trained(loss=None, data=(X, Y), **block):
+    """Weights after training, and the history."""
+    loss = regression() if loss is None else loss
+    history = SGD(**{"maxEpochs": 2, "minibatchSize": 4, **block}).train(loss, data, progress_writers=[])
+    return np.concatenate([p.value.ravel() for p in loss.parameters]), history
+
+
+def run_of(loss=None, data=(X, Y), **block):
+    """A run that has not begun."""
+    settings = SGD(**{"maxEpochs": 2, "minibatchSize": 4, **block}).settings
+    return Run(settings, regression() if loss is None else loss, data, None, None, [], None)
+
+
+def learner_of(run):
+    """The implementation of a run's learner."""
+    return unwrap(run._trainer.parameter_learners[0])

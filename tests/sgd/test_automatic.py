@@ -1,0 +1,187 @@
+"""Automatic learning rates and minibatch sizes."""
+
+import math
+
+import numpy as np
+import pytest
+
+from cntkjax.sgd import SGD, Epoch, History, auto_minibatch, auto_rate
+from tests.engine.run.test_program import compilations
+
+from .problems import X, Y, regression, run_of, trained
+
+
+def epochs_of(losses, factors=None, **fields):
+    factors = factors or [1.0] * len(losses)
+    return [
+        Epoch(i + 1, 10, 1, loss, None, 0.1, factor, 10, **{key: values[i] for key, values in fields.items()})
+        for i, (loss, factor) in enumerate(zip(losses, factors, strict=True))
+    ]
+
+
+def after(losses, factors=None, cv_loss=None, metric=None, **block):
+    """The factor after these epochs, and the epoch whose model is loaded."""
+    settings = SGD(autoAdjustLR="adjustAfterEpoch", **block).settings
+    fields = {name: values for name, values in (("cv_loss", cv_loss), ("cv_metric", metric)) if values}
+    epochs = epochs_of(losses, factors, **fields)
+    return auto_rate.factor_after(settings, epochs), auto_rate.epoch_to_load(settings, epochs)
+
+
+@pytest.mark.parametrize(("losses", "block", "factor", "loaded"), [
+    ([1.0], {}, 1.0, None),
+    ([1.0, 0.9], {}, 1.0, None),
+    ([1.0, 1.1], {}, 0.618, 1),
+    ([1.0, 0.9, math.nan], {}, 0.618, 2),
+    ([1.0, 1.1], {"loadBestModel": False}, 0.618, None),
+    ([1.0, 1.1], {"learnRateDecreaseFactor": 0.5}, 0.5, 1),
+    ([1.0, 0.96], {"reduceLearnRateIfImproveLessThan": 0.05}, 0.618, None),
+    ([1.0, 0.94], {"reduceLearnRateIfImproveLessThan": 0.05}, 1.0, None),
+    ([1.0, 0.8], {"increaseLearnRateIfImproveMoreThan": 0.1}, 1.382, None),
+    ([1.0, 0.8], {"increaseLearnRateIfImproveMoreThan": 0.1, "learnRateIncreaseFactor": 2}, 2.0, None),
+    ([1.0, 0.5, 1.1], {"learnRateAdjustInterval": 2}, 1.0, None),
+    ([1.0, 0.5, 1.1, 0.6], {"learnRateAdjustInterval": 2}, 0.618, 2),
+    ([1.0, 0.5, 0.6, 0.7], {"learnRateAdjustInterval": 2}, 1.0, None),
+])  # fmt: skip
+def test_adjustAfterEpoch(losses, block, factor, loaded):
+    assert after(losses, **block) == (factor, loaded)
+
+
+def test_adjustments_accumulate():
+    assert after([1.0, 1.1, 1.2], [1.0, 1.0, 0.618])[0] == 0.618**2
+
+
+def test_which_criterion_controls_the_rate():
+    better, worse = [1.0, 0.9], [1.0, 1.1]
+    assert after(better, cv_loss=worse)[0] == 0.618
+    assert after(better, cv_loss=worse, useCVSetControlLRIfCVExists=False)[0] == 1.0
+    assert after(worse, cv_loss=worse, metric=better, useEvalCriterionControlLR=True)[0] == 1.0
+
+
+def test_a_run_that_adjusts_returns_to_the_best_model():
+    """A rate that diverges is reduced, from the model of the best epoch, until the loss falls."""
+    rate, limit = 0.12, 0.12 * 0.618
+    weights, history = trained(learningRatesPerSample=rate, autoAdjustLR="adjustAfterEpoch", maxEpochs=14, minibatchSize=8)
+    assert min(history.rates) < limit and history[-1].loss < 0.1 * history[0].loss
+    worse = [e for a, e in zip(history.epochs, history.epochs[1:], strict=False) if e.loss > a.loss]
+    assert all(history[e.number].rate == pytest.approx(0.618 * e.rate) for e in worse if e.number < 14)
+    assert np.isfinite(weights).all()
+
+
+def test_the_criterion_on_validation_data():
+    history = SGD(learningRatesPerSample=0.01, maxEpochs=2, minibatchSize=4).train(
+        regression(), (X, Y), cv_source=(X[:5], Y[:5]), progress_writers=[]
+    )
+    loss = regression()
+    SGD(learningRatesPerSample=0.01, maxEpochs=1, minibatchSize=4).train(loss, (X, Y), progress_writers=[])
+    expected = np.mean(loss.eval({loss.arguments[0]: X[:5], loss.arguments[1]: Y[:5]}))
+    assert history[0].cv_loss == pytest.approx(expected, rel=1e-5)
+    assert history[1].cv_loss < history[0].cv_loss
+
+
+# ---- searchBeforeEpoch
+
+
+def many(n=2000):
+    x = np.random.default_rng(1).normal(size=(n, 3)).astype(np.float32)
+    return x, (x @ np.array([[1.0], [-2.0], [0.5]]) + 0.3 * np.sin(9 * x[:, :1])).astype(np.float32)
+
+
+def searched(first, **block):
+    return trained(
+        None, many(), **{"learningRatesPerSample": first, "autoAdjustLR": "searchBeforeEpoch", "maxEpochs": 3,
+                         "minibatchSize": 10, "momentumPerMB": 0.5, **block}
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("first", [1e-4, 1e-2, 1.0, 100.0])
+def test_a_search_needs_no_good_first_rate(first):
+    losses = [trained(None, many(), learningRatesPerSample=rate, maxEpochs=3, minibatchSize=10, momentumPerMB=0.5)[1][2].loss
+              for rate in (0.001, 0.003, 0.01, 0.03)]  # fmt: skip
+    history = searched(first)[1]
+    assert history[2].loss <= 1.05 * min(losses)
+    assert 0.002 < history.rates[0] < 0.1
+    assert sum(e.search_minibatches for e in history) <= 0.2 * sum(e.minibatches for e in history)
+
+
+def test_what_a_search_spends():
+    shares = []
+    for block in ({}, {"maxEpochs": 1}, {"maxEpochs": 10}, {"numBestSearchEpoch": 3}, {"numBestSearchEpoch": 0}):
+        settings = SGD(**{"maxEpochs": 3, **block}).settings
+        budgets = [auto_rate.budget_of(settings, epoch, 1000) for epoch in range(settings["maxEpochs"])]
+        assert sum(budgets) <= 200 * len(budgets)
+        shares.append(budgets[:2])
+    assert shares == [[500, 50], [200], [500, 50], [200, 200], [50, 50]]
+    assert auto_rate.budget_of(SGD(maxEpochs=3, numMiniBatch4LRSearch=30).settings, 0, 1000) == 30
+
+
+def test_numBestSearchEpoch_and_numPrevLearnRates():
+    history = searched(0.01, numBestSearchEpoch=1)[1]
+    assert len(history[0].trials) > 3 and len(history[1].trials) == 1
+    assert history.rates[1] == pytest.approx(0.618 * history.rates[0])
+    assert len(searched(0.01, numBestSearchEpoch=2, numPrevLearnRates=1)[1][1].trials) > 3
+    settings = SGD(maxEpochs=3, numPrevLearnRates=2).settings
+    assert auto_rate.range_of(settings, [0.5, 0.1, 0.3], 1.0) == (0.1, 0.3)
+    assert auto_rate.range_of(settings, [], 1.0) == (1.0, 1.0)
+
+
+def test_trials_leave_no_trace():
+    """After its search an epoch trains as it does with the rate that was found."""
+    weights, history = searched(0.01, maxEpochs=1, numMiniBatch4LRSearch=20)
+    again, _ = trained(None, many(), learningRatesPerSample=history.rates[0], maxEpochs=1, minibatchSize=10,
+                       momentumPerMB=0.5)  # fmt: skip
+    np.testing.assert_array_equal(weights, again)
+
+
+def test_a_search_compiles_the_evaluation_of_its_trials_only():
+    block = {"minibatchSize": 4, "epochSize": 24, "maxEpochs": 3}
+    fixed = compilations(run_of(learningRatesPerSample=0.01, **block).train)
+    search = run_of(learningRatesPerSample=1e-4, autoAdjustLR="searchBeforeEpoch", **block)
+    assert compilations(search.train) <= fixed + 1
+
+
+# ---- autoAdjustMinibatch
+
+
+def test_when_sizes_are_searched():
+    settings = SGD(autoAdjustMinibatch=True, minibatchSize="256:1024", minibatchSizeTuningFrequency=3).settings
+    assert [epoch for epoch in range(10) if auto_minibatch.is_due(settings, epoch)] == [2, 5, 8]
+    assert not any(auto_minibatch.is_due(SGD(minibatchSize="256:1024").settings, epoch) for epoch in range(9))
+
+
+def sized(**block):
+    return trained(None, many(), **{"learningRatesPerSample": 0.003, "autoAdjustMinibatch": True, "minibatchSize": 5,
+                                    "maxEpochs": 4, **block})[1]  # fmt: skip
+
+
+def test_larger_minibatches_reach_the_loss_in_fewer_updates():
+    fixed, enlarged = sized(autoAdjustMinibatch=False), sized()
+    assert enlarged.minibatch_sizes[0] == 5 < enlarged.minibatch_sizes[-1]
+    assert enlarged[-1].loss <= 1.01 * fixed[-1].loss
+    assert sum(e.minibatches for e in enlarged) < 0.6 * sum(e.minibatches for e in fixed)
+
+
+def test_limits_of_the_sizes():
+    assert sized(minibatchSizeTuningMax=12).minibatch_sizes == [5, 10, 10, 10]
+    assert sized(minibatchSizeTuningFrequency=5).minibatch_sizes[:3] == [5, *[sized().minibatch_sizes[1]] * 2]
+    sizes = [sized(minibatchSearchCriterionErrorMargin=margin).minibatch_sizes[1] for margin in (0, 1, 1000)]
+    assert sizes[0] <= sizes[1] <= sizes[2] and sizes[0] < sizes[2]
+    assert sized(numMiniBatch4LRSearch=2, minibatchSearchCriterionErrorMargin=1000).minibatch_sizes[1] == 10
+
+
+# ---- the history
+
+
+def test_history_is_drawn(tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib is an extra")
+    history = searched(0.01)[1]
+    figure = history.plot(tmp_path / "h.svg")
+    loss, rate, size = figure.axes
+    np.testing.assert_allclose(loss.lines[0].get_ydata(), history.losses)
+    np.testing.assert_allclose(rate.lines[-1].get_ydata(), history.rates)
+    np.testing.assert_allclose(size.lines[0].get_ydata(), [10, 10, 10])
+    assert (tmp_path / "h.svg").stat().st_size > 1000
+
+
+def test_history_survives_text():
+    history = History(epochs_of([1.0, math.inf], cv_loss=[0.1, None], trials=[((0.1, math.inf),), ()]))
+    assert History.from_text(history.to_text()) == history
