@@ -12,7 +12,7 @@ from cntkjax.graph.settings import Settings
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize("page", ["axes", "debugging", "interop", "learning_rates", "onnx", "own_code"])
+@pytest.mark.parametrize("page", ["axes", "debugging", "interop", "learning_rates", "onnx", "own_code", "sgd_block"])
 def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
     if page == "interop":
         pytest.importorskip("flax", reason="flax is an extra")

@@ -60,7 +60,8 @@ def test_which_criterion_controls_the_rate():
 def test_a_run_that_adjusts_returns_to_the_best_model():
     """A rate that diverges is reduced, from the model of the best epoch, until the loss falls."""
     rate, limit = 0.12, 0.12 * 0.618
-    weights, history = trained(learningRatesPerSample=rate, autoAdjustLR="adjustAfterEpoch", maxEpochs=14, minibatchSize=8)
+    block = {"learningRatesPerSample": rate, "autoAdjustLR": "adjustAfterEpoch", "maxEpochs": 14, "minibatchSize": 8}
+    weights, history = trained(**block)
     assert min(history.rates) < limit and history[-1].loss < 0.1 * history[0].loss
     worse = [e for a, e in zip(history.epochs, history.epochs[1:], strict=False) if e.loss > a.loss]
     assert all(history[e.number].rate == pytest.approx(0.618 * e.rate) for e in worse if e.number < 14)
@@ -95,8 +96,9 @@ def searched(first, **block):
 
 @pytest.mark.parametrize("first", [1e-4, 1e-2, 1.0, 100.0])
 def test_a_search_needs_no_good_first_rate(first):
-    losses = [trained(None, many(), learningRatesPerSample=rate, maxEpochs=3, minibatchSize=10, momentumPerMB=0.5)[1][2].loss
-              for rate in (0.001, 0.003, 0.01, 0.03)]  # fmt: skip
+    block = {"maxEpochs": 3, "minibatchSize": 10, "momentumPerMB": 0.5}
+    rates = (0.001, 0.003, 0.01, 0.03)
+    losses = [trained(None, many(), learningRatesPerSample=rate, **block)[1][2].loss for rate in rates]
     history = searched(first)[1]
     assert history[2].loss <= 1.05 * min(losses)
     assert 0.002 < history.rates[0] < 0.1
@@ -165,7 +167,7 @@ def test_limits_of_the_sizes():
     assert sized(minibatchSizeTuningFrequency=5).minibatch_sizes[:3] == [5, *[sized().minibatch_sizes[1]] * 2]
     sizes = [sized(minibatchSearchCriterionErrorMargin=margin).minibatch_sizes[1] for margin in (0, 1, 1000)]
     assert sizes[0] <= sizes[1] <= sizes[2] and sizes[0] < sizes[2]
-    assert sized(numMiniBatch4LRSearch=2, minibatchSearchCriterionErrorMargin=1000).minibatch_sizes[1] == 10
+    assert sized(numMiniBatch4LRSearch=4, minibatchSearchCriterionErrorMargin=1000).minibatch_sizes[1] == 10
 
 
 # ---- the history

@@ -308,3 +308,16 @@ def test_samples_of_computed_sequences_are_counted_without_the_network():
     trainer = C.Trainer(None, (loss, None), C.sgd(loss.parameters, 0.1))
     trainer.train_minibatch({v: [np.ones((n, v.shape[0]), np.float32) for n in (4, 2)] for v in (x, y)})
     assert trainer.previous_minibatch_sample_count == 4
+
+
+def test_an_attribute_that_is_set_takes_effect_in_the_next_step():
+    """As in CNTK 2.7; a dropout of 0.9 leaves a tenth of the ones, times ten."""
+    x, w = C.input_variable(50), C.parameter((50, 1), init=1.0)
+    loss = C.reduce_sum(C.times(C.dropout(x, 0.9, name="dropped"), w))
+    trainer = C.Trainer(None, (loss, None), C.sgd([w], C.learning_parameter_schedule_per_sample(1e-9)))
+    losses = []
+    for rate in (0.9, 0.0):
+        loss.find_by_name("dropped").set_attribute("dropoutRate", rate)
+        trainer.train_minibatch({x: np.ones((20, 50), np.float32)})
+        losses.append(trainer.previous_minibatch_loss_average)
+    assert losses[0] != 50 and losses[1] == 50

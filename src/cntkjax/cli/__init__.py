@@ -78,6 +78,17 @@ def parser() -> argparse.ArgumentParser:
     return result
 
 
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options of a command; settings of ``train`` may also stand after its options, where argparse takes none."""
+    commands = parser()
+    options, rest = commands.parse_known_args(arguments)
+    if rest and (options.command != "train" or any(each.startswith("-") for each in rest)):
+        commands.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        options.settings += rest
+    return options
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit status: 0, or 1 after an error, which is printed to stderr in one line.
 
@@ -85,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         >>> main(["info", "nowhere.model"])
         1
     """
-    options = parser().parse_args(arguments)
+    options = _parse(arguments)
     # loaded late: they import jax, for which --help need not wait
     from . import _convert, _doctor, _eval, _info, _train, _view
 

@@ -9,7 +9,8 @@ from ._trials import Trials
 from .history import Epoch
 from .settings import Settings
 
-SHARE = 0.1  # of an epoch's samples, for the trial of each size
+SHARE = 0.05  # of an epoch's samples, for the trial of each size
+_LEAST = 2  # updates in a trial: the loss after a single one says little
 
 
 def is_due(settings: Settings, epoch: int) -> bool:
@@ -32,15 +33,15 @@ def size_before(settings: Settings, epochs: Sequence[Epoch], epoch: int) -> int:
 def search(trials: Trials, settings: Settings, rate: float, size: int, samples: int) -> int:
     """The largest of size, 2 size, 4 size, ... whose trial loses at most the block's margin against that of `size`.
 
-    Trials are on the same samples, as many as numMiniBatch4LRSearch minibatches of this size have, at most a tenth of
-    the `samples` of an epoch. Their criterion is the loss over the second half of them.
+    Trials are on the same samples, as many as numMiniBatch4LRSearch minibatches of this size have, at most a twentieth
+    of the `samples` of an epoch, and with at least two updates. They are judged by the loss of these samples afterwards.
     """
-    count = max(min(settings["numMiniBatch4LRSearch"], int(samples * SHARE) // size), 1)
+    count = max(min(settings["numMiniBatch4LRSearch"], int(samples * SHARE) // size), _LEAST)
     limit, largest = math.inf, size
-    while size <= settings["minibatchSizeTuningMax"] and count:
+    while size <= settings["minibatchSizeTuningMax"] and count >= _LEAST:
         losses = trials.losses(rate, size, count)
-        loss = sum(losses[len(losses) // 2 :]) / max(len(losses) - len(losses) // 2, 1)
-        if not loss <= limit:
+        loss = trials.loss_after(losses, size)
+        if not (math.isfinite(loss) and loss <= limit):
             break
         if limit == math.inf:
             limit = loss + abs(loss) * settings["minibatchSearchCriterionErrorMargin"] / 100

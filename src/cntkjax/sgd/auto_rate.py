@@ -12,7 +12,7 @@ from .settings import Settings
 SHARE = 0.2  # of all minibatches, for trials
 LATER_SHARE = 0.05  # of an epoch's minibatches, once the best rate is known
 DEFAULT_RATE = 0.1  # per minibatch, where the block gives none
-_TRIALS = 12  # a search for the best rate can afford: the baseline, and five that are evaluated afterwards
+_TRIALS = 11  # a search for the best rate can afford: the baseline, and five that are evaluated afterwards
 _FINEST = 0.05  # of a search for the best rate: a factor of 1.12
 _GOLDEN = 0.618  # the factor between rates that are tried for a sufficient one
 _NO_RATE = 1e-30  # per sample: a step is taken, but changes nothing

@@ -1,0 +1,73 @@
+"""`cntkjax train`: a model file is trained with the SGD block of a configuration file."""
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax.cli import main
+
+CONFIG = """
+ModelDir = "."
+trainNetwork = [
+    SGD = [
+        modelPath = "$ModelDir$/out.model" ; maxEpochs = 2 ; epochSize = 40
+        minibatchSize = 10 ; learningRatesPerSample = 0.02 ; numMBsToShowResult = 2 ; firstMBsToShowResult = 0
+    ]
+]
+"""
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A configuration, a model of sparse sequences with its criteria, and data; returns a command."""
+    words, tag = C.sequence.input_variable(5, is_sparse=True, name="words"), C.input_variable(2, name="tag")
+    h = C.sequence.last(C.layers.Recurrence(C.layers.RNNStep(4))(words))
+    z = C.layers.Dense(2)(h)
+    criteria = C.cross_entropy_with_softmax(z, tag, name="ce"), C.classification_error(z, tag, name="err")
+    C.combine([z, *criteria]).save(tmp_path / "in.model")
+    (tmp_path / "train.cntk").write_text(CONFIG)
+    rng = np.random.default_rng(0)
+    lines = []
+    for i in range(40):
+        sequence = rng.integers(0, 5, rng.integers(1, 4))
+        lines += [f"{i} |words {w}:1" for w in sequence]
+        lines[-len(sequence)] += " |tag 1 0" if sequence[-1] < 2 else " |tag 0 1"
+    (tmp_path / "d.ctf").write_text("\n".join(lines) + "\n")
+    return lambda *more: main([
+        "train", str(tmp_path / "train.cntk"), str(tmp_path / "in.model"), "--data", str(tmp_path / "d.ctf"),
+        f"ModelDir={tmp_path}", *more,
+    ])  # fmt: skip
+
+
+def test_a_model_is_trained_and_a_second_call_goes_on(files, tmp_path, capsys):
+    assert files("--cv", str(tmp_path / "d.ctf")) == 0
+    output = capsys.readouterr().out
+    assert " Minibatch[   1-   2]: loss = " in output and "Finished Epoch[2 of 2]: [Training] loss = " in output
+    assert f"2 epochs; the model is {tmp_path}/out.model" in output
+    before, after = (C.load_model(tmp_path / name) for name in ("in.model", "out.model"))
+    assert [v.name for v in after.outputs] == [v.name for v in before.outputs]
+    assert any((p.value != q.value).any() for p, q in zip(before.parameters, after.parameters, strict=True))
+    assert files("maxEpochs=3") == 0
+    assert "Finished Epoch[3 of 3]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("more", "message"), [
+    (["maxEpoch=3"], "maxEpoch on the command line: SGD has no key maxEpoch; did you mean maxEpochs?"),
+    (["maxEpochs=x"], "maxEpochs on the command line, column 1: 'x' is no number"),
+    (["trainCriterionNodeName=lss"], "trainCriterionNodeName = lss: the model has no node of this name; its nodes are"),
+    (["evalCriterionNodeName=er"], "did you mean err?"),
+    (["truncated=true"], "truncated = true needs a source that cuts sequences"),
+    (["--field", "word=w"], "the model has no input 'word'; use one of: words, tag"),
+    (["3"], "'3' is no setting: write key=value"),
+])  # fmt: skip
+def test_mistakes_are_one_line(files, capsys, more, message):
+    assert files(*more) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("cntkjax train: ") and message in error and error.count("\n") == 1
+
+
+def test_a_model_without_criterion(files, tmp_path, capsys):
+    x = C.input_variable(2, name="tag")
+    C.layers.Dense(2)(x).save(tmp_path / "in.model")
+    assert files() == 1
+    assert "the model has no node that could be minimized: name one with trainCriterionNodeName" in capsys.readouterr().err
