@@ -34,7 +34,7 @@ def search(trials: Trials, settings: Settings, rate: float, size: int, samples: 
     """The largest of size, 2 size, 4 size, ... whose trial loses at most the block's margin against that of `size`.
 
     Trials are on the same samples, as many as numMiniBatch4LRSearch minibatches of this size have, at most a twentieth
-    of the `samples` of an epoch, and with at least two updates. They are judged by the loss of these samples afterwards.
+    of the `samples` of an epoch, with at least two updates. They are judged by the loss of these samples afterwards.
     """
     count = max(min(settings["numMiniBatch4LRSearch"], int(samples * SHARE) // size), _LEAST)
     limit, largest = math.inf, size
