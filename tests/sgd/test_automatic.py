@@ -119,7 +119,7 @@ def test_what_a_search_spends():
 def test_numBestSearchEpoch_and_numPrevLearnRates():
     history = searched(0.01, numBestSearchEpoch=1)[1]
     assert len(history[0].trials) > 3 and len(history[1].trials) == 1
-    assert history.rates[1] == pytest.approx(0.618 * history.rates[0])
+    assert history.rates[1] == pytest.approx(0.5 * history.rates[0])
     assert len(searched(0.01, numBestSearchEpoch=2, numPrevLearnRates=1)[1][1].trials) > 3
     settings = SGD(maxEpochs=3, numPrevLearnRates=2).settings
     assert auto_rate.range_of(settings, [0.5, 0.1, 0.3], 1.0) == (0.1, 0.3)

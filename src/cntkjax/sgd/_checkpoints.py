@@ -12,9 +12,10 @@ from typing import Self
 from ..formats import checkpoint
 from ..graph.proxy import unwrap
 from ..ops.functions import Function
-from ..parallel import mpi
+from ..parallel import workers
 from ..train._sources import Reader
 from ..train.trainer import Trainer
+from ._workers import broadcast
 from .history import History
 
 _SOURCE, _HISTORY = "TrainingMinibatchSource", "SGDHistory"  # keys in a checkpoint; the first is that of sessions
@@ -38,9 +39,9 @@ class Checkpoints:
 
     def __enter__(self) -> Self:
         if self._path is None:
-            if mpi.rank() == 0:
+            if workers.rank() == 0:
                 self._folder = tempfile.TemporaryDirectory(prefix="cntkjax")
-            folder = mpi.broadcast(self._folder.name if self._folder else "")
+            folder = broadcast("a folder", self._folder.name if self._folder else "")
             self._path = os.path.join(folder, "model")
             self._keep_all = False
         return self
@@ -59,7 +60,8 @@ class Checkpoints:
         path = Path(self._path)
         numbered = re.compile(re.escape(path.name) + rf"\.(\d+){re.escape(checkpoint.SUFFIX)}")
         names = os.listdir(path.parent) if path.parent.is_dir() else []
-        return mpi.broadcast(max((int(m[1]) for name in names if (m := numbered.fullmatch(name))), default=0))
+        last = max((int(m[1]) for name in names if (m := numbered.fullmatch(name))), default=0)
+        return broadcast("the last checkpoint", last)
 
     def resume(self, trainer: Trainer, source: Reader) -> History:
         """Restore the last checkpoint, if there is one; returns the history up to it.
@@ -80,7 +82,7 @@ class Checkpoints:
         epoch = len(history)
         state = {_SOURCE: source.get_checkpoint_state(), _HISTORY: history.to_text()}
         trainer.save_checkpoint(self._file(epoch), state)
-        if self._keep_all or mpi.rank() > 0:
+        if self._keep_all or workers.rank() > 0:
             return
         for old in range(1, epoch):
             if old != best:
@@ -99,7 +101,7 @@ class Checkpoints:
 
     def save_model(self, model: Function) -> None:
         """Write the final model, unless there is no path."""
-        if self._folder is None and mpi.rank() == 0:
+        if self._folder is None and workers.rank() == 0:
             model.save(str(self._path))
 
 

@@ -18,7 +18,7 @@ from ..learners import (
     sgd,
 )
 from ..ops.functions import Function
-from ..parallel import mpi
+from ..parallel import workers
 from ..train.distributed import block_momentum_distributed_learner, data_parallel_distributed_learner
 from ..variables import Parameter
 from ._text import ConfigError
@@ -88,17 +88,22 @@ def _distributed(settings: Settings, learner: Learner) -> Learner:
     after = _samples_before(settings)
     if method == "dataParallelSGD":
         return data_parallel_distributed_learner(
-            learner, after, settings["gradientBits"], settings["useBufferedAsyncGradientAggregation"]
+            learner, after, _exchanged_bits(settings["gradientBits"]), settings["useBufferedAsyncGradientAggregation"]
         )
     if method == "modelAveragingSGD":
         return block_momentum_distributed_learner(
             learner, settings["modelAveragingSGD.blockSize"], 0, use_nestrov_momentum=False,
-            block_learning_rate=1 / mpi.size(), distributed_after=after,
+            block_learning_rate=1 / workers.size(), distributed_after=after,
         )
     return block_momentum_distributed_learner(
         learner, settings["blockMomentumSGD.blockSize"], settings["blockMomentumAsTimeConstant"],
         settings["useNesterovMomentum"], settings["resetSGDMomentum"], settings["blockLearningRate"], after,
     )
+
+
+def _exchanged_bits(bits: int) -> int:
+    """The smallest number of bits that gradients can be exchanged in and that is at least this one, or the largest."""
+    return next((exchanged for exchanged in (1, 16) if bits <= exchanged), 32)
 
 
 def _samples_before(settings: Settings) -> int:

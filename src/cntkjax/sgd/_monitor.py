@@ -6,7 +6,7 @@ import time
 from typing import Self
 
 from ..debugging import profiler
-from ..parallel import mpi
+from ..parallel import workers
 from ._meter import Meter
 from .settings import Settings
 
@@ -15,7 +15,7 @@ class Monitor:
     """Records a profile of the first minibatches (numMBsToCUDAProfile), and prints the speed (syncPerfStats)."""
 
     def __init__(self, settings: Settings, meter: Meter, is_first: bool) -> None:
-        self._profiled = settings["numMBsToCUDAProfile"] if is_first and mpi.rank() == 0 else 0
+        self._profiled = settings["numMBsToCUDAProfile"] if is_first and workers.rank() == 0 else 0
         self._folder = f"{settings['modelPath'] or 'sgd'}.profile"
         self._frequency = settings["syncPerfStats"] if settings["parallelizationMethod"] != "none" else 0
         self._meter, self._minibatches, self._samples = meter, 0, 0
@@ -50,6 +50,6 @@ class Monitor:
         tally.last_loss()  # waits for the device
         now, samples = time.perf_counter(), tally.samples - self._samples
         self._samples, seconds, self._since = tally.samples, now - self._since, now
-        if mpi.rank() == 0:
-            print(f"Performance: {samples / max(seconds, 1e-9):.0f} samples/s of {mpi.size()} workers, "
+        if workers.rank() == 0:
+            print(f"Performance: {samples / max(seconds, 1e-9):.0f} samples/s of {workers.size()} workers, "
                   f"{1000 * seconds / self._frequency:.1f} ms per minibatch")

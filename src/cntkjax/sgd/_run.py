@@ -13,7 +13,7 @@ from ..logging import ProgressWriter
 from ..ops import combine
 from ..ops._operand import as_list, as_variable
 from ..ops.functions import Function
-from ..parallel import mpi
+from ..parallel import workers
 from ..train._sources import Criterion, Data, Inputs, as_source
 from ..train.trainer import Trainer
 from ..train.training_session import CrossValidationConfig, minibatch_size_schedule
@@ -62,7 +62,7 @@ class Run:
         self._history = History()
 
     def _printers(self) -> list[ProgressWriter]:
-        if mpi.rank():
+        if workers.rank():
             return []
         frequency, first = self._settings["numMBsToShowResult"], self._settings["firstMBsToShowResult"]
         return [EpochPrinter(
@@ -71,7 +71,7 @@ class Run:
 
     def train(self) -> History:
         """Train to the last epoch, or until the rate is too small; returns the history."""
-        if self._settings["traceLevel"] and mpi.rank() == 0:
+        if self._settings["traceLevel"] and workers.rank() == 0:
             print(self._settings.describe())
         with self._checkpoints:
             self._history = self._checkpoints.resume(self._trainer, self._source)
@@ -154,7 +154,7 @@ class Run:
                 if searches_size:
                     size = auto_minibatch.search(scope, settings, rate, size, samples)
             spent = scope.minibatches
-        if settings["traceLevel"] and mpi.rank() == 0:
+        if settings["traceLevel"] and workers.rank() == 0:
             print("".join(f"Epoch {epoch + 1}: trial of rate {r:g}: loss {loss:g}\n" for r, loss in trials), end="")
         return Epoch(epoch + 1, 0, 0, 0.0, None, rate, factor, size, search_minibatches=spent, trials=tuple(trials))
 

@@ -12,11 +12,12 @@ from ..eval.evaluator import Evaluator, EvaluatorCore
 from ..graph.proxy import unwrap
 from ..io import MinibatchData
 from ..learners import learning_parameter_schedule_per_sample
-from ..parallel import mpi
+from ..parallel import workers
 from ..train._sources import Inputs, Reader, next_minibatch, read
 from ..train.trainer import Trainer
 from ._meter import Meter
 from ._session import Session
+from ._workers import broadcast
 
 
 class Replay:
@@ -67,8 +68,8 @@ class Trials:
         self.minibatches = 0
 
     def __enter__(self) -> Self:
-        folder = tempfile.mkdtemp(prefix="cntkjax") if mpi.rank() == 0 else ""
-        self._folder = mpi.broadcast(folder)
+        folder = tempfile.mkdtemp(prefix="cntkjax") if workers.rank() == 0 else ""
+        self._folder = broadcast("a folder", folder)
         self._position = self._source.get_checkpoint_state()
         self._trainer.save_checkpoint(f"{self._folder}/start")
         return self
@@ -76,8 +77,8 @@ class Trials:
     def __exit__(self, *error: object) -> None:
         self._restore()
         self._source.restore_from_checkpoint(self._position)
-        mpi.barrier()
-        if mpi.rank() == 0:
+        workers.barrier("the end of a search")
+        if workers.rank() == 0:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _restore(self) -> None:
@@ -103,7 +104,7 @@ class Trials:
             def on_end() -> bool:
                 if tally.minibatches == len(losses):  # the data have ended
                     return False
-                losses.append(mpi.broadcast(tally.last_loss()))
+                losses.append(broadcast("a trial", tally.last_loss()))
                 return go_on(losses)
 
             Session(
@@ -122,7 +123,7 @@ class Trials:
             loss, count = self._loss.test_sum(next_minibatch(replay, size, self._inputs))
             total, samples = total + loss, samples + count
         self.minibatches += len(losses)
-        return float(mpi.broadcast(total / max(samples, 1)))
+        return broadcast("a trial", total / max(samples, 1))
 
 
 def set_rate(trainer: Trainer, rate: float) -> None:

@@ -14,6 +14,7 @@ LATER_SHARE = 0.05  # of an epoch's minibatches, once the best rate is known
 DEFAULT_RATE = 0.1  # per minibatch, where the block gives none
 _TRIALS = 11  # a search for the best rate can afford: the baseline, and five that are evaluated afterwards
 _FINEST = 0.05  # of a search for the best rate: a factor of 1.12
+_ANNEALING = 0.5  # the factor from epoch to epoch in short trainings, once the best rate is known
 _GOLDEN = 0.618  # the factor between rates that are tried for a sufficient one
 _NO_RATE = 1e-30  # per sample: a step is taken, but changes nothing
 _DIVERGED = 0.5  # a trial ends at a loss by this fraction above that of the baseline
@@ -226,8 +227,8 @@ def _find_sufficient(grid: _Search, lowest: float) -> float:
 
 
 def _annealing(epochs: int) -> float:
-    """The factor of the rate from epoch to epoch: 0.618 in short trainings; in all epochs of longer ones, 0.02."""
-    return _GOLDEN ** min(1.0, 8 / max(epochs - 1, 1))
+    """The factor of the rate from epoch to epoch: 0.5 in short trainings; in all epochs of longer ones, 0.5 ** 8."""
+    return _ANNEALING ** min(1.0, 8 / max(epochs - 1, 1))
 
 
 def _share_of_momentum(settings: Settings, size: int, length: int) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..parallel import mpi
+from ..parallel import workers
 from ._expressions import Scope, Value, parse_value
 from ._text import Assignment, ConfigError, Raw, Source, as_raw, assignments, sgd_block
 from .keys import BY_ID, KEYS, SECTIONS, Key, Kind, keys_within, nearest
@@ -104,7 +104,7 @@ class Settings:
         raw = self._raw.get(key.id) or next(iter(self._raw.values()), None)
         precision = self._references.get("precision") or (raw.definition("precision") if raw else None)
         name = "float" if precision is None else precision.text.strip("\"' ").lower()
-        workers = float(mpi.size())
+        workers = float(workers.size())
         known = {
             "infinity": math.inf, "inf": math.inf, "#workers": workers, "workers": workers, **_BYTES,
             "precision": _BYTES.get(name, 4.0),
