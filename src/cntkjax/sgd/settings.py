@@ -104,9 +104,9 @@ class Settings:
         raw = self._raw.get(key.id) or next(iter(self._raw.values()), None)
         precision = self._references.get("precision") or (raw.definition("precision") if raw else None)
         name = "float" if precision is None else precision.text.strip("\"' ").lower()
-        workers = float(workers.size())
+        number = float(workers.size())
         known = {
-            "infinity": math.inf, "inf": math.inf, "#workers": workers, "workers": workers, **_BYTES,
+            "infinity": math.inf, "inf": math.inf, "#workers": number, "workers": number, **_BYTES,
             "precision": _BYTES.get(name, 4.0),
         }  # fmt: skip
 
