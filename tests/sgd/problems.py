@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 import cntkjax as C
@@ -19,6 +21,17 @@ def regression(dtype=np.float32):
     x, y = C.input_variable(3, dtype=dtype, name="x"), C.input_variable(1, dtype=dtype, name="y")
     w = C.parameter((3, 1), init=0, dtype=dtype, name="w")
     return C.squared_error(C.times(x, w), y, name="loss")
+
+
+_widths = itertools.count(5)
+
+
+def new_regression():
+    """The same with a number of features that no test has used before: nothing is compiled for it yet."""
+    width = next(_widths)
+    x, y = C.input_variable(width, name="x"), C.input_variable(1, name="y")
+    data = np.random.default_rng(width).normal(size=(N, width)).astype(np.float32)
+    return C.squared_error(C.times(x, C.parameter((width, 1), init=0)), y), (data, Y)
 
 
 def gradients(w, rows):
