@@ -30,7 +30,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
-from ..engine.data.ragged import Ragged, offsets_of
+from ..engine.data.ragged import Ragged, gathered, offsets_of
 from ._streams import StreamInformation
 
 _CACHED_CHUNKS = 4  # in memory, of a deserializer that is read in the order of another one
@@ -131,13 +131,11 @@ class ChunkedDeserializer:
 
     def take(self, chunks: np.ndarray, indices: np.ndarray) -> Mapping[str, Ragged]:
         """Reads sequences in this order, by name of the stream. Shapes: int64 [sequences] each."""
-        groups = list(group_by_chunk(chunks))
-        parts = [(self._chunk(chunk), _slice_or_array(indices[where])) for chunk, where in groups]
-        order = _slice_or_array(np.argsort(np.concatenate([where for _, where in groups])))
-        return {
-            s.name: Ragged.concatenate([data[s.name].take(rows) for data, rows in parts]).take(order)
-            for s in self.streams
-        }
+        parts = [(self._chunk(chunk), indices[where], where) for chunk, where in group_by_chunk(chunks)]
+        if len(parts) == 1:
+            ((data, rows, _),) = parts
+            return {s.name: data[s.name].take(_slice_or_array(rows)) for s in self.streams}
+        return {s.name: gathered([(data[s.name], rows, where) for data, rows, where in parts]) for s in self.streams}
 
     def sequence_lengths(self, chunk: int) -> np.ndarray:
         """How many samples each sequence of a chunk counts for. By default, the chunk is read to find out."""

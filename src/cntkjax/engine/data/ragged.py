@@ -276,6 +276,49 @@ class Ragged:
         return Ragged(concatenate_rows([part.data for part in parts]), np.concatenate(known) if known else None, starts)
 
 
+def gathered(parts: Sequence[tuple[Ragged, np.ndarray, np.ndarray]]) -> Ragged:
+    """Sequences of several minibatches as one: of each, those with these indices go to these places.
+
+    Shapes: indices and places int64 [sequences of the part]; each place of the result is named once.
+    Errors: those of ``concatenate_rows``.
+
+    Example:
+        >>> a, b = (Ragged(np.array(x), np.array(n, np.int32)) for x, n in (([1, 2, 3], [2, 1]), ([4, 5], [1, 1])))
+        >>> gathered([(a, np.array([1, 0]), np.array([0, 3])), (b, np.array([0, 1]), np.array([2, 1]))]).data
+        array([3, 5, 4, 1, 2])
+    """
+    lengths = np.zeros(sum(len(places) for _, _, places in parts), np.int32)
+    for part, indices, places in parts:
+        lengths[places] = np.diff(part.offsets)[indices]
+    begins = offsets_of(lengths)
+    samples = [
+        (part.data, ranges(part.offsets[indices], lengths[places]), ranges(begins[places], lengths[places]))
+        for part, indices, places in parts
+    ]
+    return Ragged(_gathered_samples(samples, int(begins[-1])), lengths)
+
+
+def _gathered_samples(
+    parts: Sequence[tuple[np.ndarray | SparseRows, np.ndarray, np.ndarray]], count: int
+) -> np.ndarray | SparseRows:
+    first = concatenate_rows([data[:0] for data, _, _ in parts])  # checks that they fit together
+    if not isinstance(first, SparseRows):
+        result = np.empty((count, *first.shape[1:]), first.dtype)
+        for data, samples, places in parts:
+            result[places] = data[samples]  # type: ignore[index]
+        return result
+    counts = np.zeros(count, np.int64)
+    sparse = [(data, samples, places) for data, samples, places in parts if isinstance(data, SparseRows)]
+    for data, samples, places in sparse:
+        counts[places] = np.diff(data.indptr)[samples]
+    indptr = offsets_of(counts)
+    indices, values = np.empty(indptr[-1], first.indices.dtype), np.empty(indptr[-1], first.values.dtype)
+    for data, samples, places in sparse:
+        entries, targets = ranges(data.indptr[samples], counts[places]), ranges(indptr[places], counts[places])
+        indices[targets], values[targets] = data.indices[entries], data.values[entries]
+    return SparseRows(indptr, indices, values, first.width)
+
+
 def _rows(data: npt.ArrayLike | SparseRows | spmatrix) -> np.ndarray | SparseRows:
     if isinstance(data, SparseRows):
         return data
