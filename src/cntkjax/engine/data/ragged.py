@@ -305,7 +305,7 @@ def _gathered_samples(
     if not isinstance(first, SparseRows):
         result = np.empty((count, *first.shape[1:]), first.dtype)
         for data, samples, places in parts:
-            result[places] = data[samples]  # type: ignore[index]
+            result[places] = data[samples]
         return result
     counts = np.zeros(count, np.int64)
     sparse = [(data, samples, places) for data, samples, places in parts if isinstance(data, SparseRows)]
