@@ -1,5 +1,6 @@
 """Executables: compiled when needed or ahead of that, for inputs of any kind, and run by one call in C."""
 
+import functools
 import threading
 import time
 
@@ -14,6 +15,7 @@ from cntkjax.engine.run import executables as executables_module
 from cntkjax.engine.run.executables import Executables
 from cntkjax.engine.run.program import Program
 from cntkjax.engine.run.program_cache import plan_of
+from cntkjax.engine.xla import compiler
 from cntkjax.engine.xla.background import Background
 
 ONES = (np.ones(3, np.float32),)
@@ -167,6 +169,16 @@ def test_a_program_starts_quick_if_it_is_small_and_may(quick_elements, quick_sta
     executables = Executables(jax.jit(lambda x: 2 * x), False, quick_start)
     executable = executables.get("key", (np.ones(size, np.float32),))
     assert (executable.runs_left == 1) if is_quick else (executable.runs_left > 1e9)
+
+
+@pytest.mark.parametrize("size, count, expected", [(20, 5, "small"), (21, 5, "compiler"), (10, 11, "compiler")])
+def test_the_options_depend_on_what_a_program_computes_alone(monkeypatch, size, count, expected):
+    """Not on whether it is needed now or compiled in the background, so that training resumes bit for bit."""
+    monkeypatch.setattr(executables_module, "_SMALL_ELEMENTS", 100)
+    monkeypatch.setattr(executables_module, "_SMALL_OPERATIONS", 10)
+    traced = jax.jit(lambda x: functools.reduce(lambda y, _: jax.lax.sin(y), range(count), x)).trace(np.ones(size, "f"))
+    options, runs = executables_module._options_for(traced.jaxpr.jaxpr, quickly=False)
+    assert (options, runs) == (getattr(compiler, f"{expected}_options")(), 0)
 
 
 def test_what_is_compiled_in_the_background_is_compiled_thoroughly(quick_elements):

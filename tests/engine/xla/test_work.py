@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from cntkjax.engine.xla.work import elements
+from cntkjax.engine.xla.work import elements, operations
 
 
 def count(f, *arguments):
@@ -37,3 +37,11 @@ def test_a_loop_of_unknown_length_is_taken_to_fill_an_array():
         return lax.while_loop(lambda state: state[0] < 9, step, (0, x))
 
     assert count(fill, jnp.ones(100)) >= 100 * 100
+
+
+def test_operations_of_loops_count_once():
+    def scan(x):
+        return lax.scan(lambda c, y: (lax.add(c, y), lax.sin(c)), x[0], x)
+
+    short, long = (operations(jax.make_jaxpr(scan)(jnp.ones((steps, 4))).jaxpr) for steps in (2, 7))
+    assert short == long == operations(jax.make_jaxpr(lambda x: x[0])(jnp.ones((7, 4))).jaxpr) + 3

@@ -10,19 +10,19 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from math import inf
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 import numpy as np
 
 from ..._typing import PyTree
 from ..xla.background import background
-from ..xla.compiler import compiler_options, quick_options
+from ..xla.compiler import compiler_options, quick_options, small_options
 from ..xla.descriptions import NoDescription, digest
 from ..xla.fork_guard import check_not_forked
 from ..xla.platform import matmul_precision
 from ..xla.versions import c_function, double_precision
-from ..xla.work import elements
+from ..xla.work import elements, operations
 from .compilations import Compilation, announced, record
 from .handover import Captures, captured, copied, deferred_interrupts
 from .stored_executables import (
@@ -35,11 +35,16 @@ from .stored_executables import (
     save_program,
 )
 
+if TYPE_CHECKING:
+    from jax.extend.core import Jaxpr  # slow to import
+
 Inputs: TypeAlias = tuple[PyTree, ...]
 
 # What a program that was compiled quickly may compute, in elements of the results of its operations. On two cores of an
 # Intel Xeon compiling it thoroughly pays from 1e8 elements (an LSTM of 128 cells) to 2e9 (a convolutional network).
 _QUICK_ELEMENTS = 200_000_000
+# What a program computes and has at most if it is compiled by the options for small ones.
+_SMALL_ELEMENTS, _SMALL_OPERATIONS = 20_000_000, 1000
 _OPTIONS = attrgetter("jax_default_matmul_precision", "jax_default_device", "jax_disable_jit", "jax_enable_x64")
 
 
@@ -234,9 +239,7 @@ class Executables:
         """The executable of the program that the function is traced to, and whether it was stored."""
         begin = time.perf_counter()
         traced = self._jit.trace(*inputs)
-        options = quick_options() if quickly else {}
-        runs = _QUICK_ELEMENTS // max(1, elements(traced.jaxpr.jaxpr)) if options else 0
-        options = options if runs else compiler_options()
+        options, runs = _options_for(traced.jaxpr.jaxpr, quickly)
         lowered = traced.lower()
         program = key_of_program(lowered, inputs, options)
         executable = load_program(program, inputs, lowered.out_tree)
@@ -264,6 +267,19 @@ class DonatingFunction:
     def __call__(self, outputs: Captures, key: Hashable, donated: PyTree, *arguments: PyTree) -> None:
         """Append a function that returns what the function returns. `key` decides on the shapes of the arguments."""
         self._executables.run(key, (donated, *arguments), outputs, self._copy)
+
+
+def _options_for(jaxpr: Jaxpr, quickly: bool) -> tuple[dict[str, str], int]:
+    """The options to compile a trace with, and how often it may run if they are the quick ones, otherwise 0.
+
+    Sizes decide, so a trace is compiled in the same way in each process: training resumes bit for bit.
+    """
+    computed = max(1, elements(jaxpr))
+    quick = quick_options() if quickly else {}
+    if quick and computed <= _QUICK_ELEMENTS:
+        return quick, _QUICK_ELEMENTS // computed
+    is_small = computed <= _SMALL_ELEMENTS and operations(jaxpr) <= _SMALL_OPERATIONS
+    return small_options() if is_small else compiler_options(), 0
 
 
 def _lowering_options() -> Hashable:

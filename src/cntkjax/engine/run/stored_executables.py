@@ -18,7 +18,7 @@ import numpy as np
 
 from ..._typing import PyTree
 from ..xla.cache import store
-from ..xla.compiler import compiler_options, quick_options
+from ..xla.compiler import compiler_options, quick_options, small_options
 from ..xla.descriptions import digest
 from ..xla.environment import code, default_device, environment
 from ..xla.versions import deserialized, serialized, used_inputs
@@ -48,7 +48,8 @@ def key_of_computation(description: str, inputs: PyTree) -> str | None:
     """
     leaves, structure = jax.tree.flatten(inputs)
     text = str(structure)
-    return None if " at 0x" in text else _key(leaves, description, text, compiler_options(), quick_options(), code())
+    options = compiler_options(), small_options(), quick_options()
+    return None if " at 0x" in text else _key(leaves, description, text, options, code())
 
 
 def key_of_program(lowered: jax.stages.Lowered, inputs: PyTree, options: Mapping[str, str]) -> str | None:

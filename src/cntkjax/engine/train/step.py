@@ -124,7 +124,9 @@ class Step:
         if self.learners:
             self.program = Program(self.plan, "train", self._train, True, self._variant(), donate=True)
         else:
-            self.program = Program(self.plan, "test", self._test, False, len(self.criteria), donate=True)
+            self.program = Program(
+                self.plan, "test", self._test, False, len(self.criteria), donate=True, quick_start=True
+            )
         self._local_update = LocalUpdate(self.learners)
 
     def _variant(self) -> object:

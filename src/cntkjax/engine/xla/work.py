@@ -17,6 +17,11 @@ def elements(jaxpr: Jaxpr) -> int:
     return sum(_elements(eqn) for eqn in jaxpr.eqns)
 
 
+def operations(jaxpr: Jaxpr) -> int:
+    """The number of operations in a trace, those in loops and functions once."""
+    return sum(1 + sum(map(operations, _inner(eqn))) for eqn in jaxpr.eqns)
+
+
 def _elements(eqn: JaxprEqn) -> int:
     inner = list(_inner(eqn))
     if inner:
