@@ -107,6 +107,12 @@ def test_with_block_momentum_each_worker_takes_a_full_minibatch(runs):
         assert worker["sizes_with_blocks"].tolist() == [4, 4, 4, 1, 0]
 
 
+def test_an_evaluator_averages_over_the_samples_of_all_workers(runs):
+    alone, (first, second) = runs
+    assert alone["tested_losses"].tolist() == [3, 3]
+    assert (first["tested_losses"].tolist(), second["tested_losses"].tolist()) == ([3, 9], [12, 9])
+
+
 def test_views_are_summed_over_the_workers(runs):
     _, workers_of_two = runs
     for worker in workers_of_two:

@@ -111,6 +111,9 @@ def main(folder):
     source = C.io.MinibatchSourceFromData({"x": X, "y": Y}, max_samples=26)
     C.training_session(trainer, source, 4, {x: source.streams.x, y: source.streams.y}).train()
     results["sizes_with_blocks"] = seen
+    evaluator = C.Evaluator(C.squared_error(x, np.zeros(3)))
+    data = {x: np.full((1 + rank, 3), 1 + rank)}
+    results["tested_losses"] = [evaluator.test_minibatch(data), evaluator.test_minibatch(data, distributed=True)]
     sums = [C.NDArrayView.from_dense(np.full(shape, rank + 1, np.float32)) for shape in (2, (2, 3))]
     communicator.aggregate_in_place(sums, communicator.workers())
     results |= {f"aggregated_{i}": view.asarray() for i, view in enumerate(sums)}

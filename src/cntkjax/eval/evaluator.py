@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -19,6 +20,7 @@ from ..ops import combine
 from ..ops._calling import as_outputs
 from ..ops._operand import as_list, as_variable
 from ..ops.functions import Function
+from ..parallel import workers
 from ..variables import Variable
 
 # {variable: data}, data in the order of the criterion's arguments, or the data of its only argument
@@ -58,11 +60,16 @@ class EvaluatorCore:
         """The metric, averaged over the samples of a minibatch.
 
         `arguments`: {variable: array, list of sequences, sparse matrix, or minibatch of a reader}.
+        `distributed`: average over the minibatches of all workers, each of which has to call this.
 
         Shapes: an array is [samples, *shape of the variable], of a sequence [steps, *shape].
         Errors: ValueError if there is no metric, or an argument is missing.
         """
         total, samples = self.test_sum(arguments)
+        if distributed:
+            message = json.dumps([total, samples]).encode()
+            parts = [json.loads(part) for part in workers.gather("test_minibatch", message).wait()]
+            total, samples = (sum(column) for column in zip(*parts, strict=True))
         return total / samples
 
     def test_sum(self, arguments: Arguments) -> tuple[float, int]:
