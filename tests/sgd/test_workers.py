@@ -1,0 +1,24 @@
+"""Two workers train as the block's parallelTrain says."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.parallel.launching import outputs, start
+
+
+@pytest.mark.timeout(300)
+def test_two_workers(tmp_path):
+    results = []
+    for output in outputs(start(Path(__file__).with_name("worker.py"), tmp_path, timeout="120"), seconds=280):
+        rows = [line.split() for line in output.splitlines() if line.startswith("weights")]
+        assert len(rows) == 5, output[-3000:]
+        results.append({name: np.array(list(map(float, values))) for _, name, *values in rows})
+    first, second = results
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name], err_msg=name)  # the same model
+    np.testing.assert_allclose(first["dataParallelSGD"], first["none"], rtol=1e-4)  # as one worker with all data
+    for name in ("none", "blockMomentumSGD"):
+        assert not np.allclose(first["modelAveragingSGD"], first[name], rtol=1e-2)
+    assert sorted(f.name for f in tmp_path.iterdir()) == ["m", "m.1", "m.2", "m.2.ckp"]

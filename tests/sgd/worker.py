@@ -1,0 +1,21 @@
+"""The program of each worker in test_workers.py.
+
+    python worker.py <folder>
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.sgd.problems import trained
+
+BLOCKS = {
+    "none": {}, "dataParallelSGD": {}, "modelAveragingSGD": {"blockSize": 12},
+    "blockMomentumSGD": {"blockSize": 12, "blockMomentumAsTimeConstant": 0, "useNesterovMomentum": False},
+    "searched": {"parallelizationMethod": "dataParallelSGD", "autoAdjustLR": "searchBeforeEpoch",
+                 "modelPath": f"{sys.argv[1]}/m"},
+}  # fmt: skip
+for name, block in BLOCKS.items():
+    weights, _ = trained(learningRatesPerSample=0.01, **{"parallelizationMethod": name, **block})
+    print("weights", name, *map(float, weights), flush=True)
