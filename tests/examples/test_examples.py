@@ -38,6 +38,14 @@ def test_digits_learns_and_the_saved_model_makes_the_same_errors(tmp_path, capsy
     assert f"loaded again: {round(360 * error)} of 360 digits are wrong" in capsys.readouterr().out
 
 
+def test_the_sgd_block_finds_its_rate(tmp_path, monkeypatch):
+    pytest.importorskip("sklearn", reason="the digits come with scikit-learn")
+    pytest.importorskip("matplotlib", reason="matplotlib is an extra")
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    assert example("sgd_block").main(folder=str(tmp_path), epochs=3) < 0.12
+    assert (tmp_path / "history.svg").exists() and (tmp_path / "digits.model").exists()
+
+
 @pytest.mark.skipif(not ATIS.exists(), reason="the ATIS files of ../shared are not here")
 def test_atis_tagging_learns(capsys):
     assert example("atis_tagging").main(str(ATIS), epochs=1, epoch_size=12000) < 0.27

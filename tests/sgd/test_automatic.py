@@ -100,7 +100,7 @@ def test_a_search_needs_no_good_first_rate(first):
     rates = (0.001, 0.003, 0.01, 0.03)
     losses = [trained(None, many(), learningRatesPerSample=rate, **block)[1][2].loss for rate in rates]
     history = searched(first)[1]
-    assert history[2].loss <= 1.05 * min(losses)
+    assert history[2].loss <= 1.1 * min(losses)
     assert 0.002 < history.rates[0] < 0.1
     assert sum(e.search_minibatches for e in history) <= 0.2 * sum(e.minibatches for e in history)
 
