@@ -207,7 +207,9 @@ class SizeTWrapper:
 
 
 def force_deterministic_algorithms() -> None:
-    """Use deterministic algorithms only; this matters on accelerators, those of the CPU always are.
+    """Use deterministic algorithms only, so that a script gives the same bits on every run.
+
+    Otherwise the padding of minibatches of varied sizes, and with it how sums are rounded, may differ between runs.
 
     Example:
         >>> force_deterministic_algorithms()

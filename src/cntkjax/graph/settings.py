@@ -5,7 +5,8 @@ from __future__ import annotations
 class Settings:
     """Read by the engine when it compiles a program.
 
-    deterministic: the same program gives the same bits on every run; only accelerators need the setting.
+    deterministic: a script gives the same bits on every run: no measured time decides on what is compiled, and
+        accelerators use deterministic algorithms.
     checked: every result is searched for NaN, and an error names the operation that produced it.
     timed: operations are run and timed one by one before each program.
     trace_level: from 1 on, each program reports its operations when it is compiled.

@@ -84,6 +84,18 @@ def best_in_hindsight(stream, compilation):
     return best[-1]
 
 
+def run_in_hindsight(stream, programs):
+    """The least cost of running all minibatches in so many programs."""
+    sizes, counts = np.unique(stream, return_counts=True)
+    before = np.concatenate([[0], np.cumsum(counts)])
+    best = [0.0] + [inf] * len(sizes)  # for the minibatches up to a size
+    for _ in range(programs):
+        best = [0.0, *(
+            min(best[i] + size * (before[j] - before[i]) for i in range(j)) for j, size in enumerate(sizes, 1)
+        )]
+    return best[-1]
+
+
 @st.composite
 def streams(draw, spread=st.floats(1.0, 200.0)):
     """Sizes drawn from a random distribution, in random or in sorted order; and what a compilation costs."""
@@ -113,6 +125,15 @@ def test_where_sizes_differ_much_compilations_that_cannot_be_put_off_come_on_top
     assert costs.needed_at_once <= 2 + log(max(stream) / min(stream)) / log(ROOM)
     rest = costs.run + costs.bought * compilation
     assert rest <= 2 * best_in_hindsight(stream, compilation) + compilation
+
+
+@given(streams(), st.integers(1, 4))
+@settings(max_examples=300, deadline=None)
+def test_against_any_number_of_programs_in_hindsight(case, programs):
+    stream, compilation = case
+    costs = simulated(stream, compilation)
+    allowed = (programs + 2 * costs.bought) * (1.05 * compilation + max(stream))  # a step late, and a twentieth of C
+    assert costs.run + costs.bought * compilation <= run_in_hindsight(stream, programs) + allowed
 
 
 @given(streams())

@@ -31,7 +31,8 @@ from typing import Generic, Protocol, TypeVar
 Need = TypeVar("Need", bound=Hashable)
 Shape = TypeVar("Shape", bound=Hashable)
 
-_CAPACITY = 256  # sizes of minibatches that are remembered
+_CAPACITY = 256  # groups of similar minibatches that are remembered
+_KNOWN = 4096  # sizes of which is known at once where they fit, and in which group they are
 _PATIENCE = 0.05  # candidates are compared when one of them may be worth its compilation, and this much later
 
 
@@ -102,6 +103,8 @@ class ShapePolicy(Generic[Need, Shape]):
         self.pending: list[Shape] = []
         self._rejected: set[Shape] = set()
         self._entries: OrderedDict[Hashable, _Entry[Need]] = OrderedDict()
+        self._entry_of: dict[Need, _Entry[Need]] = {}
+        self._fitting: dict[Need, list[Shape]] = {}
         self._waste = 0.0
         self._compare_at = 0.0  # the waste at which one of the candidates may be worth its compilation
 
@@ -112,33 +115,46 @@ class ShapePolicy(Generic[Need, Shape]):
 
     def fitting(self, need: Need) -> list[Shape]:
         """The shapes that a minibatch fits into, cheapest first; then pending ones, which would be waited for."""
-        return [
-            shape
-            for shapes in (self.ready, self.pending)
-            for cost, _, shape in sorted((self.space.cost(s, need), i, s) for i, s in enumerate(shapes))
-            if cost < inf
-        ]
+        shapes = self._fitting.get(need)
+        if shapes is None:
+            shapes = self._fitting[need] = [*self._cheapest(self.ready, need), *self._cheapest(self.pending, need)]
+        return shapes
+
+    def _cheapest(self, shapes: Sequence[Shape], need: Need) -> list[Shape]:
+        costs = sorted((self.space.cost(shape, need), i) for i, shape in enumerate(shapes))
+        return [shapes[i] for cost, i in costs if cost < inf]
 
     def record(self, need: Need) -> bool:
         """Count a minibatch, for which there is a shape now; whether its size is a new one."""
+        entry = self._entry_of.get(need)
+        is_new = entry is None
+        if entry is None:
+            entry = self._entry_of[need] = self._group(need)
+        entry.number += 1
+        self._waste += entry.waste
+        return is_new
+
+    def _group(self, need: Need) -> _Entry[Need]:
+        """The minibatches that this one belongs to."""
         key = self.space.rounded(need)
         entry = self._entries.pop(key, None)
-        is_new = entry is None or entry.need != need
         if entry is None:
             entry = _Entry(need, 0, 0.0, 0.0)
             self._price(entry)
-        elif is_new:
+        elif entry.need != need:
             self._waste -= entry.number * entry.waste
             entry.need = self.space.joined(entry.need, need)
             self._price(entry)
             self._waste += entry.number * entry.waste
-        entry.number += 1
-        self._waste += entry.waste
         self._entries[key] = entry
         if len(self._entries) > _CAPACITY:
             _, oldest = self._entries.popitem(last=False)
             self._waste -= oldest.number * oldest.waste
-        return is_new
+            self._entry_of.clear()
+        for known in (self._entry_of, self._fitting):
+            if len(known) > _KNOWN:
+                known.clear()
+        return entry
 
     def _price(self, entry: _Entry[Need]) -> None:
         costs = [self.space.cost(shape, entry.need) for shape in (*self.ready, *self.pending)]
@@ -163,6 +179,7 @@ class ShapePolicy(Generic[Need, Shape]):
         self._price_all()
 
     def _price_all(self) -> None:
+        self._fitting.clear()
         self._waste = self._compare_at = 0.0
         for entry in self._entries.values():
             self._price(entry)
@@ -170,11 +187,13 @@ class ShapePolicy(Generic[Need, Shape]):
 
     def wanted(self) -> Shape | None:
         """The shape whose program is worth its compilation by now; None if there is none, or one is pending."""
+        if self.pending or self._waste <= self._compare_at:
+            return None
         rate = self.prices.seconds_per_work
-        if self.pending or not rate:
+        if not rate:
             return None
         enough = self.prices.compilation_seconds / rate
-        if self._waste < max(enough, self._compare_at):
+        if self._waste < enough:
             return None
         savings = {shape: self.savings(shape) for shape in self._candidates()}
         best = max(savings, key=lambda shape: savings[shape], default=None)

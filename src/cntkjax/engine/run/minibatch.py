@@ -99,8 +99,7 @@ class MinibatchPacker:
                 whose lengths do not agree.
         """
         sizes = self._sizes(plan, feeds, variant)
-        dynamic = [v for v in plan.arguments if v.dynamic_axes]
-        packing = self.shapes.choose(sizes, dynamic)
+        packing = self.shapes.choose(sizes, plan.arguments)
         minibatch = self._packed(packing, plan, feeds, memory, sizes)
         better = self.shapes.improve(sizes)
         if better is None:
@@ -136,7 +135,7 @@ class MinibatchPacker:
 
     def _packed(self, packing: Packing, plan: Plan, feeds: Sequence[Feed], memory: Memory, sizes: Sizes) -> Minibatch:
         shape = packing.shape
-        batch = Batch(np.int32(sizes.count), shape.batch, shape.full) if self.has_batch else None
+        batch = Batch(np.int32(sizes.number), shape.batch, shape.full) if self.has_batch else None
         grids = dict(zip(self.axes, packing.grids, strict=True))
         arguments = [
             self._argument(argument, feed, width, batch, grids)
@@ -265,6 +264,8 @@ def _check_equal_lengths(plan: Plan, lengths: Mapping[Axis, np.ndarray]) -> None
 
 def _check_lengths_fit(plan: Plan, feeds: Sequence[Feed], lengths_of: Mapping[Axis, np.ndarray]) -> None:
     """ShapeError if a sequence would have more steps than its array, as far as this is known before the run."""
+    if not plan.packed_arrays:
+        return
     fed = {
         v: feed.data
         for v, feed in zip(plan.arguments, feeds, strict=True)

@@ -9,9 +9,8 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 from typing import TypeAlias
 
 import jax
@@ -172,30 +171,25 @@ class Program:
         inputs = _inputs(minibatch, leaves, random, donated, extra)
         if minibatch.alternative is not None:
             self.compile_in_background(minibatch.alternative, leaves, random, donated, extra)
-        with self._timed(minibatch, inputs, outputs), double_precision(self.plan.is_double), matmul_precision():
+        run = self.prices.next_run(minibatch.signature)
+        is_priced = run > 0 or (run == 0 and self.plan.calls_python)  # other first runs are timed while they compile
+        if is_priced:
+            jax.block_until_ready(inputs)  # what they wait for is not part of the run
+        begin = time.perf_counter()
+        with double_precision(self.plan.is_double), matmul_precision():
             if self.plan.calls_python:
                 result = self._run_with_callbacks(inputs, minibatch, random)
                 outputs.append(lambda: result)
             else:
                 trace_elsewhere(self._jit, inputs)
                 self.executables.run(minibatch.signature, inputs, outputs)
-        return None if capture is not None else outputs[0]()
-
-    @contextmanager
-    def _timed(self, minibatch: Minibatch, inputs: Inputs, outputs: Captures) -> Iterator[None]:
-        """A scope that runs the program; the few runs of which the time is wanted are waited for."""
-        run = self.prices.next_run(minibatch.signature)
-        is_priced = run > 0 or (run == 0 and self.plan.calls_python)  # the others are timed while they compile
-        if is_priced:
-            jax.block_until_ready(inputs)  # what they wait for is not part of the run
-        begin = time.perf_counter()
-        yield
         if is_priced or profiler.is_recording():
             jax.block_until_ready(outputs[0]())
             end = time.perf_counter()
             profiler.add("Programs", self.name, begin, end)
             if is_priced:
                 self.prices.note_run(run, minibatch.work, end - begin)
+        return None if capture is not None else outputs[0]()
 
     def compile_in_background(
         self, minibatch: Minibatch, leaves: Sequence[Array | None], random: RandomInputs | None, donated: PyTree = (),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -27,15 +26,14 @@ class Packing(NamedTuple):
     grids: list[Grid]
 
 
-@dataclass(frozen=True)
-class Sizes:
+class Sizes(NamedTuple):
     """The sizes of a minibatch.
 
-    Shapes: lengths int32 [sequences], for each sequence axis. `widths`: see `Need`. `variant`: what else decides on the
-    program besides shapes.
+    Shapes: lengths int32 [sequences], for each sequence axis. `number`, `widths`: see `Need`. `variant`: what else
+    decides on the program besides shapes.
     """
 
-    count: int
+    number: int
     lengths: Mapping[Axis, np.ndarray]
     widths: tuple[int, ...]
     variant: Hashable
@@ -43,8 +41,10 @@ class Sizes:
     @property
     def need(self) -> Need:
         """What it needs of a program."""
-        lengths = (Lengths(int(n.max(initial=0)), int(n.sum())) for n in self.lengths.values())
-        return Need(self.count, tuple(lengths), self.widths)
+        if not self.lengths:
+            return Need(self.number, (), self.widths)
+        lengths = [Lengths(int(n.max(initial=0)), int(n.sum())) for n in self.lengths.values()]
+        return Need(self.number, tuple(lengths), self.widths)
 
 
 class ShapeChoice:
@@ -63,16 +63,15 @@ class ShapeChoice:
     def choose(self, sizes: Sizes, variables: Sequence[Variable]) -> Packing:
         """The best shape there is, or else a new one. `variables`: those that are fed, maybe to other programs too."""
         need, policy = sizes.need, self.policy(sizes.variant)
-        axes = list(sizes.lengths)
         packings = (_packing(shape, sizes) for shape in policy.fitting(need))
         packing = next((p for p in packings if p is not None), None)
         if packing is None:
-            seen = [*policy.seen, *_seen_elsewhere(variables, axes, sizes.widths)]
+            seen = [*policy.seen, *_seen_elsewhere(variables, sizes)]
             packing = _packing_with_more_rows(self.space.with_room(need, seen), sizes)
             policy.add(packing.shape)
         if policy.record(need):
-            for variable in variables:
-                _remember(variable, axes, need)
+            for variable in (v for v in variables if v.dynamic_axes):
+                _remember(variable, list(sizes.lengths), need)
         return packing
 
     def improve(self, sizes: Sizes) -> Packing | None:
@@ -114,15 +113,14 @@ def _remember(variable: Variable, axes: Sequence[Axis], need: Need) -> None:
         sizes.popitem(last=False)
 
 
-def _seen_elsewhere(variables: Sequence[Variable], axes: Sequence[Axis], widths: tuple[int, ...]) -> list[Need]:
+def _seen_elsewhere(variables: Sequence[Variable], sizes: Sizes) -> list[Need]:
     """The sizes of minibatches in which these variables were fed to any program."""
-    if not variables:
-        return []
-    sizes = list(_sizes_of.get(variables[0], {}).values())
+    with_batch = next((v for v in variables if v.dynamic_axes), None)
+    seen = [] if with_batch is None else list(_sizes_of.get(with_batch, {}).values())
     return [
-        Need(count, tuple(lengths[axis] for axis in axes), widths)
-        for count, lengths in sizes
-        if all(axis in lengths for axis in axes)
+        Need(count, tuple(lengths[axis] for axis in sizes.lengths), sizes.widths)
+        for count, lengths in seen
+        if all(axis in lengths for axis in sizes.lengths)
     ]
 
 
