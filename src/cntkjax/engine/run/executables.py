@@ -151,7 +151,7 @@ class Executables:
     # ---- compiling
     def ready(self, signature: Hashable) -> Executable | None:
         """The executable of a signature; None if there is none yet."""
-        executable = self._executables.get((signature, _lowering_options()))
+        executable = self._executables.get((signature, self._lowering_options()))
         return None if executable is None or executable.runs_left <= 0 else executable
 
     def get(self, signature: Hashable, inputs: Inputs) -> Executable:
@@ -159,7 +159,7 @@ class Executables:
 
         `inputs`: arrays, or their shapes (`jax.ShapeDtypeStruct`).
         """
-        key = signature, _lowering_options()
+        key = signature, self._lowering_options()
         with self._lock:
             pending = self._pending.get(key)
         # What fails in the background is tried again here, so that it fails where the user sees it.
@@ -175,7 +175,7 @@ class Executables:
         The future is cancelled if `get` needs the executable before its turn comes. An executable that was compiled
         quickly is replaced when it has no runs left.
         """
-        options = _lowering_options()
+        options = self._lowering_options()
         key = signature, options
         with self._lock:
             existing = self._executables.get(key)
@@ -186,7 +186,7 @@ class Executables:
 
             def compile() -> Executable:
                 with matmul_precision():
-                    if _lowering_options() != options:
+                    if self._lowering_options() != options:
                         raise RuntimeError("options of jax that are set in one thread only")
                     return self._prepare(shapes, in_background=True)
 
@@ -208,6 +208,11 @@ class Executables:
             if before is None or before.runs_left <= 0:
                 self._executables[key] = executable
                 self._pending.pop(key, None)
+
+    def _lowering_options(self) -> Hashable:
+        """Options of jax that decide on what the function is compiled to, besides its inputs."""
+        with double_precision(self._is_double):
+            return _OPTIONS(jax.config)
 
     def _description(self, quickly: bool) -> str | None:
         try:
@@ -280,11 +285,6 @@ def _options_for(jaxpr: Jaxpr, quickly: bool) -> tuple[dict[str, str], int]:
         return quick, _QUICK_ELEMENTS // computed
     is_small = computed <= _SMALL_ELEMENTS and operations(jaxpr) <= _SMALL_OPERATIONS
     return small_options() if is_small else compiler_options(), 0
-
-
-def _lowering_options() -> Hashable:
-    """Options of jax that decide on what a function is compiled to, besides its inputs."""
-    return _OPTIONS(jax.config)
 
 
 def _abstract(inputs: PyTree) -> PyTree:
