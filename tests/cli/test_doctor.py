@@ -42,3 +42,21 @@ def test_doctor_explains_why_a_gpu_is_not_used(monkeypatch, platforms, system, a
 def test_python_m_cntkjax_runs_the_command():
     run = subprocess.run([sys.executable, "-m", "cntkjax", "--help"], capture_output=True, text=True, timeout=100)
     assert run.returncode == 0 and "doctor" in run.stdout
+
+
+def test_doctor_shows_the_stored_programs_and_clears_them(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("CNTKJAX_CACHE_DIR", str(tmp_path))
+    for _ in range(2):  # the first report counts before its small network is stored
+        main(["doctor"])
+    line = next(line for line in capsys.readouterr().out.splitlines()[::-1] if "stored for later processes" in line)
+    files = list(tmp_path.glob("*.program"))
+    assert line.strip().startswith(f"{len(files)} stored") and "of at most 2000 MB" in line and str(tmp_path) in line
+    assert main(["doctor", "--clear-cache"]) == 0
+    assert capsys.readouterr().out.startswith(f"{len(files)} compiled programs, ")
+    assert not list(tmp_path.glob("*.program"))
+
+
+def test_doctor_says_that_the_cache_is_off(monkeypatch, capsys):
+    monkeypatch.setenv("CNTKJAX_CACHE_DIR", "")
+    assert main(["doctor", "--clear-cache"]) == 0
+    assert "not stored for later processes" in capsys.readouterr().out

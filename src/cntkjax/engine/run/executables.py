@@ -184,13 +184,13 @@ class Executables:
             with double_precision(self._is_double):
                 shapes = _abstract(inputs)
 
-            def compile() -> Executable:
+            def prepare() -> Executable:
                 with matmul_precision():
                     if self._lowering_options() != options:
                         raise RuntimeError("options of jax that are set in one thread only")
                     return self._prepare(shapes, in_background=True)
 
-            self._pending[key] = future = background.submit(compile)
+            self._pending[key] = future = background.submit(prepare)
         future.add_done_callback(lambda done: self._take(key, done))
         return future
 
