@@ -78,7 +78,7 @@ def lattices_of_this_table():
     return LatticeDeserializer("tables", StreamDefs(x=StreamDef()))
 
 
-NO_DATA = "^file: expected samples of the streams x, but there are none; check that this is the right file"
+NO_DATA = r"\bfile: expected samples of the streams x, but there are none; check that this is the right file"
 CASES = {
     "CBF without chunks": (cbf_source, cbf(), NO_DATA),
     "CBF with an empty chunk": (cbf_source, cbf([[1.0]], []), "file, byte 24: .*chunk 1 has 0 bytes and 0 sequences"),
@@ -116,7 +116,7 @@ CASES = {
     "empty binary label file": (binary_labels, b"", "file: a binary master label file has to begin with MLF"),
     "binary label file without utterances": (binary_labels, b"MLF\1\0", NO_DATA),
     "list without tables of lattices": (lattices, "", NO_DATA),
-    "table without lattices": (lattices_of_this_table, "", "^tables: expected samples of the streams x"),
+    "table without lattices": (lattices_of_this_table, "", r"\btables: expected samples of the streams x"),
     "table with a huge offset": (lattices_of_this_table, f"u=a[{HUGE}]\n", "file, line 1: .*does not locate a lattice"),
     "table with a NUL character": (lattices_of_this_table, "u=a\0[0]\n", "file, line 1: contains a NUL character"),
 }
@@ -190,7 +190,7 @@ def test_chunks_without_sequences_are_skipped(read_all, options):
         source = MinibatchSource({"type": "NumbersInChunks", "sizes": sizes}, max_sweeps=2, **options)
         assert sum(len(minibatch["x"]) for minibatch in read_all(source, 2)) == 2 * sum(sizes)
     source = MinibatchSource({"type": "NumbersInChunks", "sizes": [0, 0]}, **options)
-    with pytest.raises(RuntimeError, match="^MinibatchSource: expected samples of the streams x, but there are none"):
+    with pytest.raises(RuntimeError, match="^MinibatchSource.*: expected samples of the streams x, but there are none"):
         source.next_minibatch(2)
-    with pytest.raises(RuntimeError, match="^MinibatchSource: expected samples of the streams x, but there are none"):
+    with pytest.raises(RuntimeError, match="^MinibatchSource.*: expected samples of the streams x, but there are none"):
         source.restore_from_checkpoint({"minibatchSourcePosition": 3})

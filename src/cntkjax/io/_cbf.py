@@ -208,6 +208,8 @@ def _stream(header: _Bytes) -> _Stream:
     double, width = header.number("B"), header.number("I")
     if is_sparse > 1 or double > 1 or width == 0:
         raise _damaged(header.path, header.offset + header.position, f"stream '{name}' is of unknown type")
+    if is_sparse and width > 2**31:  # indices are int32
+        raise _damaged(header.path, header.offset + header.position, f"sparse stream '{name}' has {width} elements")
     return _Stream(name, width, bool(is_sparse), np.dtype("<f8" if double else "<f4"))
 
 
