@@ -250,3 +250,19 @@ def test_schedules_of_the_compiled_module():
     sizes = cntk_py.minibatch_size_schedule([(1, 3), (1, 4)], 10)
     assert cntk_py.minibatch_size_schedule_deserialize(sizes.serialize())[10] == 4
     assert cntk_py.momentum_from_time_constant(100.0) == cntk_py.momentum_as_time_constant_schedule(100.0)[0]
+
+
+@pytest.mark.parametrize(
+    "name, instead",
+    [
+        ("gemm", "compute it with the public operations, such as cntk.times"),
+        ("HTKFeatureConfiguration", "use the functions of cntk.io"),
+        ("UserBackPropState", "return the state from UserFunction.forward"),
+        ("Value_swigregister", "classes need no registration"),
+        ("no_such_name", "module 'cntk.cntk_py' has no attribute 'no_such_name'"),
+    ],
+)
+def test_names_that_are_absent_say_what_to_use(name, instead):
+    assert not hasattr(cntk_py, name)
+    with pytest.raises(AttributeError, match=instead):
+        getattr(cntk_py, name)

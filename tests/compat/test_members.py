@@ -163,7 +163,7 @@ LEFT_OUT = {
     "cannot be called from Python in CNTK either": """
         copy_variable_value_to copy_variable_value_to_double copy_variable_value_to_float aggregate concatenate
         DistributedCommunicator.gather all_reduce_sparse_block_column module_name deserialize_method_name
-        Function.restore_from_checkpoint saved_forward_prop_values data_buffer
+        Function.restore_from_checkpoint data_buffer
         make_shared print_gpu_info create_quantized_data_parallel_distributed_learner cvar GPUProperties
         operand_sequence_axis Axis_operand_sequence_axis set_native
     """,

@@ -16,6 +16,7 @@ from ..graph.seed import next_seed as generate_random_seed
 from ..graph.settings import Settings
 from ..learners import universal as _universal
 from ..logging import ProgressWriter, get_trace_level, set_trace_level
+from .absent import INSTEAD, absence
 
 if TYPE_CHECKING:  # at run time some of these names are other classes in this module
     from .. import core
@@ -96,8 +97,8 @@ def __getattr__(name: str) -> object:
     if name in _HOMES:
         home, _, other = _HOMES[name].partition(":")
         return getattr(import_module("cntkjax." + home), other or name)
-    if name.startswith("_"):
-        raise AttributeError(f"module 'cntkjax.cntk_py' has no attribute '{name}'")
+    if name.startswith("_") or name in INSTEAD or name.endswith("_swigregister"):
+        raise absence(name)
     operations = import_module("cntkjax.compat.operations")
     if name in operations.OPERATIONS:
         return operations.cntk_operation(name)
@@ -106,7 +107,7 @@ def __getattr__(name: str) -> object:
         if owner in _HOMES or owner in globals():
             of = globals()[owner] if owner in globals() else __getattr__(owner)
             return operator.eq if member == "eq" else getattr(of, member)
-    raise AttributeError(f"module 'cntkjax.cntk_py' has no attribute '{name}'")
+    raise absence(name)
 
 
 def __dir__() -> list[str]:

@@ -226,6 +226,10 @@ class BackPropState:
         """The device on which it was evaluated."""
         return self._device
 
+    def saved_forward_prop_values(self) -> dict[Variable, Any]:
+        """Values that are kept for the backward pass: none, as it computes them again. CNTK's are out of reach."""
+        return {}
+
 
 def _as_list(items: Outputs) -> list[Any]:
     if isinstance(items, (GraphVariable, GraphFunction)):
