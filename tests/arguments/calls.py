@@ -597,5 +597,14 @@ CALLS.update(
         # ---- converters
         "misc.convert": lambda: {"root_func": model(), "filter": lambda f: False, "converter": lambda f: f},
         "misc.convert_optimized_rnnstack": lambda: {"cudnn_model": model()},
+        # ---- what CNTK does not have
+        "gradient": lambda: {"loss": C.reduce_sum(C.square(WEIGHT)), "wrt": [WEIGHT]},
+        "from_optax": lambda: {"parameters": [weight()], "transformation": __import__("optax").sgd(0.1)},
+        "core.NDMask": lambda: {"shape": (2, 3)},
+        "interop.from_jax": lambda: {"f": lambda p, x: p * x, "parameters": np.ones(3), "operands": vector()},
+        "interop.to_jax": lambda: {"function": model()},
+        "logging.ProgressBar": dict,
+        "logging.ProgressWriter": dict,
+        "logging.summary": lambda: {"model": model()},
     }
 )

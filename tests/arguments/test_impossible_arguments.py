@@ -4,6 +4,8 @@ The result is an object or an error of the package's own, of a type that scripts
 argument or its value. What the package accepts is no part of this test: test_mistakes.py holds single cases.
 """
 
+import gc
+import importlib
 import inspect
 import io
 import signal
@@ -11,6 +13,8 @@ import sys
 
 import numpy as np
 import pytest
+
+from cntkjax.graph.arguments import is_checked
 
 from . import calls
 from .calls import CALLS, C
@@ -112,4 +116,37 @@ def test_impossible_arguments_are_errors_that_name_them(path, tmp_path, monkeypa
                 complaints += [f"{name} = {label}: {problem}"] if problem else []
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+        gc.collect()  # writers that were left open warn when they are collected
     assert not complaints, "\n".join(complaints)
+
+
+PUBLIC = (
+    "", "ops.sequence", "random", "layers", "losses", "metrics", "learners", "io", "io.transforms", "logging",
+    "logging.graph", "debugging", "train", "train.distributed", "eval", "initializer", "misc", "device",
+    "default_options",
+)  # fmt: skip
+LEFT_OUT = {
+    "created by the package": "DeviceDescriptor DistributedLearner Record default_override_or",
+    "takes anything: what it is made from checks it": "Function Learner get_default_override",
+    "needs an accelerator, or changes it for the process": "gpu get_gpu_properties set_matmul_precision",
+    "needs lattice files": "lattice_sequence_with_softmax",
+    "draws a picture: tests/logging": "plot_training",
+    "iterates over what it gets, which may be endless: tests/io": "from_iterable",
+    "has no arguments": (
+        "mpi_communicator compilation_report disable_profiler enable_profiler stop_profiler get_trace_level"
+    ),
+    "another name of a function in the table, or a helper": "input associative_multi_arg",
+}
+
+
+def test_every_public_function_is_called():
+    called = {getattr(f, "__func__", f) for f in map(function_of, CALLS)}
+    left_out = set(" ".join(LEFT_OUT.values()).split())
+    missing = set()
+    for name in PUBLIC:
+        module = importlib.import_module("cntkjax" + ("." + name if name else ""))
+        for public, thing in vars(module).items():
+            function = thing.__init__ if inspect.isclass(thing) else thing
+            if public[0] != "_" and is_checked(function) and thing not in called:
+                missing.add(public)
+    assert missing - left_out == set()

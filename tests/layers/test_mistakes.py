@@ -30,7 +30,7 @@ MISTAKES = {
         lambda: [layer(v) for layer in [L.Dense(3, name="fc")] for v in (x, image)], ShapeError,
         [f"Dense 'fc' of {IMAGE}", "inner dimensions differ: 8 (left axis -1) against 5 (right axis 0)", "[3 x 8 x 8]",
          "[5 x 3]", "Fix: ", "one layer for each input size"]),
-    "dense, negative size": (lambda: L.Dense(-3), ValueError, ["Dense: the shape is", "from 1 on, not -3"]),
+    "dense, negative size": (lambda: L.Dense(-3), ValueError, ["Dense: the shape is", "from 0 on, not -3"]),
     "dense, not evaluated yet": (lambda: L.Dense(3).W.value, ValueError, ["'W'", "inferred when it is first used"]),
     "dense, activation": (lambda: L.Dense(3, activation="relu")(x), TypeError, ["a function is needed", "'relu'"]),
     "embedding, other vocabulary": (

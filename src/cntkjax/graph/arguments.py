@@ -91,16 +91,19 @@ def checked(f: F, title: str, operands: bool = False, first: bool = False) -> F:
         annotations = parameters.annotations
         try:
             unfit = [
-                (name, value) for name, value in (*zip(parameters.positional, args, strict=False), *kwargs.items())
+                (name, value) for name, value in zip(parameters.positional, args, strict=False)
                 if name in annotations and annotations[name].rejects(value)
             ]
-            if not any(first or annotations[name].bounded for name, _ in unfit):
+            if kwargs:
+                unfit += [(k, v) for k, v in kwargs.items() if k in annotations and annotations[k].rejects(v)]
+            if not unfit or not any(first or annotations[name].bounded for name, _ in unfit):
                 result = f(*args, **kwargs)
             for name, value in unfit:
                 raise _unfit(title, name, value, annotations[name])
             return result
         except Exception as error:
-            _report(error, title, _bound(f, args, kwargs), annotations, operands)
+            from_outside = not sys._getframe(1).f_code.co_filename.startswith(_PACKAGE)
+            _report(error, title, _bound(f, args, kwargs), annotations, operands, operands or from_outside)
             raise
 
     setattr(call, _CHECKED, True)
@@ -125,9 +128,10 @@ def is_checked(f: Callable[..., Any]) -> bool:
 
 
 def _report(
-    error: Exception, title: str, arguments: Mapping[str, Any], annotations: Mapping[str, Annotation], operands: bool
+    error: Exception, title: str, arguments: Mapping[str, Any], annotations: Mapping[str, Annotation], operands: bool,
+    prefix: bool,
 ) -> None:
-    """Raise an error that names the argument instead of an accident; extend a message of the package's own."""
+    """Raise an error that names the argument instead of an accident; `prefix` a message of the package's own."""
     if _is_users(error):
         return
     is_accident = _is_accident(error)
@@ -140,7 +144,7 @@ def _report(
         cause = error.__cause__ if isinstance(error, _UnfitError) else error
         raise _UnfitError(f"{title} cannot be called with {shown}: {cause}") from cause
     text = len(error.args) == 1 and isinstance(error.args[0], str)
-    if text and isinstance(error, (ValueError, TypeError, RuntimeError)):
+    if prefix and text and isinstance(error, (ValueError, TypeError, RuntimeError)):
         error.args = (_named(title, error.args[0], _operands(arguments) if operands else ()),)
 
 

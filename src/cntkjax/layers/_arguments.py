@@ -36,9 +36,9 @@ def shape_of(layer: str, shape: int | Sequence[int]) -> tuple[int, ...]:
     """
     is_operand = isinstance(shape, (GraphVariable, GraphFunction))
     sizes = (shape,) if is_operand or shape is None else _as_tuple(shape)
-    if not all(isinstance(size, Real) and float(size) >= 1 for size in sizes):
+    if not all(isinstance(size, Real) and float(size) >= 0 for size in sizes):
         raise OperandError(explain(
-            f"{layer}: the shape is a number or a tuple of numbers from 1 on, not {shape!r}",
+            f"{layer}: the shape is a number or a tuple of numbers from 0 on, not {shape!r}",
             fix=f"make the layer with a shape, then apply it to its input: {layer}(10)(x)",
         ))
     return sizes
