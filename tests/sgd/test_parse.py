@@ -1,5 +1,6 @@
 """The SGD block of a text: what is read, and that each mistake is one sentence with line, column and key."""
 
+import inspect
 import math
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import cntkjax as C
 from cntkjax.sgd import SGD, ConfigError
 from cntkjax.sgd.keys import KEYS
 
@@ -189,6 +191,20 @@ def test_a_file_is_named_and_texts_of_the_command_line_come_first(tmp_path):
     path.write_text("SGD = { maxEpochs = }")
     with pytest.raises(ConfigError, match=f"{path}, line 1, column 9: maxEpochs has no value"):
         SGD.read(path)
+
+
+def test_a_file_that_is_no_text(tmp_path):
+    (tmp_path / "a.cntk").write_bytes(b"SGD = {\xff}")
+    with pytest.raises(ConfigError, match=r"a\.cntk is no text in UTF-8: .* in byte 7; save it as UTF-8"):
+        SGD.read(tmp_path / "a.cntk")
+
+
+def test_the_package_is_still_the_learner():
+    """`import cntkjax.sgd` binds the package where scripts call the learner."""
+    w = C.parameter((2,), init=1)
+    assert C.sgd([w], 0.1).update({w: np.array([4, -8], np.float32)}, 4)
+    np.testing.assert_allclose(w.value, [0.9, 1.2])
+    assert inspect.signature(C.sgd) == inspect.signature(C.learners.sgd) and C.sgd.SGD is SGD
 
 
 def test_description_tells_every_value_and_parses_to_the_same_block():

@@ -6,6 +6,7 @@ scripts call ``C.sgd(parameters, lr)``. So the module can be called.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from types import ModuleType
 from typing import Any
@@ -25,5 +26,6 @@ class _CallablePackage(ModuleType):
 
 
 sys.modules[__name__].__class__ = _CallablePackage
+__signature__ = inspect.signature(learners.sgd)
 
 __all__ = ["SGD", "ConfigError", "Epoch", "History"]

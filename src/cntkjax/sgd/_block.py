@@ -13,7 +13,7 @@ from ..train._sources import Criterion, Data, Inputs
 from ..variables import Variable
 from ._criteria import criteria_of
 from ._run import Run
-from ._text import Source
+from ._text import ConfigError, Source
 from .history import History
 from .settings import Settings, as_arguments, definitions, in_text, is_key, on_command_line
 
@@ -52,10 +52,14 @@ class SGD:
     def read(cls, path: str | os.PathLike[str], overrides: Mapping[str, str] = {}) -> SGD:
         """The block in a file; `overrides` are keys of the block, or values for ``$name$``, as texts.
 
-        Errors: ConfigError as of `parse`; OSError and UnicodeDecodeError if the file cannot be read.
+        Errors: ConfigError as of `parse`, and for a file that is no text in UTF-8; OSError if it cannot be read.
         """
-        with open(path, encoding="utf-8-sig") as file:
-            source = Source(os.fspath(path), file.read())
+        try:
+            with open(path, encoding="utf-8-sig") as file:
+                source = Source(os.fspath(path), file.read())
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{os.fspath(path)} is no text in UTF-8: {error.reason} in byte {error.start}; save it as "
+                              "UTF-8") from error
         keys = [
             on_command_line(name, value) for name, value in overrides.items()
             if is_key(name) or f"${name}$".lower() not in source.text.lower()
