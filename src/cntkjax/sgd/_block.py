@@ -58,8 +58,8 @@ class SGD:
             with open(path, encoding="utf-8-sig") as file:
                 source = Source(os.fspath(path), file.read())
         except UnicodeDecodeError as error:
-            raise ConfigError(f"{os.fspath(path)} is no text in UTF-8: {error.reason} in byte {error.start}; save it as "
-                              "UTF-8") from error
+            raise ConfigError(f"{os.fspath(path)} is no text in UTF-8: {error.reason} in byte {error.start}; save it "
+                              "as UTF-8") from error
         keys = [
             on_command_line(name, value) for name, value in overrides.items()
             if is_key(name) or f"${name}$".lower() not in source.text.lower()
