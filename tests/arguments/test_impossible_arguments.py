@@ -45,7 +45,7 @@ EXPECTED = (ValueError, TypeError, RuntimeError, OSError, OverflowError)
 LOOKUPS = (IndexError, KeyError)  # of items, where Python's protocol asks for them
 SECONDS = 5  # of processor time, for one call
 LENGTHS = ("max_epochs", "epoch_size", "max_samples")  # of training, which may be long
-CALLED = {"__call__": "Function", "__matmul__": "times", "__getitem__": "["}  # what messages call special methods
+CALLED = {"__call__": "variable", "__matmul__": "times", "__getitem__": "["}  # what messages call special methods
 POSITIONAL = ("custom_op", "output_shape", "output_data_type")  # before operands of any number
 
 
