@@ -72,7 +72,8 @@ def public_names(module: ModuleType) -> Iterator[tuple[str, object]]:
     """Names of a module that are its own or re-exported from this package, in alphabetic order."""
     for name in sorted(set(getattr(module, "__all__", vars(module))), key=str.lower):
         value = getattr(module, name, None)
-        if not name.startswith("_") and not isinstance(value, ModuleType):
+        is_module = isinstance(value, ModuleType) and not callable(value)  # cntk.sgd is a package and a function
+        if not name.startswith("_") and not is_module:
             yield name, value
 
 

@@ -9,8 +9,9 @@ import os
 import re
 import sys
 
-WORKERS = int(sys.argv[1])
-os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={WORKERS}"
+WORKERS = int(sys.argv[1]) if __name__ == "__main__" else 1
+if __name__ == "__main__":
+    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={WORKERS}"
 
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
@@ -48,4 +49,5 @@ def traffic(bits):
     return total
 
 
-print(json.dumps({bits: traffic(bits) for bits in (32, 16, 1)}))
+if __name__ == "__main__":
+    print(json.dumps({bits: traffic(bits) for bits in (32, 16, 1)}))

@@ -201,7 +201,7 @@ def test_a_folder_on_which_nothing_can_be_written_has_one_warning(monkeypatch, f
 @pytest.mark.parametrize("tree", [
     (1, [2, None], {"b": 3, "a": (4,)}), {3: 1, 1: 2}, optax.adam(0.1).init([ONES]), optax.EmptyState(),
     captured([1, 2]), optax.named_chain(("a", optax.trace(0.9)), ("b", optax.identity())).init([ONES]),
-], ids=str)
+], ids=["tuple", "dict", "adam", "empty", "captured", "named"])
 def test_structures_are_restored(tree):
     structure = jax.tree.structure(tree)
     assert decoded(json.loads(json.dumps(encoded(structure)))) == structure
