@@ -1,10 +1,10 @@
-"""The command ``cntkjax``: inspects, converts, evaluates and trains model files, and diagnoses the installation."""
+"""The command ``cntkjax``: works with model files, launches workers, and diagnoses the installation."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 DESCRIPTION = "Inspects, converts, evaluates and trains .model files of CNTK 2, .dnn of CNTK 1, .onnx, .ckp."
@@ -73,9 +73,30 @@ def parser() -> argparse.ArgumentParser:
     diff.add_argument("first", type=Path, metavar="A", help="a .model, .dnn or .onnx file")
     diff.add_argument("second", type=Path, metavar="B", help="the file to compare it with")
     diff.add_argument("--html", type=Path, metavar="OUT.html", help="also write a page of B with differences marked")
+    _add_launch(commands.add_parser(
+        "launch", help="run a script on several workers, without MPI",
+        description="Starts the workers, one device each, and ends all when one fails. See docs/scaling.md.",
+    ))  # fmt: skip
     doctor = commands.add_parser("doctor", help="report devices, versions, missing packages and compiled programs")
     doctor.add_argument("--clear-cache", action="store_true", help="remove the compiled programs that are stored")
     return result
+
+
+def _add_launch(launch: argparse.ArgumentParser) -> None:
+    launch.add_argument(
+        "-n", type=int, required=True, dest="workers", metavar="N", help="the number of workers, on all hosts"
+    )
+    launch.add_argument("--hosts", metavar="A,B", help="run the same command on each of these hosts")
+    launch.add_argument(
+        "--coordinator", metavar="HOST:PORT", help="where the workers meet: a free port of the first host"
+    )
+    launch.add_argument(
+        "--host-index", type=int, metavar="I", help="this host's number in --hosts; default: by its name"
+    )
+    launch.add_argument("--restarts", type=int, default=0, metavar="N", help="how often to start again after a failure")
+    launch.add_argument("--logs", type=Path, metavar="DIR", help="write worker-RANK.log there instead of printing")
+    launch.add_argument("script", type=Path, metavar="SCRIPT.py", help="the script that all workers run")
+    launch.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="the script's arguments")
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -92,27 +113,30 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit status: 0, or 1 after an error, which is printed to stderr in one line.
 
+    That of ``launch`` is the status of the worker that failed.
+
     Example:
         >>> main(["info", "nowhere.model"])
         1
     """
     options = _parse(arguments)
     # loaded late: they import jax, for which --help need not wait
-    from . import _convert, _doctor, _eval, _info, _train, _view
+    from . import _convert, _doctor, _eval, _info, _launch, _train, _view
 
-    run = {
+    run: Callable[[argparse.Namespace], int | None] = {
         "info": _info.run, "convert": _convert.run, "eval": _eval.run, "train": _train.run, "doctor": _doctor.run,
-        "view": _view.run, "diff": _view.run_diff,
-    }[options.command]
+        "view": _view.run, "diff": _view.run_diff, "launch": _launch.run,
+    }[options.command]  # fmt: skip
     try:
-        run(options)
+        status = run(options)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as head, was closed
         sys.stderr.close()
+        return 0
     except (ValueError, RuntimeError, TypeError, OSError, ImportError, KeyError) as error:
         print(f"cntkjax {options.command}: {error}", file=sys.stderr)
         return 1
-    return 0
+    return status or 0
 
 
 __all__ = ["main", "parser"]

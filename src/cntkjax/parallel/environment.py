@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,7 +75,19 @@ def _explicit() -> Place:
     if not (host and port.isdecimal() and rank.isdecimal() and size.isdecimal() and int(rank) < int(size)):
         values = ", ".join(f"{name}={os.environ[name]!r}" for name in names)
         raise ValueError(f"{values}: give the coordinator as host:port, and a rank from 0 to size - 1")
-    return Place(int(rank), int(size), (host, int(port)), _local_rank())
+    address = host, int(port)
+    return Place(int(rank), int(size), address, _local_rank(), _inherited(address) if rank == "0" else None)
+
+
+def _inherited(address: Address) -> socket.socket | None:
+    """The socket at which `cntkjax launch` lets worker 0 listen, unless a process between them has closed it."""
+    with suppress(KeyError, OSError):
+        server = socket.socket(fileno=int(os.environ["CNTKJAX_SOCKET"]))
+        if server.getsockname() == address:
+            server.set_inheritable(False)
+            return server
+        server.detach()  # another one, which has got its number
+    return None
 
 
 def _slurm() -> Place:

@@ -129,7 +129,8 @@ def _install_hooks() -> None:
 def _end(text: str, is_culprit: bool) -> None:
     """End this process, in which another thread may wait for a worker that will never answer."""
     if not is_culprit:
-        print(f"cntkjax: worker {_place.rank} ends, because {text}", file=sys.stderr, flush=True)
+        line = f"cntkjax: worker {_place.rank} ends, because {text}\n"  # in one piece: another thread may print
+        print(line, end="", file=sys.stderr, flush=True)
     time.sleep(GRACE)
     _exit()
 
