@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
 
 MAX_DEPTH = 20  # of nested graphs
+MAX_UNROLLED = 10_000  # nodes of the iterations of a loop, with those of the loops in it
 LARGEST = 2**26  # elements of a tensor that a node creates from a few numbers
 _RANK = 32
 _DTYPES: dict[int, type] = {

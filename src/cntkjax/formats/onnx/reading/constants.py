@@ -14,7 +14,7 @@ def _folded_cast(node: Node) -> np.ndarray:
     value = node.array(0)
     if node.op == "Identity" or value.dtype == object:
         return value
-    to = {1: np.float32, 6: np.int32, 7: np.int64, 9: np.bool_, 10: np.float16, 11: np.float64}
+    to = {1: np.float32, 2: np.uint8, 3: np.int8, 6: np.int32, 7: np.int64, 9: np.bool_, 10: np.float16, 11: np.float64}
     if node.integer("to", 0) not in to:
         raise node.error(f"a cast to element type {node.integer('to', 0)} cannot be read")
     return value.astype(to[node.integer("to", 0)])

@@ -224,12 +224,16 @@ def _sign(node: Node) -> Outputs:
 
 @reads("Round")
 def _round(node: Node) -> Outputs:
-    """Halves are rounded to even, which CNTK's round rounds up."""
-    x = node.operand()
-    up = ops.floor(ops.plus(x, _number(0.5, x)))
-    half = ops.equal(ops.minus(up, x), _number(0.5, x))
-    twice = ops.element_times(_number(2, x), ops.floor(ops.element_times(up, _number(0.5, x))))
-    return ops.element_select(half, twice, up)
+    return rounded(node.operand())
+
+
+def rounded(x: Operand) -> Operand:
+    """The nearest integers; halves are rounded to even, which CNTK's round rounds up. Every step is exact."""
+    below = ops.floor(x)
+    rest = ops.minus(x, below)
+    half = _number(0.5, x)
+    even = ops.element_times(_number(2, x), ops.floor(ops.element_times(ops.plus(below, _number(1, x)), half)))
+    return ops.element_select(ops.equal(rest, half), even, ops.plus(below, ops.greater(rest, half)))
 
 
 @reads("Mish")
@@ -249,7 +253,8 @@ def _shrink(node: Node) -> Outputs:
 _ARITHMETIC: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "Add": lambda a, b: a + b, "Sub": lambda a, b: a - b, "Mul": lambda a, b: a * b, "Mod": lambda a, b: a % b,
     "Equal": lambda a, b: np.asarray(a == b, np.bool_), "And": np.logical_and, "Or": np.logical_or,
-    "Less": lambda a, b: np.asarray(a < b), "Greater": lambda a, b: np.asarray(a > b),
+    "Less": lambda a, b: np.asarray(a < b), "Greater": lambda a, b: np.asarray(a > b), "Xor": np.logical_xor,
+    "LessOrEqual": lambda a, b: np.asarray(a <= b), "GreaterOrEqual": lambda a, b: np.asarray(a >= b),
 }
 
 

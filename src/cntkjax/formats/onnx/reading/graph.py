@@ -21,7 +21,7 @@ from ....ops.functions import Function
 from ....variables import Constant, Parameter
 from ...dictionary import FormatError
 from .._onnx import ELEMENT, FLOATING, onnx
-from .checks import MAX_DEPTH, array_of, check_size, checked_nodes
+from .checks import MAX_DEPTH, MAX_UNROLLED, array_of, check_size, checked_nodes
 from .table import FOLDED, OPERATIONS, UNSUPPORTED, Fold, Node
 from .values import BOOL, FLOAT, INT, Operand, Tensor, array_list, kind_of, output_list, output_of, plain
 
@@ -41,6 +41,8 @@ class Reader:
         self.depth: int = 0 if outer is None else outer.depth + 1
         if self.depth > MAX_DEPTH:
             raise FormatError(f"{name}: graphs are nested deeper than {MAX_DEPTH} levels")
+        self.outermost: Reader = self if outer is None else outer.outermost
+        self.unrolled = 0  # nodes of the iterations of loops, in the outermost reader
         self.tensors: dict[str, Tensor] = dict(outer.tensors) if outer else {}
         self.named: set[Variable] = outer.named if outer else set()
         self.producers: dict[str, Node] = dict(outer.producers) if outer else {}  # tensor -> the node that computes it
@@ -67,13 +69,17 @@ class Reader:
         return ops.combine(outputs)
 
     def result(self, name: str) -> Operand:
-        """The variable of an output of the graph. Errors: FormatError if no node computes it."""
-        if name not in self.tensors:
-            raise FormatError(f"{self.name}: no node computes the output {name!r}")
+        """The variable of an output of the graph. Errors: those of `output`; FormatError for a free axis' size."""
         try:
-            return self.tensors[name].variable
+            return self.output(name).variable
         except ValueError as error:
             raise FormatError(f"{self.name}, output {name!r}: {error}") from error
+
+    def output(self, name: str) -> Tensor:
+        """An output of the graph. Errors: FormatError if no node computes it."""
+        if name not in self.tensors:
+            raise FormatError(f"{self.name}: no node computes the output {name!r}")
+        return self.tensors[name]
 
     def initializers(self, graph: GraphProto) -> None:
         """Read the initializers of a graph."""
@@ -218,11 +224,21 @@ class Reader:
 
     def body(self, graph: GraphProto, tensors: dict[str, Tensor]) -> Reader:
         """The reader of a graph inside a node, which has been read; it sees the tensors of the graph around it."""
-        inner = Reader(self.opset, self.name, self.folder, self.from_cntk, self)
-        inner.tensors.update(tensors)
+        inner = self.inside()
         inner.initializers(graph)
+        inner.tensors.update(tensors)
         inner.nodes(graph.node)
         return inner
+
+    def inside(self) -> Reader:
+        """A reader that sees the tensors of this one."""
+        return Reader(self.opset, self.name, self.folder, self.from_cntk, self)
+
+    def count_unrolled(self, nodes: int, where: str) -> None:
+        """Count one iteration of a loop of so many nodes. Errors: FormatError for too many in the file."""
+        self.outermost.unrolled += max(nodes, 1)
+        if self.outermost.unrolled > MAX_UNROLLED:
+            raise FormatError(f"{where}: loops of more than {MAX_UNROLLED} nodes in all their iterations", UNSUPPORTED)
 
 
 def _shape_of(tensor: TypeProto.Tensor, where: str) -> Shape:

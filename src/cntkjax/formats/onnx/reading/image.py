@@ -77,15 +77,19 @@ class _Window:
 
 @reads("Conv")
 def _conv(node: Node) -> Outputs:
-    x, kernel = _image(node), node.operand(1)
+    x = _image(node)
+    return biased(node, convolution(node, x, node.operand(1)), 2)
+
+
+def convolution(node: Node, x: Operand, kernel: Operand) -> Operand:
+    """The convolution of x `[samples, channels, *spatial]` with the attributes of the node, without a bias."""
     n = len(x.shape) - 2
     if len(kernel.shape) != n + 2:
         raise node.error(f"a kernel of shape {kernel.shape} for an operand of shape {x.shape}")
     size = _integers(node, "kernel_shape", kernel.shape[2:])
     strides, dilations = (_integers(node, k, [1] * n) for k in ("strides", "dilations"))
     window = _Window(strides, dilations, *_borders(node, x.shape[2:], size, strides, dilations))
-    output = batched(lambda v: _convolved(kernel, v, window, node.integer("group", 1)), x)
-    return _biased(node, output, 2, n)
+    return batched(lambda v: _convolved(kernel, v, window, node.integer("group", 1)), x)
 
 
 def _convolved(kernel: Operand, x: Operand, window: _Window, groups: int, channels: int = 0) -> Operand:
@@ -98,11 +102,16 @@ def _convolved(kernel: Operand, x: Operand, window: _Window, groups: int, channe
     return apply_primitive("Convolution", [kernel, x], attributes)
 
 
-def _biased(node: Node, convolved: Operand, operand: int, n: int) -> Operand:
+def biased(node: Node, convolved: Operand, operand: int) -> Operand:
+    """With the bias of each channel, if the node has this operand."""
     if not node.has(operand):
         return convolved
-    bias = node.operand(operand)
-    return ops.plus(convolved, ops.reshape(bias, (bias.shape[0], *(1,) * n)))
+    return ops.plus(convolved, for_each_channel(node.operand(operand), convolved))
+
+
+def for_each_channel(values: Operand, x: Operand) -> Operand:
+    """A vector of one value for each channel, in a shape that broadcasts to x `[samples, channels, *spatial]`."""
+    return ops.reshape(values, (values.shape[0], *(1,) * (len(x.shape) - 2)))
 
 
 @reads("ConvTranspose")
@@ -126,7 +135,7 @@ def _conv_transpose(node: Node) -> Outputs:
             parts.append(_convolved(weights, part, window, 1, per_group))
         return ops.splice(*parts, axis=0)
 
-    return _biased(node, batched(transposed, x), 2, n)
+    return biased(node, batched(transposed, x), 2)
 
 
 def _transposed_window(node: Node, spatial: Sequence[int], kernel: Sequence[int]) -> _Window:

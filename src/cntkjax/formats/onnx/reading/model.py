@@ -7,11 +7,13 @@ from ...dictionary import FormatError
 from ...files import Source
 from . import (  # noqa: F401  (they fill the table)
     constants,
+    control,
     elementwise,
     fill,
     image,
     learn,
     product,
+    quantized,
     recurrent,
     reduce,
     scan,

@@ -14,7 +14,11 @@ from .values import Operand, Outputs
 
 @reads("MatMul")
 def _matmul(node: Node) -> Outputs:
-    a, b = node.operand(0), node.operand(1)
+    return matrix_product(node, node.operand(0), node.operand(1))
+
+
+def matrix_product(node: Node, a: Operand, b: Operand) -> Operand:
+    """The product of matrices or vectors, or of batches of them, as NumPy defines it."""
     if not a.shape or not b.shape:
         raise node.error("a scalar is no matrix")
     while len(b.shape) > 2 and b.shape[0] == 1 and len(a.shape) >= len(b.shape):

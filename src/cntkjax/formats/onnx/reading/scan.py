@@ -1,4 +1,4 @@
-"""Scan as a recurrence, and If with a known condition."""
+"""Scan as a recurrence."""
 
 from __future__ import annotations
 
@@ -65,15 +65,3 @@ def _at_each_step(x: Operand, like: Function) -> Operand:
 def _without_batch(x: Operand) -> Operand:
     """x without the batch axis, which is of size 1."""
     return ops.squeeze(ops.slice(ops.unpack_batch(x), 0, 0, 1), [0])
-
-
-@reads("If")
-def _if(node: Node) -> Outputs:
-    condition = node.known_array(0)
-    if condition is None or condition.size != 1:
-        raise node.error("only conditions that do not depend on data can be read")
-    graph = node.attribute("then_branch" if bool(condition.reshape(())) else "else_branch")
-    if graph is None:
-        raise node.error("the branch to be taken is missing")
-    inner = node.reader.body(graph, {})
-    return [inner.tensors[o.name] for o in graph.output]
