@@ -296,6 +296,20 @@ def test_an_empty_shape_of_filters_is_one_filter(layer):
     assert layer((3, 3), ())(of).shape == shape
 
 
+@pytest.mark.parametrize(("shape", "window", "options", "output"), [
+    ((5,), (2, 2), {}, (4,)), ((5,), (2, 2), {"num_filters": 3, "pad": True}, (3, 15)),
+    ((5,), (2, 2), {"num_filters": 3, "strides": 2}, (3, 6)), ((5,), (3, 3), {"num_filters": 3, "bias": False}, (9,)),
+    ((4, 6), (2, 2, 2), {}, (3, 5)), ((4, 6), (2, 2, 2), {"num_filters": 3, "pad": True}, (3, 12, 6)),
+])  # fmt: skip
+def test_a_convolution_of_sequences_without_channels_has_the_shape_of_cntk_and_no_value(shape, window, options, output):
+    """Shapes from CNTK 2.7, where the channels of W stay unknown too."""
+    f = L.SequentialConvolution(window, reduction_rank=1, **options)(S.input_variable(shape))
+    assert f.shape == output
+    assert f.W.shape == (options.get("num_filters", 1), C.InferredDimension, *window)
+    with pytest.raises(ValueError, match=r"(?s)'W'.*no value yet.*Fix: .*channels"):
+        f.eval({f.arguments[0]: [np.ones((4, *shape), np.float32)]})
+
+
 @pytest.mark.parametrize("layer", [L.Convolution, L.SequentialConvolution])
 def test_convolutions_have_one_name_for_their_operation(layer):
     assert layer(3, 2, op_name="Other").root_function.op_name == "Convolution"

@@ -271,9 +271,10 @@ def value_of(leaf: Leaf) -> Any:
     """
     if leaf._array is None:
         if not is_known(leaf._shape):
-            raise ValueError(
-                f"{leaf!r} has no value yet: its shape {shape_text(leaf._shape)} is inferred when it is first used"
-            )
+            raise ValueError(explain(
+                f"{leaf!r} has no value yet: its shape {shape_text(leaf._shape)} is inferred when it is first used",
+                fix="apply its function to an operand; one that it was applied to may lack an axis, such as channels",
+            ))
         if leaf._dtype is None:
             raise ValueError(f"{leaf!r} has no value yet: its element type is inferred when it is first used")
         if leaf._initializer is None:

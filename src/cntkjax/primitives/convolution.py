@@ -45,11 +45,14 @@ class _Convolving(Primitive):
     def expand_options(self, inputs: Sequence[Variable], attrs: Attrs, shape: Shape) -> int:
         """Infer the kernel's channels, and expand the options to each axis of an operand of this shape.
 
-        Returns the number of the kernel's axes before those of the window: 0 (one filter) or 1.
+        Returns the number of the kernel's axes before those of the window: 0 (one filter) or 1. As in CNTK it may be 2
+        along sequences, whose steps are an open axis, if the second one is to be inferred: that of channels which the
+        operand lacks. The shape is known, but not the kernel, so the convolution cannot be evaluated.
         """
         kernel, rank = inputs[0], len(shape)
         leading = len(kernel.shape) - rank
-        if leading not in (0, 1):
+        lacks_channels = leading == 2 and kernel.shape[1] == INFERRED and rank > 1 and shape[1] < 0
+        if leading not in (0, 1) and not lacks_channels:
             raise self.fail(
                 inputs, f"the rank of the kernel is {len(kernel.shape)}, but that of the operand {rank}",
                 f"the kernel needs {rank} axes (channels and window), or one more before them for the filters; or "
@@ -57,7 +60,9 @@ class _Convolving(Primitive):
             )
         transpose, channel = attrs["transpose"], shape[0]
         aligned = transpose and attrs["outputShape"] == (0,)
-        if isinstance(kernel, Leaf) and kernel.has_inferred:
+        if lacks_channels:
+            attrs["autoPadding"] = attrs["autoPadding"][:rank]  # without that of the channels, which is the last
+        elif isinstance(kernel, Leaf) and kernel.has_inferred:
             aligned = True
             at = 0 if transpose else leading
             if kernel.shape[at] == INFERRED and channel >= 0:
