@@ -231,8 +231,10 @@ class Channel:
         while not self._ended and self.failure is None:
             if not self._peer.connection.poll(BEAT):
                 silence += 1
-                if self._started and silence * BEAT > silence_limit():
-                    self._note({"kind": "fail", "text": _silent("worker 0"), "culprit": 0}, b"")
+                if silence * BEAT > (silence_limit() if self._started else JOIN_TIMEOUT):
+                    late = f"worker 0 has not started within {JOIN_TIMEOUT:.0f} s"  # it only inherited the socket
+                    text = _silent("worker 0") if self._started else late
+                    self._note({"kind": "fail", "text": text, "culprit": 0}, b"")
                 continue
             silence = 0
             try:
