@@ -26,7 +26,7 @@ def grid(request, monkeypatch):
     simple = request.param == "one sequence a row"
 
     def choose(self, sizes, variables):
-        size = max(sizes.count, 1)
+        size = max(sizes.number, 1)
         room, rows = (1, size) if simple else (2, 1)
         grids = [
             pack_with_more_rows(lengths, size, GridShape(int(lengths.max()) + room, rows, simple))

@@ -77,7 +77,6 @@ CALLS = [
     "C.adam(params, 0.1, 0.9)",
     "C.adam(params, 0.1, 0.9, unit_gain=False, variance_momentum=0.9, epsilon=0.1)",
     "C.adam(params, [0.1, 0.0, 0.1], 0.9, variance_momentum=0.9, epoch_size=20)",
-    "C.adam(params, 0.1, 1.5, variance_momentum=0.9)",
     "C.adam(params, 0.1, 0.9, variance_momentum=0.9, minibatch_size=4)",
     "C.adam(params, 0.1, C.momentum_schedule_per_sample(0.9), variance_momentum=0.9, adamax=True)",
 ]

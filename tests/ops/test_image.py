@@ -438,7 +438,7 @@ def test_a_chain_of_image_operations_keeps_channels_last():
     program = programs.program(plan, "evaluate", evaluation._evaluate, False)
     feed = [Ragged(np.zeros((5, 3, 8, 8), np.float32), None)]
     minibatch = program.pack(plan, feed, Memory())
-    text = program._run.lower(
+    text = program._jit.lower(
         (), leaf_arrays(plan), minibatch.arguments, minibatch.batch, minibatch.layouts, None, [], ()
     ).as_text()
     moved = [line for line in text.splitlines() if "stablehlo.transpose" in line and "tensor<" in line]

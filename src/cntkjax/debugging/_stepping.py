@@ -38,7 +38,7 @@ Condition = Callable[[Any, Any], bool]  # of the data and the node
 class _Session:
     """The state of a debugger: its streams, and the condition under which it runs past a node."""
 
-    def __init__(self, in_stream: TextIO, out_stream: TextIO, exit_func: Callable[[int], object]) -> None:
+    def __init__(self, in_stream: TextIO, out_stream: TextIO, exit_func: Callable[[int], object] | None) -> None:
         self._in_stream, self._out_stream, self._exit = in_stream, out_stream, exit_func
         self._backward: bool | None = None
         self._runs_past: Condition = lambda arg, node: False
@@ -187,7 +187,7 @@ class _DebugCloner(edit.Cloner):
 
 def debug_model(
     model: Function, in_stream: TextIO = sys.stdin, out_stream: TextIO = sys.stdout,
-    exit_func: Callable[[int], object] = sys.exit,
+    exit_func: Callable[[int], object] | None = sys.exit,
 ) -> Function:
     """Returns a copy of the model that stops at each of its nodes and reads commands, see ``DEBUG_USAGE``.
 

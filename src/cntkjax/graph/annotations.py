@@ -63,7 +63,10 @@ def parameters_of(f: Callable[..., Any]) -> Parameters:
                 continue
             if annotation:
                 annotations[p.name] = _or_none(annotation) if p.default == "" and type(p.default) is str else annotation
-    return Parameters([p.name for p in parameters if p.kind is not p.KEYWORD_ONLY], annotations)
+    positional = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    if f.__code__.co_flags & inspect.CO_VARARGS:  # a wrapper that takes more operands than the function it wraps
+        positional = positional[: f.__code__.co_argcount]
+    return Parameters(positional, annotations)
 
 
 def _or_none(annotation: Annotation) -> Annotation:

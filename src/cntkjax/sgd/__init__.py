@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import sys
 from types import ModuleType
-from typing import Any
 
 from .. import learners
 from ._block import SGD
@@ -20,9 +19,7 @@ from .history import Epoch, History
 class _CallablePackage(ModuleType):
     """The module, which is also the learner `sgd`."""
 
-    def __call__(self, *arguments: Any, **options: Any) -> learners.Learner:
-        """A learner: see ``cntkjax.learners.sgd``."""
-        return learners.sgd(*arguments, **options)
+    __call__ = staticmethod(learners.sgd)
 
 
 sys.modules[__name__].__class__ = _CallablePackage
