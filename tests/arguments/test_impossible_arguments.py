@@ -14,7 +14,10 @@ import sys
 import numpy as np
 import pytest
 
+from cntkjax.debugging import stop_profiler
 from cntkjax.graph.arguments import is_checked
+from cntkjax.logging import get_trace_level
+from cntkjax.logging._trace_level import _State
 
 from . import calls
 from .calls import CALLS, C
@@ -47,6 +50,9 @@ SECONDS = 5  # of processor time, for one call
 LENGTHS = ("max_epochs", "epoch_size", "max_samples")  # of training, which may be long
 CALLED = {"__call__": "variable", "__matmul__": "times", "__getitem__": "["}  # what messages call special methods
 POSITIONAL = ("custom_op", "output_shape", "output_data_type")  # before operands of any number
+
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of writers that were left open, when they are collected
 
 
 class Endless(BaseException):
@@ -98,11 +104,11 @@ def interrupt(number, frame):
     raise Endless
 
 
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("path", CALLS)
 def test_impossible_arguments_are_errors_that_name_them(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.StringIO())
+    monkeypatch.setattr(_State, "level", get_trace_level())
     signal.signal(signal.SIGPROF, interrupt)
     complaints = []
     try:
@@ -116,6 +122,7 @@ def test_impossible_arguments_are_errors_that_name_them(path, tmp_path, monkeypa
                 complaints += [f"{name} = {label}: {problem}"] if problem else []
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+        stop_profiler()
         gc.collect()  # writers that were left open warn when they are collected
     assert not complaints, "\n".join(complaints)
 
@@ -141,12 +148,13 @@ LEFT_OUT = {
 
 def test_every_public_function_is_called():
     called = {getattr(f, "__func__", f) for f in map(function_of, CALLS)}
+    called.add(C.learners.sgd)  # `C.sgd` is a package that calls it, once cntkjax.sgd is imported
     left_out = set(" ".join(LEFT_OUT.values()).split())
     missing = set()
     for name in PUBLIC:
         module = importlib.import_module("cntkjax" + ("." + name if name else ""))
         for public, thing in vars(module).items():
             function = thing.__init__ if inspect.isclass(thing) else thing
-            if public[0] != "_" and is_checked(function) and thing not in called:
+            if public[0] != "_" and not inspect.ismodule(thing) and is_checked(function) and thing not in called:
                 missing.add(public)
     assert missing - left_out == set()

@@ -275,7 +275,8 @@ def test_the_end_of_the_data_is_reported():
         SGD(maxEpochs=3, minibatchSize=4, **RATE).train(loss, source, progress_writers=[])
 
 
-def test_changes_of_rate_and_size_compile_nothing_but_a_program_for_each_size():
+def test_changes_of_rate_and_size_compile_nothing_but_a_program_for_each_size(monkeypatch):
+    monkeypatch.setenv("CNTKJAX_CACHE_DIR", "")
     def count(**block):
         return compilations(run_of(*new_regression(), **{"maxEpochs": 4, "epochSize": 24, **RATE, **block}).train)
 

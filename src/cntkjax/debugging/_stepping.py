@@ -67,7 +67,8 @@ class _Session:
         if line and not command:
             return False
         if command == "q":
-            self._exit(0)
+            if self._exit is not None:
+                self._exit(0)
             return True
         condition = self._condition(command, rest) if line else _always  # at the end of the input, run to the end
         if condition is not None:
