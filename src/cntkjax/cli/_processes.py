@@ -21,7 +21,7 @@ TERMINATION = 5.0  # seconds from SIGTERM to SIGKILL
 PATIENCE = 30.0  # seconds that workers have to end after a signal from outside, such as to save a checkpoint
 _POLL = 0.05  # seconds
 _ERROR_LINES = 30  # of a failed worker, which are repeated at the end
-_SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 _PR_SET_PDEATHSIG = 1
 
 _printing = threading.Lock()
