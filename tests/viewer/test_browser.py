@@ -126,7 +126,46 @@ def test_the_page_fits_a_phone(show):
     assert tab.locator("#graph").bounding_box()["height"] > 150
 
 
-def test_buttons_and_fields_have_names_and_texts_have_contrast(show):
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_is_accessible(show, scheme):
+    """Contrast, labels and headings, as axe-core sees them."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install axe-playwright-python")
+    tab = show(tagger())
+    tab.emulate_media(color_scheme=scheme)
+    tab.locator(".node", has_text="Dense").first.click()
+    violations = axe.Axe().run(tab).response["violations"]
+    assert [(v["id"], node["html"][:100]) for v in violations for node in v["nodes"]] == []
+
+
+def residual_network():
+    """As deep as ResNet-50, with narrow layers."""
+
+    def convolution(x, size, count):
+        h = C.layers.Convolution2D((size, size), count, pad=True, bias=False, activation=None)(x)
+        return C.relu(C.layers.BatchNormalization(map_rank=1)(h))
+
+    h = C.input_variable((4, 8, 8), name="image")
+    for i in range(16):
+        p = C.placeholder(name="x")
+        inner = convolution(convolution(convolution(p, 1, 2), 3, 2), 1, 4) + p
+        h = C.as_block(C.relu(inner), [(p, h)], "Bottleneck", f"block{i}")
+    return Dense(10, name="prob")(h)
+
+
+def attention():
+    x, y = C.sequence.input_variable(3, name="x"), C.sequence.input_variable(4, name="y")
+    return C.layers.AttentionModel(5, name="attend")(x, y)
+
+
+@pytest.mark.parametrize("network", [residual_network, attention])
+def test_deep_networks_unfold(show, network):
+    tab = show(network())
+    folded = tab.locator(".node").count()
+    tab.click("#unfold")
+    assert tab.locator(".node").count() > folded and tab.locator(".node.block").count() == 0
+
+
+def test_buttons_and_fields_have_names(show):
     tab = show(tagger())
     unnamed = "e => !(e.textContent.trim() || e.getAttribute('aria-label'))"
     assert tab.evaluate(f"[...document.querySelectorAll('button, input, [role=button]')].filter({unnamed}).length") == 0
