@@ -65,7 +65,8 @@ def test_a_second_process_compiles_nothing():
     assert second["cached"] == second["programs"]
 
 
-def test_memory_is_measured_with_the_number_of_programs():
+def test_memory_is_measured_with_the_number_of_programs(monkeypatch):
+    monkeypatch.setenv("CNTKJAX_CACHE_DIR", "")
     pytest.importorskip("psutil", reason="memory is measured with psutil")
     from benchmarks import memory
 

@@ -134,7 +134,8 @@ def test_trials_leave_no_trace():
     np.testing.assert_array_equal(weights, again)
 
 
-def test_a_search_compiles_the_evaluation_of_its_trials_only():
+def test_a_search_compiles_the_evaluation_of_its_trials_only(monkeypatch):
+    monkeypatch.setenv("CNTKJAX_CACHE_DIR", "")
     block = {"minibatchSize": 4, "epochSize": 24, "maxEpochs": 3}
     fixed = compilations(run_of(*new_regression(), learningRatesPerSample=0.01, **block).train)
     search = run_of(*new_regression(), learningRatesPerSample=1e-4, autoAdjustLR="searchBeforeEpoch", **block)
