@@ -17,6 +17,7 @@ import pytest
 from cntkjax.debugging import stop_profiler
 from cntkjax.graph.arguments import is_checked
 from cntkjax.logging import get_trace_level
+from cntkjax.logging._tensorboard import _EventFile
 from cntkjax.logging._trace_level import _State
 
 from . import calls
@@ -123,6 +124,9 @@ def test_impossible_arguments_are_errors_that_name_them(path, tmp_path, monkeypa
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         stop_profiler()
+        if "TensorBoard" in path:
+            for writer in [o for o in gc.get_objects() if isinstance(o, _EventFile)]:
+                writer.events.close()  # or it would warn in the test in which it is collected
         gc.collect()  # writers that were left open warn when they are collected
     assert not complaints, "\n".join(complaints)
 

@@ -5,7 +5,6 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -139,10 +138,6 @@ class _EventFile:
         self._event = event_file_writer.event_pb2.Event
         os.makedirs(log_dir, exist_ok=True)
         self.events = event_file_writer.EventsWriter(os.path.join(log_dir, "events"))
-
-    def __del__(self) -> None:  # of a writer that nobody closed
-        with suppress(AttributeError):  # without tensorboardX there is no file
-            self.events.close()
 
     def add_number(self, tag: str, value: float, step: int) -> None:
         """Writes a number."""
