@@ -1,5 +1,7 @@
 """Fixtures that several test modules use."""
 
+import shutil
+
 import hypothesis
 import pytest
 
@@ -38,3 +40,16 @@ def grid(request, monkeypatch):
     programs.clear()
     yield
     programs.clear()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium; skipped where Playwright or Chromium is not installed (`make test-browser`)."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright, for tests in a browser")
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("Chromium is not installed (apt-get install chromium)")
+    with playwright.sync_playwright() as runner:
+        browser = runner.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()

@@ -1,18 +1,15 @@
 """The documentation site in a real browser: `make test-browser`. Skipped where its packages or Chromium are missing."""
 
 import importlib.util
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright, for tests in a browser")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install axe-playwright-python")
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-if CHROMIUM is None or importlib.util.find_spec("myst_nb") is None:
-    pytest.skip("needs Chromium and the packages of '.[docs]'", allow_module_level=True)
+if importlib.util.find_spec("myst_nb") is None:
+    pytest.skip("needs the packages of '.[docs]'", allow_module_level=True)
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("index.html", "layers.html", "reference/cntk.ops.html", "tutorials/1_first_steps.html", "compatibility.html")
@@ -26,14 +23,6 @@ def site():
         subprocess.run([sys.executable, ROOT / "docs" / "site" / "build.py", "--execute", "off"], check=True)
         built = sorted((ROOT / "build" / "docs").glob("*/index.html"))
     return built[-1].parent
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as runner:
-        browser = runner.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
