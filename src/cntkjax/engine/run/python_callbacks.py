@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
-from ..._typing import PyTree
+from ..._typing import AnyArray, Array, PyTree
 from ...graph.errors import BatchSizeError
 
 T = TypeVar("T")
@@ -70,7 +72,32 @@ def callback(call: Callable[..., PyTree], shapes: PyTree, *args: PyTree) -> PyTr
                 _LOCAL.in_callback = before
         return jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), shapes)
 
-    return jax.pure_callback(guarded, shapes, *args)
+    def in_words(*args: PyTree) -> PyTree:
+        return jax.tree.map(_words, guarded(*jax.tree.map(_from_words, args, types)))
+
+    # XLA may call from a thread of its own, where jax would convert 64-bit numbers to 32 bits: they travel as words.
+    types = jax.tree.map(lambda a: np.dtype(a.dtype), args)
+    word_shapes = jax.tree.map(lambda s: jax.eval_shape(_words_of, s), shapes)
+    results = jax.pure_callback(in_words, word_shapes, *jax.tree.map(_words_of, args))
+    return jax.tree.map(
+        lambda r, s: lax.bitcast_convert_type(r, s.dtype) if np.dtype(s.dtype).itemsize == 8 else r, results, shapes
+    )
+
+
+def _words_of(array: Array) -> Array:
+    """The words of 64-bit numbers, in a program. Shapes: [...] -> [..., 2]."""
+    return lax.bitcast_convert_type(array, jnp.uint32) if np.dtype(array.dtype).itemsize == 8 else array
+
+
+def _words(array: AnyArray) -> AnyArray:
+    """As `_words_of`, on the host."""
+    array = np.asarray(array)
+    return np.ascontiguousarray(array[..., None]).view(np.uint32) if array.dtype.itemsize == 8 else array
+
+
+def _from_words(array: AnyArray, dtype: np.dtype) -> AnyArray:
+    """The inverse of `_words`. Shapes: [..., 2] -> [...]."""
+    return np.ascontiguousarray(array).view(dtype)[..., 0] if dtype.itemsize == 8 else array
 
 
 @contextmanager
