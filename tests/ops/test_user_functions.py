@@ -612,3 +612,27 @@ def test_sequences_of_a_free_size_may_be_returned_as_one_array():
         gradient, value = f.grad({x: data}, wrt=[x], outputs=[f.output])
         np.testing.assert_array_equal(np.squeeze(value), data + 3)
         np.testing.assert_array_equal(np.squeeze(gradient), np.ones(size))
+
+
+class Identity64(C.ops.functions.UserFunction):
+    def forward(self, argument, device=None, outputs_to_retain=None):
+        assert argument.dtype == np.float64
+        return None, argument
+
+    def backward(self, state, root_gradients):
+        return root_gradients
+
+    def infer_outputs(self):
+        return [C.output_variable(self.inputs[0].shape, np.float64, self.inputs[0].dynamic_axes)]
+
+
+def test_double_precision_reaches_a_function_that_xla_calls_from_its_own_thread():
+    x = h = C.input_variable(400, dtype=np.float64)
+    w = C.parameter((400, 400), init=0.01, dtype=np.float64)
+    for _ in range(6):
+        h = C.tanh(C.times(h, w))
+    z = C.user_function(Identity64([h.output]))
+    learner = C.sgd(z.parameters, C.learning_parameter_schedule_per_sample(1e-6))
+    trainer = C.Trainer(z, (C.squared_error(z, x),), [learner])
+    for _ in range(3):
+        assert trainer.train_minibatch({x: np.full((256, 400), 1 / 3)})
