@@ -104,3 +104,18 @@ def test_functions_and_states_describe_themselves(line):
     state, _ = z.forward({x: DATA}, keep_for_backward=[z.output])
     assert isinstance(state, cntk_py.BackPropState)
     assert state.function() is z and state.device() == C.use_default_device()
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda: C.hard_sigmoid(C.input_variable(4), 0.2, 0.5), {"alpha": 0.20000000298023224, "beta": 0.5}),
+        (lambda: C.ops.image_scaler(C.input_variable((3, 8, 8)), 0.5, [1, 2]), {"Scaler": 0.5, "Biases": [1.0, 2.0]}),
+        (lambda: C.space_to_depth(C.input_variable((3, 8, 8)), 2), {"blockSize": 2}),
+    ],
+)
+def test_numbers_in_attributes_are_pythons_own(function, expected):
+    attributes = function().root_function.attributes
+    assert attributes == expected
+    kinds = [type(v) for value in attributes.values() for v in (value if isinstance(value, list) else [value])]
+    assert set(kinds) <= {int, float}
