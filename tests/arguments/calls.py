@@ -601,6 +601,8 @@ CALLS.update(
         "gradient": lambda: {"loss": C.reduce_sum(C.square(WEIGHT)), "wrt": [WEIGHT]},
         "from_optax": lambda: {"parameters": [weight()], "transformation": __import__("optax").sgd(0.1)},
         "core.NDMask": lambda: {"shape": (2, 3)},
+        "io.from_iterable": lambda: {"data": [{"x": FEED[0][0]}] * 4, "streams": {"x": 3}},
+        "C.io.from_iterable([{'x': FEED[0][0]}] * 4).next_minibatch": lambda: {"num_samples": 2},
         "interop.from_jax": lambda: {"f": lambda p, x: p * x, "parameters": np.ones(3), "operands": vector()},
         "interop.to_jax": lambda: {"function": model()},
         "logging.ProgressBar": dict,

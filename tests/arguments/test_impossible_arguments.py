@@ -139,12 +139,11 @@ PUBLIC = (
     "default_options",
 )  # fmt: skip
 LEFT_OUT = {
-    "created by the package": "DeviceDescriptor DistributedLearner Record default_override_or",
+    "created by the package": "DeviceDescriptor DistributedLearner IterableSource Record default_override_or",
     "takes anything: what it is made from checks it": "Function Learner get_default_override",
     "needs an accelerator, or changes it for the process": "gpu get_gpu_properties set_matmul_precision",
     "needs lattice files": "lattice_sequence_with_softmax",
     "draws a picture: tests/logging": "plot_training",
-    "iterates over what it gets, which may be endless: tests/io": "from_iterable",
     "has no arguments": (
         "mpi_communicator compilation_report disable_profiler enable_profiler stop_profiler get_trace_level"
     ),

@@ -1,9 +1,13 @@
 """A worker of test_faults.py: in the third of 50 minibatches, worker 1 fails in the way that the argument says."""
 
+import atexit
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -12,6 +16,8 @@ import cntkjax as C
 
 def main(failure):
     rank, size = C.distributed.Communicator.rank(), C.distributed.Communicator.num_workers()
+    if failure == "version" and rank:
+        install_metadata("0.1.7")
     x, w = C.input_variable(3), C.parameter((3, 4 if failure == "model" and rank else 2))
     loss = C.reduce_sum(C.square(C.times(x, w)))
     sgd = C.momentum_sgd([w], 0.1, 0.9) if failure == "learner" and rank else C.sgd([w], 0.1)
@@ -26,6 +32,16 @@ def main(failure):
         time.sleep(3)
         w.value.sum()
     print(f"worker {rank} of {size} has finished")
+
+
+def install_metadata(version):
+    """Let this process have another version of the package, as far as its metadata say."""
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder)
+    metadata = Path(folder, f"cntkjax-{version}.dist-info")
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: cntkjax\nVersion: {version}\n")
+    sys.path.insert(0, folder)
 
 
 def fail(failure):

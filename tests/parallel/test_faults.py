@@ -15,6 +15,7 @@ FAILURES = {
     "SIGKILL": r"worker 1 \(on .*\) was killed or crashed",
     "SIGSTOP": r"worker 1 \(on .*\) has not answered for 3 s",
     "model": r"in the parameters of the model: unnamed \(3, [24]\) float32 instead of unnamed \(3, [24]\) float32",
+    "version": r"differs from worker [01] in the version of cntkjax: .* instead of ",
     "learner": r"in the kind of learner 0: rate(, momentum)? instead of rate(, momentum)?;",
 }
 
@@ -30,7 +31,7 @@ def test_the_others_end_and_name_the_worker_that_fails(failure):
         (other,) = outputs(workers[1:])
     assert workers[0].returncode == 1
     assert re.search(FAILURES[failure], output), output
-    if failure in ("model", "learner"):
+    if failure in ("model", "version", "learner"):
         assert "differs from worker" in other
 
 

@@ -5,15 +5,15 @@
 
 import os
 import random
-import signal
 import sys
-import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 import cntkjax as C
 from cntkjax.sgd import SGD
+from tests.killing import end_of, write_data
 
 BLOCKS = {
     "searched": {"autoAdjustLR": "searchBeforeEpoch", "momentumPerMB": 0.5, "autoAdjustMinibatch": True},
@@ -41,47 +41,18 @@ def train(folder: Path, name: str, pipe: int) -> None:
     (folder / "history.json").write_text(history.to_text())
 
 
-def in_a_process(folder: Path, name: str, minibatches: int | None) -> bool:
-    """Train in a process that is killed after so many minibatches; whether it was killed."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        status = 1
-        os.close(reader)
-        try:
-            train(folder, name, writer)
-            status = 0
-        finally:
-            os._exit(status)
-    os.close(writer)
-    received = 0
-    while (minibatches is None or received < minibatches) and os.read(reader, 1):
-        received += 1
-    if minibatches is not None:
-        os.kill(child, signal.SIGKILL)
-    status = os.waitpid(child, 0)[1]
-    os.close(reader)
-    if not os.WIFSIGNALED(status) and os.WEXITSTATUS(status):
-        raise SystemExit("training failed")
-    return os.WIFSIGNALED(status)
-
-
 def main(folder: Path, kills: int) -> None:
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(170, 4))
-    (folder / "data.ctf").write_text("".join(
-        f"|x {' '.join(map(str, row))} |y {'1 0' if row.sum() > 0 else '0 1'}\n" for row in rows
-    ))
+    write_data(folder, 170)
     moments = random.Random(kills)
     for name in BLOCKS:
         for kind in "undisturbed", "killed":
             (folder / f"{name}_{kind}").mkdir()
-        in_a_process(folder / f"{name}_undisturbed", name, None)
-        killed = sum(in_a_process(folder / f"{name}_killed", name, moments.randint(1, 45)) for _ in range(kills))
-        in_a_process(folder / f"{name}_killed", name, None)
+        end_of(partial(train, folder / f"{name}_undisturbed", name))
+        resumed = partial(train, folder / f"{name}_killed", name)
+        killed = sum(end_of(resumed, moments.randint(1, 45)).killed for _ in range(kills))
+        end_of(resumed)
         print(f"{killed} killed")
 
 
 if __name__ == "__main__":
-    warnings.filterwarnings("ignore", "os.fork")  # jax is imported, but its threads do not run yet
     main(Path(sys.argv[1]), int(sys.argv[2]))

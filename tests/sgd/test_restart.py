@@ -3,8 +3,6 @@
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,27 +10,20 @@ import pytest
 
 import cntkjax as C
 from cntkjax.sgd import SGD
+from tests.killing import assert_same_parameters, output_of
 
 from .problems import X, Y, regression
-
-HERE = Path(__file__).parent
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
 def test_runs_that_are_killed_end_with_the_same_parameters(tmp_path):
-    run = [sys.executable, HERE / "restarted.py", tmp_path, "6"]
-    environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1] / "src"), "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run(run, capture_output=True, text=True, timeout=280, env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert all(int(killed) >= 3 for killed in re.findall(r"(\d+) killed", done.stdout))
+    output = output_of(Path(__file__).with_name("restarted.py"), tmp_path, 6)
+    assert all(int(killed) >= 3 for killed in re.findall(r"(\d+) killed", output))
     for name in ("searched", "adjusted"):
         straight, killed = tmp_path / f"{name}_undisturbed", tmp_path / f"{name}_killed"
         assert json.loads((killed / "history.json").read_text()) == json.loads((straight / "history.json").read_text())
-        with np.load(straight / "trained.npz") as a, np.load(killed / "trained.npz") as b:
-            for key in a.files:
-                np.testing.assert_array_equal(a[key], b[key], err_msg=f"{name} {key}")
-        assert sorted(f.name for f in killed.iterdir()) == sorted(f.name for f in straight.iterdir())
+        assert_same_parameters(straight, killed)
 
 
 def test_a_finished_run_trains_no_more_and_a_longer_one_goes_on(tmp_path):

@@ -35,6 +35,7 @@ def run(*actions, seconds=SECONDS):
     assert not any(thread.is_alive() for thread in threads), "deadlock"
     if errors:
         raise errors[0]
+    print(f"{seconds} s:", ", ".join(f"{count} {f.__name__}" for f, count in zip(actions, counts, strict=True)))
     assert all(counts), counts
     return counts
 

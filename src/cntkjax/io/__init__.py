@@ -12,7 +12,7 @@ from ._ctf import CTFDeserializer
 from ._ctf_writer import _is_tensor, sequence_to_cntk_text_format
 from ._htk import HTKFeatureDeserializer, HTKMLFBinaryDeserializer, HTKMLFDeserializer
 from ._images import Base64ImageDeserializer, ImageDeserializer
-from ._iterable_source import from_iterable
+from ._iterable_source import IterableSource, from_iterable
 from ._lattices import LatticeDeserializer
 from ._minibatch_data import MinibatchData
 from ._source import MinibatchSource
@@ -39,6 +39,7 @@ __all__ = [
     "HTKMLFBinaryDeserializer",
     "HTKMLFDeserializer",
     "ImageDeserializer",
+    "IterableSource",
     "LatticeDeserializer",
     "MinibatchData",
     "MinibatchSource",

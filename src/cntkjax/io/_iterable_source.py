@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from .._typing import Shape
+from .._typing import Count, Shape
 from ..device import DeviceDescriptor
 from ..engine.data.ragged import Ragged, SparseRows
 from ._ahead import END, Failure, ItemsAhead
@@ -34,8 +34,8 @@ _EMPTY = "from_iterable: a sweep through the data has no items; expected at leas
 def from_iterable(
     data: Iterable[Any] | Callable[[], Iterable[Any]] | str | os.PathLike[str],
     streams: Mapping[str, StreamType] | None = None,
-    max_samples: int = INFINITELY_REPEAT,
-    max_sweeps: int = INFINITELY_REPEAT,
+    max_samples: Count = INFINITELY_REPEAT,
+    max_sweeps: Count = INFINITELY_REPEAT,
     batched: bool | None = None,
 ) -> IterableSource:
     """A minibatch source of data that Python code provides. CNTK has no such function.

@@ -24,7 +24,7 @@ class Passes(Protocol):
 def passes_over(data: Any, batched: bool | None) -> Passes:
     """How data of this kind are iterated over.
 
-    Errors: TypeError for anything that cannot be iterated over.
+    Errors: TypeError for anything that cannot be iterated over; RuntimeError for a path without a file.
     """
     if isinstance(data, (str, os.PathLike)):
         return _Parquet(os.fspath(data))
@@ -116,6 +116,8 @@ class _Parquet:
     is_repeatable = True
 
     def __init__(self, path: str) -> None:
+        if not os.path.isfile(path):
+            raise RuntimeError(f"from_iterable: there is no file {path!r}; a text is the path of a Parquet file")
         try:
             import pyarrow.parquet as parquet  # loaded late, as it is optional
         except ImportError as missing:

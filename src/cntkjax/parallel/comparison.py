@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
-
-import jax
+from collections.abc import Iterator, Mapping
+from importlib import metadata
 
 from . import workers
 from .workers import WorkerError
 
 
 def compare(description: Mapping[str, str]) -> None:
-    """Compare what each worker trains, feature by feature, and the versions of jax.
+    """Compare what each worker trains, feature by feature, and the versions of the packages that train it.
 
     Errors: WorkerError, on every worker, that says which workers differ from most in what.
     """
     if workers.size() == 1:
         return
-    part = json.dumps({"the version of jax": jax.__version__, **description}).encode()
+    part = json.dumps({**dict(_versions()), **description}).encode()
     parts = [json.loads(p) for p in workers.gather("the comparison of models", part).wait()]
     if differences := difference(parts):
         raise WorkerError(f"{differences}; all workers have to train the same model with the same learners")
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    for package in ("cntkjax", "jax", "jaxlib"):
+        try:
+            yield f"the version of {package}", metadata.version(package)
+        except metadata.PackageNotFoundError:  # a copy of the sources
+            yield f"the version of {package}", "a copy that is not installed"
 
 
 def difference(parts: list[dict[str, str]]) -> str:
