@@ -91,7 +91,7 @@ def test_scanning_a_large_file_shows_its_progress_on_a_terminal(ctf, monkeypatch
     description = ctf("".join(f"|x {i}\n" for i in range(100)), x=1)
     CTFFile(description)
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr("cntkjax.logging._progress_bar.is_interactive", lambda: True)
+    monkeypatch.setattr("cntkjax._terminal.is_interactive", lambda: True)
     monkeypatch.setattr(_ctf_index, "_WINDOW", 100)
     CTFFile(description)
     shown = capsys.readouterr().err

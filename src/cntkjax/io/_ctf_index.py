@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from ..logging._progress_bar import clear_progress_bar, show_status
+from .._terminal import status
 from ._kept_index import kept
 from ._number_parsing import parse_integers
 
@@ -148,9 +148,9 @@ def _with_progress(windows: Iterator[Window], name: str, size: int) -> Iterator[
         now = time.monotonic()
         if now - start > _SILENT_SECONDS and now - shown > _REFRESH_SECONDS:
             shown = now
-            show_status(f"{os.path.basename(name)}: {window[1] / size:4.0%} of {size / 2**30:.1f} GB scanned")
+            status.show(f"{os.path.basename(name)}: {window[1] / size:4.0%} of {size / 2**30:.1f} GB scanned")
     if shown > start:
-        clear_progress_bar()
+        status.erase()
 
 
 def _new_sequences(text: np.ndarray, rows: np.ndarray, last: int | None) -> tuple[np.ndarray, np.ndarray]:

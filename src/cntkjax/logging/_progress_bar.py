@@ -1,17 +1,18 @@
 """A progress bar for interactive use."""
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from typing import SupportsFloat
 
-from .._terminal import is_interactive
+from .._terminal import is_interactive, status
 from .._typing import Measured
+from ..engine.run.compilations import waited
 from ._progress_writer import LazySum, ProgressWriter, UpdateCounter
 
 _REFRESH_SECONDS = 0.2
-_WIDTH = 20
+_WIDTH, _LEAST_WIDTH = 20, 4
+_LEAST_SECONDS = 0.05  # of compilation that are shown
 
 
 class _BarCounter(UpdateCounter):
@@ -32,22 +33,24 @@ class _BarCounter(UpdateCounter):
 
 
 class ProgressBar(ProgressWriter):
-    """Shows the progress of training in one line: recent loss and metric, samples per second, and the time left.
+    """Shows training in one line: recent loss and metric, samples per second, the time left, time spent compiling.
 
-    It is drawn on a terminal or in a notebook, but not in a log file or a batch job. A training session sets the total
-    number of samples. CNTK has no such class.
+    It is drawn on a terminal or in a notebook, but not in a log file or a batch job. While a program is compiled, it
+    says so. A training session sets the total number of samples. CNTK has no such class.
 
     Args:
         total_samples: total number of samples, unless a training session sets it
         metric_is_pct: whether the metric is a fraction that is shown in percent
 
     Units: loss and metric are averages over the samples since the bar was last drawn; it is drawn five times a second.
+    Speed and time left do not count the first minibatch and waits for the compiler. The last text has the time of
+    training, and which part of it were such waits.
 
     Example:
         >>> bar = ProgressBar(total_samples=1000)
         >>> bar.update_training(200, 50.0, 20)
         >>> bar.line()
-        ' 20% |####                | 200/1000 samples, loss 0.250000, metric 10.00%'
+        ' 20% |####                | 200/1000 samples, loss 0.2500, metric 10.00%'
     """
 
     def __init__(self, total_samples: int | None = None, metric_is_pct: bool = True) -> None:
@@ -57,8 +60,9 @@ class ProgressBar(ProgressWriter):
         self._seen = self._samples_since_line = self._since_start = 0
         self._loss, self._metric = LazySum(), LazySum()
         self._averages: tuple[float, float] | None = None
-        self._start: float | None = None
         self._drawn = 0.0
+        self._waited_before = self._waited_at_start = waited()
+        self._start: float | None = None
 
     def start(self, seen: int, total: int | None) -> None:
         """Starts or resumes training.
@@ -66,7 +70,8 @@ class ProgressBar(ProgressWriter):
         Units: samples seen so far, and in total, or None if there is no limit.
         """
         self._seen, self.total = seen, total if total is not None else self.total
-        self._start = None
+        self._waited_before, self._start = waited(), None
+        status.follow(self._line_while)
 
     def advance(self, samples: int, loss: SupportsFloat, metric: SupportsFloat) -> None:
         """Counts a training minibatch, and redraws the bar if it is time.
@@ -75,7 +80,7 @@ class ProgressBar(ProgressWriter):
         """
         now = time.perf_counter()
         if self._start is None:  # the first minibatch is not timed, as it is compiled
-            self._start, self._since_start = now, -samples
+            self._start, self._since_start, self._waited_at_start = now, -samples, waited()
         self._seen += samples
         self._since_start += samples
         self._samples_since_line += samples
@@ -83,79 +88,75 @@ class ProgressBar(ProgressWriter):
         self._metric.add(metric)
         if now - self._drawn >= _REFRESH_SECONDS and is_interactive():
             self._drawn = now
-            _StatusLine.show(self.line())
+            status.follow(self._line_while)
+            status.show(self.line(status.columns()))
 
     def on_write_training_summary(self, samples: int, updates: int, summaries: int, aggregate_loss: Measured,
                                   aggregate_metric: Measured, elapsed_milliseconds: int) -> None:
         """Draws the bar a last time, and starts a new line."""
         if is_interactive():
-            _StatusLine.finish(self.line())
+            waits = waited() - self._waited_before
+            seconds = self._seconds_of_work() + waits
+            compiling = f"{waits / seconds:.0%} compiling" if waits >= _LEAST_SECONDS else ""
+            details = [*self._numbers(), self._speed_text(), _clock(seconds), compiling]
+            status.finish(self._text(details, status.columns()))
 
-    def line(self) -> str:
-        """The text of the bar now."""
+    def line(self, columns: int | None = None) -> str:
+        """The text of the bar now; the bar itself becomes shorter if there are few columns."""
+        speed = self._speed()
+        left = f"{_clock(max(self.total - self._seen, 0) / speed)} left" if speed and self.total is not None else ""
+        waits = waited() - self._waited_before
+        compiling = f"{waits:.1f} s compiling" if waits >= _LEAST_SECONDS else ""
+        return self._text([*self._numbers(), self._speed_text(), left, compiling], columns)
+
+    def _line_while(self, wait: str) -> str:
+        """The text while something is waited for; an empty text if nothing is."""
+        columns = status.columns()
+        return self._text([wait], columns) if wait else self.line(columns)
+
+    def _text(self, details: list[str], columns: int | None) -> str:
+        """How far training is, and the details that are not empty."""
+        details = [detail for detail in details if detail]
+        if self.total is None:
+            return ", ".join([f"{self._seen} samples", *details])
+        fraction = min(self._seen / max(self.total, 1), 1)
+        for unit in " samples", "":
+            text = ", ".join([f"{self._seen}/{self.total}{unit}", *details])
+            room = _WIDTH if columns is None else columns - len("100% || ") - len(text)
+            if room >= _LEAST_WIDTH:
+                width = min(room, _WIDTH)
+                return f"{fraction:4.0%} |{('#' * int(width * fraction)).ljust(width)}| {text}"
+        return f"{fraction:4.0%} {text}"
+
+    def _numbers(self) -> list[str]:
+        """Loss and metric since the bar was last drawn."""
         if self._samples_since_line:
             samples = self._samples_since_line
             self._averages = float(self._loss) / samples, float(self._metric) / samples
             self._samples_since_line, self._loss, self._metric = 0, LazySum(), LazySum()
-        elapsed = 0.0 if self._start is None else time.perf_counter() - self._start
-        speed = self._since_start / elapsed if self._since_start and elapsed else None
-        parts = [f"{self._seen} samples"]
-        if self.total is not None:
-            fraction = min(self._seen / max(self.total, 1), 1)
-            bar = ("#" * int(_WIDTH * fraction)).ljust(_WIDTH)
-            parts = [f"{fraction:4.0%} |{bar}| {self._seen}/{self.total} samples"]
-        if self._averages is not None:
-            loss, metric = self._averages
-            parts.append(f"loss {loss:.6f}")
-            parts.append(f"metric {100 * metric:.2f}%" if self.metric_is_pct else f"metric {metric:.6f}")
-        if speed is not None:
-            parts.append(f"{speed:.1f} samples/s")
-            if self.total is not None:
-                parts.append(f"{_clock(max(self.total - self._seen, 0) / speed)} left")
-        return ", ".join(parts)
+        if self._averages is None:
+            return []
+        loss, metric = self._averages
+        return [f"loss {_short(loss)}", f"metric {metric:.2%}" if self.metric_is_pct else f"metric {_short(metric)}"]
+
+    def _seconds_of_work(self) -> float:
+        """Time since the first minibatch, without waits for the compiler."""
+        if self._start is None:
+            return 0.0
+        return max(0.0, time.perf_counter() - self._start - (waited() - self._waited_at_start))
+
+    def _speed(self) -> float:
+        """Units: samples per second; 0 as long as it is unknown."""
+        seconds = self._seconds_of_work()
+        return self._since_start / seconds if seconds else 0.0
+
+    def _speed_text(self) -> str:
+        speed = self._speed()
+        return f"{speed:.{1 if speed < 100 else 0}f} samples/s" if speed else ""
 
 
-class _StatusLine:
-    """The last line of the terminal, on which bars are drawn."""
-
-    drawn = 0  # number of characters on it
-
-    @classmethod
-    def show(cls, line: str) -> None:
-        """Replaces the text, cut to the width of the terminal."""
-        line = line[: shutil.get_terminal_size().columns - 1]
-        cls._write("\r" + line.ljust(cls.drawn))
-        cls.drawn = len(line)
-
-    @classmethod
-    def finish(cls, line: str) -> None:
-        """Writes a last text, and starts a new line."""
-        cls.show(line)
-        cls._write("\n")
-        cls.drawn = 0
-
-    @classmethod
-    def clear(cls) -> None:
-        """Erases the text."""
-        if cls.drawn:
-            cls._write("\r" + " " * cls.drawn + "\r")
-            cls.drawn = 0
-
-    @staticmethod
-    def _write(text: str) -> None:
-        sys.stderr.write(text)
-        sys.stderr.flush()
-
-
-def show_status(line: str) -> None:
-    """Shows what a long operation does, on a terminal or in a notebook; ``clear_progress_bar`` erases it."""
-    if is_interactive():
-        _StatusLine.show(line)
-
-
-def clear_progress_bar() -> None:
-    """Erases a bar before something else is printed; it reappears when it is drawn next."""
-    _StatusLine.clear()
+def _short(number: float) -> str:
+    return f"{number:.4f}" if number == 0 or abs(number) >= 0.001 else f"{number:.2e}"
 
 
 def _clock(seconds: float) -> str:

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any, SupportsFloat, TypeVar
 
+from .._terminal import status
 from .._typing import Measured
-from ._progress_bar import ProgressBar, clear_progress_bar
+from ._progress_bar import ProgressBar
 from ._progress_writer import Counts, LazySum, ProgressWriter, Span, is_due
 from ._tensorboard import TensorBoardProgressWriter
 
@@ -235,7 +236,7 @@ class ProgressPrinter(ProgressWriter):
     def log(self, message: str) -> None:
         """Prints a line, or appends it to the log file."""
         if self.logfilename is None:
-            clear_progress_bar()
+            status.clear()
             print(message)
         else:
             with open(self.logfilename, "a") as file:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import cntkjax as C
+from cntkjax._terminal import status
 from cntkjax.engine.run import compilations
 from cntkjax.engine.run.program_cache import programs
 
@@ -20,6 +21,7 @@ class Terminal(io.StringIO):
 @pytest.fixture
 def short_patience(monkeypatch):
     monkeypatch.setattr(compilations, "PATIENCE", 0.01)
+    monkeypatch.setattr(status, "_bar", lambda: None)
 
 
 def announce(stream, monkeypatch, seconds):
@@ -30,9 +32,10 @@ def announce(stream, monkeypatch, seconds):
 
 
 @pytest.mark.usefixtures("short_patience")
-def test_a_long_compilation_says_so_once_on_a_terminal(monkeypatch):
+def test_a_long_compilation_says_so_on_a_terminal_until_it_ends(monkeypatch):
     text = announce(Terminal(), monkeypatch, 0.3)
-    assert text.count("compiling the training step ...\n") == 1
+    assert text.count("compiling the training step: 0 s") == 1
+    assert text.endswith("\r" + " " * len("compiling the training step: 0 s") + "\r")
 
 
 @pytest.mark.usefixtures("short_patience")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
-from ..._terminal import is_interactive
+from ..._terminal import is_interactive, status
 
 PATIENCE = 2.0
 """Units: seconds that users wait without being told for what."""
@@ -64,35 +61,24 @@ def record(compilation: Compilation) -> None:
     _compilations.append(compilation)
 
 
+def waited() -> float:
+    """Units: seconds in which programs were compiled or loaded while nothing else ran."""
+    return sum(p.seconds for p in _compilations if not p.background)
+
+
 def report() -> CompilationReport:
     """What was compiled until now."""
     programs = tuple(_compilations)
     stored = sum(p.stored for p in programs)
-    waited = sum(p.seconds for p in programs if not p.background)
     background = sum(p.seconds for p in programs if p.background)
     return CompilationReport(
-        len(programs) - stored, stored, waited, background, time.monotonic() - _BEGIN, programs
+        len(programs) - stored, stored, waited(), background, time.monotonic() - _BEGIN, programs
     )
 
 
-@contextmanager
-def announced(text: str) -> Iterator[None]:
+def announced(text: str) -> AbstractContextManager[None]:
     """A scope that tells an interactive user what is compiled, if it takes long."""
-    if not is_interactive():
-        yield
-        return
-    timer = threading.Timer(PATIENCE, _say, [f"compiling {text} ..."])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+    return status.waiting(f"compiling {text}", PATIENCE) if is_interactive() else nullcontext()
 
 
-def _say(line: str) -> None:
-    clear = "\r\x1b[K" if sys.stderr.isatty() else ""  # a progress bar may be there
-    print(f"{clear}{line}", file=sys.stderr, flush=True)
-
-
-__all__ = ["Compilation", "CompilationReport", "announced", "record", "report"]
+__all__ = ["Compilation", "CompilationReport", "announced", "record", "report", "waited"]
