@@ -11,21 +11,25 @@ from pathlib import Path
 HERE = Path(__file__).parent
 
 
-def start(script, *arguments, size=2, timeout="15"):
-    """Start the workers; returns their processes, whose output and errors are piped together."""
+def start(script, *arguments, size=2, timeout="15", missing=(), **variables):
+    """Start the workers; returns their processes, whose output and errors are piped together.
+
+    `missing`: ranks that are not started. `variables`: more of the environment.
+    """
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         coordinator = f"localhost:{probe.getsockname()[1]}"
     environment = {
         **os.environ, "PYTHONPATH": str(HERE.parents[1] / "src"), "JAX_PLATFORMS": "cpu",
         "CNTKJAX_COORDINATOR": coordinator, "CNTKJAX_SIZE": str(size), "CNTKJAX_WORKER_TIMEOUT": timeout,
+        **variables,
     }  # fmt: skip
     return [
         subprocess.Popen(
             [sys.executable, HERE / script, *map(str, arguments)], env={**environment, "CNTKJAX_RANK": str(rank)},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )
-        for rank in range(size)
+        for rank in range(size) if rank not in missing
     ]  # fmt: skip
 
 

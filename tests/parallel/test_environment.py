@@ -59,7 +59,7 @@ def test_variables_that_do_not_fit_together_are_errors(monkeypatch, variables, m
 
 
 def test_a_worker_does_not_wait_forever_for_a_socket_that_nobody_serves(monkeypatch):
-    monkeypatch.setattr(channel, "JOIN_TIMEOUT", 2.0)
+    monkeypatch.setenv("CNTKJAX_JOIN_TIMEOUT", "2")
     late = pytest.raises(channel.WorkerError, match="worker 0 has not started within 2 s")
     with socket.create_server(("127.0.0.1", 0)) as server, late:
         channel.Channel(server.getsockname(), 1, 2, lambda text, is_culprit: None)

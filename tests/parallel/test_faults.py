@@ -1,10 +1,17 @@
 """When a worker fails, all others end, and say which one and why."""
 
+import json
 import os
 import re
 import signal
+import socket
+import struct
+import sys
+import time
 
 import pytest
+
+from cntkjax.parallel.channel import Channel, Hub, WorkerError
 
 from .launching import outputs, start
 
@@ -40,3 +47,53 @@ def test_workers_that_end_at_different_times_succeed():
     for rank, output in enumerate(outputs(workers)):
         assert f"worker {rank} of 2 has finished" in output
     assert [worker.returncode for worker in workers] == [0, 0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which processes are stopped")
+def test_a_worker_that_is_stopped_before_it_has_joined_ends_the_others_and_is_named():
+    workers = start("failing.py", "none", size=3, timeout="3")
+    os.kill(workers[2].pid, signal.SIGSTOP)
+    begin = time.monotonic()
+    try:
+        for output in outputs(workers[:2]):
+            assert re.search("worker 2 .*has been stopped for 3 s, before all workers had started", output), output
+        assert time.monotonic() - begin < 30
+    finally:
+        workers[2].kill()
+        outputs(workers[2:])
+
+
+def test_workers_that_never_start_are_named():
+    workers = start("failing.py", "none", size=4, missing=(1, 2), CNTKJAX_JOIN_TIMEOUT="6")
+    for output in outputs(workers):
+        assert "worker 1, worker 2 have not started within 6 s" in output
+    assert [worker.returncode for worker in workers] == [1, 1]
+
+
+@pytest.fixture
+def joining(monkeypatch):
+    """The address of a hub that waits for three workers."""
+    monkeypatch.setenv("CNTKJAX_WORKER_TIMEOUT", "2")
+    server = socket.create_server(("127.0.0.1", 0))
+    Hub(server, 3).start()
+    return server.getsockname()
+
+
+def join_as(rank, address):
+    """A connection over which nothing follows."""
+    connection = socket.create_connection(address)
+    frame = json.dumps({"kind": "join", "rank": rank, "size": 3, "host": "here"}).encode() + b"\n"
+    connection.sendall(struct.pack("!i", len(frame)) + frame)
+    return connection
+
+
+@pytest.mark.parametrize("failure, message", [
+    ("silent", r"worker 1 \(on here\) has not answered for 2 s"),
+    ("closed", r"worker 1 \(on here\) was killed or crashed"),
+])  # fmt: skip
+def test_a_worker_that_fails_while_others_have_not_joined_is_named(joining, failure, message):
+    with join_as(1, joining) as connection:
+        if failure == "closed":
+            connection.close()
+        with pytest.raises(WorkerError, match=message):
+            Channel(joining, 0, 3, lambda text, is_culprit: None)

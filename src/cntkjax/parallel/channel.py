@@ -1,7 +1,8 @@
 """Messages between workers, and news of those that fail: each worker is connected to a hub in worker 0.
 
 Only small things travel here: counts of samples, descriptions, checkpoints' external state. Each worker beats once a
-second; one that is silent for too long, or whose connection closes, is reported to all others. Nothing is unpickled.
+second from the moment it joins; one that is silent for too long, or whose connection closes, is reported to all others,
+also while they still wait for the rest to join. Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from .environment import Address
 
 BEAT = 1.0  # seconds between signs of life
-JOIN_TIMEOUT = 300.0  # seconds until all workers must have started
 _SEND_TIMEOUT = 10  # seconds
 
 
@@ -33,10 +35,23 @@ def silence_limit() -> int:
     return int(os.environ.get("CNTKJAX_WORKER_TIMEOUT", 15))
 
 
+def join_limit() -> float:
+    """Within how many seconds all workers must have started: `CNTKJAX_JOIN_TIMEOUT`, by default 300."""
+    return float(os.environ.get("CNTKJAX_JOIN_TIMEOUT", 300))
+
+
 def _silent(worker: str) -> str:
     return (
         f"{worker} has not answered for {silence_limit()} s: it is stopped, or its machine or network is down. Where "
         "that is no error, set CNTKJAX_WORKER_TIMEOUT to a larger number of seconds"
+    )
+
+
+def _not_started(ranks: Sequence[int]) -> str:
+    names = ", ".join(f"worker {rank}" for rank in ranks)
+    return (
+        f"{names} {'has' if len(ranks) == 1 else 'have'} not started within {join_limit():.0f} s. If starting takes "
+        "longer, set CNTKJAX_JOIN_TIMEOUT to a larger number of seconds"
     )
 
 
@@ -77,42 +92,63 @@ class Hub(threading.Thread):
     def __init__(self, server: socket.socket, size: int) -> None:
         super().__init__(name="cntkjax-hub", daemon=True)
         self._server, self._size = server, size
+        self._strangers: list[_Peer] = []  # connected, but they have not said who they are
         self._peers: dict[int, _Peer] = {}
         self._hosts: dict[int, str] = {}
         self._parts: list[deque[tuple[str, bytes]]] = [deque() for _ in range(size)]
         self._left: set[int] = set()
-        self._failed = False
+        self._waited = 0  # beats until all have joined
+        self._failure: dict[str, Any] | None = None
 
     def run(self) -> None:
         """Serve until all workers have left, or one has failed."""
-        self._accept()
-        ranks = {peer.connection: rank for rank, peer in self._peers.items()}
         next_beat = time.monotonic() + BEAT
-        while not self._failed and len(self._left) < self._size:
-            for connection in wait(list(ranks), max(next_beat - time.monotonic(), 0)):
-                self._read(ranks[connection])  # type: ignore[index]
+        while self._failure is None and len(self._left) < self._size:
+            self._serve(max(next_beat - time.monotonic(), 0))
             if time.monotonic() >= next_beat:
                 next_beat = time.monotonic() + BEAT  # beats are counted, so that pausing all workers is no failure
                 self._beat()
+        while self._failure is not None and not self._all_joined():  # those that join later are told, while this runs
+            self._serve(None)
+
+    def _serve(self, timeout: float | None) -> None:
+        """Wait for messages and for workers that join, and deal with them; after a failure only for those that join."""
+        sources: dict[Any, Callable[[], None]] = {}
+        if self._failure is None:
+            sources |= {peer.connection: partial(self._read, rank) for rank, peer in self._peers.items()}
+        if not self._all_joined():
+            sources |= {self._server: self._accept}
+            sources |= {peer.connection: partial(self._introduce, peer) for peer in self._strangers}
+        for source in wait(list(sources), timeout):
+            sources[source]()
+
+    def _all_joined(self) -> bool:
+        return len(self._peers) == self._size
 
     def _accept(self) -> None:
-        deadline = time.monotonic() + JOIN_TIMEOUT
-        while len(self._peers) < self._size:
-            self._server.settimeout(max(deadline - time.monotonic(), 0.01))
-            try:
-                peer = _Peer(self._server.accept()[0])
-                header = peer.receive()[0] if peer.connection.poll(BEAT) else {}
-            except TimeoutError:
-                missing = sorted(set(range(self._size)) - set(self._peers))
-                return self._fail(f"workers {missing} have not started within {JOIN_TIMEOUT:.0f} s")
-            except (OSError, EOFError, ValueError):
-                continue  # not one of the workers
-            if header.get("size") == self._size:
-                self._peers[header["rank"]], self._hosts[header["rank"]] = peer, header["host"]
-        self._server.close()
-        self._send({"kind": "start"})
+        with suppress(OSError):
+            self._strangers.append(_Peer(self._server.accept()[0]))
+
+    def _introduce(self, peer: _Peer) -> None:
+        self._strangers.remove(peer)
+        try:
+            header = peer.receive()[0]
+        except (OSError, EOFError, ValueError):
+            return  # not one of the workers
+        if header.get("size") != self._size:
+            return
+        self._peers[header["rank"]], self._hosts[header["rank"]] = peer, header["host"]
+        if self._failure is not None:
+            peer.send(self._failure)
+        elif self._all_joined():
+            self._server.close()
+            self._send({"kind": "start"})
 
     def _beat(self) -> None:
+        if not self._all_joined():
+            self._waited += 1
+            if self._waited * BEAT > join_limit():
+                self._fail(_not_started(sorted(set(range(self._size)) - set(self._peers))))
         self._send({"kind": "beat"})
         for rank, peer in self._peers.items():
             peer.silence += 1
@@ -155,9 +191,9 @@ class Hub(threading.Thread):
         return f"worker {rank} (on {self._hosts[rank]})"
 
     def _fail(self, text: str, culprit: int = -1) -> None:
-        if not self._failed:
-            self._failed = True
-            self._send({"kind": "fail", "text": text, "culprit": culprit})
+        if self._failure is None:
+            self._failure = {"kind": "fail", "text": text, "culprit": culprit}
+            self._send(self._failure)
 
     def _send(self, header: dict[str, Any], payload: bytes = b"") -> None:
         for peer in self._peers.values():
@@ -191,8 +227,8 @@ class Channel:
         self.failure: str | None = None
         self._peer.send({"kind": "join", "rank": rank, "size": size, "host": socket.gethostname()})
         threading.Thread(target=self._listen, name="cntkjax-channel", daemon=True).start()
-        self._await(lambda: self._started)
         threading.Thread(target=self._beat, name="cntkjax-beat", daemon=True).start()
+        self._await(lambda: self._started)
 
     def gather(self, operation: str, payload: bytes = b"") -> Pending:
         """Send this worker's part. All workers have to gather for the same operations in the same order."""
@@ -227,16 +263,15 @@ class Channel:
                 raise WorkerError(self.failure)
 
     def _listen(self) -> None:
-        silence = 0
+        silence, is_served = 0, False  # until worker 0 has started, it may only have inherited the socket
         while not self._ended and self.failure is None:
             if not self._peer.connection.poll(BEAT):
                 silence += 1
-                if silence * BEAT > (silence_limit() if self._started else JOIN_TIMEOUT):
-                    late = f"worker 0 has not started within {JOIN_TIMEOUT:.0f} s"  # it only inherited the socket
-                    text = _silent("worker 0") if self._started else late
+                if silence * BEAT > (silence_limit() if is_served else join_limit()):
+                    text = _silent("worker 0") if is_served else _not_started([0])
                     self._note({"kind": "fail", "text": text, "culprit": 0}, b"")
                 continue
-            silence = 0
+            silence, is_served = 0, True
             try:
                 self._note(*self._peer.receive())
             except (EOFError, OSError):
@@ -266,7 +301,7 @@ class Channel:
 
 
 def _connect(address: Address) -> socket.socket:
-    deadline = time.monotonic() + JOIN_TIMEOUT
+    deadline = time.monotonic() + join_limit()
     while True:
         try:
             return socket.create_connection(address, timeout=BEAT)

@@ -11,6 +11,9 @@ from typing import Any
 
 Address = tuple[str, int]
 
+RANKS = "CNTKJAX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"
+"""The variables in which launchers tell a process its rank."""
+
 _PROCESS = "CNTKJAX_PROCESS"  # set by the worker; its children, which inherit the environment, are no workers
 _OPEN_MPI, _OTHER_MPI = ("OMPI_COMM_WORLD_SIZE",), ("PMI_SIZE", "MPI_LOCALNRANKS")  # MPICH and Intel MPI
 _LOCAL_RANKS = "CNTKJAX_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"
@@ -52,6 +55,11 @@ def discover() -> Place:
     if place.size > 1:
         os.environ[_PROCESS] = str(os.getpid())
     return place
+
+
+def launched_rank() -> int:
+    """The rank that the launcher has given this process; 0 without one."""
+    return next((int(os.environ[name]) for name in RANKS if name in os.environ), 0)
 
 
 def listen(place: Place) -> socket.socket:
@@ -131,4 +139,4 @@ def _local_rank() -> int | None:
     return next((int(os.environ[name]) for name in _LOCAL_RANKS if name in os.environ), None)
 
 
-__all__ = ["Address", "Place", "discover", "first_host", "listen"]
+__all__ = ["RANKS", "Address", "Place", "discover", "first_host", "launched_rank", "listen"]

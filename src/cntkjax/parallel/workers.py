@@ -17,8 +17,9 @@ from types import TracebackType
 
 import jax
 
+from . import siblings
 from .channel import Channel, Hub, Pending, WorkerError
-from .environment import Place, discover, listen
+from .environment import Place, discover, launched_rank, listen
 
 GRACE = 10.0  # seconds
 _NEWS = 1.0  # seconds after an error of this worker in which it may turn out to be due to another one
@@ -35,13 +36,20 @@ def start() -> None:
             `environment.discover`.
     """
     global _place, _channel
-    place = discover()
-    if place.size == 1 or _channel is not None:
+    if _channel is not None:
         return
-    if place.rank == 0:
-        Hub(listen(place), place.size).start()
-    _channel = Channel(place.address, place.rank, place.size, _end)
-    _place = place
+    with siblings.watched(_end_at_once):
+        place = discover()
+        if place.size == 1:
+            return
+        if place.rank == 0:
+            Hub(listen(place), place.size).start()
+        _place = place
+        try:
+            _channel = Channel(place.address, place.rank, place.size, _end)
+        except WorkerError:
+            time.sleep(GRACE / 2)  # worker 0 tells it to those that are late
+            raise
     _install_hooks()
     _initialize_jax(_channel, place)
 
@@ -129,10 +137,21 @@ def _install_hooks() -> None:
 def _end(text: str, is_culprit: bool) -> None:
     """End this process, in which another thread may wait for a worker that will never answer."""
     if not is_culprit:
-        line = f"cntkjax: worker {_place.rank} ends, because {text}\n"  # in one piece: another thread may print
-        print(line, end="", file=sys.stderr, flush=True)
+        _say(text, _place.rank)
     time.sleep(GRACE)
     _exit()
+
+
+def _end_at_once(text: str) -> None:
+    """End this process before it has joined the others, which are given time to notice the same; it may be in MPI."""
+    _say(text, launched_rank())
+    time.sleep(GRACE / 2)
+    _exit()
+
+
+def _say(text: str, rank: int) -> None:
+    line = f"cntkjax: worker {rank} ends, because {text}\n"  # in one piece: another thread may print
+    print(line, end="", file=sys.stderr, flush=True)
 
 
 def _leave(process: int) -> None:

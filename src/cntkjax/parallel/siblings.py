@@ -1,0 +1,58 @@
+"""Workers of this machine that are stopped before all have met: no message can tell, but Linux does."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from .channel import BEAT, silence_limit
+from .environment import RANKS
+
+_PROCESSES = Path("/proc")
+
+
+@contextmanager
+def watched(on_stopped: Callable[[str], object]) -> Iterator[None]:
+    """Watch the workers that the same launcher has started, until the block ends; only on Linux.
+
+    `on_stopped(text)`: called once, in a thread of its own, when one has been stopped for `silence_limit` seconds;
+    `text` names it.
+    """
+    done = threading.Event()
+    watcher = threading.Thread(target=_watch, args=(done, on_stopped), name="cntkjax-siblings", daemon=True)
+    if _PROCESSES.is_dir() and any(name in os.environ for name in RANKS):
+        watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+
+
+def _watch(done: threading.Event, on_stopped: Callable[[str], object]) -> None:
+    beats: Counter[int] = Counter()  # counted, so that pausing all workers is no failure
+    while not done.wait(BEAT):
+        stopped = dict(stopped_workers(os.getppid()))
+        beats = Counter({process: beats[process] + 1 for process in stopped})
+        for process, count in beats.items():
+            if count * BEAT > silence_limit():
+                text = f"worker {stopped[process]} (process {process}) has been stopped for {silence_limit()} s"
+                return on_stopped(f"{text}, before all workers had started")
+
+
+def stopped_workers(parent: int) -> Iterator[tuple[int, int]]:
+    """The processes, and ranks, of workers that this parent has started and that a signal has stopped."""
+    for folder in _PROCESSES.glob("[0-9]*"):
+        with suppress(OSError, ValueError):  # it has ended, or belongs to another user
+            state, its_parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+            if state == "T" and int(its_parent) == parent:
+                variables = dict(v.split("=", 1) for v in (folder / "environ").read_text().split("\0") if "=" in v)
+                rank = next((variables[name] for name in RANKS if name in variables), None)
+                if rank is not None:
+                    yield int(folder.name), int(rank)
+
+
+__all__ = ["stopped_workers", "watched"]
