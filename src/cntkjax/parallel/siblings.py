@@ -40,7 +40,8 @@ def _watch(done: threading.Event, on_stopped: Callable[[str], object]) -> None:
         for process, count in beats.items():
             if count * BEAT > silence_limit():
                 text = f"worker {stopped[process]} (process {process}) has been stopped for {silence_limit()} s"
-                return on_stopped(f"{text}, before all workers had started")
+                on_stopped(f"{text}, before all workers had started")
+                return
 
 
 def stopped_workers(parent: int) -> Iterator[tuple[int, int]]:
