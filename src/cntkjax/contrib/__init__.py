@@ -1,1 +1,1 @@
-"""The contributed packages of CNTK that are supported: crosstalkcaffe, deeprl and netopt."""
+"""The contributed packages of CNTK that are supported: crosstalk, crosstalkcaffe, deeprl and netopt."""
