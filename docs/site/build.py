@@ -8,18 +8,16 @@ a dead link ends the build.
 from __future__ import annotations
 
 import argparse
-import html
 import os
 import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE, SOURCE, OUTPUT = Path(__file__).parent, ROOT / "build" / "docs-source", ROOT / "build" / "docs"
-sys.path.insert(0, str(SITE))
+sys.path[:0] = [str(SITE), str(ROOT / "src")]
 
 EXECUTED = ("axes", "debugging", "interop", "learning_rates", "onnx", "own_code")  # pages of plain Python
 KERNEL = "---\nfile_format: mystnb\nkernelspec: {name: python3, display_name: Python 3}\n---\n"
@@ -44,7 +42,7 @@ def assemble() -> None:
     import reference
 
     shutil.rmtree(SOURCE, ignore_errors=True)
-    shutil.copytree(SITE, SOURCE, ignore=shutil.ignore_patterns("build.py", "reference.py", "__pycache__"))
+    shutil.copytree(SITE, SOURCE, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     if (ROOT / "docs" / "images").exists():
         shutil.copytree(ROOT / "docs" / "images", SOURCE / "images")
     page_of = pages()
@@ -84,8 +82,8 @@ def executed(text: str) -> str:
     return KERNEL + re.sub(r"^```python$", "```{code-cell} ipython3", text, flags=re.M)
 
 
-def build(version: str, execute: str) -> None:
-    """Make the site of a version, and the list of all versions that are there."""
+def build(version: str, execute: str, output: Path) -> None:
+    """Make the site of a version."""
     environment = os.environ | {
         "CNTKJAX_DOCS_VERSION": version,
         "CNTKJAX_DOCS_EXECUTE": execute,
@@ -94,24 +92,28 @@ def build(version: str, execute: str) -> None:
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",  # a message of ipykernel on each page
     }
     sphinx = [sys.executable, "-m", "sphinx", "-q", "-n", "-W", "--keep-going", "-b", "html"]
-    subprocess.run([*sphinx, SOURCE, OUTPUT / version], check=True, env=environment)
-    versions = sorted((p.name for p in OUTPUT.iterdir() if (p / "index.html").exists()), reverse=True)
-    items = "".join(f'<li><a href="{v}/index.html">cntkjax {html.escape(v)}</a></li>' for v in versions)
-    head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>cntkjax: documentation</title>'
-    (OUTPUT / "index.html").write_text(f"{head}<h1>cntkjax</h1><ul>{items}</ul></html>", "utf-8")
-    print(f"{OUTPUT / version / 'index.html'}")
+    folders = ["-c", SITE, "-d", ROOT / "build" / "docs-doctrees", SOURCE, output / version]
+    subprocess.run([*sphinx, *folders], check=True, env=environment)
+    print(f"{output / version / 'index.html'}")
 
 
 def main() -> None:
     """Assemble and build."""
+    import versions
+
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--execute", choices=("cache", "force", "off"), default="cache",
         help="which code to run: what has changed, all or none",
     )
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="the folder of all versions (default: build/docs)")
+    parser.add_argument("--tag", nargs="*", default=[], help="releases to build besides this checkout, by git tag")
     options = parser.parse_args()
+    for tag in options.tag:
+        versions.build_tag(ROOT, tag, options.output, options.execute)
     assemble()
-    build(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"], options.execute)
+    build(versions.version_of(ROOT), options.execute, options.output)
+    versions.write_list(options.output)
 
 
 if __name__ == "__main__":

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TypeAlias
+
+from cntkjax.graph.function import Function
+from cntkjax.variables import Record
 
 # An object is described on the page of the first module that has it, and linked on the others.
 MODULES = """
@@ -22,6 +25,7 @@ MODULES = """
     contrib.netopt.quantization contrib.netopt.factorization contrib.deeprl.agent contrib.crosstalkcaffe contrib
 """
 EXTENSIONS = ("cntkjax.interop", "cntkjax.sgd")  # beyond CNTK
+TOP = "cntkjax"
 SECTIONS = re.compile(r"^(Args|Shapes?|Units|Errors|Returns|Source|Example|Examples|Note):\s*(.*)$")
 INLINE = re.compile(r"(``.+?``|`[^`]+`)")
 NOT_SHOWN = re.compile(r"<.*object at 0x")
@@ -32,15 +36,19 @@ def write(folder: Path, compatibility: Path) -> None:
     notes = differences(compatibility.read_text("utf-8"))
     homes: Homes = {}
     titles = ["cntk"]
-    names = [*(f"cntk.{name}" for name in MODULES.split()), *filter(importlib.util.find_spec, EXTENSIONS), "cntk"]
-    for name in names:
-        module = importlib.import_module(name)
+    for name in module_names():
+        module = import_module(name)
         (folder / f"{name}.rst").write_text(page(name, module, homes, notes), "utf-8")
         titles.append(name)
     entries = "\n".join(f"   {name}" for name in sorted(set(titles)))
     text = "Every public name, by module. ``import cntk as C`` has those of :doc:`cntk` as ``C.name``."
     toctree = f".. toctree::\n   :maxdepth: 1\n\n{entries}\n"
     (folder / "index.rst").write_text(f"{heading('Reference', '=')}{text}\n\n{toctree}", "utf-8")
+
+
+def module_names() -> list[str]:
+    """The modules that have a page, in the order in which they claim objects."""
+    return [*(f"cntk.{name}" for name in MODULES.split()), *filter(find_spec, EXTENSIONS), "cntk"]
 
 
 Homes: TypeAlias = dict[int, str]
@@ -50,7 +58,7 @@ Homes: TypeAlias = dict[int, str]
 def page(name: str, module: ModuleType, homes: Homes, notes: dict[str, list[str]]) -> str:
     """The page of a module, whose objects are added to `homes`."""
     described, linked = [], []
-    for member, value in public_names(module):
+    for member, value in public_names(module, homes):
         path = f"{name}.{member}"
         if is_object(value) and id(value) in homes:
             linked.append(f"* ``{member}``: :py:obj:`{homes[id(value)]}`")
@@ -68,13 +76,27 @@ def heading(text: str, line: str) -> str:
     return f"{text}\n{line * len(text)}\n\n"
 
 
-def public_names(module: ModuleType) -> Iterator[tuple[str, object]]:
-    """Names of a module that are its own or re-exported from this package, in alphabetic order."""
+def public_names(module: ModuleType, homes: Homes) -> Iterator[tuple[str, object]]:
+    """Names of a module that are its own or re-exported from this package, in alphabetic order.
+
+    Names of other packages are left out. A module without `__all__` also has names that it only uses itself: what is
+    neither defined below it nor described on another page.
+    """
     for name in sorted(set(getattr(module, "__all__", vars(module))), key=str.lower):
         value = getattr(module, name, None)
-        is_module = isinstance(value, ModuleType) and not callable(value)  # cntk.sgd is a package and a function
-        if not name.startswith("_") and not is_module:
+        if name.startswith("_") or (isinstance(value, ModuleType) and not callable(value)):  # cntk.sgd is a package
+            continue
+        home = (getattr(value, "__module__", "") if is_object(value) else "") or TOP
+        if home.partition(".")[0] not in (TOP, "cntk", "_cntk_py"):
+            continue
+        is_own = is_object(value) and f"{home}.".startswith(f"{module.__name__}.") and module.__name__ != TOP
+        if hasattr(module, "__all__") or is_own or id(value) in homes or is_constant(name, value):
             yield name, value
+
+
+def is_constant(name: str, value: object) -> bool:
+    """True for numbers, texts, functions and types of the graph, but not for what modules of Python leave behind."""
+    return name != "TYPE_CHECKING" and isinstance(value, int | float | str | Function | Record | ModuleType)
 
 
 def is_object(value: object) -> bool:
@@ -171,6 +193,10 @@ def structured(doc: str) -> str:
             while end < len(lines) and (lines[end].startswith((" ", "\t")) or not lines[end].strip()):
                 end += 1
             blocks.append(section_text(section[1], section[2], lines[at + 1 : end]))
+        elif line.startswith("|"):
+            while end < len(lines) and lines[end].startswith("|"):
+                end += 1
+            blocks.append(table(lines[at:end]))
         elif re.match(r"[-*] |\s", line) and line.strip():
             while end < len(lines) and lines[end].strip() and not SECTIONS.match(lines[end]):
                 end += 1
@@ -196,6 +222,13 @@ def section_text(title: str, first: str, rest: list[str]) -> str:
             for names, _, text in pairs for name in re.sub(r"\(.*?\)", "", names).split(",")
         )
     return f":{title}: {plain(' '.join([first, *(line.strip() for line in body)]))}"
+
+
+def table(rows: list[str]) -> str:
+    """A table of Markdown as one of reStructuredText; its second row is a line."""
+    cells = [[plain(cell.strip()) for cell in row.strip("|").split("|")] for row in (rows[0], *rows[2:])]
+    entries = "\n".join(f"   * - {row[0]}\n" + "\n".join(f"     - {cell}" for cell in row[1:]) for row in cells)
+    return f".. list-table::\n   :header-rows: 1\n\n{entries}"
 
 
 def code(lines: Iterable[str]) -> str:

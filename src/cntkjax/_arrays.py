@@ -253,6 +253,7 @@ class NDArrayView(DataMixin):
         return self._of(self.held, read_only, self._shape)
 
     def __repr__(self) -> str:
+        """As it is printed."""
         return f"NDArrayView({shape_text(self._shape)}, {device_of(self.held)!r})"
 
     __str__ = as_string = __repr__

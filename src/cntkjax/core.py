@@ -388,7 +388,12 @@ def asarray(value: object, dtype: DTypeLike | None = None) -> np.ndarray:
 
 
 def asvalue(variable: GraphVariable, data_array: object) -> Value:
-    """Create a value for a variable from arrays, lists of sequences, or CSR matrices; see `Value.create`."""
+    """Create a value for a variable from arrays, lists of sequences, or CSR matrices; see `Value.create`.
+
+    >>> import cntkjax as C
+    >>> asvalue(C.input_variable(2), [[1, 2], [3, 4]]).shape  # two sequences of one step
+    (2, 1, 2)
+    """
     return Value.create(variable, data_array)
 
 

@@ -1,9 +1,7 @@
 """The documentation site: every public name is in the reference; a dead link ends the build."""
 
-import importlib.util
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,17 +10,10 @@ ROOT = Path(__file__).parents[2]
 API = ROOT.parent / "shared" / "api" / "cntk-2.7-api.json"
 
 
-def load(name):
-    spec = importlib.util.spec_from_file_location(f"site_{name}", ROOT / "docs" / "site" / f"{name}.py")
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory):
+def reference(tmp_path_factory, reference_module):
     folder = tmp_path_factory.mktemp("reference")
-    load("reference").write(folder, ROOT / "docs" / "compatibility.md")
+    reference_module.write(folder, ROOT / "docs" / "compatibility.md")
     return {path.stem: path.read_text() for path in folder.glob("*.rst")}
 
 
@@ -53,8 +44,8 @@ def test_every_public_name_of_cntk_is_in_the_reference(reference):
     assert missing == []
 
 
-def test_links_lead_to_pages_and_dead_ones_are_errors(tmp_path):
-    build = load("build")
+def test_links_lead_to_pages_and_dead_ones_are_errors(site_module):
+    build = site_module("build")
     page_of = build.pages()
     axes = ROOT / "docs" / "axes.md"
     text = "[a](layers.md#dense) [b](../examples/digits.py) [c](../src/cntkjax/axis.py) [d](https://x.org)"
@@ -64,8 +55,8 @@ def test_links_lead_to_pages_and_dead_ones_are_errors(tmp_path):
         build.linked("[a](nowhere.md)", axes, page_of)
 
 
-def test_all_links_of_the_pages_lead_somewhere():
-    build = load("build")
+def test_all_links_of_the_pages_lead_somewhere(site_module):
+    build = site_module("build")
     page_of = build.pages()
     for file in page_of:
         if file.suffix == ".md":

@@ -95,6 +95,10 @@ def _creators(dtype: type) -> dict[str, Any]:
     def create_dense(
         cls: type[Value], sample_shape: ShapeLike, sequences: Sequence[Sequence[float]], *rest: Any
     ) -> Value:
+        """Sequences of numbers, the elements of their samples one after the other.
+
+        Shapes: sample_shape is that of a sample; each sequence has a multiple of its size in numbers.
+        """
         shape = as_shape(sample_shape)
         parts: list[Any] = [np.reshape(s, (-1, *shape)).astype(dtype) for s in sequences]
         return new_value(cls, Ragged.from_sequences(parts), shape, rest)
@@ -102,15 +106,18 @@ def _creators(dtype: type) -> dict[str, Any]:
     def create_one_hot(
         cls: type[Value], sample_shape: ShapeLike, sequences: Sequence[Sequence[int]], *rest: Any
     ) -> Value:
+        """Sequences of one-hot vectors, stored sparsely, from the indices of their ones; the last axis is that long."""
         ones = cls.one_hot([list(s) for s in sequences], sample_shape, dtype)
         return new_value(cls, ones.ragged, as_shape(sample_shape), rest)
 
     def create_batch(cls: type[Value], dimension: int, indices: Sequence[int], *rest: Any) -> Value:
+        """One-hot vectors, stored sparsely: a sample for each index."""
         return create_one_hot(cls, dimension, [[i] for i in indices], *rest)
 
     def create_sequence(
         cls: type[Value], dimension: int, indices: Sequence[int], begins: bool = True, *rest: Any
     ) -> Value:
+        """One sequence of one-hot vectors, stored sparsely; `begins` is False if it continues one."""
         return create_one_hot(cls, dimension, [indices], [] if begins else [False], *rest)
 
     return {f.__name__: f for f in (create_dense, create_one_hot, create_batch, create_sequence)}

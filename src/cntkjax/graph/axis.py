@@ -160,6 +160,7 @@ class Axis:
         return hash((self._index, self._name, self._lengths))
 
     def __repr__(self) -> str:
+        """As it is printed."""
         return f"Axis('{self.name}')"
 
     as_string = __repr__

@@ -88,7 +88,12 @@ class _Position(NamedTuple):
 
 
 class IterableSource(UserMinibatchSource):
-    """See ``from_iterable``."""
+    """See ``from_iterable``.
+
+    >>> import cntkjax as C
+    >>> isinstance(C.io.from_iterable([{'x': [1, 2]}]), IterableSource)
+    True
+    """
 
     def __init__(
         self,

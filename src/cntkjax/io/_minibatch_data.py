@@ -128,6 +128,7 @@ class MinibatchData(ArrayMixin):
         return self.num_sequences
 
     def __repr__(self) -> str:
+        """As it is printed."""
         return f"MinibatchData(data={self.data!r}, samples={self.num_samples}, seqs={self.num_sequences})"
 
     as_string = __repr__

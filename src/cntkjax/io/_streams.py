@@ -151,6 +151,7 @@ class StreamInformation:
         return hash(self._identity)
 
     def __repr__(self) -> str:
+        """As it is printed."""
         return f"{self.m_name}([{' x '.join(map(str, self.sample_shape))}])"
 
     as_string = __repr__

@@ -40,17 +40,29 @@ class _TensorMeta(type):
 
 
 class Tensor(metaclass=_TensorMeta):
-    """``Tensor[3]``, ``Tensor[np.float64,2,3]``: dense samples of this shape with the batch axis."""
+    """``Tensor[3]``, ``Tensor[np.float64,2,3]``: dense samples of this shape with the batch axis.
+
+    >>> print(Tensor[3])
+    Tensor[3]
+    """
 
 
 class SparseTensor(metaclass=_TensorMeta):
-    """``SparseTensor[1000]``: sparse samples of this shape with the batch axis."""
+    """``SparseTensor[1000]``: sparse samples of this shape with the batch axis.
+
+    >>> print(SparseTensor[1000])
+    SparseTensor[1000]
+    """
 
     is_sparse = True
 
 
 class ParameterTensor(metaclass=_TensorMeta):
-    """``ParameterTensor[3]``: a tensor without dynamic axes."""
+    """``ParameterTensor[3]``: a tensor without dynamic axes.
+
+    >>> print(ParameterTensor[3])
+    ParameterTensor[3]
+    """
 
     dynamic_axes = ()
 
@@ -69,7 +81,11 @@ class _SequenceMeta(type):
 
 
 class Sequence(metaclass=_SequenceMeta):
-    """``Sequence[Tensor[3]]``: sequences along the default sequence axis."""
+    """``Sequence[Tensor[3]]``: sequences along the default sequence axis.
+
+    >>> print(Sequence[Tensor[3]])
+    Sequence[Tensor[3]]
+    """
 
 
 class SequenceOverMeta(type):

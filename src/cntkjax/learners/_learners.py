@@ -42,12 +42,19 @@ _default_unit_gain = True
 
 
 def default_unit_gain_value() -> bool:
-    """The default of ``unit_gain`` for CNTK's C++ functions; the functions of this module have their own defaults."""
+    """The default of ``unit_gain`` for CNTK's C++ functions; the functions of this module have their own defaults.
+
+    >>> default_unit_gain_value()
+    True
+    """
     return _default_unit_gain
 
 
 def set_default_unit_gain_value(value: bool) -> None:
-    """Set :func:`default_unit_gain_value`. The defaults of the functions here stay ``True``, as in CNTK 2.7."""
+    """Set :func:`default_unit_gain_value`. The defaults of the functions here stay ``True``, as in CNTK 2.7.
+
+    >>> set_default_unit_gain_value(True)
+    """
     global _default_unit_gain
     _default_unit_gain = bool(value)
 

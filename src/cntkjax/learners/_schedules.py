@@ -27,7 +27,11 @@ Entries = float | Sequence[float | tuple[int, float]]
 
 
 class UnitType(Enum):
-    """What the values of a deprecated schedule refer to."""
+    """What the values of a deprecated schedule refer to.
+
+    >>> [unit.name for unit in UnitType]
+    ['sample', 'minibatch']
+    """
 
     sample = "sample"
     minibatch = "minibatch"

@@ -1,7 +1,10 @@
 """The operations, in CNTK's names and signatures.
 
-Each file of operations lists its public names in ``__all__``; an operation is added there, and nowhere else.
+Operands are functions, variables, NumPy arrays, numbers or lists of numbers. Shapes are those of one sample; the batch
+axis and the sequence axis come on top (docs/axes.md).
 """
+
+# Each file of operations lists its public names in `__all__`; an operation is added there, and nowhere else.
 
 from ..graph.arguments import check_arguments as _check_arguments
 from ..graph.axis import Axis

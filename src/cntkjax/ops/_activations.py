@@ -339,6 +339,10 @@ def local_response_normalization(
     Shapes: [C, H, W] -> [C, H, W]. As in CNTK, the window is at most as wide as the number of channels.
     Errors: ValueError for a negative radius.
     Source: Krizhevsky et al., NIPS 2012, section 3.3.
+
+    >>> import numpy as np
+    >>> local_response_normalization(np.ones((3, 1, 1)), 1, bias=1, alpha=3, beta=1).eval().ravel().round(4)
+    array([0.3333, 0.25  , 0.3333], dtype=float32)
     """
     operand = as_variable(operand)
     if depth_radius < 0:

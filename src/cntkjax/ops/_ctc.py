@@ -18,6 +18,10 @@ def labels_to_graph(labels: Operand, name: str = "") -> Function:
     Shapes: labels [tokens], a sequence as long as the features: one-hot rows with the value 2 in the frame where a
             label begins, any other value (1 in CNTK's readers) in the remaining frames. Without a delay constraint,
             only the order of the labels matters.
+
+    >>> import cntkjax as C
+    >>> features, labels = C.sequence.input_variable(4), C.sequence.input_variable(4)
+    >>> loss = C.forward_backward(labels_to_graph(labels), features, blankTokenId=3)
     """
     return node(ctc.LabelsToGraph, [as_variable(labels)], name=name)
 

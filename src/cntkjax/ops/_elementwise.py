@@ -23,7 +23,14 @@ __all__ = [
 
 
 def associative_multi_arg(f: Callable[..., Function]) -> Callable[..., Function]:
-    """Extend an associative binary operation to any number of operands, combined as a balanced tree."""
+    """Extend an associative binary operation to any number of operands, combined as a balanced tree.
+
+    Shapes: those of `f`.
+
+    >>> total = associative_multi_arg(lambda x, y, name='': x + y)
+    >>> total(plus(1, 0), 2, 3).eval()
+    array(6., dtype=float32)
+    """
 
     @functools.wraps(f)
     def combined(*args: Any, **kwargs: Any) -> Function:
@@ -51,40 +58,47 @@ def _apply(op: str, *operands: Operand, name: str) -> Function:
     return apply(ELEMENTWISE[op], as_variables(*operands), name=name)  # type: ignore[return-value]
 
 
-def _unary(op: str, what: str) -> Callable[..., Function]:
+def _unary(name: str, op: str, what: str, example: str, result: str) -> Callable[..., Function]:
     def f(x: Operand, name: str = "") -> Function:
         return _apply(op, as_variable(x), name=name)
 
-    f.__doc__ = f"{what}, element by element.\n\nShapes: x [*shape] -> [*shape], with the dynamic axes of x."
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = (
+        f"{what}, element by element.\n\n    Shapes: x [*shape] -> [*shape], with the dynamic axes of x.\n\n"
+        f"    >>> {name}([{example}]).eval().round(4)\n    array([{result}], dtype=float32)\n    "
+    )
     return f
 
 
-exp = _unary("Exp", "exp(x)")
-log = _unary("Log", "Natural logarithm; -85.1 where x <= 0")
-sqrt = _unary("Sqrt", "Square root; 0 where x < 0")
-tanh = _unary("Tanh", "Hyperbolic tangent")
-sigmoid = _unary("StableSigmoid", "1 / (1 + exp(-x))")
-relu = _unary("ReLU", "max(x, 0)")
-negate = _unary("Negate", "-x")
-abs = _unary("Abs", "Absolute value")
-reciprocal = _unary("Reciprocal", "1 / x; 0 where x is 0")
-sin = _unary("Sin", "Sine")
-cos = _unary("Cos", "Cosine")
-tan = _unary("Tan", "Tangent")
-asin = _unary("Asin", "Inverse sine")
-acos = _unary("Acos", "Inverse cosine")
-atan = _unary("Atan", "Inverse tangent")
-sinh = _unary("Sinh", "Hyperbolic sine")
-cosh = _unary("Cosh", "Hyperbolic cosine")
-asinh = _unary("Asinh", "Inverse hyperbolic sine")
-atanh = _unary("Atanh", "Inverse hyperbolic tangent")
-straight_through_impl = _unary("StraightThrough", "1 where x > 0, otherwise -1; the gradient passes where |x| <= 1")
-for _name in [n for n, f in globals().items() if getattr(f, "__qualname__", "").startswith("_unary.")]:
-    globals()[_name].__name__ = globals()[_name].__qualname__ = _name
+exp = _unary("exp", "Exp", "exp(x)", "0, 1", "1.    , 2.7183")
+log = _unary("log", "Log", "Natural logarithm; -85.1 where x <= 0", "1, 10", "0.    , 2.3026")
+sqrt = _unary("sqrt", "Sqrt", "Square root; 0 where x < 0", "4, 2", "2.    , 1.4142")
+tanh = _unary("tanh", "Tanh", "Hyperbolic tangent", "0, 1", "0.    , 0.7616")
+sigmoid = _unary("sigmoid", "StableSigmoid", "1 / (1 + exp(-x))", "0, 2", "0.5   , 0.8808")
+relu = _unary("relu", "ReLU", "max(x, 0)", "-1, 2", "0., 2.")
+negate = _unary("negate", "Negate", "-x", "1, -2", "-1.,  2.")
+abs = _unary("abs", "Abs", "Absolute value", "-3, 2", "3., 2.")
+reciprocal = _unary("reciprocal", "Reciprocal", "1 / x; 0 where x is 0", "4, 0", "0.25, 0.  ")
+sin = _unary("sin", "Sin", "Sine", "0, 1", "0.    , 0.8415")
+cos = _unary("cos", "Cos", "Cosine", "0, 1", "1.    , 0.5403")
+tan = _unary("tan", "Tan", "Tangent", "0, 1", "0.    , 1.5574")
+asin = _unary("asin", "Asin", "Inverse sine", "0, 1", "0.    , 1.5708")
+acos = _unary("acos", "Acos", "Inverse cosine", "0, 1", "1.5708, 0.    ")
+atan = _unary("atan", "Atan", "Inverse tangent", "0, 1", "0.    , 0.7854")
+sinh = _unary("sinh", "Sinh", "Hyperbolic sine", "0, 1", "0.    , 1.1752")
+cosh = _unary("cosh", "Cosh", "Hyperbolic cosine", "0, 1", "1.    , 1.5431")
+asinh = _unary("asinh", "Asinh", "Inverse hyperbolic sine", "0, 1", "0.    , 0.8814")
+atanh = _unary("atanh", "Atanh", "Inverse hyperbolic tangent", "0, 0.5", "0.    , 0.5493")
+straight_through_impl = _unary(
+    "straight_through_impl", "StraightThrough", "1 where x > 0, otherwise -1; the gradient passes where |x| <= 1",
+    "-2, 0.5", "-1.,  1.",
+)
 
 
 def floor(arg: Operand, name: str = "") -> Function:
     """The largest integer <= x, element by element.
+
+    Shapes: arg [*shape] -> [*shape].
 
     >>> floor([0.5, -0.5]).eval()
     array([ 0., -1.], dtype=float32)
@@ -94,6 +108,8 @@ def floor(arg: Operand, name: str = "") -> Function:
 
 def ceil(arg: Operand, name: str = "") -> Function:
     """The smallest integer >= x, element by element.
+
+    Shapes: arg [*shape] -> [*shape].
 
     >>> ceil([0.5, -0.5]).eval()
     array([ 1., -0.], dtype=float32)
@@ -105,6 +121,8 @@ def ceil(arg: Operand, name: str = "") -> Function:
 def round(arg: Operand, name: str = "") -> Function:
     """The nearest integer, element by element; halves are rounded up, as in CNTK: floor(x + 0.5).
 
+    Shapes: arg [*shape] -> [*shape].
+
     >>> round([0.5, 1.5, -1.5]).eval()
     array([ 1.,  2., -1.], dtype=float32)
     """
@@ -114,6 +132,8 @@ def round(arg: Operand, name: str = "") -> Function:
 def square(x: Operand, name: str = "") -> Function:
     """x * x, element by element.
 
+    Shapes: x [*shape] -> [*shape].
+
     >>> square([1, -3]).eval()
     array([1., 9.], dtype=float32)
     """
@@ -122,7 +142,15 @@ def square(x: Operand, name: str = "") -> Function:
 
 
 def stop_gradient(input: Operand, name: str = "") -> Function:
-    """The operand unchanged, but no gradient flows back through it."""
+    """The operand unchanged, but no gradient flows back through it.
+
+    Shapes: input [*shape] -> [*shape].
+
+    >>> from cntkjax import input_variable
+    >>> x = input_variable(2, needs_gradient=True)
+    >>> (stop_gradient(x) * x).grad({x: [[1, 2]]})
+    array([[1., 2.]], dtype=float32)
+    """
     return _apply("StopGradient", input, name=name)
 
 
@@ -177,7 +205,13 @@ def element_divide(left: Operand, right: Operand, name: str = "") -> Function:
 
 @associative_multi_arg
 def log_add_exp(left: Operand, right: Operand, name: str = "") -> Function:
-    """log(exp(left) + exp(right)), element by element, computed without overflow; takes two or more operands."""
+    """log(exp(left) + exp(right)), element by element, computed without overflow; takes two or more operands.
+
+    Shapes: operands broadcast, aligned at the last axis.
+
+    >>> log_add_exp([1, 2], [2, 0]).eval().round(4)
+    array([2.3133, 2.1269], dtype=float32)
+    """
     return _apply("LogPlus", left, right, name=name)
 
 
@@ -213,32 +247,68 @@ def softplus(x: Operand, steepness: float = 1, name: str = "") -> Function:
 
 
 def equal(left: Operand, right: Operand, name: str = "") -> Function:
-    """1 where left == right, otherwise 0."""
+    """1 where left == right, otherwise 0.
+
+    Shapes: operands broadcast, aligned at the last axis.
+
+    >>> equal([1, 2, 3], 2).eval()
+    array([0., 1., 0.], dtype=float32)
+    """
     return _apply("Equal", left, right, name=name)
 
 
 def not_equal(left: Operand, right: Operand, name: str = "") -> Function:
-    """1 where left != right, otherwise 0."""
+    """1 where left != right, otherwise 0.
+
+    Shapes: operands broadcast, aligned at the last axis.
+
+    >>> not_equal([1, 2, 3], 2).eval()
+    array([1., 0., 1.], dtype=float32)
+    """
     return _apply("NotEqual", left, right, name=name)
 
 
 def less(left: Operand, right: Operand, name: str = "") -> Function:
-    """1 where left < right, otherwise 0."""
+    """1 where left < right, otherwise 0.
+
+    Shapes: operands broadcast, aligned at the last axis.
+
+    >>> less([1, 2, 3], 2).eval()
+    array([1., 0., 0.], dtype=float32)
+    """
     return _apply("Less", left, right, name=name)
 
 
 def less_equal(left: Operand, right: Operand, name: str = "") -> Function:
-    """1 where left <= right, otherwise 0."""
+    """1 where left <= right, otherwise 0.
+
+    Shapes: operands broadcast, aligned at the last axis.
+
+    >>> less_equal([1, 2, 3], 2).eval()
+    array([1., 1., 0.], dtype=float32)
+    """
     return _apply("LessEqual", left, right, name=name)
 
 
 def greater(left: Operand, right: Operand, name: str = "") -> Function:
-    """1 where left > right, otherwise 0."""
+    """1 where left > right, otherwise 0.
+
+    Shapes: operands broadcast, aligned at the last axis.
+
+    >>> greater([1, 2, 3], 2).eval()
+    array([0., 0., 1.], dtype=float32)
+    """
     return _apply("Greater", left, right, name=name)
 
 
 def greater_equal(left: Operand, right: Operand, name: str = "") -> Function:
-    """1 where left >= right, otherwise 0."""
+    """1 where left >= right, otherwise 0.
+
+    Shapes: operands broadcast, aligned at the last axis.
+
+    >>> greater_equal([1, 2, 3], 2).eval()
+    array([0., 1., 1.], dtype=float32)
+    """
     return _apply("GreaterEqual", left, right, name=name)
 
 

@@ -45,7 +45,15 @@ def native_user_function(
 
     Model files store the id and the attributes: numbers, strings, arrays, and lists and dicts of them.
 
+    Shapes: what the registered function returns for one sample.
     Errors: ValueError for an id that is not registered; RuntimeError if the operation raises an exception.
+
+    >>> import sys, types
+    >>> module = sys.modules["doubling"] = types.ModuleType("doubling")  # or a file doubling.py
+    >>> module.doubled = lambda x: 2 * x
+    >>> register_native_user_function("Doubled", "doubling", "doubled")
+    >>> native_user_function("Doubled", [[1, 2]]).eval()
+    array([2., 4.], dtype=float32)
     """
     if op_id not in native.NATIVE:
         raise ValueError(f"native_user_function: '{op_id}' is not registered; call register_native_user_function first")

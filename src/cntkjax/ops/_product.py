@@ -41,5 +41,9 @@ def times_transpose(left: Operand, right: Operand, name: str = "") -> Function:
 
     Shapes: left [*map, inner], right [out, inner] (or [inner]) -> [*map, out].
     Errors: ShapeError if the inner dimensions differ.
+
+    >>> times_transpose([[1, 2], [3, 4]], [[1, 0], [1, 1], [0, 1]]).eval()
+    array([[1., 3., 2.],
+           [3., 7., 4.]], dtype=float32)
     """
     return apply(TransposeTimes, as_variables(left, right), {"outputRank": 1}, name)  # type: ignore[return-value]

@@ -112,7 +112,9 @@ def reduce_sum(x: Operand, axis: Axes = None, keepdims: bool = True, name: str =
 
 
 def reduce_mean(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
-    """Mean over one or more axes; see `reduce_sum` for the axes and shapes.
+    """Mean over one or more axes.
+
+    Shapes: see `reduce_sum`, which has the same axes.
 
     >>> reduce_mean([[1, 2], [3, 4]], axis=1).eval()
     array([[1.5],
@@ -122,7 +124,9 @@ def reduce_mean(x: Operand, axis: Axes = None, keepdims: bool = True, name: str 
 
 
 def reduce_max(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
-    """Maximum over one or more axes; see `reduce_sum` for the axes and shapes.
+    """Maximum over one or more axes.
+
+    Shapes: see `reduce_sum`, which has the same axes.
 
     In a tie each of the largest elements receives the full gradient.
 
@@ -133,7 +137,9 @@ def reduce_max(x: Operand, axis: Axes = None, keepdims: bool = True, name: str =
 
 
 def reduce_min(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
-    """Minimum over one or more axes; see `reduce_sum` for the axes and shapes.
+    """Minimum over one or more axes.
+
+    Shapes: see `reduce_sum`, which has the same axes.
 
     >>> reduce_min([[1, 2], [3, 4]]).eval()
     array(1., dtype=float32)
@@ -142,7 +148,9 @@ def reduce_min(x: Operand, axis: Axes = None, keepdims: bool = True, name: str =
 
 
 def reduce_prod(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
-    """Product over one or more axes; see `reduce_sum` for the axes and shapes.
+    """Product over one or more axes.
+
+    Shapes: see `reduce_sum`, which has the same axes.
 
     >>> reduce_prod([[1, 2], [3, 4]], axis=0).eval()
     array([[3., 8.]], dtype=float32)
@@ -151,7 +159,9 @@ def reduce_prod(x: Operand, axis: Axes = None, keepdims: bool = True, name: str 
 
 
 def reduce_log_sum_exp(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
-    """log(sum(exp(x))) over one or more axes, computed without overflow; see `reduce_sum` for the axes and shapes.
+    """log(sum(exp(x))) over one or more axes, computed without overflow.
+
+    Shapes: see `reduce_sum`, which has the same axes.
 
     >>> reduce_log_sum_exp([1000, 1000]).eval()
     array(1000.6932, dtype=float32)
@@ -160,7 +170,9 @@ def reduce_log_sum_exp(x: Operand, axis: Axes = None, keepdims: bool = True, nam
 
 
 def reduce_l1(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
-    """L1 norm (sum of absolute values) over one or more axes; see `reduce_sum` for the axes and shapes.
+    """L1 norm (sum of absolute values) over one or more axes.
+
+    Shapes: see `reduce_sum`, which has the same axes.
 
     >>> reduce_l1([[1, -2], [3, -4]], axis=1).eval()
     array([[3.],
@@ -170,7 +182,9 @@ def reduce_l1(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = 
 
 
 def reduce_sum_square(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
-    """Sum of squares over one or more axes; see `reduce_sum` for the axes and shapes.
+    """Sum of squares over one or more axes.
+
+    Shapes: see `reduce_sum`, which has the same axes.
 
     >>> reduce_sum_square([3, 4]).eval()
     array(25., dtype=float32)
@@ -182,7 +196,9 @@ def reduce_sum_square(x: Operand, axis: Axes = None, keepdims: bool = True, name
 
 
 def reduce_l2(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
-    """L2 norm (square root of the sum of squares) over one or more axes; see `reduce_sum` for the axes and shapes.
+    """L2 norm (square root of the sum of squares) over one or more axes.
+
+    Shapes: see `reduce_sum`, which has the same axes.
 
     >>> reduce_l2([3, 4]).eval()
     array(5., dtype=float32)

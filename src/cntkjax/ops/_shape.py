@@ -67,6 +67,7 @@ def _place(axis: AxisLike | None, default: Axis) -> Axis:
 def expand_dims(x: Operand, axis: AxisLike, name: str = "") -> Function:
     """Insert an axis of size 1: after axis `axis` if that is not negative, otherwise so that it is ``shape[axis]``.
 
+    Shapes: [*before, *after] -> [*before, 1, *after].
     Errors: AxisError for an axis that x does not have.
 
     >>> expand_dims(np.zeros((2, 3)), -1).shape, expand_dims(np.zeros((2, 3)), 0).shape
@@ -92,6 +93,8 @@ def expand_dims(x: Operand, axis: AxisLike, name: str = "") -> Function:
 def squeeze(x: Operand, axes: AxisLike | Sequence[AxisLike] | None = None, name: str = "") -> Function:
     """Remove the given axes of size 1, or all axes of size 1 without `axes`.
 
+    Shapes: [*before, 1, *after] -> [*before, *after].
+
     >>> squeeze(np.zeros((1, 3, 1))).shape, squeeze(np.zeros((1, 3, 1)), 0).shape
     ((3,), (3, 1))
     """
@@ -104,6 +107,7 @@ def flatten(x: Operand, axis: AxisLike | None = None, name: str = "") -> Functio
 
     Without `axis`, or with 0, the matrix has one row.
 
+    Shapes: [*before, *after] -> [size of before, size of after].
     Errors: ShapeError for an axis that x does not have.
 
     >>> flatten(np.zeros((2, 3, 4))).shape, flatten(np.zeros((2, 3, 4)), 1).shape
@@ -126,6 +130,7 @@ def flatten(x: Operand, axis: AxisLike | None = None, name: str = "") -> Functio
 def swapaxes(x: Operand, axis1: AxisLike = 0, axis2: AxisLike = 1, name: str = "") -> Function:
     """Swap two static axes.
 
+    Shapes: [..., n, ..., m, ...] -> [..., m, ..., n, ...].
     Errors: AxisError for an axis that x does not have.
 
     >>> swapaxes([[0, 1], [2, 3], [4, 5]], 0, 1).eval()
@@ -138,6 +143,7 @@ def swapaxes(x: Operand, axis1: AxisLike = 0, axis2: AxisLike = 1, name: str = "
 def transpose(x: Operand, perm: Sequence[AxisLike], name: str = "") -> Function:
     """Permute the static axes: axis i of the result is axis ``perm[i]`` of x.
 
+    Shapes: [*shape] -> [shape[i] for i in perm].
     Errors: TypeError if `perm` is a number; ValueError for a repeated or missing axis.
 
     >>> transpose(np.zeros((2, 3, 4)), (2, 0, 1)).shape
@@ -191,6 +197,7 @@ def slice(
     Unlike in CNTK, the axis may be the batch axis, which selects samples, or the sequence axis, which selects steps
     like `cntk.sequence.slice`.
 
+    Shapes: [..., n, ...] -> [..., end_index - begin_index, ...]; with a stride, every so many of them.
     Errors: ShapeError for a range that is empty or exceeds the axis; AxisError for an axis that x does not have;
             ValueError if the numbers of axes, indices and strides differ.
 
@@ -246,6 +253,7 @@ def pad(
     `mode` is CONSTANT_PAD (filled with `constant_value`), REFLECT_PAD (mirrored without repeating the outermost
     elements) or SYMMETRIC_PAD (mirrored with them).
 
+    Shapes: [n, ...] -> [before + n + after, ...].
     Errors: ValueError for anything but pairs of non-negative widths.
 
     >>> pad([1, 2, 3], [(1, 2)], mode=REFLECT_PAD).eval()
@@ -321,6 +329,12 @@ def crop_manual(node_input: Operand, node_referent: Operand, offset_x: int, offs
 
     Shapes: node_input [C, H, W], node_referent [..., h, w] -> [C, h, w].
     Units: offsets in pixels of node_input.
+
+    >>> import numpy as np
+    >>> image = np.arange(16.).reshape(1, 4, 4)
+    >>> crop_manual(image, np.zeros((1, 2, 2)), 1, 0).eval()
+    array([[[1., 2.],
+            [5., 6.]]])
     """
     operands = as_variables(node_input, node_referent)
     return node(Crop, operands, {"offset": [int(offset_x), int(offset_y)]}, name)
@@ -332,6 +346,14 @@ def crop_automatic(node_input: Operand, node_referent: Operand, name: str = "") 
     The offset is computed from the convolutions and poolings between the two operands and their common ancestor.
 
     Shapes: node_input [C, H, W], node_referent [..., h, w] -> [C, h, w].
+
+    Errors: ValueError if the operands have no common ancestor, or the image is too small.
+
+    >>> import cntkjax as C
+    >>> x = C.input_variable((1, 4, 4))
+    >>> smaller = C.pooling(x, C.AVG_POOLING, (2, 2))
+    >>> crop_automatic(x, smaller).shape
+    (1, 3, 3)
     """
     return node(Crop, as_variables(node_input, node_referent), name=name)
 
@@ -339,7 +361,15 @@ def crop_automatic(node_input: Operand, node_referent: Operand, name: str = "") 
 def crop_automatic_with_ancestors(
     node_input: Operand, node_referent: Operand, ancestor_input: Operand, ancestor_referent: Operand, name: str = ""
 ) -> Function:
-    """Like `crop_automatic` for images without a common ancestor: the two given ancestors count as the same image."""
+    """Like `crop_automatic` for images without a common ancestor: the two given ancestors count as the same image.
+
+    Shapes: node_input [C, H, W], node_referent [..., h, w] -> [C, h, w].
+
+    >>> import cntkjax as C
+    >>> x, y = C.input_variable((1, 4, 4)), C.input_variable((3, 4, 4))
+    >>> crop_automatic_with_ancestors(x, C.pooling(y, C.AVG_POOLING, (2, 2)), x, y).shape
+    (1, 3, 3)
+    """
     operands = as_variables(node_input, node_referent, ancestor_input, ancestor_referent)
     return node(Crop, operands, name=name)
 
@@ -361,6 +391,8 @@ def one_hot(x: Operand, num_classes: int, sparse_output: bool = False, axis: Axi
 def zeros_like(x: Operand, name: str = "") -> Function:
     """Zeros with the shape and dynamic axes of x.
 
+    Shapes: [*shape] -> [*shape].
+
     >>> zeros_like([1, 2]).eval()
     array([0., 0.], dtype=float32)
     """
@@ -370,6 +402,8 @@ def zeros_like(x: Operand, name: str = "") -> Function:
 def ones_like(x: Operand, name: str = "") -> Function:
     """Ones with the shape and dynamic axes of x.
 
+    Shapes: [*shape] -> [*shape].
+
     >>> ones_like([1, 2]).eval()
     array([1., 1.], dtype=float32)
     """
@@ -378,6 +412,8 @@ def ones_like(x: Operand, name: str = "") -> Function:
 
 def eye_like(x: Operand, sparse_output: bool = True, name: str = "") -> Function:
     """An identity matrix with the shape of x, sparse by default. x must have two axes, counting the batch axis.
+
+    Shapes: [rows, columns], or [columns] with the batch axis -> the same.
 
     >>> eye_like([[0, 0, 0], [0, 0, 0]], sparse_output=False).eval()
     array([[1., 0., 0.],
@@ -389,6 +425,7 @@ def eye_like(x: Operand, sparse_output: bool = True, name: str = "") -> Function
 def cast(node_input: Operand, dtype: ElementType | None, name: str = "") -> Function:
     """Convert the operand to another element type.
 
+    Shapes: [*shape] -> [*shape].
     Errors: ValueError for an element type that CNTK does not support.
 
     >>> cast([1, 2], np.float64).eval()
@@ -399,6 +436,8 @@ def cast(node_input: Operand, dtype: ElementType | None, name: str = "") -> Func
 
 def assign(ref: Operand, input: Operand, name: str = "") -> Function:
     """The value of `input`, which is also assigned to the parameter or constant `ref` after the forward pass.
+
+    Shapes: input [*shape], ref [*shape] -> [*shape].
 
     >>> from cntkjax import constant
     >>> state = constant(shape=(2,), value=0)

@@ -30,6 +30,8 @@ Operands = list[tuple[Variable, Variable]]  # pairs (argument inside the block, 
 def combine(*operands: Operand | Sequence[Operand], **kw_name: str) -> Function:
     """A function with the outputs of all operands; without operands, it has no outputs.
 
+    Shapes: those of the operands.
+
     >>> import cntkjax as C
     >>> x = C.input_variable(1)
     >>> [v.tolist() for v in combine([x + 1, x + 2]).eval({x: [[1]]}).values()]
@@ -46,14 +48,27 @@ def combine(*operands: Operand | Sequence[Operand], **kw_name: str) -> Function:
 
 
 def alias(x: Operand, name: str = "") -> Function:
-    """The operand under another name."""
+    """The operand under another name.
+
+    Shapes: x [*shape] -> [*shape].
+
+    >>> import cntkjax as C
+    >>> alias(C.input_variable(2), 'scores').name
+    'scores'
+    """
     return apply(ELEMENTWISE["NoOp"], [as_variable(x)], name=name)  # type: ignore[return-value]
 
 
 def as_composite(root_function: Function, name: str = "") -> Function:
     """The composite that represents the graph rooted at a node.
 
+    Shapes: those of the outputs of the node.
     Errors: TypeError for anything but a function.
+
+    >>> import cntkjax as C
+    >>> node = (C.input_variable(2) + 1).root_function
+    >>> node.is_primitive, as_composite(node).is_composite
+    (True, True)
     """
     if not isinstance(root_function, GraphFunction):
         raise TypeError(f"as_composite takes a function, got {root_function!r}")
@@ -69,8 +84,15 @@ def as_block(
 
     `block_arguments_map`: pairs (argument of the composite, operand bound to it).
 
+    Shapes: those of the outputs of the composite.
     Errors: TypeError for anything but a function; ValueError for an argument that is not a placeholder or has no
             operand.
+
+    >>> import cntkjax as C
+    >>> x, p = C.input_variable(2), C.placeholder()
+    >>> block = as_block(2 * p + 1, [(p, x)], 'Affine')
+    >>> block.root_function.is_block, block.eval({x: [[1, 2]]})
+    (True, array([[3., 5.]], dtype=float32))
     """
     composite = as_composite(composite)
     operands: Operands = [(as_variable(inner), as_variable(outer)) for inner, outer in block_arguments_map]

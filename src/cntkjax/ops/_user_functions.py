@@ -278,6 +278,19 @@ def user_function(user_func: object) -> Function:
     """Turn a `UserFunction` into a graph that can be used like that of any other operation.
 
     Errors: TypeError for anything but a function.
+
+    >>> import cntkjax as C
+    >>> class Double(C.ops.functions.UserFunction):
+    ...     def infer_outputs(self):
+    ...         x = self.inputs[0]
+    ...         return [C.output_variable(x.shape, x.dtype, x.dynamic_axes)]
+    ...     def forward(self, x, device=None, outputs_to_retain=None):
+    ...         return None, 2 * x
+    ...     def backward(self, state, gradient):
+    ...         return 2 * gradient
+    >>> x = C.input_variable(2)
+    >>> user_function(Double([x])).eval({x: [[1, 2]]})
+    array([[2., 4.]], dtype=float32)
     """
     if not isinstance(user_func, GraphFunction):
         raise TypeError(f"user_function takes an instance of a subclass of UserFunction, got {user_func!r}")

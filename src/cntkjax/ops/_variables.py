@@ -52,14 +52,28 @@ def input(
     dynamic_axes: AxesLike = [BATCH],  # noqa: B006
     name: str = "",
 ) -> Variable:
-    """The old name of `input_variable`."""
+    """The old name of `input_variable`.
+
+    Shapes: see `input_variable`.
+
+    >>> input(3, name='x')
+    Input('x', [#], [3])
+    """
     return input_variable(shape, dtype, needs_gradient, is_sparse, dynamic_axes, name)
 
 
 def output_variable(
     shape: ShapeLike, dtype: ElementType | None, dynamic_axes: AxesLike, needs_gradient: bool = True, name: str = ""
 ) -> Variable:
-    """An output of a user-defined function, to be returned by its ``infer_outputs``."""
+    """An output of a user-defined function, to be returned by its ``infer_outputs``.
+
+    Shapes: `shape` is that of one sample.
+    Errors: those of `input_variable`.
+
+    >>> import numpy as np
+    >>> output_variable((2, 3), np.float32, []).shape
+    (2, 3)
+    """
     return Variable._new(
         VariableKind.Output, as_shape(shape), dtype, default_axes(dynamic_axes), name=name,
         needs_gradient=needs_gradient,
@@ -68,6 +82,8 @@ def output_variable(
 
 def placeholder(shape: ShapeLike | str | None = None, dynamic_axes: AxesLike = None, name: str = "") -> Variable:
     """A stand-in for a variable that ``replace_placeholders`` supplies later; undeclared properties are then inferred.
+
+    Shapes: unknown until it is replaced, unless `shape` is given.
 
     >>> placeholder(name='h')
     Placeholder('h', [???], [???])
@@ -99,6 +115,8 @@ def constant(
     name: str = "",
 ) -> Constant:
     """A value that training does not change.
+
+    Shapes: that of `value`, or `shape` if `value` is a number.
 
     >>> constant([[1, 2]]).value
     array([[1., 2.]], dtype=float32)

@@ -41,7 +41,14 @@ Source: TypeAlias = str | os.PathLike[str] | bytes | BinaryIO
 
 @unique
 class CloneMethod(Enum):
-    """What a clone does with parameters: copy them, share them, or freeze copies of them as constants."""
+    """What a clone does with parameters: copy them, share them, or freeze copies of them as constants.
+
+    >>> import cntkjax as C
+    >>> model = C.layers.Dense(2)(C.input_variable(3))
+    >>> frozen = model.clone(CloneMethod.freeze)
+    >>> len(frozen.parameters), len(frozen.constants)
+    (0, 2)
+    """
 
     clone = "clone"
     share = "share"
@@ -50,7 +57,11 @@ class CloneMethod(Enum):
 
 @unique
 class ModelFormat(Enum):
-    """File formats of models."""
+    """File formats of models.
+
+    >>> ModelFormat.CNTKv2.name, ModelFormat.ONNX.name
+    ('CNTKv2', 'ONNX')
+    """
 
     CNTKv2 = 0
     ONNX = 1
@@ -442,12 +453,30 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
 
 
 def BlockFunction(op_name: str, name: str) -> Callable[[Callable[..., Any]], Function]:
-    """Decorator like `Function` that creates a block: a single operation in the graph and in model files."""
+    """Decorator like `Function` that creates a block: a single operation in the graph and in model files.
+
+    >>> import cntkjax as C
+    >>> @BlockFunction('Double', 'twice')
+    ... def double(x):
+    ...     return x + x
+    >>> double(C.input_variable(2)).root_function.op_name
+    'Double'
+    """
     return lambda f: from_python(f, make_block=True, op_name=op_name, name=name)
 
 
 def load_model(model: Source, device: Device = None, format: ModelFormat = ModelFormat.CNTKv2) -> Function:
-    """Load a graph from a path, bytes or a file object; see `Function.load`."""
+    """Load a graph from a path, bytes or a file object; see `Function.load`.
+
+    Errors: those of `Function.load`: a file that is missing, damaged or of another format.
+
+    >>> import os, tempfile
+    >>> import cntkjax as C
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     C.layers.Dense(2, name='scores')(C.input_variable(3)).save(os.path.join(folder, 'dense.model'))
+    ...     load_model(os.path.join(folder, 'dense.model')).name
+    'scores'
+    """
     return Function.load(model, device, format)
 
 

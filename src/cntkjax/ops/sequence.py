@@ -59,7 +59,13 @@ def input(
     sequence_axis: Axis = SEQUENCE,
     name: str = "",
 ) -> Variable:
-    """The old name of `input_variable`."""
+    """The old name of `input_variable`.
+
+    Shapes: see `input_variable`.
+
+    >>> input(3, name='x')
+    Input('x', [#, *], [3])
+    """
     return sequence_input(shape, dtype, needs_gradient, is_sparse, sequence_axis, name)
 
 
@@ -81,13 +87,30 @@ def past_value(x: Operand, initial_state: Operand | None = None, time_step: int 
 def future_value(x: Operand, initial_state: Operand | None = None, time_step: int = 1, name: str = "") -> Function:
     """The value `time_step` steps ahead; `initial_state` at the last `time_step` steps of a sequence.
 
-    See `past_value` for shapes and errors.
+    Shapes: x [*shape] with a sequence axis; initial_state broadcasts to it and may have the batch axis -> [*shape].
+    Errors: AxisError if x has no sequence axis; ValueError for a time_step below 1.
+
+    >>> x = input_variable(1)
+    >>> future_value(x, 9).eval({x: [[[1], [2], [3]]]})
+    [array([[2.],
+           [3.],
+           [9.]], dtype=float32)]
     """
     return delayed(FutureValue, x, initial_state, time_step, name)
 
 
 def delay(x: Operand, initial_state: Operand | None = None, time_step: int = 1, name: str = "") -> Operand:
-    """`past_value` for a positive `time_step`, `future_value` for a negative one, x itself for 0."""
+    """`past_value` for a positive `time_step`, `future_value` for a negative one, x itself for 0.
+
+    Shapes: x [*shape] with a sequence axis -> [*shape].
+    Errors: those of `past_value`.
+
+    >>> x = input_variable(1)
+    >>> delay(x, 9, time_step=-2).eval({x: [[[1], [2], [3]]]})
+    [array([[3.],
+           [9.],
+           [9.]], dtype=float32)]
+    """
     if time_step == 0:
         return x
     if time_step < 0:
@@ -99,6 +122,10 @@ def is_first(seq: Operand, name: str = "") -> Function:
     """1 at the first step of each sequence, 0 at the others.
 
     Shapes: seq with a sequence axis -> [].
+
+    >>> x = input_variable(1)
+    >>> is_first(x).eval({x: [[[5], [6], [7]]]})
+    [array([1., 0., 0.], dtype=float32)]
     """
     return as_one_block("Sequence::IsFirst", lambda s: within(PastValue, s, 1), [as_variable(seq)], name)
 
@@ -107,6 +134,10 @@ def is_last(seq: Operand, name: str = "") -> Function:
     """1 at the last step of each sequence, 0 at the others.
 
     Shapes: seq with a sequence axis -> [].
+
+    >>> x = input_variable(1)
+    >>> is_last(x).eval({x: [[[5], [6], [7]]]})
+    [array([0., 0., 1.], dtype=float32)]
     """
     return as_one_block("Sequence::IsLast", lambda s: within(FutureValue, s, 1), [as_variable(seq)], name)
 
@@ -145,7 +176,15 @@ def first(seq: Operand, name: str = "") -> Function:
 
 
 def last(seq: Operand, name: str = "") -> Function:
-    """The last step of each sequence; see `first`."""
+    """The last step of each sequence.
+
+    Shapes: seq [*shape] with a sequence axis -> [*shape] with the batch axis only.
+    Errors: AxisError if seq has no sequence axis.
+
+    >>> x = input_variable(1)
+    >>> last(x).eval({x: [[[1], [2], [3]]]})
+    array([[3.]], dtype=float32)
+    """
     return slice(seq, -1, 0, name)
 
 
@@ -204,6 +243,11 @@ def broadcast_as(operand: Operand, broadcast_as_operand: Operand, name: str = ""
 
     Shapes: operand [*shape] -> [*shape] with the dynamic axes of broadcast_as_operand.
     Errors: AxisError if broadcast_as_operand has no dynamic axes.
+
+    >>> x = input_variable(1)
+    >>> broadcast_as(last(x), x).eval({x: [[[1], [2]]]})
+    [array([[2.],
+           [2.]], dtype=float32)]
     """
     operands = as_variables(operand, broadcast_as_operand)
     return as_one_block("Sequence::BroadcastAs", reconcile_dynamic_axes, operands, name)
@@ -214,12 +258,26 @@ def reduce_sum(seq: Operand, name: str = "") -> Function:
 
     Shapes: seq [*shape] with a sequence axis -> [*shape] with the batch axis only.
     Errors: AxisError if seq has no sequence axis.
+
+    >>> x = input_variable(1)
+    >>> reduce_sum(x).eval({x: [[[1], [2], [3]], [[4]]]})
+    array([[6.],
+           [4.]], dtype=float32)
     """
     return reduced("Sum", 0.0, seq, name)
 
 
 def reduce_max(seq: Operand, name: str = "") -> Function:
-    """The maximum over the steps of each sequence; see `reduce_sum` for shapes and errors."""
+    """The maximum over the steps of each sequence.
+
+    Shapes: seq [*shape] with a sequence axis -> [*shape] with the batch axis only.
+    Errors: AxisError if seq has no sequence axis.
+
+    >>> x = input_variable(1)
+    >>> reduce_max(x).eval({x: [[[1], [3], [2]], [[4]]]})
+    array([[3.],
+           [4.]], dtype=float32)
+    """
     return reduced("Max", float("-inf"), seq, name)
 
 
@@ -228,6 +286,11 @@ def softmax(seq: Operand, name: str = "") -> Function:
 
     Shapes: seq [*shape] with a sequence axis -> [*shape].
     Errors: AxisError if seq has no sequence axis.
+
+    >>> x = input_variable(1)
+    >>> softmax(x).eval({x: [[[1], [2]]]})[0].round(4)
+    array([[0.2689],
+           [0.7311]], dtype=float32)
     """
 
     def over_steps(x: Variable) -> Function:

@@ -27,7 +27,11 @@ _SOURCE = "TrainingMinibatchSource"  # the key of the source's state in a checkp
 
 
 class DataUnit(IntEnum):
-    """The unit of a frequency."""
+    """The unit of a frequency.
+
+    >>> [unit.name for unit in DataUnit]
+    ['sample', 'minibatch', 'sweep']
+    """
 
     sample = 1
     minibatch = 2
@@ -77,6 +81,8 @@ class CheckpointConfig:
     `preserve_all`: keep all checkpoints, as ``filename0``, ``filename1`` …; the last one also as ``filename``.
 
     Errors: ValueError for an empty name or an invalid frequency.
+
+    >>> config = CheckpointConfig('digits', frequency=(10, DataUnit.sweep), preserve_all=True)
     """
 
     def __init__(
@@ -132,6 +138,8 @@ class CrossValidationConfig(_Validation):
 
     Units: `minibatch_size` and `max_samples`, the limit of one test, are in samples.
     Errors: ValueError without source and callback, or for arrays without criterion.
+
+    >>> config = CrossValidationConfig(callback=lambda index, error, samples, minibatches: error > 0.01, frequency=1000)
     """
 
     def __init__(
@@ -159,6 +167,11 @@ class TestConfig(_Validation):
 
     Units: `minibatch_size` in samples.
     Errors: ValueError without a source, or for arrays without criterion.
+
+    >>> import numpy as np
+    >>> import cntkjax as C
+    >>> x = C.input_variable(1)
+    >>> config = TestConfig((np.ones((4, 1), np.float32),), minibatch_size=2, criterion=C.square(x))
     """
 
     __test__ = False  # for pytest, which collects classes with such names
