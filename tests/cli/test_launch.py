@@ -125,8 +125,6 @@ def test_launchers_on_two_hosts_start_the_workers_of_one_job(undisturbed, tmp_pa
     (["-n", "2", str(HERE)], "is a folder"),
     (["-n", "0", str(SCRIPT)], "at least one worker"),
     (["-n", "3", "--hosts", "a,b", str(SCRIPT)], "cannot be divided evenly among 2 hosts: a,b"),
-    (["-n", "2", "--hosts", "a,b", str(SCRIPT)], "--coordinator a:PORT"),
-    (["-n", "2", "--hosts", "a,b", "--coordinator", "a:1", str(SCRIPT)], "is none of a,b; give its number"),
     (["-n", "4", str(SCRIPT)], "4 workers need a device each, but this host has 2"),
 ])  # fmt: skip
 def test_options_that_cannot_work_are_an_error(arguments, message, monkeypatch, capsys):

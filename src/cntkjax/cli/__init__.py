@@ -84,15 +84,18 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_launch(launch: argparse.ArgumentParser) -> None:
     launch.add_argument(
-        "-n", type=int, required=True, dest="workers", metavar="N", help="the number of workers, on all hosts"
+        "-n", type=int, dest="workers", metavar="N", help="the number of workers, on all hosts; default: all slots"
     )
-    launch.add_argument("--hosts", metavar="A,B", help="run the same command on each of these hosts")
+    launch.add_argument("--hosts", metavar="A,B:4", help="start the workers on these hosts, with ssh; 4 slots on B")
+    launch.add_argument("--hostfile", type=Path, metavar="FILE", help="the same, with lines such as 'B slots=4'")
+    launch.add_argument("--ssh", default="ssh -o ConnectTimeout=20", metavar="COMMAND", help="default: %(default)s")
     launch.add_argument(
         "--coordinator", metavar="HOST:PORT", help="where the workers meet: a free port of the first host"
     )
     launch.add_argument(
-        "--host-index", type=int, metavar="I", help="this host's number in --hosts; default: by its name"
+        "--host-index", type=int, metavar="I", help="start only those of the host with this number, from 0"
     )
+    launch.add_argument("--attached", action="store_true", help=argparse.SUPPRESS)  # started by another launcher
     launch.add_argument("--restarts", type=int, default=0, metavar="N", help="how often to start again after a failure")
     launch.add_argument("--logs", type=Path, metavar="DIR", help="write worker-RANK.log there instead of printing")
     launch.add_argument("script", type=Path, metavar="SCRIPT.py", help="the script that all workers run")

@@ -91,7 +91,7 @@ def _inherited(address: Address) -> socket.socket | None:
     """The socket at which `cntkjax launch` lets worker 0 listen, unless a process between them has closed it."""
     with suppress(KeyError, OSError):
         server = socket.socket(fileno=int(os.environ["CNTKJAX_SOCKET"]))
-        if server.getsockname() == address:
+        if server.getsockname()[1] == address[1]:
             server.set_inheritable(False)
             return server
         server.detach()  # another one, which has got its number
