@@ -1,12 +1,14 @@
 """The documentation site in a real browser: `make test-browser`. Skipped where its packages or Chromium are missing."""
 
 import importlib.util
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+expect = pytest.importorskip("playwright.sync_api", reason="pip install playwright, for tests in a browser").expect
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install axe-playwright-python")
 if importlib.util.find_spec("myst_nb") is None:
     pytest.skip("needs the packages of '.[docs]'", allow_module_level=True)
@@ -30,7 +32,7 @@ def show(browser, site):
     """Opens a page; in the end there must have been no error and no request for anything but files of the site."""
     problems = []
 
-    def show(page, width=1200, scheme="light"):
+    def show(page, width=1200, scheme="light", site=site):
         tab = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
         tab.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
         tab.on("pageerror", lambda error: problems.append(str(error)))
@@ -76,3 +78,40 @@ def test_pages_are_accessible(show, page, scheme):
 def test_pages_fit_a_phone(show, page):
     tab = show(page, width=360)
     assert tab.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+@pytest.fixture(scope="module")
+def two_versions(site, site_module, tmp_path_factory):
+    """The site as two versions side by side; the older one has no page about ONNX."""
+    folder = tmp_path_factory.mktemp("versions")
+    for name in ("0.1.0", "dev"):
+        shutil.copytree(site, folder / name)
+    (folder / "0.1.0" / "onnx.html").unlink()
+    site_module("versions").write_list(folder)
+    return folder
+
+
+@pytest.mark.parametrize(("page", "expected"), [("reference/cntk.ops.html",) * 2, ("onnx.html", "index.html")])
+def test_the_menu_of_versions_leads_to_the_same_page_if_that_exists(show, two_versions, page, expected):
+    tab = show(page, site=two_versions / "dev")
+    menu = tab.get_by_label("Version")
+    assert menu.locator("option").all_text_contents() == ["dev", "0.1.0"] and menu.input_value() == "dev"
+    menu.select_option("0.1.0")
+    tab.wait_for_url(f"**/0.1.0/{expected}")
+    assert tab.get_by_label("Version").input_value() == "0.1.0"
+    tab.go_back()
+    assert tab.get_by_label("Version").input_value() == "dev"
+
+
+def test_the_development_version_names_the_newest_release_and_the_entrance_leads_there(show, two_versions):
+    show("layers.html", site=two_versions / "dev").get_by_role("link", name="newest release").click()
+    tab = show("index.html", site=two_versions)
+    tab.wait_for_url("**/0.1.0/index.html")
+    assert not tab.get_by_role("link", name="newest release").is_visible()
+
+
+def test_the_menu_of_versions_is_in_the_drawer_of_a_phone(show, two_versions):
+    tab = show("index.html", width=360, site=two_versions / "0.1.0")
+    expect(tab.get_by_label("Version")).not_to_be_in_viewport()
+    tab.locator("label.nav-overlay-icon").click()
+    expect(tab.get_by_label("Version")).to_be_in_viewport()
