@@ -95,8 +95,9 @@ def public_names(module: ModuleType, homes: Homes) -> Iterator[tuple[str, object
 
 
 def is_constant(name: str, value: object) -> bool:
-    """True for numbers, texts, functions and types of the graph, but not for what modules of Python leave behind."""
-    return name != "TYPE_CHECKING" and isinstance(value, int | float | str | Function | Record | ModuleType)
+    """True for capitalized numbers and texts, and for functions and types of the graph; not for what Python leaves."""
+    is_setting = isinstance(value, int | float | str) and name[0].isupper() and name != "TYPE_CHECKING"
+    return is_setting or isinstance(value, Function | Record | ModuleType)
 
 
 def is_object(value: object) -> bool:

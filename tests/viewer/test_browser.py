@@ -94,6 +94,20 @@ def test_thousands_of_operations_are_laid_out(show):
         f = C.tanh(f) if i % 2 else f + x
     tab = show(f)
     assert tab.locator(".node").count() == 2002
+    tab.wait_for_function("document.querySelectorAll('.node:not([display])').length < 100")  # only these are drawn
+
+
+def test_what_comes_into_view_of_a_large_graph_is_drawn(show):
+    f = x = C.input_variable(4)
+    for i in range(800):
+        f = C.alias(f + x, name=f"step {i}")
+    tab = show(f)
+    last = tab.get_by_label("NoOp step 799")
+    last.wait_for(state="hidden")
+    tab.fill("#query", "step 799")
+    tab.locator("#matches button").first.click()
+    last.wait_for(state="visible")
+    assert tab.locator(".node.selected").bounding_box()["y"] > 0
 
 
 def test_differences_are_marked(show):

@@ -6,7 +6,8 @@
   const unfolded = new Set();
   const SVG = "http://www.w3.org/2000/svg";
   const LARGE = 700; // nodes that dagre lays out within seconds
-  const READABLE = 0.5; // the smallest scale that shows text
+  const READABLE = 0.5; // the smallest scale at which text can be read
+  const TEXTLESS = 0.2; // the scale below which it is not drawn
   const byId = (id) => document.getElementById(id);
   const graph = byId("graph");
   const scene = byId("scene");
@@ -15,6 +16,7 @@
   let places = new Map(); // where the visible nodes are
   let extent = { width: 1, height: 1 };
   const view = { x: 0, y: 0, scale: 1 };
+  let items = []; // what is drawn: { element, left, top, right, bottom, shown }
 
   // ---- elements
   function element(name, properties = {}, ...children) {
@@ -139,11 +141,13 @@
     const { layout, clusters } = arrange(content);
     places = new Map([...content.ids].map((id) => [id, layout.node(id)]));
     extent = layout.graph();
-    scene.replaceChildren(
-      ...clusters.map((id) => drawCluster(nodes.get(id), layout.node(id))),
-      ...content.edges.map((edge) => drawEdge(edge, layout.edge(edge.from, edge.to))),
-      ...[...content.ids].map((id) => drawNode(nodes.get(id), layout.node(id))),
-    );
+    const route = (edge) => layout.edge(edge.from, edge.to);
+    items = [
+      ...clusters.map((id) => item(drawCluster(nodes.get(id), layout.node(id)), cornersOf(layout.node(id)))),
+      ...content.edges.map((edge) => item(drawEdge(edge, route(edge)), route(edge).points)),
+      ...[...content.ids].map((id) => item(drawNode(nodes.get(id), layout.node(id)), cornersOf(layout.node(id)))),
+    ];
+    scene.replaceChildren(...items.map(({ element }) => element));
     move();
   }
 
@@ -179,9 +183,36 @@
     return svg("g", { class: isBack ? "edge back" : "edge" }, svg("path", { d: "M" + points.join("L"), "marker-end": "url(#arrow)" }), text);
   }
 
+  const cornersOf = (place) => [-1, 1].map((sign) => ({ x: place.x + (sign * place.width) / 2, y: place.y + (sign * place.height) / 2 }));
+
+  function item(element, points) {
+    const [xs, ys] = [points.map((p) => p.x), points.map((p) => p.y)];
+    return { element, left: Math.min(...xs), top: Math.min(...ys), right: Math.max(...xs), bottom: Math.max(...ys), shown: true };
+  }
+
   // ---- moving about
+  let isMoving = false;
   function move() {
+    if (!isMoving) requestAnimationFrame(paint);
+    isMoving = true;
+  }
+
+  /* Moves the scene. Browsers are slow with thousands of elements, even outside the screen: those of large graphs are left out. */
+  function paint() {
+    isMoving = false;
     scene.setAttribute("transform", `translate(${view.x} ${view.y}) scale(${view.scale})`);
+    scene.classList.toggle("textless", view.scale < TEXTLESS);
+    if (items.length <= LARGE) return; // all can be reached by the Tab key
+    const margin = 100;
+    const left = -view.x / view.scale - margin, right = left + graph.clientWidth / view.scale + 2 * margin;
+    const top = -view.y / view.scale - margin, bottom = top + graph.clientHeight / view.scale + 2 * margin;
+    for (const it of items) {
+      const shown = it.left < right && it.right > left && it.top < bottom && it.bottom > top;
+      if (shown === it.shown) continue;
+      it.shown = shown;
+      if (shown) it.element.removeAttribute("display");
+      else it.element.setAttribute("display", "none");
+    }
   }
 
   function zoom(factor, x = graph.clientWidth / 2, y = graph.clientHeight / 2) {
