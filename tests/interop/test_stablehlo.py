@@ -88,6 +88,25 @@ def test_functions_that_look_back_take_padded_sequences(tmp_path):
     np.testing.assert_allclose(output, f.eval({s: [data[0, :5]]}))
 
 
+def test_sizes_of_planes_windows_and_selected_steps_stay_symbolic(tmp_path):
+    s, x = C.sequence.input_variable(2), C.input_variable((2, 4, 5, 4))
+    windows = C.layers.SequentialConvolution(2, num_filters=3, strides=2, pad=False)(s)
+    selected = C.sequence.gather(s, C.greater(C.reduce_sum(s), 0))
+    f = C.combine([C.layers.Convolution3D((3, 3, 3), 2)(x), windows, selected, C.sequence.slice(s, 1, -1)])
+    parts = [np.random.default_rng(n).normal(size=(n, 2)).astype(np.float32) for n in (16, 9)]
+    grid = np.zeros((2, 16, 2), np.float32)
+    for row, part in zip(grid, parts, strict=True):
+        row[: len(part)] = part
+    data = np.random.default_rng(0).normal(size=(2, *x.shape)).astype(np.float32)
+    assert f.arguments == (x, s)
+    volumes, *sequences = served(f, tmp_path, a=data, b=grid, b_lengths=np.int32([16, 9]))
+    expected = f.eval({s: parts, x: data})
+    np.testing.assert_allclose(volumes, expected[f.outputs[0]], rtol=1e-5, atol=1e-6)
+    for actual, out in zip(sequences, f.outputs[1:], strict=True):
+        for row, want in zip(actual, expected[out], strict=True):
+            np.testing.assert_allclose(row[: len(want)], want, rtol=1e-5, atol=1e-6)
+
+
 def test_an_unsupported_function_keeps_the_old_file(tmp_path):
     class Twice(C.ops.functions.UserFunction):
         def forward(self, argument, device=None, outputs_to_retain=None):

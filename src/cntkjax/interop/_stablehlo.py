@@ -64,7 +64,9 @@ def _exported(f: JaxFunction, parameters: Mapping[str, Array], least_steps: int)
     """The program with symbolic sizes: b, one for each sequence axis, and one for each free static axis."""
     axes = list(dict.fromkeys(v.sequence_axis for v in f.arguments if v.sequence_axis is not None))
     letters = {axis: f"t{i}" for i, axis in enumerate(axes)}
-    scope = export.SymbolicScope([f"{letter} >= {least_steps}" for letter in letters.values()])
+    # The second constraint follows from the first one, but jax proves nothing about products of two sizes.
+    constraints = [c for t in letters.values() for c in (f"{t} >= {least_steps}", f"b*{t} >= {least_steps}*b")]
+    scope = export.SymbolicScope(constraints)
     specs: list[jax.ShapeDtypeStruct | tuple[jax.ShapeDtypeStruct, ...]] = []
     for i, v in enumerate(f.arguments):
         dims = [str(d) if d >= 0 else f"d{i}_{k}" for k, d in enumerate(v.shape)]

@@ -239,12 +239,14 @@ def _by_planes(x: Array, w: Array, windows: Sequence[Window]) -> Array:
     x = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), (first.before, first.after, 0), *[(0, 0, 0)] * (x.ndim - 2)])
     planes = jnp.concatenate([x[:, first.slice_of(cell)] for cell in range(first.size)], -1)
     result = _convolved(planes.reshape(-1, *planes.shape[2:]), jnp.concatenate(jnp.moveaxis(w, 2, 0), 1), plane)
-    return result.reshape(len(x), first.count, *result.shape[1:])
+    return result.reshape(x.shape[0], first.count, *result.shape[1:])
 
 
 def _xla_convolution(x: Array, w: Array, windows: Sequence[Window], groups: int = 1) -> Array:
+    # Cells after the last window need not be cut off, and a symbolic number of them could not be.
+    padding = [(k.before, k.after if isinstance(k.after, int) or k.after > 0 else 0) for k in windows]
     return lax.conv_general_dilated(
-        materialized(x), _window_first(w), [k.stride for k in windows], [(k.before, k.after) for k in windows],
+        materialized(x), _window_first(w), [k.stride for k in windows], padding,
         rhs_dilation=[k.dilation for k in windows], dimension_numbers=_dimensions(x.ndim), feature_group_count=groups,
     )  # fmt: skip
 

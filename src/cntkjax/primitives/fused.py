@@ -138,7 +138,7 @@ class GridSlice(type(GatherPacked)):  # type: ignore[misc]
 
         def sliced(d: Array) -> Array:
             rest = d[begin : begin + steps]
-            return jnp.concatenate([rest, jnp.broadcast_to(d[-1:], (steps - len(rest), *d.shape[1:]))])
+            return jnp.concatenate([rest, jnp.broadcast_to(d[-1:], (steps - rest.shape[0], *d.shape[1:]))])
 
         return Value(jax.tree.map(sliced, _data_of(ctx, source)), index.axes)
 

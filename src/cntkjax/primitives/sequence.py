@@ -256,7 +256,8 @@ class GatherPacked(Primitive):
         cells = _flat(data) if len(source.axes) > 1 else data
         assert ctx.node is not None
         if len(source.axes) > 1 and not source.is_sparse and _is_one_to_one(ctx.node.node_inputs[1]):
-            inverse = _inverse(jnp.where(ctx.mask(index.axes), index.data, len(cells)), len(cells))
+            size = cells.shape[0]
+            inverse = _inverse(jnp.where(ctx.mask(index.axes), index.data, size), size)
             permuted = _permuted_cells(cells, index.data.reshape(-1), inverse)
             return Value(permuted.reshape(*index.data.shape, *permuted.shape[1:]), index.axes)
         return Value(jax.tree.map(lambda d: d[index.data], cells), index.axes)
