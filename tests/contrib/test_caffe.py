@@ -102,6 +102,31 @@ def test_convolution_computes_what_caffe_computes(convert, parameters, kernel, s
     assert [p.name for p in model.parameters] == ["y.W", "y.b"][: 1 + bias.any()]
 
 
+@pytest.mark.parametrize(
+    ("parameters", "kernel", "stride", "pad", "dilation", "group"),
+    [
+        ("kernel_size: 3", (3, 3), (1, 1), (0, 0), (1, 1), 1),
+        ("kernel_size: 4 stride: 2 pad: 1 bias_term: false", (4, 4), (2, 2), (1, 1), (1, 1), 1),
+        ("kernel_size: 3 stride: 2 dilation: 2", (3, 3), (2, 2), (0, 0), (2, 2), 1),
+        ("kernel_h: 2 kernel_w: 3 stride_h: 3 stride_w: 1 group: 2", (2, 3), (3, 1), (0, 0), (1, 1), 2),
+        ("kernel_size: 4 stride: 2 pad: 1 group: 4", (4, 4), (2, 2), (1, 1), (1, 1), 4),  # bilinear interpolation
+    ],
+)
+def test_deconvolution_adds_filters_to_windows(convert, parameters, kernel, stride, pad, dilation, group):
+    outputs = 2 * group
+    filters, bias = weights(4, 2, *kernel), weights(outputs) * ("false" not in parameters)
+    text = layer("Deconvolution", f"convolution_param {{ num_output: {outputs} group: {group} {parameters} }}")
+    model = convert(INPUT + text, {"y": [filters, bias][: 1 + bias.any()]})
+    reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
+    full = np.zeros((outputs, *((n - 1) * s + r for n, s, r in zip(IMAGE.shape[1:], stride, reach, strict=True))))
+    for c, i, j in np.ndindex(IMAGE.shape):
+        first = 2 * (c // (4 // group))
+        rows, columns = (slice(n * s, n * s + r, d) for n, s, r, d in zip((i, j), stride, reach, dilation, strict=True))
+        full[first : first + 2, rows, columns] += IMAGE[c, i, j] * filters[c]
+    expected = full[:, pad[0] : full.shape[1] - pad[0], pad[1] : full.shape[2] - pad[1]] + channels(bias)
+    np.testing.assert_allclose(model.eval(IMAGE[None])[0], expected, rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize("kind", ["MAX", "AVE"])
 @pytest.mark.parametrize(
     ("parameters", "kernel", "stride", "pad", "size"),
@@ -164,6 +189,10 @@ CASES = {
     "lrn": (
         layer("LRN", "lrn_param { local_size: 3 alpha: 0.3 k: 2 }"), {},
         lambda: IMAGE / (2 + 0.1 * around(IMAGE)) ** 0.75,
+    ),
+    "lrn within": (
+        layer("LRN", "lrn_param { local_size: 3 alpha: 0.3 k: 2 norm_region: WITHIN_CHANNEL }"), {},
+        lambda: IMAGE / (1 + 0.3 * (windows(IMAGE, (3, 3), (1, 1), (1, 1)) ** 2).mean((3, 4))) ** 0.75,
     ),
     "relu": (layer("ReLU"), {}, lambda: np.maximum(IMAGE, 0)),
     "slope": (layer("ReLU", "relu_param { negative_slope: 0.1 }"), {}, lambda: np.where(IMAGE > 0, IMAGE, IMAGE / 10)),
@@ -261,9 +290,9 @@ def test_all_outputs_and_shapes_of_data_layers(convert):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (layer("Deconvolution"), r"net.prototxt: layer 'y' \(Deconvolution\) is not converted"),
+        (layer("SPP"), r"net.prototxt: layer 'y' \(SPP\) is not converted"),
         (layer("Pooling", "pooling_param { pool: STOCHASTIC }"), "pooling STOCHASTIC is not converted"),
-        (layer("LRN", "lrn_param { norm_region: WITHIN_CHANNEL }"), "WITHIN_CHANNEL is not converted"),
+        (layer("LRN", "lrn_param { local_size: 4 }"), "ACROSS_CHANNELS over 4 elements is not converted"),
         (layer("Convolution"), "has no weights in .*net.caffemodel"),
         (layer("ReLU", bottom="x"), "no layer computes 'x'"),
         (layer("ReLU") * 2, "another layer has the same name"),

@@ -114,6 +114,34 @@ class ApiSetup:
         return convolution(inputs[0])
 
     @staticmethod
+    def deconvolution(cntk_layer: CntkLayersDefinition, inputs: Sequence[Any]) -> Function:
+        """Each element adds its filter to a window of the result, of which the padding is cut off.
+
+        Parameters ``name.W`` [channels, output / group, *kernel] and ``name.b``.
+        """
+        params, name, (x,) = cntk_layer.parameters, cntk_layer.op_name, inputs
+        channels, groups = x.shape[0], params.group
+        weights = _tensor(cntk_layer, 0).reshape(channels, params.output // groups, *params.kernel)
+        filters = Parameter(init=weights, name=f"{name}.W")
+        bias = Parameter(init=_tensor(cntk_layer, 1).reshape(-1, 1, 1), name=f"{name}.b") if params.need_bias else None
+
+        @BlockFunction("Deconvolution", name)
+        def deconvolution(x: Value) -> Function:
+            parts = [
+                ops.convolution_transpose(
+                    _channels(filters, group, groups, channels), _channels(x, group, groups, channels),
+                    params.stride, auto_padding=[False], dilation=params.dilation,
+                )
+                for group in range(groups)
+            ]  # fmt: skip
+            y = parts[0] if groups == 1 else ops.splice(*parts, axis=0)
+            for axis, pad in enumerate(params.pad, 1):
+                y = ops.slice(y, axis, pad, -pad) if pad else y
+            return y if bias is None else y + bias
+
+        return deconvolution(x)
+
+    @staticmethod
     def pooling(cntk_layer: CntkLayersDefinition, inputs: Sequence[Any]) -> Function:
         """A window that begins inside the padded sample may extend beyond its end; means include the padding."""
         params, (x,) = cntk_layer.parameters, inputs
@@ -209,11 +237,16 @@ class ApiSetup:
 
     @staticmethod
     def lrn(cntk_layer: CntkLayersDefinition, inputs: Sequence[Any]) -> Function:
-        """x / (k + alpha * mean of the squares in a window of channels) ** beta."""
-        params = cntk_layer.parameters
+        """x / (k + alpha * mean of the squares in a window, of channels or within each channel) ** beta."""
+        params, (x,) = cntk_layer.parameters, inputs
+        if params.within_channel:
+            size = (params.kernel_size,) * 2
+            squares = _padded(ops.square(x), [n // 2 for n in size])
+            mean = ops.pooling(squares, ops.AVG_POOLING, size)
+            return ops.alias(x * ops.pow(params.k + params.alpha * mean, -params.beta), cntk_layer.op_name)
         return BlockApiSetup.lrn(
             params.k, (params.kernel_size + 1) // 2, params.alpha, params.beta, cntk_layer.op_name
-        )(inputs[0])  # fmt: skip
+        )(x)  # fmt: skip
 
     @staticmethod
     def splice(cntk_layer: CntkLayersDefinition, inputs: Sequence[Any]) -> Function:
@@ -307,6 +340,12 @@ def _tensor(layer: CntkLayersDefinition, index: int) -> np.ndarray:
 
 def _padded(x: Value, pad: Sequence[int], value: float = 0) -> Value:
     return ops.pad(x, [(0, 0), *((n, n) for n in pad)], constant_value=value) if any(pad) else x
+
+
+def _channels(x: Value, group: int, groups: int, channels: int) -> Value:
+    """One of so many equal groups of channels."""
+    size = channels // groups
+    return x if groups == 1 else ops.slice(x, 0, group * size, (group + 1) * size)
 
 
 def _axis(layer: CntkLayersDefinition) -> int:

@@ -34,6 +34,7 @@ class CntkLayerType(Enum):
     power = 23
     param_relu = 24
     flatten = 25
+    deconvolution = 26
     unknown = 100
 
 
@@ -100,12 +101,13 @@ class CntkSpliceParameters(CntkParameters):
 
 @dataclass
 class CntkLRNParameters(CntkParameters):
-    """`kernel_size`: channels in a window."""
+    """`kernel_size`: channels in a window, or its rows and columns where it lies `within_channel`."""
 
     kernel_size: int = 5
     alpha: float = 1
     beta: float = 5
     k: float = 1
+    within_channel: bool = False
 
 
 @dataclass

@@ -50,14 +50,18 @@ def _pair(params: Message, name: str, other: str, default: int) -> list[int]:
     return [int(n) for n in (values * 2 if len(values) == 1 else values or [default] * 2)]
 
 
-def _convolution(layer: Message) -> Described:
+def _windows(layer: Message) -> CntkConvolutionParameters:
     params = layer.part("convolution_param")
-    convolution = CntkConvolutionParameters(
+    return CntkConvolutionParameters(
         output=int(params.one("num_output", 0)), kernel=_pair(params, "kernel_size", "kernel", 0),
         stride=_pair(params, "stride", "stride", 1), pad=_pair(params, "pad", "pad", 0),
         dilation=_pair(params, "dilation", "dilation", 1), group=int(params.one("group", 1)),
         need_bias=params.one("bias_term", True),
     )  # fmt: skip
+
+
+def _convolution(layer: Message) -> Described:
+    convolution = _windows(layer)
     windows = zip(convolution.pad, convolution.kernel, convolution.stride, convolution.dilation, strict=True)
     is_same_padding = all(step == 1 and 2 * pad == dilation * (size - 1) for pad, size, step, dilation in windows)
     if any(convolution.pad) and is_same_padding:
@@ -100,12 +104,14 @@ def _scale(layer: Message) -> Described:
 
 def _lrn(layer: Message) -> Described:
     params = layer.part("lrn_param")
-    if params.one("norm_region", "ACROSS_CHANNELS") != "ACROSS_CHANNELS":
-        raise ValueError(f"normalization {params.one('norm_region')}")
+    region, size = params.one("norm_region", "ACROSS_CHANNELS"), int(params.one("local_size", 5))
+    if region not in ("ACROSS_CHANNELS", "WITHIN_CHANNEL") or size % 2 == 0:  # as in Caffe
+        raise ValueError(f"normalization {region} over {size} elements")
+    within = region == "WITHIN_CHANNEL"
+    k = 1.0 if within else params.one("k", 1.0)  # which Caffe ignores there
     return CntkLayerType.lrn, CntkLRNParameters(
-        kernel_size=int(params.one("local_size", 5)), alpha=params.one("alpha", 1.0),
-        beta=params.one("beta", 0.75), k=params.one("k", 1.0),
-    )  # fmt: skip
+        kernel_size=size, alpha=params.one("alpha", 1.0), beta=params.one("beta", 0.75), k=k, within_channel=within
+    )
 
 
 def _eltwise(layer: Message) -> Described:
@@ -139,7 +145,8 @@ def _power(layer: Message) -> Described:
 
 
 _LAYERS: dict[str, Callable[[Message], Described]] = {
-    "Convolution": _convolution, "Pooling": _pooling, "InnerProduct": _dense, "BatchNorm": _batch_norm,
+    "Convolution": _convolution, "Deconvolution": lambda layer: (CntkLayerType.deconvolution, _windows(layer)),
+    "Pooling": _pooling, "InnerProduct": _dense, "BatchNorm": _batch_norm,
     "Scale": _scale, "LRN": _lrn, "Eltwise": _eltwise, "Power": _power,
     "ReLU": _number(CntkLayerType.relu, "relu_param", "negative_slope", 0.0),
     "ELU": _number(CntkLayerType.elu, "elu_param", "alpha", 1.0),
@@ -148,7 +155,7 @@ _LAYERS: dict[str, Callable[[Message], Described]] = {
     "Flatten": _along(CntkLayerType.flatten, "flatten_param"), "Sigmoid": _plain(CntkLayerType.sigmoid),
     "TanH": _plain(CntkLayerType.tanh), "AbsVal": _plain(CntkLayerType.abs), "PReLU": _plain(CntkLayerType.param_relu),
 }  # fmt: skip
-_WEIGHTED = ("Convolution", "InnerProduct", "BatchNorm", "Scale", "PReLU")
+_WEIGHTED = ("Convolution", "Deconvolution", "InnerProduct", "BatchNorm", "Scale", "PReLU")
 
 
 class CaffeAdapter(Adapter):
