@@ -342,7 +342,7 @@ def _padded(x: Value, pad: Sequence[int], value: float = 0) -> Value:
     return ops.pad(x, [(0, 0), *((n, n) for n in pad)], constant_value=value) if any(pad) else x
 
 
-def _channels(x: Value, group: int, groups: int, channels: int) -> Value:
+def _channels(x: Value | Parameter, group: int, groups: int, channels: int) -> Value | Parameter:
     """One of so many equal groups of channels."""
     size = channels // groups
     return x if groups == 1 else ops.slice(x, 0, group * size, (group + 1) * size)
