@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 
@@ -38,9 +38,21 @@ from .prices import MeasuredPrices
 from .python_callbacks import run_until_sizes_settle
 from .random_streams import RandomInputs, random_state_of
 from .trace_log import log_compilation
+from .transfers import received, sent, shapes_of
 
 Body: TypeAlias = Callable[[Plan, Context, Environment, PyTree, PyTree], PyTree]
 """``body(plan, ctx, env, donated, extra)`` computes outputs from the leaves and arguments in `env`."""
+
+
+class _Fed(NamedTuple):
+    """Inputs of a program that are others in each run."""
+
+    arguments: Sequence[PackedArray]
+    batch: Batch | None
+    layouts: Sequence[Layout]
+    random: RandomInputs | None
+    past: Sequence[Array | None]
+    extra: PyTree
 
 
 _TASKS = {
@@ -78,16 +90,14 @@ class Program:
         )
 
     def _trace(
-        self, donated: PyTree, leaves: Sequence[Array | None], arguments: Sequence[PackedArray], batch: Batch | None,
-        layouts: Sequence[Layout], random: RandomInputs | None, past: Sequence[Array | None], extra: PyTree,
-        sizes: Hashable = (),
+        self, donated: PyTree, leaves: Sequence[Array | None], sent: PyTree, sizes: Hashable = ()
     ) -> PyTree:
-        ctx = make_context(
-            self.plan, self.training, batch, dict(zip(self.packer.axes, layouts, strict=True)), random, past
-        )
-        env = {v: value_of_argument(v, d) for v, d in zip(self.plan.arguments, arguments, strict=True)}
+        fed: _Fed = received(sent)
+        layouts = dict(zip(self.packer.axes, fed.layouts, strict=True))
+        ctx = make_context(self.plan, self.training, fed.batch, layouts, fed.random, fed.past)
+        env = {v: value_of_argument(v, d) for v, d in zip(self.plan.arguments, fed.arguments, strict=True)}
         env |= {v: Value(d, ()) for v, d in zip(self.plan.leaves, leaves, strict=True) if d is not None}
-        return captured(self.body(self.plan, ctx, env, donated, extra))
+        return captured(self.body(self.plan, ctx, env, donated, fed.extra))
 
     def _description(self) -> object:
         """A digest of what is computed, in any process: by the nodes as they are now, since users may edit them."""
@@ -118,16 +128,16 @@ class Program:
 
     def _text(self, inputs: Inputs) -> str:
         """What is compiled, for users to read."""
-        batch: Batch | None = inputs[3]
-        layouts: Sequence[Layout] = inputs[4]
-        sizes = [f"{layout.time} x {layout.rows}" for layout in layouts] or ([str(batch.size)] if batch else [])
+        fed: _Fed = shapes_of(inputs[2])
+        sizes = [f"{layout.time} x {layout.rows}" for layout in fed.layouts]
+        sizes = sizes or ([str(fed.batch.size)] if fed.batch else [])
         minibatches = f" for minibatches of up to {' and '.join(sizes)}" if sizes else ""
         return f"{_TASKS.get(self.name, self.name)}{minibatches}"
 
     def _note_compilation(self, inputs: Inputs, executable: Executable) -> None:
         self.prices.note_compilation(executable.seconds)
         if Settings.trace_level > 0:
-            log_compilation(self.name, self.plan, inputs[2], executable)
+            log_compilation(self.name, self.plan, shapes_of(inputs[2]).arguments, executable)
 
     def pack(
         self, plan: Plan, feeds: Sequence[Feed], memory: Memory, variant: Hashable = (), in_background: bool = True
@@ -220,7 +230,8 @@ class Program:
 def _inputs(
     minibatch: Minibatch, leaves: Sequence[Array | None], random: RandomInputs | None, donated: PyTree, extra: PyTree
 ) -> Inputs:
-    return donated, leaves, minibatch.arguments, minibatch.batch, minibatch.layouts, random, minibatch.past, extra
+    fed = _Fed(minibatch.arguments, minibatch.batch, minibatch.layouts, random, minibatch.past, extra)
+    return donated, leaves, sent(fed)
 
 
 __all__ = ["Body", "Program"]

@@ -41,6 +41,9 @@ class Lowering:
     [32, 32768] instead of 0.16. GPUs have kernels for it.
 
     `convolutions_by_planes`: 3-d convolutions as 2-d ones with more channels: 2.5 ms instead of 23 on a CPU.
+
+    `joined_transfers`: what the host sends with a step is joined to at most three arrays instead of 8 to 14
+    (`engine/run/transfers.py`). A CPU's programs read NumPy arrays in place, and joining would only copy.
     """
 
     loop_unroll: int
@@ -50,16 +53,18 @@ class Lowering:
     statistics_in_one_pass: bool
     matmul_sums: bool
     convolutions_by_planes: bool
+    joined_transfers: bool
 
 
 LOWERINGS = {
     "cpu": Lowering(
         loop_unroll=1, joined_residuals=False, pooling_in_one_pass=False, native_groups=False,
-        statistics_in_one_pass=False, matmul_sums=True, convolutions_by_planes=True,
+        statistics_in_one_pass=False, matmul_sums=True, convolutions_by_planes=True, joined_transfers=False,
     ),
     "gpu": Lowering(
         loop_unroll=8, joined_residuals=True, pooling_in_one_pass=True, native_groups=True,
         statistics_in_one_pass=True, matmul_sums=False, convolutions_by_planes=False,
+        joined_transfers=True,
     ),
 }  # fmt: skip
 
