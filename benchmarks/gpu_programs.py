@@ -177,7 +177,8 @@ def compiled_step(network: str, target: Path, atis: Path | None) -> dict[str, ob
         "network": network, "kernels": counted.count, "kinds": dict(counted.kinds.most_common()),
         "loops": counted.loops,
         "written_mb": round(counted.written / 1e6, 1), "temporary_mb": round(memory.temp_size_in_bytes / 1e6, 1),
-        "host_arrays": sum(x.arrays_sent for x in inputs if isinstance(x, Sent)), "float64": len(re.findall(r"\bf64\[", text)), "compile_s": round(seconds, 1),
+        "host_arrays": sum(x.arrays_sent for x in inputs if isinstance(x, Sent)),
+        "float64": len(re.findall(r"\bf64\[", text)), "compile_s": round(seconds, 1),
     }  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 The files are made first, of random numbers: text with dense and with sparse samples, the dense ones in binary form,
 JPEG images, and speech. Each side reads them in processes of its own, in turns. A speed is in megabytes of the file
-per second of the first sweep, with the time to open it; images are counted.
+per second of the first sweep, with the time to open it; images are counted, and also read by OpenCV alone.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from benchmarks.compare import environment
 from benchmarks.reading_worker import CLASSES, DENSE_WIDTH, FRAME_WIDTH, SPARSE_WIDTH
 
-WORKER = Path(__file__).with_name("reading_worker.py")
+WORKER, OPENCV_WORKER = (Path(__file__).with_name(f"{name}_worker.py") for name in ("reading", "opencv"))
 CNTK27 = Path(__file__).resolve().parents[2] / "shared" / "oracle" / "cntk27"
 _SPARSE_VALUES = 50  # in a sample
 _PIECE = 2000  # rows that are made at once and then repeated, with other labels
@@ -122,21 +122,28 @@ WRITERS: dict[str, tuple[Callable[[Path, int], None], str]] = {
 }  # fmt: skip
 
 
+class Side(NamedTuple):
+    """Who reads: an interpreter, and what it runs."""
+
+    interpreter: str
+    worker: Path
+
+
 def file_size(path: Path) -> int:
     """Bytes of a file, or of all files in a folder."""
     return sum(p.stat().st_size for p in path.iterdir()) if path.is_dir() else path.stat().st_size
 
 
-def read(interpreter: str, kind: str, folder: Path, options: Sequence[str]) -> dict[str, Any] | None:
+def read(side: Side, kind: str, folder: Path, options: Sequence[str]) -> dict[str, Any] | None:
     """What one side says of reading, in a process of its own without a kept index; None if it cannot read the file."""
     with tempfile.TemporaryDirectory() as cache:
-        command = [interpreter, str(WORKER), kind, str(folder), *options]
+        command = [side.interpreter, str(side.worker), kind, str(folder), *options]
         output = subprocess.run(command, env=environment(Path(cache)), capture_output=True, text=True)
     return json.loads(output.stdout.splitlines()[-1]) if output.returncode == 0 else None
 
 
 def compare(
-    kinds: Sequence[str], megabytes: float, rounds: int, sides: dict[str, str], folder: Path, options: Sequence[str]
+    kinds: Sequence[str], megabytes: float, rounds: int, sides: dict[str, Side], folder: Path, options: Sequence[str]
 ) -> dict[str, dict[str, dict[str, float]]]:
     """For each kind and side that reads it: medians over the rounds, and the megabytes of the file."""
     results: dict[str, dict[str, dict[str, float]]] = {}
@@ -146,8 +153,8 @@ def compare(
             write(folder, int(megabytes * 2**20))
         runs: dict[str, list[dict[str, Any] | None]] = {side: [] for side in sides}
         for _ in range(rounds):
-            for side, interpreter in sides.items():
-                runs[side].append(read(interpreter, kind, folder, options))
+            for name_of_side, side in sides.items():
+                runs[name_of_side].append(read(side, kind, folder, options))
         readable = {side: [run for run in of_side if run] for side, of_side in runs.items()}
         size = file_size(folder / name) / 2**20
         results[kind] = {side: _medians(of_side, size) for side, of_side in readable.items() if of_side}
@@ -173,7 +180,9 @@ def main() -> None:
     parser.add_argument("--cntk27", default=str(CNTK27) if CNTK27.exists() else "", help="an interpreter with CNTK 2.7")
     parser.add_argument("--worker", nargs=argparse.REMAINDER, default=[], help="options of reading_worker.py")
     options = parser.parse_args()
-    sides = {"cntkjax": sys.executable} | ({"cntk27": options.cntk27} if options.cntk27 else {})
+    sides = {"cntkjax": Side(sys.executable, WORKER), "opencv": Side(sys.executable, OPENCV_WORKER)}
+    if options.cntk27:
+        sides["cntk27"] = Side(options.cntk27, WORKER)
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.folder or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)

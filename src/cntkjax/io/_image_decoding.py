@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import struct
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 
-_ENDS = {"JPEG": b"\xff\xd9", "PNG": b"IEND"}  # the formats that OpenCV decodes, and how their files end
+_PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # markers of the segment with the size in JPEG files
 
 
 def pillow() -> ModuleType:
@@ -39,18 +41,47 @@ def decoded(encoded: bytes, channels: int, max_pixels: int, is_oriented: bool) -
     Shapes: uint8 [height, width, channels].
     Errors: whatever damaged data lead the decoder to; ValueError for an image that is too large.
     """
+    header = None if opencv() is None else _header(encoded)
+    # Of a file that was cut, OpenCV decodes what there is; Pillow refuses it.
+    if header is not None and encoded.rfind(header.end, len(encoded) // 2) >= 0:
+        _check_size(header.width, header.height, max_pixels)
+        return _by_opencv(encoded, channels, is_oriented and header.is_jpeg)
     with pillow().open(io.BytesIO(encoded)) as image:
-        if image.width * image.height > max_pixels:
-            raise ValueError(
-                f"it has {image.width} x {image.height} pixels, more than {max_pixels}; scale it down, or set "
-                "max_pixels of the deserializer"
-            )
-        is_oriented &= image.format == "JPEG"
-        # Of a file that was cut, OpenCV decodes what there is; Pillow refuses it.
-        end = _ENDS.get(image.format or "")
-        if opencv() is None or end is None or encoded.rfind(end, len(encoded) // 2) < 0:
-            return _by_pillow(image, channels, is_oriented)
-    return _by_opencv(encoded, channels, is_oriented)
+        _check_size(image.width, image.height, max_pixels)
+        return _by_pillow(image, channels, is_oriented and image.format == "JPEG")
+
+
+class _Header(NamedTuple):
+    """What the first bytes of a file say that OpenCV decodes. `end`: how such files end."""
+
+    width: int
+    height: int
+    end: bytes
+    is_jpeg: bool
+
+
+def _header(encoded: bytes) -> _Header | None:
+    """The header of a JPEG or PNG file; None for others, and if it is not in order."""
+    if encoded.startswith(_PNG) and len(encoded) >= 24:
+        width, height = struct.unpack_from(">II", encoded, 16)
+        return _Header(width, height, b"IEND", False)
+    place = 2 if encoded.startswith(b"\xff\xd8") else len(encoded)
+    while place + 9 <= len(encoded) and encoded[place] == 0xFF:  # segments, each with a marker and its length
+        marker, size, height, width = struct.unpack_from(">xBHxHH", encoded, place)
+        if marker in _FRAMES:
+            return _Header(width, height, b"\xff\xd9", True)
+        if marker < 0xC0 or 0xD0 <= marker <= 0xDA or marker == 0xFF:  # not in a header
+            return None
+        place += 2 + size
+    return None
+
+
+def _check_size(width: int, height: int, max_pixels: int) -> None:
+    if width * height > max_pixels:
+        raise ValueError(
+            f"it has {width} x {height} pixels, more than {max_pixels}; scale it down, or set max_pixels of the "
+            "deserializer"
+        )
 
 
 def _by_pillow(image: Image, channels: int, is_oriented: bool) -> Pixels:

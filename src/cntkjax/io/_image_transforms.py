@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ._files import open_binary
-from ._resize import KINDS, Pixels, resized
+from ._resize import KINDS, Pixels, mirrored, resized
 
 
 class TransformRandom:
@@ -29,11 +29,14 @@ class TransformRandom:
     """
 
     def __init__(self, seed: int | None) -> None:
-        self._twister = np.random.RandomState(seed)
+        twister = np.random.MT19937()
+        state: Any = np.random.RandomState(seed).get_state(legacy=False)  # `MT19937(seed)` begins in another one
+        twister.state = state
+        self._next = twister.random_raw
 
     def uniform(self, low: float, high: float) -> float:
         """A number in the range [low, high)."""
-        return low + (high - low) * int(self._twister.randint(2**32, dtype=np.uint32)) / 2**32
+        return low + (high - low) * self._next() / 2**32
 
     def integer(self, stop: int) -> int:
         """One of 0, 1, ..., stop - 1; if there is only one choice, no random number is consumed."""
@@ -82,7 +85,7 @@ class _Crop:
         else:
             left, top = (random.integer(n + 1) for n in free)
         part = image[top : top + height, left : left + width]
-        return part[:, ::-1] if self.kind.startswith("random") and random.uniform(0, 1) < 0.5 else part
+        return mirrored(part) if self.kind.startswith("random") and random.uniform(0, 1) < 0.5 else part
 
     def _crop_size(self, image: Pixels, random: TransformRandom) -> tuple[int, int]:
         """Width and height."""

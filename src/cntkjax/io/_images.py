@@ -24,11 +24,13 @@ from ._files import open_binary
 from ._image_decoding import decoded, pillow
 from ._image_transforms import TransformRandom, as_transform
 from ._number_parsing import parse_decimal
+from ._resize import store_planes
 from ._streams import StreamInformation
 from .deserializer import ChunkedDeserializer, register_deserializer
 
 MAX_PIXELS = 64 * 2**20
 _BYTES_PER_PIXEL, _METADATA_BYTES = 8, 2**20  # a file may have so many: four channels of 16 bits, uncompressed
+_IMAGES_AT_ONCE = 4  # that a thread reads
 _LIST_FOLDER = ".../"  # prefix of paths relative to the folder of the list
 
 
@@ -243,16 +245,18 @@ class ImageFiles(ChunkedDeserializer):
         shape = next(s.sample_shape for s in self.streams if s.name == name)
         samples = np.empty((len(rows), *shape), np.float32)
 
-        def read(index: int) -> None:
-            sample = self._sample(name, rows[index], random[index])
-            if sample.shape != shape:
-                self._fail(
-                    rows[index].line,
-                    f"the image is {sample.shape}, others are {shape}: scale them to one size, with transforms.scale",
-                )
-            samples[index] = sample
+        def read(first: int) -> None:
+            for index in range(first, min(first + _IMAGES_AT_ONCE, len(rows))):
+                sample = self._sample(name, rows[index], random[index])
+                if sample.shape != shape:
+                    self._fail(
+                        rows[index].line,
+                        f"the image is {sample.shape}, others are {shape}: scale them to one size, with "
+                        "transforms.scale",
+                    )
+                store_planes(sample.transpose(1, 2, 0), samples[index])
 
-        for _ in self._threads.map(read, range(len(rows))):  # raises the first error
+        for _ in self._threads.map(read, range(0, len(rows), _IMAGES_AT_ONCE)):  # raises the first error
             pass
         return samples
 

@@ -31,6 +31,26 @@ def opencv() -> ModuleType | None:
     return cv2
 
 
+def mirrored(image: Pixels) -> Pixels:
+    """An image with its columns in reverse order. Shapes: [height, width, channels]."""
+    cv2 = opencv()
+    if cv2 is None or image.dtype not in (np.uint8, np.float32):
+        return image[:, ::-1]
+    return cv2.flip(image, 1).reshape(image.shape)  # a copy, but OpenCV would make a slower one of a view
+
+
+def store_planes(image: Pixels, planes: np.ndarray) -> None:
+    """Stores an image with a plane for each channel.
+
+    Shapes: uint8 or float32 [height, width, channels], float32 [channels, height, width].
+    """
+    cv2 = opencv()
+    if cv2 is None or len(planes) == 1:
+        planes[...] = image.transpose(2, 0, 1)
+    else:
+        cv2.split(image.astype(np.float32, copy=False), list(planes))
+
+
 def resized(image: Pixels, rows: int, columns: int, kind: str) -> Pixels:
     """An image of another size; ``kind`` is one of KINDS.
 
@@ -134,4 +154,4 @@ def _float_sum(lines: Sequence[np.ndarray], weights: Sequence[np.ndarray]) -> np
     return np.rint(sum(terms[1:], terms[0]))
 
 
-__all__ = ["KINDS", "opencv", "resized"]
+__all__ = ["KINDS", "mirrored", "opencv", "resized", "store_planes"]
