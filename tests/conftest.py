@@ -1,6 +1,7 @@
 """Fixtures that several test modules use."""
 
 import shutil
+import signal
 
 import hypothesis
 import pytest
@@ -20,6 +21,18 @@ hypothesis.settings.load_profile("cntkjax")
 def same_random_numbers():
     """A test draws the same numbers, whatever ran before it."""
     reset_random_seed()
+
+
+@pytest.fixture
+def terminal_signals():
+    """Ctrl-C raises KeyboardInterrupt, as in a terminal; shells let background jobs ignore the signal."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(params=["one sequence a row", "several sequences a row"])

@@ -5,7 +5,6 @@ A file that ends in anything but data or an explained error is stored in corpus/
 
 import itertools
 import json
-import os
 import struct
 import subprocess
 import sys
@@ -13,15 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from .training import LONGER
+
 FUZZ = Path(__file__).resolve().parents[1] / "formats" / "fuzz.py"
 CORPUS = Path(__file__).parent / "corpus"
 KINDS = ("model", "checkpoint", "ctf", "cbf")
-FACTOR = int(os.environ.get("CNTKJAX_STRESS", "1"))
 
 
 def report(*arguments):
     command = [sys.executable, "-W", "ignore", FUZZ, *map(str, arguments)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=110 * FACTOR)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=110 * LONGER)
     assert run.returncode == 0, run.stderr[-2000:]
     return json.loads(run.stdout.splitlines()[-1])
 
@@ -49,5 +49,5 @@ def test_damaged_data_are_read_or_refused(kind, tmp_path):
     text = b"".join(b"%d |x %d.5 -1e3 |y %d:2 2:0.1 |# comment\n" % (i // 2, i, i % 2) for i in range(20))
     path = tmp_path / "data"
     path.write_bytes(text if kind == "ctf" else binary_format([[[1, 2], [3, 4]], [[5, 6]]]))
-    result = report(kind, 100 * FACTOR, "--seed", FACTOR, path)
+    result = report(kind, 100 * LONGER, "--seed", LONGER, path)
     assert result["bad"] == [] and result["refused"]

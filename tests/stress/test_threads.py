@@ -1,6 +1,5 @@
 """Threads that use one model: each sees it before or after a step, and those that train take turns."""
 
-import os
 import threading
 import time
 
@@ -8,7 +7,9 @@ import numpy as np
 
 import cntkjax as C
 
-SECONDS = 2 * int(os.environ.get("CNTKJAX_STRESS", "1"))
+from .training import LONGER
+
+SECONDS = 2 * LONGER
 
 
 def run(*actions, seconds=SECONDS):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -11,6 +11,7 @@ from itertools import islice
 import numpy as np
 
 from ..engine.data.ragged import Ragged, offsets_of
+from ..engine.xla.background import Background
 from ._sampler import Block, Sampler
 
 Streams = Mapping[str, Ragged]
@@ -83,7 +84,7 @@ class Batcher:
         self._max_samples = min(max_samples, 2**62)  # within int64
         self._reads_per_minibatch = sampler.deserializer.reads_per_minibatch
         prefetch = prefetch and sampler.deserializer.num_chunks > 1
-        self._thread = ThreadPoolExecutor(1, "cntkjax-reader") if prefetch else None
+        self._thread = Background("cntkjax-reader") if prefetch else None
         self._prefetched: Future[BlockShard] | None = None  # the block after this one
         self._block: BlockShard | None = None
         self.sweep = self._samples_before = self._sequences_before = self._place = self._block_number = 0
@@ -237,7 +238,7 @@ class PrefetchingBatcher:
     def __init__(self, batcher: Batcher) -> None:
         self._batcher = batcher
         self.position = batcher.position
-        self._thread = ThreadPoolExecutor(1, "cntkjax-reader")
+        self._thread = Background("cntkjax-reader")
         self._prefetched: Future[tuple[list[Part], bool]] | None = None
         self._expected: tuple[int, Shard] | None = None
 

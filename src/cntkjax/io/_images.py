@@ -9,7 +9,6 @@ import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
@@ -256,13 +255,10 @@ class ImageFiles(ChunkedDeserializer):
                     )
                 store_planes(sample.transpose(1, 2, 0), samples[index])
 
-        for _ in self._threads.map(read, range(0, len(rows), _IMAGES_AT_ONCE)):  # raises the first error
-            pass
+        with ThreadPoolExecutor(min(os.cpu_count() or 1, 8), "cntkjax-images") as threads:
+            for _ in threads.map(read, range(0, len(rows), _IMAGES_AT_ONCE)):  # raises the first error
+                pass
         return samples
-
-    @cached_property
-    def _threads(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(min(os.cpu_count() or 1, 8), "cntkjax-images")
 
     def _random_of(self, name: str, index: int) -> list[TransformRandom]:
         """The random numbers of each transform for the image at this index of every minibatch.

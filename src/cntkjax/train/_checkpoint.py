@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from typing import Any, Protocol
@@ -16,6 +16,7 @@ from ..engine.lower.rows import Rows
 from ..engine.run.handover import STATE, hand_over, settle
 from ..engine.train.loss_scale import LossScale
 from ..engine.train.step import Options, PendingGradients
+from ..engine.xla.background import Background
 from ..formats import checkpoint, model
 from ..formats.dictionary import FormatError, decode, encode
 from ..graph.axis import ALL_AXES, Axis
@@ -63,7 +64,7 @@ class Writer:
     """Writes one checkpoint at a time in the background."""
 
     def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1, "checkpoint")  # its thread starts with the first task
+        self._background = Background("cntkjax-checkpoint", finishes=True)
         self._last: Future[None] | None = None
         self._writing = threading.RLock()
 
@@ -93,7 +94,7 @@ class Writer:
             elif wait:
                 checkpoint.write(filename, files)
             else:
-                self._last = self._pool.submit(checkpoint.write, filename, files.copied())
+                self._last = self._background.submit(checkpoint.write, filename, files.copied())
 
     def wait(self) -> None:
         """Wait until the last checkpoint is written. Errors: those of writing it."""

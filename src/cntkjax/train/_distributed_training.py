@@ -40,8 +40,8 @@ class DistributedTraining:
             )
         self.learners, self.strategies = learners, strategies
         self.blocks = [(a, b) for a, b in zip(learners, strategies, strict=True) if isinstance(b, BlockMomentum)]
-        self.is_distributed = any(strategy is not None for strategy in strategies)
         self.has_others = strategies[0] is not None and workers.size() > 1
+        self.acts_after_steps = self.has_others or bool(self.blocks)  # then steps are counted after it
         self._describe = describe
         self._exchange: GradientExchange | None = None
         self._is_synchronized = False

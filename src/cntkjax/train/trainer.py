@@ -149,7 +149,7 @@ class TrainerCore(EvaluatorCore):
             is_sweep_end = any(getattr(d, "end_of_sweep", False) for d in minibatch.values())
         step = self._step([as_variable(v) for v in requested])
         number = self.progress.minibatches + 1
-        counts_with_step = not self.distributed.is_distributed and not any(a.runs_python for a in self.learners)
+        counts_with_step = not self.distributed.acts_after_steps and not any(a.runs_python for a in self.learners)
         counting = _Counting(self, number, bool(is_sweep_end))
         exchange = self.distributed.begin(number, bool(is_sweep_end), self.progress.samples)
         outcome = self._run(step, minibatch, number, exchange, counting.count if counts_with_step else None)

@@ -96,7 +96,7 @@ def test_double_precision_holds_in_the_background():
 
 
 def test_tasks_that_have_not_begun_are_dropped_at_the_end():
-    background, begun, go_on, done = Background(), threading.Event(), threading.Event(), []
+    background, begun, go_on, done = Background("tasks"), threading.Event(), threading.Event(), []
 
     def task():
         begun.set()

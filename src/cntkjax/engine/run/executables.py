@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from ..._typing import PyTree
-from ..xla.background import background
+from ..xla.background import compilations
 from ..xla.compiler import compiler_options, quick_options, small_options
 from ..xla.descriptions import NoDescription, digest
 from ..xla.fork_guard import check_not_forked
@@ -190,7 +190,7 @@ class Executables:
                         raise RuntimeError("options of jax that are set in one thread only")
                     return self._prepare(shapes, in_background=True)
 
-            self._pending[key] = future = background.submit(prepare)
+            self._pending[key] = future = compilations.submit(prepare)
         future.add_done_callback(lambda done: self._take(key, done))
         return future
 

@@ -1,71 +1,106 @@
-"""A thread for compilations that nobody waits for yet; XLA compiles without holding Python's lock."""
+"""Threads of the package's own that run tasks one after the other, which no interrupt of another thread confuses."""
 
 from __future__ import annotations
 
 import atexit
 import os
-import queue
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+_IDLE_SECONDS = 5.0
+
 
 class Background:
-    """Runs tasks one after the other in a thread of its own.
+    """Runs tasks one after the other in a thread of its own, which ends when there was none for some seconds.
 
-    At the end of the process the task that is running is waited for, since XLA must not be left in the midst of it;
-    the others are dropped.
+    An exception that arrives anywhere in `submit` (Ctrl-C) leaves the task in the queue or not; the order is kept, and
+    the process ends. With a ThreadPoolExecutor it may leave a thread that the pool does not know of: the process waits
+    for it for ever, and tasks run beside each other.
+
+    `finishes`: at the end of the process all tasks are waited for. Otherwise only the one that is running, since XLA
+    must not be left in the midst of it; the others are dropped.
     """
 
-    _thread: threading.Thread | None
-
-    def __init__(self) -> None:
+    def __init__(self, name: str, finishes: bool = False) -> None:
+        self._name, self._finishes = name, finishes
         self._forget()
-        atexit.register(self._stop)
-        os.register_at_fork(after_in_child=self._forget)
+        _all.add(self)
 
-    def submit(self, task: Callable[[], T]) -> Future[T]:
+    def submit(self, task: Callable[..., T], *arguments: Any) -> Future[T]:
         """Run a task when those before it are done; until it begins, its future can be cancelled."""
         future: Future[T] = Future()
-        with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="cntkjax-compile", daemon=True)
-                self._thread.start()
-            self._tasks.put((future, task))
+        self._tasks.put((future, task, arguments))
+        if not self._running.locked():
+            threading.Thread(target=self._run, name=self._name, daemon=True).start()
         return future
 
     def _run(self) -> None:
-        while True:
-            future, task = self._tasks.get()
-            if self._stopping:
-                return
-            if not future.set_running_or_notify_cancel():
-                continue
+        """Run tasks, unless another thread does: an interrupted `submit` may have started that one."""
+        while not self._tasks.empty() and self._running.acquire(blocking=False):
             try:
-                result = task()
+                while self._run_next():
+                    pass
+            except Empty:
+                pass
+            finally:
+                self._running.release()
+
+    def _run_next(self) -> bool:
+        """Run the next task; False at the end of the process. Errors: Empty if there is none for some seconds."""
+        future, task, arguments = self._tasks.get(timeout=_IDLE_SECONDS)
+        if task is _end or self._stopping:
+            return False
+        if future.set_running_or_notify_cancel():
+            try:
+                result = task(*arguments)
             except BaseException as error:
                 future.set_exception(error)
             else:
                 future.set_result(result)
-            del future, task  # they keep programs alive
+        return True
 
     def _stop(self) -> None:
-        self._stopping = True
-        if self._thread is not None:
-            self._tasks.put((Future(), lambda: None))  # wakes the thread
-            self._thread.join()
+        """Wait as `finishes` says."""
+        self._stopping = not self._finishes
+        self._tasks.put((Future(), _end, ()))  # wakes the thread
+        with self._running:
+            while not self._tasks.empty() and self._run_next():  # if its thread had not begun yet
+                pass
 
     def _forget(self) -> None:
         """Begin without a thread: a forked process has none."""
-        self._lock = threading.Lock()
-        self._tasks: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
-        self._thread = None
+        self._running = threading.Lock()  # of the thread that runs tasks
+        self._tasks: SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]] = SimpleQueue()
         self._stopping = False
 
 
-background = Background()
+def _end() -> None:
+    """The last task."""
 
-__all__ = ["Background", "background"]
+
+_all: weakref.WeakSet[Background] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    for background in list(_all):
+        background._stop()
+
+
+def _forget_all() -> None:
+    for background in list(_all):
+        background._forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)
+
+compilations = Background("cntkjax-compile")
+"""For compilations that nobody waits for yet; XLA compiles without holding Python's lock."""
+
+__all__ = ["Background", "compilations"]

@@ -1,0 +1,78 @@
+"""A thread for tasks: in order, one at a time; and the process ends, whatever interrupts who submits them."""
+
+import random
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from cntkjax.engine.xla import background
+from cntkjax.engine.xla.background import Background
+from tests.stress.training import interrupted
+
+
+def test_tasks_run_in_order_and_return_their_results():
+    results = [Background("tasks").submit(lambda i: 2 * i, i) for i in range(5)]
+    assert [result.result() for result in results] == [0, 2, 4, 6, 8]
+
+
+def test_an_error_is_raised_where_the_result_is_asked_for():
+    failed = Background("tasks").submit(int, "x")
+    with pytest.raises(ValueError, match="invalid literal"):
+        failed.result()
+
+
+def test_an_idle_thread_ends_and_another_one_begins(monkeypatch):
+    monkeypatch.setattr(background, "_IDLE_SECONDS", 0.01)
+    tasks = Background("idle")
+    first = tasks.submit(threading.get_ident).result()
+    assert first != threading.get_ident()
+    while any(thread.name == "idle" for thread in threading.enumerate()):
+        time.sleep(0.001)
+    assert tasks.submit(lambda: 3).result() == 3
+
+
+@pytest.mark.usefixtures("terminal_signals")
+def test_tasks_stay_in_order_when_those_who_submit_them_are_interrupted(monkeypatch):
+    monkeypatch.setattr(background, "_IDLE_SECONDS", 1e-4)  # so that most tasks begin a thread
+    rng, tasks, running, order = random.Random(0), Background("tasks"), threading.Lock(), []
+
+    def task(i):
+        assert running.acquire(blocking=False), "two tasks at a time"
+        order.append(i)
+        running.release()
+
+    results, count = [], 0
+    for i in range(500):
+        count += interrupted("signal", rng.uniform(0, 3e-4), lambda: results.append(tasks.submit(task, i)))  # noqa: B023
+    tasks.submit(lambda: None).result()
+    assert count and order == sorted(order) and len(order) >= len(results)
+    for result in results:
+        result.result()
+
+
+PROGRAM = """
+import sys, threading, time
+from cntkjax.engine.xla.background import Background
+tasks = Background("tasks", finishes=True)
+start = threading.Thread.start
+def interrupted(self):
+    start(self)
+    threading.Thread.start = start
+    raise KeyboardInterrupt
+threading.Thread.start = interrupted
+try:
+    tasks.submit(time.sleep, 0.2)
+except KeyboardInterrupt:
+    pass
+tasks.submit(lambda: (time.sleep(0.2), print("finished", flush=True)))
+"""
+
+
+def test_a_process_ends_when_its_tasks_have_even_if_a_thread_was_begun_in_an_interrupt():
+    run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60)
+    assert run.stdout == "finished\n", run.stderr
+
+
