@@ -4,7 +4,9 @@ import json
 import pickle
 import subprocess
 import sys
+import threading
 import zlib
+from concurrent.futures import wait
 
 import jax
 import numpy as np
@@ -49,7 +51,8 @@ class Doubling:
 
 
 def entries(folder):
-    """The stored programs, the largest first, and then what refers to them."""
+    """The stored programs, the largest first, and then what refers to them, when all are written."""
+    wait(list(stored_executables._unsaved.values()))
     return sorted(folder.glob("*.program"), key=lambda path: -path.stat().st_size)
 
 
@@ -187,6 +190,20 @@ def test_what_jax_cannot_serialize_runs(monkeypatch):
     monkeypatch.setattr(stored_executables, "serialized", fail)
     first, second = Doubling(), Doubling()
     assert first() == second() == [2, 2, 2] and second.traces == 1
+
+
+def test_nobody_waits_while_an_executable_is_stored_but_who_reads_it(monkeypatch):
+    may_store = threading.Event()
+
+    def serialized(executable):
+        assert may_store.wait(60)
+        return versions.serialized(executable)
+
+    monkeypatch.setattr(stored_executables, "serialized", serialized)
+    assert Doubling()() == [2, 2, 2] and stored_executables._unsaved
+    threading.Timer(0.05, may_store.set).start()
+    second = Doubling()
+    assert second() == [2, 2, 2] and second.traces == 0
 
 
 def test_a_folder_on_which_nothing_can_be_written_has_one_warning(monkeypatch, folder):

@@ -1,12 +1,13 @@
-"""The memory of one step is reused in the next: counted in page faults, in a separate process."""
+"""The memory of one step is reused in the next, and what compilations leave is returned: in page faults and pages."""
 
+import ctypes
 import os
 import subprocess
 import sys
 
 import pytest
 
-from cntkjax.engine.xla.allocator import keep_freed_memory
+from cntkjax.engine.xla.allocator import _PROGRAMS, count_program, keep_freed_memory
 
 SCRIPT = """
 import resource
@@ -32,3 +33,28 @@ def faults(**environment):
 @pytest.mark.skipif(not keep_freed_memory(), reason="only glibc can be configured to keep memory")
 def test_steps_reuse_buffers_without_page_faults():
     assert faults(CNTKJAX_KEEP_MEMORY="1") < 0.1 * faults(CNTKJAX_KEEP_MEMORY="0")
+
+
+def resident():
+    """Resident bytes of this process."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(not keep_freed_memory(), reason="only glibc can be configured to keep memory")
+def test_pages_between_small_pieces_that_stay_are_returned_after_some_programs():
+    libc = ctypes.CDLL("libc.so.6")
+    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    libc.free.argtypes = [ctypes.c_void_p]
+    pieces = [libc.malloc(10_000) for _ in range(10_000)]
+    for piece in pieces:
+        ctypes.memset(piece, 1, 10_000)
+    for i, piece in enumerate(pieces):
+        if i % 100:
+            libc.free(piece)
+    before = resident()
+    for _ in range(_PROGRAMS):
+        count_program()
+    assert resident() < before - 80e6
+    for piece in pieces[::100]:
+        libc.free(piece)

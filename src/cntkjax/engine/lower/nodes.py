@@ -125,7 +125,9 @@ def _elementwise(ctx: Context, node: Function, operands: Sequence[Value], axes: 
     data = [_channels_to_end(v, lead) if last else ctx.array(v) for v in operands]
     rank = max((jnp.ndim(d) - (lead if v.axes else 0) for d, v in zip(data, operands, strict=True)), default=0)
     data = [_pad_rank(d, lead, rank) if v.axes else d for d, v in zip(data, operands, strict=True)]
-    return Value(node.primitive.lower(node.node_attributes, *data), axes, channels_last=last)
+    # The functions of jax.numpy are jitted: each would be traced by itself, and kept by jax for good, for each shape.
+    with jax.disable_jit():
+        return Value(node.primitive.lower(node.node_attributes, *data), axes, channels_last=last)
 
 
 def _rank(v: Value, lead: int) -> int:

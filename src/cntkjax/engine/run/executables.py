@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from ..._typing import PyTree
+from ..xla.allocator import count_program
 from ..xla.background import compilations
 from ..xla.compiler import compiler_options, quick_options, small_options
 from ..xla.descriptions import NoDescription, digest
@@ -234,6 +235,7 @@ class Executables:
             if not stored and description == self._description(quickly):  # no other thread has edited the graph
                 save_computation(key, executable)
             function = c_function(executable.compiled) or self._jit
+        count_program()
         record(Compilation(text, time.perf_counter() - begin, is_stored, in_background))
         runs_left, prepare_at = (executable.runs, executable.runs // 2) if executable.runs else (inf, -1)
         prepared = Executable(function, executable.seconds, is_stored, runs_left=runs_left, prepare_at=prepare_at)

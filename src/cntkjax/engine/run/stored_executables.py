@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from struct import Struct
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ import jax
 import numpy as np
 
 from ..._typing import PyTree
+from ..xla.background import storing
 from ..xla.cache import store
 from ..xla.compiler import compiler_options, quick_options, small_options
 from ..xla.descriptions import digest
@@ -39,6 +41,7 @@ class Stored(NamedTuple):
 
 
 _SECONDS = Struct("<d")
+_unsaved: dict[str, Future[None]] = {}  # entries that are being written
 
 
 def key_of_computation(description: str, inputs: PyTree) -> str | None:
@@ -93,29 +96,44 @@ def load_program(key: str | None, inputs: PyTree, outputs: Structure) -> Stored 
 
 
 def save_program(key: str | None, executable: Stored) -> None:
-    """Store an executable, if it has a key and jax can serialize it."""
-    entries = store()
-    if entries is None or key is None:
-        return
-    try:
-        data = serialized(executable.compiled)
-    except Exception:  # callbacks, constants, ...: jax and its backends have no class of errors for that
-        return
-    entries.write(key, _SECONDS.pack(executable.seconds) + zlib.compress(data, 1))
+    """Store an executable beside the work, if it has a key and jax can serialize it."""
+
+    def content() -> bytes:
+        return _SECONDS.pack(executable.seconds) + zlib.compress(serialized(executable.compiled), 1)
+
+    _save(key, content)
 
 
 def save_computation(key: str | None, executable: Stored) -> None:
     """Store which program a computation is, and the structure of its outputs, unless that has classes of the user."""
+
+    def content() -> bytes:
+        return json.dumps([executable.program, encoded(executable.compiled.out_tree), executable.runs]).encode()
+
+    if executable.program is not None:
+        _save(key, content)
+
+
+def _save(key: str | None, content: Callable[[], bytes]) -> None:
     entries = store()
-    if entries is not None and key is not None and executable.program is not None:
-        with suppress(ValueError):
-            outputs = encoded(executable.compiled.out_tree)
-            entries.write(key, json.dumps([executable.program, outputs, executable.runs]).encode())
+    if entries is None or key is None:
+        return
+
+    def write() -> None:
+        with suppress(Exception):  # callbacks, constants, classes of the user: jax has no class of errors for these
+            entries.write(key, content())
+
+    _unsaved[key] = saved = storing.submit(write)
+    saved.add_done_callback(lambda _: _unsaved.pop(key, None))
 
 
 def _read(key: str | None) -> bytes | None:
     entries = store()
-    return None if entries is None or key is None else entries.read(key)
+    if entries is None or key is None:
+        return None
+    if unsaved := _unsaved.get(key):
+        unsaved.result()
+    return entries.read(key)
 
 
 def _type_of(leaf: Any) -> Iterable[Any]:

@@ -89,7 +89,7 @@ _all: weakref.WeakSet[Background] = weakref.WeakSet()
 
 @atexit.register
 def _stop_all() -> None:
-    for background in list(_all):
+    for background in sorted(_all, key=lambda b: b._finishes):  # what is compiled last is stored too
         background._stop()
 
 
@@ -102,5 +102,7 @@ os.register_at_fork(after_in_child=_forget_all)
 
 compilations = Background("cntkjax-compile")
 """For compilations that nobody waits for yet; XLA compiles without holding Python's lock."""
+storing = Background("cntkjax-store", finishes=True)
+"""For storing what was compiled."""
 
-__all__ = ["Background", "compilations"]
+__all__ = ["Background", "compilations", "storing"]

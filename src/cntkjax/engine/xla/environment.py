@@ -7,16 +7,15 @@ import platform
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
-from functools import cache
+from functools import cache, lru_cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import jax
 
 from .descriptions import digest
 from .devices import accelerators, host
-from .platform import lowering
+from .platform import Lowering, lowering
 
 _VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "OMP_NUM_THREADS")
 # Parts of the names of options of jax that do not change what is computed.
@@ -25,12 +24,23 @@ _IRRELEVANT = (
 )
 
 
-def environment() -> tuple[Any, ...]:
-    """Values that are equal in processes, and scopes of jax's options, that compile a program to the same code."""
+def environment() -> str:
+    """A text that is equal in processes, and scopes of jax's options, that compile a program to the same code."""
     values = jax.config.values
-    names = (name for name in sorted(values) if not any(part in name for part in _IRRELEVANT))
-    options = [(name, str(getattr(jax.config, name, values[name]))) for name in names]
-    return _of_device(default_device()), asdict(lowering()), options
+    names = _relevant(tuple(values))
+    options = tuple(str(getattr(jax.config, name, values[name])) for name in names)
+    return _digest_of(default_device(), lowering(), names, options)
+
+
+@cache
+def _relevant(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The options of jax that change what is computed."""
+    return tuple(name for name in sorted(names) if not any(part in name for part in _IRRELEVANT))
+
+
+@lru_cache(64)
+def _digest_of(device: jax.Device, choices: Lowering, names: tuple[str, ...], options: tuple[str, ...]) -> str:
+    return digest(_of_device(device), asdict(choices), names, options)
 
 
 def default_device() -> jax.Device:
