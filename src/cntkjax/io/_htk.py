@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import os
 import re
+import struct
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from ..engine.data.ragged import Ragged, SparseRows, offsets_of
+from ..engine.data.ragged import Ragged, SparseRows, offsets_of, ranges
 from ..formats.containers import Dictionary
 from ..variables import Record
+from . import _mlf_vectorized
 from ._files import open_binary
 from ._number_parsing import parse_decimal
 from ._streams import StreamInformation
@@ -163,39 +166,50 @@ class HTKFeatures(UtteranceDeserializer):
 
     def read_chunk(self, chunk: int) -> Mapping[str, Ragged]:
         """Reads the frames of a chunk."""
-        parts = [self._read_utterance(*row[1:]) for row in self._files[self.chunks[chunk]]]
-        return self.as_stream(chunk, np.concatenate(parts))
+        utterances = self.chunks[chunk]
+        begins = offsets_of(self.frames[utterances])
+        samples = np.empty((int(begins[-1]), self._left + 1 + self._right, self._dim), np.uint32)
+        for i, (_, file, first, last) in enumerate(self._files[utterances]):
+            self._read_utterance(file, first, last, samples[begins[i] : begins[i + 1]])
+        return self.as_stream(chunk, samples.view(np.float32).reshape(len(samples), -1))
 
-    def _read_utterance(self, file: str, first: int, last: int) -> np.ndarray:
-        """The frames of an utterance with their context; the first and last one are repeated at the ends.
+    def _read_utterance(self, file: str, first: int, last: int, samples: np.ndarray) -> None:
+        """Reads the frames of an utterance with their context; the first and last one are repeated at the ends.
 
-        Shapes: float32 [last - first + 1, dim * (left + 1 + right)].
+        Shapes: samples uint32 [last - first + 1, left + 1 + right, dim], the bits of float32 numbers.
         """
+        has_context = samples.shape[1] > 1
+        frames = np.empty((len(samples), self._dim), np.uint32) if has_context else samples
         try:
             with open_binary(file) as opened:
-                header = opened.read(12)
-                if len(header) < 12:
-                    self.fail(f"{file!r} is no HTK file: it has only {len(header)} bytes")
-                frames, size = (int(np.frombuffer(header, *field)[0]) for field in ((">i4", 1, 0), (">i2", 1, 8)))
-                if size != 4 * self._dim:
-                    self.fail(
-                        f"a frame of {file!r} has {size} bytes, but {self._dim} numbers have {4 * self._dim}; "
-                        f"set the shape of the stream to {size // 4}")
-                if last >= frames:
-                    self.fail(
-                        f"frames {first} to {last} of {file!r}: end frame exceeds its {frames} frames; the last one is "
-                        f"{frames - 1}"
-                    )
-                opened.seek(12 + first * size)
-                data = opened.read((last - first + 1) * size)
+                opened.seek(12 + first * self._check_header(opened, file, first, last))
+                size = opened.readinto(frames.reshape(-1).view(np.uint8))  # type: ignore[attr-defined]
         except OSError as error:
             raise RuntimeError(f"{self.path}: error opening file {file!r}: {error.strerror}") from error
-        if len(data) != (last - first + 1) * size:
+        if size != frames.nbytes:
             self.fail(f"{file!r} is truncated; copy it or extract the features again")
-        features = np.frombuffer(data, ">f4").astype(np.float32).reshape(-1, self._dim)
-        context = np.arange(-self._left, self._right + 1)
-        rows = np.clip(np.arange(len(features))[:, None] + context, 0, len(features) - 1)
-        return features[rows].reshape(len(features), -1)
+        if sys.byteorder == "little":
+            frames.byteswap(inplace=True)
+        for i in range(samples.shape[1] if has_context else 0):
+            samples[:, i] = frames[np.clip(np.arange(len(frames)) + i - self._left, 0, len(frames) - 1)]
+
+    def _check_header(self, opened: BinaryIO, file: str, first: int, last: int) -> int:
+        """The number of bytes of a frame."""
+        header = opened.read(12)
+        if len(header) < 12:
+            self.fail(f"{file!r} is no HTK file: it has only {len(header)} bytes")
+        frames, _, size, _ = struct.unpack(">iihh", header)
+        if size != 4 * self._dim:
+            self.fail(
+                f"a frame of {file!r} has {size} bytes, but {self._dim} numbers have {4 * self._dim}; "
+                f"set the shape of the stream to {size // 4}"
+            )
+        if last >= frames:
+            self.fail(
+                f"frames {first} to {last} of {file!r}: end frame exceeds its {frames} frames; the last one is "
+                f"{frames - 1}"
+            )
+        return size
 
 
 class _Labels(UtteranceDeserializer):
@@ -220,8 +234,11 @@ class _Labels(UtteranceDeserializer):
                 if len(runs):  # as in CNTK, others have no labels
                     runs_by_name.setdefault(utterance, runs)
         self.path = ", ".join(paths)
-        self.names, self._runs = list(runs_by_name), list(runs_by_name.values())
-        self.frames = np.array([runs[:, 1].sum() for runs in self._runs], np.int64)
+        self.names = list(runs_by_name)
+        runs_of_all = list(runs_by_name.values()) or [np.empty((0, 2), np.int64)]
+        self._labels, self._lengths = np.concatenate(runs_of_all).T.astype(np.int32)
+        self._first_run = offsets_of(np.fromiter(map(len, runs_by_name.values()), np.int64, len(runs_by_name)))
+        self.frames = np.diff(offsets_of(self._lengths)[self._first_run])
         self.streams = [StreamInformation(name, 0, "sparse", np.float32, (self._width,))]
         self.num_chunks = len(self.chunks)
 
@@ -231,12 +248,26 @@ class _Labels(UtteranceDeserializer):
 
     def read_chunk(self, chunk: int) -> Mapping[str, Ragged]:
         """Expands the runs of a chunk to frames."""
-        labels, lengths = np.concatenate(self._runs[self.chunks[chunk]]).T
-        indices = np.repeat(labels, lengths)
+        utterances = np.arange(len(self.names))[self.chunks[chunk]]
+        return self.as_stream(chunk, self._expanded(utterances))
+
+    def take(self, chunks: np.ndarray, indices: np.ndarray) -> Mapping[str, Ragged]:
+        """Expands the runs of these utterances only; frames that are sequences of their own come from whole chunks."""
+        if self.frame_mode:
+            return super().take(chunks, indices)
+        utterances = np.array([utterances.start for utterances in self.chunks])[chunks] + indices
+        return {self.streams[0].name: Ragged(self._expanded(utterances), self.frames[utterances].astype(np.int32))}
+
+    def _expanded(self, utterances: np.ndarray) -> SparseRows:
+        """The labels of the frames of utterances, end to end."""
+        first = self._first_run[utterances]
+        runs = ranges(first, self._first_run[utterances + 1] - first)
+        lengths = self._lengths[runs]
+        indices = np.repeat(self._labels[runs], lengths)
         values = np.ones(len(indices), np.float32)
         if self._marks_boundaries:
             values[offsets_of(lengths)[:-1]] = 2
-        return self.as_stream(chunk, SparseRows(np.arange(len(indices) + 1), indices, values, self._width))
+        return SparseRows(np.arange(len(indices) + 1), indices, values, self._width)
 
 
 @register_deserializer("HTKMLFDeserializer")
@@ -255,6 +286,16 @@ class MasterLabels(_Labels):
         super().__init__(description, frame_mode)
 
     def _utterances(self, path: str) -> Iterator[tuple[str, np.ndarray]]:
+        table = _mlf_vectorized.LabelTable({label: i for label, i in self._numbers.items() if i < self._width})
+        try:
+            for name, runs in _mlf_vectorized.utterances(path, table, FRAME_PERIOD):
+                if runs[:, 1].sum() > MAX_FRAMES:
+                    raise _mlf_vectorized.Unusual
+                yield utterance_name(name.strip('"')), runs
+        except (_mlf_vectorized.Unusual, OSError):
+            yield from self._utterances_by_line(path)  # again from the start: the first labels of an utterance count
+
+    def _utterances_by_line(self, path: str) -> Iterator[tuple[str, np.ndarray]]:
         name = ""
         runs: list[tuple[int, int]] = []
         lines = self.lines(path)

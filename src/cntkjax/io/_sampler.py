@@ -24,7 +24,6 @@ _BLOCK_BYTES = 2**24  # of dense samples in a block
 _SPARSE_SAMPLE_BYTES = 512  # estimate of the size of a sparse sample
 _FIRST_BLOCK = 16  # the first block of a sweep is so many times smaller
 _INDEX_BITS = 32  # a sequence is packed into one integer: chunk position << 32 | index in the chunk
-_RANDOM_BATCH = 1024  # random numbers that are generated at once
 
 
 @dataclass(frozen=True)
@@ -155,7 +154,7 @@ class Sampler:
         begins, ends = self._sliding_windows(chunks)
         low, high = ((bound << _INDEX_BITS).tolist() for bound in (begins, ends))
         sequences = position << _INDEX_BITS | indices
-        buffer = _ShuffleBuffer(low, high, _random_integers(self.seed + sweep))
+        buffer = _ShuffleBuffer(low, high, MersenneTwister64(self.seed + sweep))
         ready = array("q")
         turn = 0
         for chunk in range(len(chunks)):
@@ -210,11 +209,11 @@ class _ShuffleBuffer:
 
     Args:
         low, high: first sequence in the window of each chunk position, and the end of the window, both packed
-        random_integers: source of random numbers
+        twister: source of random numbers
     """
 
-    def __init__(self, low: list[int], high: list[int], random_integers: Iterator[int]) -> None:
-        self._low, self._high, self._random_integers = low, high, random_integers
+    def __init__(self, low: list[int], high: list[int], twister: MersenneTwister64) -> None:
+        self._low, self._high, self._twister = low, high, twister
         self._sequences, self._positions = array("q"), array("q")  # position: of the chunk whose place it is
 
     def __len__(self) -> int:
@@ -234,16 +233,14 @@ class _ShuffleBuffer:
     def shuffle(self, position: int, places: range) -> None:
         """Swaps the sequences at these places, all of one chunk position, with random ones of the buffer."""
         sequences, positions, low, high = self._sequences, self._positions, self._low, self._high
-        random_integers = self._random_integers
-        size, lowest, highest = len(sequences), low[position], high[position]
-        for place in places:
-            sequence = sequences[place]
-            while True:
-                partner = next(random_integers) % size
-                other, other_position = sequences[partner], positions[partner]
+        size, lowest, highest = np.uint64(len(sequences)), low[position], high[position]
+        place = places.start
+        while place < places.stop:  # a partner outside of the window is replaced by the next random number
+            for partner in (self._twister.raw(places.stop - place) % size).tolist():
+                sequence, other, other_position = sequences[place], sequences[partner], positions[partner]
                 if lowest <= other < highest and low[other_position] <= sequence < high[other_position]:
-                    break
-            sequences[place], sequences[partner] = other, sequence
+                    sequences[place], sequences[partner] = other, sequence
+                    place += 1
 
 
 def no_data(deserializer: Deserializer) -> str:
@@ -277,9 +274,3 @@ def _permutation(partners: np.ndarray) -> np.ndarray:
     for place, partner in enumerate(partners.tolist()):
         permutation[place], permutation[partner] = permutation[partner], permutation[place]
     return np.array(permutation, np.int64)
-
-
-def _random_integers(seed: int) -> Iterator[int]:
-    twister = MersenneTwister64(seed)
-    while True:
-        yield from twister.raw(_RANDOM_BATCH).tolist()

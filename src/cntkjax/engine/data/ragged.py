@@ -276,6 +276,9 @@ class Ragged:
         return Ragged(concatenate_rows([part.data for part in parts]), np.concatenate(known) if known else None, starts)
 
 
+_LONG = 32  # samples; sequences that are as long on average are copied one by one
+
+
 def gathered(parts: Sequence[tuple[Ragged, np.ndarray, np.ndarray]]) -> Ragged:
     """Sequences of several minibatches as one: of each, those with these indices go to these places.
 
@@ -291,11 +294,24 @@ def gathered(parts: Sequence[tuple[Ragged, np.ndarray, np.ndarray]]) -> Ragged:
     for part, indices, places in parts:
         lengths[places] = np.diff(part.offsets)[indices]
     begins = offsets_of(lengths)
+    if begins[-1] >= _LONG * len(lengths) and not any(part.is_sparse for part, _, _ in parts):
+        return Ragged(_gathered_slices(parts, begins), lengths)
     samples = [
         (part.data, ranges(part.offsets[indices], lengths[places]), ranges(begins[places], lengths[places]))
         for part, indices, places in parts
     ]
     return Ragged(_gathered_samples(samples, int(begins[-1])), lengths)
+
+
+def _gathered_slices(parts: Sequence[tuple[Ragged, np.ndarray, np.ndarray]], begins: np.ndarray) -> np.ndarray:
+    """The samples of long sequences, copied once, where indices of all samples would copy them twice."""
+    first = np.concatenate([np.asarray(part.data[:0]) for part, _, _ in parts])  # checks that they fit together
+    result = np.empty((int(begins[-1]), *first.shape[1:]), first.dtype)
+    for part, indices, places in parts:
+        offsets = part.offsets.tolist()
+        for index, place in zip(indices.tolist(), places.tolist(), strict=True):
+            result[begins[place] : begins[place + 1]] = part.data[offsets[index] : offsets[index + 1]]
+    return result
 
 
 def _gathered_samples(
