@@ -274,9 +274,10 @@ def master_labels(random, ends="\n"):
     lines = ["#!MLF!#"]
     for number in range(30):
         lines.append(f'"*/utterance {number}.lab"' if number % 3 else f'"folder/{number % 7}.rec"')
-        end = 0
+        end, frames = 0, 0
         for _ in range(random.integers(0, 9)):
-            begin, end = end, end + int(random.integers(1, 40)) * 100_000 + int(random.integers(-40_000, 40_000))
+            frames += int(random.integers(1, 40))
+            begin, end = end, frames * 100_000 + int(random.integers(-50_000, 50_000))
             rest = " -12.5 word" * int(random.integers(0, 2))
             lines.append(f"{begin}{' ' * random.integers(1, 3)}{end}\t{random.choice(['sil', 'a', 'b_s3'])}{rest}")
         lines += [".", *[""] * int(random.integers(0, 2))]
