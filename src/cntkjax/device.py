@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import jax
 
 __all__ = ["DeviceDescriptor", "DeviceKind", "all_devices", "cpu", "get_gpu_properties", "gpu", "set_excluded_devices",
-           "set_matmul_precision", "try_set_default_device", "use_default_device"]
+           "set_matmul_precision", "try_set_default_device", "use_all_devices", "use_default_device"]
 
 
 class DeviceKind(IntEnum):
@@ -190,6 +190,32 @@ def _first_eligible() -> DeviceDescriptor:
         if device not in _Choice.excluded and not device.is_locked():
             return device
     raise RuntimeError("Device selection: every device is excluded or locked; see set_excluded_devices()")
+
+
+def use_all_devices(use: bool = True) -> int:
+    """Train on all devices of this process at once; returns how many there are.
+
+    Each training step divides its minibatch, by samples or sequences, into one share for each device; gradients are
+    summed, so learners do what they do on one device, with the same numbers up to rounding. Batch normalization uses
+    the statistics of the whole minibatch, and dropout the masks that one device would use. Minibatches that cannot be
+    divided are computed on one device: those with fewer samples than devices, pieces of sequences, models with user
+    functions or operations along the batch axis, and steps that return further outputs. Evaluations use one device.
+
+    The devices are all accelerators, or, without any, JAX's CPU devices (``jax_num_cpu_devices``). CNTK 2.7 has no such
+    function: there, as with ``cntk.distributed`` here, each device has a process of its own.
+
+    Args:
+        use: False trains on the default device again.
+
+    Example:
+        >>> use_all_devices()
+        1
+        >>> use_all_devices(False)
+        1
+    """
+    devices = _devices.accelerators() or _devices.hosts()
+    _devices.train_on(devices if use and len(devices) > 1 else ())
+    return len(devices) if use else 1
 
 
 def set_excluded_devices(excluded_devices: Iterable[DeviceDescriptor] | DeviceDescriptor) -> None:

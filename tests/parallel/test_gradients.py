@@ -6,7 +6,7 @@ import pytest
 
 from cntkjax.engine.lower.rows import Rows
 from cntkjax.parallel.exchange import AXIS
-from cntkjax.parallel.gradients import agree, all_reduce, conform
+from cntkjax.parallel.gradients import agree, agree_on_formats, all_reduce, conform
 
 HEIGHT = 9
 ONE = Rows(np.array([1, 5, 9, 10], np.int32), np.array([[1, 1], [2, 2], [7, 7], [8, 8]], np.float32), HEIGHT)
@@ -52,5 +52,7 @@ def test_arrays_of_all_shapes_are_summed(dtype):
 
 
 def test_a_single_worker_agrees_with_itself():
-    assert agree("minibatch 1", 5, True, [[ONE, np.zeros(3)]]) == (5, True, (4, -1))
-    assert agree("minibatch 1", 0, False, None) == (0, False, ())
+    assert agree("minibatch 1", 5, True, "16 x 3") == (5, True, True)
+    assert agree("minibatch 1", 0, False) == (0, False, True)
+    assert agree_on_formats("minibatch 1", [[ONE, np.zeros(3)]]) == (4, -1)
+    assert agree_on_formats("minibatch 1", None) == ()

@@ -18,7 +18,7 @@ import numpy as np
 from .._typing import Array
 from ..engine.run.handover import Captures, copied
 from . import workers
-from .exchange import ExchangeProgram, local
+from .exchange import ExchangeProgram, one_device_each
 from .gradients import all_reduce
 
 
@@ -67,7 +67,7 @@ class BlockMomentum:
             captures: Captures = []
             factors = np.float64(self._momentum()), np.float64(self.rate), np.float64(self.nesterov)
             _merge_program()(captures, key, (self.start_values, velocity), list(values), *factors)
-            self.start_values, self.velocity = local(captures[0]())
+            self.start_values, self.velocity = one_device_each().of_this_process(captures[0]())
         self.count = 0
         return copied(self.start_values)
 
@@ -92,7 +92,7 @@ class BlockMomentum:
 
 @cache
 def _merge_program() -> ExchangeProgram:
-    return ExchangeProgram(_merge)
+    return ExchangeProgram(_merge, one_device_each())
 
 
 def _merge(

@@ -1,103 +1,102 @@
-"""Programs over all workers: one device of each forms a mesh, over whose axis "data" they sum, gather and exchange.
-
-Such a program gets arrays of each worker's device, which differ; for jax they are replicated arrays of the mesh. It
-returns arrays of this worker's device again.
-"""
+"""Programs over all workers, whose devices form a mesh: over its axis `AXIS` they sum, gather and exchange."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 
 from .._typing import Array, PyTree
+from ..engine.run.devices import AXIS, Devices
 from ..engine.run.executables import DonatingFunction
-from ..engine.run.handover import Captures, copied
+from ..engine.run.handover import Captures
+from ..engine.xla.devices import training_devices
 from . import workers
 
-AXIS = "data"
+
+def all_devices() -> Devices:
+    """The devices of all workers, in the order of ranks. All workers have to call it at the same time.
+
+    Errors: WorkerError if workers train on different numbers of devices.
+    """
+    return _all_devices(training_devices())
+
+
+def one_device_each() -> Devices:
+    """The first device of each worker; see `all_devices`."""
+    return _all_devices(training_devices()[:1])
 
 
 @cache
-def mesh() -> Mesh:
-    """The first device of each worker, in the order of ranks. All workers have to call it at the same time.
-
-    Connections are made here, since Gloo waits only 30 s for a worker that is slower at its first exchange.
-    """
+def _all_devices(local: tuple[jax.Device, ...]) -> Devices:
+    """Connections are made here, since Gloo waits only 30 s for a worker that is slower at its first exchange."""
     if workers.size() == 1:
-        return Mesh(np.array(jax.local_devices()[:1]), AXIS)
-    first = {device.process_index: device for device in reversed(jax.devices())}
-    workers.barrier("the first exchange")
-    everyone = Mesh(np.array([first[rank] for rank in range(workers.size())]), AXIS)
-    jax.block_until_ready(jax.jit(_over(everyone, lambda x: lax.psum(x, AXIS)))(_spread(everyone, np.float32(1))))
+        return own_devices(local)
+    numbers = [int(n) for n in workers.gather("the first exchange", str(len(local)).encode()).wait()]
+    if difference := next((rank for rank, n in enumerate(numbers) if n != numbers[0]), None):
+        raise workers.WorkerError(
+            f"worker {difference} trains on {numbers[difference]} devices and worker 0 on {numbers[0]}: all have to "
+            "train on as many, see cntk.device.use_all_devices"
+        )
+    of_rank = [[d for d in jax.devices() if d.process_index == rank] for rank in range(workers.size())]
+    everyone = Devices(Mesh(np.array([d for devices in of_rank for d in devices[: len(local)]]), AXIS))
+    jax.block_until_ready(jax.jit(everyone.over(lambda x: lax.psum(x, AXIS)))(everyone.spread(np.float32(1))))
     return everyone
 
 
+@cache
+def own_devices(local: tuple[jax.Device, ...]) -> Devices:
+    """Devices of this process."""
+    return Devices(Mesh(np.array(local), AXIS))
+
+
 class ExchangeProgram:
-    """A function that all workers run at the same time, and in which they may use collectives over `AXIS`.
+    """A function that runs on all devices at the same time, and in which they may use collectives over `AXIS`.
 
     Its first argument is donated.
     """
 
-    def __init__(self, function: Callable[..., PyTree]) -> None:
-        self._run = DonatingFunction(
-            _over(mesh(), function), lambda donated: _spread(mesh(), copied(local(donated)))
-        )
+    def __init__(self, function: Callable[..., PyTree], devices: Devices) -> None:
+        self.devices = devices
+        self._run = DonatingFunction(devices.over(function), devices.copied)
 
     def __call__(self, outputs: Captures, key: object, *arguments: PyTree) -> None:
-        """Append a function whose result `local` turns into that of the function; see `DonatingFunction`."""
-        self._run(outputs, key, *(_spread(mesh(), a) for a in arguments))
+        """Append a function that returns the result, in arrays of the mesh; see `DonatingFunction`."""
+        self._run(outputs, key, *map(self.devices.spread, arguments))
 
 
 def all_reduce(arrays: list[Array]) -> list[Array]:
     """The sums of arrays over all workers. Shapes: the same on each worker, and of the results."""
-    return local(_sum()(_spread(mesh(), arrays)))
+    return _on_each_worker(_sum, arrays)
 
 
 def broadcast(arrays: list[Array]) -> list[Array]:
     """The arrays of worker 0. Shapes: the same on each worker, and of the results."""
-    return local(_broadcast()(_spread(mesh(), arrays)))
+    return _on_each_worker(_of_worker_0, arrays)
+
+
+def _on_each_worker(function: Callable[[list[Array]], list[Array]], arrays: list[Array]) -> list[Array]:
+    devices = one_device_each()
+    return devices.of_this_process(_compiled(function, devices)(devices.spread(arrays)))
 
 
 @cache
-def _broadcast() -> Callable[[PyTree], PyTree]:
-    def of_worker_0(array: Array) -> Array:
-        return lax.psum(jnp.where(lax.axis_index(AXIS) == 0, array, jnp.zeros_like(array)), AXIS)
-
-    return jax.jit(_over(mesh(), lambda arrays: [of_worker_0(a) for a in arrays]))
+def _compiled(function: Callable[[list[Array]], list[Array]], devices: Devices) -> Callable[[PyTree], PyTree]:
+    return jax.jit(devices.over(function))
 
 
-@cache
-def _sum() -> Callable[[PyTree], PyTree]:
-    return jax.jit(_over(mesh(), lambda arrays: lax.psum(arrays, AXIS)))
+def _sum(arrays: list[Array]) -> list[Array]:
+    return lax.psum(arrays, AXIS)
 
 
-def _over(devices: Mesh, function: Callable[..., PyTree]) -> Callable[..., PyTree]:
-    return jax.shard_map(
-        function, mesh=devices, in_specs=PartitionSpec(), out_specs=PartitionSpec(), check_vma=False
-    )
+def _of_worker_0(arrays: list[Array]) -> list[Array]:
+    is_0 = lax.axis_index(AXIS) == 0
+    return lax.psum([jnp.where(is_0, a, jnp.zeros_like(a)) for a in arrays], AXIS)
 
 
-def _spread(devices: Mesh, tree: PyTree) -> PyTree:
-    """The tree with arrays of the mesh in the place of those of this worker's device."""
-    sharding = NamedSharding(devices, PartitionSpec())
-
-    def spread(array: Any) -> jax.Array:
-        local = array if isinstance(array, jax.Array) else jax.device_put(array)
-        return jax.make_array_from_single_device_arrays(local.shape, sharding, [local])
-
-    return jax.tree.map(spread, tree)
-
-
-def local(tree: PyTree) -> PyTree:
-    """The tree with arrays of this worker's device in the place of those of the mesh."""
-    return jax.tree.map(lambda array: array.addressable_data(0), tree)
-
-
-__all__ = ["AXIS", "ExchangeProgram", "all_reduce", "broadcast", "local", "mesh"]
+__all__ = ["AXIS", "ExchangeProgram", "all_devices", "all_reduce", "broadcast", "one_device_each", "own_devices"]

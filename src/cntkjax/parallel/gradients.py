@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +17,16 @@ from jax import lax
 
 from .._typing import AnyArray, Array, PyTree
 from ..engine.lower.rows import Rows, dense, sum_rows
-from ..engine.run.handover import Captures, copied
+from ..engine.lower.values import Context, Environment
+from ..engine.plan.plan import Plan
+from ..engine.run.devices import AXIS, Devices
+from ..engine.run.handover import Captures
+from ..engine.run.program import Program
 from ..engine.train.learner import StepLearner
 from ..engine.train.update import Gradient, Gradients, Hyperparameters, TrainedState, update_key, updated
 from ..graph.variable import Leaf
 from . import workers
-from .exchange import AXIS, ExchangeProgram, local
+from .exchange import ExchangeProgram
 from .quantization import (
     Errors,
     all_reduce_in_1_bit,
@@ -40,6 +46,9 @@ _DENSE = -1
 Format: TypeAlias = int
 """The form of a gradient: the number of its rows, or `_DENSE`."""
 
+Gather: TypeAlias = Callable[[str, bytes], workers.Pending]
+"""Collects the payloads of those that take part; see `workers.gather`."""
+
 
 @dataclass
 class DataParallel:
@@ -53,67 +62,131 @@ class DataParallel:
 
 
 class Agreement(NamedTuple):
-    """What the workers know of a step before they exchange gradients.
+    """What the workers know of a step.
 
-    `samples`: of all workers. `ends_sweep`: whether a sweep ends on any. `formats`: those in which the gradients
-    travel.
+    `samples`: of all workers. `ends_sweep`: whether a sweep ends on any. `alike`: whether all have minibatches of the
+    same shapes.
     """
 
     samples: int
     ends_sweep: bool
-    formats: tuple[Format, ...]
+    alike: bool
 
 
 class GradientExchange:
-    """The exchange of a trainer's steps: one program, the same on all workers, sums gradients and updates the state.
+    """The exchange of a trainer's steps, which sums gradients over all devices and updates the state on each.
 
-    `ends_sweep`: of the step that was agreed on last, whether a sweep ends on any worker.
+    Where the minibatches of all workers have the same shapes, it is part of the program that computes the gradients, so
+    that XLA sends some while it computes others; otherwise a program of its own, the same on all workers.
+
+    `shares`: the number of this worker's devices. `samples`, `ends_sweep`: of the step that was agreed on last, the
+    samples of all workers, and whether a sweep ends on any.
     """
 
-    def __init__(self, learners: Sequence[StepLearner], bits: Sequence[int]) -> None:
+    def __init__(self, learners: Sequence[StepLearner], bits: Sequence[int], devices: Devices) -> None:
         shapes = [p.shape for p in _in_1_bit(learners, bits)]
-        self._program = ExchangeProgram(partial(_exchange_and_update, learners, bits))
-        self._total_errors = ExchangeProgram(lambda errors: total_errors(errors, shapes, AXIS))
-        self._errors = no_errors(shapes, workers.size())
-        self._operation, self._formats = "", tuple[Format, ...]()
+        self.devices, self.shares = devices, len(devices.local)
+        self._learn = partial(_exchange_and_update, learners, bits)
+        self._program = ExchangeProgram(self._learn, devices)
+        self._total_errors = ExchangeProgram(lambda errors: total_errors(errors, shapes, AXIS), devices)
+        self._errors = no_errors(shapes, devices.count)
+        self._operation = ""
+        self._formats: tuple[Format, ...] = ()
+        self._is_agreed = False
+        self._steps_alike: Counter[str] = Counter()  # by shapes
+        self._steps_unlike = 0
+        self._joined: WeakKeyDictionary[Program, Program] = WeakKeyDictionary()
+        self._gather = workers.gather if devices.count > self.shares else workers.alone
+        self.samples = 0
         self.ends_sweep = self.is_open = False
 
+    # ---- what the workers agree on
     def begin(self, operation: str, ends_sweep: bool) -> None:
         """To be called before a step, with its name for messages, and whether it ends a sweep on this worker."""
-        self._operation, self.ends_sweep = operation, ends_sweep
+        self._operation, self.ends_sweep, self._is_agreed = operation, ends_sweep, False
+
+    def agree_ahead(self, samples: int, shapes: str) -> bool:
+        """Tell the other workers about this one's minibatch; whether all compute and learn in one program.
+
+        `shapes`: equal for minibatches that run the same program; "" where that cannot be part of another one. A
+        program is made for shapes that all have had more often than they have had different ones.
+        """
+        self.is_open = self._is_agreed = True  # the others count on this worker's part
+        self.samples, self.ends_sweep, alike = agree(self._operation, samples, self.ends_sweep, shapes, self._gather)
+        if not self.samples:
+            self.is_open = False
+            return False
+        if not (alike and shapes):
+            self._steps_unlike += 1
+            return False
+        self._steps_alike[shapes] += 1
+        return self._steps_alike[shapes] > self._steps_unlike
 
     def agree(self, samples: int, gradients: Gradients | None) -> int:
-        """The number of samples of all workers."""
-        self.is_open = True  # the others count on this worker's part
-        total, self.ends_sweep, self._formats = agree(self._operation, samples, self.ends_sweep, gradients)
-        self.is_open = total > 0
-        return total
+        """The number of samples of all workers, whose gradients are computed, or being computed."""
+        if not self._is_agreed:
+            self.agree_ahead(samples, "")
+        if self.samples:
+            self._formats = agree_on_formats(self._operation, gradients, self._gather)
+        return self.samples
 
+    # ---- one program
+    def joined(self, program: Program) -> Program:
+        """The program that goes on where one has computed `StepOutputs` with gradients; see `donated`."""
+        if program not in self._joined:
+            compute, learn = program.body, self._learn
+
+            def compute_and_learn(plan: Plan, ctx: Context, env: Environment, donated: PyTree, extra: PyTree) -> PyTree:
+                hypers, pending = extra
+                ctx.total = self.devices.total_of_process
+                outputs = compute(plan, ctx, env, donated[0], (None, pending))
+                state, errors, sums = learn(donated, outputs.gradients, outputs.sums, hypers)
+                return outputs._replace(state=state, gradients=None, sums=sums), errors
+
+            self._joined[program] = program.over(self.devices, compute_and_learn)
+        return self._joined[program]
+
+    def donated(self, state: TrainedState) -> PyTree:
+        """What is donated to the joined program for this state."""
+        return state, self._errors
+
+    def result_of_joined(self, outputs: PyTree) -> PyTree:
+        """The `StepOutputs` of the joined program, with the state after the update, and sums over all workers."""
+        computed, self._errors = outputs
+        self.is_open = False
+        return self.devices.of_this_process(computed)
+
+    # ---- a program of its own
     def update(
         self, outputs: Captures, state: TrainedState, gradients: Gradients | None, sums: list[Array],
         hypers: Sequence[Hyperparameters | None],
     ) -> None:
         """Run the program."""
-        conforming = conform(gradients, state.parameters, self._formats)
-        self._program(outputs, update_key(conforming, hypers), (state, self._errors), conforming, sums, hypers)
+        first, *others = (
+            (conform(g, state.parameters, self._formats), s)
+            for g, s in [(gradients, sums)] + [(None, [jnp.zeros_like(s) for s in sums])] * (self.shares - 1)
+        )
+        key = update_key(first[0], hypers)
+        self._program(outputs, key, self.donated(state), *self.devices.spread(first, *others), hypers)
 
     def result(self, outputs: PyTree) -> tuple[TrainedState, list[Array]]:
         """The state after the update, and the sums over all workers."""
-        state, self._errors, sums = local(outputs)
+        state, self._errors, sums = outputs
         self.is_open = False
-        return state, sums
+        return self.devices.of_this_process((state, sums))
 
+    # ---- what quantization has left out
     def errors(self) -> list[np.ndarray]:
         """What quantization has left out so far, of all workers, for each gradient of 1 bit."""
         if not self._errors.own:
             return []
         captures: Captures = []
-        self._total_errors(captures, None, copied(self._errors))
-        return [np.asarray(error) for error in local(captures[0]())]
+        self._total_errors(captures, None, self.devices.copied(self.devices.spread(self._errors)))
+        return [np.asarray(error) for error in self.devices.of_this_process(captures[0]())]
 
     def restore_errors(self, totals: Sequence[np.ndarray]) -> None:
-        """Continue with what `errors` returned; each worker, of which there may be another number, gets its share."""
-        self._errors = shared_errors(totals, workers.size())
+        """Continue with what `errors` returned; each device, of which there may be another number, gets its share."""
+        self._errors = shared_errors(totals, self.devices.count)
 
 
 def _in_1_bit(learners: Sequence[StepLearner], bits: Sequence[int]) -> list[Leaf]:
@@ -161,17 +234,28 @@ def _replaced(items: Sequence[Array], places: Sequence[int], new: Sequence[Array
     return [dict(zip(places, new, strict=True)).get(i, item) for i, item in enumerate(items)]
 
 
-def agree(operation: str, samples: int, ends_sweep: bool, gradients: Gradients | None) -> Agreement:
-    """Tell the other workers about this one's minibatch, which their devices may still be computing.
+def agree(
+    operation: str, samples: int, ends_sweep: bool, shapes: str = "", gather: Gather = workers.gather
+) -> Agreement:
+    """Tell the other workers about this one's minibatch, while their devices may still compute the one before."""
+    message = json.dumps([samples, ends_sweep, shapes]).encode()
+    parts = [json.loads(part) for part in gather(operation, message).wait()]
+    return Agreement(
+        sum(part[0] for part in parts), any(part[1] for part in parts), len({part[2] for part in parts}) == 1
+    )
+
+
+def agree_on_formats(
+    operation: str, gradients: Gradients | None, gather: Gather = workers.gather
+) -> tuple[Format, ...]:
+    """The formats in which gradients travel, which the devices may still be computing.
 
     Rows travel as rows, as many from each worker, unless a worker has a dense gradient.
     """
     formats = [] if gradients is None else [_format(g) for group in gradients for g in group]
-    message = json.dumps([samples, ends_sweep, formats]).encode()
-    parts = [json.loads(part) for part in workers.gather(operation, message).wait()]
-    known = [formats for _, _, formats in parts if formats]
-    common = (_DENSE if _DENSE in column else max(column) for column in zip(*known, strict=True))
-    return Agreement(sum(part[0] for part in parts), any(part[1] for part in parts), tuple(common))
+    parts = gather(f"the gradients of {operation}", json.dumps(formats).encode()).wait()
+    known = [formats for formats in map(json.loads, parts) if formats]
+    return tuple(_DENSE if _DENSE in column else max(column) for column in zip(*known, strict=True))
 
 
 def conform(gradients: Gradients | None, like: Sequence[Sequence[Array]], formats: Sequence[Format]) -> Gradients:
@@ -271,4 +355,6 @@ def _padded(rows: Rows, count: int) -> Rows:
     return Rows(indices, values, rows.height)
 
 
-__all__ = ["Agreement", "DataParallel", "GradientExchange", "agree", "all_reduce", "buckets", "conform"]
+__all__ = [
+    "Agreement", "DataParallel", "GradientExchange", "agree", "agree_on_formats", "all_reduce", "buckets", "conform",
+]

@@ -77,7 +77,12 @@ class _Alone(Pending):
 
 def gather(operation: str, payload: bytes = b"") -> Pending:
     """Begin to collect the payloads of all workers, which have to do the same operations in the same order."""
-    return _Alone(payload) if _channel is None else _channel.gather(operation, payload)
+    return alone(operation, payload) if _channel is None else _channel.gather(operation, payload)
+
+
+def alone(operation: str, payload: bytes = b"") -> Pending:
+    """As `gather`, for what the other workers do not take part in."""
+    return _Alone(payload)
 
 
 def barrier(operation: str) -> None:
@@ -180,4 +185,4 @@ def _forget() -> None:
     _place, _channel = Place(), None
 
 
-__all__ = ["WorkerError", "barrier", "fail", "gather", "rank", "size", "start"]
+__all__ = ["Pending", "WorkerError", "alone", "barrier", "fail", "gather", "rank", "size", "start"]

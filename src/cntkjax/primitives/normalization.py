@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -80,7 +80,8 @@ class BatchNormalization(Primitive):
         data = data.astype(scale.dtype)  # half precision comes with float32 parameters
         epsilon = attrs["epsilon"]
         if ctx.training:
-            result, batch_mean, batch_variance = _normalized(data, scale, bias, _weights(ctx, x, data), epsilon)
+            weights, total = _weights(ctx, x, data), ctx.total
+            result, batch_mean, batch_variance = _normalized(data, scale, bias, weights, epsilon, total)
             cells = data.size // data.shape[0] // scale.size
             _update_running(ctx, attrs, x, cells, others[2:5], batch_mean, batch_variance)
         else:
@@ -112,7 +113,7 @@ def _update_running(
     # A node that shares its statistics with an earlier one continues from its updates.
     current = {leaf: v.data for leaf, v in zip(leaves, running, strict=True)} | ctx.updates
     old_mean, old_variance, seen = (current[leaf] for leaf in leaves)
-    samples = ctx.count(x).astype(mean.dtype)
+    samples = ctx.total(ctx.count(x)).astype(mean.dtype)
     values, constant = samples * cells, attrs["normalizationTimeConstant"]
     if constant > 0:
         factor = 1 - jnp.exp(-samples / constant)
@@ -126,65 +127,69 @@ def _update_running(
     ctx.update(leaves[2], seen + samples.astype(seen.dtype))
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(4,))
+Total: TypeAlias = Callable[[Any], Any]
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(4, 5))
 def _normalized(
-    x: Array, scale: Array, bias: Array, weights: Array | None, epsilon: float
+    x: Array, scale: Array, bias: Array, weights: Array | None, epsilon: float, total: Total
 ) -> tuple[Array, Array, Array]:
-    """[n, *spatial, C] -> normalized, and the mean and variance [C]."""
-    mean, variance, _ = _statistics(x, weights)
+    """[n, *spatial, C] -> normalized, and the mean and variance [C]. `total`: see `Context`."""
+    mean, variance, _ = _statistics(x, weights, total)
     return (x - mean) * (scale * lax.rsqrt(variance + epsilon)) + bias, mean, variance
 
 
-def _statistics(x: Array, weights: Array | None) -> tuple[Array, Array, Array | int]:
+def _statistics(x: Array, weights: Array | None, total: Total) -> tuple[Array, Array, Array | int]:
     """Mean and variance of each channel, [C], and the number of values."""
     axes = tuple(range(x.ndim - 1))
     cells = prod(x.shape[:-1])
+    count = total(cells if weights is None else jnp.sum(weights) * (cells // x.shape[0]))
+
+    def average(values: Array) -> Array:
+        return total(jnp.sum(values if weights is None else values * weights, axes)) / count
+
     if lowering().statistics_in_one_pass:
-        return _statistics_in_one_pass(x, weights, axes, cells)
-    if weights is None:
-        mean = jnp.sum(x, axes) / cells
-        return mean, jnp.sum(jnp.square(x - mean), axes) / cells, cells
-    count = jnp.sum(weights) * (cells // x.shape[0])
-    mean = jnp.sum(x * weights, axes) / count
-    return mean, jnp.sum(jnp.square(x - mean) * weights, axes) / count, count
+        return *_statistics_in_one_pass(x, average, total), count
+    mean = average(x)
+    return mean, average(jnp.square(x - mean)), count
 
 
 def _statistics_in_one_pass(
-    x: Array, weights: Array | None, axes: tuple[int, ...], cells: int
-) -> tuple[Array, Array, Array | int]:
+    x: Array, average: Callable[[Array], Array], total: Total
+) -> tuple[Array, Array]:
     """As `_statistics`, from sums of the distances to one value of each channel and of their squares.
 
     That value is near the mean, so that the difference of the sums does not cancel (Chan, Golub and LeVeque, Algorithms
     for computing the sample variance, 1983).
     """
-    shift = lax.stop_gradient(x[(0,) * (x.ndim - 1)])
+    first = lax.stop_gradient(x[(0,) * (x.ndim - 1)])
+    shift = total(first) / total(1)  # the same for all shares
     distance = x - shift
-    if weights is None:
-        count: Array | int = cells
-        mean, square = jnp.sum(distance, axes) / count, jnp.sum(jnp.square(distance), axes) / count
-    else:
-        count = jnp.sum(weights) * (cells // x.shape[0])
-        mean, square = jnp.sum(distance * weights, axes) / count, jnp.sum(jnp.square(distance) * weights, axes) / count
-    return shift + mean, jnp.maximum(square - jnp.square(mean), 0), count
+    mean, square = average(distance), average(jnp.square(distance))
+    return shift + mean, jnp.maximum(square - jnp.square(mean), 0)
 
 
-def _normalized_forward(x: Array, scale: Array, bias: Array, weights: Array | None, epsilon: float) -> Any:
-    mean, variance, count = _statistics(x, weights)
+def _normalized_forward(
+    x: Array, scale: Array, bias: Array, weights: Array | None, epsilon: float, total: Total
+) -> Any:
+    mean, variance, count = _statistics(x, weights, total)
     deviation = lax.rsqrt(variance + epsilon)
     result = (x - mean) * (scale * deviation) + bias
     return (result, mean, variance), (x, scale, weights, mean, deviation, count)
 
 
-def _normalized_backward(epsilon: float, saved: Any, gradients: tuple[Array, ...]) -> tuple[Array | None, ...]:
+def _normalized_backward(
+    epsilon: float, total: Total, saved: Any, gradients: tuple[Array, ...]
+) -> tuple[Array | None, ...]:
     x, scale, weights, mean, deviation, count = saved
     g = gradients[0]  # the statistics have no gradient
     axes = tuple(range(x.ndim - 1))
-    total = jnp.sum(g, axes)
-    along = jnp.sum(g * (x - mean), axes) * deviation
-    dx = (scale * deviation) * (g - total / count - (x - mean) * (deviation * along / count))
+    sums = jnp.sum(g, axes), jnp.sum(g * (x - mean), axes) * deviation
+    bias_gradient, along = map(total, sums)
+    dx = (scale * deviation) * (g - bias_gradient / count - (x - mean) * (deviation * along / count))
     if weights is not None:
         dx = dx * weights
-    return dx, along, total, None if weights is None else jnp.zeros_like(weights)
+    return dx, sums[1], sums[0], None if weights is None else jnp.zeros_like(weights)
 
 
 _normalized.defvjp(_normalized_forward, _normalized_backward)

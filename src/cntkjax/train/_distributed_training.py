@@ -9,12 +9,13 @@ import numpy as np
 from .._typing import Array
 from ..engine.run.handover import STATE, settle
 from ..engine.run.state import leaf_array
+from ..engine.xla.devices import training_devices
 from ..graph.variable import set_value
 from ..learners._learner import LearnerCore
 from ..parallel import workers
 from ..parallel.block_momentum import BlockMomentum
 from ..parallel.comparison import compare
-from ..parallel.exchange import broadcast
+from ..parallel.exchange import all_devices, broadcast, own_devices
 from ..parallel.gradients import DataParallel, GradientExchange, agree
 
 
@@ -42,8 +43,9 @@ class DistributedTraining:
         self.blocks = [(a, b) for a, b in zip(learners, strategies, strict=True) if isinstance(b, BlockMomentum)]
         self.has_others = strategies[0] is not None and workers.size() > 1
         self.acts_after_steps = self.has_others or bool(self.blocks)  # then steps are counted after it
-        self._describe = describe
+        self._accumulate, self._describe = accumulate, describe
         self._exchange: GradientExchange | None = None
+        self._local_exchange: GradientExchange | None = None
         self._is_synchronized = False
         self._restored_errors: list[np.ndarray] = []
         if accumulate > 1 and self.has_others:
@@ -66,14 +68,26 @@ class DistributedTraining:
         for learner, block in self.blocks:
             block.begin(_values(learner))
         if not self.is_sharded(samples_seen) or self.blocks:
-            return None
+            return self._between_own_devices()
         if self._exchange is None:
             bits = [s.bits for s in self.strategies if isinstance(s, DataParallel)]
-            self._exchange = GradientExchange(self.learners, bits)
+            self._exchange = GradientExchange(self.learners, bits, all_devices())
             if self._restored_errors:
                 self._exchange.restore_errors(self._restored_errors)
         self._exchange.begin(f"minibatch {number}", ends_sweep)
         return self._exchange
+
+    def _between_own_devices(self) -> GradientExchange | None:
+        """The exchange of a worker that trains by itself: between its devices, if there are several."""
+        local = training_devices()
+        if len(local) == 1:
+            return None
+        if self._local_exchange is None or self._local_exchange.devices is not own_devices(local):
+            if self._accumulate > 1:
+                raise ValueError("several devices do not accumulate gradients: give them larger minibatches")
+            self._local_exchange = GradientExchange(self.learners, [32] * len(self.learners), own_devices(local))
+        self._local_exchange.begin("", False)
+        return self._local_exchange
 
     def total(self, number: int, samples: int, ends_sweep: bool, samples_seen: int) -> tuple[int, bool]:
         """Samples of all workers in a step, and whether it ends a sweep on any. `samples` counts those exchanged."""
@@ -81,7 +95,7 @@ class DistributedTraining:
             return samples, ends_sweep
         if self._exchange is not None:
             return samples, self._exchange.ends_sweep
-        total = agree(f"minibatch {number}", samples, ends_sweep, None)
+        total = agree(f"minibatch {number}", samples, ends_sweep)
         return total.samples, total.ends_sweep
 
     def quantization_errors(self) -> list[np.ndarray]:

@@ -26,17 +26,23 @@ STATIC = {"static": True}
 class Batch:
     """The batch axis: the first `count` of `size` entries are samples, the rest is padding that repeats the first one.
 
-    Shapes: count is an int32 scalar; mask is [size].
+    Shapes: count is an int32 scalar; mask is [size]. `first`, an int32 scalar, is set in a share of a minibatch: the
+    number of its first sample in the whole of it.
     """
 
     count: AnyArray | np.integer
     size: int = field(metadata=STATIC)
     full: bool = field(default=False, metadata=STATIC)  # known to have no padding
+    first: AnyArray | np.integer | None = None
 
     @cached_property
     def mask(self) -> Array:
         """True for samples, False for padding."""
         return jnp.arange(self.size) < self.count
+
+    def numbers(self) -> Array:
+        """The number of each sample in the minibatch. Shapes: [size]."""
+        return jnp.arange(self.size) if self.first is None else jnp.arange(self.size) + self.first
 
 
 @jax.tree_util.register_dataclass
@@ -46,7 +52,7 @@ class Layout:
 
     Shapes: row, start, length are int32 [size of the batch]; seq, position, mask are [time, rows].
     `simple`: sequence i is alone in row i, from step 0. `origin`, int32 [size], is set if sequences may be pieces of
-    longer ones: the sequence of the previous minibatch that each one continues, or -1.
+    longer ones: the sequence of the previous minibatch that each one continues, or -1. `first`: as in `Batch`.
     """
 
     row: Array
@@ -57,6 +63,7 @@ class Layout:
     simple: bool = field(default=False, metadata=STATIC)
     full: bool = field(default=False, metadata=STATIC)  # known to have no padding
     origin: Array | None = None
+    first: AnyArray | np.integer | None = None
 
     @property
     def size(self) -> int:
@@ -100,7 +107,8 @@ class Layout:
 
     def first_samples(self) -> Array:
         """The number of samples in the sequences before each one. Shapes: [size]."""
-        return jnp.cumsum(self.length) - self.length
+        before = jnp.cumsum(self.length) - self.length
+        return before if self.first is None else before + self.first
 
     def cell(self, step: Array | int) -> Array:
         """Flat index of the cell that holds a step of each sequence; steps are clipped to the sequence.

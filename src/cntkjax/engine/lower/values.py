@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -42,6 +43,10 @@ class Value:
         return isinstance(self.data, Sparse)
 
 
+def _itself(value: Any) -> Any:
+    return value
+
+
 @dataclass
 class Step:
     """The current step of a loop: its axis, and the layout at this step.
@@ -75,6 +80,7 @@ class Context:
     carried_in: dict[Function, Array] = field(default_factory=dict)  # last values of delays in the previous minibatch
     carried_out: dict[Function, Array] = field(default_factory=dict)  # and in this one
     operands: dict[Function, list[Value]] = field(default_factory=dict)  # of nodes whose operands are replaced
+    total: Callable[[Any], Any] = _itself  # the sum over the shares of the minibatch that other devices compute
     product_dtype: DTypeLike | None = None  # of products with weights in mixed precision; None: that of their operands
 
     def lead(self, axes: Axes) -> int:
@@ -139,7 +145,7 @@ class Context:
         if not axes:
             return draw(self.key())
         if sequence is None:
-            key, sample = self.key(), jnp.arange(0 if self.batch is None else self.batch.size)
+            key, sample = self.key(), jnp.arange(0) if self.batch is None else self.batch.numbers()
         else:
             key, layout = jax.random.fold_in(*self.stream_of(self.node)), self.layout(axes)
             place = self.step if self.step is not None and sequence == self.step.axis else layout

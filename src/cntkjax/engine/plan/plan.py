@@ -171,6 +171,16 @@ class Plan:
         return any(n.primitive.makes_batch for n in self.nodes)
 
     @cached_property
+    def is_divisible(self) -> bool:
+        """True if each value of a sample is computed from that sample or its sequence alone, but for normalization.
+
+        A minibatch may then be divided between devices.
+        """
+        if self.calls_python or self.needs_exact_batch or self.makes_batch or self.assigned:
+            return False
+        return not self.computed_equal_lengths and not any(map(_joins_samples, self.nodes))
+
+    @cached_property
     def stages(self) -> list[Stage]:
         """Its partition for an evaluation with several batch sizes."""
         return partition(self.parts, self.outputs)
@@ -227,6 +237,11 @@ class Plan:
 
 # A program takes random keys as arguments, and axes are distinguished by their place in the graph, not by name.
 _NOT_STRUCTURE = ("rngSeed", "rngOffset", "newDynamicAxes", CUSTOM)
+
+
+def _joins_samples(node: Function) -> bool:
+    operands, results = (any(v.dynamic_axes for v in ends) for ends in (node.node_inputs, node.node_outputs))
+    return operands and not results
 
 
 def _frozen(value: Any) -> Hashable:

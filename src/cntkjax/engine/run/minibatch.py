@@ -52,6 +52,7 @@ class Minibatch:
     variant: Hashable  # what else decides on the program
     callback_results: CallbackResults | None = None  # of user functions that were called for this minibatch before
     alternative: Minibatch | None = None  # in shapes for which a program is wanted
+    others: Sequence[Minibatch] = ()  # the shares of further devices, in the same shapes
 
     def extend_signature(self, key: Hashable) -> None:
         """Distinguish computations by something besides their shapes."""
@@ -65,7 +66,10 @@ class Minibatch:
         return 1 if self.batch is None else int(self.batch.count)
 
     def samples(self, axes: Sequence[Axis]) -> int | None:
-        """Number of samples of a value with these axes; None if only the program knows."""
+        """Number of samples of a value with these axes, in all shares; None if only the program knows."""
+        if self.others and axes:
+            shares = [share.samples(axes) for share in (replace(self, others=()), *self.others)]
+            return None if None in shares else sum(filter(None, shares))
         sequence = next((a for a in axes if a.is_sequence_axis), None)
         if sequence is not None:
             grid = self.grids.get(sequence)
@@ -89,27 +93,42 @@ class MinibatchPacker:
         self.shapes = ShapeChoice(MinibatchSpace(tuple(traits), plan.needs_exact_batch), prices)
 
     def pack(
-        self, plan: Plan, feeds: Sequence[Feed], memory: Memory, variant: Hashable = (), in_background: bool = False
+        self, plan: Plan, feeds: Sequence[Feed], memory: Memory, variant: Hashable = (), in_background: bool = False,
+        shares: int = 1,
     ) -> Minibatch:
         """Pack feeds, which are in the order of the arguments of `plan`: this plan or one of the same structure.
 
         `memory`: what delays carry over from the previous minibatch. `variant`: what decides on the computation besides
         the shapes of arguments. `in_background`: a better shape is not used yet, but becomes the `alternative`.
+        `shares`: the minibatch is divided, by sequences, into so many of the same shapes; there are as many sequences,
+        and none is a piece of a longer one.
         Errors: BatchSizeError for different numbers of sequences or samples; AxisError or ShapeError for sequences
                 whose lengths do not agree.
         """
-        sizes = self._sizes(plan, feeds, variant)
-        packing = self.shapes.choose(sizes, plan.arguments)
-        minibatch = self._packed(packing, plan, feeds, memory, sizes)
+        divided = _divided(feeds, shares)
+        sizes = [self._sizes(plan, share, variant) for share in divided]
+        packings = self.shapes.choose(sizes, plan.arguments)
         better = self.shapes.improve(sizes)
-        if better is None:
-            return minibatch
-        alternative = self._packed(better, plan, feeds, memory, sizes)
-        if in_background:
-            minibatch.alternative = alternative
-            return minibatch
-        self.shapes.policy(sizes.variant).add(better.shape)
-        return alternative
+        if better is not None and not in_background:
+            self.shapes.policy(sizes[0].variant).add(better[0].shape)
+            packings, better = better, None
+        minibatch = self._packed_shares(packings, plan, divided, memory, sizes)
+        if better is not None:
+            minibatch.alternative = self._packed_shares(better, plan, divided, memory, sizes)
+        return minibatch
+
+    def _packed_shares(
+        self, packings: Sequence[Packing], plan: Plan, divided: Sequence[Sequence[Feed]], memory: Memory,
+        sizes: Sequence[Sizes],
+    ) -> Minibatch:
+        shares = [
+            self._packed(packing, plan, feeds, memory, s)
+            for packing, feeds, s in zip(packings, divided, sizes, strict=True)
+        ]
+        if len(shares) > 1:
+            _number_samples(shares)
+        shares[0].others = shares[1:]
+        return shares[0]
 
     def _sizes(self, plan: Plan, feeds: Sequence[Feed], variant: Hashable) -> Sizes:
         """The sizes of what is fed. Errors: see `pack`."""
@@ -179,6 +198,28 @@ class MinibatchPacker:
             grids[axis] = replace(grids[axis], origin=memory.origin(plan_axis, feed, len(grids[axis].length)))
             slots[plan_axis] = slots_of(feed)
         return slots
+
+
+def _divided(feeds: Sequence[Feed], shares: int) -> list[Sequence[Feed]]:
+    """The feeds of each share: its sequences, and all of what has no batch axis."""
+    if shares == 1:
+        return [feeds]
+    number = next(feed.num_sequences for feed in feeds if isinstance(feed, Ragged))
+    ends = [number * (i + 1) // shares for i in range(shares)]
+    ranges = [slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
+    return [[feed.take(part) if isinstance(feed, Ragged) else feed for feed in feeds] for part in ranges]
+
+
+def _number_samples(shares: Sequence[Minibatch]) -> None:
+    """Let each share know how many samples are in those before it."""
+    before, samples_before = 0, [0] * len(shares[0].layouts)
+    for share in shares:
+        assert share.batch is not None
+        share.batch = replace(share.batch, first=np.int32(before))
+        firsts = zip(share.layouts, samples_before, strict=True)
+        share.layouts = [replace(layout, first=np.int32(first)) for layout, first in firsts]
+        before += share.count
+        samples_before = [n + int(g.length.sum()) for n, g in zip(samples_before, share.grids.values(), strict=True)]
 
 
 def arguments_in_order(plan: Plan, feeds: Feeds) -> list[Feed]:

@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
+from copy import copy
 from typing import NamedTuple, TypeAlias
 
 import jax
@@ -31,6 +32,7 @@ from ..xla.versions import double_precision
 from . import profiler
 from .ahead_of_time import trace_elsewhere
 from .context import make_context, value_of_argument
+from .devices import Devices
 from .executables import Computation, Executable, Executables, Inputs
 from .handover import Captures, captured
 from .minibatch import Feed, Minibatch, MinibatchPacker, PackedArray
@@ -81,6 +83,7 @@ class Program:
         self._described_at, self._digest = -1, ""  # the number of edits then, and the description
         self._current_at = edits()
         self.needs_stages = False  # a user function returned another number of samples than it got
+        self._devices: Devices | None = None
         donated = (0,) if donate and not plan.calls_python else ()
         self._jit = jax.jit(
             self._trace, donate_argnums=donated, static_argnames="sizes", compiler_options=compiler_options()
@@ -88,6 +91,18 @@ class Program:
         self.executables = Executables(
             self._jit, plan.is_double, quick_start, Computation(self._description, self._text, self._note_compilation)
         )
+
+    def over(self, devices: Devices, body: Body) -> Program:
+        """The program of another body that runs on several devices, and donates; both choose shapes together.
+
+        What `donated` returns has to be made of the mesh's arrays, by `devices`. Not for plans that call Python.
+        """
+        program = copy(self)
+        program.body, program._devices = body, devices
+        program._jit = jax.jit(devices.over(program._trace), donate_argnums=0, compiler_options=compiler_options())
+        computation = Computation(text=program._text, compiled=program._note_compilation)
+        program.executables = Executables(program._jit, self.plan.is_double, computation=computation)
+        return program
 
     def _trace(
         self, donated: PyTree, leaves: Sequence[Array | None], sent: PyTree, sizes: Hashable = ()
@@ -140,7 +155,8 @@ class Program:
             log_compilation(self.name, self.plan, shapes_of(inputs[2]).arguments, executable)
 
     def pack(
-        self, plan: Plan, feeds: Sequence[Feed], memory: Memory, variant: Hashable = (), in_background: bool = True
+        self, plan: Plan, feeds: Sequence[Feed], memory: Memory, variant: Hashable = (), in_background: bool = True,
+        shares: int = 1,
     ) -> Minibatch:
         """Pack feeds for this program; see `MinibatchPacker.pack`.
 
@@ -151,7 +167,7 @@ class Program:
         in_background = in_background and not self.plan.calls_python and not Settings.deterministic
         with self._packing:
             self._take_compiled()
-            return self.packer.pack(plan, feeds, memory, variant, in_background)
+            return self.packer.pack(plan, feeds, memory, variant, in_background and shares == 1, shares)
 
     def _take_compiled(self) -> None:
         """Use the shapes for which the program has been compiled in the background."""
@@ -167,7 +183,7 @@ class Program:
                     f"compiling '{self.name}' for better fitting shapes failed, so minibatches go on running in the "
                     f"programs that there are: {error}", RuntimeWarning, stacklevel=4,
                 )
-        self._compiling = [c for c in self._compiling if not c[2].done()]
+        self._compiling[:] = [c for c in self._compiling if not c[2].done()]
 
     def __call__(
         self, minibatch: Minibatch, leaves: Sequence[Array | None], random: RandomInputs | None, donated: PyTree = (),
@@ -178,7 +194,8 @@ class Program:
         `capture`: append a function that returns that instead. Required if anything is donated; see `handover.py`.
         """
         outputs: Captures = [] if capture is None else capture
-        inputs = _inputs(minibatch, leaves, random, donated, extra)
+        shares = minibatch, *minibatch.others
+        inputs, *others = (_inputs(share, leaves, random, donated, extra) for share in shares)
         if minibatch.alternative is not None:
             self.compile_in_background(minibatch.alternative, leaves, random, donated, extra)
         run = self.prices.next_run(minibatch.signature)
@@ -192,7 +209,11 @@ class Program:
                 outputs.append(lambda: result)
             else:
                 trace_elsewhere(self._jit, inputs)
-                self.executables.run(minibatch.signature, inputs, outputs)
+                if self._devices is None:
+                    self.executables.run(minibatch.signature, inputs, outputs)
+                else:
+                    spread = self._devices.spread(inputs, *others)
+                    self.executables.run(minibatch.signature, spread, outputs, self._devices.copied)
         if is_priced or profiler.is_recording():
             jax.block_until_ready(outputs[0]())
             end = time.perf_counter()

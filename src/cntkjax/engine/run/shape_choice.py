@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from dataclasses import replace
+from functools import reduce
+from math import inf
+from typing import Any, NamedTuple, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -60,46 +63,62 @@ class ShapeChoice:
             self._policies[variant] = ShapePolicy(self.space, self.prices)
         return self._policies[variant]
 
-    def choose(self, sizes: Sizes, variables: Sequence[Variable]) -> Packing:
-        """The best shape there is, or else a new one. `variables`: those that are fed, maybe to other programs too."""
-        need, policy = sizes.need, self.policy(sizes.variant)
-        packings = (_packing(shape, sizes) for shape in policy.fitting(need))
-        packing = next((p for p in packings if p is not None), None)
-        if packing is None:
-            seen = [*policy.seen, *_seen_elsewhere(variables, sizes)]
-            packing = _packing_with_more_rows(self.space.with_room(need, seen), sizes)
-            policy.add(packing.shape)
+    def choose(self, sizes: Sequence[Sizes], variables: Sequence[Variable]) -> list[Packing]:
+        """The best shape there is, or else a new one, for the shares of a minibatch.
+
+        `variables`: those that are fed, maybe to other programs too.
+        """
+        need, policy = _need(sizes), self.policy(sizes[0].variant)
+        choices = (self._packings(shape, sizes) for shape in policy.fitting(need))
+        packings = next((p for p in choices if p is not None), None)
+        if packings is None:
+            seen = [*policy.seen, *_seen_elsewhere(variables, sizes[0])]
+            packings = self._packings_with_more_rows(self.space.with_room(need, seen), sizes)
+            policy.add(packings[0].shape)
         if policy.record(need):
             for variable in (v for v in variables if v.dynamic_axes):
-                _remember(variable, list(sizes.lengths), need)
-        return packing
+                _remember(variable, list(sizes[0].lengths), need)
+        return packings
 
-    def improve(self, sizes: Sizes) -> Packing | None:
-        """A packing in a shape that is worth to be compiled by now; None if there is none, or it does not fit."""
-        shape = self.policy(sizes.variant).wanted()
-        if shape is None or self.space.cost(shape, sizes.need) == float("inf"):
+    def improve(self, sizes: Sequence[Sizes]) -> list[Packing] | None:
+        """Packings in a shape that is worth to be compiled by now; None if there is none, or it does not fit."""
+        shape = self.policy(sizes[0].variant).wanted()
+        return None if shape is None else self._packings(shape, sizes)
+
+    def _packings(self, shape: Shape, sizes: Sequence[Sizes]) -> list[Packing] | None:
+        """The sequences of each share in a shape; None if they do not fit."""
+        if any(self.space.cost(shape, s.need) == inf for s in sizes):
             return None
-        return _packing(shape, sizes)
+        grids = [[pack(n, shape.batch, g) for n, g in zip(s.lengths.values(), shape.grids, strict=True)] for s in sizes]
+        return None if any(g is None for share in grids for g in share) else _alike(shape, cast(Any, grids))
+
+    def _packings_with_more_rows(self, shape: Shape, sizes: Sequence[Sizes]) -> list[Packing]:
+        """The sequences of each share in a shape that has as many more rows as they need."""
+        if any(self.space.cost(shape, s.need) == inf for s in sizes[1:]):
+            shape = shape._replace(full=False)
+        for s in sizes:
+            grids = [
+                pack_with_more_rows(lengths, shape.batch, grid).shape
+                for lengths, grid in zip(s.lengths.values(), shape.grids, strict=True)
+            ]
+            shape = shape._replace(grids=tuple(grids))
+        return _alike(shape, [
+            [pack_with_more_rows(n, shape.batch, g) for n, g in zip(s.lengths.values(), shape.grids, strict=True)]
+            for s in sizes
+        ])
 
 
-def _packing(shape: Shape, sizes: Sizes) -> Packing | None:
-    """The sequences of a minibatch in a shape; None if they do not fit."""
-    grids = []
-    for lengths, grid_shape in zip(sizes.lengths.values(), shape.grids, strict=True):
-        grid = pack(lengths, shape.batch, grid_shape)
-        if grid is None:
-            return None
-        grids.append(grid)
-    return Packing(shape, grids)
+def _need(sizes: Sequence[Sizes]) -> Need:
+    return reduce(Need.joined, (s.need for s in sizes))
 
 
-def _packing_with_more_rows(shape: Shape, sizes: Sizes) -> Packing:
-    """The sequences of a minibatch in a shape that has as many more rows as they need."""
-    grids = [
-        pack_with_more_rows(lengths, shape.batch, grid_shape)
-        for lengths, grid_shape in zip(sizes.lengths.values(), shape.grids, strict=True)
+def _alike(shape: Shape, shares: Sequence[Sequence[Grid]]) -> list[Packing]:
+    """Packings of shares, with masks in all of them if one needs any."""
+    full = [all(grid.full for grid in grids) for grids in zip(*shares, strict=True)]
+    return [
+        Packing(shape, [g if g.full == f else replace(g, full=f) for g, f in zip(grids, full, strict=True)])
+        for grids in shares
     ]
-    return Packing(shape._replace(grids=tuple(grid.shape for grid in grids)), grids)
 
 
 # Programs that are fed by the same variables, as for training and testing, get minibatches of similar sizes.

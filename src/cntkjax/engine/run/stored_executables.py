@@ -22,7 +22,8 @@ from ..xla.background import storing
 from ..xla.cache import store
 from ..xla.compiler import compiler_options, quick_options, small_options
 from ..xla.descriptions import digest
-from ..xla.environment import code, default_device, environment
+from ..xla.devices import default_device
+from ..xla.environment import code, environment
 from ..xla.versions import deserialized, serialized, used_inputs
 from .structures import Structure, decoded, encoded
 

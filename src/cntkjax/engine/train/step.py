@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, NamedTuple, SupportsFloat, TypeAlias
 
 import jax
@@ -14,6 +15,7 @@ import numpy as np
 from ..._typing import Array, DTypeLike, PyTree
 from ...graph.errors import AxisError, BatchSizeError, explain
 from ...graph.variable import Leaf, Variable, set_value
+from ..data.ragged import Ragged
 from ..debug.checked import check
 from ..lower.carry import Memory
 from ..lower.lower import execute
@@ -22,7 +24,7 @@ from ..lower.values import Context, Environment, Value
 from ..plan.plan import Plan
 from ..run.context import created_layouts, sum_over_samples
 from ..run.handover import STATE, Captures, hand_over, settle
-from ..run.minibatch import Feeds, arguments_in_order
+from ..run.minibatch import Feed, Feeds, Minibatch, arguments_in_order
 from ..run.program import Program
 from ..run.random_streams import RandomState, advance_random_state, draw_random_state, random_inputs
 from ..run.result import LayoutArrays, Result, collect_results
@@ -33,7 +35,7 @@ from .learner import StepLearner
 from .loss_scale import LossScale
 from .remat import execute_in_segments
 from .sample_counter import SampleCounter
-from .update import Exchange, Gradients, LocalUpdate, TrainedState, updated
+from .update import Exchange, Gradients, LocalUpdate, TrainedState, Update, updated
 
 _NOTICED = 0.5  # seconds
 
@@ -128,6 +130,7 @@ class Step:
                 self.plan, "test", self._test, False, len(self.criteria), donate=True, quick_start=True
             )
         self._local_update = LocalUpdate(self.learners)
+        self._shapes: dict[Hashable, str] = {}  # digests of signatures, equal in all processes
 
     def _variant(self) -> object:
         """What the program depends on besides the plan: which leaves are learned, and how."""
@@ -189,11 +192,17 @@ class Step:
     ) -> Outcome:
         plan, program, pending = self.plan, self.program, self.pending_gradients
         check(plan, feeds, bool(self.learners), self.memory, number)
-        minibatch = program.pack(plan, arguments_in_order(plan, feeds), self.memory, self._phase)
+        in_order = arguments_in_order(plan, feeds)
+        shares = 1 if exchange is None else self._shares(in_order, exchange.shares)
+        minibatch = program.pack(plan, in_order, self.memory, self._phase, exchange is None, shares)
         samples = self.sample_counter.count(minibatch, feeds)
+        joined = exchange if exchange is not None and self._agree_ahead(exchange, minibatch, samples) else None
+        if joined is not None:
+            samples = joined.samples
         total_samples, minibatches = pending.samples + samples, pending.minibatches + 1
         updates = minibatches == self.options.accumulate
-        hypers = [learner.hyper(total_samples) for learner in self.learners] if updates and exchange is None else None
+        learns = updates and (exchange is None or joined is not None)
+        hypers = [learner.hyper(total_samples) for learner in self.learners] if learns else None
         skipped = None if hypers is None else tuple(h is None for h in hypers)
         pending_shapes = tuple(g.shape for g in jax.tree.leaves(pending.gradients))
         minibatch.extend_signature((skipped, pending_shapes))
@@ -209,14 +218,17 @@ class Step:
                 leaves, state = outliving(plan, (leaves, self._state()))
             drawn = draw_random_state(plan, advance=False)  # after leaves: see `evaluation.run_program`
             inputs = random_inputs(plan, drawn)
+            run, donated = (program, state) if joined is None else (joined.joined(program), joined.donated(state))
             try:
-                program(minibatch, leaves, inputs, state, (hypers, pending.gradients), outputs)
+                run(minibatch, leaves, inputs, donated, (hypers, pending.gradients), outputs)
             except BatchSizeError:  # its stages are given these numbers
                 advance_random_state(drawn)
                 raise
 
         def store(computed: StepOutputs) -> tuple[StepOutputs, Outcome]:
             nonlocal error
+            if joined is not None:
+                computed = joined.result_of_joined(computed)
             error = computed_lengths_error(plan, minibatch, computed.changes)
             self._set_state(computed.state)
             pending.gradients = computed.gradients
@@ -229,16 +241,37 @@ class Step:
             outcome = Outcome(loss, metric, samples, outputs, total_samples if updates else 0)
             if error is None:
                 apply_changes(plan, minibatch, self.memory, computed.changes)
-                if count is not None and exchange is None:
+                if count is not None and (exchange is None or joined is not None):
                     count(outcome)
             return computed, outcome
 
         computed, outcome = hand_over(compute, store, plan.calls_python)
         if error is not None:
             raise error
-        if exchange is not None:
+        if exchange is not None and joined is None:
             return self.exchange_and_update(exchange, computed.sums, samples, outcome.outputs, count)
         return outcome
+
+    def _shares(self, feeds: Sequence[Feed], devices: int) -> int:
+        """Into how many shares such a minibatch is divided: one for each device, or 1 where it cannot be."""
+        numbers = {feed.num_sequences for feed in feeds if isinstance(feed, Ragged)}
+        is_cut = any(isinstance(feed, Ragged) and feed.starts is not None for feed in feeds)
+        if self.outputs or is_cut or len(numbers) != 1 or min(numbers) < devices or not self.plan.is_divisible:
+            return 1
+        return devices
+
+    def _agree_ahead(self, exchange: Exchange, minibatch: Minibatch, samples: int) -> bool:
+        """Whether all workers compute and learn from such a minibatch in one program."""
+        if self.plan.calls_python:
+            return False  # which may change the number of samples
+        if len(minibatch.others) + 1 < exchange.shares:
+            return exchange.agree_ahead(samples, "")
+        shapes = self._shapes.get(minibatch.signature)
+        if shapes is None:
+            operations = [node.op_name for node in self.plan.nodes]
+            text = repr((operations, [v.shape for v in self.plan.outputs], self.options, minibatch.signature))
+            shapes = self._shapes[minibatch.signature] = sha256(text.encode()).hexdigest()[:16]
+        return exchange.agree_ahead(samples, shapes)
 
     def _run_in_stages(
         self, feeds: Feeds, error: BatchSizeError, exchange: Exchange | None, count: Count | None
@@ -265,7 +298,7 @@ class Step:
         return self.exchange_and_update(exchange or self._local_update, sums, samples, outputs, count)
 
     def exchange_and_update(
-        self, exchange: Exchange, sums: Sequence[SupportsFloat] = (), samples: int = 0,
+        self, exchange: Update, sums: Sequence[SupportsFloat] = (), samples: int = 0,
         outputs: Sequence[Result] = (), count: Count | None = None,
     ) -> Outcome:
         """Update with the pending gradients of all workers, without waiting for the device; this one may have none.

@@ -13,6 +13,7 @@ from ..._typing import AnyArray, Array, PyTree
 from ..lower.rows import Rows, apply_update
 from ..run.executables import DonatingFunction
 from ..run.handover import Captures
+from ..run.program import Program
 from .learner import StepLearner
 from .loss_scale import LossScale
 
@@ -66,7 +67,7 @@ def _apply_transform(
     return jax.tree.map(apply_update, values, updates), state
 
 
-class Exchange(Protocol):
+class Update(Protocol):
     """What a step does between its gradients and the state after it, in this order: `agree`, `update`, `result`."""
 
     def agree(self, samples: int, gradients: Gradients | None) -> int:
@@ -82,8 +83,30 @@ class Exchange(Protocol):
         """The state after the update, and the sums over all workers."""
 
 
+class Exchange(Update, Protocol):
+    """An update that can be part of the program of the gradients: `agree_ahead`, `joined`, `result_of_joined`.
+
+    `samples`: those of all workers in the step that was agreed on last. `shares`: the number of this worker's devices.
+    """
+
+    samples: int
+    shares: int
+
+    def agree_ahead(self, samples: int, shapes: str) -> bool:
+        """Whether all workers have minibatches of these shapes, and learn in the program of the gradients."""
+
+    def joined(self, program: Program) -> Program:
+        """That program."""
+
+    def donated(self, state: TrainedState) -> PyTree:
+        """What is donated to it."""
+
+    def result_of_joined(self, outputs: PyTree) -> PyTree:
+        """The outputs of `program`, with the state after the update, and the sums over all workers."""
+
+
 class LocalUpdate:
-    """The `Exchange` of a single worker."""
+    """The `Update` of a single worker."""
 
     def __init__(self, learners: Sequence[StepLearner]) -> None:
         self._run = DonatingFunction(
@@ -117,5 +140,6 @@ def update_key(gradients: Gradients, hypers: Sequence[Hyperparameters | None]) -
 
 
 __all__ = [
-    "Exchange", "Gradient", "Gradients", "Hyperparameters", "LocalUpdate", "TrainedState", "update_key", "updated",
+    "Exchange", "Gradient", "Gradients", "Hyperparameters", "LocalUpdate", "TrainedState", "Update", "update_key",
+    "updated",
 ]

@@ -28,12 +28,38 @@ def accelerators() -> tuple[jax.Device, ...]:
     return tuple(d for d in jax.local_devices() if d.platform != "cpu")
 
 
-@lru_cache(maxsize=1)
 def host() -> jax.Device:
     """The CPU, which JAX always has."""
+    return hosts()[0]
+
+
+@lru_cache(maxsize=1)
+def hosts() -> tuple[jax.Device, ...]:
+    """The CPU, as one device or as several, each with its share of the cores."""
     import jax
 
-    return jax.local_devices(backend="cpu")[0]
+    return tuple(jax.local_devices(backend="cpu"))
+
+
+def default_device() -> jax.Device:
+    """The device for which programs are compiled."""
+    import jax
+
+    return getattr(jax.config, "jax_default_device", None) or next(iter(accelerators()), host())
+
+
+_training: tuple[jax.Device, ...] = ()
+
+
+def train_on(devices: tuple[jax.Device, ...]) -> None:
+    """Divide the minibatches of training steps between these devices; () for the default device alone."""
+    global _training
+    _training = devices
+
+
+def training_devices() -> tuple[jax.Device, ...]:
+    """The devices between which a training step divides its minibatch."""
+    return _training or (default_device(),)
 
 
 def memory_bytes(device: jax.Device) -> int:

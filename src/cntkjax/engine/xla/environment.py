@@ -14,7 +14,7 @@ from pathlib import Path
 import jax
 
 from .descriptions import digest
-from .devices import accelerators, host
+from .devices import default_device
 from .platform import Lowering, lowering
 
 _VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "OMP_NUM_THREADS")
@@ -41,11 +41,6 @@ def _relevant(names: tuple[str, ...]) -> tuple[str, ...]:
 @lru_cache(64)
 def _digest_of(device: jax.Device, choices: Lowering, names: tuple[str, ...], options: tuple[str, ...]) -> str:
     return digest(_of_device(device), asdict(choices), names, options)
-
-
-def default_device() -> jax.Device:
-    """The device for which programs are compiled."""
-    return getattr(jax.config, "jax_default_device", None) or next(iter(accelerators()), host())
 
 
 @cache
@@ -85,4 +80,4 @@ def _sources() -> Iterator[tuple[str, int, int]]:
                 yield os.path.relpath(os.path.join(folder, name), package), info.st_size, info.st_mtime_ns
 
 
-__all__ = ["code", "default_device", "environment"]
+__all__ = ["code", "environment"]

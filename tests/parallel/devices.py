@@ -1,0 +1,84 @@
+"""Trains small networks on one device and on several, and prints what they have learned.
+
+    python devices.py <devices>
+"""
+
+import json
+import os
+import sys
+
+DEVICES = int(sys.argv[1]) if __name__ == "__main__" else 1
+if __name__ == "__main__":
+    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={DEVICES}"
+
+import numpy as np  # noqa: E402
+
+import cntk as C  # noqa: E402
+from cntkjax.engine.run.compilations import report  # noqa: E402
+
+SIZES = 16, 16, 13, 1  # of minibatches
+
+
+def dense():
+    x, y = C.input_variable(5), C.input_variable(3)
+    z = C.layers.Sequential([C.layers.Dense(7, C.tanh), C.layers.Dense(3)])(x)
+    return z, lambda rng, n: {x: rng.standard_normal((n, 5)), y: np.eye(3)[rng.integers(0, 3, n)]}, y
+
+
+def dropout():
+    x, y = C.input_variable(5), C.input_variable(3)
+    z = C.layers.Sequential([C.layers.Dense(40, C.tanh), C.layers.Dropout(0.5, seed=3), C.layers.Dense(3)])(x)
+    return z, lambda rng, n: {x: rng.standard_normal((n, 5)), y: np.eye(3)[rng.integers(0, 3, n)]}, y
+
+
+def normalized():
+    x, y = C.input_variable((2, 4, 4)), C.input_variable(3)
+    layers = [C.layers.Convolution2D((3, 3), 4, pad=True), C.layers.BatchNormalization(map_rank=1), C.layers.Dense(3)]
+    z = C.layers.Sequential(layers)(x)
+    return z, lambda rng, n: {x: rng.standard_normal((n, 2, 4, 4)), y: np.eye(3)[rng.integers(0, 3, n)]}, y
+
+
+def recurrent():
+    x, y = C.sequence.input_variable(30, is_sparse=True), C.input_variable(3)
+    layers = [C.layers.Embedding(6), C.layers.Recurrence(C.layers.LSTM(5)), C.sequence.last, C.layers.Dense(3)]
+    z = C.layers.Sequential(layers)(x)
+
+    def minibatch(rng, n):
+        words = [rng.integers(0, 30, length).tolist() for length in rng.integers(1, 9, n)]
+        return {x: C.Value.one_hot(words, 30), y: np.eye(3)[rng.integers(0, 3, n)]}
+
+    return z, minibatch, y
+
+
+def over_the_batch():
+    x, y = C.input_variable(5), C.input_variable(3)
+    z = C.layers.Dense(3)(x - C.reduce_mean(x, axis=C.Axis.default_batch_axis()))
+    return z, lambda rng, n: {x: rng.standard_normal((n, 5)), y: np.eye(3)[rng.integers(0, 3, n)]}, y
+
+
+NETWORKS = {f.__name__: f for f in (dense, dropout, normalized, recurrent, over_the_batch)}
+
+
+def train(network):
+    C.cntk_py.set_fixed_random_seed(1)
+    z, minibatch, y = NETWORKS[network]()
+    loss, rng = C.cross_entropy_with_softmax(z, y), np.random.default_rng(0)
+    trainer = C.Trainer(z, (loss, C.classification_error(z, y)), C.momentum_sgd(z.parameters, 0.1, 0.9))
+    losses = []
+    for n in SIZES:
+        assert trainer.train_minibatch({v: _single(a) for v, a in minibatch(rng, n).items()})
+        losses.append([trainer.previous_minibatch_loss_average, trainer.previous_minibatch_evaluation_average])
+    _, values = trainer.train_minibatch(minibatch(rng, 16), outputs=[z])
+    state = [v.value.ravel() for v in (*z.parameters, *z.constants)]
+    counts = [trainer.total_number_of_samples_seen]
+    return np.concatenate([*state, np.ravel(losses), np.ravel(values[z]), counts]).astype(float).tolist()
+
+
+def _single(data):
+    return data.astype(np.float32) if isinstance(data, np.ndarray) else data
+
+
+if __name__ == "__main__":
+    used = C.device.use_all_devices()
+    learned = {network: train(network) for network in NETWORKS}
+    print(json.dumps({"devices": used, "learned": learned, "programs": [p.text for p in report().programs]}))

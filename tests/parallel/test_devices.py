@@ -1,0 +1,41 @@
+"""Several devices of one process train as one of them does."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from .devices import NETWORKS
+
+SCRIPT = Path(__file__).with_name("devices.py")
+TRAINING = "the training step for minibatches of up to "
+
+
+def run(devices):
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(SCRIPT.parents[2] / "src")}
+    process = subprocess.run(
+        [sys.executable, SCRIPT, str(devices)], capture_output=True, text=True, env=environment, timeout=300
+    )
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return {devices: run(devices) for devices in (1, 3)}
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_parameters_and_losses_are_those_of_one_device(runs, network):
+    assert runs[3]["devices"] == 3
+    learned, expected = (np.array(runs[n]["learned"][network]) for n in (3, 1))
+    np.testing.assert_allclose(learned, expected, rtol=1e-5, atol=2e-6)
+
+
+def test_each_device_computes_a_share_of_the_minibatch(runs):
+    programs = [text.removeprefix(TRAINING) for text in runs[3]["programs"] if text.startswith(TRAINING)]
+    assert programs[0] == "6"

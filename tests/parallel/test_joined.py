@@ -1,0 +1,33 @@
+"""Gradients, exchange and update are one program where all workers have minibatches of the same shapes."""
+
+import json
+
+import pytest
+
+from .launching import outputs, start
+
+STEP = "the training step for minibatches of up to 4"
+
+
+@pytest.fixture(scope="module")
+def runs():
+    workers = start("joined.py")
+    printed = outputs(workers)
+    assert not any(worker.returncode for worker in workers), "\n".join(printed)
+    return [json.loads(text.splitlines()[-1]) for text in printed]
+
+
+def test_minibatches_of_the_same_shapes_take_one_program(runs):
+    for equal, _ in runs:
+        assert equal[0] == [STEP]
+
+
+def test_a_worker_without_data_takes_part_in_an_exchange_of_its_own(runs):
+    first, second = (unequal[0] for _, unequal in runs)
+    assert first == [STEP, "an update"]
+    assert second == [STEP, STEP, "an update"]
+
+
+def test_all_workers_learn_the_same(runs):
+    assert runs[0][0][1:] == runs[1][0][1:]
+    assert runs[0][1][1:] == runs[1][1][1:]
