@@ -41,7 +41,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the comparison and print its table; ``ops``, ``cold`` and ``gpu-programs`` run others."""
+    """Run the comparison and print its table; ``ops``, ``cold``, ``workers`` and ``gpu-...`` run others."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["cold"]:
         return cold.main(arguments[1:])
@@ -53,6 +53,14 @@ def main(arguments: list[str] | None = None) -> None:
         from benchmarks import gpu_programs
 
         return gpu_programs.main(arguments[1:])
+    if arguments[:1] == ["gpu-scaling"]:
+        from benchmarks import gpu_scaling
+
+        return gpu_scaling.main(arguments[1:])
+    if arguments[:1] == ["workers"]:
+        from benchmarks import workers
+
+        return workers.main(arguments[1:])
     options = parse(arguments)
     sides = interpreters(options.sides, options.cntk27)
     rounds, seconds = (1, 0.0) if options.quick else (7, 1.5)

@@ -182,13 +182,15 @@ def compiled_step(network: str, target: Path, atis: Path | None) -> dict[str, ob
     }  # fmt: skip
 
 
-def in_own_process(network: str, options: argparse.Namespace) -> dict[str, object]:
+def in_own_process(
+    network: str, options: argparse.Namespace, tool: str = "gpu-programs", *arguments: str
+) -> dict[str, object]:
     """The figures of a network, from a new process. Errors: RuntimeError with the end of what it printed."""
     environment = os.environ | {
         "JAX_PLATFORMS": "cpu", "CNTKJAX_CACHE_DIR": "", "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {XLA_FLAGS}",
         "PYTHONPATH": f"{HERE.parent / 'src'}:{HERE.parent}:{HERE}",
     }  # fmt: skip
-    command = [sys.executable, "-m", "benchmarks", "gpu-programs", "--target", options.target, "--one", network]
+    command = [sys.executable, "-m", "benchmarks", tool, "--target", options.target, "--one", network, *arguments]
     command += ["--atis", str(options.atis)] if options.atis else []
     process = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=HERE.parent)
     answer = [line for line in process.stdout.splitlines() if line.startswith("{")]

@@ -41,13 +41,14 @@ def grid(request, monkeypatch):
     simple = request.param == "one sequence a row"
 
     def choose(self, sizes, variables):
+        (sizes,) = sizes  # of the only share
         size = max(sizes.number, 1)
         room, rows = (1, size) if simple else (2, 1)
         grids = [
             pack_with_more_rows(lengths, size, GridShape(int(lengths.max()) + room, rows, simple))
             for lengths in sizes.lengths.values()
         ]
-        return Packing(Shape(size, False, tuple(grid.shape for grid in grids), sizes.widths), grids)
+        return [Packing(Shape(size, False, tuple(grid.shape for grid in grids), sizes.widths), grids)]
 
     monkeypatch.setattr(ShapeChoice, "choose", choose)
     programs.clear()

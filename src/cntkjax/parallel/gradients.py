@@ -18,13 +18,15 @@ from jax import lax
 from .._typing import AnyArray, Array, PyTree
 from ..engine.lower.rows import Rows, dense, sum_rows
 from ..engine.lower.values import Context, Environment
+from ..engine.plan.parts import resolve
 from ..engine.plan.plan import Plan
 from ..engine.run.devices import AXIS, Devices
 from ..engine.run.handover import Captures
 from ..engine.run.program import Program
 from ..engine.train.learner import StepLearner
 from ..engine.train.update import Gradient, Gradients, Hyperparameters, TrainedState, update_key, updated
-from ..graph.variable import Leaf
+from ..engine.xla.platform import lowering
+from ..graph.variable import Leaf, Variable
 from . import workers
 from .exchange import ExchangeProgram
 from .quantization import (
@@ -36,9 +38,6 @@ from .quantization import (
     shared_errors,
     total_errors,
 )
-
-BUCKET_BYTES = 1 << 24
-"""Gradients of up to so many bytes travel together: fewer messages, at the cost of a copy."""
 
 _BITS = 32, 16, 1
 _DENSE = -1
@@ -85,7 +84,7 @@ class GradientExchange:
 
     def __init__(self, learners: Sequence[StepLearner], bits: Sequence[int], devices: Devices) -> None:
         shapes = [p.shape for p in _in_1_bit(learners, bits)]
-        self.devices, self.shares = devices, len(devices.local)
+        self.devices, self.shares, self._learners = devices, len(devices.local), learners
         self._learn = partial(_exchange_and_update, learners, bits)
         self._program = ExchangeProgram(self._learn, devices)
         self._total_errors = ExchangeProgram(lambda errors: total_errors(errors, shapes, AXIS), devices)
@@ -134,17 +133,25 @@ class GradientExchange:
     def joined(self, program: Program) -> Program:
         """The program that goes on where one has computed `StepOutputs` with gradients; see `donated`."""
         if program not in self._joined:
-            compute, learn = program.body, self._learn
+            compute, learn, ready = program.body, self._learn, self._order_in_backward_pass(program.plan)
 
             def compute_and_learn(plan: Plan, ctx: Context, env: Environment, donated: PyTree, extra: PyTree) -> PyTree:
                 hypers, pending = extra
                 ctx.total = self.devices.total_of_process
                 outputs = compute(plan, ctx, env, donated[0], (None, pending))
-                state, errors, sums = learn(donated, outputs.gradients, outputs.sums, hypers)
+                state, errors, sums = learn(donated, outputs.gradients, outputs.sums, hypers, ready)
                 return outputs._replace(state=state, gradients=None, sums=sums), errors
 
             self._joined[program] = program.over(self.devices, compute_and_learn)
         return self._joined[program]
+
+    def _order_in_backward_pass(self, plan: Plan) -> list[int]:
+        """For each gradient a number that is lower if it is ready earlier: those of the last nodes come first."""
+        first_use: dict[Variable, int] = {}
+        for i, node in enumerate(plan.nodes):
+            for v in node.node_inputs:
+                first_use.setdefault(resolve(v), i)
+        return [-first_use.get(p, 0) for learner in self._learners for p in learner.parameters]
 
     def donated(self, state: TrainedState) -> PyTree:
         """What is donated to the joined program for this state."""
@@ -196,20 +203,25 @@ def _in_1_bit(learners: Sequence[StepLearner], bits: Sequence[int]) -> list[Leaf
 
 def _exchange_and_update(
     learners: Sequence[StepLearner], bits: Sequence[int], state: tuple[TrainedState, Errors], gradients: Gradients,
-    sums: list[Array], hypers: Sequence[Hyperparameters | None],
+    sums: list[Array], hypers: Sequence[Hyperparameters | None], ready: Sequence[int] = (),
 ) -> tuple[TrainedState, Errors, list[Array]]:
+    """`ready`: see `all_reduce_in`."""
     trained, errors = state
     flat = [g for group in gradients for g in group]
-    totals, errors = all_reduce_in([b for b, group in zip(bits, gradients, strict=True) for _ in group], flat, errors)
+    widths = [b for b, group in zip(bits, gradients, strict=True) for _ in group]
+    totals, errors = all_reduce_in(widths, flat, errors, ready)
     remaining = iter(totals)
     gradients = [[next(remaining) for _ in group] for group in gradients]
     return updated(learners, trained, gradients, hypers), errors, all_reduce(sums)
 
 
 def all_reduce_in(
-    bits: Sequence[int], gradients: Sequence[Gradient], errors: Errors
+    bits: Sequence[int], gradients: Sequence[Gradient], errors: Errors, ready: Sequence[int] = ()
 ) -> tuple[list[Gradient], Errors]:
-    """The sums of gradients, each of which travels in so many bits if it may, and the new errors of those of 1 bit."""
+    """The sums of gradients, each of which travels in so many bits if it may, and the new errors of those of 1 bit.
+
+    `ready`: a number for each gradient, lower if it is ready earlier; those that are ready together travel together.
+    """
     compressed = [is_compressible(_shape(g), g.dtype, b) for b, g in zip(bits, gradients, strict=True)]
     width = [
         b if c and not isinstance(g, Rows) else 32 for b, c, g in zip(bits, compressed, gradients, strict=True)
@@ -222,7 +234,8 @@ def all_reduce_in(
         errors = Errors(*(_replaced(e, places, n) for e, n in zip(errors, new, strict=True)))
     if parts[16]:
         parts[16] = all_reduce_in_16_bits(parts[16], AXIS)
-    remaining = {b: iter(part) for b, part in (parts | {32: all_reduce(parts[32])}).items()}
+    ready_in_32 = [r for r, w in zip(ready, width, strict=True) if w == 32] if ready else ()
+    remaining = {b: iter(part) for b, part in (parts | {32: all_reduce(parts[32], ready_in_32)}).items()}
     return [next(remaining[w]) for w in width], errors
 
 
@@ -271,18 +284,23 @@ def conform(gradients: Gradients | None, like: Sequence[Sequence[Array]], format
     ]
 
 
-def all_reduce(gradients: PyTree) -> PyTree:
-    """The sums of all arrays and `Rows` of a tree over all workers, inside an exchange program."""
+def all_reduce(gradients: PyTree, ready: Sequence[int] = ()) -> PyTree:
+    """The sums of all arrays and `Rows` of a tree over all workers, inside an exchange program.
+
+    `ready`: see `all_reduce_in`.
+    """
     arrays, structure = jax.tree.flatten(gradients, is_leaf=lambda g: isinstance(g, Rows))
     sums: list[Gradient] = [_gather_rows(g) if isinstance(g, Rows) else g for g in arrays]
-    places = [i for i, g in enumerate(arrays) if not isinstance(g, Rows)]
-    for bucket in buckets([arrays[i] for i in places]):
-        for i, total in zip(bucket, _all_reduce([arrays[places[i]] for i in bucket]), strict=True):
-            sums[places[i]] = total
+    order = sorted(range(len(arrays)), key=lambda i: ready[i]) if ready else range(len(arrays))
+    dense = [i for i in order if not isinstance(arrays[i], Rows)]
+    limit = min(lowering().message_bytes, sum(arrays[i].nbytes for i in dense) // lowering().messages)
+    for bucket in buckets([arrays[i] for i in dense], limit):
+        for i, total in zip(bucket, _all_reduce([arrays[dense[i]] for i in bucket]), strict=True):
+            sums[dense[i]] = total
     return jax.tree.unflatten(structure, sums)
 
 
-def buckets(arrays: Sequence[Array], limit: int = BUCKET_BYTES) -> list[list[int]]:
+def buckets(arrays: Sequence[Array], limit: int) -> list[list[int]]:
     """The numbers of arrays that travel together: of one type, and at most `limit` bytes, unless it is a single array.
 
     >>> buckets([np.zeros(3), np.zeros(9), np.zeros(1), np.zeros(2, np.float32), np.zeros(2)], limit=48)

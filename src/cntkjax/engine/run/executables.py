@@ -18,7 +18,7 @@ import numpy as np
 from ..._typing import PyTree
 from ..xla.allocator import count_program
 from ..xla.background import compilations
-from ..xla.compiler import compiler_options, quick_options, small_options
+from ..xla.compiler import collective_options, compiler_options, quick_options, small_options
 from ..xla.descriptions import NoDescription, digest
 from ..xla.fork_guard import check_not_forked
 from ..xla.platform import matmul_precision
@@ -87,16 +87,18 @@ class Executables:
     The first input may be donated. `is_double`: whether jax has to keep float64. `quick_start`: what is needed now is
     compiled quickly, and again with all optimizations when the runs of the first version have taken as much longer as
     that takes. This is decided by the size of the computation, never by a clock, so a script computes the same numbers
-    each time, with and without stored executables. Threads may share an object.
+    each time, with and without stored executables. `communicates`: with other devices, while it computes. Threads may
+    share an object.
     """
 
     def __init__(
         self, jitted: jax.stages.Wrapped, is_double: bool = False, quick_start: bool = False,
-        computation: Computation = Computation(),
+        computation: Computation = Computation(), communicates: bool = False,
     ) -> None:
         self._jit = jitted
         self._is_double = is_double
         self._quick_start = quick_start
+        self._communicates = communicates
         self._computation = computation
         self._executables: dict[Hashable, Executable] = {}
         self._pending: dict[Hashable, Future[Executable]] = {}  # in the background
@@ -247,6 +249,8 @@ class Executables:
         begin = time.perf_counter()
         traced = self._jit.trace(*inputs)
         options, runs = _options_for(traced.jaxpr.jaxpr, quickly)
+        if self._communicates:
+            options = options | collective_options()
         lowered = traced.lower()
         program = key_of_program(lowered, inputs, options)
         executable = load_program(program, inputs, lowered.out_tree)

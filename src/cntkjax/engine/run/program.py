@@ -101,7 +101,9 @@ class Program:
         program.body, program._devices = body, devices
         program._jit = jax.jit(devices.over(program._trace), donate_argnums=0, compiler_options=compiler_options())
         computation = Computation(text=program._text, compiled=program._note_compilation)
-        program.executables = Executables(program._jit, self.plan.is_double, computation=computation)
+        program.executables = Executables(
+            program._jit, self.plan.is_double, computation=computation, communicates=devices.count > 1
+        )
         return program
 
     def _trace(

@@ -1,6 +1,6 @@
 """The options with which XLA compiles programs, and the reasons for them.
 
-All are for the CPU only. They are experimental and differ between versions of XLA; unknown ones are omitted.
+All are for one platform only. They are experimental and differ between versions of XLA; unknown ones are omitted.
 """
 
 from __future__ import annotations
@@ -37,6 +37,14 @@ QUICK_OPTIONS = {
     "xla_cpu_parallel_codegen_split_count": "1",
 }
 
+# Training steps on several GPUs. XLA would join all-reduces of up to 30 MB, which then begin after the backward pass,
+# and let one wait for another. Of FCN5's 33 MB one begins before the last 7 kernels of the backward pass, and they run
+# meanwhile (`python -m benchmarks gpu-scaling`).
+COLLECTIVE_OPTIONS = {
+    "xla_gpu_all_reduce_combine_threshold_bytes": "0",  # `Lowering.message_bytes` says what travels together
+    "xla_gpu_experimental_parallel_collective_overlap_limit": "8",
+}
+
 
 def compiler_options() -> dict[str, str]:
     """The options of all programs on the platform in use."""
@@ -51,6 +59,16 @@ def small_options() -> dict[str, str]:
 def quick_options() -> dict[str, str]:
     """Options for programs that compile in a fraction of the time and run more slowly; empty if there are none."""
     return _quick_options() if platform() == "cpu" else {}
+
+
+def collective_options() -> dict[str, str]:
+    """Further options for programs that compute while devices exchange what they have computed."""
+    return {} if platform() == "cpu" else _collective_options()
+
+
+@cache
+def _collective_options() -> dict[str, str]:
+    return _known(COLLECTIVE_OPTIONS)
 
 
 @cache
