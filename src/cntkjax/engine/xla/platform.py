@@ -71,7 +71,7 @@ LOWERINGS = {
     "gpu": Lowering(
         loop_unroll=8, joined_residuals=True, pooling_in_one_pass=True, native_groups=True,
         statistics_in_one_pass=True, matmul_sums=False, convolutions_by_planes=False,
-        joined_transfers=True,
+        joined_transfers=True, message_bytes=1 << 22, messages=4,
     ),
 }  # fmt: skip
 
