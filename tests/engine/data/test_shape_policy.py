@@ -1,6 +1,8 @@
 """The policy of compilations: what it costs in total, against the best choice in hindsight, on random streams."""
 
+from collections import Counter
 from dataclasses import dataclass
+from functools import reduce
 from math import inf, log
 
 import numpy as np
@@ -9,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cntkjax.engine.data.shape_policy import ShapePolicy
+from cntkjax.engine.data.shapes import AxisTraits, Lengths, MinibatchSpace, Need
 
 ROOM = 1.5
 
@@ -54,18 +57,18 @@ class Costs:
         return self.run + (self.needed_at_once + self.bought) * compilation
 
 
-def simulated(stream, compilation):
-    policy = ShapePolicy(Sizes(), FixedPrices(compilation))
+def simulated(stream, compilation, space=Sizes()):
+    policy = ShapePolicy(space, FixedPrices(compilation))
     costs, at_once = Costs(0.0, 0.0, 0, 0), []
     for need in stream:
         fitting = policy.fitting(need)
         if not fitting:
-            fitting = [policy.space.with_room(need, policy.seen)]
+            fitting = [space.with_room(need, policy.seen)]
             policy.add(fitting[0])
             at_once.append(fitting[0])
         policy.record(need)
-        costs.run += fitting[0]
-        costs.run_without_purchases += min(size for size in at_once if size >= need)
+        costs.run += space.cost(fitting[0], need)
+        costs.run_without_purchases += min(space.cost(shape, need) for shape in at_once)
         wanted = policy.wanted()
         if wanted is not None:
             policy.add(wanted)
@@ -121,10 +124,58 @@ def test_the_total_is_at_most_twice_the_best_in_hindsight_plus_one_compilation(c
 @settings(max_examples=300, deadline=None)
 def test_where_sizes_differ_much_compilations_that_cannot_be_put_off_come_on_top(case):
     stream, compilation = case
-    costs = simulated(stream, compilation)
+    costs, best = simulated(stream, compilation), best_in_hindsight(stream, compilation)
     assert costs.needed_at_once <= 2 + log(max(stream) / min(stream)) / log(ROOM)
-    rest = costs.run + costs.bought * compilation
-    assert rest <= 2 * best_in_hindsight(stream, compilation) + compilation
+    assert costs.run + costs.bought * compilation <= 2 * (best - compilation) * (1 + 1e-9)
+    assert costs.total(compilation) <= 2 * best + max(1, costs.needed_at_once - 2) * compilation
+
+
+@st.composite
+def minibatches(draw, space):
+    """Minibatches of up to six sizes, with the axes of a space; and what a compilation costs."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    spread, different = draw(st.floats(1.0, 100.0)), []
+    for size in np.exp(rng.uniform(0, log(spread), draw(st.integers(1, 6)))):
+        number = int(rng.integers(2, 40))
+        lengths = np.maximum(1, rng.uniform(1, 8, number) * size).astype(int)
+        axes = [Lengths(int(lengths.max()), int(lengths.sum()))] * len(space.axes)
+        different.append(Need(number if axes else int(20 * size), tuple(axes)))
+    weights = rng.dirichlet(np.full(len(different), draw(st.sampled_from([0.3, 1.0, 5.0]))))
+    stream = [different[i] for i in rng.choice(len(different), draw(st.integers(1, 300)), p=weights)]
+    work = max(space.work(space.tightest(need)) for need in different)
+    return stream, work * draw(st.floats(1.0, 1000.0))
+
+
+def best_shapes_in_hindsight(space, stream, compilation):
+    """The least cost of any programs, each in the tightest shape for those minibatches that run there."""
+    counts = Counter(stream)
+    needs = list(counts)
+
+    def alone(group):
+        largest = reduce(Need.joined, group)
+        shapes = [space.tightest(largest), space.tightest(largest)._replace(full=False), *map(space.tightest, group)]
+        return compilation + min(sum(counts[n] * space.cost(s, n) for n in group) for s in shapes)
+
+    best = [0.0]  # for the needs in a set of bits
+    for bits in range(1, 1 << len(needs)):
+        parts = (part for part in range(1, bits + 1) if part & bits == part and part & bits & -bits)
+        best.append(min(
+            alone([n for i, n in enumerate(needs) if part >> i & 1]) + best[bits ^ part] for part in parts
+        ))
+    return best[-1]
+
+
+@pytest.mark.parametrize("space", [
+    MinibatchSpace(), MinibatchSpace((AxisTraits(has_loop=True),)), MinibatchSpace((AxisTraits(has_loop=False),)),
+    MinibatchSpace((AxisTraits(has_loop=True, one_per_row=True),)),
+], ids=["samples", "loops", "sequences", "rows"])  # fmt: skip
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_the_same_holds_for_the_shapes_of_minibatches(space, data):
+    stream, compilation = data.draw(minibatches(space))
+    costs, best = simulated(stream, compilation, space), best_shapes_in_hindsight(space, stream, compilation)
+    assert costs.run + costs.bought * compilation <= 2 * best - compilation
+    assert costs.total(compilation) <= 2 * best + max(1, costs.needed_at_once - 1) * compilation
 
 
 @given(streams(), st.integers(1, 4))
