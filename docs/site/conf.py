@@ -26,7 +26,7 @@ suppress_warnings = ["mystnb.unknown_mime_type", "misc.highlighting_failure"]
 
 nb_execution_mode = os.environ.get("CNTKJAX_DOCS_EXECUTE", "cache")
 nb_execution_cache_path = os.environ.get("CNTKJAX_DOCS_CACHE", "")
-nb_execution_timeout = 300
+nb_execution_timeout = 120  # seconds for a cell; a whole tutorial should not take longer
 nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
