@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3 python python3.13 python3.12 python3.11 pytho
 	$$p -c '$(SUITABLE)' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv/bin/python
 
-.PHONY: demo docs test test-browser stress lint check-wheel clean
+.PHONY: demo docs test test-browser test-gpu stress lint check-wheel clean
 
 demo: .venv/demo.stamp  ## train, test, save and reload a network written for CNTK
 	$(VENV) examples/digits.py
@@ -19,6 +19,10 @@ test: lint  ## the linter, the type checker and all tests
 test-browser: .venv/test.stamp  ## `cntkjax view` and the site in Chromium, which has to be installed; a minute
 	$(VENV) -m pip install -q -e '.[browser,docs]'
 	$(VENV) -m pytest tests/viewer/test_browser.py tests/docs/test_site_browser.py
+
+test-gpu: .venv/test.stamp  ## everything on the GPU against the CPU; where there is none, it says so and rehearses on the CPU
+	@! command -v nvidia-smi >/dev/null || $(VENV) -m pip install -q "jax[cuda12]"
+	CNTKJAX_TEST_GPU=all JAX_NUM_CPU_DEVICES=2 $(VENV) -m pytest tests/gpu --timeout 0
 
 LONGER ?= 100
 stress: .venv/test.stamp  ## interrupts and threads, so many times longer than in the tests

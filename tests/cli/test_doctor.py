@@ -1,6 +1,7 @@
 """The doctor reports the device, the versions, and how to install what is missing."""
 
 import importlib.util
+import os
 import subprocess
 import sys
 
@@ -8,6 +9,8 @@ import jax
 import pytest
 
 from cntkjax.cli import _doctor, main
+from cntkjax.engine.xla import nvidia
+from cntkjax.engine.xla.devices import accelerators
 
 
 def test_doctor_reports_devices_and_versions_and_runs_a_network(capsys):
@@ -24,19 +27,49 @@ def test_doctor_has_the_pip_command_for_missing_packages(monkeypatch):
     assert line.strip() == 'mpi4py is missing; for training over several processes: pip install "cntkjax[mpi]"'
 
 
-@pytest.mark.parametrize("platforms, system, advice", [
-    ("cpu", "linux", "JAX_PLATFORMS=cpu hides the GPU from JAX"),
-    ("", "linux", 'JAX does not see the GPU: pip install "jax[cuda12]"'),
-    ("", "win32", "JAX has no GPU on native Windows: run this under WSL2"),
+@pytest.fixture
+def with_gpu(tmp_path):
+    """Runs Python where nvidia-smi reports a GPU that JAX cannot use; returns what it prints."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text("""#!/bin/sh
+        [ "$1" = -L ] && echo "GPU 0: NVIDIA H200 (UUID: GPU-1234)" || echo "NVIDIA H200, 550.54.15"
+    """)
+    program.chmod(0o755)
+
+    def run(*arguments, platforms=""):
+        environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "JAX_PLATFORMS": platforms}
+        result = subprocess.run(
+            [sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=100, check=True
+        )
+        return result.stdout + result.stderr
+
+    return run
+
+
+@pytest.mark.skipif(bool(accelerators()), reason="JAX uses an accelerator here")
+@pytest.mark.parametrize("platforms, advice", [
+    ("cpu", "JAX_PLATFORMS=cpu hides the GPU from JAX"), ("", 'JAX does not see the GPU: pip install "jax[cuda12]"'),
 ])
-def test_doctor_explains_why_a_gpu_is_not_used(monkeypatch, platforms, system, advice):
-    answer = subprocess.CompletedProcess([], 0, stdout="NVIDIA H200, 550.54.15\n")
-    monkeypatch.setattr(_doctor.shutil, "which", lambda name: "/usr/bin/nvidia-smi")
-    monkeypatch.setattr(_doctor.subprocess, "run", lambda *arguments, **options: answer)
-    monkeypatch.setattr(_doctor.device, "all_devices", lambda: (_doctor.device.cpu(),))
-    monkeypatch.setenv("JAX_PLATFORMS", platforms)
-    monkeypatch.setattr(_doctor.sys, "platform", system)
-    assert list(_doctor._accelerator_advice()) == ["NVIDIA: NVIDIA H200, driver 550.54.15", advice]
+def test_doctor_explains_why_a_gpu_is_not_used(with_gpu, platforms, advice):
+    lines = [line.strip() for line in with_gpu("-m", "cntkjax", "doctor", platforms=platforms).splitlines()]
+    assert "NVIDIA: NVIDIA H200, driver 550.54.15" in lines and advice in lines
+
+
+@pytest.mark.skipif(bool(accelerators()), reason="JAX uses an accelerator here")
+def test_the_first_computation_says_once_that_a_gpu_is_not_used(with_gpu):
+    script = "import cntk as C; [C.reduce_sum(C.constant([1] * n)).eval() for n in (2, 3)]"
+    output = with_gpu("-W", "always", "-c", script)
+    assert output.count("this machine has NVIDIA H200, but programs run on the CPU") == 1
+    assert 'pip install "jax[cuda12]"' in output and "JAX_PLATFORMS=cpu" in output
+    assert "NVIDIA" not in with_gpu("-W", "always", "-c", script, platforms="cpu")  # the user has chosen
+
+
+def test_the_driver_lists_gpus_in_proc(tmp_path):
+    for number, model in enumerate(["NVIDIA A100-SXM4-80GB", "NVIDIA L4"]):
+        folder = tmp_path / "proc" / "driver" / "nvidia" / "gpus" / f"0000:0{number}:00.0"
+        folder.mkdir(parents=True)
+        (folder / "information").write_text(f"Model: \t\t {model}\nIRQ:   \t\t 12\n")
+    assert nvidia.gpus(tmp_path) == ["NVIDIA A100-SXM4-80GB", "NVIDIA L4"]
 
 
 def test_python_m_cntkjax_runs_the_command():

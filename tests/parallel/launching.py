@@ -11,10 +11,11 @@ from pathlib import Path
 HERE = Path(__file__).parent
 
 
-def start(script, *arguments, size=2, timeout="15", missing=(), **variables):
+def start(script, *arguments, size=2, timeout="15", missing=(), environments=None, **variables):
     """Start the workers; returns their processes, whose output and errors are piped together.
 
-    `missing`: ranks that are not started. `variables`: more of the environment.
+    `missing`: ranks that are not started. `variables`: more of the environment;
+    `environments`: those of each rank.
     """
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
@@ -26,7 +27,8 @@ def start(script, *arguments, size=2, timeout="15", missing=(), **variables):
     }  # fmt: skip
     return [
         subprocess.Popen(
-            [sys.executable, HERE / script, *map(str, arguments)], env={**environment, "CNTKJAX_RANK": str(rank)},
+            [sys.executable, HERE / script, *map(str, arguments)],
+            env={**environment, "CNTKJAX_RANK": str(rank), **(environments[rank] if environments else {})},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )
         for rank in range(size) if rank not in missing

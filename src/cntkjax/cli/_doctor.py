@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
 import platform
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from importlib import metadata
@@ -16,7 +14,7 @@ from importlib.util import find_spec
 import numpy as np
 
 from .. import device, layers, ops
-from ..engine.xla import cache
+from ..engine.xla import cache, nvidia
 
 REQUIRED = ("jax", "jaxlib", "numpy", "optax")
 OPTIONAL = (  # distribution, module, purpose, extra
@@ -77,20 +75,16 @@ def _version(distribution: str) -> str:
 
 
 def _accelerator_advice() -> Iterator[str]:
-    """The driver of NVIDIA GPUs, and what to do if JAX does not use them."""
+    """NVIDIA GPUs, their driver, and what to do if JAX does not use them."""
     program = shutil.which("nvidia-smi")
     query = ["--query-gpu=name,driver_version", "--format=csv,noheader"]
     result = subprocess.run([program, *query], capture_output=True, text=True, check=False) if program else None
-    cards = result.stdout.split("\n") if result and result.returncode == 0 else []
-    cards = [card.strip() for card in cards if card.strip()]
-    yield from (f"NVIDIA: {name}, driver {driver}" for name, driver in (card.rsplit(", ", 1) for card in cards))
-    if cards and len(device.all_devices()) == 1:
-        if sys.platform == "win32":
-            yield "JAX has no GPU on native Windows: run this under WSL2"
-        elif os.environ.get("JAX_PLATFORMS"):
-            yield f"JAX_PLATFORMS={os.environ['JAX_PLATFORMS']} hides the GPU from JAX"
-        else:
-            yield 'JAX does not see the GPU: pip install "jax[cuda12]"'
+    cards = [card.strip() for card in result.stdout.splitlines()] if result and result.returncode == 0 else []
+    pairs = [card.rpartition(", ") for card in cards if card]
+    names = [f"{name}, driver {driver}" for name, _, driver in pairs] or nvidia.gpus()
+    yield from (f"NVIDIA: {name}" for name in names)
+    if names and (advice := nvidia.advice()):
+        yield advice
 
 
 def _cache() -> str:

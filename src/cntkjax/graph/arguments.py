@@ -132,7 +132,7 @@ def _report(
     prefix: bool,
 ) -> None:
     """Raise an error that names the argument instead of an accident; `prefix` a message of the package's own."""
-    if _is_users(error):
+    if _is_users(error) or isinstance(error, MemoryError):  # whatever the arguments, it is no mistake in them
         return
     is_accident = _is_accident(error)
     if is_accident or isinstance(error, (LookupError, AttributeError)):

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from .._typing import AnyArray, Array
-from ..engine.lower.scans import scan
+from ..engine.lower.scans import scan, unrolled_steps
 from ..engine.lower.values import Context, Value
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.errors import AxisError, ShapeError, explain
@@ -20,6 +20,7 @@ from ..graph.variable import Leaf, Variable, infer_shape
 from .base import Attrs, Bool, Primitive, Size, String, primitive
 
 T = TypeVar("T", bound="AnyArray")
+_OPERATIONS = 15  # of a step, about; as many nodes as a step of layers.LSTM has
 State = tuple[Any, ...]  # h, and c of an LSTM
 Step = Callable[[State, Any, Any], State]  # (state, W x + b and R h + c [rows, gates, hidden]) -> state
 
@@ -92,13 +93,14 @@ class OptimizedRNNStack(Primitive):
         data = ctx.array(x).reshape(layout.time, layout.rows, -1)
         parts = layers_of(ctx.array(weights).reshape(-1), attrs, data.shape[-1])
         directions = 1 + attrs["bidirectional"]
+        unroll = unrolled_steps(layout.time, _OPERATIONS * directions * attrs["numLayers"])
         for layer in range(attrs["numLayers"]):
             outputs = []
             for backwards in range(directions):
                 W, R, b, c = parts[layer * directions + backwards]
                 gates = jnp.einsum("tri,ghi->trgh", data, W) + b
                 begins = (layout.remaining if backwards else layout.position) == 0
-                outputs.append(_layer(R, gates, c, begins, attrs["recurrentOp"], bool(backwards)))
+                outputs.append(_layer(R, gates, c, begins, attrs["recurrentOp"], bool(backwards), unroll))
             data = jnp.concatenate(outputs, -1)
         return Value(data, x.axes)
 
@@ -128,7 +130,9 @@ def layers_of(flat: T, attrs: Attrs, inputs: int) -> list[list[T]]:
     return layers
 
 
-def _layer(R: Array, gates: Array, c: Array, begins: Array, cell: str, backwards: bool) -> Array:
+def _layer(
+    R: Array, gates: Array, c: Array, begins: Array, cell: str, backwards: bool, unroll: int
+) -> Array:
     """One layer in one direction: [time, rows, gates, hidden] -> [time, rows, hidden].
 
     `begins` marks the steps at which sequences begin, [time, rows]. The gradient of R is one product for all steps.
@@ -150,7 +154,7 @@ def _layer(R: Array, gates: Array, c: Array, begins: Array, cell: str, backwards
     def weight_gradients(_: Sequence[Array], operands: Sequence[Array], gradients: Sequence[Array]) -> list[Array]:
         return [jnp.einsum("trgh,trk->ghk", gradients[0], operands[0])]
 
-    return scan(step, [R], c, (zero,) * states, (gates, begins), weight_gradients, bool(backwards))
+    return scan(step, [R], c, (zero,) * states, (gates, begins), weight_gradients, backwards, unroll)
 
 
 __all__ = ["CELLS", "OptimizedRNNStack", "layers_of"]

@@ -3,11 +3,13 @@
 import re
 
 import jax
+import jax.export
 import numpy as np
 import pytest
 from jax.sharding import SingleDeviceSharding
 
 import cntk as C
+from cntkjax.engine.lower.scans import unrolled_steps
 from cntkjax.engine.run.ahead_of_time import TracedForAnotherDevice, tracing_for
 from cntkjax.engine.run.program_cache import programs
 from cntkjax.engine.xla.platform import LOWERINGS, lowering, lowering_for, platform
@@ -22,7 +24,7 @@ def image(*shape):
 def sequences(width):
     random = np.random.default_rng(2)
     x = C.sequence.input_variable(width, needs_gradient=True)
-    return x, [random.normal(size=(n, width)).astype(np.float32) for n in (7, 3, 19, 1)]
+    return x, [random.normal(size=(n, width)).astype(np.float32) for n in (6, 3, 7, 1)]
 
 
 def pooled(**options):
@@ -107,6 +109,48 @@ def test_both_lowerings_have_equal_values_and_gradients(name):
         assert jax.tree.structure(a) == jax.tree.structure(b)
         for one, other in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
             np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5 * max(1, np.abs(one).max()))
+
+
+def trained(on, learner):
+    """Parameters, statistics and losses after three steps of a network with filters and batch normalization."""
+    programs.clear()
+    with lowering_for(on):
+        x, y = C.input_variable((2, 6, 6)), C.input_variable(3)
+        init = C.glorot_uniform(seed=1)
+
+        def filtered():
+            return L.Convolution2D(3, 4, init=init, pad=True, bias=False), L.BatchNormalization(map_rank=1), C.relu
+
+        z = L.Sequential([*filtered(), *filtered(), L.Dense(3, init=init)])(x)
+        trainer = C.Trainer(z, C.cross_entropy_with_softmax(z, y), [learner(z.parameters)])
+        random, losses = np.random.default_rng(3), []
+        for _ in range(3):
+            labels = np.eye(3, dtype=np.float32)[random.integers(3, size=8)]
+            trainer.train_minibatch({x: random.random((8, 2, 6, 6), np.float32), y: labels})
+            losses.append(trainer.previous_minibatch_loss_average)
+        leaves = [*z.parameters, *z.constants]
+    programs.clear()
+    return [*losses, *(np.asarray(p.value) for p in leaves)]
+
+
+@pytest.mark.parametrize("learner", [
+    lambda p: C.momentum_sgd(p, 0.1, 0.9), lambda p: C.adam(p, 0.01, 0.9), lambda p: C.sgd(p, 0.1),
+], ids=["momentum", "adam", "sgd"])
+def test_both_lowerings_train_alike(learner):
+    ours, others = trained("cpu", learner), trained("gpu", learner)
+    assert sum(np.all(a == 3 * 8) for a in ours) == 2  # the counts of minibatches' samples
+    for a, b in zip(ours, others, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_loops_are_unrolled_by_a_divisor_of_their_steps_and_within_a_budget():
+    assert unrolled_steps(60, 10) == 1  # on a CPU
+    with lowering_for("gpu"):
+        assert [unrolled_steps(steps, 30) for steps in (32, 20, 60, 8, 1)] == [16, 10, 15, 8, 1]
+        assert unrolled_steps(31, 30) == 16  # a remainder of 15 steps rather than 31 iterations
+        assert unrolled_steps(32, 60) == 8 and unrolled_steps(32, 5000) == 1
+        (size,) = jax.export.symbolic_shape("n")
+        assert unrolled_steps(size, 30) == 1
 
 
 @pytest.fixture

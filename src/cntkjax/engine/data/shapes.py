@@ -9,11 +9,9 @@ from math import ceil, inf
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from ..xla.platform import lowering
 from .packing import GridShape, bucket
 
-# The cost of a step of a loop besides its rows, as a number of rows: the weights are read once a step, and XLA's loop
-# itself takes time. An LSTM of 300 cells on two cores: 97 µs a step and 11 µs a row, forward and backward together.
-STEP_COST = 8
 MASK_COST = 1.02  # of computing with masks, as a factor
 ELEMENTS = 16  # of a sparse sample cost as much as its other computations
 FILLING = 0.97  # of the cells of a grid, which first-fit can be expected to fill
@@ -81,7 +79,7 @@ class AxisTraits:
     @property
     def step_cost(self) -> int:
         """The cost of a step besides its rows, in rows."""
-        return STEP_COST if self.has_loop else 0
+        return lowering().step_cost if self.has_loop else 0
 
     def grid(self, count: int, longest: int, total: int) -> GridShape:
         """The cheapest grid: a loop pays for every step and every cell, and without loops only cells count.

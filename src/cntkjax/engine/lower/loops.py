@@ -23,7 +23,7 @@ from ..plan.parts import Loop, resolve
 from .carry import carry_out, initial_states, states_before
 from .nodes import run_node
 from .products import Product, Weight, apply_weight, hoisted_products, multiply, products_of
-from .scans import scan, scan_forward
+from .scans import scan, scan_forward, unrolled_steps
 from .tilings import Tiling, tilings_of
 from .values import Axes, Context, Environment, LayoutArrays, Step, Value, layouts_as_arguments
 
@@ -38,10 +38,11 @@ def run_loop(ctx: Context, loop: Loop, env: Environment) -> None:
     """Compute the outputs of a loop, for all steps."""
     scanned = ScannedLoop.of(ctx, loop, env)
     weights, invariants, init, xs = scanned.arguments()
+    unroll = unrolled_steps(ctx.layouts[loop.axis].time, max(ctx.looped_nodes, len(loop.nodes)))
     if ctx.forward_only:
-        ys = scan_forward(scanned.step, weights, invariants, init, xs, loop.reverse)
+        ys = scan_forward(scanned.step, weights, invariants, init, xs, loop.reverse, unroll)
     else:
-        ys = scan(scanned.step, weights, invariants, init, xs, scanned.weight_gradients, loop.reverse)
+        ys = scan(scanned.step, weights, invariants, init, xs, scanned.weight_gradients, loop.reverse, unroll)
     scanned.store(env, ys)
 
 

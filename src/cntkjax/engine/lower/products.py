@@ -8,11 +8,13 @@ from itertools import accumulate, pairwise
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from ..._typing import Array, PyTree
 from ...graph.function import Function
 from ...graph.variable import Variable, producer
 from ..plan.parts import Loop, resolve
+from ..xla.platform import lowering
 from .nodes import compute
 from .values import Axes, Context, Environment, Value
 
@@ -198,7 +200,7 @@ def multiply(
     def product_with(x: Array, w: Array) -> Array:
         return apply_weight(ctx, node, product.weight, Value(x, axes), w)
 
-    y = product_with(x, w) if tap is None else _tapped(product_with)(x, w, tap)
+    y = separate(product_with(x, w)) if tap is None else _tapped(product_with)(x, w, tap)
     out = node.node_outputs[0]
     env[out] = Value(y + env[out].data if product.hoisted_operands else y, axes)
     return x, y
@@ -215,17 +217,26 @@ def _tapped(product: Callable[[Array, Array], Array]) -> Callable[[Array, Array,
 
     @jax.custom_vjp
     def tapped(x: Array, w: Array, tap: Array) -> Array:
-        return product(x, w)
+        return separate(product(x, w))
 
     def forward(x: Array, w: Array, tap: Array) -> tuple[Array, tuple[Array, Array]]:
-        return product(x, w), (x, w)
+        return separate(product(x, w)), (x, w)
 
     def backward(residuals: tuple[Array, Array], d_product: Array) -> PyTree:
         x, w = residuals
-        return jax.vjp(lambda x: product(x, w), x)[1](d_product)[0], None, d_product
+        return separate(jax.vjp(lambda x: product(x, w), x)[1](d_product)[0]), None, d_product
 
     tapped.defvjp(forward, backward)
     return tapped
+
+
+def separate(product: Array) -> Array:
+    """A product that XLA:GPU does not join with a sum that it is part of.
+
+    A product that adds to another operand needs that in an array of its own, which slices of the inputs of a loop are
+    not: it would be copied first. Element-wise kernels read slices in place.
+    """
+    return lax.optimization_barrier(product) if lowering().separate_products else product
 
 
 __all__ = ["Product", "Weight", "apply_weight", "hoisted_products", "multiply", "products_of"]

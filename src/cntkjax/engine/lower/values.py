@@ -81,6 +81,7 @@ class Context:
     carried_out: dict[Function, Array] = field(default_factory=dict)  # and in this one
     operands: dict[Function, list[Value]] = field(default_factory=dict)  # of nodes whose operands are replaced
     total: Callable[[Any], Any] = _itself  # the sum over the shares of the minibatch that other devices compute
+    looped_nodes: int = 0  # in all loops of the plan
     product_dtype: DTypeLike | None = None  # of products with weights in mixed precision; None: that of their operands
 
     def lead(self, axes: Axes) -> int:

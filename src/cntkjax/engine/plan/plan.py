@@ -118,6 +118,11 @@ class Plan:
         return frozenset(part.axis for part in self.parts if isinstance(part, Loop))
 
     @cached_property
+    def looped_nodes(self) -> int:
+        """The number of nodes in all loops."""
+        return sum(len(part.nodes) for part in self.parts if isinstance(part, Loop))
+
+    @cached_property
     def equal_lengths(self) -> list[tuple[Variable, Variable]]:
         """Pairs of variables along different axes whose sequences must have equal lengths, as far as these are fed."""
         return self._pairs_on_different_axes("fed")

@@ -36,7 +36,8 @@ def tracing_for(platform: str, sharding: jax.sharding.Sharding) -> Iterator[None
     """A scope in which a program that has to be compiled raises `TracedForAnotherDevice`.
 
     `platform`: that of the lowering (`engine/xla/platform.py`). `sharding`: of a device of that platform, for example
-    one of `jax.experimental.topologies`.
+    one of `jax.experimental.topologies`. Minibatches get no room for larger ones: their shapes are those in which they
+    would run after some minibatches.
     """
     token = _target.set(Target(sharding))
     try:
@@ -44,6 +45,11 @@ def tracing_for(platform: str, sharding: jax.sharding.Sharding) -> Iterator[None
             yield
     finally:
         _target.reset(token)
+
+
+def is_tracing_elsewhere() -> bool:
+    """Whether this is such a scope."""
+    return _target.get() is not None
 
 
 def trace_elsewhere(jitted: jax.stages.Wrapped, inputs: PyTree) -> None:
@@ -59,4 +65,4 @@ def trace_elsewhere(jitted: jax.stages.Wrapped, inputs: PyTree) -> None:
     raise TracedForAnotherDevice(jitted.trace(*jax.tree.map(shape, inputs)), inputs)
 
 
-__all__ = ["TracedForAnotherDevice", "trace_elsewhere", "tracing_for"]
+__all__ = ["TracedForAnotherDevice", "is_tracing_elsewhere", "trace_elsewhere", "tracing_for"]

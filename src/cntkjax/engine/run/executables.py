@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -16,11 +17,15 @@ import jax
 import numpy as np
 
 from ..._typing import PyTree
+from ..xla import autotuning
 from ..xla.allocator import count_program
 from ..xla.background import compilations
 from ..xla.compiler import collective_options, compiler_options, quick_options, small_options
 from ..xla.descriptions import NoDescription, digest
+from ..xla.devices import default_device
 from ..xla.fork_guard import check_not_forked
+from ..xla.memory import Needs, fits, is_out_of_memory, needs, out_of_memory
+from ..xla.nvidia import warn_of_unused_gpus
 from ..xla.platform import matmul_precision
 from ..xla.versions import c_function, double_precision
 from ..xla.work import elements, operations
@@ -56,12 +61,14 @@ class Executable:
     `run` is a function in C, so no bytecode runs between the computation and what keeps its outputs, except when it is
     called for the first time: then `has_run` is false. `seconds`: how long it took to compile, in this process or, if
     it is `stored`, in an earlier one. `runs_left`: how often one that was compiled quickly may run before compiling it
-    thoroughly pays; that begins in the background when `prepare_at` are left.
+    thoroughly pays; that begins in the background when `prepare_at` are left. `needs`: what it takes of the device's
+    memory, for the error where that is not enough.
     """
 
     run: Callable[..., PyTree]
     seconds: float
     stored: bool
+    needs: Callable[[], Needs | None] = lambda: None
     has_run: bool = False
     runs_left: float = inf
     prepare_at: int = -1
@@ -132,6 +139,9 @@ class Executables:
         except (TypeError, ValueError):  # from jax, before it runs: arrays of other types, or on another device
             with deferred_interrupts():
                 outputs.append(self._jit(copy(inputs[0]), *inputs[1:]))
+        except jax.errors.JaxRuntimeError as error:
+            self._explain(error, executable, inputs)
+            raise
 
     def _run_first(
         self, signature: Hashable, inputs: Inputs, outputs: Captures, copy: Callable[[PyTree], PyTree]
@@ -139,17 +149,32 @@ class Executables:
         with deferred_interrupts():
             executable = self.get(signature, inputs)
             # In its first run jax calls it from Python, so copies are donated. What is interrupted then leaves state as
-            # it was.
+            # it was, and so does a lack of memory, which shows when the program has run.
             try:
-                outputs.append(executable.run(copy(inputs[0]), *inputs[1:]))
+                outputs.append(_waited_for(executable.run(copy(inputs[0]), *inputs[1:])))
             except (TypeError, ValueError):
                 outputs.append(self._jit(copy(inputs[0]), *inputs[1:]))
             except jax.errors.JaxRuntimeError as error:
-                if "RESOURCE_EXHAUSTED" not in str(error):
+                if not is_out_of_memory(error):
                     raise
-                outputs.append(executable.run(*inputs))
+                if not fits(executable.needs(), default_device()):
+                    self._explain(error, executable, inputs)
+                self._run_without_copy(executable, inputs, outputs)
             executable.has_run = True
             executable.runs_left -= 1
+
+    def _run_without_copy(self, executable: Executable, inputs: Inputs, outputs: Captures) -> None:
+        try:
+            outputs.append(_waited_for(executable.run(*inputs)))
+        except jax.errors.JaxRuntimeError as error:
+            self._explain(error, executable, inputs)
+            raise
+
+    def _explain(self, error: Exception, executable: Executable, inputs: Inputs) -> None:
+        """Where memory was not enough, raise an error that says what would have been."""
+        if is_out_of_memory(error):
+            text = self._computation.text(inputs)
+            raise out_of_memory(text, executable.needs(), default_device()) from error
 
     # ---- compiling
     def ready(self, signature: Hashable) -> Executable | None:
@@ -228,6 +253,7 @@ class Executables:
         if getattr(jax.config, "jax_disable_jit"):  # noqa: B009 - not declared
             return Executable(self._jit, 0.0, stored=False)
         check_not_forked()
+        warn_of_unused_gpus()
         begin, text = time.perf_counter(), self._computation.text(inputs)
         with double_precision(self._is_double), nullcontext() if in_background else announced(text):
             description = self._description(quickly)
@@ -240,7 +266,10 @@ class Executables:
         count_program()
         record(Compilation(text, time.perf_counter() - begin, is_stored, in_background))
         runs_left, prepare_at = (executable.runs, executable.runs // 2) if executable.runs else (inf, -1)
-        prepared = Executable(function, executable.seconds, is_stored, runs_left=runs_left, prepare_at=prepare_at)
+        prepared = Executable(
+            function, executable.seconds, is_stored, partial(needs, executable.compiled),
+            runs_left=runs_left, prepare_at=prepare_at,
+        )  # fmt: skip
         self._computation.compiled(inputs, prepared)
         return prepared
 
@@ -256,7 +285,7 @@ class Executables:
         executable = load_program(program, inputs, lowered.out_tree)
         is_stored = executable is not None
         if executable is None:
-            executable = Stored(lowered.compile(options), time.perf_counter() - begin)
+            executable = Stored(_compiled(lowered, options), time.perf_counter() - begin)
             save_program(program, executable)
         return executable._replace(program=program, runs=runs), is_stored
 
@@ -291,6 +320,23 @@ def _options_for(jaxpr: Jaxpr, quickly: bool) -> tuple[dict[str, str], int]:
         return quick, _QUICK_ELEMENTS // computed
     is_small = computed <= _SMALL_ELEMENTS and operations(jaxpr) <= _SMALL_OPERATIONS
     return small_options() if is_small else compiler_options(), 0
+
+
+def _waited_for(outputs: PyTree) -> PyTree:
+    """What a program returns, after it has run; it is not waited for where it takes other processes, too."""
+    if all(getattr(array, "is_fully_addressable", True) for array in jax.tree.leaves(outputs)):
+        jax.block_until_ready(outputs)
+    return outputs
+
+
+def _compiled(lowered: jax.stages.Lowered, options: Mapping[str, str]) -> jax.stages.Compiled:
+    """The executable of a program; what is measured to choose its kernels is kept."""
+    measured = autotuning.results()
+    if measured is None:
+        return lowered.compile({**options})
+    compiled = lowered.compile({**options, autotuning.OPTION: str(measured.folder)})
+    measured.save()
+    return compiled
 
 
 def _abstract(inputs: PyTree) -> PyTree:

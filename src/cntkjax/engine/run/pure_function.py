@@ -39,7 +39,7 @@ def run(
     def stream_of(node: Function) -> tuple[Array, int]:
         return key, indices[node]
 
-    ctx = Context(training, batch, layouts, stream_of)
+    ctx = Context(training, batch, layouts, stream_of, looped_nodes=plan.looped_nodes)
     env = {x.variable: Value(x.grid(layouts), x.variable.dynamic_axes) for x in inputs}
     env |= {v: Value(jnp.asarray(leaf, v.dtype), ()) for v, leaf in zip(plan.leaves, leaves, strict=True)}
     execute(plan, ctx, env)

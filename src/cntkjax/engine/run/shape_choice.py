@@ -17,6 +17,7 @@ from ...graph.variable import Variable
 from ..data.packing import Grid, pack, pack_with_more_rows
 from ..data.shape_policy import Prices, ShapePolicy
 from ..data.shapes import Lengths, MinibatchSpace, Need, Shape
+from .ahead_of_time import is_tracing_elsewhere
 
 _Policy: TypeAlias = ShapePolicy[Need, Shape]
 _CAPACITY = 64  # sizes that are remembered of a variable
@@ -73,7 +74,8 @@ class ShapeChoice:
         packings = next((p for p in choices if p is not None), None)
         if packings is None:
             seen = [*policy.seen, *_seen_elsewhere(variables, sizes[0])]
-            packings = self._packings_with_more_rows(self.space.with_room(need, seen), sizes)
+            shape = self.space.tightest(need) if is_tracing_elsewhere() else self.space.with_room(need, seen)
+            packings = self._packings_with_more_rows(shape, sizes)
             policy.add(packings[0].shape)
         if policy.record(need):
             for variable in (v for v in variables if v.dynamic_axes):

@@ -17,6 +17,7 @@ from ...graph.variable import Leaf, relocate, set_value, value_of
 from ..lower.carry import Memory
 from ..lower.values import Context
 from ..plan.plan import Plan
+from ..xla.sibling_kernels import joined_siblings
 from ..xla.versions import double_precision
 from .handover import STATE, copied, settle
 from .minibatch import Minibatch, unequal_lengths
@@ -43,7 +44,7 @@ def state_changes(plan: Plan, ctx: Context) -> StateChanges:
     lengths = [
         (ctx.layout(a.dynamic_axes).length, ctx.layout(b.dynamic_axes).length) for a, b in plan.computed_equal_lengths
     ]
-    return StateChanges(updates, [ctx.carried_out.get(n) for n in plan.delays], lengths)
+    return StateChanges(joined_siblings(updates), [ctx.carried_out.get(n) for n in plan.delays], lengths)
 
 
 def computed_lengths_error(plan: Plan, minibatch: Minibatch, changes: StateChanges) -> AxisError | None:

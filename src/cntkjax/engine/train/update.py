@@ -14,6 +14,7 @@ from ..lower.rows import Rows, apply_update
 from ..run.executables import DonatingFunction
 from ..run.handover import Captures
 from ..run.program import Program
+from ..xla.sibling_kernels import complete
 from .learner import StepLearner
 from .loss_scale import LossScale
 
@@ -63,7 +64,7 @@ def _apply_transform(
     hyper: Hyperparameters,
 ) -> tuple[list[Array], PyTree]:
     """New values and state after one update by a learner."""
-    updates, state = transform.update(gradients, state, values, hyper=hyper)
+    updates, state = transform.update(complete(gradients), state, values, hyper=hyper)
     return jax.tree.map(apply_update, values, updates), state
 
 

@@ -68,27 +68,27 @@ def collective_options() -> dict[str, str]:
 
 @cache
 def _collective_options() -> dict[str, str]:
-    return _known(COLLECTIVE_OPTIONS)
+    return known(COLLECTIVE_OPTIONS)
 
 
 @cache
 def _options() -> dict[str, str]:
-    return _known(OPTIONS)
+    return known(OPTIONS)
 
 
 @cache
 def _small_options() -> dict[str, str]:
-    return _options() | _known(SMALL_OPTIONS)
+    return _options() | known(SMALL_OPTIONS)
 
 
 @cache
 def _quick_options() -> dict[str, str]:
-    quick = _known(QUICK_OPTIONS)
+    quick = known(QUICK_OPTIONS)
     return _options() | quick if quick else {}
 
 
-def _known(options: dict[str, str]) -> dict[str, str]:
-    """Those of the options that XLA knows."""
+def known(options: dict[str, str]) -> dict[str, str]:
+    """Those of the options that XLA knows on the device in use."""
     if _are_known(options):
         return options
     return {name: value for name, value in options.items() if _are_known({name: value})}

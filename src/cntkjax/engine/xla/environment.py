@@ -32,6 +32,11 @@ def environment() -> str:
     return _digest_of(default_device(), lowering(), names, options)
 
 
+def device_and_versions() -> str:
+    """A digest of the device for which programs are compiled, of its driver, and of the versions of jax and XLA."""
+    return _of_device(default_device())
+
+
 @cache
 def _relevant(names: tuple[str, ...]) -> tuple[str, ...]:
     """The options of jax that change what is computed."""
@@ -80,4 +85,4 @@ def _sources() -> Iterator[tuple[str, int, int]]:
                 yield os.path.relpath(os.path.join(folder, name), package), info.st_size, info.st_mtime_ns
 
 
-__all__ = ["code", "environment"]
+__all__ = ["code", "device_and_versions", "environment"]

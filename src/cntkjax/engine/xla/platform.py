@@ -21,12 +21,16 @@ from ...graph.settings import Settings
 class Lowering:
     """The choices for one platform; both values of each compute the same.
 
-    `loop_unroll`: steps of a loop in one iteration. On a GPU each step launches kernels for what it slices and stores,
-    which are shared in an unrolled iteration: a step of LSTMs launches 449 kernels instead of 1,145. On a CPU a loop
-    costs next to nothing, and eight copies of its body compile eight times as long.
+    `loop_unroll`: steps of a loop in one iteration, at most. On a GPU each iteration launches kernels for what it
+    slices and stores: a step of LSTMs launches 1,145 kernels, 449 with iterations of 8 steps. Longer ones take longer
+    to compile (`lower/scans.py`). On a CPU a loop costs next to nothing, and copies of its body take long to compile.
 
-    `joined_residuals`: what a loop saves for its backward pass in each step is stored in one array of each shape
-    instead of one array each: 773 instead of 1,145 kernels, with unrolling 403. On a CPU joining is one copy more.
+    `joined_residuals`: what a loop saves for its backward pass in each step is stored in one array of each size instead
+    of one array each: 773 instead of 1,145 kernels, with unrolling by 8 394. On a CPU joining is one copy more.
+
+    `separate_products`: products in loops are not joined with the sums that they are part of. cuBLAS adds to an array
+    of its own only, so slices of the inputs of a loop are copied first, which element-wise kernels read in place: 358
+    instead of 366 kernels in a step of LSTMs. XLA:CPU does not join them anyway.
 
     `pooling_in_one_pass`: the maximum of all cells of a window at once, instead of one axis after another, moves 303 MB
     instead of 465 in AlexNet. On a CPU that reads each cell more often: n x n instead of n + n times.
@@ -48,6 +52,14 @@ class Lowering:
 
     `joined_transfers`: what the host sends with a step is joined to at most three arrays instead of 8 to 14
     (`engine/run/transfers.py`). A CPU's programs read NumPy arrays in place, and joining would only copy.
+
+    `joined_siblings`: the updates of parameters of one shape, and those of scalars, are one kernel instead of one each
+    (`sibling_kernels.py`): 822 kernels instead of 1,018 in ResNet-56. On a CPU a kernel costs next to nothing.
+
+    `step_cost`: what a step of a loop costs besides its rows, as a number of rows, which decides on how sequences are
+    packed. An LSTM of 300 cells takes two cores 97 µs a step and 11 µs a row, forward and backward together, since the
+    weights are read once a step. On a GPU a step launches about four kernels, one after the other, while all rows of a
+    minibatch take less time than one launch: sequences share rows only where most of the grid would be padding.
     """
 
     loop_unroll: int
@@ -60,18 +72,21 @@ class Lowering:
     joined_transfers: bool
     message_bytes: int
     messages: int
+    joined_siblings: bool
+    separate_products: bool
+    step_cost: int
 
 
 LOWERINGS = {
     "cpu": Lowering(
         loop_unroll=1, joined_residuals=False, pooling_in_one_pass=False, native_groups=False,
         statistics_in_one_pass=False, matmul_sums=True, convolutions_by_planes=True, joined_transfers=False,
-        message_bytes=1 << 24, messages=1,
+        message_bytes=1 << 24, messages=1, joined_siblings=False, separate_products=False, step_cost=8,
     ),
     "gpu": Lowering(
-        loop_unroll=8, joined_residuals=True, pooling_in_one_pass=True, native_groups=True,
-        statistics_in_one_pass=True, matmul_sums=False, convolutions_by_planes=False,
-        joined_transfers=True, message_bytes=1 << 22, messages=4,
+        loop_unroll=16, joined_residuals=True, pooling_in_one_pass=True, native_groups=True,
+        statistics_in_one_pass=True, matmul_sums=False, convolutions_by_planes=False, joined_transfers=True,
+        message_bytes=1 << 22, messages=4, joined_siblings=True, separate_products=True, step_cost=256,
     ),
 }  # fmt: skip
 

@@ -1,0 +1,108 @@
+"""What a program takes of a device's memory, and the error where that is not enough."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+
+from ...graph.errors import explain
+
+
+class OutOfMemoryError(RuntimeError, MemoryError):
+    """A program does not fit into the memory of its device. CNTK raises RuntimeError."""
+
+
+class Needs(NamedTuple):
+    """What a program takes. Units: bytes.
+
+    `inputs`: parameters, states of learners and data; `outputs`: those that take no input's place; `temporary`: values
+    in between, of which most are kept for the backward pass.
+    """
+
+    inputs: int
+    outputs: int
+    temporary: int
+
+
+class Memory(NamedTuple):
+    """Units: bytes; 0 where it is not known."""
+
+    free: int
+    total: int
+
+
+def needs(compiled: jax.stages.Compiled) -> Needs | None:
+    """What an executable takes; None where its backend does not say."""
+    with suppress(NotImplementedError, jax.errors.JaxRuntimeError):
+        if (m := compiled.memory_analysis()) is not None:
+            outputs = max(0, m.output_size_in_bytes - m.alias_size_in_bytes)
+            return Needs(m.argument_size_in_bytes, outputs, m.temp_size_in_bytes)
+    return None
+
+
+def memory(device: jax.Device) -> Memory:
+    """What a device has."""
+    if device.platform == "cpu":
+        return _host_memory()
+    stats = device.memory_stats() or {}
+    total = int(stats.get("bytes_limit", 0))
+    return Memory(total - int(stats.get("bytes_in_use", 0)), total)
+
+
+def _host_memory() -> Memory:
+    """The memory of this machine, or of this process if it has a limit (`ulimit -v`)."""
+    if not sys.platform.startswith("linux"):
+        return Memory(0, 0)
+    import resource  # not on Windows
+
+    page = os.sysconf("SC_PAGE_SIZE")
+    total, free = page * os.sysconf("SC_PHYS_PAGES"), page * os.sysconf("SC_AVPHYS_PAGES")
+    with suppress(OSError, ValueError):
+        facts = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+        free = int(facts["MemAvailable"].split()[0]) << 10  # includes what the system caches
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < total:
+        used = page * int(Path("/proc/self/statm").read_text().split()[0])
+        free, total = min(free, max(0, limit - used)), limit
+    return Memory(free, total)
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether jax says that memory was not enough."""
+    text = str(error)
+    return isinstance(error, jax.errors.JaxRuntimeError) and ("RESOURCE_EXHAUSTED" in text or "Out of memory" in text)
+
+
+def fits(takes: Needs | None, device: jax.Device) -> bool:
+    """Whether a program may fit into what is free, beside its inputs, which are there."""
+    has = memory(device)
+    return takes is None or not has.total or takes.outputs + takes.temporary <= has.free
+
+
+def out_of_memory(text: str, takes: Needs | None, device: jax.Device) -> OutOfMemoryError:
+    """The error of a program that did not fit; `text`: what it computes."""
+    has = memory(device)
+    what = f"{text} does not fit into the memory of {device.device_kind}"
+    if takes is not None:
+        what += (
+            f": it takes {_size(sum(takes))} ({_size(takes.inputs)} of parameters and other inputs, "
+            f"{_size(takes.outputs)} of outputs, {_size(takes.temporary)} in between)"
+        )
+    if has.total:
+        what += f"; {_size(has.free)} of {_size(has.total)} are free"
+    return OutOfMemoryError(explain(
+        what, fix="use smaller minibatches; in training C.Trainer(..., accumulate=n) sums the gradients of n of them, "
+        "and rematerialize=True or precision='bfloat16' makes the values in between fewer or smaller",
+    ))
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
+
+
+__all__ = ["Memory", "Needs", "OutOfMemoryError", "fits", "is_out_of_memory", "memory", "needs", "out_of_memory"]
