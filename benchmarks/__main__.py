@@ -9,7 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-from benchmarks import cold, report
+from benchmarks import cold, gpu_speed, report
 from benchmarks.compare import NETWORKS, SIDES, compare
 from benchmarks.resources import machine, parse_with_paths
 
@@ -34,6 +34,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=NETWORKS[:-1], help="default: all but tiny")
     default_sides = [side for side in SIDES if side != "torch.compile"]
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=default_sides, help="default: no torch.compile")
+    parser.add_argument("--device", choices=("any", "gpu"), default="any", help="gpu: with percent of a GPU's peak")
     parser.add_argument("--json", type=Path, help="file for all numbers")
     parser.add_argument("--chart", type=Path, help="file (.png, .svg) for a chart")
     parser.add_argument("--quick", action="store_true", help="one short round, to check that everything runs")
@@ -62,6 +63,9 @@ def main(arguments: list[str] | None = None) -> None:
 
         return workers.main(arguments[1:])
     options = parse(arguments)
+    platform, device = gpu_speed.device_in_use() if options.device == "gpu" else ("", "")
+    if platform == "cpu":
+        sys.exit(gpu_speed.NO_GPU.format(f"a {device}"))
     sides = interpreters(options.sides, options.cntk27)
     rounds, seconds = (1, 0.0) if options.quick else (7, 1.5)
     networks = {}
@@ -76,6 +80,10 @@ def main(arguments: list[str] | None = None) -> None:
     facts = {"date": datetime.date.today().isoformat(), "machine": machine(), "versions": versions, "rounds": rounds}
     note = f"{facts['machine']}. {'; '.join(versions)}. Medians of {rounds} rounds, {facts['date']}."
     print(report.table(networks), note, report.compilations(networks), sep="\n\n")
+    if device:
+        peak = gpu_speed.peak_of(device)
+        print("", f"{device}; peak: {peak or 'not described in benchmarks/gpu_targets'}", "", sep="\n")
+        print(*gpu_speed.rows(networks, peak), sep="\n")
     if options.json:
         options.json.write_text(json.dumps(facts | {"networks": networks}, indent=1) + "\n")
     if options.chart:

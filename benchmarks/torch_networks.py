@@ -18,6 +18,8 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
 Run = Callable[[int], int]
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+torch.set_default_device(DEVICE)  # of parameters and new tensors; minibatches are moved in `runner`
 
 
 def runner(
@@ -31,7 +33,7 @@ def runner(
         samples = 0
         for arguments, size in itertools.islice(minibatches, count):
             optimizer.zero_grad()
-            loss = loss_of(network, *arguments)
+            loss = loss_of(network, *(a.to(DEVICE) for a in arguments))
             loss.backward()
             optimizer.step()
             samples += size
@@ -123,7 +125,7 @@ class Tagger(nn.Module):
         x = self.embedding(words)
         if lengths is None:
             return self.scores(self.memory(x)[0])
-        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
         return self.scores(self.memory(packed)[0].data)
 
 
@@ -142,7 +144,7 @@ def atis(folder: str, compiled: bool = False) -> Run:
     """Slot tagging."""
 
     def loss_of(network: nn.Module, x: torch.Tensor, y: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        packed = pack_padded_sequence(y, lengths, batch_first=True, enforce_sorted=False)
+        packed = pack_padded_sequence(y, lengths.cpu(), batch_first=True, enforce_sorted=False)
         return F.cross_entropy(network(x, lengths), packed.data)
 
     def minibatches() -> Iterator[tuple[tuple, int]]:
@@ -168,7 +170,7 @@ class Bidirectional(nn.Module):
         self.scores = nn.Linear(2 * data.FRAME_STATES, data.CLASSES)
 
     def forward(self, frames: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        packed = pack_padded_sequence(frames, lengths, batch_first=True, enforce_sorted=False)
+        packed = pack_padded_sequence(frames, lengths.cpu(), batch_first=True, enforce_sorted=False)
         states, _ = pad_packed_sequence(self.memory(packed)[0], batch_first=True)
         return self.scores(states[torch.arange(len(lengths)), lengths - 1])
 
@@ -207,7 +209,7 @@ class Speller(nn.Module):
 
     def read(self, letters: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """States of the letters, their projections for attention, and a mask of the padding."""
-        packed = pack_padded_sequence(self.embedding(letters), lengths, batch_first=True, enforce_sorted=False)
+        packed = pack_padded_sequence(self.embedding(letters), lengths.cpu(), batch_first=True, enforce_sorted=False)
         states, _ = pad_packed_sequence(self.reader(packed)[0], batch_first=True)
         return states, self.project_states(states), torch.arange(letters.shape[1])[None, :] >= lengths[:, None]
 
@@ -252,6 +254,7 @@ def decoding(compiled: bool = False) -> Run:
     def run(count: int) -> int:
         samples = 0
         for letters, lengths in itertools.islice(batches, count):
+            letters, lengths = letters.to(DEVICE), lengths.to(DEVICE)
             read = network.read(letters, lengths)
             state = torch.zeros(len(letters), data.WORD_STATES)
             symbol = torch.full((len(letters),), data.WORD_START)

@@ -51,6 +51,19 @@ def version(side):
     return ', '.join(f'{name} {importlib.import_module(name).__version__}' for name in names)
 
 
+def peak_memory(side):
+    """The most bytes of an accelerator's memory that were in use; 0 on a CPU."""
+    if side.startswith('torch'):
+        import torch
+
+        return torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
+    if side == 'cntk27':
+        return 0
+    import jax
+
+    return (jax.local_devices()[0].memory_stats() or {}).get('peak_bytes_in_use', 0)
+
+
 def main(side, network, *folder):
     """Build the network, and train it as standard input asks."""
     answers = os.fdopen(os.dup(1), 'w')
@@ -64,7 +77,8 @@ def main(side, network, *folder):
         samples = run(int(line))
         seconds = time.perf_counter() - start
         counts = with_loaded(counters) if counters else {}
-        print(json.dumps(dict(counts, seconds=seconds, samples=samples)), file=answers, flush=True)
+        result = dict(counts, seconds=seconds, samples=samples, memory=peak_memory(side))
+        print(json.dumps(result), file=answers, flush=True)
 
 
 if __name__ == '__main__':

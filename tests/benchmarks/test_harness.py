@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from benchmarks import overhead, report, startup
+from benchmarks import gpu_speed, overhead, report, startup
 from benchmarks.__main__ import main
 from benchmarks.compare import compare
 
@@ -73,3 +73,26 @@ def test_memory_is_measured_with_the_number_of_programs(monkeypatch):
     results = memory.marks(minibatches=10, count=2)
     assert [megabytes > 10 for megabytes, _ in results] == [True, True]
     assert 1 <= results[0][1] <= results[1][1] <= 12
+
+
+def test_peaks_are_those_of_the_described_gpus():
+    peak = gpu_speed.peak_of("NVIDIA H100 80GB HBM3")
+    assert peak.operations == pytest.approx(66.9e12, rel=1e-3) and peak.bandwidth == 3352320000000
+    assert gpu_speed.peak_of("NVIDIA L4").operations == pytest.approx(30.3e12, rel=1e-2)
+    assert gpu_speed.peak_of("NVIDIA L40S") is None and gpu_speed.peak_of("cpu") is None
+
+
+def test_the_table_of_a_gpu_has_rates_and_shares_of_its_peak():
+    result = compare("tiny", {"cntkjax": sys.executable}, None, rounds=1, seconds=0)["cntkjax"]
+    peak = gpu_speed.Peak("a GPU", 1e12, 1e12, 10**9)
+    measured = {"lstm64": {"cntkjax": result | {"milliseconds": [88.6], "memory": 5e6}, "torch": {"error": "none"}}}
+    *_, row = gpu_speed.rows(measured | {"tiny": {"jax": result}}, peak)
+    assert row.startswith("| Ten small parameters, batch 8 | hand-written JAX | ") and row.endswith("|  |  |  |")
+    assert "| LSTM, batch 64 | cntkjax | 88.60 | 0.50 | 50.0% | 5 |" in gpu_speed.rows(measured, peak)
+
+
+def test_without_a_gpu_the_command_says_so():
+    if gpu_speed.device_in_use()[0] != "cpu":
+        pytest.skip("there is one")
+    with pytest.raises(SystemExit, match="There is no GPU here: JAX sees only a cpu"):
+        main(["--device", "gpu", "--networks", "tiny"])
