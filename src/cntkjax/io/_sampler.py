@@ -20,7 +20,7 @@ from ..graph.mersenne import MersenneTwister64
 from ._streams import sample_size
 from .deserializer import Deserializer, enumerate_sequences
 
-_BLOCK_BYTES = 2**24  # of dense samples in a block
+_BLOCK_BYTES = 2**23  # of dense samples in a block
 _SPARSE_SAMPLE_BYTES = 512  # estimate of the size of a sparse sample
 _FIRST_BLOCK = 16  # the first block of a sweep is so many times smaller
 _INDEX_BITS = 32  # a sequence is packed into one integer: chunk position << 32 | index in the chunk
