@@ -21,7 +21,7 @@ class TraceLevel(IntEnum):
 
 
 class _State:
-    level: int = TraceLevel.Warning
+    level = int(TraceLevel.Warning)
 
 
 def set_trace_level(value: int) -> None:
@@ -34,14 +34,14 @@ def set_trace_level(value: int) -> None:
     """
     if not isinstance(value, int):
         raise TypeError(f"set_trace_level() needs a TraceLevel or an int, not {value!r}")
-    _State.level = value
+    _State.level = int(value)
 
 
 def get_trace_level() -> int:
-    """The current level of detail.
+    """The current level of detail, as a number.
 
     Example:
-        >>> get_trace_level() == TraceLevel.Warning
-        True
+        >>> get_trace_level(), get_trace_level() == TraceLevel.Warning
+        (1, True)
     """
     return _State.level
