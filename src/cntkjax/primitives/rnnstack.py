@@ -20,7 +20,7 @@ from ..graph.variable import Leaf, Variable, infer_shape
 from .base import Attrs, Bool, Primitive, Size, String, primitive
 
 T = TypeVar("T", bound="AnyArray")
-_OPERATIONS = 15  # of a step, about; as many nodes as a step of layers.LSTM has
+_OPERATIONS = 30  # of a step; with the selections where sequences begin, twice as many as nodes of layers.LSTM
 State = tuple[Any, ...]  # h, and c of an LSTM
 Step = Callable[[State, Any, Any], State]  # (state, W x + b and R h + c [rows, gates, hidden]) -> state
 

@@ -35,6 +35,19 @@ def test_steps_reuse_buffers_without_page_faults():
     assert faults(CNTKJAX_KEEP_MEMORY="1") < 0.1 * faults(CNTKJAX_KEEP_MEMORY="0")
 
 
+def test_glibc_is_left_alone_where_a_gpu_computes():
+    script = "from cntkjax.engine.xla.allocator import keep_freed_memory; print(keep_freed_memory())"
+    answers = {
+        platforms: subprocess.run(
+            [sys.executable, "-c", script], env=os.environ | {"JAX_PLATFORMS": platforms, "CNTKJAX_KEEP_MEMORY": "1"},
+            capture_output=True, text=True, check=True,
+        ).stdout.strip()
+        for platforms in ("cuda,cpu", "cpu")
+    }  # fmt: skip
+    assert answers["cuda,cpu"] == "False"
+    assert answers["cpu"] == ("True" if sys.platform.startswith("linux") else "False")
+
+
 def resident():
     """Resident bytes of this process."""
     with open("/proc/self/statm") as file:
