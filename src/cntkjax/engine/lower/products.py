@@ -200,7 +200,7 @@ def multiply(
     def product_with(x: Array, w: Array) -> Array:
         return apply_weight(ctx, node, product.weight, Value(x, axes), w)
 
-    y = separate(product_with(x, w)) if tap is None else _tapped(product_with)(x, w, tap)
+    y = separate(product_with(x, w), w) if tap is None else _tapped(product_with)(x, w, tap)
     out = node.node_outputs[0]
     env[out] = Value(y + env[out].data if product.hoisted_operands else y, axes)
     return x, y
@@ -217,26 +217,28 @@ def _tapped(product: Callable[[Array, Array], Array]) -> Callable[[Array, Array,
 
     @jax.custom_vjp
     def tapped(x: Array, w: Array, tap: Array) -> Array:
-        return separate(product(x, w))
+        return separate(product(x, w), w)
 
     def forward(x: Array, w: Array, tap: Array) -> tuple[Array, tuple[Array, Array]]:
-        return separate(product(x, w)), (x, w)
+        return separate(product(x, w), w), (x, w)
 
     def backward(residuals: tuple[Array, Array], d_product: Array) -> PyTree:
         x, w = residuals
-        return separate(jax.vjp(lambda x: product(x, w), x)[1](d_product)[0]), None, d_product
+        return separate(jax.vjp(lambda x: product(x, w), x)[1](d_product)[0], w), None, d_product
 
     tapped.defvjp(forward, backward)
     return tapped
 
 
-def separate(product: Array) -> Array:
-    """A product that XLA:GPU does not join with a sum that it is part of.
+def separate(product: Array, weight: Array) -> Array:
+    """A product with a weight that XLA:GPU does not join with a sum that it is part of.
 
     A product that adds to another operand needs that in an array of its own, which slices of the inputs of a loop are
-    not: it would be copied first. Element-wise kernels read slices in place.
+    not: it would be copied first. Element-wise kernels read slices in place. Products with vectors, or with a weight
+    for each sequence, are kernels of XLA's own, which it may join with others.
     """
-    return lax.optimization_barrier(product) if lowering().separate_products else product
+    is_library_call = weight.ndim == 2 and min(weight.shape) > 1
+    return lax.optimization_barrier(product) if is_library_call and lowering().separate_products else product
 
 
 __all__ = ["Product", "Weight", "apply_weight", "hoisted_products", "multiply", "products_of"]
