@@ -17,9 +17,11 @@ L = C.layers
 
 
 def learner(parameters):
-    """The same momentum SGD on all sides."""
-    return C.momentum_sgd(parameters, C.learning_parameter_schedule(0.01), C.momentum_schedule(0.9), unit_gain=False,
-                          minibatch_size=C.learners.IGNORE)
+    """The same momentum SGD on all sides; several workers sum their gradients."""
+    momentum = C.momentum_sgd(parameters, C.learning_parameter_schedule(0.01), C.momentum_schedule(0.9),
+                              unit_gain=False, minibatch_size=C.learners.IGNORE)
+    workers = C.train.distributed.Communicator.num_workers()
+    return momentum if workers == 1 else C.train.distributed.data_parallel_distributed_learner(momentum)
 
 
 def runner(scores, labels, minibatches):
