@@ -29,5 +29,10 @@ def test_a_worker_without_data_takes_part_in_an_exchange_of_its_own(runs):
 
 
 def test_all_workers_learn_the_same(runs):
-    assert runs[0][0][1:] == runs[1][0][1:]
-    assert runs[0][1][1:] == runs[1][1][1:]
+    assert runs[0][0][1:3] == runs[1][0][1:3]
+    assert runs[0][1][1:3] == runs[1][1][1:3]
+
+
+def test_no_parameter_or_gradient_crosses_to_the_host(runs):
+    for equal, unequal in runs:
+        assert equal[3] == [] and unequal[3] == []

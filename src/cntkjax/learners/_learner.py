@@ -16,9 +16,11 @@ import numpy as np
 
 from .._typing import PyTree
 from ..engine.run.executables import Computation, DonatingFunction, Executables
-from ..engine.run.handover import Captures, deferred_interrupts, hand_over
+from ..engine.run.handover import STATE, Captures, deferred_interrupts, hand_over, settle
+from ..engine.run.state import leaf_array
 from ..graph.proxy import delegates_to
 from ..graph.seed import next_seed
+from ..graph.variable import Leaf
 from ..parallel.block_momentum import BlockMomentum
 from ..parallel.gradients import DataParallel
 from ..variables import Parameter
@@ -292,7 +294,9 @@ class LearnerCore:
                 # One program; otherwise XLA compiles one for each array of zeros.
                 computation = Computation(lambda: self.transform.init, lambda inputs: "the state of a learner")
                 init = Executables(jax.jit(self.transform.init), computation=computation)
-                values = [p.value for p in self._parameters]
+                with STATE:
+                    settle()
+                    values = [leaf_array(p) if isinstance(p, Leaf) else p.value for p in self._parameters]
                 self._optax_state = init.get(None, (values,)).run(values)
         return self._optax_state
 
