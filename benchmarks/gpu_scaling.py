@@ -89,10 +89,10 @@ def compiled_step(network: str, target: Path, topology: str, atis: Path | None) 
         options = collective_options()
     program = step.traced.lower().compile(options)
     text = program.as_text() or ""
-    found = all_reduces(text)
+    reduces = all_reduces(text)
     gathered = sum(size_of(shape) for shape in re.findall(r"= (\S+) all-gather-done\(", text))
     return {
-        "network": network, "all_reduces": [list(a) for a in found], "gathered_mb": round(gathered / 1e6, 1),
+        "network": network, "all_reduces": [list(a) for a in reduces], "gathered_mb": round(gathered / 1e6, 1),
         "compile_s": round(time.perf_counter() - begin_time, 1),
     }  # fmt: skip
 
@@ -105,11 +105,11 @@ def rows(results: Iterator[tuple[str, dict[str, object]]]) -> Iterator[str]:
     )
     yield "|---|---|---|---|---|---|---|---|"
     for where, r in results:
-        found = [AllReduce(*a) for a in r["all_reduces"]]  # type: ignore[attr-defined]
-        early = [a for a in found if a.meanwhile]
+        reduces = [AllReduce(*a) for a in r["all_reduces"]]  # type: ignore[attr-defined]
+        early = [a for a in reduces if a.meanwhile]
         hidden = ", ".join(str(a.meanwhile) for a in early)
         yield (
-            f"| {r['network']} | {where} | {len(found)} | {sum(a.bytes for a in found) / 1e6:.1f} | {len(early)} | "
+            f"| {r['network']} | {where} | {len(reduces)} | {sum(a.bytes for a in reduces) / 1e6:.1f} | {len(early)} | "
             f"{sum(a.bytes for a in early) / 1e6:.1f} | {hidden} | {r['compile_s']} |"
         )
 

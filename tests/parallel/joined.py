@@ -7,7 +7,6 @@ import json
 from contextlib import contextmanager
 
 import jax
-
 import numpy as np
 import pytest
 
