@@ -105,6 +105,12 @@ def test_a_search_needs_no_good_first_rate(first):
     assert sum(e.search_minibatches for e in history) <= 0.2 * sum(e.minibatches for e in history)
 
 
+def test_epochs_that_are_too_short_for_trials_have_none():
+    history = searched(0.01, epochSize=200, numMiniBatch4LRSearch=3)[1]
+    assert len(history[0].trials) == 1 and not history[1].trials
+    assert history.rates[1:] == pytest.approx([0.5 * history.rates[0], 0.25 * history.rates[0]])
+
+
 def test_what_a_search_spends():
     shares = []
     for block in ({}, {"maxEpochs": 1}, {"maxEpochs": 10}, {"numBestSearchEpoch": 3}, {"numBestSearchEpoch": 0}):
@@ -112,12 +118,12 @@ def test_what_a_search_spends():
         budgets = [auto_rate.budget_of(settings, epoch, 1000) for epoch in range(settings["maxEpochs"])]
         assert sum(budgets) <= 200 * len(budgets)
         shares.append(budgets[:2])
-    assert shares == [[500, 50], [200], [500, 50], [200, 200], [50, 50]]
+    assert shares == [[500, 20], [200], [500, 20], [200, 200], [20, 20]]
     assert auto_rate.budget_of(SGD(maxEpochs=3, numMiniBatch4LRSearch=30).settings, 0, 1000) == 30
 
 
 def test_numBestSearchEpoch_and_numPrevLearnRates():
-    history = searched(0.01, numBestSearchEpoch=1)[1]
+    history = searched(0.01, numBestSearchEpoch=1, minibatchSize=5)[1]
     assert len(history[0].trials) > 3 and len(history[1].trials) == 1
     assert history.rates[1] == pytest.approx(0.5 * history.rates[0])
     assert len(searched(0.01, numBestSearchEpoch=2, numPrevLearnRates=1)[1][1].trials) > 3

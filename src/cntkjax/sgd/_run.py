@@ -153,7 +153,7 @@ class Run:
                     rate, trials = auto_rate.search(scope, settings, epochs, rate, size, math.ceil(samples / size))
                 if searches_size:
                     size = auto_minibatch.search(scope, settings, rate, size, samples)
-            spent = scope.minibatches
+            spent = math.ceil(scope.spent)
         if settings["traceLevel"] and workers.rank() == 0:
             print("".join(f"Epoch {epoch + 1}: trial of rate {r:g}: loss {loss:g}\n" for r, loss in trials), end="")
         return Epoch(epoch + 1, 0, 0, 0.0, None, rate, factor, size, search_minibatches=spent, trials=tuple(trials))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 from ..device import DeviceDescriptor
@@ -18,6 +19,8 @@ from ..train.trainer import Trainer
 from ._meter import Meter
 from ._session import Session
 from ._workers import broadcast
+
+JOINED = 3  # minibatches that are evaluated at once, which takes the time and memory of a training step on one
 
 
 class Replay:
@@ -38,9 +41,9 @@ class Replay:
         self._next += 1
         return self._minibatches[self._next - 1]
 
-    def rewind(self) -> None:
-        """Begin again with the first minibatch."""
-        self._next = 0
+    def move_to(self, index: int) -> None:
+        """Go on with the minibatch of this number; those before it have been read."""
+        self._next = index
 
     def is_infinite(self) -> bool:
         """Whether the data never end."""
@@ -58,14 +61,15 @@ class Replay:
 class Trials:
     """A scope in which trials are run: at its end, model, learners and source are as they were at its beginning.
 
-    `loss`: what an evaluator computes of a minibatch. `minibatches`: how many were trained on, or evaluated, so far.
+    `loss`: what an evaluator computes of a minibatch. `spent`: the time of all trials, in minibatches of training.
     """
 
     def __init__(self, trainer: Trainer, loss: Evaluator, source: Reader, inputs: Inputs, meter: Meter) -> None:
         self._trainer, self._source, self._inputs, self._meter = trainer, source, inputs, meter
         self._loss: EvaluatorCore = unwrap(loss)
-        self._replays: dict[int, Replay] = {}
-        self.minibatches = 0
+        self._replays: dict[int, Replay] = {}  # by size
+        self._others: Replay | None = None
+        self.spent = 0.0
 
     def __enter__(self) -> Self:
         folder = tempfile.mkdtemp(prefix="cntkjax") if workers.rank() == 0 else ""
@@ -85,9 +89,9 @@ class Trials:
         self._trainer.restore_from_checkpoint(f"{self._folder}/start")
 
     def losses(
-        self, rate: float, size: int, minibatches: int, go_on: Callable[[list[float]], bool] = lambda losses: True
+        self, rates: Sequence[float], size: int, go_on: Callable[[list[float]], bool] = lambda losses: True
     ) -> list[float]:
-        """The average loss of each minibatch of a training of so many minibatches, before the update with it.
+        """The average loss of each minibatch of a training, before the update with it; `rates` has one for each.
 
         `go_on` gets those so far; the trial ends if it returns False. All workers get the losses of worker 0.
         """
@@ -96,8 +100,8 @@ class Trials:
         if replay is None:
             self._source.restore_from_checkpoint(self._position)
             replay = self._replays[size] = Replay(self._source)
-        replay.rewind()
-        set_rate(self._trainer, rate)
+        replay.move_to(0)
+        set_rate(self._trainer, rates[0])
         losses: list[float] = []
         with self._meter.trial() as tally:
 
@@ -105,25 +109,43 @@ class Trials:
                 if tally.minibatches == len(losses):  # the data have ended
                     return False
                 losses.append(broadcast("a trial", tally.last_loss()))
+                if len(losses) < len(rates) and rates[len(losses)] != rates[len(losses) - 1]:
+                    set_rate(self._trainer, rates[len(losses)])
                 return go_on(losses)
 
             Session(
-                self._trainer, replay, size, self._inputs, max_minibatches=minibatches, on_end=on_end
+                self._trainer, replay, size, self._inputs, max_minibatches=len(rates), on_end=on_end
             ).train()
-        self.minibatches += len(losses)
+        self.spent += len(losses)
         return losses
 
+    def loss_of(self, size: int, minibatches: int) -> float:
+        """The average loss, after a trial, of the first minibatches."""
+        self._replays[size].move_to(0)
+        self.spent += minibatches / JOINED
+        return self._average(self._replays[size], size, minibatches)
 
-    def loss_after(self, losses: list[float], size: int) -> float:
-        """The average loss, after a trial, of the minibatches that it was trained on."""
-        replay = self._replays[size]
-        replay.rewind()
+    def loss_of_others(self, size: int, minibatches: int) -> float:
+        """The average loss, after a trial, of minibatches that follow all those read so far, `JOINED` at a time.
+
+        They are the same for all trials of a search.
+        """
+        self._others = self._others or Replay(self._source)
+        self._others.move_to(0)
+        self.spent += minibatches / JOINED
+        return self._average(self._others, JOINED * size, minibatches // JOINED)
+
+    def _average(self, replay: Replay, size: int, minibatches: int) -> float:
         total, samples = 0.0, 0
-        for _ in losses:
-            loss, count = self._loss.test_sum(next_minibatch(replay, size, self._inputs))
-            total, samples = total + loss, samples + count
-        self.minibatches += len(losses)
-        return broadcast("a trial", total / max(samples, 1))
+        for _ in range(minibatches):
+            if minibatch := next_minibatch(replay, size, self._inputs):
+                loss, more = self._loss.test_sum(minibatch)
+                total, samples = total + loss, samples + more
+        return broadcast("a trial", total / samples if samples else math.inf)
+
+    def begin_again(self) -> None:
+        """Let the next trials read the data from the beginning."""
+        self._replays, self._others = {}, None
 
 
 def set_rate(trainer: Trainer, rate: float) -> None:

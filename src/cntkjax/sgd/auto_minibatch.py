@@ -38,9 +38,10 @@ def search(trials: Trials, settings: Settings, rate: float, size: int, samples: 
     """
     count = max(min(settings["numMiniBatch4LRSearch"], int(samples * SHARE) // size), _LEAST)
     limit, largest = math.inf, size
+    trials.begin_again()
     while size <= settings["minibatchSizeTuningMax"] and count >= _LEAST:
-        losses = trials.losses(rate, size, count)
-        loss = trials.loss_after(losses, size)
+        losses = trials.losses([rate] * count, size)
+        loss = trials.loss_of(size, len(losses))
         if not (math.isfinite(loss) and loss <= limit):
             break
         if limit == math.inf:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ._trials import Trials
+from ._trials import JOINED, Trials
 from .history import Epoch
 from .settings import Settings
 
 SHARE = 0.2  # of all minibatches, for trials
-LATER_SHARE = 0.05  # of an epoch's minibatches, once the best rate is known
+LATER_SHARE = 0.02  # of an epoch's minibatches, once the best rate is known
 DEFAULT_RATE = 0.1  # per minibatch, where the block gives none
-_TRIALS = 11  # a search for the best rate can afford: the baseline, and five that are evaluated afterwards
-_FINEST = 0.05  # of a search for the best rate: a factor of 1.12
+_FEWEST = 7  # minibatches in a trial, unless an epoch is very short: fewer say little about the epoch
+_HELD_OUT = 1.5  # minibatches that judge a trial, for each that it was trained on
+_BASELINE = 4  # minibatches whose losses tell what a stable loss is
+_RISE, _RISES = 0.5, 12  # the rate rises by a factor of 10 ** 0.5 after each of 12 minibatches, until it diverges
+_BELOW = 2.25  # where a search begins: this far below the rate that diverges then, as powers of 10
+_WIDTH, _FINEST = 0.5, 0.05  # of a search, as powers of 10: a factor of 3.2, and of 1.12
 _ANNEALING = 0.5  # the factor from epoch to epoch in short trainings, once the best rate is known
 _GOLDEN = 0.618  # the factor between rates that are tried for a sufficient one
 _NO_RATE = 1e-30  # per sample: a step is taken, but changes nothing
@@ -87,32 +91,49 @@ def epoch_to_load(settings: Settings, epochs: Sequence[Epoch]) -> int | None:
 class _Search:
     """The trials of a search, by their place on a logarithmic grid around the first rate.
 
-    They are compared with a baseline, a trial without updates. `after`: the loss of a trial is that of its minibatches
-    after it, in evaluation; otherwise that of the second half of its minibatches, each before the update with it.
+    They are compared with a baseline, a trial without updates. `held_out`: the loss of a trial is that of minibatches
+    which no trial was trained on; otherwise that of the second half of its minibatches, each before the update
+    with it.
     """
 
-    def __init__(self, trials: Trials, first: float, size: int, length: int, budget: int, after: bool) -> None:
-        self._trials, self._first, self._size, self._length, self._after = trials, first, size, length, after
-        self._end = trials.minibatches + budget
-        self._baseline = trials.losses(_NO_RATE, size, length)
+    def __init__(self, trials: Trials, first: float, size: int, length: int, budget: int, held_out: bool) -> None:
+        self._trials, self._first, self._size, self._length = trials, first, size, length
+        self._judges = JOINED * math.ceil(_HELD_OUT * length / JOINED) if held_out else 0
+        self._end = trials.spent + budget
+        self._baseline = trials.losses([_NO_RATE] * (min(length, _BASELINE) if held_out else length), size)
         self.losses: dict[float, float] = {}
 
     def rate(self, place: float) -> float:
         """The rate at a place of the grid, whose unit is a factor of 10."""
         return self._first * 10.0**place
 
-    def can_afford(self) -> bool:
-        """Whether there are minibatches left for another trial."""
-        return self._trials.minibatches + self._length * (1 + self._after) <= self._end
+    def can_afford(self, minibatches: int = 0) -> bool:
+        """Whether there are so many minibatches left, or what another trial needs."""
+        needed = minibatches or self._length + self._judges // JOINED
+        return self._trials.spent + needed <= self._end
+
+    def limit(self) -> float:
+        """The place of a rate that diverges; of the largest that was tried if none does."""
+        place = 0.0
+        while self.can_afford(_RISES):
+            rates = [self.rate(place + i * _RISE) for i in range(_RISES)]
+            losses = self._trials.losses(rates, self._size, self._is_stable)
+            if len(losses) == _RISES and self._is_stable(losses):
+                place += _RISES * _RISE
+            elif len(losses) > 3:
+                return place + (len(losses) - 2) * _RISE  # of the last update before this loss
+            else:  # at once, or with momentum one minibatch later
+                place -= 2
+        return place
 
     def loss(self, place: float) -> float:
         """The loss of a trial; infinite if it has diverged."""
         if place not in self.losses:
-            losses = self._trials.losses(self.rate(place), self._size, self._length, self._is_stable)
+            losses = self._trials.losses([self.rate(place)] * self._length, self._size, self._is_stable)
             if not losses or not self._is_stable(losses):
                 loss = math.inf
-            elif self._after:
-                loss = self._trials.loss_after(losses, self._size)
+            elif self._judges:
+                loss = self._trials.loss_of_others(self._size, self._judges)
             else:
                 loss = _second_half(losses)
             self.losses[place] = loss if math.isfinite(loss) else math.inf
@@ -120,7 +141,8 @@ class _Search:
 
     def _is_stable(self, losses: list[float]) -> bool:
         """Whether a trial may go on: its last loss is not far above that of the baseline."""
-        base = self._baseline[len(losses) - 1]
+        i = len(losses) - 1
+        base = self._baseline[i] if i < len(self._baseline) else _average(self._baseline)
         return math.isfinite(losses[-1]) and losses[-1] <= base + _DIVERGED * abs(base)
 
     def is_sufficient(self, place: float) -> bool:
@@ -145,13 +167,13 @@ def _average(values: Sequence[float]) -> float:
 def budget_of(settings: Settings, epoch: int, minibatches: int) -> int:
     """How many of an epoch's minibatches are spent on trials before it.
 
-    In all epochs together these are at most a fifth. Epochs with a sufficient rate need a tenth; what is left goes to
-    those with the best one, at most two fifths of each.
+    In all epochs together these are at most a fifth. Epochs with a sufficient rate need a fiftieth; what is left goes
+    to those with the best one, at most three fifths of each.
     """
     epochs, best = settings["maxEpochs"], min(settings["numBestSearchEpoch"], settings["maxEpochs"])
     share = LATER_SHARE
     if epoch < best:
-        share = min(2.5 * SHARE, (SHARE * epochs - LATER_SHARE * (epochs - best)) / best)
+        share = min(3 * SHARE, (SHARE * epochs - LATER_SHARE * (epochs - best)) / best)
     return min(settings["numMiniBatch4LRSearch"], int(minibatches * share))
 
 
@@ -175,28 +197,33 @@ def search(
     previous = [epoch.rate for epoch in epochs]
     low, high = range_of(settings, previous, first)
     if len(epochs) < settings["numBestSearchEpoch"] or not previous:
-        length = max(budget // _TRIALS, 2)
-        grid = _Search(trials, high, size, length, budget, after=True)
+        grid = _Search(trials, high, size, _length_of(budget), budget, held_out=True)
         _find_best(grid)
-        place, scale = _vertex(grid), 1.0 if previous else _share_of_momentum(settings, size, length)
+        place = _vertex(grid)
     else:
         start = previous[-1] * _annealing(settings["maxEpochs"])
-        grid = _Search(trials, start, size, max(budget // 3, 1), budget, after=False)
-        place, scale = _find_sufficient(grid, math.log10(low / 10 / start)), 1.0
-    return grid.rate(place) * scale, sorted((grid.rate(p) * scale, loss) for p, loss in grid.losses.items())
+        if budget < 6:  # a trial of one minibatch has no loss after an update
+            return start, []
+        grid = _Search(trials, start, size, budget // 3, budget, held_out=False)
+        place = _find_sufficient(grid, math.log10(low / 10 / start))
+    return grid.rate(place), sorted((grid.rate(p), loss) for p, loss in grid.losses.items())
+
+
+def _length_of(budget: int) -> int:
+    """The minibatches of a trial for the best rate: a tenth, or where that is too few, what three trials can have."""
+    return max(budget // 10, min(_FEWEST, budget // 7), 1)
 
 
 def _find_best(grid: _Search) -> None:
-    """Look for a bracket by factors of 10, and then halve its logarithmic width."""
-    grid.loss(0)
-    place, direction = 0, 1 if math.isfinite(grid.losses[0]) else -1
-    while grid.can_afford():
-        place += direction
-        if grid.loss(place) > grid.loss(place - direction) and math.isfinite(grid.loss(place - direction)):
+    """Look for a bracket below a rate that diverges, and then halve its logarithmic width."""
+    start = place = grid.limit() - _BELOW
+    grid.loss(start)
+    for step in (_WIDTH, -_WIDTH):
+        while grid.can_afford() and grid.loss(place + step) < grid.loss(place):
+            place += step
+        if place != start:
             break
-    if grid.best == 0 and grid.can_afford():
-        grid.loss(-1)
-    width = 0.5
+    width = _WIDTH / 2
     while grid.can_afford() and width > _FINEST:
         center = grid.best
         for neighbour in (center + width, center - width):
@@ -206,16 +233,16 @@ def _find_best(grid: _Search) -> None:
 
 
 def _vertex(grid: _Search) -> float:
-    """The minimum of the parabola through the best trial and its neighbours, if both are there and finite."""
-    places = sorted(grid.losses)
-    i = places.index(grid.best)
-    if not 0 < i < len(places) - 1:
+    """The minimum, in their range, of the parabola through the best trial and its neighbours, or three at an end."""
+    places = sorted(place for place, loss in grid.losses.items() if math.isfinite(loss))
+    if len(places) < 3:
         return grid.best
+    i = min(max(places.index(grid.best), 1), len(places) - 2)
     (a, b, c), (u, v, w) = places[i - 1 : i + 2], [grid.losses[p] for p in places[i - 1 : i + 2]]
-    if not math.isfinite(u + w):
-        return b
     slope, curve = (b - a) ** 2 * (v - w) - (b - c) ** 2 * (v - u), (b - a) * (v - w) - (b - c) * (v - u)
-    return b - slope / (2 * curve) if curve else b
+    if curve >= 0:  # it has a maximum, or is a line
+        return grid.best
+    return min(max(b - slope / (2 * curve), a), c)
 
 
 def _find_sufficient(grid: _Search, lowest: float) -> float:
@@ -229,13 +256,3 @@ def _find_sufficient(grid: _Search, lowest: float) -> float:
 def _annealing(epochs: int) -> float:
     """The factor of the rate from epoch to epoch: 0.5 in short trainings; in all epochs of longer ones, 0.5 ** 8."""
     return _ANNEALING ** min(1.0, 8 / max(epochs - 1, 1))
-
-
-def _share_of_momentum(settings: Settings, size: int, length: int) -> float:
-    """How far a trial gets that begins without momentum, as a fraction of one that has it.
-
-    A unit-gain filter lets through 1 - m, 1 - m², ... of a constant gradient in the first minibatches.
-    """
-    constant = settings.momentum.at(0)
-    m = math.exp(-size / constant) if constant else 0.0
-    return _average([1 - m**i for i in range(1, length + 1)])

@@ -130,8 +130,8 @@ KEYS: tuple[Key, ...] = (
          "if there are any", "`CrossValidationConfig(callback=)`", AUTO),
     _key("useEvalCriterionControlLR", Kind.FLAG, "false", "adjustAfterEpoch: use the metric instead of the loss", "",
          AUTO),
-    _key("numMiniBatch4LRSearch", Kind.INTEGER, "500", "minibatches spent on the trials before an epoch, at most "
-         "20% of the epoch's", "", AUTO, least=1),
+    _key("numMiniBatch4LRSearch", Kind.INTEGER, "500", "the time of the trials before an epoch at most, in minibatches "
+         "of training; besides, a fifth of the whole training", "", AUTO, least=1),
     _key("numPrevLearnRates", Kind.INTEGER, "5", "searchBeforeEpoch: how many previous rates set the range of the "
          "search", "", AUTO, least=1),
     _key("numBestSearchEpoch", Kind.INTEGER, "1", "searchBeforeEpoch: in so many epochs the best rate is searched, "
