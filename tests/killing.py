@@ -1,4 +1,4 @@
-"""Training in forked processes that are killed: what tests/train/killed.py and tests/sgd/restarted.py share.
+"""Training in forked processes that are killed: what tests/stress/killed.py and tests/sgd/restarted.py share.
 
 These are scripts, run by `output_of`, which import everything but compute nothing: jax starts anew in each fork.
 """
@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
+from tests.stress.training import LONGER
 
 ROOT = Path(__file__).parents[1]
 
@@ -71,7 +73,7 @@ def output_of(script: Path, folder: Path, kills: int) -> str:
     """What `python script folder kills` prints. Errors: AssertionError if it fails."""
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-W", "ignore:os.fork", script, folder, str(kills)]  # no thread of jax runs yet
-    run = subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=280 * LONGER, env=environment)
     assert run.returncode == 0, run.stderr[-3000:]
     return run.stdout
 

@@ -1,4 +1,6 @@
-"""A worker of test_faults.py: in the third of 50 minibatches, worker 1 fails in the way that the argument says."""
+"""A worker of test_faults.py: in one of 50 minibatches, one worker fails in the way that the arguments say.
+
+    python failing.py <failure> [<worker> <minibatch>]"""
 
 import atexit
 import os
@@ -14,7 +16,7 @@ import numpy as np
 import cntkjax as C
 
 
-def main(failure):
+def main(failure, worker=1, minibatch=2):
     rank, size = C.distributed.Communicator.rank(), C.distributed.Communicator.num_workers()
     if failure == "version" and rank:
         install_metadata("0.1.7")
@@ -23,7 +25,7 @@ def main(failure):
     sgd = C.momentum_sgd([w], 0.1, 0.9) if failure == "learner" and rank else C.sgd([w], 0.1)
     trainer = C.Trainer(None, (loss, None), C.data_parallel_distributed_learner(sgd))
     for i in range(50):
-        if i == 2 and rank == 1:
+        if i == minibatch and rank == worker:
             fail(failure)
         trainer.train_minibatch({x: np.ones((4, 3))})
         float(trainer.previous_minibatch_loss_average)
@@ -56,4 +58,4 @@ def fail(failure):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], *map(int, sys.argv[2:]))
