@@ -51,6 +51,16 @@ def test_a_recurrence_starts_with_its_initial_value():
     assert [(p.name, p.shape) for p in h.parameters] == [("W", (4, 2)), ("R", (2, 2))]
 
 
+@pytest.mark.parametrize("version", [4, 6, 7, 8, 9, 10, 12])
+def test_products_of_each_version(version):
+    """CNTK 2.7 reads these bytes, and no others that were tried, as this product."""
+    W, x = w.learnable("W", (3, 2), np.arange(1, 7)), w.source("x", 2, version=version)
+    data = w.network(W, x, w.times("t", "W", "x", version=version), w.node("Tanh", "y", "t"), outputs="y", version=version)
+    f = C.load_model(data)
+    assert f.W.value.tolist() == [[1, 2, 3], [4, 5, 6]] and f.arguments[0].shape == (2,)
+    np.testing.assert_allclose(f.eval({f.arguments[0]: [[[0.1, 0.01]]]})[0], np.tanh([[0.14, 0.25, 0.36]]), rtol=1e-6)
+
+
 @pytest.mark.parametrize("version", [10, 17, 18, 20, 21, 23, 31])
 @pytest.mark.parametrize("kernel", [(4, 18), (3, 3, 2, 4)])
 def test_kernels_stored_as_a_matrix(kernel, version):
@@ -174,7 +184,8 @@ def test_a_model_can_be_saved_in_the_format_of_cntk_2(tmp_path):
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (one("Tanh", w.source("x", 3), version=9), "version 9"),
+        (one("Tanh", w.source("x", 3), version=3), "version 3"),
+        (one("Slice", w.source("x", 3, version=9), version=9), "'Slice', whose layout in version 9 is not known"),
         (one("Tanh", w.source("x", 3), version=32), "version 32"),
         (one("KhatriRaoProduct", w.source("x", 3)), "'KhatriRaoProduct', which is not known"),
         (one("Tanh", w.source("x", 3), values=b"xy"), "instead of 'ENodeList'"),

@@ -43,22 +43,23 @@ def learnable(name, dims, values, rate=1.0, dtype=np.float32):
     return "LearnableParameter", name, struct.pack("<f", rate) + shape(*dims) + matrix(values, dims[0]), []
 
 
-def source(name, *dims, axis="", op="InputValue"):
-    return op, name, bytes(16) + shape(*dims) + int32(1) + text(axis) + struct.pack("<f", 0), []
+def source(name, *dims, axis="", op="InputValue", version=31):
+    values = bytes(16) + shape(*dims) + (int32(1) + text(axis) if version >= 8 else b"")
+    return op, name, values + (struct.pack("<f", 0) if version >= 10 else b""), []
 
 
 def node(op, name, *inputs, values=b""):
     return op, name, values, list(inputs)
 
 
-def times(name, *inputs):
-    return node("Times", name, *inputs, values=uint64(1) + int32(-1))
+def times(name, *inputs, version=31):
+    return node("Times", name, *inputs, values=uint64(1) + (int32(-1) if version >= 12 else b""))
 
 
 def network(*nodes, outputs=(), version=18, precision="float"):
     data = text("BCN") + text("BVersion") + uint64(version) + text("EVersion") + uint64(len(nodes)) + text("BNodeList")
     for op, name, values, _ in nodes:
-        data += text(precision) + text(op) + text(name) + values
+        data += (text(precision) if version >= 7 else b"") + text(op) + text(name) + values
     data += text("ENodeList") + text("BRelation")
     for _, name, _, inputs in nodes:
         data += text(name) + uint64(len(inputs)) + b"".join(map(text, inputs))

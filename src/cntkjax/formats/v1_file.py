@@ -19,7 +19,9 @@ import numpy as np
 
 from .wire import DAMAGED, FormatError
 
-OLDEST, NEWEST = 10, 31  # versions of the format that CNTK 2.7 reads with these layouts
+OLDEST, NEWEST = 4, 31  # versions of the format that CNTK 2.7 reads with these layouts
+_ALL_KNOWN = 10  # the version from which on the values of all operations have known layouts
+_KNOWN_BEFORE = "LearnableParameter", "InputValue", "Times"  # besides operations without values
 LONGEST = 4096  # characters of a text
 MAGIC = "BCN\0".encode("utf-16-le")
 _DTYPES: dict[str, type] = {"float": np.float32, "double": np.float64, "half": np.float16}
@@ -183,7 +185,8 @@ def _roots(r: Reader, nodes: dict[str, Node]) -> list[str]:
 
 
 def _node(r: Reader) -> Node:
-    precision, op, name = r.text(), r.text(), r.text()
+    precision = r.text() if r.version >= 7 else "float"
+    op, name = r.text(), r.text()
     if precision not in _DTYPES:
         r.fail(f"node {name!r} has the unknown element type {precision[:40]!r}")
     if op not in PAYLOADS:
@@ -193,6 +196,11 @@ def _node(r: Reader) -> Node:
         )
     dtype = _DTYPES[precision]
     read_values = PAYLOADS[op]
+    if r.version < _ALL_KNOWN and read_values and op not in _KNOWN_BEFORE:
+        r.fail(
+            f"node {name!r} is the operation {op!r}, whose layout in version {r.version} is not known",
+            fix="load the model with a later release of CNTK 1, and save it again",
+        )
     return Node(op, name, dtype, read_values(r, dtype) if read_values else {})
 
 
@@ -215,8 +223,9 @@ def _computed_before(r: Reader, dtype: type) -> Values:
 def _input(r: Reader, dtype: type) -> Values:
     r.bytes(16)
     shape = r.shape()
-    axes = [r.text() for _ in range(r.count("I", 2))]
-    r.number("f")
+    axes = [r.text() for _ in range(r.count("I", 2))] if r.version >= 8 else [""]
+    if r.version >= 10:
+        r.number("f")
     if len(axes) != 1 or min(shape, default=1) < 1:
         r.fail(f"an input of shape {shape} with {len(axes)} dynamic axes; one can be read")
     return {"shape": shape, "axis": axes[0]}
