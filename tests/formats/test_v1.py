@@ -55,8 +55,8 @@ def test_a_recurrence_starts_with_its_initial_value():
 def test_products_of_each_version(version):
     """CNTK 2.7 reads these bytes, and no others that were tried, as this product."""
     W, x = w.learnable("W", (3, 2), np.arange(1, 7)), w.source("x", 2, version=version)
-    data = w.network(W, x, w.times("t", "W", "x", version=version), w.node("Tanh", "y", "t"), outputs="y", version=version)
-    f = C.load_model(data)
+    nodes = W, x, w.times("t", "W", "x", version=version), w.node("Tanh", "y", "t")
+    f = C.load_model(w.network(*nodes, outputs="y", version=version))
     assert f.W.value.tolist() == [[1, 2, 3], [4, 5, 6]] and f.arguments[0].shape == (2,)
     np.testing.assert_allclose(f.eval({f.arguments[0]: [[[0.1, 0.01]]]})[0], np.tanh([[0.14, 0.25, 0.36]]), rtol=1e-6)
 
