@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import importlib
 import importlib.util
 import json
 import sys
 from pathlib import Path
 
-from benchmarks import cold, gpu_speed, report
+from benchmarks import gpu_speed, report
 from benchmarks.compare import NETWORKS, SIDES, compare
 from benchmarks.resources import machine, parse_with_paths
+
+OTHERS = "cold", "ops", "gpu-programs", "gpu-scaling", "workers", "scaling"
+"""Modules with a `main`; they import jax and PyTorch, which the networks leave to their own processes."""
 
 
 def interpreters(sides: list[str], cntk27: Path | None) -> dict[str, str]:
@@ -42,26 +46,10 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the comparison and print its table; ``ops``, ``cold``, ``workers`` and ``gpu-...`` run others."""
+    """Run the comparison and print its table, or another measurement, one of `OTHERS`."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments[:1] == ["cold"]:
-        return cold.main(arguments[1:])
-    if arguments[:1] == ["ops"]:
-        from benchmarks import ops  # imports jax and PyTorch, which the networks leave to their own processes
-
-        return ops.main(arguments[1:])
-    if arguments[:1] == ["gpu-programs"]:
-        from benchmarks import gpu_programs
-
-        return gpu_programs.main(arguments[1:])
-    if arguments[:1] == ["gpu-scaling"]:
-        from benchmarks import gpu_scaling
-
-        return gpu_scaling.main(arguments[1:])
-    if arguments[:1] == ["workers"]:
-        from benchmarks import workers
-
-        return workers.main(arguments[1:])
+    if arguments and arguments[0] in OTHERS:
+        return importlib.import_module(f"benchmarks.{arguments[0].replace('-', '_')}").main(arguments[1:])
     options = parse(arguments)
     platform, device = gpu_speed.device_in_use() if options.device == "gpu" else ("", "")
     if platform == "cpu":

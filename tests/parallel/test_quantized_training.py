@@ -1,5 +1,7 @@
 """Workers that exchange gradients of 32, 16 and 1 bits."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -39,3 +41,14 @@ def test_a_checkpoint_has_what_quantization_left_out(run):
     for i in PARAMETERS:
         np.testing.assert_array_equal(run[0][f"restored_{i}"], run[0][f"parameter_1_{i}"])
     assert run[0]["next_loss"] < run[0]["loss_1"] * 1.05
+
+
+def test_digits_end_with_the_loss_of_32_bits(tmp_path):
+    pytest.importorskip("sklearn", reason="its digits are the data: pip install scikit-learn")
+    workers = start("quantized_digits.py", tmp_path, timeout="60")
+    printed = outputs(workers, 400)
+    assert not any(worker.returncode for worker in workers), "\n".join(printed)
+    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
+    assert first == second
+    assert first["32"] < 0.1
+    assert first["1"] == pytest.approx(first["32"], rel=0.02)
