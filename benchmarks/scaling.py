@@ -66,9 +66,13 @@ class Workers:
 
     def __exit__(self, kind: object, *_: object) -> None:
         for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.close()  # of all, since they wait for each other
             if kind is not None:
                 process.kill()
-            process.communicate()
+        for process in self._processes:
+            with process:  # which closes its pipes
+                process.wait()
 
     def train(self, mode: Mode, minibatches: int) -> float:
         """Seconds of a minibatch. Errors: RuntimeError if a worker fails, which has printed why."""

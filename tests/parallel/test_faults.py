@@ -56,7 +56,7 @@ def test_a_worker_that_is_stopped_before_it_has_joined_ends_the_others_and_is_na
     begin = time.monotonic()
     try:
         for output in outputs(workers[:2]):
-            assert re.search("worker 2 .*has been stopped for 3 s, before all workers had started", output), output
+            assert re.search("worker 2 .*has been stopped for 1 s, before all workers had started", output), output
         assert time.monotonic() - begin < 30
     finally:
         workers[2].kill()

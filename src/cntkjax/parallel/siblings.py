@@ -19,7 +19,7 @@ _PROCESSES = Path("/proc")
 def watched(on_stopped: Callable[[str], object]) -> Iterator[None]:
     """Watch the workers that the same launcher has started, until the block ends; only on Linux.
 
-    `on_stopped(text)`: called once, in a thread of its own, when one has been stopped for `silence_limit` seconds;
+    `on_stopped(text)`: called once, in a thread of its own, when one has been stopped for a third of `silence_limit`;
     `text` names it.
     """
     done = threading.Event()
@@ -34,12 +34,13 @@ def watched(on_stopped: Callable[[str], object]) -> Iterator[None]:
 
 def _watch(done: threading.Event, on_stopped: Callable[[str], object]) -> None:
     beats: Counter[int] = Counter()  # counted, so that pausing all workers is no failure
+    limit = silence_limit() // 3  # it is known to be stopped, and this process has only begun to look
     while not done.wait(BEAT):
         stopped = dict(stopped_workers(os.getppid()))
         beats = Counter({process: beats[process] + 1 for process in stopped})
         for process, count in beats.items():
-            if count * BEAT > silence_limit():
-                text = f"worker {stopped[process]} (process {process}) has been stopped for {silence_limit()} s"
+            if count * BEAT > limit:
+                text = f"worker {stopped[process]} (process {process}) has been stopped for {limit} s"
                 on_stopped(f"{text}, before all workers had started")
                 return
 
