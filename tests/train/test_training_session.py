@@ -5,6 +5,7 @@ c1: the callback of cross validation number 1.
 """
 
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -326,3 +327,38 @@ def test_users_may_override_any_internal_name(session, where):
     names = members(evaluator) - {"test_minibatch"}
     feed = {session.x: [[1, 2]], session.y: [[1]]}
     assert keeping(C.Evaluator)(loss).test_minibatch(feed) == evaluator.test_minibatch(feed)
+
+
+def test_a_users_source_is_asked_after_the_step_before_it_in_the_same_thread(tmp_path):
+    """The order of calls is CNTK's. Such a source may look at the parameters, so nothing is read ahead of a step."""
+    calls = []
+    x, w = C.input_variable(2), C.parameter((2, 1))
+
+    class Source(C.io.UserMinibatchSource):
+        read = 0
+
+        def stream_infos(self):
+            return [C.io.StreamInformation("x", 0, "dense", np.float32, (2,))]
+
+        def next_minibatch(self, num_samples, number_of_workers=1, worker_rank=0, device=None):
+            calls.append(("read", self.read, threading.current_thread() is threading.main_thread(), w.value.sum()))
+            self.read += 1
+            if self.read > 4:
+                return {}
+            value = C.Value(np.ones((num_samples, 2), np.float32))
+            return {self.streams.x: C.io.MinibatchData(value, num_samples, num_samples, False)}
+
+        def get_checkpoint_state(self):
+            calls.append(("state", self.read))
+            return {"read": self.read}
+
+    source = Source()
+    loss = C.reduce_sum(C.times(x, w))
+    trainer = C.Trainer(None, loss, C.sgd([w], C.learning_parameter_schedule_per_sample(0.1)))
+    config = C.CheckpointConfig(str(tmp_path / "u"), frequency=8, restore=False)
+    C.training_session(
+        trainer, source, 4, {x: source.streams.x}, progress_frequency=8, checkpoint_config=config
+    ).train()
+    values = [0.0, -0.8, -1.6, -2.4, -3.2]
+    reads = [("read", i, True, pytest.approx(value)) for i, value in enumerate(values)]
+    assert calls == [reads[0], reads[1], ("state", 2), reads[2], reads[3], ("state", 4), reads[4]]
