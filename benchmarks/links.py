@@ -1,6 +1,6 @@
 """Hosts that are network namespaces of this machine, joined by links of a chosen speed: Linux, root, ip and tc.
 
-Each host has one interface, whose bytes the kernel counts; tc's token bucket limits what it sends and what it receives.
+Each host has one interface; tc's token bucket limits what it sends and what it receives.
 Nothing outside the namespaces is changed, and they are gone afterwards.
 """
 
@@ -67,11 +67,6 @@ class Links:
                 if bits_per_second is not None:
                     bucket = f"rate {bits_per_second:.0f}bit burst {max(bits_per_second * _BUCKET / 8, 1 << 16):.0f}b"
                     _run(*f"tc -n {namespace} qdisc add dev {device} root tbf {bucket} latency 1s".split())
-
-    def sent(self) -> list[int]:
-        """The bytes that each host has sent."""
-        files = ("ip", "netns", "exec"), ("cat", "/sys/class/net/eth0/statistics/tx_bytes")
-        return [int(subprocess.check_output([*files[0], name, *files[1]])) for name in self._names]
 
     def start(self, command: Sequence[str], environment: Mapping[str, str]) -> list[subprocess.Popen[str]]:
         """Start a worker on each host, whose output is piped, and its input too."""

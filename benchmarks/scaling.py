@@ -97,19 +97,6 @@ def measure(hosts: Links, workers: int) -> dict[tuple[Mode, float | None], float
     return {key: median(seconds) for key, seconds in times.items()}
 
 
-def bytes_on_the_wire(hosts: Links, modes: Sequence[Mode]) -> dict[Mode, list[float]]:
-    """The bytes that each worker sends for a minibatch of FCN5, as the kernel counts them, with all headers."""
-    result: dict[Mode, list[float]] = {}
-    minibatches = 4
-    with Workers(hosts) as job:
-        for mode in modes:
-            job.train(mode, 1)  # connect and compile
-            before = hosts.sent()
-            job.train(mode, minibatches)
-            result[mode] = [(after - b) / minibatches for after, b in zip(hosts.sent(), before, strict=True)]
-    return result
-
-
 def _answer(process: subprocess.Popen[str]) -> float:
     """The next number that a worker prints; other libraries print lines too."""
     assert process.stdout is not None

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks import links, scaling, scaling_networks
+from benchmarks import scaling, scaling_networks
 from benchmarks.resources import HERE
 from benchmarks.scaling_model import (
     MODES,
@@ -92,13 +92,3 @@ def test_every_network_scales_worse_over_slower_links_and_the_tables_say_so(caps
                 for topology in scaling.TOPOLOGIES.values()
             )
             assert 1 > fast > medium > slow > 0
-
-
-def test_the_wire_carries_what_the_compiled_program_sends():
-    """Two workers train FCN5 on hosts of their own; the kernel counts what each sends. Headers add up to 5%."""
-    if reason := links.why_not():
-        pytest.skip(reason)
-    network = scaling_networks.fcn5()
-    with links.links(2) as hosts:
-        for mode, sent in scaling.bytes_on_the_wire(hosts, ("32", "16", "1")).items():
-            assert max(sent) / bytes_sent(network, mode, 2) == pytest.approx(1.03, abs=0.05), (mode, sent)
