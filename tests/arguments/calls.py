@@ -594,6 +594,7 @@ CALLS.update(
         "debugging.set_computation_network_trace_level": lambda: {"level": 0},
         "debugging.set_node_timing": lambda: {"enable": False},
         "debugging.start_profiler": dict,
+        "device.use_all_devices": lambda: {"use": False},
         # ---- converters
         "misc.convert": lambda: {"root_func": model(), "filter": lambda f: False, "converter": lambda f: f},
         "misc.convert_optimized_rnnstack": lambda: {"cudnn_model": model()},

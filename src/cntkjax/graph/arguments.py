@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from .annotations import Annotation, parameters_of
-from .errors import ArgumentError, explain
+from .errors import ArgumentError, OutOfMemoryError, explain
 from .function import Function
 from .variable import Variable
 
@@ -132,7 +132,7 @@ def _report(
     prefix: bool,
 ) -> None:
     """Raise an error that names the argument instead of an accident; `prefix` a message of the package's own."""
-    if _is_users(error) or isinstance(error, MemoryError):  # whatever the arguments, it is no mistake in them
+    if _is_users(error) or isinstance(error, OutOfMemoryError):  # which says what a program takes
         return
     is_accident = _is_accident(error)
     if is_accident or isinstance(error, (LookupError, AttributeError)):

@@ -37,6 +37,10 @@ class ResultError(ValueError, RuntimeError):
     """A user function returned something unusable. CNTK raises ValueError or RuntimeError, depending on the case."""
 
 
+class OutOfMemoryError(RuntimeError, MemoryError):
+    """A program does not fit into the memory of its device. CNTK raises RuntimeError."""
+
+
 class BatchSizeError(ShapeError, ResultError):
     """Different numbers of samples, or lengths of sequences, in one program.
 

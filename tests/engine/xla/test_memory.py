@@ -8,14 +8,15 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from cntkjax.engine.xla.memory import OutOfMemoryError, is_out_of_memory, memory, needs, out_of_memory
+from cntkjax.engine.xla.memory import is_out_of_memory, memory, needs, out_of_memory
+from cntkjax.graph.errors import OutOfMemoryError
 
 LIMITED = """
     import resource
     import jax
     import numpy as np
     import cntk as C
-    from cntkjax.engine.xla.memory import OutOfMemoryError
+    from cntkjax.graph.errors import OutOfMemoryError
 
     x, y = C.input_variable(64), C.input_variable(1)
     model = C.layers.Sequential([C.layers.Dense(256, C.sigmoid), C.layers.Dense(1)])(x)

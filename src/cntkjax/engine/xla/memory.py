@@ -10,11 +10,7 @@ from typing import NamedTuple
 
 import jax
 
-from ...graph.errors import explain
-
-
-class OutOfMemoryError(RuntimeError, MemoryError):
-    """A program does not fit into the memory of its device. CNTK raises RuntimeError."""
+from ...graph.errors import OutOfMemoryError, explain
 
 
 class Needs(NamedTuple):
@@ -105,4 +101,4 @@ def _size(size: int) -> str:
     return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
 
 
-__all__ = ["Memory", "Needs", "OutOfMemoryError", "fits", "is_out_of_memory", "memory", "needs", "out_of_memory"]
+__all__ = ["Memory", "Needs", "fits", "is_out_of_memory", "memory", "needs", "out_of_memory"]
