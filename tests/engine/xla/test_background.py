@@ -35,6 +35,8 @@ def test_an_idle_thread_ends_and_another_one_begins(monkeypatch):
 
 
 @pytest.mark.usefixtures("terminal_signals")
+# an interrupt may come in jax's callback of the garbage collector, which Python reports instead of raising it
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_tasks_stay_in_order_when_those_who_submit_them_are_interrupted(monkeypatch):
     monkeypatch.setattr(background, "_IDLE_SECONDS", 1e-4)  # so that most tasks begin a thread
     rng, tasks, running, order = random.Random(0), Background("tasks"), threading.Lock(), []
