@@ -23,9 +23,16 @@ def same_random_numbers():
     reset_random_seed()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def sigint_is_not_ignored():
+    """Shells let background jobs ignore the signal, and processes that tests start would inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.fixture
 def terminal_signals():
-    """Ctrl-C raises KeyboardInterrupt, as in a terminal; shells let background jobs ignore the signal."""
+    """Ctrl-C raises KeyboardInterrupt, as in a terminal."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM)}
     signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
