@@ -29,12 +29,7 @@ def clock(monkeypatch):
 def watched(monkeypatch):
     monkeypatch.setattr(_progress_bar, "is_interactive", lambda: True)
     monkeypatch.setattr(_terminal, "is_interactive", lambda: True)
-    monkeypatch.setattr(_terminal.shutil, "get_terminal_size", lambda fallback=None: SimpleSize(120))
-
-
-class SimpleSize:
-    def __init__(self, columns):
-        self.columns = columns
+    monkeypatch.setenv("COLUMNS", "120")
 
 
 @pytest.fixture
@@ -112,7 +107,7 @@ def test_numbers_have_precedence_over_the_bar_itself(clock, columns):
 
 
 def test_the_text_is_cut_to_the_width_of_the_terminal(clock, watched, capsys, monkeypatch):
-    monkeypatch.setattr(_terminal.shutil, "get_terminal_size", lambda fallback=None: SimpleSize(30))
+    monkeypatch.setenv("COLUMNS", "30")
     ProgressBar(1000).update_training(10, 5, 1)
     assert capsys.readouterr().err == "\r  1% 10/1000, loss 0.5000, me"
     _terminal.status.clear()
