@@ -25,6 +25,8 @@ myst_heading_anchors = 4
 suppress_warnings = ["mystnb.unknown_mime_type", "misc.highlighting_failure"]
 
 nb_execution_mode = os.environ.get("CNTKJAX_DOCS_EXECUTE", "cache")
+if nb_execution_mode == "off":
+    suppress_warnings.append("myst-nb.lexer")  # a notebook's language is known when its kernel has run
 nb_execution_cache_path = os.environ.get("CNTKJAX_DOCS_CACHE", "")
 nb_execution_timeout = 120  # seconds for a cell; a whole tutorial should not take longer
 nb_execution_in_temp = True
