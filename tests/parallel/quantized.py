@@ -50,13 +50,19 @@ def main(folder):
         results |= {f"parameter_{bits}_{i}": p.value for i, p in enumerate(trainer.model.parameters)}
     trainer.save_checkpoint(folder / "one_bit")
     before = unwrap(trainer).distributed.quantization_errors()
+    train(x, y, trainer, 300, 320)
+    continued = [p.value for p in trainer.model.parameters]
     x, y, trainer = network(1)
     trainer.restore_from_checkpoint(folder / "one_bit")
     restored = [p.value for p in trainer.model.parameters]
-    results["next_loss"] = train(x, y, trainer, 300, 320)
+    train(x, y, trainer, 300, 320)
+    resumed = [p.value for p in trainer.model.parameters]
     trainer.restore_from_checkpoint(folder / "one_bit")
     after = unwrap(trainer).distributed.quantization_errors()
-    for name, arrays in ("before", before), ("after", after), ("restored", restored):
+    everything = {
+        "before": before, "after": after, "restored": restored, "continued": continued, "resumed": resumed
+    }  # fmt: skip
+    for name, arrays in everything.items():
         results |= {f"{name}_{i}": array for i, array in enumerate(arrays)}
     np.savez(folder / f"{rank}.npz", **results)
     C.distributed.Communicator.finalize()

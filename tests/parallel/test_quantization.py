@@ -13,7 +13,7 @@ import pytest
 
 from cntkjax.parallel import quantization
 from cntkjax.parallel.exchange import AXIS
-from cntkjax.parallel.quantization import Errors, dequantize, no_errors, quantize
+from cntkjax.parallel.quantization import dequantize, no_errors, quantize
 
 SHAPES = [(70, 3), (4, 96), (5, 2, 35)]
 
@@ -123,17 +123,25 @@ def test_all_workers_get_the_same_and_nothing_is_lost():
         for i, total in enumerate(np.asarray(s) for s in sums):
             assert (total == total[:1]).all()
             sent[i], applied[i] = sent[i] + drawn[i].sum(0), applied[i] + total[0]
-    rest = partial(quantization.total_errors, shapes=SHAPES, axis=AXIS)
-    for i, error in enumerate(jax.vmap(rest, axis_name=AXIS)(errors)):
-        np.testing.assert_allclose(applied[i] + error[0], sent[i], rtol=1e-4, atol=1e-4)
+    rest = quantization.restored_errors(jax.tree.map(np.asarray, errors), 0, 1).own  # all for a single worker
+    for done, error, given in zip(applied, rest, sent, strict=True):
+        np.testing.assert_allclose(model_columns(done) + error, model_columns(given), rtol=1e-4, atol=1e-4)
 
 
-def test_restored_errors_have_the_sum_of_those_saved():
-    totals = [np.random.default_rng(1).normal(size=shape).astype(np.float32) for shape in SHAPES]
-    errors = Errors(*jax.tree.map(lambda a: np.stack([a] * 4), quantization.shared_errors(totals, 4)))
-    rest = partial(quantization.total_errors, shapes=SHAPES, axis=AXIS)
-    for restored, total in zip(jax.vmap(rest, axis_name=AXIS)(errors), totals, strict=True):
-        np.testing.assert_array_equal(restored[2], total)
+def test_errors_are_restored_to_as_many_workers_and_shared_by_others():
+    random, shapes = np.random.default_rng(1), initial_errors(4)
+    saved = jax.tree.map(lambda a: random.normal(size=a.shape).astype(np.float32), shapes)
+    for worker in range(4):
+        own, stripes = quantization.restored_errors(saved, worker, 4)
+        for array, whole in zip([*own, *stripes], [*saved.own, *saved.stripes], strict=True):
+            np.testing.assert_array_equal(array, whole[worker])
+    for workers in 1, 3:
+        shares = [quantization.restored_errors(saved, worker, workers) for worker in range(workers)]
+        for i, (own, stripes) in enumerate(zip(saved.own, saved.stripes, strict=True)):
+            total = own.sum(0) + stripes.reshape(-1, stripes.shape[-1])[: own.shape[1]]
+            np.testing.assert_allclose(sum(share.own[i] for share in shares), total, rtol=1e-5, atol=1e-6)
+            assert not any(np.asarray(share.stripes[i]).any() for share in shares)
+            assert {share.stripes[i].shape for share in shares} == {(-(-own.shape[1] // workers), own.shape[2])}
 
 
 @pytest.mark.parametrize("magnitude", [1e-30, 1, 1e30])

@@ -33,10 +33,10 @@ from .quantization import (
     Errors,
     all_reduce_in_1_bit,
     all_reduce_in_16_bits,
+    gathered_errors,
     is_compressible,
     no_errors,
-    shared_errors,
-    total_errors,
+    restored_errors,
 )
 
 _BITS = 32, 16, 1
@@ -87,7 +87,7 @@ class GradientExchange:
         self.devices, self.shares, self._learners = devices, len(devices.local), learners
         self._learn = partial(_exchange_and_update, learners, bits)
         self._program = ExchangeProgram(self._learn, devices)
-        self._total_errors = ExchangeProgram(lambda errors: total_errors(errors, shapes, AXIS), devices)
+        self._gathered_errors = ExchangeProgram(lambda errors: gathered_errors(errors, AXIS), devices)
         self._errors = no_errors(shapes, devices.count)
         self._operation = ""
         self._formats: tuple[Format, ...] = ()
@@ -184,16 +184,20 @@ class GradientExchange:
 
     # ---- what quantization has left out
     def errors(self) -> list[np.ndarray]:
-        """What quantization has left out so far, of all workers, for each gradient of 1 bit."""
+        """What quantization has left out so far: of gradients, then of stripes. Shapes: [devices, ...] of `Errors`."""
         if not self._errors.own:
             return []
         captures: Captures = []
-        self._total_errors(captures, None, self.devices.copied(self.devices.spread(self._errors)))
-        return [np.asarray(error) for error in self.devices.of_this_process(captures[0]())]
+        self._gathered_errors(captures, None, self.devices.copied(self.devices.spread(self._errors)))
+        own, stripes = self.devices.of_this_process(captures[0]())
+        return [np.asarray(error) for error in (*own, *stripes)]
 
-    def restore_errors(self, totals: Sequence[np.ndarray]) -> None:
-        """Continue with what `errors` returned; each device, of which there may be another number, gets its share."""
-        self._errors = shared_errors(totals, self.devices.count)
+    def restore_errors(self, errors: Sequence[np.ndarray]) -> None:
+        """Continue with what `errors` returned; where the number of devices differs, each gets its share."""
+        half, count, arrays = len(errors) // 2, self.devices.count, list[Any](errors)
+        gathered = Errors(arrays[:half], arrays[half:])
+        first = workers.rank() * self.shares if count > self.shares else 0
+        self._errors = self.devices.spread(*(restored_errors(gathered, first + i, count) for i in range(self.shares)))
 
 
 def _in_1_bit(learners: Sequence[StepLearner], bits: Sequence[int]) -> list[Leaf]:

@@ -72,19 +72,22 @@ def all_reduce_in_1_bit(gradients: Sequence[Array], errors: Errors, axis: str) -
         Errors(own, rests)
 
 
-def total_errors(errors: Errors, shapes: Sequence[Sequence[int]], axis: str) -> list[Array]:
-    """The sum of all workers' errors, in the shapes of the gradients."""
-    totals = []
-    for own, stripe, shape in zip(errors.own, errors.stripes, shapes, strict=True):
-        stripes = lax.all_gather(stripe, axis)
-        totals.append(_from_columns(lax.psum(own, axis) + _joined(stripes, len(own)), jnp.zeros(shape)))
-    return totals
+def gathered_errors(errors: Errors, axis: str) -> Errors:
+    """The errors of all workers. Shapes: those of the errors, with the workers as first axis."""
+    return Errors(*([lax.all_gather(array, axis) for array in arrays] for arrays in errors))
 
 
-def shared_errors(totals: Sequence[np.ndarray], workers: int) -> Errors:
-    """Errors of one of the workers, whose sum over all is `totals`."""
-    empty = no_errors([t.shape for t in totals], workers)
-    return Errors([_as_columns(jnp.asarray(t)) / workers for t in totals], empty.stripes)
+def restored_errors(gathered: Errors, worker: int, workers: int) -> Errors:
+    """The errors of a worker, from those of all that `gathered_errors` returned, as NumPy arrays.
+
+    Of another number of workers, it gets its share of the sum.
+    """
+    own, stripes = gathered
+    if all(len(array) == workers for array in own):
+        return Errors([array[worker] for array in own], [array[worker] for array in stripes])
+    totals = [o.sum(0) + _joined(s, o.shape[1]) for o, s in zip(own, stripes, strict=True)]
+    nothing = no_errors([total.shape for total in totals], workers)
+    return Errors([total / np.float32(workers) for total in totals], nothing.stripes)
 
 
 def all_reduce_in_16_bits(gradients: Sequence[Array], axis: str) -> list[Array]:
@@ -188,6 +191,6 @@ def _as_words(values: Array) -> Array:
 
 
 __all__ = [
-    "Errors", "all_reduce_in_16_bits", "all_reduce_in_1_bit", "dequantize", "is_compressible", "no_errors", "quantize",
-    "shared_errors", "total_errors",
+    "Errors", "all_reduce_in_16_bits", "all_reduce_in_1_bit", "dequantize", "gathered_errors", "is_compressible",
+    "no_errors", "quantize", "restored_errors",
 ]

@@ -31,7 +31,7 @@ from ._distributed_training import DistributedTraining
 from ._progress import Progress
 
 _EXTERNAL = "external_worker_state"
-_ERRORS = "quantization_errors"
+_ERRORS = "quantization_errors_of_devices"
 
 Record = dict[str, Any]
 
