@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import subprocess
@@ -54,8 +55,13 @@ class Worker:
 
 
 def environment(cache: Path) -> dict[str, str]:
-    """The environment of a process that imports this package from the checkout, with its compilation cache."""
-    path = os.pathsep.join(filter(None, [str(HERE.parent / "src"), os.environ.get("PYTHONPATH")]))
+    """The environment of a process that imports this package from the checkout, with its compilation cache.
+
+    The package has bytecode, as pip gives it to all that it installs, whatever PYTHONDONTWRITEBYTECODE says.
+    """
+    source = HERE.parent / "src"
+    compileall.compile_dir(source, quiet=1)
+    path = os.pathsep.join(filter(None, [str(source), os.environ.get("PYTHONPATH")]))
     return os.environ | {"PYTHONPATH": path, "CNTKJAX_CACHE_DIR": str(cache)}
 
 
