@@ -110,7 +110,7 @@ def test_functions_and_states_describe_themselves(line):
     ("function", "expected"),
     [
         (lambda: C.hard_sigmoid(C.input_variable(4), 0.2, 0.5), {"alpha": 0.20000000298023224, "beta": 0.5}),
-        (lambda: C.ops.image_scaler(C.input_variable((3, 8, 8)), 0.5, [1, 2]), {"Scaler": 0.5, "Biases": [1.0, 2.0]}),
+        (lambda: C.ops.image_scaler(C.input_variable((2, 8, 8)), 0.5, [1, 2]), {"Scaler": 0.5, "Biases": [1.0, 2.0]}),
         (lambda: C.space_to_depth(C.input_variable((3, 8, 8)), 2), {"blockSize": 2}),
     ],
 )
