@@ -3,15 +3,13 @@
 import itertools
 import re
 
+import jax
 import numpy as np
 import pytest
+from jax.sharding import SingleDeviceSharding
 
 import cntkjax as C
-from cntkjax.engine.data.ragged import Ragged
-from cntkjax.engine.lower.carry import Memory
-from cntkjax.engine.run import evaluation
-from cntkjax.engine.run.program_cache import plan_of, programs
-from cntkjax.engine.run.state import leaf_arrays
+from cntkjax.engine.run.ahead_of_time import TracedForAnotherDevice, tracing_for
 from cntkjax.graph.errors import ShapeError
 from cntkjax.primitives._window import place
 
@@ -434,13 +432,10 @@ def test_a_chain_of_image_operations_keeps_channels_last():
     normed = C.relu(C.batch_normalization(first, *ones, True, running_count=C.constant(0, ())))
     second = C.relu(C.convolution(weights[1], normed, auto_padding=[False, True, True]) + normed)
     f = C.reduce_sum(C.pooling(second, C.MAX_POOLING, (2, 2), (2, 2)))
-    plan = plan_of([f.output])
-    program = programs.program(plan, "evaluate", evaluation._evaluate, False)
-    feed = [Ragged(np.zeros((5, 3, 8, 8), np.float32), None)]
-    minibatch = program.pack(plan, feed, Memory())
-    text = program._jit.lower(
-        (), leaf_arrays(plan), minibatch.arguments, minibatch.batch, minibatch.layouts, None, [], ()
-    ).as_text()
+    device = SingleDeviceSharding(jax.devices("cpu")[0])
+    with pytest.raises(TracedForAnotherDevice) as traced, tracing_for("cpu", device):
+        f.eval({x: np.zeros((5, 3, 8, 8), np.float32)})
+    text = traced.value.traced.lower().as_text()
     moved = [line for line in text.splitlines() if "stablehlo.transpose" in line and "tensor<" in line]
     of_images = [line for line in moved if re.search(r"-> tensor<5x\d+x\d+x\d+xf32>", line)]
     assert len(of_images) == 2, of_images  # the input to channels last, and the pooled image back
