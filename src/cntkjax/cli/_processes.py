@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -35,7 +36,7 @@ class Ending(NamedTuple):
     after_signal: Sequence[float] = (PATIENCE,)
 
 
-class Member:
+class Member(ABC):
     """A process in a group of its own, and two threads that copy its output, line by line."""
 
     def __init__(self, name: str, command: Sequence[str], **options: Any) -> None:
@@ -65,9 +66,9 @@ class Member:
             thread.join(TERMINATION)
 
     @property
+    @abstractmethod
     def blames_another(self) -> bool:
         """Whether it ends because of another worker."""
-        raise NotImplementedError
 
     def report(self) -> str:
         """How it failed, and the last lines of its stderr."""
@@ -76,9 +77,9 @@ class Member:
         lines = (line.decode(errors="replace").rstrip() for line in self._errors)
         return "\n".join([f"cntkjax launch: {self.name} failed with {reason}", *lines])
 
+    @abstractmethod
     def copy(self, line: bytes, stream: IO[bytes]) -> None:
         """Write a line of its output."""
-        raise NotImplementedError
 
     def _copy(self, pipe: IO[bytes], stream: IO[bytes], kept: deque[bytes] | None) -> None:
         with pipe:
