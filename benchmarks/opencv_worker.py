@@ -14,13 +14,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import cv2
 import numpy as np
 from reading_worker import SIDE, memory
 
 
 def read(path: str, planes: np.ndarray) -> None:
     """Store a random square of an image. Shapes: float32 [channels, SIDE, SIDE]."""
+    import cv2  # with the first image, as the package loads it, so that both sides' times contain this
+
     image = cv2.imdecode(np.fromfile(path, np.uint8), cv2.IMREAD_COLOR)
     side = int(min(image.shape[:2]) * random.uniform(0.5, 1))
     top, left = (random.randint(0, size - side) for size in image.shape[:2])

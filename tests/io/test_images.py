@@ -9,6 +9,7 @@ import zipfile
 import zlib
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -128,6 +129,17 @@ def test_random_crops_differ_between_sweeps_and_lie_inside_of_the_image(listed):
     assert {tuple(p) for p in pixels.transpose(0, 2, 3, 1).reshape(-1, 3).astype(int)} <= known
     again = images(source([*steps, scale(6, 6, interpolations="nearest")], max_sweeps=2))
     np.testing.assert_array_equal(pixels, again)
+
+
+def test_minibatches_and_parts_of_them_stay_as_they_were_read(listed):
+    reader = source([transforms.crop("randomside", crop_size=5)], max_sweeps=40)
+    kept, expected = [], []
+    while minibatch := reader.next_minibatch(2):
+        pixels = minibatch[reader.streams.x].ragged.data
+        expected.append(pixels.copy())
+        kept.append([pixels, pixels[1:], jnp.asarray(pixels)][len(kept) % 3])  # of most only a part, or what reads it
+    for number, (array, before) in enumerate(zip(kept, expected, strict=True)):
+        np.testing.assert_array_equal(array, before[1:] if number % 3 == 1 else before)
 
 
 @pytest.mark.parametrize("sizes, expected", [  # left, top, mirrored in CNTK 2.7

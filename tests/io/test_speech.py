@@ -1,6 +1,7 @@
 """Features and labels of speech are read as CNTK 2.7 reads the same files."""
 
 import struct
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -101,6 +102,22 @@ def test_in_frame_mode_each_frame_is_a_sequence():
     np.testing.assert_array_equal(np.concatenate(streams["x"]), np.concatenate(list(UTTERANCES.values())))
     np.testing.assert_array_equal(np.concatenate(streams["y"]).argmax(-1), np.concatenate(list(LABELS.values())))
     assert len(streams["x"]) == 14
+
+
+def test_shuffled_utterances_are_not_all_in_memory(files):
+    frames, length = 300_000, 500
+    (files / "long.mfc").write_bytes(struct.pack(">iihh", frames, 100000, 160, 6) + bytes(160 * frames))
+    rows = (f"utt{i}.mfc=long.mfc[{i},{i + length - 1}]\n" for i in range(0, frames, length))
+    (files / "long.scp").write_text("".join(rows))
+    source = MinibatchSource(features(scp="long.scp", shape=40), max_sweeps=1)
+    read = 0
+    tracemalloc.start()
+    while minibatch := source.next_minibatch(10_000):
+        read += minibatch[source.streams.x].num_samples
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert read == frames
+    assert peak < 0.7 * 160 * frames
 
 
 def test_a_broadcast_frame_is_repeated_for_the_utterance(files):

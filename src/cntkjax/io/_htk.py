@@ -13,12 +13,14 @@ import os
 import re
 import struct
 import sys
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from ..engine.data.ragged import Ragged, SparseRows, offsets_of, ranges
+from ..engine.data.ragged import SparseRows, offsets_of, ranges
 from ..formats.containers import Dictionary
 from ..variables import Record
 from . import _mlf_vectorized
@@ -134,7 +136,8 @@ class HTKFeatures(UtteranceDeserializer):
 
     def __init__(self, description: Mapping[str, Any], frame_mode: bool = False) -> None:
         ((name, definition),) = description["input"].items()
-        self.frame_mode, self.broadcasts = frame_mode, bool(definition["expandToUtterance"])
+        self.frame_mode = self.reads_whole_chunks = frame_mode
+        self.broadcasts = bool(definition["expandToUtterance"])
         self._left, self._right = definition["contextWindow"]
         self._dim = int(definition["dim"])
         self._files = list(self._script(definition["scpFile"]))
@@ -164,14 +167,14 @@ class HTKFeatures(UtteranceDeserializer):
                 file = os.path.join(os.path.dirname(path), file[4:])
             yield utterance_name(match["name"] or file), file, first, last
 
-    def read_chunk(self, chunk: int) -> Mapping[str, Ragged]:
-        """Reads the frames of a chunk."""
-        utterances = self.chunks[chunk]
+    def read(self, utterances: np.ndarray) -> np.ndarray:
+        """Reads the feature files."""
         begins = offsets_of(self.frames[utterances])
         samples = np.empty((int(begins[-1]), self._left + 1 + self._right, self._dim), np.uint32)
-        for i, (_, file, first, last) in enumerate(self._files[utterances]):
-            self._read_utterance(file, first, last, samples[begins[i] : begins[i + 1]])
-        return self.as_stream(chunk, samples.view(np.float32).reshape(len(samples), -1))
+        for (begin, end), utterance in zip(pairwise(begins.tolist()), utterances.tolist(), strict=True):
+            _, file, first, last = self._files[utterance]
+            self._read_utterance(file, first, last, samples[begin:end])
+        return samples.view(np.float32).reshape(len(samples), -1)
 
     def _read_utterance(self, file: str, first: int, last: int, samples: np.ndarray) -> None:
         """Reads the frames of an utterance with their context; the first and last one are repeated at the ends.
@@ -220,7 +223,8 @@ class _Labels(UtteranceDeserializer):
 
     def __init__(self, description: Mapping[str, Any], frame_mode: bool = False) -> None:
         ((name, definition),) = description["input"].items()
-        self.frame_mode, self._marks_boundaries = frame_mode, definition.get("phoneBoundaries") == "true"
+        self.frame_mode = self.reads_whole_chunks = frame_mode
+        self._marks_boundaries = definition.get("phoneBoundaries") == "true"
         if frame_mode and self._marks_boundaries:
             raise RuntimeError(
                 "HTKMLFDeserializer: frame mode and phoneBoundaries are mutually exclusive; leave out one of them"
@@ -242,24 +246,12 @@ class _Labels(UtteranceDeserializer):
         self.streams = [StreamInformation(name, 0, "sparse", np.float32, (self._width,))]
         self.num_chunks = len(self.chunks)
 
+    @abstractmethod
     def _utterances(self, path: str) -> Iterator[tuple[str, np.ndarray]]:
         """The utterances of a file, each with the label and the length of its runs. Shapes: int64 [runs, 2]."""
-        raise NotImplementedError
 
-    def read_chunk(self, chunk: int) -> Mapping[str, Ragged]:
-        """Expands the runs of a chunk to frames."""
-        utterances = np.arange(len(self.names))[self.chunks[chunk]]
-        return self.as_stream(chunk, self._expanded(utterances))
-
-    def take(self, chunks: np.ndarray, indices: np.ndarray) -> Mapping[str, Ragged]:
-        """Expands the runs of these utterances only; frames that are sequences of their own come from whole chunks."""
-        if self.frame_mode:
-            return super().take(chunks, indices)
-        utterances = np.array([utterances.start for utterances in self.chunks])[chunks] + indices
-        return {self.streams[0].name: Ragged(self._expanded(utterances), self.frames[utterances].astype(np.int32))}
-
-    def _expanded(self, utterances: np.ndarray) -> SparseRows:
-        """The labels of the frames of utterances, end to end."""
+    def read(self, utterances: np.ndarray) -> SparseRows:
+        """Expands the runs of labels to frames."""
         first = self._first_run[utterances]
         runs = ranges(first, self._first_run[utterances + 1] - first)
         lengths = self._lengths[runs]

@@ -17,6 +17,7 @@ from .._typing import FileName, Shape
 from ..engine.data.ragged import Ragged, SparseRows
 from ..formats.containers import Dictionary
 from ..variables import Record
+from ._buffers import Buffers
 from ._ctf import CHUNK_SIZE
 from ._ctf_index import MAX_ID, chunks_of
 from ._files import open_binary
@@ -133,6 +134,7 @@ class ImageFiles(ChunkedDeserializer):
             for name, options in self._images.items()
         }
         self._random: dict[str, list[list[TransformRandom]]] = {name: [] for name in self._images}
+        self._buffers = Buffers()
         self._rows, bytes_before = self._read_list()
         images = np.arange(len(bytes_before))
         self._chunks = chunks_of(np.array(bytes_before), CHUNK_SIZE) if self.embedded else images
@@ -223,7 +225,9 @@ class ImageFiles(ChunkedDeserializer):
         return np.ones(len(chunks), np.int64)
 
     def retain(self, chunks: Iterable[int]) -> None:
-        """Does nothing: images are read when they are needed."""
+        """Images are read when they are needed; at the end of the data, frees memory that is kept for minibatches."""
+        if not list(chunks):
+            self._buffers.clear()
 
     def take(self, chunks: np.ndarray, indices: np.ndarray) -> Mapping[str, Ragged]:
         """Reads and transforms the images of a minibatch, with several threads."""
@@ -242,7 +246,7 @@ class ImageFiles(ChunkedDeserializer):
         while len(random) < len(rows):
             random.append(self._random_of(name, len(random)))
         shape = next(s.sample_shape for s in self.streams if s.name == name)
-        samples = np.empty((len(rows), *shape), np.float32)
+        samples = self._buffers.empty((len(rows), *shape))
 
         def read(first: int) -> None:
             for index in range(first, min(first + _IMAGES_AT_ONCE, len(rows))):

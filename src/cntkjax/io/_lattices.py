@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.data.ragged import Ragged
 from ..formats.containers import Dictionary
 from ..variables import Record
 from ._files import open_binary
@@ -97,12 +96,12 @@ class Lattices(UtteranceDeserializer):
             raise RuntimeError(f"{file}: it has {end} bytes, but the table of contents has a lattice at byte {begin}")
         return end
 
-    def read_chunk(self, chunk: int) -> Mapping[str, Ragged]:
-        """Reads the bytes of the lattices of a chunk."""
+    def read(self, utterances: np.ndarray) -> np.ndarray:
+        """Reads the bytes of lattices."""
         parts = []
-        for path, begin, end in self._spans[self.chunks[chunk]]:
+        for path, begin, end in map(self._spans.__getitem__, utterances.tolist()):
             with open_binary(path) as file:
                 file.seek(begin)
                 data = file.read(end - begin)
             parts.append(np.frombuffer(data + bytes(-(end - begin) % 4), "<f4").reshape(-1, 1))
-        return self.as_stream(chunk, np.concatenate(parts))
+        return np.concatenate(parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import pairwise
@@ -18,10 +19,11 @@ from .deserializer import ChunkedDeserializer, Deserializer
 CHUNK_FRAMES = 90_000  # a quarter of an hour; the utterance that exceeds it is the last one of its chunk
 
 
-class UtteranceDeserializer(ChunkedDeserializer):
-    """Base class: a subclass sets ``names`` and ``frames`` of all utterances, and defines ``read_chunk``.
+class UtteranceDeserializer(ChunkedDeserializer, ABC):
+    """Base class: a subclass sets ``names`` and ``frames`` of all utterances, and defines ``read``.
 
-    In frame mode, each frame of an utterance is a sequence of its own.
+    In frame mode, each frame of an utterance is a sequence of its own, which comes from a chunk in memory. Whole
+    utterances are read when they are needed: they are long enough for that, and the window takes no memory.
     """
 
     path: str  # of the file that is being read, for messages
@@ -29,11 +31,32 @@ class UtteranceDeserializer(ChunkedDeserializer):
     frames: np.ndarray
     """Number of frames of each utterance. Shapes: int64 [utterances]."""
     frame_mode: bool
+    reads_whole_chunks = False  # except in frame mode
 
     @classmethod
     def open(cls, description: Mapping[str, Any], frame_mode: bool = False) -> Deserializer:
         """Opens what a description names."""
         return cls(description, frame_mode)  # type: ignore[call-arg]
+
+    @abstractmethod
+    def read(self, utterances: np.ndarray) -> np.ndarray | SparseRows:
+        """The frames of utterances, end to end. Shapes: int64 [utterances] -> [frames, width]."""
+
+    def read_chunk(self, chunk: int) -> Mapping[str, Ragged]:
+        """Reads the utterances of a chunk."""
+        samples = self.read(np.arange(len(self.names))[self.chunks[chunk]])
+        return {self.streams[0].name: Ragged(samples, self.sequence_lengths(chunk).astype(np.int32))}
+
+    def take(self, chunks: np.ndarray, indices: np.ndarray) -> Mapping[str, Ragged]:
+        """Reads sequences in this order, by name of the stream. Shapes: int64 [sequences] each."""
+        if self.frame_mode:
+            return super().take(chunks, indices)
+        utterances = self._first_of_chunk[chunks] + indices
+        return {self.streams[0].name: Ragged(self.read(utterances), self.frames[utterances].astype(np.int32))}
+
+    @cached_property
+    def _first_of_chunk(self) -> np.ndarray:
+        return np.array([utterances.start for utterances in self.chunks], np.int64)
 
     @cached_property
     def chunks(self) -> list[slice]:
@@ -60,10 +83,6 @@ class UtteranceDeserializer(ChunkedDeserializer):
 
     def record_lengths(self, chunk: int, data: Mapping[str, Ragged]) -> None:
         """Does nothing: the lengths are known without reading."""
-
-    def as_stream(self, chunk: int, samples: np.ndarray | SparseRows) -> Mapping[str, Ragged]:
-        """The frames of a chunk as its only stream."""
-        return {self.streams[0].name: Ragged(samples, self.sequence_lengths(chunk).astype(np.int32))}
 
     def fail(self, reason: str, line: int | None = None) -> NoReturn:
         """Raises a RuntimeError with file and line."""
