@@ -36,7 +36,11 @@ def test_evaluations_that_are_interrupted(source):
 
 
 @pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("options", [{}, {"accumulate": 3}, {"distributed": True}], ids=str)
+@pytest.mark.parametrize("options", [
+    {}, {"accumulate": 3}, {"distributed": "data"}, {"distributed": "blocks"}, {"second": "UserLearner"},
+    {"second": "universal"}, {"second": "UserLearner", "accumulate": 2},
+    {"second": "UserLearner", "distributed": "blocks"},
+], ids=str)  # fmt: skip
 def test_a_step_that_is_interrupted_is_taken_or_not(source, options, tmp_path):
     rng, training, count = rng_of(source), Training(**options), 0
     for _ in range(4):
@@ -51,6 +55,8 @@ def test_a_step_that_is_interrupted_is_taken_or_not(source, options, tmp_path):
                 assert_same(training.state(), expected(training.steps, **options))
     assert count >= INTERRUPTS / 2
     assert_same(training.state(), expected(training.steps, **options))
+    while training.steps % 2:  # a checkpoint would end the block
+        training.train()
     file = str(tmp_path / "checkpoint")
     training.trainer.save_checkpoint(file)
     restored = Training(**options)

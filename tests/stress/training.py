@@ -29,21 +29,59 @@ def minibatch(number, sizes=(8,)):
     return rng.normal(size=(size, 3)).astype(np.float32), rng.normal(size=(size, 1)).astype(np.float32)
 
 
-class Training:
-    """A network with a learner that keeps state, dropout, running statistics and a learning rate that changes."""
+class Descent(C.learners.UserLearner):
+    """Takes its time; in between, some parameters have a new value and others have not."""
 
-    def __init__(self, sizes=(8,), accumulate=1, distributed=False):
+    def update(self, gradient_values, training_sample_count, sweep_end):
+        for p, gradient in gradient_values.items():
+            for _ in range(20):
+                p.value = p.value - 0.01 / 20 * np.asarray(gradient)
+        return True
+
+
+def with_momentum(parameters, gradients):
+    """The graph of a learner with state."""
+    traces = [C.parameter(p.shape, init=0) for p in parameters]
+    new = [0.9 * trace + gradient for trace, gradient in zip(traces, gradients, strict=True)]
+    groups = zip(parameters, traces, new, strict=True)
+    return C.combine([a for p, trace, v in groups for a in (C.assign(trace, v), C.assign(p, p - 0.01 * v))])
+
+
+LEARNERS = {
+    "UserLearner": lambda parameters: Descent(parameters, C.learning_parameter_schedule(0.1)),
+    "universal": lambda parameters: C.universal(with_momentum, parameters),
+}
+DISTRIBUTED = {
+    "data": C.data_parallel_distributed_learner,
+    "blocks": lambda learner: C.block_momentum_distributed_learner(learner, 16 * C.Communicator.num_workers()),
+    None: lambda learner: learner,
+}
+
+
+class Training:
+    """A network with a learner that keeps state, dropout, running statistics and a learning rate that changes.
+
+    `second`: the kind of another learner, which has the parameters of the last layer.
+    """
+
+    def __init__(self, sizes=(8,), accumulate=1, distributed=None, second=None, first_minibatch=0):
         C.cntk_py.reset_random_seed()
-        self.sizes = sizes
+        self.sizes, self.first_minibatch = sizes, first_minibatch
         self.x, self.y = C.input_variable(3), C.input_variable(1)
         h = C.layers.BatchNormalization()(C.layers.Dense(4, C.tanh, name="hidden")(self.x))
-        self.z = C.layers.Dense(1)(C.layers.Dropout(0.2)(h))
+        last = C.layers.Dense(1)
+        self.z = last(C.layers.Dropout(0.2)(h))
         self.loss = C.squared_error(self.z, self.y)
+        of_second = list(last.parameters) if second else []
         self.learner = C.adam(
-            self.z.parameters, C.learning_parameter_schedule([0.1, 0.05, 0.01], epoch_size=200), momentum=0.9
+            [p for p in self.z.parameters if p not in of_second],
+            C.learning_parameter_schedule([0.1, 0.05, 0.01], epoch_size=200), momentum=0.9,
+        )  # fmt: skip
+        learners = [self.learner, *([LEARNERS[second](of_second)] if second else [])]
+        self.extra = [v for learner in learners for v in learner.__wrapped__.extra_variables]
+        self.trainer = C.Trainer(
+            self.z, (self.loss, self.loss), [DISTRIBUTED[distributed](each) for each in learners], accumulate=accumulate
         )
-        learner = C.data_parallel_distributed_learner(self.learner) if distributed else self.learner
-        self.trainer = C.Trainer(self.z, (self.loss, self.loss), [learner], accumulate=accumulate)
 
     @property
     def steps(self):
@@ -52,7 +90,7 @@ class Training:
     def train(self):
         """Take the step that follows on those that were counted."""
         number = self.steps
-        x, y = minibatch(number, self.sizes)
+        x, y = minibatch(self.first_minibatch + number, self.sizes)
         self.trainer.train_minibatch({self.x: x, self.y: y}, is_sweep_end=number % 10 == 9)
 
     def test(self):
@@ -63,7 +101,7 @@ class Training:
         """All that training changes."""
         nodes = C.logging.graph.depth_first_search(self.loss.root_function, lambda x: hasattr(x, "op_name"), depth=-1)
         return {
-            "parameters": [p.value for p in [*self.z.parameters, *self.z.constants]],
+            "parameters": [p.value for p in [*self.z.parameters, *self.z.constants, *self.extra]],
             "counts": [
                 self.trainer.total_number_of_units_seen(unit) for unit in C.train.DataUnit
             ] + [

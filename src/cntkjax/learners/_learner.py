@@ -115,7 +115,7 @@ class LearnerCore:
     _MINIBATCH_SIZE = "MinibatchSize"  # its key in AdditionalLearningOptions.dict_options
     extra_variables: Sequence[Any] = ()  # variables that change in a step, besides the parameters
     strategy: DataParallel | BlockMomentum | None = None  # how it learns from the data of several workers
-    runs_python: ClassVar[bool] = False  # `advance` calls users' code
+    runs_python: ClassVar[bool] = False  # a step ends with Python code: see `_user.HostLearner`
     takes_seed: ClassVar[bool] = True  # even without noise, so that later initializers get CNTK's seeds
 
     def __init__(

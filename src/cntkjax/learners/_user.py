@@ -14,6 +14,7 @@ from ..graph.function import Function
 from ..variables import Constant, Parameter
 from . import _lazy_transforms as transforms
 from ._checkpoint import CustomCheckpoint
+from ._counters import Counters
 from ._learner import Gradients, Learner, LearnerCore, Scalars, gradient_of
 from ._schedules import Schedulable
 
@@ -86,10 +87,11 @@ class _Gradient(np.ndarray):
         return getattr(NDArrayView.from_dense(np.asarray(self), borrow=True), name)
 
 
-class _HostLearner(LearnerCore):
-    """A learner whose steps run on the host: a compiled step saves the gradients, and `advance` takes the step."""
+class HostLearner(LearnerCore):
+    """A learner whose steps run on the host: a compiled step saves the gradients, `step_on_host` takes the step."""
 
     runs_python = True
+    _is_taken = True  # the last step
 
     def __init__(self, parameters: Sequence[Parameter], lr_schedule: Schedulable) -> None:
         super().__init__(parameters, lr_schedule)
@@ -99,17 +101,17 @@ class _HostLearner(LearnerCore):
         """No scalars: the step on the host needs none."""
         return {}
 
-    def advance(self, sample_count: int, is_sweep_end: bool = False) -> bool:
-        """Take the step whose gradients were saved."""
+    def step_on_host(self, sample_count: int, is_sweep_end: bool) -> None:
+        """Take the step whose gradients were saved, without counting it."""
         gradients = [np.array(gradient) for gradient in self.optax_state]  # copies: the next step reuses the buffers
-        return self.step(dict(zip(self.parameters, gradients, strict=True)), sample_count, is_sweep_end)
+        self._is_taken = self.step(dict(zip(self.parameters, gradients, strict=True)), sample_count, is_sweep_end)
 
     def step(self, gradients: dict[Parameter, np.ndarray], sample_count: int, is_sweep_end: bool) -> bool:
         """Take a step; returns whether it was taken."""
         raise NotImplementedError
 
 
-class _UserLearnerCore(_HostLearner):
+class _UserLearnerCore(HostLearner):
     """The implementation of `UserLearner`: calls its ``update``."""
 
     takes_seed = False
@@ -133,6 +135,13 @@ class _UserLearnerCore(_HostLearner):
             ))
         return bool(taken)
 
+    def count(self, sample_count: int, is_sweep_end: bool = False) -> bool:
+        """Whether the last step was taken; the counters do not advance, as in CNTK."""
+        return self._is_taken
+
+    def report(self, now: Counters) -> None:
+        """Nothing is reported."""
+
     @property
     def kind(self) -> str:
         """The user's class."""
@@ -146,7 +155,7 @@ class _UserLearnerCore(_HostLearner):
         return self.user if is_custom else None
 
 
-class _UniversalCore(_HostLearner):
+class _UniversalCore(HostLearner):
     """The implementation of `universal`: evaluates a graph of assignments."""
 
     def __init__(self, parameters: Sequence[Parameter], update_func: UpdateFunction) -> None:
@@ -167,14 +176,15 @@ class _UniversalCore(_HostLearner):
     ) -> bool:
         """Take one step; see :meth:`LearnerCore.update`."""
         gradients = {p: gradient_of(p, gradient_values) for p in self.parameters}
-        return self.step(gradients, training_sample_count, is_sweep_end)
+        self.step(gradients, training_sample_count, is_sweep_end)
+        return self.advance(training_sample_count, is_sweep_end)
 
     def step(self, gradients: dict[Parameter, np.ndarray], sample_count: int, is_sweep_end: bool) -> bool:
         """Evaluate the graph."""
         for constant, gradient in zip(self._gradients, gradients.values(), strict=True):
             constant.value = gradient
         self._assignments.eval()
-        return LearnerCore.advance(self, sample_count, is_sweep_end)
+        return True
 
 
 def universal(update_func: UpdateFunction, parameters: Sequence[Parameter]) -> Learner:
@@ -199,4 +209,4 @@ def universal(update_func: UpdateFunction, parameters: Sequence[Parameter]) -> L
     return Learner.wrap(_UniversalCore(parameters, update_func))
 
 
-__all__ = ["UserLearner", "universal"]
+__all__ = ["HostLearner", "UserLearner", "universal"]

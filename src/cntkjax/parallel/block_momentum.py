@@ -47,29 +47,33 @@ class BlockMomentum:
     start_values: list[Array] | None = None
     velocity: list[Array] | None = None
 
-    def ends(self, samples: int, samples_seen: int) -> bool:
-        """Count the samples of a step of all workers, the last of `samples_seen`; whether it ends the block."""
-        if samples_seen >= self.after:
-            self.count += samples
-        return self.count >= self.size
+    def count_after(self, samples: int, samples_seen: int) -> int:
+        """`count` after a step on so many samples of all workers, the last of `samples_seen`."""
+        return self.count + samples if samples_seen >= self.after else self.count
 
     def begin(self, values: Sequence[Array]) -> None:
         """Keep the model at the start of a block, unless one has begun: a copy, since steps donate the arrays."""
         if self.start_values is None:
             self.start_values = copied(list(values))
 
-    def merge(self, values: Sequence[Array]) -> list[Array]:
-        """The model that the next block starts from, given this worker's; computed on the device."""
+    def merge(self, values: Sequence[Array], merged: Captures) -> list[Array]:
+        """End the block: the model that the next one starts from, given this worker's; computed on the device.
+
+        It may be repeated with the same list `merged`, which is empty at first.
+        """
+        if not merged:
+            self._compute(values, merged)
+        self.start_values, self.velocity = one_device_each().of_this_process(merged[0]())
+        self.count = 0
+        return copied(self.start_values)
+
+    def _compute(self, values: Sequence[Array], merged: Captures) -> None:
         assert self.start_values is not None
         with jax.enable_x64(any(value.dtype == np.float64 for value in values)):
             velocity = self.velocity or [jnp.zeros_like(value) for value in values]
             key = tuple((value.shape, value.dtype) for value in values)
-            captures: Captures = []
             factors = np.float64(self._momentum()), np.float64(self.rate), np.float64(self.nesterov)
-            _merge_program()(captures, key, (self.start_values, velocity), list(values), *factors)
-            self.start_values, self.velocity = one_device_each().of_this_process(captures[0]())
-        self.count = 0
-        return copied(self.start_values)
+            _merge_program()(merged, key, (self.start_values, velocity), list(values), *factors)
 
     def smoothed_gradients(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
         """What a checkpoint stores at the end of a block: -v. Shapes: those of the model's values."""

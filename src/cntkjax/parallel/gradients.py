@@ -92,8 +92,8 @@ class GradientExchange:
         self._operation = ""
         self._formats: tuple[Format, ...] = ()
         self._is_agreed = False
-        self._steps_alike: Counter[str] = Counter()  # by shapes
-        self._steps_unlike = 0
+        self._steps: Counter[str] = Counter()  # that were taken, by the shapes of all workers, "" for different ones
+        self._tally = "", 0  # what this step adds to them
         self._joined: WeakKeyDictionary[Program, Program] = WeakKeyDictionary()
         self._gather = workers.gather if devices.count > self.shares else workers.alone
         self.samples = 0
@@ -115,11 +115,9 @@ class GradientExchange:
         if not self.samples:
             self.is_open = False
             return False
-        if not (alike and shapes):
-            self._steps_unlike += 1
-            return False
-        self._steps_alike[shapes] += 1
-        return self._steps_alike[shapes] > self._steps_unlike
+        shapes = shapes if alike else ""
+        self._tally = shapes, self._steps[shapes] + 1
+        return bool(shapes) and self._tally[1] > self._steps[""]
 
     def agree(self, samples: int, gradients: Gradients | None) -> int:
         """The number of samples of all workers, whose gradients are computed, or being computed."""
@@ -160,7 +158,7 @@ class GradientExchange:
     def result_of_joined(self, outputs: PyTree) -> PyTree:
         """The `StepOutputs` of the joined program, with the state after the update, and sums over all workers."""
         computed, self._errors = outputs
-        self.is_open = False
+        self._end()
         return self.devices.of_this_process(computed)
 
     # ---- a program of its own
@@ -179,8 +177,14 @@ class GradientExchange:
     def result(self, outputs: PyTree) -> tuple[TrainedState, list[Array]]:
         """The state after the update, and the sums over all workers."""
         state, self._errors, sums = outputs
-        self.is_open = False
+        self._end()
         return self.devices.of_this_process((state, sums))
+
+    def _end(self) -> None:
+        """Count the step; may be repeated."""
+        shapes, count = self._tally
+        self._steps[shapes] = count
+        self.is_open = False
 
     # ---- what quantization has left out
     def errors(self) -> list[np.ndarray]:

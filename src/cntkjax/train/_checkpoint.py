@@ -13,7 +13,7 @@ import numpy as np
 
 from ..engine.lower.carry import Memory
 from ..engine.lower.rows import Rows
-from ..engine.run.handover import STATE, hand_over, settle
+from ..engine.run.handover import STATE, assign, settle
 from ..engine.train.loss_scale import LossScale
 from ..engine.train.step import Options, PendingGradients
 from ..engine.xla.background import Background
@@ -142,7 +142,7 @@ def restore(trainer: TrainerState, filename: str) -> Record:
         raise FormatError(f"{file}: {reason}") from error
     pairs = model.pairs_of(everything, stored_model)
 
-    def store(_: Any) -> None:
+    def store() -> None:
         model.restore_pairs(pairs)
         trainer.memory.values, trainer.memory.last = memory
         for learner, state, optax_state in zip(learners, stored.learners, states, strict=True):
@@ -152,7 +152,7 @@ def restore(trainer: TrainerState, filename: str) -> Record:
         trainer.progress = progress
         trainer.distributed.restore_quantization_errors(list(stored.extra.get(_ERRORS, [])))
 
-    hand_over(lambda outputs: outputs.append(lambda: None), store)
+    assign(store)
     for learner, state, optax_state in zip(learners, stored.learners, states, strict=True):
         if learner.custom_checkpoint is not None:  # the user's code, which may fail
             load_state(learner, state, optax_state)

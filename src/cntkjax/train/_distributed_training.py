@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
 from .._typing import Array
-from ..engine.run.handover import STATE, settle
+from ..engine.run.handover import STATE, Captures, assign, settle
 from ..engine.run.state import leaf_array
 from ..engine.xla.devices import training_devices
 from ..graph.variable import set_value
@@ -15,7 +16,7 @@ from ..learners._learner import LearnerCore
 from ..parallel import workers
 from ..parallel.block_momentum import BlockMomentum
 from ..parallel.comparison import compare
-from ..parallel.exchange import all_devices, broadcast, own_devices
+from ..parallel.exchange import all_devices, broadcast, one_device_each, own_devices
 from ..parallel.gradients import DataParallel, GradientExchange, agree
 
 
@@ -42,7 +43,6 @@ class DistributedTraining:
         self.learners, self.strategies = learners, strategies
         self.blocks = [(a, b) for a, b in zip(learners, strategies, strict=True) if isinstance(b, BlockMomentum)]
         self.has_others = strategies[0] is not None and workers.size() > 1
-        self.acts_after_steps = self.has_others or bool(self.blocks)  # then steps are counted after it
         self._accumulate, self._describe = accumulate, describe
         self._exchange: GradientExchange | None = None
         self._local_exchange: GradientExchange | None = None
@@ -89,14 +89,20 @@ class DistributedTraining:
         self._local_exchange.begin("", False)
         return self._local_exchange
 
-    def total(self, number: int, samples: int, ends_sweep: bool, samples_seen: int) -> tuple[int, bool]:
-        """Samples of all workers in a step, and whether it ends a sweep on any. `samples` counts those exchanged."""
-        if not self.is_sharded(samples_seen):
-            return samples, ends_sweep
-        if self._exchange is not None:
-            return samples, self._exchange.ends_sweep
-        total = agree(f"minibatch {number}", samples, ends_sweep)
-        return total.samples, total.ends_sweep
+    def agree(self, number: int, samples: int, ends_sweep: bool, samples_seen: int) -> tuple[int, bool]:
+        """Samples of all workers in a step, and whether it ends a sweep on any; to be called before it is stored.
+
+        `samples`: of this worker, or those of all where gradients are exchanged. Where the step ends a block, all
+        workers are ready to merge their models.
+        """
+        sharded = self.is_sharded(samples_seen)
+        if sharded and self._exchange is not None:
+            ends_sweep = self._exchange.ends_sweep
+        elif sharded:
+            samples, ends_sweep, _ = agree(f"minibatch {number}", samples, ends_sweep)
+        if any(self._count_after(block, samples, samples_seen) >= block.size for _, block in self.blocks):
+            self._meet()
+        return samples, ends_sweep
 
     def quantization_errors(self) -> list[np.ndarray]:
         """What quantization has left out of the gradients of all workers, for a checkpoint; to be called by all."""
@@ -111,25 +117,50 @@ class DistributedTraining:
         if self._exchange is not None and self._exchange.is_open:
             workers.fail(f"left an exchange of gradients that others wait for: {error!r}")
 
-    def end_blocks(self, samples: int, samples_before: int, samples_seen: int) -> None:
-        """To be called after a step on `samples` (see `total`), with the samples seen before and after it."""
-        shares = self.has_others and not self.is_sharded(samples_before)
-        of_all_workers = samples * workers.size() if shares else samples
-        for learner, block in self.blocks:
-            block.samples_seen += samples
-            if block.ends(of_all_workers, samples_seen):
-                _merge(learner, block)
+    def _count_after(self, block: BlockMomentum, samples: int, samples_seen: int) -> int:
+        """The samples in a block after a step on `samples` (see `agree`), with those seen before it."""
+        shares = self.has_others and not self.is_sharded(samples_seen)
+        return block.count_after(samples * workers.size() if shares else samples, samples_seen + samples)
+
+    def counting(self) -> Callable[[int, int], None]:
+        """What counts the next step in the blocks, and merges the models where it ends them; it may be repeated.
+
+        It gets the samples that `agree` has returned, and those seen before the step.
+        """
+        before = [dict(vars(block)) for _, block in self.blocks]
+        merged: list[Captures] = [[] for _ in self.blocks]
+
+        def count(samples: int, samples_seen: int) -> None:
+            for (learner, block), state, merging in zip(self.blocks, before, merged, strict=True):
+                vars(block).update(state)
+                block.count = self._count_after(block, samples, samples_seen)
+                block.samples_seen += samples
+                if block.count >= block.size:
+                    _merge(learner, block, merging)
+
+        return count
 
     def merge(self) -> None:
         """End the blocks now, so that all workers have one model."""
         for learner, block in self.blocks:
             if block.count:
-                _merge(learner, block)
+                self._meet()
+                assign(partial(_merge, learner, block, []))
+
+    def _meet(self) -> None:
+        """Wait for all workers, and connect them if they are not."""
+        workers.barrier("the end of a block")
+        one_device_each()
 
     def _broadcast_parameters(self) -> None:
         """Continue with the model of worker 0."""
-        for learner in self.learners:
-            _set_values(learner, broadcast(_values(learner)))
+        values = [broadcast(_values(learner)) for learner in self.learners]
+
+        def store() -> None:
+            for learner, of_learner in zip(self.learners, values, strict=True):
+                _set_values(learner, of_learner)
+
+        assign(store)
 
 
 def _values(learner: LearnerCore) -> list[Array]:
@@ -139,14 +170,12 @@ def _values(learner: LearnerCore) -> list[Array]:
 
 
 def _set_values(learner: LearnerCore, values: Sequence[Array]) -> None:
-    with STATE:
-        settle()
-        for p, value in zip(learner.parameters, values, strict=True):
-            set_value(p, value)
+    for p, value in zip(learner.parameters, values, strict=True):
+        set_value(p, value)
 
 
-def _merge(learner: LearnerCore, block: BlockMomentum) -> None:
-    workers.barrier("the end of a block")
-    _set_values(learner, block.merge(_values(learner)))
+def _merge(learner: LearnerCore, block: BlockMomentum, merged: Captures) -> None:
+    """End a block; to be called while state is handed over. It may be repeated with the same list `merged`."""
+    _set_values(learner, block.merge([leaf_array(p) for p in learner.parameters], merged))
     if block.resets_momentum:
         learner.reset_smoothed_gradients()

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Any, SupportsFloat
 
 from .._typing import FileName
@@ -18,6 +19,7 @@ from ..device import DeviceDescriptor, use_default_device
 from ..engine.debug.timing import timing_table
 from ..engine.lower.carry import Memory
 from ..engine.plan.plan import Plan
+from ..engine.run.handover import assign
 from ..engine.train.loss_scale import LossScale
 from ..engine.train.step import Count, Options, Outcome, PendingGradients, Step
 from ..engine.train.update import Exchange
@@ -28,6 +30,7 @@ from ..graph.proxy import delegates_to, unwrap
 from ..graph.variable import Leaf
 from ..io import MinibatchData
 from ..learners import Learner, UserLearner
+from ..learners._user import HostLearner
 from ..logging import ProgressWriter, TraceLevel, get_trace_level
 from ..ops._operand import as_list, as_variable
 from ..ops.functions import Function
@@ -82,6 +85,7 @@ class TrainerCore(EvaluatorCore):
         self._parameter_learners = tuple(as_list(parameter_learners))
         _check_learners(self._parameter_learners, self._parameters())
         self.learners = [unwrap(learner) for learner in self._parameter_learners]
+        self._python_learners = [learner for learner in self.learners if isinstance(learner, HostLearner)]
         for learner in self.learners:
             learner.add_progress_writers(self.writers)
         self._steps: dict[tuple[Variable, ...], tuple[Step, Any]] = {}  # with the structure of its plan
@@ -149,31 +153,25 @@ class TrainerCore(EvaluatorCore):
             is_sweep_end = any(getattr(d, "end_of_sweep", False) for d in minibatch.values())
         step = self._step([as_variable(v) for v in requested])
         number = self.progress.minibatches + 1
-        counts_with_step = not self.distributed.acts_after_steps and not any(a.runs_python for a in self.learners)
-        counting = _Counting(self, number, bool(is_sweep_end))
         exchange = self.distributed.begin(number, bool(is_sweep_end), self.progress.samples)
-        outcome = self._run(step, minibatch, number, exchange, counting.count if counts_with_step else None)
+        counting = _Counting(self, number, bool(is_sweep_end))
+        if self._python_learners:
+            outcome = self._run_with_python(step, minibatch, exchange, counting)
+        else:
+            outcome = self._run(step, minibatch, exchange, counting)
         if number == _TEST_EXPECTED_AT and minibatch and self.metric is not None and step.is_slow_to_compile:
             self.test_step.compile_in_background(feeds(self.test_step, minibatch))
-        if counts_with_step:
-            total, trained = outcome.samples, counting.trained
-            for learner, counters in zip(self.learners, counting.counters, strict=True):
-                if outcome.learned:
-                    learner.report(counters)
-        else:
-            seen = self.progress.samples
-            total, is_sweep_end = self.distributed.total(number, outcome.samples, bool(is_sweep_end), seen)
-            if total:
-                trained = self.advance(outcome.learned, total, is_sweep_end)
-                self.set_previous(outcome, number)
-        if not total:
+        if not counting.samples:
             return self._skip(requested)
+        for learner, counters in zip(self.learners, counting.counters, strict=True):
+            if outcome.learned:
+                learner.report(counters)
         for writer in self.writers if outcome.samples else ():
             previous = self._last_outcome()
             metric = 0.0 if previous.metric is None else previous.metric
             unwrap(writer).update_training(previous.samples, previous.loss, metric)
         values = {key: r.numpy() for key, r in zip(requested, outcome.outputs, strict=True)}
-        return (trained, values) if requested else trained
+        return (counting.trained, values) if requested else counting.trained
 
     def _skip(self, requested: Sequence[Any]) -> Any:
         """The result for a minibatch that is empty on all workers: the data have ended, and their models are merged."""
@@ -182,42 +180,62 @@ class TrainerCore(EvaluatorCore):
         return (False, {}) if requested else False
 
     def _run(
-        self, step: Step, minibatch: Mapping[Any, Any], number: int, exchange: Exchange | None, count: Count | None
+        self, step: Step, minibatch: Mapping[Any, Any], exchange: Exchange | None, counting: _Counting
     ) -> Outcome:
         """Run a step; all workers take part where gradients are summed, also one without data."""
         try:
             if minibatch:
-                return step.run(feeds(step, minibatch), number, exchange, count)
-            return Outcome(0.0, 0.0, 0, []) if exchange is None else step.exchange_and_update(exchange)
+                return step.run(feeds(step, minibatch), counting.number, exchange, counting)
+            if exchange is not None:
+                return step.exchange_and_update(exchange, count=counting)
+            counting.expect(0)
+            outcome = Outcome(0.0, 0.0, 0, [])
+            assign(partial(counting, outcome))
+            return outcome
         except BaseException as error:
             self.distributed.abandon(error)
             raise
+
+    def _run_with_python(
+        self, step: Step, minibatch: Mapping[Any, Any], exchange: Exchange | None, counting: _Counting
+    ) -> Outcome:
+        """As `_run`, where learners take their step in Python code; if that does not end, all state is as before it."""
+        counting.waits = True
+        with step.undo(v for learner in self._python_learners for v in learner.extra_variables) as undo:
+            outcome = self._run(step, minibatch, exchange, counting)
+            if outcome.learned and counting.samples:
+                ends_sweep = self.pending.ends_sweep | counting.is_sweep_end
+                for learner in self._python_learners:
+                    learner.step_on_host(outcome.learned, ends_sweep)
+            counting.waits = False
+
+            def store() -> None:
+                counting(outcome)
+                undo.keep()
+
+            assign(store)
+        return outcome
 
     def set_previous(self, outcome: Outcome, number: int) -> None:
         """Keep loss and metric of the minibatch with this number."""
         loss = _LazyLoss(outcome.loss, number, self._nan_minibatches)
         self._previous = replace(outcome, loss=loss) if outcome.samples else None
 
-    def advance(self, learned: int, samples: int, is_sweep_end: bool, reports: bool = True) -> bool:
+    def advance(self, learned: int, samples: int, is_sweep_end: bool) -> bool:
         """Count a step of so many samples of all workers; whether any learner took it.
 
-        `learned`: the samples that the learners took their step for; 0 while gradients are accumulated. `reports`: the
-        learners report to progress writers.
+        `learned`: the samples that the learners took their step for; 0 while gradients are accumulated.
         """
         self.pending.ends_sweep |= is_sweep_end
         if learned:
             ends_sweep, self.pending.ends_sweep = self.pending.ends_sweep, False
-            taken = [
-                learner.advance(learned, ends_sweep) if reports else learner.count(learned, ends_sweep)
-                for learner in self.learners
-            ]
+            taken = [learner.count(learned, ends_sweep) for learner in self.learners]
             if not any(taken):
                 return False
         before = self.progress
         self.progress = Progress(
             before.samples + samples, before.minibatches + 1, before.sweeps + is_sweep_end
         )
-        self.distributed.end_blocks(samples, before.samples, self.progress.samples)
         return True
 
     def _step(self, outputs: Sequence[Variable]) -> Step:
@@ -327,25 +345,38 @@ class TrainerCore(EvaluatorCore):
             return _checkpoint.restore(self, os.fspath(filename))
 
 
-class _Counting:
-    """Counts a step when its state is stored, from what the counts were before it; so it may be repeated."""
+class _Counting(Count):
+    """Counts a step when its state is stored, from what the counts were before it; so it may be repeated.
+
+    `samples`, `is_sweep_end`: of all workers, as soon as they are known. `waits`: the step has not ended yet.
+    """
 
     def __init__(self, trainer: TrainerCore, number: int, is_sweep_end: bool) -> None:
-        self._trainer, self._number, self._is_sweep_end = trainer, number, is_sweep_end
+        self._trainer, self.number, self.is_sweep_end = trainer, number, is_sweep_end
         self._progress, self._ends_sweep = trainer.progress, trainer.pending.ends_sweep
+        self._count_in_blocks = trainer.distributed.counting()
         self.counters = [learner.counters for learner in trainer.learners]
-        self.trained = False
+        self.samples = 0
+        self.waits = self.trained = False
 
-    def count(self, outcome: Outcome) -> None:
+    def expect(self, samples: int) -> None:
+        """Agree with the other workers on what is counted."""
+        self.samples, self.is_sweep_end = self._trainer.distributed.agree(
+            self.number, samples, self.is_sweep_end, self._progress.samples
+        )
+
+    def __call__(self, outcome: Outcome) -> None:
         """Count this step."""
         trainer = self._trainer
-        if not outcome.samples:
+        if not self.samples or self.waits:
             return
         trainer.progress, trainer.pending.ends_sweep = self._progress, self._ends_sweep
         for learner, counters in zip(trainer.learners, self.counters, strict=True):
             learner.counters = counters
-        self.trained = trainer.advance(outcome.learned, outcome.samples, self._is_sweep_end, reports=False)
-        trainer.set_previous(outcome, self._number)
+        self.trained = trainer.advance(outcome.learned, self.samples, self.is_sweep_end)
+        if self.trained:
+            self._count_in_blocks(self.samples, self._progress.samples)
+        trainer.set_previous(outcome, self.number)
 
 
 @delegates_to(TrainerCore)

@@ -85,6 +85,15 @@ def _store(outputs: Callable[[], PyTree], store: Callable[[PyTree], object]) -> 
     store(outputs())
 
 
+def assign(store: Callable[[], T]) -> T:
+    """The result of `store`; all its assignments happen, or none does. See `hand_over`."""
+    return hand_over(_compute_nothing, lambda _: store())
+
+
+def _compute_nothing(outputs: Captures) -> None:
+    outputs.append(lambda: None)
+
+
 def finish(assignments: Callable[[], object]) -> None:
     """Make assignments that must not be left undone, and may be repeated; to be called where one was interrupted."""
     _unfinished.append(assignments)
@@ -168,6 +177,6 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 __all__ = [
-    "STATE", "Captured", "Captures", "captured", "copied", "deferred_interrupts", "device_copy", "finish",
+    "STATE", "Captured", "Captures", "assign", "captured", "copied", "deferred_interrupts", "device_copy", "finish",
     "hand_over", "settle",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 class StepLearner(Protocol):
     """A learner as a compiled step sees it: parameters, and an optax transformation with its state and scalars.
 
-    `optax_state`: the state of `transform`; the step replaces it.
+    `optax_state`: the state of `transform`; the step replaces it. `runs_python`: the learner goes on in Python code of
+    users when the program has ended.
     """
 
     optax_state: PyTree
+    runs_python: ClassVar[bool]
 
     @property
     def parameters(self) -> Sequence[Any]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, NamedTuple, SupportsFloat, TypeAlias
+from typing import Any, NamedTuple, SupportsFloat
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ from ..lower.rows import Rows, add_gradients, lookups
 from ..lower.values import Context, Environment, Value
 from ..plan.plan import Plan
 from ..run.context import created_layouts, sum_over_samples
-from ..run.handover import STATE, Captures, hand_over, settle
+from ..run.handover import STATE, Captures, assign, copied, hand_over, settle
 from ..run.minibatch import Feed, Feeds, Minibatch, arguments_in_order
 from ..run.program import Program
 from ..run.random_streams import RandomState, advance_random_state, draw_random_state, random_inputs
@@ -35,6 +35,7 @@ from .learner import StepLearner
 from .loss_scale import LossScale
 from .remat import execute_in_segments
 from .sample_counter import SampleCounter
+from .undo import Undo
 from .update import Exchange, Gradients, LocalUpdate, TrainedState, Update, updated
 
 _NOTICED = 0.5  # seconds
@@ -54,8 +55,33 @@ class Outcome:
     learned: int = 0
 
 
-Count: TypeAlias = Callable[[Outcome], object]
-"""Counts a step, by assignments that may be repeated, without raising."""
+class Count:
+    """Counts a step, at the moment at which state is replaced; this one does not."""
+
+    def expect(self, samples: int) -> None:
+        """To be called first, when state is as before the step. Other workers may be waited for."""
+
+    def __call__(self, outcome: Outcome) -> None:
+        """Count it by assignments that may be repeated, without raising."""
+
+
+def _nothing() -> None:
+    """Change nothing."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a worker contributes to a step.
+
+    `gradients`: None without data. `sums`: of the criteria. `samples`: of its minibatch. `apply`: changes what its
+    forward pass changes, by assignments that may be repeated.
+    """
+
+    gradients: Gradients | None = None
+    sums: Sequence[SupportsFloat] = ()
+    samples: int = 0
+    outputs: Sequence[Result] = ()
+    apply: Callable[[], None] = _nothing
 
 
 @dataclass(frozen=True)
@@ -130,6 +156,7 @@ class Step:
                 self.plan, "test", self._test, False, len(self.criteria), donate=True, quick_start=True
             )
         self._local_update = LocalUpdate(self.learners)
+        self._runs_python = any(learner.runs_python for learner in self.learners)
         self._shapes: dict[Hashable, str] = {}  # digests of signatures, equal in all processes
 
     def _variant(self) -> object:
@@ -151,13 +178,12 @@ class Step:
 
     # ---- running
     def run(
-        self, feeds: Feeds, number: int | None = None, exchange: Exchange | None = None, count: Count | None = None
+        self, feeds: Feeds, number: int | None = None, exchange: Exchange | None = None, count: Count = Count()
     ) -> Outcome:
         """Take a step: replace parameters and the learners' states, without waiting for the device.
 
         `number`: that of the minibatch, for messages of checked mode. `exchange`: learn from the sums of gradients over
-        all workers; the outcome has their sums and samples. `count`: counts the step at the moment at which state is
-        replaced.
+        all workers; the outcome has their sums and samples.
         """
         try:
             return self._run_in_one_program(feeds, number, exchange, count)
@@ -188,17 +214,11 @@ class Step:
         return pending.minibatches + 1 < self.options.accumulate, pending.gradients is None
 
     def _run_in_one_program(
-        self, feeds: Feeds, number: int | None, exchange: Exchange | None, count: Count | None
+        self, feeds: Feeds, number: int | None, exchange: Exchange | None, count: Count
     ) -> Outcome:
         plan, program, pending = self.plan, self.program, self.pending_gradients
         check(plan, feeds, bool(self.learners), self.memory, number)
-        in_order = arguments_in_order(plan, feeds)
-        shares = 1 if exchange is None else self._shares(in_order, exchange.shares)
-        minibatch = program.pack(plan, in_order, self.memory, self._phase, exchange is None, shares)
-        samples = self.sample_counter.count(minibatch, feeds)
-        joined = exchange if exchange is not None and self._agree_ahead(exchange, minibatch, samples) else None
-        if joined is not None:
-            samples = joined.samples
+        minibatch, samples, joined = self._packed(feeds, exchange)
         total_samples, minibatches = pending.samples + samples, pending.minibatches + 1
         updates = minibatches == self.options.accumulate
         learns = updates and (exchange is None or joined is not None)
@@ -207,6 +227,7 @@ class Step:
         pending_shapes = tuple(g.shape for g in jax.tree.leaves(pending.gradients))
         minibatch.extend_signature((skipped, pending_shapes))
         remaining = (0, 0) if updates else (total_samples, minibatches)
+        exchanges = exchange is not None and joined is None  # in a second program; until then nothing is changed
         drawn: RandomState = {}
         error: AxisError | None = None
 
@@ -221,8 +242,8 @@ class Step:
             run, donated = (program, state) if joined is None else (joined.joined(program), joined.donated(state))
             try:
                 run(minibatch, leaves, inputs, donated, (hypers, pending.gradients), outputs)
-            except BatchSizeError:  # its stages are given these numbers
-                advance_random_state(drawn)
+            except BatchSizeError as error:
+                error.random_state = drawn  # the stages are given these numbers
                 raise
 
         def store(computed: StepOutputs) -> tuple[StepOutputs, Outcome]:
@@ -231,26 +252,46 @@ class Step:
                 computed = joined.result_of_joined(computed)
             error = computed_lengths_error(plan, minibatch, computed.changes)
             self._set_state(computed.state)
-            pending.gradients = computed.gradients
-            pending.samples, pending.minibatches = remaining
-            advance_random_state(drawn)
             outputs = collect_results(
                 [*self.criteria, *self.outputs], program.plan, minibatch, computed.data, computed.layouts
             )
             loss, metric = computed.sums[0], computed.sums[1] if len(computed.sums) > 1 else None
             outcome = Outcome(loss, metric, samples, outputs, total_samples if updates else 0)
-            if error is None:
-                apply_changes(plan, minibatch, self.memory, computed.changes)
-                if count is not None and (exchange is None or joined is not None):
+            if not exchanges:
+                advance_random_state(drawn)
+                pending.gradients = computed.gradients
+                pending.samples, pending.minibatches = remaining
+                if error is None:
+                    apply_changes(plan, minibatch, self.memory, computed.changes)
                     count(outcome)
             return computed, outcome
 
+        def apply() -> None:
+            advance_random_state(drawn)
+            apply_changes(plan, minibatch, self.memory, computed.changes)
+
+        if not exchanges:
+            count.expect(samples)
         computed, outcome = hand_over(compute, store, plan.calls_python)
         if error is not None:
             raise error
-        if exchange is not None and joined is None:
-            return self.exchange_and_update(exchange, computed.sums, samples, outcome.outputs, count)
-        return outcome
+        if exchange is None or joined is not None:
+            return outcome
+        part = Part(computed.gradients, computed.sums, samples, outcome.outputs, apply)
+        return self.exchange_and_update(exchange, part, count)
+
+    def _packed(self, feeds: Feeds, exchange: Exchange | None) -> tuple[Minibatch, int, Exchange | None]:
+        """The minibatch, its samples, and the exchange if that is part of its program; then samples of all workers."""
+        plan = self.plan
+        in_order = arguments_in_order(plan, feeds)
+        shares = 1 if exchange is None else self._shares(in_order, exchange.shares)
+        minibatch = self.program.pack(plan, in_order, self.memory, self._phase, exchange is None, shares)
+        samples = self.sample_counter.count(minibatch, feeds)
+        if exchange is not None and self._agree_ahead(exchange, minibatch, samples):
+            return minibatch, exchange.samples, exchange
+        if minibatch.others:  # one device computes all of it
+            minibatch = self.program.pack(plan, in_order, self.memory, self._phase)
+        return minibatch, samples, None
 
     def _shares(self, feeds: Sequence[Feed], devices: int) -> int:
         """Into how many shares such a minibatch is divided: one for each device, or 1 where it cannot be."""
@@ -274,9 +315,17 @@ class Step:
         return exchange.agree_ahead(samples, shapes)
 
     def _run_in_stages(
-        self, feeds: Feeds, error: BatchSizeError, exchange: Exchange | None, count: Count | None
+        self, feeds: Feeds, error: BatchSizeError, exchange: Exchange | None, count: Count
     ) -> Outcome:
         """A step over several batch sizes; it is waited for."""
+        with self.undo() as undo:
+            if error.random_state is not None:
+                advance_random_state(error.random_state)
+            return self._run_stages(feeds, error, exchange, count, undo)
+
+    def _run_stages(
+        self, feeds: Feeds, error: BatchSizeError, exchange: Exchange | None, count: Count, undo: Undo
+    ) -> Outcome:
         stages = StagedExecution([*self.criteria, *self.outputs, self.sample_counter.source], feeds, error)
         if self.options != Options():
             raise ValueError(explain(
@@ -288,51 +337,56 @@ class Step:
         sums = [_sum(result) for result in results[: len(self.criteria)]]
         samples, outputs = sample_source.samples, results[len(self.criteria) :]
         if not self.learners:
-            outcome = Outcome(sums[0], sums[1] if len(sums) > 1 else None, samples, outputs)
-            if count is not None:
-                count(outcome)
-            return outcome
+            undo.keep()
+            return Outcome(sums[0], sums[1] if len(sums) > 1 else None, samples, outputs)
         parameters = [p for group in self.parameters for p in group]
-        gradients = dict(zip(parameters, stages.backward({self.criteria[0]: None}, parameters), strict=True))
-        self.pending_gradients.gradients = [[stages.by_rows(gradients[p]) for p in group] for group in self.parameters]
-        return self.exchange_and_update(exchange or self._local_update, sums, samples, outputs, count)
+        by_parameter = dict(zip(parameters, stages.backward({self.criteria[0]: None}, parameters), strict=True))
+        gradients = [[stages.by_rows(by_parameter[p]) for p in group] for group in self.parameters]
+        part = Part(gradients, sums, samples, outputs, undo.keep)
+        return self.exchange_and_update(exchange or self._local_update, part, count)
+
+    def undo(self, leaves: Iterable[Leaf] = ()) -> Undo:
+        """A scope for a step, at whose end all state that it changes, these leaves too, is as before; see `Undo`."""
+        trained = [p for group in self.parameters for p in group]
+        return Undo(self.plan, (*trained, *leaves), self.learners, self.memory, self.pending_gradients)
 
     def exchange_and_update(
-        self, exchange: Update, sums: Sequence[SupportsFloat] = (), samples: int = 0,
-        outputs: Sequence[Result] = (), count: Count | None = None,
+        self, exchange: Update, part: Part = Part(), count: Count = Count(),
     ) -> Outcome:
-        """Update with the pending gradients of all workers, without waiting for the device; this one may have none.
+        """Update with the gradients of all workers, without waiting for the device; this one may have none.
 
-        `sums`, `samples`, `outputs`: those of this worker. The outcome has the sums of all. `count`: see `run`.
+        `part`: that of this worker. The outcome has the sums of all. `count`: see `run`.
         """
-        pending = self.pending_gradients
-        total_samples = exchange.agree(samples, pending.gradients)
+        total_samples = exchange.agree(part.samples, part.gradients)
+        count.expect(total_samples)
         if not total_samples:
-            pending.gradients = None
-            return Outcome(0.0, 0.0, 0, list(outputs))
+            assign(part.apply)
+            return Outcome(0.0, 0.0, 0, list(part.outputs))
         hypers = [learner.hyper(total_samples) for learner in self.learners]
         dtype = jnp.float64 if self.plan.is_double else jnp.float32
 
         def compute(captured: Captures) -> None:
             with double_precision(self.plan.is_double):
-                local_sums = [jnp.asarray(s, dtype) for s in sums or [0.0] * len(self.criteria)]
-                exchange.update(captured, self._state(), pending.gradients, local_sums, hypers)
+                local_sums = [jnp.asarray(s, dtype) for s in part.sums or [0.0] * len(self.criteria)]
+                exchange.update(captured, self._state(), part.gradients, local_sums, hypers)
 
         def store(computed: PyTree) -> Outcome:
             state, totals = exchange.result(computed)
-            pending.gradients = None
             self._set_state(state)
+            part.apply()
             metric = totals[1] if len(totals) > 1 else None
-            outcome = Outcome(totals[0], metric, total_samples, list(outputs), total_samples)
-            if count is not None:
-                count(outcome)
+            outcome = Outcome(totals[0], metric, total_samples, list(part.outputs), total_samples)
+            count(outcome)
             return outcome
 
         return hand_over(compute, store)
 
     def _state(self) -> TrainedState:
+        """What a program donates: copies for learners that run Python code, whose steps can be undone until its end."""
         values = [[leaf_array(p) for p in group] for group in self.parameters]
-        return TrainedState(values, [learner.optax_state for learner in self.learners], self.pending_gradients.scale)
+        states = [learner.optax_state for learner in self.learners]
+        state = TrainedState(values, states, self.pending_gradients.scale)
+        return copied(state) if self._runs_python else state
 
     def _set_state(self, state: TrainedState) -> None:
         for group, values in zip(self.parameters, state.parameters, strict=True):
@@ -423,4 +477,4 @@ def _finite_changes(plan: Plan, env: Environment, changes: StateChanges) -> Stat
     return changes._replace(updates=updates)
 
 
-__all__ = ["Options", "Outcome", "PendingGradients", "Step"]
+__all__ = ["Count", "Options", "Outcome", "Part", "PendingGradients", "Step"]
