@@ -60,6 +60,23 @@ def recurrent(layer):
     return L.Sequential([layer, L.Recurrence(L.GRU(3, init=C.glorot_uniform(seed=2)), go_backwards=True)])(x), data
 
 
+def both(layer, other=None, seed=4):
+    """One layer in both directions, or two of equal structure in one."""
+    initial = C.constant(np.linspace(-1, 1, 3, dtype=np.float32))
+
+    def recurrence(cell, backwards, seed):
+        cell = cell(3, init=C.glorot_uniform(seed=seed), enable_self_stabilization=True)
+        return L.Recurrence(cell, go_backwards=backwards, initial_state=initial if backwards else 0.5)
+
+    return (recurrence(layer, False, seed), recurrence(other or layer, other is None, seed + 1)), C.splice
+
+
+def side_by_side(*layers, equal=False):
+    x, data = sequences(4)
+    data = [data[2], data[2] + 1] if equal else data
+    return L.Sequential(list(layers))(x), data
+
+
 def stack(cell, **options):
     x, data = sequences(4)
     weights = C.parameter((C.InferredDimension, 5), init=C.glorot_uniform(seed=3))
@@ -82,6 +99,10 @@ CASES = {
     "3-d convolution": three_dimensions,
     "batch normalization": normalized,
     "LSTM": lambda: recurrent(L.Recurrence(L.LSTM(3, init=C.glorot_uniform(seed=1)))),
+    "LSTMs in both directions": lambda: side_by_side(*both(L.LSTM), *both(L.LSTM, seed=6)),
+    "GRUs in both directions, equal lengths": lambda: side_by_side(*both(L.GRU), equal=True),
+    "two GRUs in one direction": lambda: side_by_side(*both(L.GRU, L.GRU)),
+    "an LSTM beside a GRU": lambda: side_by_side(*both(L.LSTM, L.GRU)),
     "stack of LSTMs": lambda: stack("lstm"),
     "stack of GRUs in both directions": lambda: stack("gru", bidirectional=True),
     "sum of long rows": long_rows,
@@ -143,11 +164,25 @@ def test_both_lowerings_train_alike(learner):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
-def test_loops_are_unrolled_by_a_divisor_of_their_steps_and_within_a_budget():
+@pytest.mark.parametrize("name", [name for name in CASES if "direction" in name])
+def test_both_lowerings_evaluate_alike(name):
+    def value(on):
+        programs.clear()
+        with lowering_for(on):
+            f, data = CASES[name]()
+            return f.eval({f.arguments[0]: data})
+
+    for one, other in zip(value("cpu"), value("gpu"), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    programs.clear()
+
+
+def test_loops_are_unrolled_within_a_budget_that_counts_the_steps_that_remain():
     assert unrolled_steps(60, 10) == 1  # on a CPU
     with lowering_for("gpu"):
         assert [unrolled_steps(steps, 30) for steps in (32, 20, 60, 8, 1)] == [16, 10, 15, 8, 1]
-        assert unrolled_steps(31, 30) == 16  # a remainder of 15 steps rather than 31 iterations
+        assert unrolled_steps(31, 30) == 15  # and one more
+        assert unrolled_steps(59, 30) == 11  # and four
         assert unrolled_steps(32, 60) == 8 and unrolled_steps(32, 5000) == 1
         (size,) = jax.export.symbolic_shape("n")
         assert unrolled_steps(size, 30) == 1

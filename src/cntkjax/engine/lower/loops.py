@@ -37,13 +37,7 @@ TappedProducts = list[tuple[Array, Array]]
 def run_loop(ctx: Context, loop: Loop, env: Environment) -> None:
     """Compute the outputs of a loop, for all steps."""
     scanned = ScannedLoop.of(ctx, loop, env)
-    weights, invariants, init, xs = scanned.arguments()
-    unroll = unrolled_steps(ctx.layouts[loop.axis].time, max(ctx.looped_nodes, len(loop.nodes)))
-    if ctx.forward_only:
-        ys = scan_forward(scanned.step, weights, invariants, init, xs, loop.reverse, unroll)
-    else:
-        ys = scan(scanned.step, weights, invariants, init, xs, scanned.weight_gradients, loop.reverse, unroll)
-    scanned.store(env, ys)
+    scanned.store(env, scanned.run(*scanned.arguments()))
 
 
 @dataclass(frozen=True)
@@ -106,6 +100,16 @@ class ScannedLoop:
         weights = [w.data(self.ctx, self.invariants) for w in self.weights]
         cells = (layout.position, layout.remaining, layout.seq, layout.mask, jnp.arange(layout.time))
         return weights, (self.layout_arrays, list(self.invariant_arrays.values())), init, (sequence_arrays, cells)
+
+    def run(self, weights: Sequence[Array], invariants: Invariants, init: Buffers, xs: Inputs) -> list[Array]:
+        """The outputs of all steps. Shapes: [time, rows, *shape]."""
+        nodes = max(self.ctx.looped_nodes, len(self.loop.nodes)) * (1 + self.resets_state)
+        unroll = unrolled_steps(self.ctx.layouts[self.loop.axis].time, nodes)
+        if self.ctx.forward_only:
+            return scan_forward(self.step, weights, invariants, init, xs, self.loop.reverse, unroll)
+        return scan(
+            self.step, weights, invariants, init, xs, self.weight_gradients, self.loop.reverse, unroll
+        )
 
     def step(
         self, weights: Sequence[Array], invariants: Invariants, carry: Buffers, inputs: Inputs,

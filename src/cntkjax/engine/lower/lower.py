@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...graph.variable import Variable
 from ..plan.parts import Loop, Part, inputs_of, outputs_of
 from ..plan.plan import Plan
+from ..xla.platform import lowering
 from .early_exit import run_early_exit_loop
 from .loops import run_loop
 from .nodes import run_node
+from .side_by_side import run_side_by_side
 from .values import Context, Environment
 
 
 def execute(plan: Plan, ctx: Context, env: Environment) -> Environment:
     """Compute all variables of a plan; `env` holds the leaves and arguments, and is filled."""
-    for part in plan.parts:
-        run_part(ctx, part, env)
+    if lowering().loops_side_by_side:
+        for group in plan.groups:
+            run_group(ctx, group, env)
+    else:
+        for part in plan.parts:
+            run_part(ctx, part, env)
     return env
+
+
+def run_group(ctx: Context, group: Sequence[Part], env: Environment) -> None:
+    """Compute the outputs of a node, of a loop, or of loops side by side."""
+    if len(group) == 1:
+        run_part(ctx, group[0], env)
+    else:
+        run_side_by_side(ctx, [part for part in group if isinstance(part, Loop)], env)
 
 
 def run_part(ctx: Context, part: Part, env: Environment) -> None:

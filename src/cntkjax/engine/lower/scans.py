@@ -28,10 +28,11 @@ WeightGradients = Callable[[Sequence[Array], Sequence[Array], Sequence[Array]], 
 
 
 UNROLLED_NODES = 480
-"""Operations in one iteration of all loops of a program together, at most.
+"""Operations in the copies of the steps of all loops of a program together, at most.
 
 Two LSTMs with iterations of 16 steps have as many, and compile for an H100 in 7 seconds of processor time, with 8 in 4.
-Six with masks take 45 seconds with iterations of 10 steps.
+Steps that select the states with which sequences begin count twice: three layers of them, in both directions side by
+side, compile in 5 seconds with 5 copies of each step, and in 22 with 15.
 """
 
 
@@ -78,16 +79,15 @@ def scan(
 
 
 def unrolled_steps(steps: object, nodes: int) -> int:
-    """How many steps of a loop become one iteration of the compiled one: a divisor of their number, if possible.
+    """How many steps of a loop become one iteration of the compiled one.
 
-    `nodes`: how many operations the steps of all loops of a program have, since compiling takes longer with each copy.
+    The steps that remain are computed after the loop, by copies of their own. `nodes`: how many operations the steps of
+    all loops of a program have, since compiling takes longer with each copy.
     """
     most = min(lowering().loop_unroll, UNROLLED_NODES // max(nodes, 1))
     if not isinstance(steps, int) or most <= 1:
         return 1  # in exported programs the number may be symbolic
-    most = min(most, steps)
-    divisor = max(n for n in range(1, most + 1) if steps % n == 0)
-    return divisor if 2 * divisor > most else most
+    return max(n for n in range(1, min(most, steps) + 1) if n + steps % n <= most)
 
 
 def scan_forward(

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from ...graph.axis import Axis
 from ...graph.build import edits
 from ...graph.errors import explain
-from ...graph.function import CUSTOM, Function
+from ...graph.function import Function
 from ...graph.shape import INFERRED, is_unknown
 from ...graph.variable import Leaf, Variable, producer
 from .components import parts_of
 from .early_exit import fuse_early_exit
 from .padding import depends_on_padding
 from .partition import Stage, partition
-from .parts import Loop, nodes_of, resolve
+from .parts import Loop, Part, nodes_of, resolve
+from .side_by_side import side_by_side
+from .structure import describing, node_structure
 
 
 class Plan:
@@ -118,9 +120,14 @@ class Plan:
         return frozenset(part.axis for part in self.parts if isinstance(part, Loop))
 
     @cached_property
+    def groups(self) -> list[list[Part]]:
+        """The parts in an order in which loops that can run side by side follow one another (`side_by_side`)."""
+        return side_by_side(self.parts)
+
+    @cached_property
     def looped_nodes(self) -> int:
-        """The number of nodes in all loops."""
-        return sum(len(part.nodes) for part in self.parts if isinstance(part, Loop))
+        """The number of nodes in all loops, where those side by side count once."""
+        return sum(len(group[0].nodes) for group in self.groups if isinstance(group[0], Loop))
 
     @cached_property
     def equal_lengths(self) -> list[tuple[Variable, Variable]]:
@@ -212,52 +219,21 @@ class Plan:
         Errors: KeyError if an edit has connected a node to one that is not in the plan.
         """
         number: dict[Variable, Hashable] = {}
-        axes: dict[Axis, int] = {}
-
-        def describe(v: Variable) -> Hashable:
-            numbered = tuple(
-                axes.setdefault(a, len(axes)) if a.is_sequence_axis else a.name for a in v.dynamic_axes
-            )
-            return v.shape, v.dtype, numbered, v.is_sparse
-
+        describe = describing()
         for kind, sources in (("leaf", self.leaves), ("argument", self.arguments)):
             number.update({v: (kind, i) for i, v in enumerate(sources)})
         number.update({v: (i, k) for i, n in enumerate(self.nodes) for k, v in enumerate(n.node_outputs)})
         return (
             tuple(describe(v) for v in (*self.leaves, *self.arguments)),
-            tuple(
-                (
-                    n.primitive.name,
-                    _frozen({k: v for k, v in n.node_attributes.items() if k not in _NOT_STRUCTURE}),
-                    n.primitive.cache_key(n),
-                    tuple(number[resolve(i)] for i in n.node_inputs),
-                    tuple(describe(v) for v in n.node_outputs),
-                )
-                for n in self.nodes
-            ),
+            tuple(node_structure(n, number, describe) for n in self.nodes),
             tuple(number[v] for v in self.outputs),
             self.depends_on_padding,  # which depends on the values of constants
         )
 
 
-# A program takes random keys as arguments, and axes are distinguished by their place in the graph, not by name.
-_NOT_STRUCTURE = ("rngSeed", "rngOffset", "newDynamicAxes", CUSTOM)
-
-
 def _joins_samples(node: Function) -> bool:
     operands, results = (any(v.dynamic_axes for v in ends) for ends in (node.node_inputs, node.node_outputs))
     return operands and not results
-
-
-def _frozen(value: Any) -> Hashable:
-    """A hashable copy of an attribute's value."""
-    if isinstance(value, dict):
-        return tuple(sorted((k, _frozen(v)) for k, v in value.items()))
-    if isinstance(value, (list, tuple)):
-        return tuple(_frozen(v) for v in value)
-    if isinstance(value, np.ndarray):
-        return value.shape, value.dtype.str, value.tobytes()
-    return value
 
 
 def _is_sparse(v: Variable) -> bool:

@@ -28,6 +28,10 @@ class Lowering:
     `joined_residuals`: what a loop saves for its backward pass in each step is stored in one array of each size instead
     of one array each: 773 instead of 1,145 kernels, with unrolling by 8 394. On a CPU joining is one copy more.
 
+    `loops_side_by_side`: independent loops of one structure, as the two directions of a layer, are one loop of batched
+    operations: 1,176 instead of 1,925 kernels in three bi-directional LSTMs. On a CPU nothing is gained
+    (docs/performance.md).
+
     `separate_products`: products in loops are not joined with the sums that they are part of. cuBLAS adds to an array
     of its own only, so slices of the inputs of a loop are copied first, which element-wise kernels read in place: 358
     instead of 366 kernels in a step of LSTMs. XLA:CPU does not join them anyway.
@@ -64,6 +68,7 @@ class Lowering:
 
     loop_unroll: int
     joined_residuals: bool
+    loops_side_by_side: bool
     pooling_in_one_pass: bool
     native_groups: bool
     statistics_in_one_pass: bool
@@ -79,14 +84,16 @@ class Lowering:
 
 LOWERINGS = {
     "cpu": Lowering(
-        loop_unroll=1, joined_residuals=False, pooling_in_one_pass=False, native_groups=False,
-        statistics_in_one_pass=False, matmul_sums=True, convolutions_by_planes=True, joined_transfers=False,
-        message_bytes=1 << 24, messages=1, joined_siblings=False, separate_products=False, step_cost=8,
+        loop_unroll=1, joined_residuals=False, loops_side_by_side=False, pooling_in_one_pass=False,
+        native_groups=False, statistics_in_one_pass=False, matmul_sums=True, convolutions_by_planes=True,
+        joined_transfers=False, message_bytes=1 << 24, messages=1, joined_siblings=False,
+        separate_products=False, step_cost=8,
     ),
     "gpu": Lowering(
-        loop_unroll=16, joined_residuals=True, pooling_in_one_pass=True, native_groups=True,
-        statistics_in_one_pass=True, matmul_sums=False, convolutions_by_planes=False, joined_transfers=True,
-        message_bytes=1 << 22, messages=4, joined_siblings=True, separate_products=True, step_cost=256,
+        loop_unroll=16, joined_residuals=True, loops_side_by_side=True, pooling_in_one_pass=True,
+        native_groups=True, statistics_in_one_pass=True, matmul_sums=False, convolutions_by_planes=False,
+        joined_transfers=True, message_bytes=1 << 22, messages=4, joined_siblings=True,
+        separate_products=True, step_cost=256,
     ),
 }  # fmt: skip
 
