@@ -20,6 +20,7 @@ from ._ctf_parser import parse_chunk, parse_well_formed
 from ._ctf_rows import Field, RowReporter, Samples
 from ._files import open_binary
 from ._streams import sample_size, stream_definitions, stream_information
+from ._text import FileText
 from .deserializer import ChunkedDeserializer, register_deserializer
 
 CHUNK_SIZE = 32 * 2**20  # bytes
@@ -118,9 +119,7 @@ class CTFFile(ChunkedDeserializer):
         """Parses a chunk."""
         first, last = self.index.chunks[chunk : chunk + 2]
         (begin, end), rows = self.index.begins[[first, last]], self.index.rows[first : last + 1]
-        with open_binary(self.path) as file:
-            file.seek(begin)
-            text = _whole_rows(file.read(end - begin))
+        text = FileText(self.path, int(begin), int(end))
         reporter = RowReporter(self.path, int(rows[0]), self.max_errors, self._errors_by_chunk, chunk)
         parsed = parse_chunk(text, self.fields, reporter, self.multithreaded)
         data = self._sequences(parsed, rows - rows[0])

@@ -66,7 +66,7 @@ def open_index(file: BinaryIO, name: str, chunk_size: int, skip_ids: bool) -> CT
     numbers = np.arange(len(begins))
     return CTFIndex(
         begins,
-        arrays["rows"] if "rows" in arrays else int(arrays["skipped"]) + numbers,
+        arrays["rows"] if "rows" in arrays else int(arrays["skipped"]) + numbers if arrays["skipped"] else numbers,
         arrays.get("keys", numbers[:-1]),
         chunks_of(begins, chunk_size),
     )

@@ -14,6 +14,7 @@ from ..engine.data.ragged import SparseRows, offsets_of
 from ._build_native import LIBRARY
 from ._ctf_rows import Field, MalformedRow, Map, Parsed, Samples, canonical
 from ._number_parsing import POWERS_OF_TEN
+from ._text import Text
 
 _VERSION = 1  # as in ctf.c
 
@@ -111,15 +112,14 @@ def _stored(array: np.ndarray, parts: Sequence[slice]) -> np.ndarray:
     return np.concatenate([array[part] for part in parts])
 
 
-def parse(text: bytes, pieces: Sequence[slice], fields: Sequence[Field], run: Map) -> Parsed:
+def parse(text: Text, pieces: Sequence[slice], fields: Sequence[Field], run: Map) -> Parsed:
     """Parses pieces of whole rows. The threads of ``run`` don't wait for each other: the parser needs no Python."""
     library, number = _library(), len(fields)
     assert library is not None
-    begin = np.frombuffer(text, np.uint8).ctypes.data
 
     def count(piece: slice) -> tuple[int, list[tuple[int, int]]]:
-        array = (_Field * number)(*(_Field(*_declared(field)) for field in fields))
-        rows = library.cntkjax_ctf_count(begin + piece.start, piece.stop - piece.start, array, number)
+        part, array = text[piece], (_Field * number)(*(_Field(*_declared(field)) for field in fields))
+        rows = library.cntkjax_ctf_count(part, len(part), array, number)
         return rows, [(field.max_samples, field.max_entries) for field in array]
 
     rows, sizes = zip(*run(count, pieces), strict=True)
@@ -128,13 +128,13 @@ def parse(text: bytes, pieces: Sequence[slice], fields: Sequence[Field], run: Ma
     results = [_Results.allocated(field, size) for field, size in zip(fields, by_field, strict=True)]
 
     def parse_piece(index: int) -> tuple[list[_Field], list[MalformedRow]]:
-        piece, array = pieces[index], (_Field * number)(*(result.place(index) for result in results))
+        part, array = text[pieces[index]], (_Field * number)(*(result.place(index) for result in results))
         malformed = np.empty((rows[index], 2), np.int64)
         size = library.cntkjax_ctf_parse(
-            begin + piece.start, piece.stop - piece.start, first_rows[index], POWERS_OF_TEN.ctypes.data, array, number,
-            malformed.ctypes.data, len(malformed),
-        )  # fmt: skip
-        return list(array), [MalformedRow(row, piece.start + at) for row, at in malformed[:size].tolist()]
+            part, len(part), first_rows[index], POWERS_OF_TEN.ctypes.data, array, number, malformed.ctypes.data,
+            len(malformed),
+        )
+        return list(array), [MalformedRow(row, pieces[index].start + at) for row, at in malformed[:size].tolist()]
 
     places, malformed = zip(*run(parse_piece, range(len(pieces))), strict=True)
     samples = [result.samples(stored) for result, stored in zip(results, zip(*places, strict=True), strict=True)]

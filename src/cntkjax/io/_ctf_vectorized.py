@@ -10,6 +10,7 @@ import numpy as np
 from ..engine.data.ragged import SparseRows, offsets_of, ranges
 from ._ctf_rows import Field, MalformedRow, Map, Parsed, Samples, canonical, concatenate, no_samples
 from ._number_parsing import parse_integers, parse_numbers
+from ._text import Text
 
 _NEWLINE, _BAR, _COLON = 10, 124, 58
 
@@ -18,29 +19,32 @@ class MalformedError(Exception):
     """Some row is malformed; only parsing row by row can tell which and why."""
 
 
-def parse(text: bytes, pieces: Sequence[slice], fields: Sequence[Field], run: Map) -> Parsed:
+def parse(text: Text, pieces: Sequence[slice], fields: Sequence[Field], run: Map) -> Parsed:
     """Parses pieces of whole rows, each as a whole; one that fails is halved until its malformed rows are isolated."""
-    characters = np.frombuffer(text, np.uint8)
-    sizes = run(lambda piece: np.count_nonzero(characters[piece] == _NEWLINE), pieces)
-    first = accumulate(sizes, initial=0)
-    parts = list(run(lambda piece, row: _parse_or_halve(characters, piece, row, fields), pieces, first))
+    first = accumulate(run(lambda piece: text[piece].count(b"\n"), pieces), initial=0)
+
+    def parse_piece(piece: slice, row: int) -> Parsed:
+        return _parse_or_halve(np.frombuffer(text[piece], np.uint8), piece.start, row, fields)
+
+    parts = list(run(parse_piece, pieces, first))
     return [concatenate(samples) for samples in zip(*(part[0] for part in parts), strict=True)], [
         row for part in parts for row in part[1]
     ]
 
 
-def _parse_or_halve(text: np.ndarray, piece: slice, first: int, fields: Sequence[Field]) -> Parsed:
+def _parse_or_halve(text: np.ndarray, begin: int, first: int, fields: Sequence[Field]) -> Parsed:
+    """Rows from the one with the number ``first`` on, which begins at the offset ``begin``."""
     try:
-        samples = parse_rows(text[piece], fields)
+        samples = parse_rows(text, fields)
         return [Samples(s.rows + first, s.data, s.too_short + first) for s in samples], []
     except MalformedError:
-        newlines = np.flatnonzero(text[piece] == _NEWLINE) + piece.start
+        newlines = np.flatnonzero(text == _NEWLINE)
         if len(newlines) == 1:
-            return [no_samples(field) for field in fields], [MalformedRow(first, piece.start)]
+            return [no_samples(field) for field in fields], [MalformedRow(first, begin)]
         half = len(newlines) // 2
         middle = int(newlines[half - 1]) + 1
-        parts = (slice(piece.start, middle), first), (slice(middle, piece.stop), first + half)
-        (a, malformed), (b, more) = (_parse_or_halve(text, part, row, fields) for part, row in parts)
+        parts = (text[:middle], begin, first), (text[middle:], begin + middle, first + half)
+        (a, malformed), (b, more) = (_parse_or_halve(*part, fields) for part in parts)
         return [concatenate(pair) for pair in zip(a, b, strict=True)], malformed + more
 
 

@@ -20,9 +20,10 @@ from ..graph.mersenne import MersenneTwister64
 from ._streams import sample_size
 from .deserializer import Deserializer, enumerate_sequences
 
-_BLOCK_BYTES = 2**23  # of dense samples in a block
+_BLOCK_BYTES = 2**22  # of dense samples in a block
 _SPARSE_SAMPLE_BYTES = 512  # estimate of the size of a sparse sample
 _FIRST_BLOCK = 16  # the first block of a sweep is so many times smaller
+_SEGMENT = 2**16  # sequences that are ordered at once, of a window as large as the data
 _INDEX_BITS = 32  # a sequence is packed into one integer: chunk position << 32 | index in the chunk
 
 
@@ -149,18 +150,17 @@ class Sampler:
         the window of the chunk whose place it takes: then another one is drawn.
         """
         chunks = self._chunk_order(sweep)
-        position, indices = enumerate_sequences(self.deserializer.chunk_sizes()[chunks])
-        first = np.searchsorted(position, np.arange(len(chunks) + 1))
+        sizes = self.deserializer.chunk_sizes()[chunks]
+        first = offsets_of(sizes)
         begins, ends = self._sliding_windows(chunks)
         low, high = ((bound << _INDEX_BITS).tolist() for bound in (begins, ends))
-        sequences = position << _INDEX_BITS | indices
         buffer = _ShuffleBuffer(low, high, MersenneTwister64(self.seed + sweep))
         ready = array("q")
-        turn = 0
+        turn = entered = 0
         for chunk in range(len(chunks)):
             while turn < len(chunks) and begins[turn] == chunk:
-                entering = slice(first[chunk] + len(buffer), first[ends[turn]])
-                buffer.extend(sequences[entering], position[entering])
+                buffer.extend(entered, sizes[entered : ends[turn]])
+                entered = max(entered, int(ends[turn]))
                 buffer.shuffle(turn, range(*(first[turn : turn + 2] - first[chunk])))
                 turn += 1
             ready += buffer.pop(int(first[chunk + 1] - first[chunk]))
@@ -169,8 +169,7 @@ class Sampler:
             flush = window_moves and self.deserializer.reads_whole_chunks
             if is_last or len(ready) >= self._samples_per_block or flush:
                 self.deserializer.retain(chunks[begins[chunk] : ends[chunk]].tolist())
-                packed = np.array(ready, np.int64)
-                yield Segment(packed >> _INDEX_BITS, packed & ((1 << _INDEX_BITS) - 1), is_last)
+                yield from _segments(np.frombuffer(ready, np.int64), is_last)
                 ready = array("q")
 
     def _sliding_windows(self, chunks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -204,6 +203,13 @@ class Sampler:
         return Segment(segment.positions[order], segment.indices[order], segment.ends_sweep)
 
 
+def _segments(packed: np.ndarray, is_last: bool) -> Iterator[Segment]:
+    """Sequences as segments of limited size, of which several arrays are made. Shapes: packed int64 [sequences]."""
+    for begin in range(0, max(len(packed), 1), _SEGMENT):
+        part, ends = packed[begin : begin + _SEGMENT], begin + _SEGMENT >= len(packed)
+        yield Segment(part >> _INDEX_BITS, part & ((1 << _INDEX_BITS) - 1), is_last and ends)
+
+
 class _ShuffleBuffer:
     """The sequences in the sliding window.
 
@@ -216,13 +222,13 @@ class _ShuffleBuffer:
         self._low, self._high, self._twister = low, high, twister
         self._sequences, self._positions = array("q"), array("q")  # position: of the chunk whose place it is
 
-    def __len__(self) -> int:
-        return len(self._sequences)
-
-    def extend(self, sequences: np.ndarray, positions: np.ndarray) -> None:
-        """Appends sequences that enter the window, with the positions of their chunks."""
-        self._sequences.frombytes(sequences.tobytes())
-        self._positions.frombytes(positions.tobytes())
+    def extend(self, first: int, sizes: np.ndarray) -> None:
+        """Appends the sequences of chunks that enter the window, from a position on. Shapes: sizes int64 [chunks]."""
+        positions, indices = enumerate_sequences(sizes)
+        positions += first
+        self._positions.frombytes(positions.data.cast("B"))
+        positions <<= _INDEX_BITS
+        self._sequences.frombytes((positions | indices).data.cast("B"))
 
     def pop(self, size: int) -> array:
         """Removes and returns the first sequences."""
