@@ -293,7 +293,7 @@ class LearnerCore:
             with self.precision(), deferred_interrupts():
                 # One program; otherwise XLA compiles one for each array of zeros.
                 computation = Computation(lambda: self.transform.init, lambda inputs: "the state of a learner")
-                init = Executables(jax.jit(self.transform.init), computation=computation)
+                init = Executables(self.transform.init, computation=computation)
                 with STATE:
                     settle()
                     values = [leaf_array(p) if isinstance(p, Leaf) else p.value for p in self._parameters]

@@ -36,9 +36,7 @@ class Doubling:
 
     def __init__(self, description=lambda: "double"):
         self.traces = 0
-        self.executables = Executables(
-            jax.jit(self._double, donate_argnums=0), computation=Computation(description)
-        )
+        self.executables = Executables(self._double, computation=Computation(description), donate_argnums=0)
 
     def _double(self, x):
         self.traces += 1
@@ -103,8 +101,8 @@ def test_what_has_no_description_is_found_by_its_program():
 
 
 def test_unused_inputs_distinguish_programs_of_the_same_text():
-    first = Executables(jax.jit(lambda x, y: 2 * x), computation=Computation(object))
-    second = Executables(jax.jit(lambda x, y: 2 * y), computation=Computation(object))
+    first = Executables(lambda x, y: 2 * x, computation=Computation(object))
+    second = Executables(lambda x, y: 2 * y, computation=Computation(object))
     assert first.get(0, (ONES, 0 * ONES)).run(ONES, 0 * ONES).tolist() == [2, 2, 2]
     assert second.get(0, (ONES, 0 * ONES)).run(ONES, 0 * ONES).tolist() == [0, 0, 0]
 
@@ -172,7 +170,7 @@ def test_a_quick_start_is_the_same_with_stored_executables(monkeypatch):
     """First the quick version, for as many runs as in the process that compiled it, then the thorough one."""
     monkeypatch.setattr("cntkjax.engine.run.executables._QUICK_ELEMENTS", 12)
     for is_stored in (False, True):
-        negate = Executables(jax.jit(lambda x: captured(-x)), quick_start=True, computation=Computation(lambda: "-"))
+        negate = Executables(lambda x: captured(-x), quick_start=True, computation=Computation(lambda: "-"))
         used = []
         for _ in range(6):
             outputs = []

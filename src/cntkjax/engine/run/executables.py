@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -27,7 +28,7 @@ from ..xla.fork_guard import check_not_forked
 from ..xla.memory import Needs, fits, is_out_of_memory, needs, out_of_memory
 from ..xla.nvidia import warn_of_unused_gpus
 from ..xla.platform import matmul_precision
-from ..xla.versions import c_function, double_precision
+from ..xla.versions import c_function, double_precision, forget_traces
 from ..xla.work import elements, operations
 from .compilations import Compilation, announced, record
 from .handover import Captures, captured, copied, deferred_interrupts
@@ -51,6 +52,8 @@ Inputs: TypeAlias = tuple[PyTree, ...]
 _QUICK_ELEMENTS = 200_000_000
 # What a program computes and has at most if it is compiled by the options for small ones.
 _SMALL_ELEMENTS, _SMALL_OPERATIONS = 20_000_000, 1000
+_KEPT_TRACES = 256  # programs, after which jax forgets functions that were traced within them
+_traces = count(1)
 _OPTIONS = attrgetter("jax_default_matmul_precision", "jax_default_device", "jax_disable_jit", "jax_enable_x64")
 
 
@@ -89,20 +92,21 @@ class Computation:
 
 
 class Executables:
-    """The executables of a jitted function, by signature: a key that decides on the shapes and types of all inputs.
+    """The executables of a function, by signature: a key that decides on the shapes and types of all inputs.
 
-    The first input may be donated. `is_double`: whether jax has to keep float64. `quick_start`: what is needed now is
-    compiled quickly, and again with all optimizations when the runs of the first version have taken as much longer as
-    that takes. This is decided by the size of the computation, never by a clock, so a script computes the same numbers
-    each time, with and without stored executables. `communicates`: with other devices, while it computes. Threads may
-    share an object.
+    `jit_options`: of `jax.jit`; the first input may be donated. `is_double`: whether jax has to keep float64.
+    `quick_start`: what is needed now is compiled quickly, and again with all optimizations when the runs of the first
+    version have taken as much longer as that takes. This is decided by the size of the computation, never by a clock,
+    so a script computes the same numbers each time, with and without stored executables. `communicates`: with other
+    devices, while it computes. Threads may share an object.
     """
 
     def __init__(
-        self, jitted: jax.stages.Wrapped, is_double: bool = False, quick_start: bool = False,
-        computation: Computation = Computation(), communicates: bool = False,
+        self, function: Callable[..., PyTree], is_double: bool = False, quick_start: bool = False,
+        computation: Computation = Computation(), communicates: bool = False, **jit_options: Any,
     ) -> None:
-        self._jit = jitted
+        self._function, self._jit_options = function, jit_options
+        self.jitted = self._newly_jitted()
         self._is_double = is_double
         self._quick_start = quick_start
         self._communicates = communicates
@@ -138,7 +142,7 @@ class Executables:
             outputs.extend(map(executable.run, *((a,) for a in inputs)))
         except (TypeError, ValueError):  # from jax, before it runs: arrays of other types, or on another device
             with deferred_interrupts():
-                outputs.append(self._jit(copy(inputs[0]), *inputs[1:]))
+                outputs.append(self.jitted(copy(inputs[0]), *inputs[1:]))
         except jax.errors.JaxRuntimeError as error:
             self._explain(error, executable, inputs)
             raise
@@ -153,7 +157,7 @@ class Executables:
             try:
                 outputs.append(_waited_for(executable.run(copy(inputs[0]), *inputs[1:])))
             except (TypeError, ValueError):
-                outputs.append(self._jit(copy(inputs[0]), *inputs[1:]))
+                outputs.append(self.jitted(copy(inputs[0]), *inputs[1:]))
             except jax.errors.JaxRuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
@@ -251,7 +255,7 @@ class Executables:
     def _prepare(self, inputs: Inputs, quickly: bool = False, in_background: bool = False) -> Executable:
         """A new executable: compiled, or loaded if an earlier process has compiled it."""
         if getattr(jax.config, "jax_disable_jit"):  # noqa: B009 - not declared
-            return Executable(self._jit, 0.0, stored=False)
+            return Executable(self.jitted, 0.0, stored=False)
         check_not_forked()
         warn_of_unused_gpus()
         begin, text = time.perf_counter(), self._computation.text(inputs)
@@ -262,7 +266,7 @@ class Executables:
             executable, is_stored = (stored, True) if stored else self._trace_and_compile(inputs, quickly)
             if not stored and description == self._description(quickly):  # no other thread has edited the graph
                 save_computation(key, executable)
-            function = c_function(executable.compiled) or self._jit
+            function = c_function(executable.compiled) or self.jitted
         count_program()
         record(Compilation(text, time.perf_counter() - begin, is_stored, in_background))
         runs_left, prepare_at = (executable.runs, executable.runs // 2) if executable.runs else (inf, -1)
@@ -273,10 +277,18 @@ class Executables:
         self._computation.compiled(inputs, prepared)
         return prepared
 
+    def _newly_jitted(self) -> jax.stages.Wrapped:
+        """The function under an identity of its own: jax keeps traces and modules of MLIR (1.4 MB for a few operations)
+        as long as what was jitted lives.
+        """
+        return jax.jit(partial(self._function), **self._jit_options)
+
     def _trace_and_compile(self, inputs: Inputs, quickly: bool) -> tuple[Stored, bool]:
         """The executable of the program that the function is traced to, and whether it was stored."""
         begin = time.perf_counter()
-        traced = self._jit.trace(*inputs)
+        if next(_traces) % _KEPT_TRACES == 0:
+            forget_traces(self.jitted)
+        traced = self._newly_jitted().trace(*inputs)
         options, runs = _options_for(traced.jaxpr.jaxpr, quickly)
         if self._communicates:
             options = options | collective_options()
@@ -300,9 +312,11 @@ class DonatingFunction:
         self, function: Callable[..., PyTree], copy: Callable[[PyTree], PyTree] = copied,
         description: Callable[[], object] = object,
     ) -> None:
-        jitted = jax.jit(lambda *arguments: captured(function(*arguments)), donate_argnums=0)
         self._copy = copy
-        self._executables = Executables(jitted, computation=Computation(description, lambda inputs: "an update"))
+        self._executables = Executables(
+            lambda *arguments: captured(function(*arguments)),
+            computation=Computation(description, lambda inputs: "an update"), donate_argnums=0,
+        )  # fmt: skip
 
     def __call__(self, outputs: Captures, key: Hashable, donated: PyTree, *arguments: PyTree) -> None:
         """Append a function that returns what the function returns. `key` decides on the shapes of the arguments."""

@@ -85,12 +85,11 @@ class Program:
         self.needs_stages = False  # a user function returned another number of samples than it got
         self._devices: Devices | None = None
         donated = (0,) if donate and not plan.calls_python else ()
-        self._jit = jax.jit(
-            self._trace, donate_argnums=donated, static_argnames="sizes", compiler_options=compiler_options()
-        )
+        computation = Computation(self._description, self._text, self._note_compilation)
         self.executables = Executables(
-            self._jit, plan.is_double, quick_start, Computation(self._description, self._text, self._note_compilation)
-        )
+            self._trace, plan.is_double, quick_start, computation,
+            donate_argnums=donated, static_argnames="sizes", compiler_options=compiler_options(),
+        )  # fmt: skip
 
     def over(self, devices: Devices, body: Body) -> Program:
         """The program of another body that runs on several devices, and donates; both choose shapes together.
@@ -99,11 +98,11 @@ class Program:
         """
         program = copy(self)
         program.body, program._devices = body, devices
-        program._jit = jax.jit(devices.over(program._trace), donate_argnums=0, compiler_options=compiler_options())
         computation = Computation(text=program._text, compiled=program._note_compilation)
         program.executables = Executables(
-            program._jit, self.plan.is_double, computation=computation, communicates=devices.count > 1
-        )
+            devices.over(program._trace), self.plan.is_double, computation=computation,
+            communicates=devices.count > 1, donate_argnums=0, compiler_options=compiler_options(),
+        )  # fmt: skip
         return program
 
     def _trace(
@@ -210,7 +209,7 @@ class Program:
                 result = self._run_with_callbacks(inputs, minibatch, random)
                 outputs.append(lambda: result)
             else:
-                trace_elsewhere(self._jit, inputs)
+                trace_elsewhere(self.executables.jitted, inputs)
                 if self._devices is None:
                     self.executables.run(minibatch.signature, inputs, outputs)
                 else:
@@ -243,7 +242,8 @@ class Program:
     ) -> PyTree:
         try:
             return run_until_sizes_settle(
-                lambda: self._jit(*inputs, sizes=self.plan.free_dimension_sizes)(), minibatch.callback_results
+                lambda: self.executables.jitted(*inputs, sizes=self.plan.free_dimension_sizes)(),
+                minibatch.callback_results,
             )
         except BatchSizeError as error:
             self.needs_stages, error.random_state = True, random_state_of(self.plan, random)

@@ -27,6 +27,11 @@ def c_function(compiled: jax.stages.Compiled) -> Callable[..., Any] | None:
     return function if isinstance(function, type(jax.jit(abs))) else None
 
 
+def forget_traces(jitted: jax.stages.Wrapped) -> None:
+    """Drop what jax keeps of traces: of all functions, those of `jax.numpy` within other functions included."""
+    getattr(jitted, "clear_cache", lambda: None)()
+
+
 def used_inputs(lowered: jax.stages.Lowered) -> list[int]:
     """The places of the inputs that a program reads; its text says nothing of the others."""
     return sorted(lowered._lowering.compile_args["kept_var_idx"])
