@@ -29,12 +29,12 @@ def recurrence():
 
 def convolution(*, kernel=(4, 18), own_layout=True, version=31):
     lists = w.shape(3, 3, 2) + w.shape(1, 1, 4) + w.shape(1, 1, 2) + w.flags(1, 1, 1) + w.flags(1, 1, 0)
-    lists += w.shape(0, 0, 0) * 2 + w.int32(0, 1) + w.uint64(0) + b"\0"
+    lists += w.shape(0, 0, 0) * 2 + w.int32(0, 1) + w.uint64(0) + b"\0" * (version >= 9)
     lists += (w.shape(0) if version >= 20 else b"") + b"\0" * ((version >= 21) + (version >= 23)) + b"\0"
     lists += w.shape(1, 1, 1) if version >= 18 else b""
     weights = w.learnable("w", kernel, [0.01 * i for i in range(72)])
-    return w.network(w.source("x", 6, 6, 2), weights, w.node("Convolution", "t", "w", "x", values=lists),
-                     outputs=["t"], version=version)  # fmt: skip
+    node = w.node("Convolution", "t", "w", "x", values=lists)
+    return w.network(w.source("x", 6, 6, 2, version=version), weights, node, outputs=["t"], version=version)
 
 
 def one(op, *sources, values=b"", version=31):
@@ -61,7 +61,7 @@ def test_products_of_each_version(version):
     np.testing.assert_allclose(f.eval({f.arguments[0]: [[[0.1, 0.01]]]})[0], np.tanh([[0.14, 0.25, 0.36]]), rtol=1e-6)
 
 
-@pytest.mark.parametrize("version", [10, 17, 18, 20, 21, 23, 31])
+@pytest.mark.parametrize("version", [5, 7, 8, 9, 10, 17, 18, 20, 21, 23, 31])
 @pytest.mark.parametrize("kernel", [(4, 18), (3, 3, 2, 4)])
 def test_kernels_stored_as_a_matrix(kernel, version):
     f = C.load_model(convolution(kernel=kernel, version=version))
@@ -128,6 +128,15 @@ def test_old_normalizations_have_a_deviation_and_no_count(version, variance):
     np.testing.assert_array_equal(constants["t.run_sample_count"], [0])
 
 
+def test_normalizations_of_version_19():
+    statistics = [w.learnable(n, (4, 1), [1, 2, 3, 4], rate) for n, rate in (("s", 1), ("b", 1), ("m", 0), ("v", 0))]
+    values = b"\0" + w.double(64, 0) + w.int32(1) + b"\1" + w.double(0.5) + b"\1"
+    sources = w.source("x", 4), *statistics, w.learnable("n", (1,), [600], 0)
+    f = C.load_model(one("BatchNormalization", *sources, values=values, version=19))
+    result = f.eval({f.arguments[0]: [np.float32([[0.1, 0.2, 0.3, 0.4]])]})[0]
+    np.testing.assert_allclose(result, [[0.2651531, -0.27683973, -1.3296318, -2.7882252]], rtol=1e-5)
+
+
 SHAPES = {
     (10, "Slice"): w.uint64(1, 2) + w.int32(1),
     (22, "Slice"): w.int32(1) + w.uint64(1, 2) + w.int32(1),
@@ -144,6 +153,72 @@ EXPECTED = {"Slice": [[2, 3]], "Reshape": [[[1, 2], [3, 4]]], "ReduceElements": 
 def test_payloads_of_each_version(version, op):
     f = C.load_model(one(op, w.source("x", 4), values=SHAPES[version, op], version=version))
     np.testing.assert_array_equal(f.eval({f.arguments[0]: [DATA]})[0], EXPECTED[op])
+
+
+def pooling(version):
+    values = w.shape(2, 2, 1) + w.shape(1, 1, 1) + w.shape(2, 2, 1) + w.flags(1, 1, 1) + w.flags(0, 0, 0)
+    return values + w.shape(0, 0, 0) * 2 + w.int32(1, 1) + w.uint64(0) + b"\0" * (version >= 9)
+
+
+OLD = {  # operation: dimensions of the input, values in the file, numbers for 0.1, 0.2, ... by CNTK 2.7
+    "Slice": ((4,), w.uint64(1, 2) + w.int32(1), [0.2, 0.3]),
+    "RowSlice": ((4,), w.uint64(1, 2) + w.int32(1), [0.2, 0.3]),
+    "ReduceElements": ((4,), w.int32(1) + w.text("Sum"), [1]),
+    "PastValue": ((2,), w.int32(1) + w.shape(2) + struct.pack("<f", 0.5), [0.5, 0.5]),
+    "TransposeDimensions": ((2, 3), w.int32(1, 2), [0.1, 0.3, 0.5, 0.2, 0.4, 0.6]),
+    "MaxPooling": ((6, 6, 2), w.int32(2, 1) + w.uint64(3, 1, 2), [1.4, 1.5, 1.6, 1.7, 1.8, 2.6, 2.7, 2.8, 2.9, 3]),
+    "AveragePooling": ((6, 6, 2), w.int32(2, 1) + w.uint64(3, 1, 2), [0.75, 0.85, 0.95, 1.05, 1.15, 1.95, 2.05]),
+    "Reshape": ((4,), w.int32(1, 2) + w.shape(2, 2), [0.1, 0.2, 0.3, 0.4]),
+    "Dropout": ((3,), b"", [0.1, 0.2, 0.3]),
+}
+
+
+@pytest.mark.parametrize(("op", "version"), [
+    (op, version) for op in [*OLD, "Pooling"] for version in range(5 if op == "Pooling" else 4, 10)
+])  # fmt: skip
+def test_operations_of_old_versions(op, version):
+    """CNTK 2.7 reads these bytes, and none of some others, as the numbers here."""
+    maxima = (6, 6, 2), pooling(version), [0.8, 1, 1.2, 2, 2.2, 2.4, 3.2, 3.4, 3.6, 4.4]
+    dims, values, expected = OLD.get(op, maxima)
+    f = C.load_model(one(op, w.source("x", *dims, version=version), values=values, version=version))
+    x = np.arange(1, np.prod(dims) + 1, dtype=np.float32).reshape(1, *dims[::-1]) / 10
+    np.testing.assert_allclose(f.eval({f.arguments[0]: [x]})[0].ravel()[: len(expected)], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("window", "padded", "expected"), [
+    ((3, 3, 1, 1), 1, [2.576, 3.794, 3.914, 4.034, 4.154, 2.7]), ((3, 3, 2, 1), 0, [5.664, 5.97, 6.582, 6.888]),
+    ((3, 2, 2, 1), 0, [2.228, 2.36, 2.624, 2.756]), ((2, 3, 2, 1), 0, [2.43, 2.562, 2.694, 2.826]),
+])  # fmt: skip
+def test_convolutions_of_version_4(window, padded, expected):
+    kernel = 4, 2 * window[0] * window[1]
+    weights = w.learnable("w", kernel, [0.01 * i for i in range(kernel[0] * kernel[1])])
+    values = w.uint64(*window) + w.int32(4, 1) + bytes([padded]) + w.uint64(0)
+    node = w.node("Convolution", "t", "w", "x", values=values)
+    f = C.load_model(w.network(w.source("x", 6, 6, 2, version=4), weights, node, outputs=["t"], version=4))
+    x = np.arange(1, 73, dtype=np.float32).reshape(1, 2, 6, 6) / 10
+    np.testing.assert_allclose(f.eval({f.arguments[0]: [x]})[0].ravel()[: len(expected)], expected, rtol=1e-3)
+
+
+@pytest.mark.parametrize(("version", "values", "scale"), [
+    (10, w.shape(2, 2), 0.0625), (25, w.shape(2, 2), 0.0625), (26, w.shape(2, 2) + w.int32(1) + w.double(0.25), 0.25),
+])  # fmt: skip
+def test_regions_have_a_scale_since_version_26(version, values, scale):
+    sources = w.source("x", 6, 6, 2, version=version), w.source("r", 4, 1, version=version)
+    f = C.load_model(one("ROIPooling", *sources, values=values, version=version))
+    assert f.output.owner.attributes["spatialScale"] == scale and f.shape == (1, 2, 2, 2)
+
+
+@pytest.mark.parametrize(("op", "version", "values"), [
+    ("Where", 10, b""), ("Where", 11, w.text("ax")),
+    ("OptimizedRNNStack", 13, w.uint64(0, 1, 1) + w.text("rnnTanh")),
+    ("OptimizedRNNStack", 14, w.uint64(0, 1, 1) + w.text("rnnTanh") + w.int32(0)),
+    ("RandomSample", 15, b"\1" + w.uint64(2)), ("RandomSample", 16, b"\1" + w.uint64(2, 7, 0)),
+])  # fmt: skip
+def test_values_that_later_versions_added(op, version, values):
+    sources = [w.learnable("W", (4, 1), [0.1] * 4)] if op != "Where" else []
+    sources += [w.source("x", 1, version=version)] if op != "RandomSample" else []
+    f = C.load_model(one(op, *sources, values=values, version=version))
+    assert [v.owner.op_name for v in f.outputs] == [op]
 
 
 def test_transposed_axes_are_counted_from_1():
@@ -185,7 +260,8 @@ def test_a_model_can_be_saved_in_the_format_of_cntk_2(tmp_path):
     ("data", "reason"),
     [
         (one("Tanh", w.source("x", 3), version=3), "version 3"),
-        (one("Slice", w.source("x", 3, version=9), version=9), "'Slice', whose layout in version 9 is not known"),
+        (one("Pooling", w.source("x", 3, version=4), version=4), "'Pooling', whose layout in version 4 is not known"),
+        (one("MaxPooling", w.source("x", 3), values=w.int32(2, 0) + w.uint64(3, 1, 2)), "images of the layout 0"),
         (one("Tanh", w.source("x", 3), version=32), "version 32"),
         (one("KhatriRaoProduct", w.source("x", 3)), "'KhatriRaoProduct', which is not known"),
         (one("Tanh", w.source("x", 3), values=b"xy"), "instead of 'ENodeList'"),

@@ -167,8 +167,14 @@ class _Converter:
         """Reshape kernels stored as a matrix [outputs, elements], whose bytes are those of the kernel tensor."""
         record, kernel = self.leaves.get(node.inputs[0]), node.values["kernel"][::-1]
         if record is None or len(record["shape"]) != 2 or len(kernel) < 2:
+            if 0 in kernel:
+                raise FormatError(f"{self.name}, node {node.name!r}: its kernels are no parameter, a matrix")
             return
         value = record["value"]
+        if kernel[0] == 0:  # up to version 4, the number of channels is not stored
+            channels = len(value) // max(math.prod(kernel[1:]), 1)
+            kernel = (channels, *kernel[1:])
+            node.values |= {"kernel": kernel[::-1], "strides": (*node.values["strides"][:2], channels)}
         if math.prod(kernel) <= 0 or value.size % math.prod(kernel):
             raise FormatError(f"{self.name}, node {node.name!r}: {value.size} weights for kernels of shape {kernel}")
         record["value"] = value.reshape(-1, *kernel)
@@ -294,7 +300,7 @@ _ATTRIBUTES: dict[str, Callable[[Values], Values]] = {
         "endAxis": _static(v["end"]) if v["end"] > 0 else _END_STATIC,
     },
     "Dropout": lambda v: {
-        "dropoutRate": 0.0, "rngSeed": SizeT(v.get("seed", 0)), "rngOffset": SizeT(v.get("offset", 0)),
+        "dropoutRate": 0.0, "rngSeed": SizeT(v["seed"]), "rngOffset": SizeT(v["offset"]),
     },
     "Where": lambda v: {"newDynamicAxes": _dynamic_axes(v["axis"])},
     "Crop": _crop,

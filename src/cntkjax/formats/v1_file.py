@@ -20,8 +20,7 @@ import numpy as np
 from .wire import DAMAGED, FormatError
 
 OLDEST, NEWEST = 4, 31  # versions of the format that CNTK 2.7 reads with these layouts
-_ALL_KNOWN = 10  # the version from which on the values of all operations have known layouts
-_KNOWN_BEFORE = "LearnableParameter", "InputValue", "Times"  # besides operations without values
+_FIRST_VERSIONS = {"Pooling": 5, "MaxUnpooling": 5, "BatchNormalization": 6}  # others have known layouts in all
 LONGEST = 4096  # characters of a text
 MAGIC = "BCN\0".encode("utf-16-le")
 _DTYPES: dict[str, type] = {"float": np.float32, "double": np.float64, "half": np.float16}
@@ -196,7 +195,7 @@ def _node(r: Reader) -> Node:
         )
     dtype = _DTYPES[precision]
     read_values = PAYLOADS[op]
-    if r.version < _ALL_KNOWN and read_values and op not in _KNOWN_BEFORE:
+    if r.version < _FIRST_VERSIONS.get(op, OLDEST):
         r.fail(
             f"node {name!r} is the operation {op!r}, whose layout in version {r.version} is not known",
             fix="load the model with a later release of CNTK 1, and save it again",
@@ -258,13 +257,13 @@ def _transpose(r: Reader, _: type) -> Values:
 
 
 def _window(r: Reader, _: type) -> Values:
-    """Convolution and pooling. The dimensions after the kernel's are the number of outputs, which is known anyway."""
+    """Since version 5. The dimensions after the kernel's are the number of outputs, which is known anyway."""
     names = ("kernel", "", "strides")
     values: Values = dict(zip(names, (r.shape() for _ in names), strict=True))
     values |= {"sharing": r.flags(), "padding": r.flags(), "lower": r.shape(), "upper": r.shape()}
     values["pooling"] = r.number("i")  # 0: a convolution, 1: maxima, 2: means
     r.number("i")
-    values |= {"memory": r.number("Q"), "transpose": r.flag()}
+    values |= {"memory": r.number("Q"), "transpose": r.flag() if r.version >= 9 else False}
     values["output"] = r.shape() if r.version >= 20 else (0,)
     values["ceil"] = r.flag() if r.version >= 21 else False
     values["padding_counts"] = r.flag() if r.version >= 23 else False
@@ -272,14 +271,35 @@ def _window(r: Reader, _: type) -> Values:
 
 
 def _convolution(r: Reader, dtype: type) -> Values:
+    if r.version < 5:
+        return _old_convolution(r)
     values = _window(r, dtype)
     r.flag()
     return values | {"dilation": r.shape() if r.version >= 18 else (1,) * len(values["kernel"])}
 
 
+def _check_layout(r: Reader, layout: int) -> None:
+    if layout != 1:
+        r.fail(f"images of the layout {layout}; only 1 (width, height, channels) can be read")
+
+
+def _old_convolution(r: Reader) -> Values:
+    """In two dimensions. The number of input channels follows from the kernels."""
+    width, height, *strides = (r.number("Q") for _ in range(4))
+    r.number("I")
+    _check_layout(r, r.number("I"))
+    padding, memory = r.flag(), r.number("Q")
+    return {
+        "kernel": (width, height, 0), "strides": (*strides, 0), "sharing": [True], "padding": [padding, padding, False],
+        "lower": (0,), "upper": (0,), "pooling": 0, "memory": memory, "transpose": False, "output": (0,),
+        "dilation": (1,),
+    }  # fmt: skip
+
+
 def _old_pooling(kind: int) -> Callable[[Reader, type], Values]:
     def values(r: Reader, _: type) -> Values:
-        width, _layout, height, *strides = (r.number(k) for k in "IIQQQ")
+        width, layout, height, *strides = (r.number(k) for k in "IIQQQ")
+        _check_layout(r, layout)
         return {
             "kernel": (width, height, 1), "strides": (*strides, 1), "padding": [False], "lower": (0,), "upper": (0,),
             "pooling": kind, "ceil": False, "padding_counts": False,
@@ -289,25 +309,31 @@ def _old_pooling(kind: int) -> Callable[[Reader, type], Values]:
 
 
 def _normalization(r: Reader, _: type) -> Values:
-    if r.version == 19:
-        r.fail("batch normalization of version 19, whose layout is not known")
     values = {"spatial": r.flag(), "time": r.number("d"), "blend": r.number("d")}
     r.number("i")
-    return values | {"count": r.number("Q"), "epsilon": r.number("d"), "own": r.flag()}
+    r.bytes(1 if r.version == 19 else 8)  # how many samples were counted, which CNTK 2 does not use
+    return values | {"epsilon": r.number("d"), "own": r.flag()}
 
 
 def _roi(r: Reader, _: type) -> Values:
-    return {"output": r.shape(), "pooling": r.number("i"), "scale": r.number("d")}
+    output = r.shape()
+    pooling, scale = (r.number("i"), r.number("d")) if r.version >= 26 else (1, 1 / 16)
+    return {"output": output, "pooling": pooling, "scale": scale}
 
 
 def _rnn_stack(r: Reader, _: type) -> Values:
     values = {k: r.number("Q") for k in ("both", "layers", "hidden")} | {"op": r.text()}
-    r.number("i")
+    if r.version >= 14:
+        r.number("i")
     return values
 
 
 def _sample(r: Reader, _: type) -> Values:
-    return {"duplicates": r.flag(), "samples": r.number("Q"), "seed": r.number("Q"), "offset": r.number("Q")}
+    return {"duplicates": r.flag(), "samples": r.number("Q")} | _seed(r, _)
+
+
+def _seed(r: Reader, _: type) -> Values:
+    return {"seed": r.number("Q"), "offset": r.number("Q")} if r.version >= 16 else {"seed": 0, "offset": 0}
 
 
 PAYLOADS: dict[str, Callable[[Reader, type], Values] | None] = {
@@ -319,8 +345,8 @@ PAYLOADS: dict[str, Callable[[Reader, type], Values] | None] = {
     "OptimizedRNNStack": _rnn_stack, "RandomSample": _sample, "RandomSampleInclusionFrequency": _sample,
     "RowStack": lambda r, _: {"axis": r.number("i")},
     "Reshape": lambda r, _: {"begin": r.number("i"), "end": r.number("i"), "shape": r.shape()},
-    "Dropout": lambda r, _: {"seed": r.number("Q"), "offset": r.number("Q")} if r.version >= 16 else {},
-    "Where": lambda r, _: {"axis": r.text()},
+    "Dropout": _seed,
+    "Where": lambda r, _: {"axis": r.text() if r.version >= 11 else "WhereNodeAxis"},
     "Crop": lambda r, _: {"offset": (r.number("d"), r.number("d"))},
     "ForwardBackward": lambda r, _: {"delay": r.number("i"), "blank": r.number("Q")},
 } | dict.fromkeys((
