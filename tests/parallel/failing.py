@@ -23,11 +23,16 @@ def main(failure, worker=1, minibatch=2):
     x, w = C.input_variable(3), C.parameter((3, 4 if failure == "model" and rank else 2))
     loss = C.reduce_sum(C.square(C.times(x, w)))
     sgd = C.momentum_sgd([w], 0.1, 0.9) if failure == "learner" and rank else C.sgd([w], 0.1)
-    trainer = C.Trainer(None, (loss, None), C.data_parallel_distributed_learner(sgd))
+    learners = [C.data_parallel_distributed_learner(sgd, num_quantization_bits=8 if failure == "bits" else 32)]
+    if failure == "beside":
+        b = C.parameter(2)
+        loss, learners = loss + C.reduce_sum(b), [*learners, C.sgd([b], 0.1)]
+    trainer = C.Trainer(None, (loss, None), learners)
     for i in range(50):
         if i == minibatch and rank == worker:
             fail(failure)
-        trainer.train_minibatch({x: np.ones((4, 3))})
+        width = 5 if failure == "shape" and i == minibatch and rank == worker else 3
+        trainer.train_minibatch({x: np.ones((4, width))})
         float(trainer.previous_minibatch_loss_average)
     C.distributed.Communicator.finalize()
     if failure == "longer evaluation" and rank == 0:

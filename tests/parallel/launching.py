@@ -1,6 +1,7 @@
-"""Starts workers as a scheduler does, by variables in their environment."""
+"""Starts workers as a scheduler does, by variables in their environment, or by mpiexec."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -8,7 +9,11 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 HERE = Path(__file__).parent
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(HERE.parents[1] / "src"), "JAX_PLATFORMS": "cpu"}
+MPIEXEC = shutil.which("mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
 
 
 def start(script, *arguments, size=2, timeout="15", missing=(), environments=None, **variables):
@@ -20,19 +25,34 @@ def start(script, *arguments, size=2, timeout="15", missing=(), environments=Non
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         coordinator = f"localhost:{probe.getsockname()[1]}"
-    environment = {
-        **os.environ, "PYTHONPATH": str(HERE.parents[1] / "src"), "JAX_PLATFORMS": "cpu",
-        "CNTKJAX_COORDINATOR": coordinator, "CNTKJAX_SIZE": str(size), "CNTKJAX_WORKER_TIMEOUT": timeout,
-        **variables,
-    }  # fmt: skip
+    common = {
+        "CNTKJAX_COORDINATOR": coordinator, "CNTKJAX_SIZE": str(size), "CNTKJAX_WORKER_TIMEOUT": timeout, **variables
+    }
     return [
-        subprocess.Popen(
-            [sys.executable, HERE / script, *map(str, arguments)],
-            env={**environment, "CNTKJAX_RANK": str(rank), **(environments[rank] if environments else {})},
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        process(
+            [sys.executable, HERE / script, *arguments],
+            {**common, "CNTKJAX_RANK": str(rank), **(environments[rank] if environments else {})},
         )
         for rank in range(size) if rank not in missing
     ]  # fmt: skip
+
+
+def process(command, variables):
+    """A process with these variables in its environment, whose output and errors are piped together."""
+    return subprocess.Popen(
+        [*map(str, command)], env={**ENVIRONMENT, **variables}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+
+
+def mpiexec(options, script, *arguments, **variables):
+    """The process of mpiexec with these options."""
+    pytest.importorskip("mpi4py")
+    if MPIEXEC is None:
+        pytest.skip("needs mpiexec: pip install 'cntkjax[mpi]'")
+    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    command = [MPIEXEC, *options, sys.executable, HERE / script, *arguments]
+    return process(command, as_root | {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"} | variables)
 
 
 def outputs(workers, seconds=200):

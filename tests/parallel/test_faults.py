@@ -19,6 +19,7 @@ FAILURES = {
     "raise": r"worker 1 \(on .*\) raised KeyError: 'no such field'",
     "end": r"worker 1 \(on .*\) has ended, but worker 0 \(on .*\) needs it for minibatch 3",
     "finalize": r"worker 0 \(on .*\) is at minibatch 3 while worker 1 \(on .*\) is at Communicator.finalize",
+    "shape": r"worker 1 \(on .*\) raised .*Error: .*shape",
     "SIGKILL": r"worker 1 \(on .*\) was killed or crashed",
     "SIGSTOP": r"worker 1 \(on .*\) has not answered for 3 s",
     "model": r"in the parameters of the model: unnamed \(3, [24]\) float32 instead of unnamed \(3, [24]\) float32",
@@ -40,6 +41,20 @@ def test_the_others_end_and_name_the_worker_that_fails(failure):
     assert re.search(FAILURES[failure], output), output
     if failure in ("model", "version", "learner"):
         assert "differs from worker" in other
+
+
+MISTAKES = {
+    "bits": "num_quantization_bits is 32, 16 or 1, not 8",
+    "beside": "the learners of a trainer have to be distributed all in the same way, or none of them",
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_what_no_worker_can_do_is_an_error_on_each(mistake):
+    workers = start("failing.py", mistake)
+    for output in outputs(workers):
+        assert MISTAKES[mistake] in output
+    assert all(worker.returncode for worker in workers)
 
 
 def test_workers_that_end_at_different_times_succeed():

@@ -42,7 +42,7 @@ def main(kind, interrupted_rank, source, seed):
             if interrupted_rank != rank:
                 training.train()
                 continue
-            count += interrupted(source, rng.uniform(0, 1.2 * min(seconds)), training.train)
+            count += interrupted(source, rng.uniform(0, 3 * sorted(seconds)[STEPS // 2]), training.train)
             if count and C.Communicator.num_workers() > 1:
                 break
     except WorkerError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import socket
@@ -120,19 +121,33 @@ def first_host(nodes: str) -> str:
 
 def _mpi() -> Place:
     """Worker 0 chooses a free port, and MPI tells the others; nothing else travels through MPI."""
-    try:
-        from mpi4py import MPI
-    except ImportError as error:
-        raise ImportError('mpiexec started this process, which needs mpi4py: pip install "cntkjax[mpi]"') from error
-    world: Any = MPI.COMM_WORLD
+    world = _initialized_mpi().COMM_WORLD
     rank, size = world.Get_rank(), world.Get_size()
     if size == 1:
         return Place()
-    hosts = world.allgather(MPI.Get_processor_name())
+    hosts = world.allgather(socket.gethostname())
     server = socket.create_server(("", 0), backlog=size) if rank == 0 else None
     host = "127.0.0.1" if len(set(hosts)) == 1 else hosts[0]
     address = world.bcast(None if server is None else (host, server.getsockname()[1]))
     return Place(rank, size, address, hosts[:rank].count(hosts[rank]), server)
+
+
+def _initialized_mpi() -> Any:
+    """The module of mpi4py. MPI waits for all processes, so it is called by ctypes, which lets other threads run.
+
+    One of them notices workers that are stopped (`siblings.py`).
+    """
+    try:
+        import mpi4py
+
+        mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
+        from mpi4py import MPI
+    except ImportError as error:
+        raise ImportError('mpiexec started this process, which needs mpi4py: pip install "cntkjax[mpi]"') from error
+    if not MPI.Is_initialized():
+        ctypes.CDLL(MPI.__file__).MPI_Init_thread(None, None, MPI.THREAD_MULTIPLE, ctypes.byref(ctypes.c_int()))
+        MPI.COMM_WORLD.Set_errhandler(MPI.ERRORS_RETURN)  # as mpi4py does, so that they are exceptions
+    return MPI
 
 
 def _local_rank() -> int | None:

@@ -36,7 +36,7 @@ def _watch(done: threading.Event, on_stopped: Callable[[str], object]) -> None:
     beats: Counter[int] = Counter()  # counted, so that pausing all workers is no failure
     limit = silence_limit() // 3  # it is known to be stopped, and this process has only begun to look
     while not done.wait(BEAT):
-        stopped = dict(stopped_workers(os.getppid()))
+        stopped = {process: rank for process, rank, state in workers_of(os.getppid()) if state == "T"}
         beats = Counter({process: beats[process] + 1 for process in stopped})
         for process, count in beats.items():
             if count * BEAT > limit:
@@ -45,16 +45,16 @@ def _watch(done: threading.Event, on_stopped: Callable[[str], object]) -> None:
                 return
 
 
-def stopped_workers(parent: int) -> Iterator[tuple[int, int]]:
-    """The processes, and ranks, of workers that this parent has started and that a signal has stopped."""
+def workers_of(parent: int) -> Iterator[tuple[int, int, str]]:
+    """The processes, ranks and states of the workers that this parent has started; "T" is a stopped one's state."""
     for folder in _PROCESSES.glob("[0-9]*"):
         with suppress(OSError, ValueError):  # it has ended, or belongs to another user
             state, its_parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
-            if state == "T" and int(its_parent) == parent:
+            if int(its_parent) == parent:
                 variables = dict(v.split("=", 1) for v in (folder / "environ").read_text().split("\0") if "=" in v)
                 rank = next((variables[name] for name in RANKS if name in variables), None)
                 if rank is not None:
-                    yield int(folder.name), int(rank)
+                    yield int(folder.name), int(rank), state
 
 
-__all__ = ["stopped_workers", "watched"]
+__all__ = ["watched", "workers_of"]

@@ -363,7 +363,7 @@ class Step:
             assign(part.apply)
             return Outcome(0.0, 0.0, 0, list(part.outputs))
         hypers = [learner.hyper(total_samples) for learner in self.learners]
-        dtype = jnp.float64 if self.plan.is_double else jnp.float32
+        dtype = np.float64 if self.plan.is_double else np.float32
 
         def compute(captured: Captures) -> None:
             with double_precision(self.plan.is_double):
