@@ -13,7 +13,7 @@ import pytest
 
 from cntkjax.parallel.channel import Channel, Hub, WorkerError
 
-from .launching import outputs, start
+from .launching import ENVIRONMENT, outputs, start
 
 FAILURES = {
     "raise": r"worker 1 \(on .*\) raised KeyError: 'no such field'",
@@ -76,6 +76,21 @@ def test_a_worker_that_is_stopped_before_it_has_joined_ends_the_others_and_is_na
     finally:
         workers[2].kill()
         outputs(workers[2:])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which processes there are")
+def test_a_worker_that_is_killed_before_it_has_joined_ends_the_others_and_is_named(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, time\nif os.environ.get('CNTKJAX_RANK') == '2': time.sleep(100)\n"
+    )
+    path = os.pathsep.join([str(tmp_path), ENVIRONMENT["PYTHONPATH"]])
+    workers = start("failing.py", "none", size=3, timeout="3", PYTHONPATH=path)
+    time.sleep(8)  # the others wait for it by now
+    workers[2].kill()
+    begin = time.monotonic()
+    for output in outputs(workers)[:2]:
+        assert re.search(r"worker 2 \(process \d+\) has ended, before all workers had started", output), output
+    assert time.monotonic() - begin < 30
 
 
 def test_workers_that_never_start_are_named():
