@@ -20,6 +20,8 @@ def main(failure, worker=1, minibatch=2):
     rank, size = C.distributed.Communicator.rank(), C.distributed.Communicator.num_workers()
     if failure == "version" and rank:
         install_metadata("0.1.7")
+    if failure == "devices" and rank:
+        C.device.use_all_devices()
     x, w = C.input_variable(3), C.parameter((3, 4 if failure == "model" and rank else 2))
     loss = C.reduce_sum(C.square(C.times(x, w)))
     sgd = C.momentum_sgd([w], 0.1, 0.9) if failure == "learner" and rank else C.sgd([w], 0.1)

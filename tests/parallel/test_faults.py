@@ -57,6 +57,12 @@ def test_what_no_worker_can_do_is_an_error_on_each(mistake):
     assert all(worker.returncode for worker in workers)
 
 
+def test_workers_with_different_devices_are_an_error_on_each():
+    workers = start("failing.py", "devices", XLA_FLAGS="--xla_force_host_platform_device_count=2")
+    for output in outputs(workers):
+        assert re.search("differs from worker [01] in the devices: [12] of the kind cpu instead of [12] of", output)
+
+
 def test_workers_that_end_at_different_times_succeed():
     workers = start("failing.py", "longer evaluation")
     for rank, output in enumerate(outputs(workers)):

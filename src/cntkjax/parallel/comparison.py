@@ -7,21 +7,26 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 
+from ..engine.xla.devices import training_devices
 from . import workers
 from .workers import WorkerError
 
 
 def compare(description: Mapping[str, str]) -> None:
-    """Compare what each worker trains, feature by feature, and the versions of the packages that train it.
+    """Compare what each worker trains, feature by feature, on which devices, and the versions of the packages.
 
     Errors: WorkerError, on every worker, that says which workers differ from most in what.
     """
     if workers.size() == 1:
         return
-    part = json.dumps({**dict(_versions()), **description}).encode()
+    devices = [device.platform for device in training_devices()]
+    kinds = {"the devices": f"{len(devices)} of the kind {devices[0]}"}
+    part = json.dumps({**dict(_versions()), **kinds, **description}).encode()
     parts = [json.loads(p) for p in workers.gather("the comparison of models", part).wait()]
     if differences := difference(parts):
-        raise WorkerError(f"{differences}; all workers have to train the same model with the same learners")
+        raise WorkerError(
+            f"{differences}; all workers have to train the same model with the same learners, on as many devices"
+        )
 
 
 def _versions() -> Iterator[tuple[str, str]]:

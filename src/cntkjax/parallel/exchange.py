@@ -22,7 +22,7 @@ from . import workers
 def all_devices() -> Devices:
     """The devices of all workers, in the order of ranks. All workers have to call it at the same time.
 
-    Errors: WorkerError if workers train on different numbers of devices.
+    They train on as many devices of one kind: see `comparison.py`.
     """
     return _all_devices(training_devices())
 
@@ -37,12 +37,7 @@ def _all_devices(local: tuple[jax.Device, ...]) -> Devices:
     """Connections are made here, since Gloo waits only 30 s for a worker that is slower at its first exchange."""
     if workers.size() == 1:
         return own_devices(local)
-    numbers = [int(n) for n in workers.gather("the first exchange", str(len(local)).encode()).wait()]
-    if difference := next((rank for rank, n in enumerate(numbers) if n != numbers[0]), None):
-        raise workers.WorkerError(
-            f"worker {difference} trains on {numbers[difference]} devices and worker 0 on {numbers[0]}: all have to "
-            "train on as many, see cntk.device.use_all_devices"
-        )
+    workers.barrier("the first exchange")
     of_rank = [[d for d in jax.devices() if d.process_index == rank] for rank in range(workers.size())]
     everyone = Devices(Mesh(np.array([d for devices in of_rank for d in devices[: len(local)]]), AXIS))
     jax.block_until_ready(jax.jit(everyone.over(lambda x: lax.psum(x, AXIS)))(everyone.spread(np.float32(1))))
