@@ -58,20 +58,42 @@ DISTRIBUTED = {
 }
 
 
+class EverySecond(C.ops.functions.UserFunction):
+    """Every second sample, which takes several programs."""
+
+    def __init__(self, x, name=""):
+        super().__init__([x], name=name)
+
+    @staticmethod
+    def deserialize(inputs, name, state):
+        return EverySecond(*inputs, name)
+
+    def infer_outputs(self):
+        x = self.inputs[0]
+        return [C.output_variable(x.shape, x.dtype, x.dynamic_axes)]
+
+    def forward(self, x, device=None, outputs_to_retain=None):
+        return None, x[::2]
+
+    def backward(self, state, gradients):
+        return np.repeat(gradients, 2, axis=0) * np.resize(np.array([[1], [0]], np.float32), (2 * len(gradients), 1))
+
+
 class Training:
     """A network with a learner that keeps state, dropout, running statistics and a learning rate that changes.
 
-    `second`: the kind of another learner, which has the parameters of the last layer.
+    `second`: the kind of another learner, which has the parameters of the last layer. `stages`: a step is taken by
+    several programs and a user function.
     """
 
-    def __init__(self, sizes=(8,), accumulate=1, distributed=None, second=None, first_minibatch=0):
+    def __init__(self, sizes=(8,), accumulate=1, distributed=None, second=None, first_minibatch=0, stages=False):
         C.cntk_py.reset_random_seed()
         self.sizes, self.first_minibatch = sizes, first_minibatch
         self.x, self.y = C.input_variable(3), C.input_variable(1)
         h = C.layers.BatchNormalization()(C.layers.Dense(4, C.tanh, name="hidden")(self.x))
         last = C.layers.Dense(1)
         self.z = last(C.layers.Dropout(0.2)(h))
-        self.loss = C.squared_error(self.z, self.y)
+        self.loss = C.squared_error(*(C.user_function(EverySecond(v)) if stages else v for v in (self.z, self.y)))
         of_second = list(last.parameters) if second else []
         self.learner = C.adam(
             [p for p in self.z.parameters if p not in of_second],
