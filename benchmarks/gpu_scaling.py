@@ -65,7 +65,7 @@ def compiled_step(network: str, target: Path, topology: str, atis: Path | None) 
     from cntkjax.engine.run.ahead_of_time import TracedForAnotherDevice, tracing_for
     from cntkjax.engine.run.devices import AXIS, Devices
     from cntkjax.engine.xla.compiler import collective_options
-    from cntkjax.parallel.gradients import GradientExchange
+    from cntkjax.parallel.gradients import DataParallel, GradientExchange
     from cntkjax.train._distributed_training import DistributedTraining
 
     described = topologies.get_topology_desc(
@@ -75,7 +75,7 @@ def compiled_step(network: str, target: Path, topology: str, atis: Path | None) 
     devices.local = list(described.devices[:1])  # the others are those of other workers
 
     def begin(self: DistributedTraining, number: int, ends_sweep: bool, samples_seen: int) -> GradientExchange:
-        return GradientExchange(self.learners, [32] * len(self.learners), devices)
+        return GradientExchange(self.learners, [DataParallel()] * len(self.learners), devices)
 
     DistributedTraining.begin = begin  # type: ignore[method-assign, assignment]
     run = (cntk_networks.NETWORKS | gpu_networks.NETWORKS)[network](*([str(atis)] if network == "atis" else []))

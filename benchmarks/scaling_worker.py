@@ -1,7 +1,7 @@
 """A worker of `python -m benchmarks scaling --links`: trains FCN5 as its input says.
 
-A line of input is a JSON list: "32", "16", "1" or "blocks", and a number of minibatches; the answer is the seconds that
-they took.
+A line of input is a JSON list: "32", "16", "1" or "blocks", and a number of minibatches. The answer is another one: the
+seconds that they took, and the bytes that meanwhile left this host's interface (Linux), headers included.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import sys
 import time
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 
@@ -36,17 +37,24 @@ def trainer(mode: str) -> tuple[C.Trainer, dict[C.Variable, np.ndarray]]:
     return C.Trainer(z, (C.cross_entropy_with_softmax(z, y), None), learner), feed
 
 
+def bytes_sent() -> int:
+    """Bytes that have left this host by an interface other than the one to itself."""
+    lines = Path("/proc/self/net/dev").read_text().splitlines()[2:]
+    counters = (line.split(":") for line in lines)
+    return sum(int(numbers.split()[8]) for name, numbers in counters if name.strip() != "lo")
+
+
 def main() -> None:
     """Answer each line until the input ends."""
     for line in sys.stdin:
         mode, minibatches = json.loads(line)
         learner, feed = trainer(mode)
-        begin = time.perf_counter()
+        begin, before = time.perf_counter(), bytes_sent()
         for _ in range(minibatches):
             learner.train_minibatch(feed)
         assert np.isfinite(learner.previous_minibatch_loss_average)  # waits for the last minibatch
         learner.model.parameters[0].value.sum()  # and for its update
-        print(time.perf_counter() - begin, flush=True)
+        print(json.dumps([time.perf_counter() - begin, bytes_sent() - before]), flush=True)
     C.Communicator.finalize()
 
 

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from cntkjax.engine.lower.rows import Rows
+from cntkjax.parallel.collectives import all_reduce
 from cntkjax.parallel.exchange import AXIS
-from cntkjax.parallel.gradients import agree, agree_on_formats, all_reduce, conform
+from cntkjax.parallel.gradients import agree, agree_on_formats, conform
 
 HEIGHT = 9
 ONE = Rows(np.array([1, 5, 9, 10], np.int32), np.array([[1, 1], [2, 2], [7, 7], [8, 8]], np.float32), HEIGHT)

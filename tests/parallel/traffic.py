@@ -18,7 +18,7 @@ import numpy as np  # noqa: E402
 from jax.sharding import Mesh, PartitionSpec  # noqa: E402
 
 from cntkjax.parallel.exchange import AXIS  # noqa: E402
-from cntkjax.parallel.gradients import all_reduce_in  # noqa: E402
+from cntkjax.parallel.gradients import DataParallel, summed  # noqa: E402
 from cntkjax.parallel.quantization import is_compressible, no_errors  # noqa: E402
 
 LAYERS = [(784, 4096), (4096, 2048), (2048, 1024), (1024, 10)]
@@ -33,11 +33,10 @@ def traffic(bits):
     """Bytes that leave a worker."""
     gradients = [jax.ShapeDtypeStruct(shape, np.float32) for shape in SHAPES]
     errors = no_errors([shape for shape in SHAPES if bits == 1 and is_compressible(shape, np.float32, 1)], WORKERS)
-    devices = Mesh(np.array(jax.devices()), AXIS)
-    everywhere = PartitionSpec()
+    devices, everywhere = Mesh(np.array(jax.devices()), AXIS), PartitionSpec()
+    ways = [DataParallel(bits=bits)] * len(gradients)
     program = jax.jit(jax.shard_map(
-        lambda g, e: all_reduce_in([bits] * len(g), g, e), mesh=devices, in_specs=everywhere, out_specs=everywhere,
-        check_vma=False,
+        lambda g, e: summed(ways, g, e), mesh=devices, in_specs=everywhere, out_specs=everywhere, check_vma=False
     ))
     text, total = program.lower(gradients, errors).compile().as_text(), 0.0
     for result, collective in re.findall(r"= (.*?) (all-reduce|all-to-all|all-gather)\(", text):

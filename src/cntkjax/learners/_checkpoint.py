@@ -57,6 +57,12 @@ class SavedLearner(StepLearner, Protocol):
     def precision(self) -> AbstractContextManager[Any]:
         """The scope in which `transform` runs."""
 
+    def whole_state(self) -> PyTree:
+        """The state of `transform`, also if it is divided between devices."""
+
+    def state_shapes(self) -> PyTree:
+        """The shapes and types of that."""
+
 
 def state_dict(learner: SavedLearner) -> LearnerState | UserState:
     """The state of a learner that a checkpoint stores: everything that training changes, or the user's own dict.
@@ -102,7 +108,7 @@ def core_state_dict(learner: SavedLearner) -> LearnerState:
     counters, schedule, parameters = learner.counters, learner.rate_schedule, learner.parameters
     strategy = learner.strategy
     blocks = strategy if isinstance(strategy, BlockMomentum) else None
-    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(learner.optax_state)]
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(learner.whole_state())]
     fields, fits = _fields(learner, leaves)
     extra = [np.asarray(v.value) for v in learner.extra_variables]
     return LearnerState(
@@ -142,7 +148,7 @@ def decode_core_optax_state(learner: SavedLearner, state: object) -> PyTree:
             f"{learner!r} has {len(learner.parameters)} parameters, but in the checkpoint the learner has "
             f"{len(state.smoothed_gradients)}; make it with the parameters of the one that was saved"
         )
-    leaves, tree = jax.tree.flatten(learner.optax_state)
+    leaves, tree = jax.tree.flatten(learner.state_shapes())
     fields, fits = _fields(learner, leaves)
     if fits:
         arrays = _split(learner, state, fields)

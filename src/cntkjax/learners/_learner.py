@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from .._typing import PyTree
+from ..engine.run.devices import Devices, Divided
 from ..engine.run.executables import Computation, DonatingFunction, Executables
 from ..engine.run.handover import STATE, Captures, deferred_interrupts, hand_over, settle
 from ..engine.run.state import leaf_array
@@ -23,6 +24,7 @@ from ..graph.seed import next_seed
 from ..graph.variable import Leaf
 from ..parallel.block_momentum import BlockMomentum
 from ..parallel.gradients import DataParallel
+from ..parallel.sharding import divided, gathered
 from ..variables import Parameter
 from . import _lazy_transforms as transforms
 from ._checkpoint import CustomCheckpoint, core_state_dict, decode_core_optax_state, load_core_state
@@ -137,6 +139,7 @@ class LearnerCore:
         self.rate_schedule, minibatch_size = options.rate(lr_schedule)
         self._unit_gain = unit_gain
         self.rule, self.options = tuple(name for name, _ in rule), options
+        self.works_on_parts = all(isinstance(link, transforms.PerParameter) for _, link in rule)
         self.momenta = {name: at_most_1(options.schedule(values)) for name, values in momenta.items()}
         self._extra_scalars = extra_scalars
         self._reports_momentum = reports_momentum
@@ -268,6 +271,8 @@ class LearnerCore:
         if hyper is None:
             return self.advance(sample_count, is_sweep_end)
 
+        self.divide_state(None)
+
         def compute(outputs: Captures) -> None:
             with self.precision():
                 values, key = [p.value for p in self._parameters], tuple(g.shape for g in gradients)
@@ -288,21 +293,51 @@ class LearnerCore:
 
     @property
     def optax_state(self) -> PyTree:
-        """The state of ``transform``, which is initialized on first use. Shapes: those of the parameters."""
+        """The state of ``transform``, which is initialized on first use; see :meth:`divide_state`.
+
+        Shapes: those of the parameters.
+        """
         if self._optax_state is None:
             with self.precision(), deferred_interrupts():
                 # One program; otherwise XLA compiles one for each array of zeros.
                 computation = Computation(lambda: self.transform.init, lambda inputs: "the state of a learner")
                 init = Executables(self.transform.init, computation=computation)
-                with STATE:
-                    settle()
-                    values = [leaf_array(p) if isinstance(p, Leaf) else p.value for p in self._parameters]
+                values = self._values()
                 self._optax_state = init.get(None, (values,)).run(values)
         return self._optax_state
 
     @optax_state.setter
     def optax_state(self, state: PyTree) -> None:
         self._optax_state = state
+
+    def _values(self) -> list[Any]:
+        with STATE:
+            settle()
+            return [leaf_array(p) if isinstance(p, Leaf) else p.value for p in self._parameters]
+
+    def divide_state(self, devices: Devices | None) -> None:
+        """Keep a part of the state on each of these devices, or again all of it; workers do that at the same time."""
+        if devices is (self._optax_state.devices if isinstance(self._optax_state, Divided) else None):
+            return
+        with STATE:
+            settle()
+            state = self._optax_state
+            with self.precision(), deferred_interrupts():
+                if isinstance(state, Divided):
+                    state = jax.tree.map(jax.numpy.asarray, gathered(state))
+                values = self._values()
+                self._optax_state = state if devices is None else divided(self.transform, values, state, devices)
+
+    def whole_state(self) -> PyTree:
+        """The state of ``transform``, also if it is divided; all workers call it at the same time."""
+        state = self.optax_state
+        return gathered(state) if isinstance(state, Divided) else state
+
+    def state_shapes(self) -> PyTree:
+        """The shapes and types of the state of ``transform``."""
+        with self.precision():
+            values = [jax.ShapeDtypeStruct(p.shape, p.dtype) for p in self._parameters]
+            return jax.eval_shape(self.transform.init, values)
 
     def precision(self) -> AbstractContextManager[Any]:
         """The scope in which ``transform`` has to run: double precision if a parameter has it."""

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -35,6 +36,7 @@ from jax.typing import ArrayLike
 
 from .._typing import PyTree
 from ..engine.lower.rows import Rows, dense
+from ..parallel.sharding import WHOLE, Whole
 
 Hyper = Mapping[str, ArrayLike]
 Rule = Callable[..., tuple[Array, ...]]
@@ -82,6 +84,10 @@ class MasterWeights(NamedTuple):
     inner: PyTree
 
 
+class PerParameter(optax.GradientTransformationExtraArgs):
+    """A transformation that can work on parts of parameters."""
+
+
 def per_parameter(
     rule: Rule, state_type: type[Any] = optax.EmptyState, *, for_rows: Rule | None = None, every_row: bool = False
 ) -> optax.GradientTransformationExtraArgs:
@@ -89,32 +95,34 @@ def per_parameter(
 
     A rule gets one gradient, one parameter and that parameter's part of each field of ``state_type``, all of one shape
     and type; the state is zero before the first step. Where only some rows of a parameter have a gradient, the rule is
-    applied to these rows, unless there is another one ``for_rows``, or it changes ``every_row``. ``mean`` among its
-    keywords computes the mean of such an array. An example is :func:`nesterov`.
+    applied to these rows, unless there is another one ``for_rows``, or it changes ``every_row``. ``mean`` and ``total``
+    among its keywords compute the mean and the sum of such an array, also where the rule sees only a part of it
+    (``seen``, see parallel/sharding.py). An example is :func:`nesterov`.
     """
 
     def init(params: PyTree) -> PyTree:
         return state_type(*(optax.tree.zeros_like(params) for _ in state_type._fields))
 
     def update(
-        updates: PyTree, state: PyTree, params: PyTree = None, *, hyper: Hyper, **_: Any
+        updates: PyTree, state: PyTree, params: PyTree = None, *, hyper: Hyper, seen: Whole = WHOLE, **_: Any
     ) -> tuple[PyTree, PyTree]:
         gradients, structure = jax.tree.flatten(densify(updates) if every_row else updates, is_leaf=_is_rows)
         columns = [gradients, *(jax.tree.leaves(column) for column in (params, *state))]
         scalars = {dtype: _scalars(hyper, dtype) for dtype in {g.dtype for g in gradients}}
         results = [
-            _to_rows(for_rows or rule, scalars[g.dtype], g, *rest)
-            if isinstance(g, Rows) else rule(g, *rest, mean=jnp.mean, **scalars[g.dtype])
-            for g, *rest in zip(*columns, strict=True)
+            _to_rows(for_rows or rule, scalars[g.dtype], seen, g, *rest)
+            if isinstance(g, Rows) else rule(g, *rest, mean=partial(seen.mean, i), total=seen.total, **scalars[g.dtype])
+            for i, (g, *rest) in enumerate(zip(*columns, strict=True))
         ]
         updates, *fields = (jax.tree.unflatten(structure, column) for column in zip(*results, strict=True))
         return updates, state_type(*fields)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return PerParameter(init, update)
 
 
-def _to_rows(rule: Rule, scalars: dict[str, Any], g: Rows, w: Array, *state: Array) -> tuple[Any, ...]:
-    update, *changed = rule(g.values, g.take(w), *map(g.take, state), mean=g.mean, **scalars)
+def _to_rows(rule: Rule, scalars: dict[str, Any], seen: Whole, g: Rows, w: Array, *state: Array) -> tuple[Any, ...]:
+    mean = partial(g.mean, total=seen.total)
+    update, *changed = rule(g.values, g.take(w), *map(g.take, state), mean=mean, total=seen.total, **scalars)
     return replace(g, values=update), *(g.put(old, new) for old, new in zip(state, changed, strict=True))
 
 
@@ -155,8 +163,8 @@ def clip_by_value(threshold: float) -> optax.GradientTransformationExtraArgs:
 def clip_by_norm(threshold: float) -> optax.GradientTransformationExtraArgs:
     """Each gradient scaled down to a Frobenius norm of ``threshold`` per sample."""
 
-    def rule(g: Array, w: Array, weight: Array, **_: Any) -> tuple[Array]:
-        norm, limit = jnp.sqrt(jnp.sum(g * g)), threshold * weight
+    def rule(g: Array, w: Array, weight: Array, total: Mean, **_: Any) -> tuple[Array]:
+        norm, limit = jnp.sqrt(total(g * g)), threshold * weight
         return (jnp.where(norm > limit, g * (limit / norm), g),)
 
     return per_parameter(rule)
@@ -336,14 +344,15 @@ def add_noise() -> optax.GradientTransformationExtraArgs:
     """Gaussian noise on the parameter, independent of the rate; each parameter draws its own."""
 
     def update(
-        updates: PyTree, state: PyTree, params: PyTree = None, *, hyper: Hyper, **_: Any
+        updates: PyTree, state: PyTree, params: PyTree = None, *, hyper: Hyper, seen: Whole = WHOLE, **_: Any
     ) -> tuple[PyTree, PyTree]:
         grads, tree = jax.tree.flatten(densify(updates))
         key = jax.random.wrap_key_data(jnp.asarray(hyper["seed"]), impl="threefry2x32")
-        noisy = [
-            g + jnp.asarray(hyper["noise"], g.dtype) * jax.random.normal(jax.random.fold_in(key, i), g.shape, g.dtype)
+        noise = [
+            seen.of(jax.random.normal(jax.random.fold_in(key, i), seen.shape(i, g), g.dtype))
             for i, g in enumerate(grads)
         ]
+        noisy = [g + jnp.asarray(hyper["noise"], g.dtype) * drawn for g, drawn in zip(grads, noise, strict=True)]
         return jax.tree.unflatten(tree, noisy), state
 
     return optax.GradientTransformationExtraArgs(optax.init_empty_state, update)

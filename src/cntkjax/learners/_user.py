@@ -95,7 +95,7 @@ class HostLearner(LearnerCore):
 
     def __init__(self, parameters: Sequence[Parameter], lr_schedule: Schedulable) -> None:
         super().__init__(parameters, lr_schedule)
-        self.transform = transforms.keep_gradients()
+        self.transform, self.works_on_parts = transforms.keep_gradients(), False
 
     def hyper(self, sample_count: int) -> Scalars:
         """No scalars: the step on the host needs none."""

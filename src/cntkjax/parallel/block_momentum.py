@@ -18,8 +18,8 @@ import numpy as np
 from .._typing import Array
 from ..engine.run.handover import Captures, copied
 from . import workers
+from .collectives import all_reduce
 from .exchange import ExchangeProgram, one_device_each
-from .gradients import all_reduce
 
 
 @dataclass

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 import jax
@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 
 from .._typing import AnyArray, Array, PyTree
-from ..engine.lower.rows import Rows, dense, sum_rows
+from ..engine.lower.rows import Rows, dense
 from ..engine.lower.values import Context, Environment
 from ..engine.plan.parts import resolve
 from ..engine.plan.plan import Plan
@@ -25,9 +25,9 @@ from ..engine.run.handover import Captures
 from ..engine.run.program import Program
 from ..engine.train.learner import StepLearner
 from ..engine.train.update import Gradient, Gradients, Hyperparameters, TrainedState, update_key, updated
-from ..engine.xla.platform import lowering
 from ..graph.variable import Leaf, Variable
 from . import workers
+from .collectives import all_reduce, reduce_scatter
 from .exchange import ExchangeProgram
 from .quantization import (
     Errors,
@@ -36,10 +36,14 @@ from .quantization import (
     gathered_errors,
     is_compressible,
     no_errors,
+    reduce_scatter_in_16_bits,
     restored_errors,
 )
+from .sharding import on_parts
 
-_BITS = 32, 16, 1
+if TYPE_CHECKING:
+    import optax
+
 _DENSE = -1
 
 Format: TypeAlias = int
@@ -53,11 +57,13 @@ Gather: TypeAlias = Callable[[str, bytes], workers.Pending]
 class DataParallel:
     """Workers sum their gradients in each step, once `after` samples were seen. Until then each trains by itself.
 
-    `bits`: 32, 16 or 1, in which a value of a gradient travels; see quantization.py.
+    `bits`: 32, 16 or 1, in which a value of a gradient travels; see quantization.py. `shard_state`: each keeps a part
+    of the learner's state; see sharding.py.
     """
 
     after: int = 0
     bits: int = 32
+    shard_state: bool = False
 
 
 class Agreement(NamedTuple):
@@ -78,14 +84,17 @@ class GradientExchange:
     Where the minibatches of all workers have the same shapes, it is part of the program that computes the gradients, so
     that XLA sends some while it computes others; otherwise a program of its own, the same on all workers.
 
-    `shares`: the number of this worker's devices. `samples`, `ends_sweep`: of the step that was agreed on last, the
-    samples of all workers, and whether a sweep ends on any.
+    `ways`: how the gradients of each learner are exchanged. `shares`: the number of this worker's devices. `samples`,
+    `ends_sweep`: of the step that was agreed on last, the samples of all workers, and whether a sweep ends on any.
     """
 
-    def __init__(self, learners: Sequence[StepLearner], bits: Sequence[int], devices: Devices) -> None:
-        shapes = [p.shape for p in _in_1_bit(learners, bits)]
-        self.devices, self.shares, self._learners = devices, len(devices.local), learners
-        self._learn = partial(_exchange_and_update, learners, bits)
+    def __init__(self, learners: Sequence[StepLearner], ways: Sequence[DataParallel], devices: Devices) -> None:
+        shapes = [p.shape for p in _in_1_bit(learners, [way.bits for way in ways])]
+        self.devices, self.shares, self._learners, self.ways = devices, len(devices.local), learners, ways
+        transforms = [
+            on_parts(a.transform) if way.shard_state else a.transform for a, way in zip(learners, ways, strict=True)
+        ]
+        self._learn = partial(_exchange_and_update, transforms, ways)
         self._program = ExchangeProgram(self._learn, devices)
         self._gathered_errors = ExchangeProgram(lambda errors: gathered_errors(errors, AXIS), devices)
         self._errors = no_errors(shapes, devices.count)
@@ -210,41 +219,54 @@ def _in_1_bit(learners: Sequence[StepLearner], bits: Sequence[int]) -> list[Leaf
 
 
 def _exchange_and_update(
-    learners: Sequence[StepLearner], bits: Sequence[int], state: tuple[TrainedState, Errors], gradients: Gradients,
-    sums: list[Array], hypers: Sequence[Hyperparameters | None], ready: Sequence[int] = (),
+    transforms: Sequence[optax.GradientTransformationExtraArgs], ways: Sequence[DataParallel],
+    state: tuple[TrainedState, Errors], gradients: Gradients, sums: list[Array],
+    hypers: Sequence[Hyperparameters | None], ready: Sequence[int] = (),
 ) -> tuple[TrainedState, Errors, list[Array]]:
-    """`ready`: see `all_reduce_in`."""
+    """`ready`: see `all_reduce`."""
     trained, errors = state
     flat = [g for group in gradients for g in group]
-    widths = [b for b, group in zip(bits, gradients, strict=True) for _ in group]
-    totals, errors = all_reduce_in(widths, flat, errors, ready)
+    each = [way for way, group in zip(ways, gradients, strict=True) for _ in group]
+    totals, errors = summed(each, flat, errors, ready)
     remaining = iter(totals)
     gradients = [[next(remaining) for _ in group] for group in gradients]
-    return updated(learners, trained, gradients, hypers), errors, all_reduce(sums)
+    return updated(transforms, trained, gradients, hypers, _on_all_devices), errors, all_reduce(sums)
 
 
-def all_reduce_in(
-    bits: Sequence[int], gradients: Sequence[Gradient], errors: Errors, ready: Sequence[int] = ()
+def _on_all_devices(flag: Array) -> Array:
+    return lax.pmin(flag.astype(jnp.int32), AXIS) == 1
+
+
+def summed(
+    ways: Sequence[DataParallel], gradients: Sequence[Gradient], errors: Errors, ready: Sequence[int] = ()
 ) -> tuple[list[Gradient], Errors]:
-    """The sums of gradients, each of which travels in so many bits if it may, and the new errors of those of 1 bit.
+    """The sums of gradients over all devices, or this device's parts of them, and the new errors of those of 1 bit.
 
-    `ready`: a number for each gradient, lower if it is ready earlier; those that are ready together travel together.
+    Each travels in so many bits if it may. `ready`: see `all_reduce`.
     """
-    compressed = [is_compressible(_shape(g), g.dtype, b) for b, g in zip(bits, gradients, strict=True)]
-    width = [
-        b if c and not isinstance(g, Rows) else 32 for b, c, g in zip(bits, compressed, gradients, strict=True)
+    compressed = [is_compressible(_shape(g), g.dtype, way.bits) for way, g in zip(ways, gradients, strict=True)]
+    kinds = [
+        (way.bits if c and not isinstance(g, Rows) else 32, way.shard_state and not isinstance(g, Rows))
+        for way, c, g in zip(ways, compressed, gradients, strict=True)
     ]
-    parts: dict[int, Sequence[Any]] = {b: [g for g, w in zip(gradients, width, strict=True) if w == b] for b in _BITS}
-    if parts[1]:
-        has_error = [w for w, b, c in zip(width, bits, compressed, strict=True) if c and b == 1]
-        places = [i for i, w in enumerate(has_error) if w == 1]  # not those whose rows travel
-        parts[1], new = all_reduce_in_1_bit(parts[1], Errors(*([e[i] for i in places] for e in errors)), AXIS)
-        errors = Errors(*(_replaced(e, places, n) for e, n in zip(errors, new, strict=True)))
-    if parts[16]:
-        parts[16] = all_reduce_in_16_bits(parts[16], AXIS)
-    ready_in_32 = [r for r, w in zip(ready, width, strict=True) if w == 32] if ready else ()
-    remaining = {b: iter(part) for b, part in (parts | {32: all_reduce(parts[32], ready_in_32)}).items()}
-    return [next(remaining[w]) for w in width], errors
+    groups: dict[tuple[int, bool], list[Any]] = {kind: [] for kind in kinds}
+    order: dict[tuple[int, bool], list[int]] = {kind: [] for kind in kinds}
+    for i, (kind, g) in enumerate(zip(kinds, gradients, strict=True)):
+        groups[kind].append(g)
+        order[kind] += [ready[i]] if ready else []
+    sums: dict[tuple[int, bool], Sequence[Gradient]] = {}
+    for kind, group in groups.items():
+        if kind == (1, False):
+            has_error = [bits for (bits, _), way, c in zip(kinds, ways, compressed, strict=True) if c and way.bits == 1]
+            places = [i for i, bits in enumerate(has_error) if bits == 1]  # not those whose rows travel
+            sums[kind], new = all_reduce_in_1_bit(group, Errors(*([e[i] for i in places] for e in errors)), AXIS)
+            errors = Errors(*(_replaced(e, places, n) for e, n in zip(errors, new, strict=True)))
+        elif kind[0] == 16:
+            sums[kind] = (reduce_scatter_in_16_bits if kind[1] else all_reduce_in_16_bits)(group, AXIS)
+        else:
+            sums[kind] = (reduce_scatter if kind[1] else all_reduce)(group, order[kind])
+    remaining = {kind: iter(group) for kind, group in sums.items()}
+    return [next(remaining[kind]) for kind in kinds], errors
 
 
 def _shape(gradient: Gradient) -> tuple[int, ...]:
@@ -292,60 +314,6 @@ def conform(gradients: Gradients | None, like: Sequence[Sequence[Array]], format
     ]
 
 
-def all_reduce(gradients: PyTree, ready: Sequence[int] = ()) -> PyTree:
-    """The sums of all arrays and `Rows` of a tree over all workers, inside an exchange program.
-
-    `ready`: see `all_reduce_in`.
-    """
-    arrays, structure = jax.tree.flatten(gradients, is_leaf=lambda g: isinstance(g, Rows))
-    sums: list[Gradient] = [_gather_rows(g) if isinstance(g, Rows) else g for g in arrays]
-    order = sorted(range(len(arrays)), key=lambda i: ready[i]) if ready else range(len(arrays))
-    dense = [i for i in order if not isinstance(arrays[i], Rows)]
-    limit = min(lowering().message_bytes, sum(arrays[i].nbytes for i in dense) // lowering().messages)
-    for bucket in buckets([arrays[i] for i in dense], limit):
-        for i, total in zip(bucket, _all_reduce([arrays[dense[i]] for i in bucket]), strict=True):
-            sums[dense[i]] = total
-    return jax.tree.unflatten(structure, sums)
-
-
-def buckets(arrays: Sequence[Array], limit: int) -> list[list[int]]:
-    """The numbers of arrays that travel together: of one type, and at most `limit` bytes, unless it is a single array.
-
-    >>> buckets([np.zeros(3), np.zeros(9), np.zeros(1), np.zeros(2, np.float32), np.zeros(2)], limit=48)
-    [[0, 2, 4], [1], [3]]
-    """
-    result: list[list[int]] = []
-    open_buckets: dict[np.dtype, list[int]] = {}
-    free: dict[np.dtype, int] = {}
-    for i, array in enumerate(arrays):
-        if array.nbytes > limit:
-            result.append([i])
-            continue
-        if array.nbytes > free.get(array.dtype, -1):
-            open_buckets[array.dtype], free[array.dtype] = [], limit
-            result.append(open_buckets[array.dtype])
-        open_buckets[array.dtype].append(i)
-        free[array.dtype] -= array.nbytes
-    return result
-
-
-def _all_reduce(arrays: Sequence[Array]) -> list[Array]:
-    """The sums of arrays of one type, as one message. Half precision is summed in single precision."""
-    dtype, shapes = arrays[0].dtype, [a.shape for a in arrays]
-    flat = arrays[0] if len(arrays) == 1 else jnp.concatenate([a.ravel() for a in arrays])
-    total = lax.psum(flat.astype(jnp.float32) if dtype == jnp.float16 else flat, AXIS).astype(dtype)
-    if len(arrays) == 1:
-        return [total]
-    ends = np.cumsum([np.prod(shape, dtype=int) for shape in shapes])
-    return [part.reshape(shape) for part, shape in zip(jnp.split(total, ends[:-1]), shapes, strict=True)]
-
-
-def _gather_rows(rows: Rows) -> Rows:
-    """The sum of the rows of all workers."""
-    indices, values = (lax.all_gather(a, AXIS, tiled=True) for a in (rows.indices, rows.values))
-    return sum_rows(indices, values, rows.height)
-
-
 def _format(gradient: Gradient) -> Format:
     return len(gradient.indices) if isinstance(gradient, Rows) else _DENSE
 
@@ -381,6 +349,4 @@ def _padded(rows: Rows, count: int) -> Rows:
     return Rows(indices, values, rows.height)
 
 
-__all__ = [
-    "Agreement", "DataParallel", "GradientExchange", "agree", "agree_on_formats", "all_reduce", "buckets", "conform",
-]
+__all__ = ["Agreement", "DataParallel", "GradientExchange", "agree", "agree_on_formats", "conform", "summed"]

@@ -16,6 +16,7 @@ import numpy as np
 from jax import lax
 
 from .._typing import Array
+from .collectives import joined, part_shape, parts, stripes
 
 _WORD = 32
 _SHORTEST_COLUMN = 64  # below it, signs and means save too little
@@ -50,13 +51,13 @@ def all_reduce_in_1_bit(gradients: Sequence[Array], errors: Errors, axis: str) -
     """The sums of gradients over the workers, quantized twice, and the new errors."""
     workers = lax.axis_size(axis)
     columns = [_as_columns(g) + error for g, error in zip(gradients, errors.own, strict=True)]
-    stripes = [_stripes(c, workers) for c in columns]
-    quantized = [quantize(s) for s in stripes]
-    decoded = [dequantize(words, values, s.shape[-1]) for (words, values), s in zip(quantized, stripes, strict=True)]
+    divided = [stripes(c, workers) for c in columns]
+    quantized = [quantize(s) for s in divided]
+    decoded = [dequantize(words, values, s.shape[-1]) for (words, values), s in zip(quantized, divided, strict=True)]
     own = [c - _joined(d, len(c)) for c, d in zip(columns, decoded, strict=True)]
 
     received = _unpacked(lax.all_to_all(_packed(quantized), axis, 0, 0), quantized)
-    lengths = [s.shape[-1] for s in stripes]
+    lengths = [s.shape[-1] for s in divided]
     sums = [
         jnp.sum(dequantize(*part, length), axis=0) + error
         for part, length, error in zip(received, lengths, errors.stripes, strict=True)
@@ -82,25 +83,38 @@ def restored_errors(gathered: Errors, worker: int, workers: int) -> Errors:
 
     Of another number of workers, it gets its share of the sum.
     """
-    own, stripes = gathered
+    own, of_sums = gathered
     if all(len(array) == workers for array in own):
-        return Errors([array[worker] for array in own], [array[worker] for array in stripes])
-    totals = [o.sum(0) + _joined(s, o.shape[1]) for o, s in zip(own, stripes, strict=True)]
+        return Errors([array[worker] for array in own], [array[worker] for array in of_sums])
+    totals = [o.sum(0) + _joined(s, o.shape[1]) for o, s in zip(own, of_sums, strict=True)]
     nothing = no_errors([total.shape for total in totals], workers)
     return Errors([total / np.float32(workers) for total in totals], nothing.stripes)
 
 
 def all_reduce_in_16_bits(gradients: Sequence[Array], axis: str) -> list[Array]:
     """The sums of gradients over the workers, in float16 with a scale for each stripe; summed in single precision."""
+    totals = _decode_16(lax.all_gather(_sum_in_16_bits(gradients, axis), axis))
+    return [joined(a, g.shape) for a, g in zip(_divided(totals, gradients, len(totals)), gradients, strict=True)]
+
+
+def reduce_scatter_in_16_bits(gradients: Sequence[Array], axis: str) -> list[Array]:
+    """This worker's parts of what `all_reduce_in_16_bits` returns; see collectives.py."""
+    return _divided(_decode_16(_sum_in_16_bits(gradients, axis)), gradients, lax.axis_size(axis))
+
+
+def _sum_in_16_bits(gradients: Sequence[Array], axis: str) -> Array:
+    """The sum of this worker's stripe of the gradients, encoded."""
     workers = lax.axis_size(axis)
-    sizes = [g.size for g in gradients]
-    flat = jnp.concatenate([g.ravel() for g in gradients])
-    stripes = jnp.pad(flat, (0, -len(flat) % workers)).reshape(workers, -1)
-    received = lax.all_to_all(_encode_16(stripes), axis, 0, 0)
-    total = jnp.sum(_decode_16(received), axis=0)
-    totals = _decode_16(lax.all_gather(_encode_16(total), axis)).ravel()[: len(flat)]
-    parts = jnp.split(totals, np.cumsum(sizes)[:-1])
-    return [part.reshape(g.shape) for part, g in zip(parts, gradients, strict=True)]
+    message = jnp.concatenate([parts(g, workers).reshape(workers, -1) for g in gradients], axis=1)
+    received = lax.all_to_all(_encode_16(message), axis, 0, 0)
+    return _encode_16(jnp.sum(_decode_16(received), axis=0))
+
+
+def _divided(stripe: Array, like: Sequence[Array], workers: int) -> list[Array]:
+    """The parts of gradients like these of which a stripe is made. Shapes: [..., n] -> [..., *part]."""
+    shapes = [part_shape(g.shape, workers) for g in like]
+    pieces = jnp.split(stripe, np.cumsum([np.prod(shape, dtype=int) for shape in shapes])[:-1], axis=-1)
+    return [piece.reshape(*stripe.shape[:-1], *shape) for piece, shape in zip(pieces, shapes, strict=True)]
 
 
 def quantize(columns: Array) -> tuple[Array, Array]:
@@ -157,12 +171,6 @@ def _from_columns(columns: Array, like: Array) -> Array:
     return (columns if like.shape[0] <= rest else columns.T).reshape(like.shape)
 
 
-def _stripes(columns: Array, workers: int) -> Array:
-    """Shapes: [columns, length] -> [workers, columns of each, length]; the last ones are zeros."""
-    padded = jnp.pad(columns, [(0, -len(columns) % workers), (0, 0)])
-    return padded.reshape(workers, -1, columns.shape[1])
-
-
 def _joined(stripes: Array, count: int) -> Array:
     return stripes.reshape(-1, stripes.shape[-1])[:count]
 
@@ -170,9 +178,9 @@ def _joined(stripes: Array, count: int) -> Array:
 # ---- messages: one row of words for each stripe
 
 
-def _packed(parts: Sequence[tuple[Array, Array]]) -> Array:
+def _packed(quantized: Sequence[tuple[Array, Array]]) -> Array:
     """Shapes: ([stripes, columns, words], [stripes, columns, 2]) of each gradient -> uint32 [stripes, all words]."""
-    rows = [a.reshape(len(a), -1) for words, values in parts for a in (words, _as_words(values))]
+    rows = [a.reshape(len(a), -1) for words, values in quantized for a in (words, _as_words(values))]
     return jnp.concatenate(rows, axis=1)
 
 
@@ -192,5 +200,5 @@ def _as_words(values: Array) -> Array:
 
 __all__ = [
     "Errors", "all_reduce_in_16_bits", "all_reduce_in_1_bit", "dequantize", "gathered_errors", "is_compressible",
-    "no_errors", "quantize", "restored_errors",
+    "no_errors", "quantize", "reduce_scatter_in_16_bits", "restored_errors",
 ]

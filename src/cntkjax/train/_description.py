@@ -48,7 +48,7 @@ def _fingerprint(learner: LearnerCore) -> str:
     """A digest of all that a step of the learner computes, constants included."""
     with learner.precision():
         values = [jax.ShapeDtypeStruct(p.shape, p.dtype) for p in learner.parameters]
-        hyper = learner.hyper(1) or {}
-        update = jax.make_jaxpr(lambda g, s, v: learner.transform.update(g, s, v, hyper=dict.fromkeys(hyper, 1.0)))
+        hyper = {name: np.ones_like(value) for name, value in (learner.hyper(1) or {}).items()}
+        update = jax.make_jaxpr(lambda g, s, v: learner.transform.update(g, s, v, hyper=hyper))
         program = str(update(values, jax.eval_shape(learner.transform.init, values), values))
     return hashlib.sha256(program.encode()).hexdigest()[:12]

@@ -68,13 +68,21 @@ class DistributedTraining:
         for learner, block in self.blocks:
             block.begin(_values(learner))
         if not self.is_sharded(samples_seen) or self.blocks:
-            return self._between_own_devices()
+            exchange = self._between_own_devices()
+        else:
+            exchange = self._between_all_devices()
+            exchange.begin(f"minibatch {number}", ends_sweep)
+        for i, learner in enumerate(self.learners):
+            learner.divide_state(None if exchange is None or not exchange.ways[i].shard_state else exchange.devices)
+        return exchange
+
+    def _between_all_devices(self) -> GradientExchange:
+        """The exchange between all workers."""
         if self._exchange is None:
-            bits = [s.bits for s in self.strategies if isinstance(s, DataParallel)]
-            self._exchange = GradientExchange(self.learners, bits, all_devices())
+            ways = [way for way in self.strategies if isinstance(way, DataParallel)]
+            self._exchange = GradientExchange(self.learners, ways, all_devices())
             if self._restored_errors:
                 self._exchange.restore_errors(self._restored_errors)
-        self._exchange.begin(f"minibatch {number}", ends_sweep)
         return self._exchange
 
     def _between_own_devices(self) -> GradientExchange | None:
@@ -85,7 +93,9 @@ class DistributedTraining:
         if self._local_exchange is None or self._local_exchange.devices is not own_devices(local):
             if self._accumulate > 1:
                 raise ValueError("several devices do not accumulate gradients: give them larger minibatches")
-            self._local_exchange = GradientExchange(self.learners, [32] * len(self.learners), own_devices(local))
+            shards = not self.has_others  # by itself a worker has all of its state
+            ways = [DataParallel(shard_state=shards and getattr(s, "shard_state", False)) for s in self.strategies]
+            self._local_exchange = GradientExchange(self.learners, ways, own_devices(local))
         self._local_exchange.begin("", False)
         return self._local_exchange
 

@@ -160,6 +160,7 @@ def data_parallel_distributed_learner(
     distributed_after: int = 0,
     num_quantization_bits: int = 32,
     use_async_buffered_parameter_update: bool = False,
+    shard_state: bool = False,
 ) -> DistributedLearner:
     """A learner that sums gradients over all workers, as if their minibatches were one.
 
@@ -170,11 +171,15 @@ def data_parallel_distributed_learner(
     `num_quantization_bits`: in how many bits a value of a gradient in single precision travels: 32, 16 (float16 with a
     scale) or 1 (its sign, with two means for each column; what that leaves out is added to the next gradient). Biases,
     small parameters and rows of embeddings travel in 32 bits instead of 1. A single worker ignores it.
+    `shard_state`: each worker (or device, with ``use_all_devices``) keeps a part of the learner's state, such as adam's
+    means, and updates that part of the parameters. Checkpoints are the same. An extension of CNTK.
 
     Units: `distributed_after` in samples.
-    Errors: TypeError if `learner` is not a learner; ValueError for another number of bits; RuntimeError for the
-            asynchronous update, which CNTK lacks too.
-    Source: Seide et al. 2014 for 1 bit (``parallel/quantization.py``).
+    Errors: TypeError if `learner` is not a learner; ValueError for another number of bits, or for `shard_state` with 1
+            bit or a learner of users, of optax or of a graph; RuntimeError for the asynchronous update, which CNTK
+            lacks too.
+    Source: Seide et al. 2014 for 1 bit (``parallel/quantization.py``); Rajbhandari et al. 2020 for `shard_state`
+            (``parallel/sharding.py``).
 
     >>> import cntkjax as C
     >>> w = C.parameter((2, 1))
@@ -190,7 +195,17 @@ def data_parallel_distributed_learner(
         raise ValueError(
             f"data_parallel_distributed_learner: num_quantization_bits is 32, 16 or 1, not {num_quantization_bits!r}"
         )
-    strategy = DataParallel(distributed_after, num_quantization_bits)
+    if shard_state and num_quantization_bits == 1:
+        raise ValueError(
+            "data_parallel_distributed_learner: shard_state is for gradients of 32 or 16 bits, not for 1; leave "
+            "one of them out"
+        )
+    if shard_state and isinstance(learner, Learner) and not unwrap(learner).works_on_parts:
+        raise ValueError(
+            f"data_parallel_distributed_learner: the state of {learner!r} cannot be divided, since its rule is not one "
+            "of CNTK's; leave out shard_state"
+        )
+    strategy = DataParallel(distributed_after, num_quantization_bits, shard_state)
     return _distributed(learner, strategy, "data_parallel_distributed_learner")
 
 

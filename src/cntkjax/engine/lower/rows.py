@@ -7,7 +7,7 @@ neither depends on the size of the vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 import jax
@@ -63,10 +63,13 @@ class Rows:
         padded = np.concatenate([indices, padding]).astype(np.int32)
         return cls(padded, np.asarray(array)[np.minimum(padded, len(array) - 1)], len(array))
 
-    def mean(self, x: Array) -> Array:
-        """The mean of values for these rows, padding left out. Shapes: [n, *row] -> scalar."""
+    def mean(self, x: Array, total: Callable[[AnyArray], Array] = jnp.sum) -> Array:
+        """The mean of values for these rows, padding left out. Shapes: [n, *row] -> scalar.
+
+        `total`: sums an array, also over other devices, where these are only some of the rows.
+        """
         is_row = (self.indices < self.height).reshape(-1, *(1,) * (x.ndim - 1))
-        return jnp.sum(jnp.where(is_row, x, 0)) / (jnp.sum(is_row) * (x.size // len(x))).astype(x.dtype)
+        return total(jnp.where(is_row, x, 0)) / (total(is_row) * (x.size // len(x))).astype(x.dtype)
 
 
 def dense(gradient: Array | Rows) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +15,19 @@ from ..._typing import Array, PyTree
 from .handover import device_copy
 
 AXIS = "data"
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Divided:
+    """State of which each of several devices has a part.
+
+    `parts`: a tree of arrays of the mesh. `shapes`: those of the whole arrays.
+    """
+
+    parts: PyTree
+    devices: Devices = field(metadata={"static": True})
+    shapes: tuple[tuple[int, ...], ...] = field(metadata={"static": True})
 
 
 class Devices:
@@ -69,12 +83,12 @@ class Devices:
         return jax.make_array_from_single_device_arrays(placed[0].shape, self._sharding, placed)
 
     def of_this_process(self, tree: PyTree) -> PyTree:
-        """The tree with arrays of this process's first device in the place of those of the mesh.
+        """The tree with arrays of this process's first device in the place of those of the mesh, except in `Divided`.
 
         Until the next call, `spread` knows which arrays of the mesh they are of.
         """
-        arrays, structure = jax.tree.flatten(tree)
-        first = [array.addressable_data(0) for array in arrays]
+        arrays, structure = jax.tree.flatten(tree, is_leaf=lambda a: isinstance(a, Divided))
+        first: list[Any] = [a if isinstance(a, Divided) else a.addressable_data(0) for a in arrays]
         if len(self.local) > 1:
             self._replicas = {id(a): (a, replicas) for a, replicas in zip(first, arrays, strict=True)}
         return jax.tree.unflatten(structure, first)
@@ -94,4 +108,4 @@ def _placed(array: Any, device: jax.Device) -> Array:
     return array if isinstance(array, jax.Array) and array.devices() == {device} else jax.device_put(array, device)
 
 
-__all__ = ["AXIS", "Devices"]
+__all__ = ["AXIS", "Devices", "Divided"]

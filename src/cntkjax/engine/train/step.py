@@ -236,7 +236,7 @@ class Step:
             with STATE:
                 settle()
                 leaves = [None if leaf is None else leaf_array(leaf) for leaf in self.untrained_leaves]
-                leaves, state = outliving(plan, (leaves, self._state()))
+                leaves, state = outliving(plan, (leaves, self._state(hypers is not None)))
             drawn = draw_random_state(plan, advance=False)  # after leaves: see `evaluation.run_program`
             inputs = random_inputs(plan, drawn)
             run, donated = (program, state) if joined is None else (joined.joined(program), joined.donated(state))
@@ -381,10 +381,13 @@ class Step:
 
         return hand_over(compute, store)
 
-    def _state(self) -> TrainedState:
-        """What a program donates: copies for learners that run Python code, whose steps can be undone until its end."""
+    def _state(self, learns: bool = True) -> TrainedState:
+        """What a program donates; without the learners' states if they do not learn in it.
+
+        Copies for learners that run Python code, whose steps can be undone until its end.
+        """
         values = [[leaf_array(p) for p in group] for group in self.parameters]
-        states = [learner.optax_state for learner in self.learners]
+        states = [learner.optax_state for learner in self.learners] if learns else []
         state = TrainedState(values, states, self.pending_gradients.scale)
         return copied(state) if self._runs_python else state
 
@@ -392,7 +395,7 @@ class Step:
         for group, values in zip(self.parameters, state.parameters, strict=True):
             for parameter, value in zip(group, values, strict=True):
                 set_value(parameter, value)
-        for learner, learner_state in zip(self.learners, state.learners, strict=True):
+        for learner, learner_state in zip(self.learners, state.learners, strict=bool(state.learners)):
             learner.optax_state = learner_state
         self.pending_gradients.scale = state.loss_scale
 
@@ -434,7 +437,8 @@ class Step:
         if pending is not None:
             gradients = jax.tree.map(add_gradients, pending, gradients, is_leaf=lambda g: isinstance(g, Rows))
         if hypers is not None:
-            state, gradients = updated(self.learners, state, gradients, hypers), None
+            transforms = [learner.transform for learner in self.learners]
+            state, gradients = updated(transforms, state, gradients, hypers), None
         return StepOutputs(state, gradients, sums, data, layouts, changes, argument_gradients)
 
     def _test(self, plan: Plan, ctx: Context, env: Environment, state: TrainedState, extra: PyTree) -> StepOutputs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import jax
@@ -39,21 +39,22 @@ class TrainedState(NamedTuple):
 
 
 def updated(
-    learners: Sequence[StepLearner], state: TrainedState, gradients: Gradients,
-    hypers: Sequence[Hyperparameters | None],
+    transforms: Sequence[optax.GradientTransformationExtraArgs], state: TrainedState, gradients: Gradients,
+    hypers: Sequence[Hyperparameters | None], everywhere: Callable[[Array], Array] = lambda flag: flag,
 ) -> TrainedState:
     """The state after an update by all learners; the same as before, if gradients overflow in float16.
 
-    `hypers`: those of each learner; None for one that makes no update.
+    `transforms`: those of the learners. `hypers`: theirs; None for one that makes no update. `everywhere`: whether a
+    flag is set on all devices, for gradients of which each has a part.
     """
     scale = state.loss_scale
     before = list(zip(state.parameters, state.learners, strict=True))
     after = [
-        (values, learner_state) if h is None else _apply_transform(learner.transform, g, learner_state, values, h)
-        for learner, g, (values, learner_state), h in zip(learners, gradients, before, hypers, strict=True)
+        (values, learner_state) if h is None else _apply_transform(transform, g, learner_state, values, h)
+        for transform, g, (values, learner_state), h in zip(transforms, gradients, before, hypers, strict=True)
     ]
     if scale is not None:
-        finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(g)) for g in jax.tree.leaves(gradients)]))
+        finite = everywhere(jnp.all(jnp.stack([jnp.all(jnp.isfinite(g)) for g in jax.tree.leaves(gradients)])))
         after = jax.tree.map(lambda new, old: jnp.where(finite, new, old), after, before)
         scale = scale.updated(finite)
     return TrainedState([values for values, _ in after], [learner_state for _, learner_state in after], scale)
@@ -110,9 +111,10 @@ class LocalUpdate:
     """The `Update` of a single worker."""
 
     def __init__(self, learners: Sequence[StepLearner]) -> None:
+        transforms = [learner.transform for learner in learners]
         self._run = DonatingFunction(
-            lambda state, gradients, hypers: updated(learners, state, gradients, hypers),
-            description=lambda: (updated, [learner.transform for learner in learners]),
+            lambda state, gradients, hypers: updated(transforms, state, gradients, hypers),
+            description=lambda: (updated, transforms),
         )
         self._sums: list[Array] = []
 
