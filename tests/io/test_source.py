@@ -429,3 +429,17 @@ def test_streams_describe_themselves_as_in_the_compiled_module():
     assert (configuration.m_stream_name, configuration.m_dim, configuration.m_is_sparse) == ("x", 2, True)
     assert (configuration.m_stream_alias, configuration.m_defines_mb_size) == ("al", True)
     assert C.io.StreamConfiguration("x", 2).m_stream_alias == ""
+
+
+@pytest.mark.parametrize("truncation_length", [0, 1])
+def test_after_the_end_a_size_of_0_is_no_error(tmp_path, truncation_length):
+    path = tmp_path / "x.ctf"
+    path.write_text("|x 1\n|x 2\n")
+    streams = StreamDefs(x=StreamDef("x", 1))
+    options = {"max_sweeps": 1, "randomize": False, "truncation_length": truncation_length}
+    source = MinibatchSource(CTFDeserializer(str(path), streams), **options)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="has to be positive, not 0"):
+            source.next_minibatch(0)
+        source.next_minibatch(1)
+    assert source.next_minibatch(0) == {} == source.next_minibatch(1)

@@ -120,12 +120,16 @@ def test_chunks_are_requested_one_at_a_time_and_freed_at_the_end(read_all):
     assert [x() for x in given_out] == [None] * len(given_out)
 
 
-def test_errors_of_the_user_are_raised():
+@pytest.mark.parametrize("error", [KeyError("my own"), StopIteration("my own"), ValueError("my own")])
+def test_errors_of_the_user_are_the_cause_of_a_runtime_error(error):
     def fails(c):
-        raise KeyError("my own")
+        raise error
 
-    with pytest.raises(KeyError, match="my own"):
+    name = type(error).__name__
+    with pytest.raises(RuntimeError, match=rf"Chunks.get_chunk\(0\) raised {name}: .?my own") as raised:
         MinibatchSource(Chunks(fails)).next_minibatch(1)
+    causes = raised.value.__cause__, raised.value.__cause__ and raised.value.__cause__.__cause__
+    assert error in causes
 
 
 @pytest.mark.parametrize("base, method, arguments", [
@@ -160,6 +164,18 @@ def test_minibatch_data_from_a_value():
 
 
 class TestFromData:
+    def test_no_samples_are_an_empty_minibatch_and_leave_the_position(self):
+        source = MinibatchSourceFromData({"x": np.arange(6, dtype=np.float32).reshape(3, 2)}, max_samples=3)
+
+        def read(size):
+            minibatch = source.next_minibatch(size)
+            return [(v.num_samples, v.end_of_sweep, v.asarray().shape) for v in minibatch.values()]
+
+        empty = [(0, False, (0, 2))]
+        assert [read(size) for size in (0, 2, 0)] == [empty, [(2, False, (2, 2))], empty]
+        assert source.get_checkpoint_state() == {"cursor": 2, "total_num_samples": 2}
+        assert [read(size) for size in (1, 0, 1)] == [[(1, True, (1, 2))], [], []]
+
     X = np.arange(12, dtype=np.float32).reshape(6, 2)
     SEQUENCE = SimpleNamespace(
         shape=(2,), dynamic_axes=(Axis.default_batch_axis(), Axis.default_dynamic_axis()), is_sparse=False

@@ -224,3 +224,62 @@ def test_a_call_with_data_returns_the_values_of_all_outputs_in_order():
     doubled, more = both([[1, 2]])
     np.testing.assert_array_equal([doubled, more], [[[2, 4]], [[2, 3]]])
     assert set(both.eval({x: [[1, 2]]})) == set(both.outputs)
+
+
+def of_type(*types):
+    @C.Function
+    @L.typing.Signature(*types)
+    def f(x):
+        return C.alias(x)
+
+    return f
+
+
+VALUES = {
+    "x": x, "3": C.input_variable(3), "3 x 2": C.input_variable((3, 2)), "2 x 3": C.input_variable((2, 3)),
+    "sequence": C.sequence.input_variable(2), "double": C.input_variable(2, dtype=np.float64),
+    "sparse": C.input_variable(2, is_sparse=True), "scalar": C.input_variable(()), "any": C.placeholder(),
+    "placeholder": C.placeholder(2), "constant": C.constant([1.0, 2]), "number": C.constant(2.0),
+    "free": C.input_variable((C.FreeDimension, 2)), "axis": C.sequence.input_variable(2, sequence_axis=C.Axis("other")),
+}  # fmt: skip
+ACCEPTED = {  # by CNTK 2.7, of these; all others are a TypeError
+    "Tensor[2]": {"x", "3 x 2", "constant", "free"},
+    "Sequence[Tensor[2]]": {"sequence", "constant"},
+    "SparseTensor[2]": {"sparse"},
+    "Tensor[3,2]": {"3 x 2"},
+    "np.float32": {"scalar", "number"},
+    "tensor": set(VALUES),
+}
+TYPES = {
+    "Tensor[2]": L.Tensor[2], "Sequence[Tensor[2]]": L.Sequence[L.Tensor[2]], "SparseTensor[2]": L.SparseTensor[2],
+    "Tensor[3,2]": L.Tensor[3, 2], "np.float32": L.Tensor[()], "tensor": L.tensor,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("declared", TYPES)
+def test_arguments_take_variables_of_their_type(declared, value):
+    f = of_type(TYPES[declared])
+    if value in ACCEPTED[declared]:
+        f(VALUES[value])
+    else:
+        reason = "known shape, and cannot be passed a Variable of unknown" if value == "any" else "is incompatible with"
+        with pytest.raises(TypeError, match=f"argument x.*{reason}"):
+            f(VALUES[value])
+
+
+@pytest.mark.parametrize("use", [
+    lambda f: C.Function(lambda a: f(a) + 1), lambda f: L.Sequential([f, L.Dense(2)]), lambda f: L.Dense(2) >> f,
+])  # fmt: skip
+def test_a_typed_function_takes_no_argument_of_unknown_type(use):
+    f = of_type(L.Tensor[2])
+    with pytest.raises(TypeError, match="argument x has a known shape, and cannot be passed a Variable of unknown"):
+        use(f)
+    assert (f >> L.Dense(3))(x).shape == (3,)
+
+
+def test_types_are_not_changed_later():
+    f = L.Dense(3)
+    f.update_signature(L.Tensor[2])
+    with pytest.raises(TypeError, match=r"type Tensor\[2\] is incompatible with the type Tensor\[4\]"):
+        f.update_signature(L.Tensor[4])

@@ -242,6 +242,11 @@ class PrefetchingBatcher:
         self._prefetched: Future[tuple[list[Part], bool]] | None = None
         self._expected: tuple[int, Shard] | None = None
 
+    @property
+    def ended(self) -> bool:
+        """See ``Batcher.ended``."""
+        return not self._prefetched and self._batcher.ended
+
     def next_batch(self, max_samples: int, shard: Shard) -> tuple[list[Part], bool]:
         """See ``Batcher.next_batch``."""
         if self._prefetched and self._expected != (max_samples, shard):
@@ -253,7 +258,7 @@ class PrefetchingBatcher:
             self.seek(self.position)
             raise
         self.position, self._prefetched = self._batcher.position, None
-        if parts:
+        if parts and not self._batcher.ended:
             self._expected = max_samples, shard
             self._prefetched = self._thread.submit(self._batcher.next_batch, max_samples, shard)
         return parts, sweep_ended

@@ -115,6 +115,10 @@ class MinibatchSource(BaseSource):
             self._truncated.reopen(open_sequences)
             self._unfinished = None
 
+    def _ended(self) -> bool:
+        with self._reading:
+            return self._batcher.ended and not any(self._truncated.open_sequences())
+
     def _truncated_batcher(self) -> TruncatedBatcher:
         return TruncatedBatcher(self._batcher, list(self._streams), self._truncation_length)
 
@@ -162,6 +166,8 @@ class MinibatchSource(BaseSource):
         Errors: ValueError for a size that is not positive or a rank outside of the partitions; RuntimeError for
             malformed data; KeyError for a stream in ``input_map`` that the source lacks.
         """
+        if minibatch_size_in_samples == 0 and self._ended():
+            return {}
         if minibatch_size_in_samples <= 0:
             raise ValueError(f"next_minibatch: the minibatch size has to be positive, not {minibatch_size_in_samples}")
         workers, rank = num_data_partitions or 1, partition_index or 0

@@ -58,8 +58,8 @@ class UserDeserializerReader(ChunkedDeserializer):
     def __init__(self, user: UserDeserializer) -> None:
         self._user = user
         self._lock = Lock()  # so that users need not care about threads
-        self.num_chunks = user.num_chunks()
-        self.streams = list(user.stream_infos())
+        self.num_chunks = self._call("num_chunks")
+        self.streams = list(self._call("stream_infos"))
         if not self.num_chunks or not self.streams:
             raise RuntimeError(
                 f"{type(user).__name__}: needs at least one chunk and one stream; return them from num_chunks() and "
@@ -69,7 +69,7 @@ class UserDeserializerReader(ChunkedDeserializer):
     def read_chunk(self, chunk: int) -> Mapping[str, Ragged]:
         """Calls ``get_chunk`` and validates its result."""
         with self._lock:
-            result = self._user.get_chunk(chunk_id=chunk)
+            result = self._call("get_chunk", chunk_id=chunk)
         where = self._where(chunk)
         missing = [s.name for s in self.streams if s.name not in result]
         if missing:
@@ -90,6 +90,15 @@ class UserDeserializerReader(ChunkedDeserializer):
             raise RuntimeError(
                 f"{self._where(chunk)}: returns sequences of other lengths than before; a chunk has to stay the same"
             )
+
+    def _call(self, method: str, **arguments: Any) -> Any:
+        """Calls a method of the user. Errors: RuntimeError for whatever it raises, as in CNTK, which is its cause."""
+        try:
+            return getattr(self._user, method)(**arguments)
+        except Exception as error:
+            values = ", ".join(map(str, arguments.values()))
+            name = f"{type(self._user).__name__}.{method}({values})"
+            raise RuntimeError(f"{name} raised {type(error).__name__}: {error}") from error
 
     def _where(self, chunk: int) -> str:
         return f"{type(self._user).__name__}.get_chunk({chunk})"
@@ -121,7 +130,10 @@ def _rows(info: StreamInformation, data: Any, where: str) -> np.ndarray | Sparse
         _check_shape(info, (sparse.width,), (sample_size(info),), where)
         sparse = SparseRows(sparse.indptr, sparse.indices, sparse.values.astype(info.dtype), sparse.width)
         return sparse if info.is_sparse else sparse.to_dense().reshape(-1, *info.sample_shape)
-    dense = np.asarray(data, info.dtype)
+    try:
+        dense = np.asarray(data, info.dtype)
+    except (TypeError, ValueError) as error:
+        raise RuntimeError(f"{where}: is no array of numbers: {error}") from error
     _check_shape(info, dense.shape[1:], info.sample_shape, where)
     return SparseRows.from_dense(dense) if info.is_sparse else dense
 

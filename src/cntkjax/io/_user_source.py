@@ -126,16 +126,19 @@ class MinibatchSourceFromData(UserMinibatchSource):
         worker_rank: int = 0,
         device: DeviceDescriptor | None = None,
     ) -> dict[StreamInformation, MinibatchData]:
-        """Reads the next minibatch, by stream; empty at the end of the data. Workers take sequences in turns."""
+        """Reads the next minibatch, by stream; empty at the end of the data. Workers take sequences in turns.
+
+        There is at least one sequence, unless ``num_samples`` is 0.
+        """
         remaining = self._max_samples - self._total
         if remaining <= 0:
             return {}
         begin = self._cursor
         fitting = int(np.searchsorted(self._starts, self._starts[begin] + min(num_samples, remaining), "right")) - 1
-        end = max(fitting, begin + 1)
+        end = max(fitting, begin + 1) if num_samples > 0 else begin
         self._total += int(self._starts[end] - self._starts[begin])
         self._cursor = end if end < len(self._starts) - 1 else 0
-        sweep_end = self._cursor == 0 or self._total >= self._max_samples
+        sweep_end = end > begin and (self._cursor == 0 or self._total >= self._max_samples)
         rows = slice(begin, end) if number_of_workers == 1 else np.arange(begin + worker_rank, end, number_of_workers)
         return {
             info: MinibatchData.from_ragged(info, ragged.take(rows), sweep_end) for info, ragged in self._data.items()

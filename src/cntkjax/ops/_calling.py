@@ -13,13 +13,14 @@ from ..graph.arguments import is_checked
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import composite, make_block
 from ..graph.edit import replace_placeholders
+from ..graph.errors import explain
 from ..graph.function import Function as GraphFunction
 from ..graph.function import mark_layer
 from ..graph.proxy import unwrap
 from ..graph.shape import UNKNOWN_SHAPE, as_shape
 from ..graph.variable import Variable as GraphVariable
-from ..graph.variable import VariableKind, default_axes, producer
-from ..variables import Variable
+from ..graph.variable import VariableKind, default_axes, outside, producer
+from ..variables import Record, Variable, type_text
 from ._operand import as_variable
 from ._structure import alias, combine
 
@@ -69,6 +70,39 @@ def _of_type(variable_kind: VariableKind, kind: ArgumentType, name: str) -> Vari
         default_axes(kind.get("dynamic_axes")), name=name, is_sparse=bool(kind.get("is_sparse", False)),
         needs_gradient=bool(kind.get("needs_gradient", False)),
     )
+
+
+def check_types(mapped: Mapping[Any, Any]) -> None:
+    """Compares the types of variables with those of the arguments that they are to replace, as CNTK does.
+
+    A constant may replace an argument with dynamic axes, and a variable may have further leading axes. Placeholders
+    take everything.
+
+    Errors: TypeError for a variable of another type, or of an unknown shape.
+    """
+    for place, (argument, value) in enumerate(mapped.items()):
+        outer: Any = outside(argument)
+        is_open = outer.is_placeholder or outer.shape == UNKNOWN_SHAPE
+        if is_open or (isinstance(value, GraphFunction) and len(value.outputs) > 1):
+            continue
+        name = f"argument {argument.name}" if argument.name else f"positional argument {place}"
+        declared, given = outer._type, value._type
+        if given.shape == UNKNOWN_SHAPE:
+            raise TypeError(explain(
+                f"{name} has a known shape, and cannot be passed a Variable of unknown shape", {name: argument},
+                "leave out the type of the argument, or apply the function to an input",
+            ))  # fmt: skip
+        if not _fits(declared, given):
+            raise TypeError(explain(
+                f"{name}'s type {type_text(declared)} is incompatible with the type {type_text(given)} of the passed "
+                "Variable", {name: argument, "passed": value}, "declare the argument with that type, or convert it",
+            ))  # fmt: skip
+
+
+def _fits(declared: Record, given: Record) -> bool:
+    has_axes = not given.dynamic_axes or given.dynamic_axes == declared.dynamic_axes
+    is_alike = (given.dtype or declared.dtype, given.is_sparse) == (declared.dtype, declared.is_sparse)
+    return has_axes and is_alike and given.shape[-len(declared.shape) :] == declared.shape
 
 
 def new_placeholder(name: str = "") -> Variable:

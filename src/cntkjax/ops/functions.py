@@ -28,7 +28,7 @@ from ..primitives.structure import Combine
 from ..tensor import TensorOpsMixin
 from ..variables import Constant, Parameter, Record, Variable, VariableMixin, type_text
 from ._attributes import shown
-from ._calling import ENCLOSING, annotated, from_python, input_of_type, placeholder_of_type
+from ._calling import ENCLOSING, annotated, check_types, from_python, input_of_type, placeholder_of_type
 from ._computing import Computing
 from ._indexing import Index
 from ._native import native_user_function, register_native_user_function
@@ -278,11 +278,13 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
 
         Returns: for variables, a clone that has them as arguments and shares the parameters; for data, the value of the
                 output, or a tuple of values if there are several outputs.
-        Errors: TypeError for a wrong number of arguments, unknown names, or a mixture of variables and data.
+        Errors: TypeError for a wrong number of arguments, unknown names, a mixture of variables and data, or a variable
+                of another type than the argument was declared with.
         """
         mapped = self.argument_map(*args, **kwargs)
         symbolic = [isinstance(v, (GraphVariable, GraphFunction)) for v in mapped.values()]
         if all(symbolic) and self.arguments:
+            check_types(mapped)
             enclosing = {v: v for v in self.arguments if v not in mapped}
             try:
                 return self.clone(CloneMethod.share, {**enclosing, **mapped})
@@ -407,13 +409,15 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
     def update_signature(self, *arg_types: Any, **kwarg_types: Any) -> None:
         """Declare the types of the arguments, as in ``f.update_signature(Tensor[3])``; dependent shapes are inferred.
 
-        Errors: TypeError for more types than arguments.
+        Errors: TypeError for more types than arguments, or another type than was declared.
         """
         if len(arg_types) > len(self.signature):
             raise TypeError(f"CNTK Function expected {len(self.signature)} arguments, got {len(arg_types)}")
         mapped = dict(zip(self.signature, arg_types, strict=False))
         mapped |= {v: kwarg_types[v.name] for v in self.signature if v.name in kwarg_types}
-        self.replace_placeholders({v: input_of_type(t, v.name) for v, t in mapped.items() if t is not None})
+        inputs = {v: input_of_type(t, v.name) for v, t in mapped.items() if t is not None}
+        check_types(inputs)
+        self.replace_placeholders(inputs)
 
     # ---- files
     def save(
