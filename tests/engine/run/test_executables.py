@@ -1,6 +1,7 @@
 """Executables: compiled when needed or ahead of that, for inputs of any kind, and run by one call in C."""
 
 import functools
+import gc
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 import jax
 import numpy as np
 import pytest
+from jax.extend.core import ClosedJaxpr
 
 import cntkjax as C
 from cntkjax.engine.data.ragged import Ragged
@@ -226,3 +228,11 @@ def test_of_a_small_program_that_was_compiled_its_executable_alone_stays():
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert int(process.stdout) < 25e6  # 40 programs
+
+
+def test_functions_that_were_traced_within_programs_are_forgotten(monkeypatch):
+    monkeypatch.setattr(executables_module, "_KEPT_TRACES", 1)
+    monkeypatch.setenv("CNTKJAX_CACHE_DIR", "")
+    for n in range(1, 41):
+        C.reduce_sum(C.constant(1, shape=(n, 3)), axis=0).eval()
+    assert sum(type(o) is ClosedJaxpr for o in gc.get_objects()) < 20

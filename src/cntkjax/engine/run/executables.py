@@ -52,7 +52,7 @@ Inputs: TypeAlias = tuple[PyTree, ...]
 _QUICK_ELEMENTS = 200_000_000
 # What a program computes and has at most if it is compiled by the options for small ones.
 _SMALL_ELEMENTS, _SMALL_OPERATIONS = 20_000_000, 1000
-_KEPT_TRACES = 256  # programs, after which jax forgets functions that were traced within them
+_KEPT_TRACES = 256  # programs, after which jax forgets the functions that were traced within them
 _traces = count(1)
 _OPTIONS = attrgetter("jax_default_matmul_precision", "jax_default_device", "jax_disable_jit", "jax_enable_x64")
 
@@ -287,7 +287,7 @@ class Executables:
         """The executable of the program that the function is traced to, and whether it was stored."""
         begin = time.perf_counter()
         if next(_traces) % _KEPT_TRACES == 0:
-            forget_traces(self.jitted)
+            forget_traces()
         traced = self._newly_jitted().trace(*inputs)
         options, runs = _options_for(traced.jaxpr.jaxpr, quickly)
         if self._communicates:

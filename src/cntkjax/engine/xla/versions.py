@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax._src import util
 from jax.experimental import serialize_executable
 
 
@@ -27,9 +28,14 @@ def c_function(compiled: jax.stages.Compiled) -> Callable[..., Any] | None:
     return function if isinstance(function, type(jax.jit(abs))) else None
 
 
-def forget_traces(jitted: jax.stages.Wrapped) -> None:
-    """Drop what jax keeps of traces: of all functions, those of `jax.numpy` within other functions included."""
-    getattr(jitted, "clear_cache", lambda: None)()
+def forget_traces() -> None:
+    """Drop what jax keeps of traces, most of it for good: those of the functions of `jax.numpy` within programs.
+
+    `jax.clear_caches` would also make all functions forget what they were compiled to.
+    """
+    clear = getattr(util, "clear_all_caches", None)
+    if clear is not None:
+        clear()
 
 
 def used_inputs(lowered: jax.stages.Lowered) -> list[int]:
