@@ -4,7 +4,9 @@
     python -m benchmarks.sgd_rates atis --folder ../shared/data/atis
 
 Prints, for each seed, the loss on the training data after three epochs with each rate of the grid, and then that of
-``autoAdjustLR = searchBeforeEpoch``, with its share of minibatches in trials. docs/sgd_block.md has the figures.
+``autoAdjustLR = searchBeforeEpoch``, with its share of minibatches in trials. ``--near 8`` trains with as many rates
+within 1% of the best of the grid, too: how much their losses differ is the accuracy of all of these figures.
+docs/sgd_block.md has them.
 """
 
 from __future__ import annotations
@@ -66,8 +68,12 @@ def atis(folder: Path | None) -> Task:
     return Task(train, np.geomspace(3e-4, 1.0, GRID), {"minibatchSize": 50, "epochSize": 36000})
 
 
-def main(name: str, folder: Path | None, seeds: list[int]) -> None:
-    task = {"digits": digits, "atis": atis}[name](folder)
+TASKS = {"digits": digits, "atis": atis}
+
+
+def main(name: str, folder: Path | None, seeds: list[int], near: int) -> None:
+    task = TASKS[name](folder)
+    ratios = []
     for seed in seeds:
 
         def run(seed: int = seed, **block: Any) -> tuple[History, float]:
@@ -79,18 +85,27 @@ def main(name: str, folder: Path | None, seeds: list[int]) -> None:
             losses.append(run(learningRatesPerSample=float(rate))[1])
             print(f"seed {seed}: constant rate {rate:.2e}: loss {losses[-1]:.4f}", flush=True)
         best = int(np.nanargmin(losses))
+        if near:
+            rates = task.rates[best] * np.linspace(0.99, 1.01, near)
+            others = np.array([run(learningRatesPerSample=float(rate))[1] for rate in rates])
+            print(f"seed {seed}: within 1% of {task.rates[best]:.2e}: losses of {others.min():.4f} to "
+                  f"{others.max():.4f}, standard deviation {100 * others.std() / others.mean():.0f}%", flush=True)
         for factor in (100, 0.01):
             start = float(task.rates[best] * factor)
             history, loss = run(learningRatesPerSample=start, autoAdjustLR="searchBeforeEpoch")
             share = sum(e.search_minibatches for e in history) / sum(e.minibatches for e in history)
-            rates = ", ".join(f"{rate:.1e}" for rate in history.rates)
-            print(f"seed {seed}: searched from {start:.2e}: rates {rates}: loss {loss:.4f}, "
-                  f"{loss / losses[best]:.2f} of the best; {100 * share:.1f}% of the minibatches in trials", flush=True)
+            searched = ", ".join(f"{rate:.1e}" for rate in history.rates)
+            ratios.append(loss / losses[best])
+            print(f"seed {seed}: searched from {start:.2e}: rates {searched}: loss {loss:.4f}, "
+                  f"{ratios[-1]:.2f} of the best; {100 * share:.1f}% of the minibatches in trials", flush=True)
+    print(f"fraction of the best constant rate's loss: median {np.median(ratios):.2f}; "
+          f"{sum(ratio <= 1.05 for ratio in ratios)} of {len(ratios)} at most 1.05")
 
 
 if __name__ == "__main__":
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("name", choices=("digits", "atis"))
+    arguments.add_argument("name", choices=TASKS)
     arguments.add_argument("--folder", type=Path, help="where atis.train.ctf is")
     arguments.add_argument("--seeds", type=int, nargs="+", default=[1])
+    arguments.add_argument("--near", type=int, default=0, help="how many rates near the best of the grid to try, too")
     main(**vars(arguments.parse_args()))

@@ -79,6 +79,20 @@ def test_the_criterion_on_validation_data():
     assert history[1].cv_loss < history[0].cv_loss
 
 
+def test_tests_on_validation_data_are_reported(capsys):
+    def train(**block):
+        block = SGD(**{"learningRatesPerSample": 0.01, "maxEpochs": 1, "minibatchSize": 4, "epochSize": 24, **block})
+        loss = regression()
+        history = block.train((loss, loss), (X, Y), cv_source=(X[:5], Y[:5]))
+        return history, capsys.readouterr().out
+
+    history, output = train()
+    assert f"Finished Evaluation [1]: Minibatch[1-2]: metric = {100 * history[0].cv_metric:.2f}% * 5" in output
+    assert f"Validation loss: {history[0].cv_loss}" in output
+    output = train(autoAdjustLR="searchBeforeEpoch", maxEpochs=2)[1]
+    assert output.count("Finished Evaluation") == 2 and output.count("* 5;") == 2  # trials are not reported
+
+
 # ---- searchBeforeEpoch
 
 
@@ -105,6 +119,48 @@ def test_a_search_needs_no_good_first_rate(first):
     assert sum(e.search_minibatches for e in history) <= 0.2 * sum(e.minibatches for e in history)
 
 
+class Curve:
+    """Held-out losses by rate, as trials on data would have them; the loss without updates is 5."""
+
+    spent = 0.0
+
+    def __init__(self, loss, noise=0.0):
+        self.loss, self.noise = loss, noise
+
+    def losses(self, rates, size, go_on=lambda losses: True):
+        self.rate, losses = rates[-1], []
+        for i in range(len(rates)):
+            losses.append(5 + self.noise * (-1) ** i)
+            if not go_on(losses):
+                break
+        self.spent += len(losses)
+        return losses
+
+    def loss_of_others(self, size, minibatches):
+        return self.loss(self.rate)
+
+
+def place_of(losses, noise=0.0):
+    """The place that a search chooses after trials with these losses, by places, when 5 is the loss without updates."""
+    curve = Curve(lambda rate: losses.get(round(math.log10(rate), 2), 5.0), noise)
+    grid = auto_rate._Search(curve, 1.0, 10, 8, 10**6, held_out=True)
+    for place in losses:
+        grid.loss(place)
+    return auto_rate._cautious(grid)
+
+
+def test_a_smaller_rate_is_chosen_if_it_makes_nearly_the_same_progress():
+    assert -0.2 < place_of({-0.5: 2.0, 0.0: 1.0, 0.5: 2.0}) < -0.05  # the minimum is at 0
+    assert place_of({-0.5: 1.01, 0.0: 1.0, 0.5: 1.01}) == -0.5
+    assert place_of({0.0: 1.0, 0.5: 2.0, 1.0: 3.0}) == 0.0  # no smaller rate was tried
+    assert 0.8 < place_of({0.0: 3.0, 0.5: 2.0, 1.0: 1.0}) < 1.0
+
+
+def test_a_trial_of_minibatches_that_differ_much_is_not_taken_for_one_that_diverges():
+    losses = {-0.5: 2.0, 0.0: 1.0, 0.5: 2.0}
+    assert place_of(losses, noise=2.4) == place_of(losses)
+
+
 def test_epochs_that_are_too_short_for_trials_have_none():
     history = searched(0.01, epochSize=200, numMiniBatch4LRSearch=3)[1]
     assert len(history[0].trials) == 1 and not history[1].trials
@@ -119,6 +175,8 @@ def test_what_a_search_spends():
         assert sum(budgets) <= 200 * len(budgets)
         shares.append(budgets[:2])
     assert shares == [[500, 20], [200], [500, 20], [200, 200], [20, 20]]
+    short = [auto_rate.budget_of(SGD(maxEpochs=3).settings, epoch, 90) for epoch in range(3)]
+    assert short == [54, 0, 0]  # a fiftieth would be too few for a trial
     assert auto_rate.budget_of(SGD(maxEpochs=3, numMiniBatch4LRSearch=30).settings, 0, 1000) == 30
 
 

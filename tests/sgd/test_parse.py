@@ -75,6 +75,18 @@ def test_a_block_inside_a_larger_file_in_old_brackets_with_references():
     assert block["gradientBits"] == 64  # 8*sizeof(precision)
 
 
+def test_a_block_inherits_keys_of_the_blocks_around_it():
+    """As CNTK's own configurations need, whose modelPath and traceLevel stand at the top."""
+    text = "modelPath = top ; traceLevel = 1 ; maxEpochs = 9 ; minibatchSize = 8\n test = { maxEpochs = 5 }\n"
+    text += "train = { maxEpochs = 7 ; f(x) = { epochSize = 4 }\n SGD = { minibatchSize = 16 } }"
+    block = SGD.parse(text)
+    assert (block["modelPath"], block["traceLevel"], block["maxEpochs"]) == ("top", 1, 7)
+    assert (block["minibatchSize"].at(0), block["epochSize"]) == (16, 0)
+    assert "maxEpochs = 7  # line 3, column 23" in block.describe()
+    with pytest.raises(ConfigError, match="line 1, column 48.*maxEpochs takes a whole number"):
+        SGD.parse(text.replace("maxEpochs = 9", "maxEpochs = x").replace("maxEpochs = 7 ;", ""))
+
+
 def test_the_innermost_definition_is_referred_to():
     text = "N = 1; a = { N = 2 }; train = { N = 3; SGD = { maxEpochs = $N$ } }"
     assert SGD.parse(text)["maxEpochs"] == 3
@@ -133,6 +145,7 @@ def test_arguments_of_python():
     ("autoAdjust = {\n maxEpochs = 3 }", "line 2, column 2", "autoAdjust has no key maxEpochs: it belongs in SGD"),
     ("autoAdust = { autoAdjustLR = none }", "line 1, column 1", "no block autoAdust; did you mean autoAdjust?"),
     ("maxEpochs = x", "line 1, column 13", "'x' is no number. maxEpochs takes a whole number"),
+    ("maxEpochs = 4 momentumPerMB = 0.9", "line 1, column 29", "put it after a ; or on the next line. maxEpochs takes"),
     ("maxEpochs = 0", "line 1, column 13", "maxEpochs takes a whole number, such as 256 or 4*1024, at least 1"),
     ("maxEpochs = 2.5", "line 1, column 13", "maxEpochs = 2.5 is 2.5. maxEpochs takes a whole number"),
     ("minibatchSize = 64*1.5", "line 1, column 19", "the factor after * is a number of epochs, not 1.5"),

@@ -40,6 +40,16 @@ def test_a_finished_run_trains_no_more_and_a_longer_one_goes_on(tmp_path):
     assert longer.epochs[:2] == first.epochs and len(longer) == 4
 
 
+def test_a_run_says_from_what_it_goes_on(tmp_path, capsys):
+    for epochs in (1, 3):
+        block = SGD(learningRatesPerSample=0.01, minibatchSize=4, maxEpochs=epochs, modelPath=tmp_path / "m")
+        block.train(regression(), (X, Y), cv_source=(X, Y))
+    first, second = capsys.readouterr().out.split("Restored from ")
+    assert second.startswith(f"{tmp_path}/m.1, which has 1 of 3 epochs\n")
+    assert "Finished Epoch[1 of 1]" in first and "Finished Evaluation [1]" in first
+    assert "Finished Epoch[2 of 3]" in second and "Finished Evaluation [2]" in second
+
+
 def test_a_checkpoint_of_something_else_is_an_error(tmp_path):
     loss = regression()
     trainer = C.Trainer(None, (loss, None), [C.sgd(loss.parameters, 0.1)])

@@ -8,7 +8,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.sgd.problems import trained
+from cntkjax.sgd import SGD
+from tests.sgd.problems import X, Y, regression, trained
 
 BLOCKS = {
     "none": {}, "dataParallelSGD": {}, "modelAveragingSGD": {"blockSize": 12},
@@ -22,6 +23,8 @@ def main(folder):
         path = {"modelPath": f"{folder}/m"} if name == "searched" else {}
         weights, _ = trained(learningRatesPerSample=0.01, **{"parallelizationMethod": name, **block, **path})
         print("weights", name, *map(float, weights), flush=True)
+    block = SGD(maxEpochs=3, minibatchSize=4, learningRatesPerSample=0.01, modelPath=f"{folder}/m")
+    block.train(regression(), (X, Y))  # prints its progress, as that of a run that goes on
 
 
 if __name__ == "__main__":

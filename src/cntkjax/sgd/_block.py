@@ -13,7 +13,7 @@ from ..train._sources import Criterion, Data, Inputs
 from ..variables import Variable
 from ._criteria import criteria_of
 from ._run import Run
-from ._text import ConfigError, Source
+from ._text import ConfigError, Source, inherited
 from .history import History
 from .settings import Settings, as_arguments, definitions, in_text, is_key, on_command_line
 
@@ -46,7 +46,8 @@ class SGD:
         >>> SGD.parse("N = 64; train = [ SGD = [ minibatchSize = $N$ * 2; maxEpochs = 3 ] ]")["maxEpochs"]
         3
         """
-        return cls._of(Settings(in_text(Source("", text)), as_arguments(overrides)))
+        source = Source("", text)
+        return cls._of(Settings(in_text(source), as_arguments(overrides), around=inherited(source)))
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], overrides: Mapping[str, str] = {}) -> SGD:
@@ -64,7 +65,7 @@ class SGD:
             on_command_line(name, value) for name, value in overrides.items()
             if is_key(name) or f"${name}$".lower() not in source.text.lower()
         ]
-        return cls._of(Settings(in_text(source), keys, definitions(overrides)))
+        return cls._of(Settings(in_text(source), keys, definitions(overrides), inherited(source)))
 
     @classmethod
     def _of(cls, settings: Settings) -> SGD:

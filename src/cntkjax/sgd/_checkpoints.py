@@ -50,7 +50,8 @@ class Checkpoints:
         if self._folder is not None:
             self._folder.cleanup()
 
-    def _file(self, epoch: int) -> str:
+    def file(self, epoch: int) -> str:
+        """The checkpoint after an epoch."""
         return f"{self._path}.{epoch}"
 
     def last_epoch(self) -> int:
@@ -71,9 +72,9 @@ class Checkpoints:
         epoch = self.last_epoch()
         if not epoch:
             return History()
-        state = trainer.restore_from_checkpoint(self._file(epoch))
+        state = trainer.restore_from_checkpoint(self.file(epoch))
         if _HISTORY not in state:
-            raise ValueError(f"checkpoint {self._file(epoch)!r} was not written by an SGD block: change modelPath")
+            raise ValueError(f"checkpoint {self.file(epoch)!r} was not written by an SGD block: change modelPath")
         source.restore_from_checkpoint(state[_SOURCE])
         return History.from_text(state[_HISTORY])
 
@@ -81,20 +82,20 @@ class Checkpoints:
         """Write the checkpoint of the last epoch; then remove states that are not needed any more."""
         epoch = len(history)
         state = {_SOURCE: source.get_checkpoint_state(), _HISTORY: history.to_text()}
-        trainer.save_checkpoint(self._file(epoch), state)
+        trainer.save_checkpoint(self.file(epoch), state)
         if self._keep_all or workers.rank() > 0:
             return
         for old in range(1, epoch):
             if old != best:
-                Path(self._file(old) + checkpoint.SUFFIX).unlink(missing_ok=True)
+                Path(self.file(old) + checkpoint.SUFFIX).unlink(missing_ok=True)
                 if self._folder is not None:
-                    Path(self._file(old)).unlink(missing_ok=True)
+                    Path(self.file(old)).unlink(missing_ok=True)
 
     def load_model(self, epoch: int, trainer: Trainer) -> None:
         """Return to model and learners of an epoch; counts and the position in the data stay as they are."""
         core = unwrap(trainer)
         progress, counters = core.progress, [learner.counters for learner in core.learners]
-        trainer.restore_from_checkpoint(self._file(epoch))
+        trainer.restore_from_checkpoint(self.file(epoch))
         core.progress = progress
         for learner, now in zip(core.learners, counters, strict=True):
             learner.counters = replace(now, smoothed=learner.counters.smoothed)

@@ -158,6 +158,8 @@ class _Expression:
             match = _TOKEN.match(text, at)
             if match is None:
                 at += len(text[at:]) - len(text[at:].lstrip())
+                if text[at] == "=":
+                    raise self._error("another setting begins before this =: put it after a ; or on the next line", at)
                 raise self._error(f"{text[at:].split()[0]!r} is no number", at)
             kind = match.lastgroup or ""
             tokens.append(_Token(kind, match[kind], match.start(kind)))

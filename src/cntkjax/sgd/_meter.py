@@ -49,7 +49,7 @@ class Meter:
 
     @contextmanager
     def trial(self) -> Iterator[Tally]:
-        """What is trained in this scope is not reported; the tally counts it."""
+        """What is trained or tested in this scope is not reported; the tally counts what is trained."""
         outer, self.tally, self._is_trial = self.tally, Tally(), True
         try:
             yield self.tally
@@ -77,7 +77,7 @@ class Meter:
 
     def update_test(self, samples: int, metric: SupportsFloat) -> None:
         """Pass on a minibatch of a test."""
-        for writer in self._writers:
+        for writer in () if self._is_trial else self._writers:
             writer.update_test(samples, metric)
 
     def write_training_summary(self) -> None:
@@ -108,4 +108,12 @@ class EpochPrinter(ProgressPrinter):
         """Print an epoch."""
         super().on_write_training_summary(
             samples, updates, summaries + self._first_epoch, aggregate_loss, aggregate_metric, elapsed_milliseconds
+        )
+
+    def on_write_test_summary(
+        self, samples: int, updates: int, summaries: int, aggregate_metric: float, elapsed_milliseconds: int
+    ) -> None:
+        """Print the test after an epoch."""
+        super().on_write_test_summary(
+            samples, updates, summaries + self._first_epoch, aggregate_metric, elapsed_milliseconds
         )

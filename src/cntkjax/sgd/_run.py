@@ -57,17 +57,20 @@ class Run:
         self._checkpoints = Checkpoints(settings["modelPath"], settings["keepCheckPointFiles"])
         self._meter = Meter(as_list(self._printers() if writers is None else writers))
         self._trainer = Trainer(model, (loss, metric), learners_of(settings, self._loss), [self._meter])  # type: ignore[list-item]
-        self._tests = [Evaluator(c) for c in criteria]
+        self._tests = [Evaluator(c) for c in criteria[:-1]]
+        self._tests += [Evaluator(criteria[-1], [self._meter])]  # type: ignore[list-item]
         self._cv = _validation(cv_source, criterion)
         self._history = History()
 
     def _printers(self) -> list[ProgressWriter]:
+        last = self._checkpoints.last_epoch()  # which all workers have to ask for
         if workers.rank():
             return []
         frequency, first = self._settings["numMBsToShowResult"], self._settings["firstMBsToShowResult"]
-        return [EpochPrinter(
-            self._checkpoints.last_epoch(), freq=frequency or None, first=first, tag="Training", num_epochs=self._epochs
-        )]
+        printer = EpochPrinter(last, freq=frequency or None, first=first, tag="Training", num_epochs=self._epochs)
+        if last:
+            printer.log(f"Restored from {self._checkpoints.file(last)}, which has {last} of {self._epochs} epochs")
+        return [printer]
 
     def train(self) -> History:
         """Train to the last epoch, or until the rate is too small; returns the history."""
@@ -134,6 +137,8 @@ class Run:
             return None, None
         self._cv.minibatch_size = minibatch_size_schedule(size)
         loss, *metric = (self._cv.run(unwrap(test), self._inputs, math.inf, None)[0] for test in self._tests)
+        if metric:  # the test that is reported is that of the metric
+            self._meter.show("Validation loss", loss)
         return loss, metric[0] if metric else None
 
     def _planned(self, epoch: int) -> Epoch:

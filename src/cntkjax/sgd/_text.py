@@ -143,6 +143,13 @@ def sgd_block(source: Source) -> tuple[int, int]:
     return begin, closing(source, begin - 1)
 
 
+def inherited(source: Source) -> dict[str, Raw]:
+    """What is assigned in the blocks around the SGD block, by names in lower case; the innermost block counts."""
+    begin, _ = sgd_block(source)
+    around = [entry for entry in source.definitions if entry[1][0] < begin <= entry[1][1]]
+    return {name: raw for name, _, raw in sorted(around, key=lambda entry: entry[1][0])}
+
+
 def assignments(source: Source, begin: int, end: int, section: tuple[str, ...] = ()) -> Iterator[Assignment]:
     """The assignments between two offsets, those in nested blocks included.
 

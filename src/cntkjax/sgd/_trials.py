@@ -137,10 +137,11 @@ class Trials:
 
     def _average(self, replay: Replay, size: int, minibatches: int) -> float:
         total, samples = 0.0, 0
-        for _ in range(minibatches):
-            if minibatch := next_minibatch(replay, size, self._inputs):
-                loss, more = self._loss.test_sum(minibatch)
-                total, samples = total + loss, samples + more
+        with self._meter.trial():
+            for _ in range(minibatches):
+                if minibatch := next_minibatch(replay, size, self._inputs):
+                    loss, more = self._loss.test_sum(minibatch)
+                    total, samples = total + loss, samples + more
         return broadcast("a trial", total / samples if samples else math.inf)
 
     def begin_again(self) -> None:

@@ -5,23 +5,29 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from ._trials import JOINED, Trials
 from .history import Epoch
 from .settings import Settings
 
 SHARE = 0.2  # of all minibatches, for trials
 LATER_SHARE = 0.02  # of an epoch's minibatches, once the best rate is known
+_LEAST = 6  # minibatches for trials of a sufficient rate: a trial of one minibatch has no loss after an update
 DEFAULT_RATE = 0.1  # per minibatch, where the block gives none
 _FEWEST = 7  # minibatches in a trial, unless an epoch is very short: fewer say little about the epoch
 _HELD_OUT = 1.5  # minibatches that judge a trial, for each that it was trained on
 _BASELINE = 4  # minibatches whose losses tell what a stable loss is
+_PROGRESS = 0.98  # of the best trial's: a smaller rate that makes as much is preferred
 _RISE, _RISES = 0.5, 12  # the rate rises by a factor of 10 ** 0.5 after each of 12 minibatches, until it diverges
 _BELOW = 2.25  # where a search begins: this far below the rate that diverges then, as powers of 10
-_WIDTH, _FINEST = 0.5, 0.05  # of a search, as powers of 10: a factor of 3.2, and of 1.12
+_WIDTH, _NARROW = 0.5, 0.2  # of a search, as powers of 10: a factor of 3.2, and of 1.6
+_FINE = 101  # places between three trials
 _ANNEALING = 0.5  # the factor from epoch to epoch in short trainings, once the best rate is known
 _GOLDEN = 0.618  # the factor between rates that are tried for a sufficient one
 _NO_RATE = 1e-30  # per sample: a step is taken, but changes nothing
 _DIVERGED = 0.5  # a trial ends at a loss by this fraction above that of the baseline
+_SPREAD = 2  # and by so many standard deviations of minibatches, where its own loss before is not known
 _TOLERANCE = 0.1  # a loss by this fraction above the baseline's is sufficient
 
 
@@ -91,9 +97,9 @@ def epoch_to_load(settings: Settings, epochs: Sequence[Epoch]) -> int | None:
 class _Search:
     """The trials of a search, by their place on a logarithmic grid around the first rate.
 
-    They are compared with a baseline, a trial without updates. `held_out`: the loss of a trial is that of minibatches
-    which no trial was trained on; otherwise that of the second half of its minibatches, each before the update
-    with it.
+    They are compared with a trial without updates, whose loss is `start`. `held_out`: the loss of a trial is that of
+    minibatches which no trial was trained on; otherwise that of the second half of its minibatches, each before the
+    update with it.
     """
 
     def __init__(self, trials: Trials, first: float, size: int, length: int, budget: int, held_out: bool) -> None:
@@ -101,6 +107,7 @@ class _Search:
         self._judges = JOINED * math.ceil(_HELD_OUT * length / JOINED) if held_out else 0
         self._end = trials.spent + budget
         self._baseline = trials.losses([_NO_RATE] * (min(length, _BASELINE) if held_out else length), size)
+        self.start = trials.loss_of_others(size, self._judges) if held_out else _second_half(self._baseline)
         self.losses: dict[float, float] = {}
 
     def rate(self, place: float) -> float:
@@ -140,15 +147,18 @@ class _Search:
         return self.losses[place]
 
     def _is_stable(self, losses: list[float]) -> bool:
-        """Whether a trial may go on: its last loss is not far above that of the baseline."""
+        """Whether a trial may go on: its last loss is not far above that of the same minibatch without updates.
+
+        Where that is not known, it is not far above what minibatches have without updates.
+        """
         i = len(losses) - 1
-        base = self._baseline[i] if i < len(self._baseline) else _average(self._baseline)
-        return math.isfinite(losses[-1]) and losses[-1] <= base + _DIVERGED * abs(base)
+        known = self._baseline[i : i + 1]
+        base, spread = (known[0], 0.0) if known else (self.start, float(np.std(self._baseline)))
+        return math.isfinite(losses[-1]) and losses[-1] <= base + _DIVERGED * abs(base) + _SPREAD * spread
 
     def is_sufficient(self, place: float) -> bool:
         """Whether a trial does not raise the loss above that of the baseline."""
-        base = _second_half(self._baseline)
-        return self.loss(place) <= base + _TOLERANCE * abs(base)
+        return self.loss(place) <= self.start + _TOLERANCE * abs(self.start)
 
     @property
     def best(self) -> float:
@@ -167,14 +177,14 @@ def _average(values: Sequence[float]) -> float:
 def budget_of(settings: Settings, epoch: int, minibatches: int) -> int:
     """How many of an epoch's minibatches are spent on trials before it.
 
-    In all epochs together these are at most a fifth. Epochs with a sufficient rate need a fiftieth; what is left goes
-    to those with the best one, at most three fifths of each.
+    In all epochs together these are at most a fifth. Epochs with a sufficient rate need a fiftieth, and have no trials
+    if that is too few; what is left goes to those with the best one, at most three fifths of each.
     """
     epochs, best = settings["maxEpochs"], min(settings["numBestSearchEpoch"], settings["maxEpochs"])
-    share = LATER_SHARE
+    share = later = LATER_SHARE if minibatches * LATER_SHARE >= _LEAST else 0.0
     if epoch < best:
-        share = min(3 * SHARE, (SHARE * epochs - LATER_SHARE * (epochs - best)) / best)
-    return min(settings["numMiniBatch4LRSearch"], int(minibatches * share))
+        share = min(3 * SHARE, (SHARE * epochs - later * (epochs - best)) / best)
+    return min(settings["numMiniBatch4LRSearch"], int(minibatches * share + 1e-9))
 
 
 def range_of(settings: Settings, previous: Sequence[float], first: float) -> tuple[float, float]:
@@ -199,10 +209,10 @@ def search(
     if len(epochs) < settings["numBestSearchEpoch"] or not previous:
         grid = _Search(trials, high, size, _length_of(budget), budget, held_out=True)
         _find_best(grid)
-        place = _vertex(grid)
+        place = _cautious(grid)
     else:
         start = previous[-1] * _annealing(settings["maxEpochs"])
-        if budget < 6:  # a trial of one minibatch has no loss after an update
+        if budget < _LEAST:
             return start, []
         grid = _Search(trials, start, size, budget // 3, budget, held_out=False)
         place = _find_sufficient(grid, math.log10(low / 10 / start))
@@ -224,7 +234,7 @@ def _find_best(grid: _Search) -> None:
         if place != start:
             break
     width = _WIDTH / 2
-    while grid.can_afford() and width > _FINEST:
+    while grid.can_afford() and width > _NARROW:
         center = grid.best
         for neighbour in (center + width, center - width):
             if grid.can_afford():
@@ -232,17 +242,23 @@ def _find_best(grid: _Search) -> None:
         width /= 2
 
 
-def _vertex(grid: _Search) -> float:
-    """The minimum, in their range, of the parabola through the best trial and its neighbours, or three at an end."""
+def _cautious(grid: _Search) -> float:
+    """The smallest place, between the best trial and its lower neighbour, whose loss falls nearly as far.
+
+    Losses between trials are those of the parabola through the best one and its neighbours, or three at an end. The
+    minimum itself would be too large a rate: what is stable for the length of a trial need not be for an epoch.
+    """
     places = sorted(place for place, loss in grid.losses.items() if math.isfinite(loss))
     if len(places) < 3:
         return grid.best
     i = min(max(places.index(grid.best), 1), len(places) - 2)
-    (a, b, c), (u, v, w) = places[i - 1 : i + 2], [grid.losses[p] for p in places[i - 1 : i + 2]]
-    slope, curve = (b - a) ** 2 * (v - w) - (b - c) ** 2 * (v - u), (b - a) * (v - w) - (b - c) * (v - u)
-    if curve >= 0:  # it has a maximum, or is a line
-        return grid.best
-    return min(max(b - slope / (2 * curve), a), c)
+    near = places[i - 1 : i + 2]
+    parabola = np.polynomial.Polynomial.fit(near, [grid.losses[place] for place in near], 2)
+    fine = np.linspace(near[0], near[-1], _FINE)
+    loss = parabola(fine)
+    best = int(np.argmin(loss))
+    limit = grid.start - _PROGRESS * (grid.start - loss[best])
+    return float(fine[:best + 1][loss[:best + 1] <= max(limit, loss[best])][0])
 
 
 def _find_sufficient(grid: _Search, lowest: float) -> float:

@@ -32,15 +32,19 @@ class Setting:
 
 
 class Settings:
-    """The values of all keys. `overrides` precede what is `given`; `references` are values for ``$name$``.
+    """The values of all keys. `overrides` precede what is `given`, and that precedes what is `around` the block.
+
+    `references` are values for ``$name$``.
 
     Errors: ConfigError for unknown keys, values that are not allowed, and keys that contradict each other.
     """
 
     def __init__(
-        self, given: Iterable[Assignment], overrides: Iterable[Assignment] = (), references: Mapping[str, Raw] = {}
+        self, given: Iterable[Assignment], overrides: Iterable[Assignment] = (), references: Mapping[str, Raw] = {},
+        around: Mapping[str, Raw] = {},
     ) -> None:
-        self._raw = _by_key(given) | _by_key(overrides)
+        outer = {key.id: around[key.name.lower()] for key in KEYS if key.name.lower() in around}
+        self._raw = outer | _by_key(given) | _by_key(overrides)
         self._references = references
         self._settings: dict[str, Setting] = {}
         self._resolving: list[str] = []
