@@ -7,19 +7,17 @@ pass that stand, in XLA's schedule, between its start and the point where its re
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import re
 import time
-from collections.abc import Iterator
-from pathlib import Path
-from typing import NamedTuple
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
-from benchmarks.gpu_programs import LIMITS, TARGETS, Instruction, in_own_process, instructions, kind_of, size_of
-from benchmarks.resources import parse_with_paths
+from benchmarks import gpu_command
+from benchmarks.gpu_programs import LIMITS
+from benchmarks.hlo import Instruction, instructions, kind_of, size_of
 
-TOPOLOGIES = {"1 host": "1x1x8", "8 hosts": "1x8x1"}  # slices x hosts x GPUs of each
+TOPOLOGIES = {"1x1x8": "1 host", "1x8x1": "8 hosts"}  # slices x hosts x GPUs of each
 
 
 class AllReduce(NamedTuple):
@@ -54,10 +52,8 @@ def _is_of_backward_pass(instruction: Instruction, computations: dict[str, list[
     return bool(is_kernel) and "transpose(jvp" in instruction.attributes and "all-reduce" not in instruction.opcode
 
 
-def compiled_step(network: str, target: Path, topology: str, atis: Path | None) -> dict[str, object]:
+def compiled_step(options: Namespace) -> dict[str, Any]:
     """Compile the first step of a network for 8 GPUs; the figures of its program."""
-    import cntk_networks  # plain scripts, for CNTK 2.7 too
-    import gpu_networks
     import numpy as np
     from jax.experimental import topologies
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -69,7 +65,7 @@ def compiled_step(network: str, target: Path, topology: str, atis: Path | None) 
     from cntkjax.train._distributed_training import DistributedTraining
 
     described = topologies.get_topology_desc(
-        platform="cuda", topology_name="", target_config=target.read_text(), topology=topology
+        platform="cuda", topology_name="", target_config=gpu_command.description(options), topology=options.topology
     )
     devices = Devices(Mesh(np.array(described.devices), AXIS))
     devices.local = list(described.devices[:1])  # the others are those of other workers
@@ -78,10 +74,10 @@ def compiled_step(network: str, target: Path, topology: str, atis: Path | None) 
         return GradientExchange(self.learners, [DataParallel()] * len(self.learners), devices)
 
     DistributedTraining.begin = begin  # type: ignore[method-assign, assignment]
-    run = (cntk_networks.NETWORKS | gpu_networks.NETWORKS)[network](*([str(atis)] if network == "atis" else []))
+    train = gpu_command.training(options)
     try:
         with tracing_for("gpu", NamedSharding(devices.mesh, PartitionSpec())):
-            run(1)
+            train(1)
     except TracedForAnotherDevice as traced:
         step = traced
     begin_time = time.perf_counter()
@@ -92,46 +88,30 @@ def compiled_step(network: str, target: Path, topology: str, atis: Path | None) 
     reduces = all_reduces(text)
     gathered = sum(size_of(shape) for shape in re.findall(r"= (\S+) all-gather-done\(", text))
     return {
-        "network": network, "all_reduces": [list(a) for a in reduces], "gathered_mb": round(gathered / 1e6, 1),
+        "network": options.one, "topology": options.topology, "all_reduces": [list(a) for a in reduces],
+        "gathered_mb": round(gathered / 1e6, 1),
         "compile_s": round(time.perf_counter() - begin_time, 1),
     }  # fmt: skip
 
 
-def rows(results: Iterator[tuple[str, dict[str, object]]]) -> Iterator[str]:
+def rows(results: Iterator[Mapping[str, Any]]) -> Iterator[str]:
     """A table of the figures, row by row."""
     yield (
         "| network | 8 GPUs in | all-reduces | MB | before the backward pass ends | MB of these | hidden by kernels | "
         "seconds to compile |"
     )
     yield "|---|---|---|---|---|---|---|---|"
-    for where, r in results:
-        reduces = [AllReduce(*a) for a in r["all_reduces"]]  # type: ignore[attr-defined]
+    for r in results:
+        reduces = [AllReduce(*a) for a in r["all_reduces"]]
         early = [a for a in reduces if a.meanwhile]
         hidden = ", ".join(str(a.meanwhile) for a in early)
         yield (
-            f"| {r['network']} | {where} | {len(reduces)} | {sum(a.bytes for a in reduces) / 1e6:.1f} | {len(early)} | "
+            f"| {r['network']} | {TOPOLOGIES[r['topology']]} | {len(reduces)} | "
+            f"{sum(a.bytes for a in reduces) / 1e6:.1f} | {len(early)} | "
             f"{sum(a.bytes for a in early) / 1e6:.1f} | {hidden} | {r['compile_s']} |"
         )
 
 
 def main(arguments: list[str]) -> None:
     """Print the table of all networks, or of those that are named."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks gpu-scaling", description=__doc__)
-    targets = sorted(path.stem for path in TARGETS.glob("*.txtpb"))
-    parser.add_argument("--target", choices=targets, default="h100", help="the GPU; default: h100")
-    parser.add_argument("--networks", nargs="+", choices=LIMITS, default=list(LIMITS), help="default: all")
-    parser.add_argument("--one", choices=LIMITS, help=argparse.SUPPRESS)
-    parser.add_argument("--topology", choices=TOPOLOGIES.values(), help=argparse.SUPPRESS)
-    options = parse_with_paths(parser, arguments)
-    if options.one:
-        target = TARGETS / f"{options.target}.txtpb"
-        print(json.dumps(compiled_step(options.one, target, options.topology, options.atis)), flush=True)
-        os._exit(0)  # the described devices cannot be closed
-    networks = [name for name in options.networks if name != "atis" or options.atis]
-    results = (
-        (where, in_own_process(network, options, "gpu-scaling", "--topology", topology))
-        for network in networks
-        for where, topology in TOPOLOGIES.items()
-    )
-    for line in rows(results):
-        print(line, flush=True)
+    gpu_command.run("gpu-scaling", __doc__, arguments, LIMITS, compiled_step, rows, list(TOPOLOGIES))

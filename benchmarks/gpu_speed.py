@@ -2,6 +2,8 @@
 
 Peaks are those of the described GPUs (gpu_targets/): of float32 arithmetic without tensor cores, two operations for
 each multiplication and addition. All sides are credited with the same operations, which an exact implementation needs.
+Bytes are those that the kernels of a JAX side's program read and write, loops times their steps; of PyTorch they are
+not known. Caches serve a part of them, so more than the peak of the memory is possible.
 """
 
 from __future__ import annotations
@@ -65,9 +67,9 @@ def device_in_use() -> tuple[str, str]:
 
 
 def rows(networks: Mapping[str, Mapping[str, Result]], peak: Peak | None) -> Iterator[str]:
-    """A table: for each network and side the time, operations per second, percent of the peak, and memory."""
-    yield "| network | side | ms a minibatch | 10^12 operations/s | % of peak | MB of memory, at most |"
-    yield "|---|---|---|---|---|---|"
+    """A table: for each network and side the time, operations and bytes per second, percent of peaks, and memory."""
+    yield "| network | side | ms a minibatch | 10^12 operations/s | % of peak | GB/s | % of peak | MB in use, at most |"
+    yield "|---|---|---|---|---|---|---|---|"
     for network, results in networks.items():
         for side, result in results.items():
             if "milliseconds" in result:
@@ -80,5 +82,8 @@ def figures(result: Result, giga_operations: float | None, peak: Peak | None) ->
     milliseconds = median(result["milliseconds"])
     rate = giga_operations / milliseconds * 1e12 if giga_operations else None
     share = f"{rate / peak.operations:.1%}" if rate and peak else ""
+    bandwidth = result["bytes"] / milliseconds * 1e3 if result.get("bytes") else None
+    share_of_bytes = f"{bandwidth / peak.bandwidth:.1%}" if bandwidth and peak else ""
+    moved = [f"{bandwidth / 1e9:,.1f}" if bandwidth else "", share_of_bytes]
     memory = f"{result['memory'] / 1e6:,.0f}" if result.get("memory") else ""
-    return [f"{milliseconds:.2f}", f"{rate / 1e12:.2f}" if rate else "", share, memory]
+    return [f"{milliseconds:.2f}", f"{rate / 1e12:.2f}" if rate else "", share, *moved, memory]

@@ -5,6 +5,7 @@
 It builds the network, then reads lines with a number of minibatches. For each it writes a line of JSON: how long they
 took, how many samples (images or words) they had, and the compilations so far.
 """
+import functools
 import importlib
 import json
 import os
@@ -64,6 +65,25 @@ def peak_memory(side):
     return (jax.local_devices()[0].memory_stats() or {}).get('peak_bytes_in_use', 0)
 
 
+def bytes_moved(side):
+    """Bytes that the kernels of a JAX side's largest program read and write on an accelerator; 0 on a CPU."""
+    if side not in ('cntkjax', 'jax'):
+        return 0
+    import jax
+
+    device = jax.local_devices()[0]
+    if device.platform == 'cpu':
+        return 0
+    return _bytes_of(max((e.hlo_modules()[0].to_string() for e in device.client.live_executables()), key=len))
+
+
+@functools.lru_cache(maxsize=1)
+def _bytes_of(program):
+    import hlo
+
+    return hlo.kernels(program).bytes
+
+
 def main(side, network, *folder):
     """Build the network, and train it as standard input asks."""
     answers = os.fdopen(os.dup(1), 'w')
@@ -77,7 +97,7 @@ def main(side, network, *folder):
         samples = run(int(line))
         seconds = time.perf_counter() - start
         counts = with_loaded(counters) if counters else {}
-        result = dict(counts, seconds=seconds, samples=samples, memory=peak_memory(side))
+        result = dict(counts, seconds=seconds, samples=samples, memory=peak_memory(side), bytes=bytes_moved(side))
         print(json.dumps(result), file=answers, flush=True)
 
 

@@ -5,7 +5,7 @@ import importlib.util
 
 import pytest
 
-from benchmarks import gpu_programs
+from benchmarks import gpu_command, gpu_programs, hlo
 
 HLO = """\
 HloModule jit_step
@@ -41,21 +41,39 @@ backend_config={"known_trip_count":{"n":"5"}}
 
 
 def test_kernels_are_counted_with_the_steps_of_their_loops():
-    counted = gpu_programs.kernels(HLO)
+    counted = hlo.kernels(HLO)
     assert counted.loops == [(2, 5), (3, None)]  # the second is waited for, with a kernel for its condition
     assert counted.kinds == {"convolution": 1, "store": 5 + 1, "product": 5 + 1, "compare": 1}
     assert counted.count == 14
+    x = 8 * 4 * 4
+    convolution, store, product, compare = x + x, x + 4 * 4, x + x, 2 * (4 + x) + 1  # workspaces do not count
+    assert counted.bytes == convolution + 6 * (store + product) + compare
 
 
 def test_bytes_of_shapes():
-    assert gpu_programs.size_of("(f32[8,4]{1,0}, (pred[], bf16[3]{0}))") == 8 * 4 * 4 + 1 + 3 * 2
+    assert hlo.size_of("(f32[8,4]{1,0}, (pred[], bf16[3]{0}))") == 8 * 4 * 4 + 1 + 3 * 2
 
 
-@pytest.mark.skipif(
+needs_compiler = pytest.mark.skipif(
     importlib.util.find_spec("jax_cuda12_plugin") is None, reason="needs XLA's GPU compiler: pip install 'jax[cuda12]'"
 )
+
+
+def figures(network, target):
+    """Those of a step without callbacks and numbers of double precision."""
+    options = argparse.Namespace(target=target, atis=None)
+    result = gpu_command.in_own_process("gpu-programs", options, network)
+    assert result["float64"] == 0 and "callback" not in result["kinds"]
+    return result
+
+
+@needs_compiler
 @pytest.mark.parametrize("network", sorted(gpu_programs.LIMITS.keys() - {"atis"}))
 def test_a_step_launches_at_most_so_many_kernels(network):
-    result = gpu_programs.in_own_process(network, argparse.Namespace(target="h100", atis=None))
-    assert result["kernels"] <= gpu_programs.LIMITS[network]
-    assert result["float64"] == 0 and "callback" not in result["kinds"]
+    assert figures(network, "h100")["kernels"] <= gpu_programs.LIMITS[network]
+
+
+@needs_compiler
+@pytest.mark.parametrize("target", ["a100", "l4"])
+def test_steps_compile_for_other_gpus(target):
+    assert figures("grouped", target)["kinds"]["convolution"] > 0

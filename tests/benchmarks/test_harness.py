@@ -85,10 +85,11 @@ def test_peaks_are_those_of_the_described_gpus():
 def test_the_table_of_a_gpu_has_rates_and_shares_of_its_peak():
     result = compare("tiny", {"cntkjax": sys.executable}, None, rounds=1, seconds=0)["cntkjax"]
     peak = gpu_speed.Peak("a GPU", 1e12, 1e12, 10**9)
-    measured = {"lstm64": {"cntkjax": result | {"milliseconds": [88.6], "memory": 5e6}, "torch": {"error": "none"}}}
+    lstm = result | {"milliseconds": [88.6], "memory": 5e6, "bytes": 22.15e9}
+    measured = {"lstm64": {"cntkjax": lstm, "torch": {"error": "none"}}}
     *_, row = gpu_speed.rows(measured | {"tiny": {"jax": result}}, peak)
-    assert row.startswith("| Ten small parameters, batch 8 | hand-written JAX | ") and row.endswith("|  |  |  |")
-    assert "| LSTM, batch 64 | cntkjax | 88.60 | 0.50 | 50.0% | 5 |" in gpu_speed.rows(measured, peak)
+    assert row.startswith("| Ten small parameters, batch 8 | hand-written JAX | ") and row.endswith("|  |  |  |  |  |")
+    assert "| LSTM, batch 64 | cntkjax | 88.60 | 0.50 | 50.0% | 250.0 | 25.0% | 5 |" in gpu_speed.rows(measured, peak)
 
 
 def test_without_a_gpu_the_command_says_so():

@@ -7,6 +7,7 @@ import pytest
 from jax import lax
 
 from cntkjax.engine.lower import scans
+from cntkjax.engine.xla.platform import lowering_for
 
 TIME, ROWS, SIZE = 5, 2, 3
 
@@ -55,9 +56,9 @@ def arguments(dtype=np.float32):
     return [draw((SIZE, 4 * SIZE))], invariants, (draw((ROWS, SIZE)), draw((ROWS, SIZE))), xs
 
 
-@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("reverse", "platform"), [(False, "cpu"), (True, "cpu"), (True, "gpu")])
 @pytest.mark.parametrize("step", [lstm, weight_used_twice, decay])
-def test_values_and_gradients_are_those_of_a_scan_of_jax(step, reverse):
+def test_values_and_gradients_are_those_of_a_scan_of_jax(step, reverse, platform):
     def ours(*a):
         return scans.scan(step, *a, weight_gradients if step is not decay else lambda *_: [], reverse=reverse)
 
@@ -68,7 +69,7 @@ def test_values_and_gradients_are_those_of_a_scan_of_jax(step, reverse):
         ys = scan([w], {"scale": scale, "rows": jnp.arange(ROWS)}, init, (x, begins))
         return sum(jnp.sum(jnp.sin(y)) for y in jax.tree.leaves(ys))
 
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), lowering_for(platform):
         (w,), invariants, init, (x, begins) = jax.tree.map(jnp.asarray, arguments(np.float64))
         jax.tree.map(np.testing.assert_array_equal, ours(*arguments()), plain(*arguments()))
         places = (1, 2, 3, 4)
@@ -90,3 +91,12 @@ def test_only_invariants_that_have_a_gradient_are_summed_over_the_steps():
     weight, _, scale = range(3)  # the weight's gradient is computed after the loop, integers have none
     assert scans.split_step(lstm, *arguments())[0].differentiated_invariants == [scale]
     assert scans.split_step(weight_used_twice, *arguments())[0].differentiated_invariants == [weight, scale]
+
+
+def test_on_gpus_gradients_that_follow_from_what_is_stacked_are_computed_after_the_loop():
+    scale = 2
+    with lowering_for("gpu"):
+        split, _ = scans.split_step(lstm, *arguments())
+    assert (split.differentiated_invariants, split.deferred_invariants) == ([], [scale])
+    stacked = split.deferred_operands
+    assert stacked == ([], split.product_gradients)  # the gradient of the products; their inputs need not be stacked

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import cntk as C
-from benchmarks.gpu_programs import TARGETS
+from benchmarks.gpu_command import TARGETS
 from cntkjax.engine.run.program_cache import programs
 from cntkjax.engine.xla import autotuning
 from cntkjax.engine.xla.cache import Store

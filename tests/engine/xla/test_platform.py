@@ -77,6 +77,34 @@ def side_by_side(*layers, equal=False):
     return L.Sequential(list(layers))(x), data
 
 
+def attentive():
+    """A GRU whose steps read all steps of its input, weighted by its state."""
+    x, data = sequences(4)
+    attend, cell = (layer(6, init=C.glorot_uniform(seed=8)) for layer in (L.AttentionModel, L.GRU))
+
+    @C.Function
+    def network(x):
+        @C.Function
+        def step(state, now):
+            return cell(state, C.splice(now, attend(x, state)))
+
+        return L.Recurrence(step)(x)
+
+    return network(x), data
+
+
+def biased():
+    """A recurrence whose bias, peephole and scale are the same in each step."""
+    x, data = sequences(4)
+    w, b, p, s = (C.parameter(shape, init=C.normal(0.5, seed=9)) for shape in ((4, 4), 4, 4, ()))
+
+    @C.Function
+    def step(state, now):
+        return C.tanh(C.times(state, w) + b + p * state + s * now)
+
+    return L.Recurrence(step)(x), data
+
+
 def stack(cell, **options):
     x, data = sequences(4)
     weights = C.parameter((C.InferredDimension, 5), init=C.glorot_uniform(seed=3))
@@ -103,6 +131,7 @@ CASES = {
     "GRUs in both directions, equal lengths": lambda: side_by_side(*both(L.GRU), equal=True),
     "two GRUs in one direction": lambda: side_by_side(*both(L.GRU, L.GRU)),
     "an LSTM beside a GRU": lambda: side_by_side(*both(L.LSTM, L.GRU)),
+    "attention": attentive, "a bias in each step": biased,
     "stack of LSTMs": lambda: stack("lstm"),
     "stack of GRUs in both directions": lambda: stack("gru", bidirectional=True),
     "sum of long rows": long_rows,

@@ -22,7 +22,15 @@ from ...graph.variable import Variable
 from ..plan.parts import Loop, resolve
 from .carry import carry_out, initial_states, states_before
 from .nodes import run_node
-from .products import Product, Weight, apply_weight, hoisted_products, multiply, products_of
+from .products import (
+    Product,
+    Weight,
+    apply_weight,
+    hoisted_products,
+    multiply,
+    products_of,
+    with_common_operand,
+)
 from .scans import scan, scan_forward, unrolled_steps
 from .tilings import Tiling, tilings_of
 from .values import Axes, Context, Environment, LayoutArrays, Step, Value, layouts_as_arguments
@@ -57,8 +65,9 @@ class ScannedLoop:
     outputs: Sequence[Variable]
     layout_arrays: LayoutArrays
     with_layouts: Callable[[LayoutArrays], Context]
-    weights: Sequence[Weight]
-    tapped: Sequence[Function]  # the products whose weight gradients are computed after the backward loop
+    joined: Sequence[tuple[Function, ...]]  # products that are computed as one
+    weights: Sequence[tuple[Weight, ...]]  # of joined products, side by side
+    tapped: Sequence[tuple[Function, ...]]  # those whose weight gradients are computed after the backward loop
     tilings: Mapping[Function, Tiling]
 
     @classmethod
@@ -78,14 +87,16 @@ class ScannedLoop:
         if layout.origin is not None:
             outputs += [resolve(d.node_inputs[0]) for d in loop.delays]
         layout_arrays, with_layouts = layouts_as_arguments(ctx)
+        joined = with_common_operand(products)
         return cls(
             ctx=ctx, loop=loop, axes=axes, initial=initial, invariants=invariants, invariant_arrays=invariant_arrays,
             sequences={v: x for v, x in sequences.items() if v in read} | hoisted,
             products=products, fused_scales=frozenset(fused_scales), resets_state=resets_state, outputs=outputs,
             layout_arrays=layout_arrays, with_layouts=with_layouts,
-            weights=list(dict.fromkeys(p.weight for p in products.values())),
+            joined=joined,
+            weights=list(dict.fromkeys(tuple(products[n].weight for n in group) for group in joined)),
             # For weights of one column XLA would read all operands again, slowly; in a step they are in the cache.
-            tapped=[n for n, p in products.items() if p.weight.variable.shape[-1:] != (1,)],
+            tapped=[group for group in joined if products[group[0]].weight.variable.shape[-1:] != (1,)],
             tilings=tilings_of(loop.nodes),
         )
 
@@ -97,7 +108,7 @@ class ScannedLoop:
         layout = self.ctx.layouts[self.loop.axis]
         sequence_arrays = [v.data for v in self.sequences.values()]
         init = tuple(self._initial_buffer(delay, layout.rows) for delay in self.initial)
-        weights = [w.data(self.ctx, self.invariants) for w in self.weights]
+        weights = [_side_by_side([w.data(self.ctx, self.invariants) for w in group]) for group in self.weights]
         cells = (layout.position, layout.remaining, layout.seq, layout.mask, jnp.arange(layout.time))
         return weights, (self.layout_arrays, list(self.invariant_arrays.values())), init, (sequence_arrays, cells)
 
@@ -160,12 +171,16 @@ class ScannedLoop:
     ) -> TappedProducts:
         """Compute the nodes of a step in order; returns the operands of tapped products, and these."""
         tapped_products: TappedProducts = []
+        groups = {group[0]: group for group in self.joined}
         for node in self.loop.nodes:
-            if node in self.products:
-                product = self.products[node]
-                tap = None if taps is None or node not in self.tapped else taps[len(tapped_products)]
-                pair = multiply(ctx, node, env, product, weights[self.weights.index(product.weight)], tap)
-                tapped_products += [pair] if node in self.tapped else []
+            if node in groups:
+                group = groups[node]
+                tap = None if taps is None or group not in self.tapped else taps[len(tapped_products)]
+                products = {n: self.products[n] for n in group}
+                pair = multiply(ctx, products, env, weights[self._place_of_weight(group)], tap)
+                tapped_products += [pair] if group in self.tapped else []
+            elif node in self.products:
+                continue  # computed with the first one of its group
             elif node in self.tilings:
                 if node.node_outputs[0] not in env:
                     env.update(self.tilings[node].split(ctx, env))
@@ -181,12 +196,15 @@ class ScannedLoop:
         Shapes: operands, gradients [time, rows, *shape].
         """
         totals = [jnp.zeros_like(w) for w in weights]
-        for node, x, d_product in zip(self.tapped, operands, gradients, strict=True):
-            weight = self.products[node].weight
-            place = self.weights.index(weight)
-            product = partial(apply_weight, self.ctx, node, weight, Value(x, node.node_outputs[0].dynamic_axes))
+        for group, x, d_product in zip(self.tapped, operands, gradients, strict=True):
+            node, place = group[0], self._place_of_weight(group)
+            operand = Value(x, node.node_outputs[0].dynamic_axes)
+            product = partial(apply_weight, self.ctx, node, self.products[node].weight, operand)
             totals[place] += jax.vjp(product, weights[place])[1](d_product)[0]
         return totals
+
+    def _place_of_weight(self, group: Sequence[Function]) -> int:
+        return self.weights.index(tuple(self.products[n].weight for n in group))
 
     def store(self, env: Environment, ys: Sequence[Array]) -> None:
         """Put the outputs of all steps into the environment, and save the last values of sequences that are cut."""
@@ -229,6 +247,11 @@ class ScannedLoop:
             f"the state of a loop, {state!r}, has a free dimension that no input of the loop has",
             fix="declare its size, or use an input with the same free dimension in the loop",
         ))
+
+
+def _side_by_side(weights: Sequence[Array]) -> Array:
+    """Shapes: [rows, columns] of each -> [rows, all columns]."""
+    return weights[0] if len(weights) == 1 else jnp.concatenate(weights, -1)
 
 
 def offset(delay: Function) -> int:

@@ -8,12 +8,10 @@ once, and not at all where cheap operations recompute it from values that the ba
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard, TypeVar
-
-from jax.core import eval_jaxpr
 
 from ..._typing import Array
 
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
 Atom: TypeAlias = "Var | Literal"
 T = TypeVar("T")
 
-CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "custom_jvp_call": "call_jaxpr"}  # to the parameter with the callee
 VIEWS = {"broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose"}
 # Operations that are faster to recompute than to save and load their result.
 CHEAP = VIEWS | {
@@ -36,6 +33,8 @@ ELEMENTWISE = CHEAP | {
     "exp", "log", "log1p", "div", "logistic", "tanh", "sqrt", "rsqrt", "round", "abs", "clamp", "pow", "expm1", "sin",
     "cos", "bitcast_convert_type", "shift_left", "shift_right_arithmetic",
 }  # fmt: skip
+# From which, and from what is stacked anyway, gradients of invariants are computed after the loop.
+DEFERRED = ELEMENTWISE | {"reduce_sum"}
 
 
 @dataclass(frozen=True)
@@ -91,36 +90,45 @@ class JointStep:
 
 @dataclass(frozen=True)
 class SplitStep:
-    """The two halves of a step and its gradient, on flat lists of arrays.
+    """The two halves of a step and its gradient, on flat lists of arrays, and what is left for after the loop.
 
     `forward`: invariants, carry, xs -> new carry, stacked. `backward`: invariants, xs, residuals, cotangents of the new
-    carry and of the outputs -> gradients of the carry, gradients of some invariants, stacked gradients.
+    carry and of the outputs -> gradients of the carry, gradients of some invariants, stacked gradients. `deferred`:
+    invariants, xs, some of what is stacked -> gradients of other invariants.
     """
 
     consts: list[Array]
     forward: Jaxpr
     backward: Jaxpr
+    deferred: Jaxpr
     num_ys: int  # the outputs of the step, which are the first of what `forward` stacks
     residuals: list[int]  # places among what `forward` stacks
     operands: list[int]  # of tapped products: places among these
     differentiated_invariants: list[int]
+    deferred_invariants: list[int]
+    deferred_operands: tuple[list[int], list[int]]  # places among the stacked values, and among the gradients
     x_gradients: dict[int, int]  # of the xs that have one: its place among the stacked gradients
     product_gradients: list[int]  # of tapped products: places among the stacked gradients
 
 
 @dataclass(frozen=True)
 class _Gradients:
-    """The gradients that the backward loop computes: carried, summed over the steps, and stacked."""
+    """The gradients of a step: carried, summed over the steps by the loop or after it, and stacked.
+
+    `sources`: what is stacked besides, for those that are computed after the loop.
+    """
 
     carry: list[Atom]
     invariants: dict[int, Var]
     xs: dict[int, Var]
     products: list[Atom]
+    deferred: dict[int, Var] = field(default_factory=dict)
+    sources: tuple[Var, ...] = ()
 
     @property
     def stacked(self) -> list[Atom]:
-        """Those of xs and of tapped products, each once."""
-        return list(dict.fromkeys((*self.xs.values(), *self.products)))
+        """Those of xs and of tapped products, and the sources of others, each once."""
+        return list(dict.fromkeys((*self.xs.values(), *self.products, *self.sources)))
 
     @property
     def outputs(self) -> list[Atom]:
@@ -128,13 +136,20 @@ class _Gradients:
         return [*self.carry, *self.invariants.values(), *self.stacked]
 
 
-def split_jaxpr(joint: JointStep) -> SplitStep:
-    """Split a step and its gradient into a forward half, a backward half and residuals."""
+def split_jaxpr(joint: JointStep, deferred_elements: int = 0) -> SplitStep:
+    """Split a step and its gradient into a forward half, a backward half and residuals.
+
+    `deferred_elements`: gradients of invariants are computed after the loop, where that takes little that is not
+    stacked anyway, and no array of more elements in a step.
+    """
     available = joint.available
     primal, backward, known = _partition(joint.closed.jaxpr.eqns, {*available, *joint.carry})
     candidates = [v for eqn in backward for v in variables(eqn.invars) if v in known]
     stacked = _stacked(joint, primal, candidates)
     gradients = _gradients(joint, known)
+    if deferred_elements:
+        known_after_loop = {*available, *variables(stacked)}
+        gradients = _with_deferred(gradients, [*primal, *backward], known_after_loop, deferred_elements)
     equations = _live_equations(
         [*primal, *backward], gradients.outputs, {*available, *joint.cotangents, *variables(stacked)}
     )
@@ -144,16 +159,27 @@ def split_jaxpr(joint: JointStep) -> SplitStep:
         primal, [*joint.new_carry, *stacked], {*available, *joint.carry}, keep_effects=True
     )
     stacked_gradients = gradients.stacked
+    remaining = _live_equations(
+        [*primal, *backward], gradients.deferred.values(), {*available, *variables((*stacked, *stacked_gradients))}
+    )
+    used = {v for eqn in remaining for v in variables(eqn.invars)}.union(gradients.deferred.values()) - available
+    saved = {v: i for i, v in enumerate(stacked) if v in used}
+    saved_gradients = {v: i for i, v in enumerate(stacked_gradients) if v in used and v not in saved}
     return SplitStep(
         consts=joint.closed.consts,
         forward=joint.jaxpr([*joint.invariants, *joint.carry, *joint.xs], forward, [*joint.new_carry, *stacked]),
         backward=joint.jaxpr(
             [*joint.invariants, *joint.xs, *residuals, *joint.cotangents], equations, gradients.outputs
         ),
+        deferred=joint.jaxpr(
+            [*joint.invariants, *joint.xs, *saved, *saved_gradients], remaining, gradients.deferred.values()
+        ),
         num_ys=len(joint.ys),
         residuals=list(residuals.values()),
         operands=[stacked.index(v) for v in joint.operands],
         differentiated_invariants=list(gradients.invariants),
+        deferred_invariants=list(gradients.deferred),
+        deferred_operands=(list(saved.values()), list(saved_gradients.values())),
         x_gradients={i: stacked_gradients.index(d) for i, d in gradients.xs.items()},
         product_gradients=[stacked_gradients.index(d) for d in gradients.products],
     )
@@ -187,6 +213,63 @@ def _gradients(joint: JointStep, known: Collection[Var]) -> _Gradients:
         xs={i - begin_xs: d for i, d in nonzero.items() if begin_xs <= i < begin_taps},
         products=gradients[len(gradients) - len(joint.operands) :],
     )
+
+
+def _with_deferred(
+    gradients: _Gradients, equations: Sequence[JaxprEqn], available: Collection[Var], most_elements: int
+) -> _Gradients:
+    """The gradients, where those of invariants that can be computed after the loop are deferred.
+
+    The largest one comes first, since what is stacked for it may serve the others: where attention adds a query to each
+    of its keys, the small gradient of the scores is stacked instead of a sum over the steps of all gradients of keys.
+    """
+    producers, known = _producers(equations), {*available, *variables(gradients.stacked)}
+    deferred: dict[int, Var] = {}
+    sources: dict[Var, None] = {}
+    for i, d in sorted(gradients.invariants.items(), key=lambda pair: -_num_elements([pair[1]])):
+        missing = _sources_after_loop(d, producers, {*known, *sources}, most_elements)
+        if missing is not None:
+            deferred[i] = d
+            sources |= missing
+    in_loop = {i: d for i, d in gradients.invariants.items() if i not in deferred}
+    return replace(gradients, invariants=in_loop, deferred=deferred, sources=tuple(sources))
+
+
+def _sources_after_loop(
+    d: Var, producers: Mapping[Var, JaxprEqn], known: Collection[Var], most_elements: int
+) -> dict[Var, None] | None:
+    """The small variables from which, with known ones, a gradient can be computed after the loop; None if it cannot."""
+    sources: dict[Var, None] = {}
+    pending, visited = [d], set(known)
+    while pending:
+        v = pending.pop()
+        if v in visited:
+            continue
+        visited.add(v)
+        eqn = producers.get(v)
+        if NARROW * _num_elements([v]) <= _num_elements([d]):
+            sources[v] = None
+        elif eqn is None or _num_elements([v]) > most_elements:
+            return None
+        elif eqn.primitive.name in DEFERRED or _multiplies_with_vector(eqn):
+            pending += variables(eqn.invars)
+        else:
+            return None
+    return sources
+
+
+def _multiplies_with_vector(eqn: JaxprEqn) -> bool:
+    """True for a product that is computed element by element: other ones would be stored for all steps."""
+    if eqn.primitive.name != "dot_general":
+        return False
+    contracted, batch = eqn.params["dimension_numbers"]
+    shapes = [getattr(v.aval, "shape", ()) for v in eqn.invars]
+    inner = prod(shapes[0][i] for i in contracted[0])
+    outer = [
+        prod(d for i, d in enumerate(shape) if i not in (*c, *b))
+        for shape, c, b in zip(shapes, contracted, batch, strict=True)
+    ]
+    return 1 in (inner, *outer)
 
 
 def _stacked(joint: JointStep, primal: Sequence[JaxprEqn], candidates: Iterable[Var]) -> list[Atom]:
@@ -293,27 +376,6 @@ def _live_equations(
     return live[::-1]
 
 
-def inline_calls(closed: ClosedJaxpr, arrays: Sequence[Array]) -> list[Array]:
-    """The outputs of a jaxpr, evaluated with the bodies of the functions that it calls in place of the calls."""
-    jaxpr = closed.jaxpr
-    values: dict[Var, Array] = dict(
-        zip((*jaxpr.constvars, *jaxpr.invars), (*closed.consts, *arrays), strict=True)
-    )
-
-    def read(atom: Atom) -> Array:
-        return values[atom] if is_variable(atom) else atom.val  # type: ignore[union-attr]
-
-    for eqn in jaxpr.eqns:
-        if eqn.primitive.name in CALLS:
-            outputs = inline_calls(eqn.params[CALLS[eqn.primitive.name]], [read(v) for v in eqn.invars])
-        else:
-            inputs = list(dict.fromkeys(variables(eqn.invars)))
-            single = jaxpr.replace(constvars=[], invars=inputs, eqns=[eqn], outvars=eqn.outvars)
-            outputs = eval_jaxpr(single, [], *[values[v] for v in inputs])
-        values.update(zip(eqn.outvars, outputs, strict=True))
-    return [read(v) for v in jaxpr.outvars]
-
-
 def variables(atoms: Iterable[Atom]) -> list[Var]:
     """The atoms that are no literals."""
     return [v for v in atoms if is_variable(v)]
@@ -330,4 +392,4 @@ def split_list(items: Iterable[T], *sizes: int) -> list[list[T]]:
     return [*(list(islice(remaining, size)) for size in sizes), list(remaining)]
 
 
-__all__ = ["JointStep", "SplitStep", "inline_calls", "split_jaxpr", "split_list"]
+__all__ = ["JointStep", "SplitStep", "is_variable", "split_jaxpr", "split_list", "variables"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 
@@ -187,13 +187,28 @@ def hoisted_products(
     return hoisted
 
 
+def with_common_operand(products: Mapping[Function, Product]) -> list[tuple[Function, ...]]:
+    """The products of a loop in groups, each of which is computed as one, with the weights side by side.
+
+    XLA:GPU joins products of one vector anyway, but copies the parts of the result: a product is separate from its
+    readers. In a CPU's programs each is by itself.
+    """
+    groups: dict[Hashable, list[Function]] = {}
+    for node, product in products.items():
+        weight = product.weight.variable
+        joins = lowering().joined_products and node.primitive.looks_up_rows(node) and weight.shape[-1] > 1
+        groups.setdefault((product.operands, weight.dtype) if joins else node, []).append(node)
+    return [tuple(group) for group in groups.values()]
+
+
 def multiply(
-    ctx: Context, node: Function, env: Environment, product: Product, w: Array, tap: Array | None
+    ctx: Context, products: Mapping[Function, Product], env: Environment, w: Array, tap: Array | None
 ) -> tuple[Array, Array]:
-    """Compute a product; returns its operand, and the product without what was hoisted.
+    """Compute products of one operand; returns it, and the products side by side without what was hoisted.
 
     With a tap, its gradient goes there, and none to the weight.
     """
+    node, product = next(iter(products.items()))
     arrays, axes = [ctx.array(env[v]) for v in product.operands], env[product.operands[0]].axes
     x = arrays[0] if len(arrays) == 1 else jnp.concatenate(arrays, -1)
 
@@ -201,8 +216,10 @@ def multiply(
         return apply_weight(ctx, node, product.weight, Value(x, axes), w)
 
     y = separate(product_with(x, w), w) if tap is None else _tapped(product_with)(x, w, tap)
-    out = node.node_outputs[0]
-    env[out] = Value(y + env[out].data if product.hoisted_operands else y, axes)
+    outputs = [n.node_outputs[0] for n in products]
+    parts = [y] if len(products) == 1 else lax.split(y, [v.shape[-1] for v in outputs], axis=-1)
+    for out, part, each in zip(outputs, parts, products.values(), strict=True):
+        env[out] = Value(part + env[out].data if each.hoisted_operands else part, axes)
     return x, y
 
 
@@ -241,4 +258,4 @@ def separate(product: Array, weight: Array) -> Array:
     return lax.optimization_barrier(product) if is_library_call and lowering().separate_products else product
 
 
-__all__ = ["Product", "Weight", "apply_weight", "hoisted_products", "multiply", "products_of"]
+__all__ = ["Product", "Weight", "apply_weight", "hoisted_products", "multiply", "products_of", "with_common_operand"]

@@ -20,19 +20,19 @@ from jax.tree_util import Partial
 from ..._typing import Array, PyTree, Shape
 from ..xla.materialize import without_barriers
 from ..xla.platform import lowering
-from .partial_eval import JointStep, SplitStep, inline_calls, split_jaxpr, split_list
+from .inlining import inline_calls
+from .partial_eval import JointStep, SplitStep, split_jaxpr, split_list
 
 TappedProducts = Sequence[tuple[Array, Array]]  # operand and product
 Step = Callable[..., tuple[PyTree, PyTree, TappedProducts]]
 WeightGradients = Callable[[Sequence[Array], Sequence[Array], Sequence[Array]], Sequence[Array]]
 
 
-UNROLLED_NODES = 480
+UNROLLED_NODES = 600
 """Operations in the copies of the steps of all loops of a program together, at most.
 
-Two LSTMs with iterations of 16 steps have as many, and compile for an H100 in 7 seconds of processor time, with 8 in 4.
-Steps that select the states with which sequences begin count twice: three layers of them, in both directions side by
-side, compile in 5 seconds with 5 copies of each step, and in 22 with 15.
+Compiling takes longer with each copy. Steps that select the states with which sequences begin count twice: three layers
+of LSTMs, in both directions side by side, took 5 seconds of processor time with 5 copies of each step, and 22 with 15.
 """
 
 
@@ -132,7 +132,9 @@ def split_step(
     num_invariants, num_carry, num_xs = (len(flat) for flat in _flat_arguments(weights, invariants, init, x))
     num_ys = len(jax.tree.leaves(y))
     joint = JointStep.of(closed, (num_invariants, num_carry, num_xs), num_ys, differentiable)
-    return split_jaxpr(joint), jax.tree.structure(y)
+    steps = jax.tree.leaves(xs)[0].shape[0]
+    deferred_elements = lowering().deferred_elements // max(steps, 1) if isinstance(steps, int) else 0
+    return split_jaxpr(joint, deferred_elements), jax.tree.structure(y)
 
 
 def _flat_arguments(
@@ -207,10 +209,27 @@ def _run_backward(
         body, zeros, inputs, reverse=not reverse, unroll=unroll
     )
     gradients = dict(zip(split.differentiated_invariants, d_invariants, strict=True))
+    gradients |= _deferred_gradients(split, (invariants, xs), consts, stacked, stacked_gradients)
     gradients |= {len(invariants) + i: d for i, d in enumerate(d_init)}
     begin_xs = len(invariants) + len(init)
     gradients |= {begin_xs + i: stacked_gradients[place] for i, place in split.x_gradients.items()}
     return gradients, stacked_gradients
+
+
+def _deferred_gradients(
+    split: SplitStep, arguments: tuple[list[Array], list[Array]], consts: list[Array],
+    stacked: tuple[list[Array], list[Place]], stacked_gradients: Sequence[Array],
+) -> dict[int, Array]:
+    """The gradients of invariants that are computed after the loop, by their places: those of all steps, summed."""
+    if not split.deferred_invariants:
+        return {}
+    invariants, xs = arguments
+    arrays, places = stacked
+    saved, gradients = split.deferred_operands
+    operands = [*(_part(arrays, places[i]) for i in saved), *(stacked_gradients[i] for i in gradients)]
+    of_steps = jax.vmap(lambda x, operands: eval_jaxpr(split.deferred, consts, *invariants, *x, *operands))
+    totals = [jnp.sum(d, 0) for d in of_steps(xs, operands)]
+    return dict(zip(split.deferred_invariants, totals, strict=True))
 
 
 def _with_weight_gradients(

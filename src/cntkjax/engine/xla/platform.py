@@ -36,6 +36,14 @@ class Lowering:
     of its own only, so slices of the inputs of a loop are copied first, which element-wise kernels read in place: 358
     instead of 366 kernels in a step of LSTMs. XLA:CPU does not join them anyway.
 
+    `joined_products`: products of one vector with several weights, in loops, are one product. XLA:GPU joins them
+    anyway, but then copies the parts of the result: 40 kernels of attention, and 40 more in the backward pass.
+
+    `deferred_elements`: gradients of values that all steps of a loop share are computed after it, where that takes
+    little that is not stacked anyway (`lower/partial_eval.py`), instead of summed in every step: 34 kernels of
+    attention. XLA may store an array for all steps at once there, so none of more elements. On a CPU the operands of a
+    step are in its cache.
+
     `pooling_in_one_pass`: the maximum of all cells of a window at once, instead of one axis after another, moves 303 MB
     instead of 465 in AlexNet. On a CPU that reads each cell more often: n x n instead of n + n times.
 
@@ -79,6 +87,8 @@ class Lowering:
     messages: int
     joined_siblings: bool
     separate_products: bool
+    joined_products: bool
+    deferred_elements: int
     step_cost: int
 
 
@@ -87,13 +97,13 @@ LOWERINGS = {
         loop_unroll=1, joined_residuals=False, loops_side_by_side=False, pooling_in_one_pass=False,
         native_groups=False, statistics_in_one_pass=False, matmul_sums=True, convolutions_by_planes=True,
         joined_transfers=False, message_bytes=1 << 24, messages=1, joined_siblings=False,
-        separate_products=False, step_cost=8,
+        separate_products=False, joined_products=False, deferred_elements=0, step_cost=8,
     ),
     "gpu": Lowering(
         loop_unroll=16, joined_residuals=True, loops_side_by_side=True, pooling_in_one_pass=True,
         native_groups=True, statistics_in_one_pass=True, matmul_sums=False, convolutions_by_planes=False,
         joined_transfers=True, message_bytes=1 << 22, messages=4, joined_siblings=True,
-        separate_products=True, step_cost=256,
+        separate_products=True, joined_products=True, deferred_elements=1 << 24, step_cost=256,
     ),
 }  # fmt: skip
 
