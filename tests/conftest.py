@@ -47,7 +47,7 @@ def grid(request, monkeypatch):
     """Run a test with both kinds of grid, whatever the packer would choose."""
     simple = request.param == "one sequence a row"
 
-    def choose(self, sizes, variables):
+    def choose(self, sizes, variables, agreed):
         (sizes,) = sizes  # of the only share
         size = max(sizes.number, 1)
         room, rows = (1, size) if simple else (2, 1)

@@ -59,8 +59,8 @@ def train(sizes):
 
 def main():
     rank = C.Communicator.rank()
-    equal, unequal = train([4, 4, 4]), train([4, 4 * rank, 4])
-    print(json.dumps([equal, unequal]))
+    equal, unequal, padded = train([4, 4, 4]), train([4, 4 * rank, 4]), train([4 + rank, 5 - rank, 5])
+    print(json.dumps([equal, unequal, padded]))
     C.distributed.Communicator.finalize()
 
 

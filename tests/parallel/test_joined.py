@@ -7,6 +7,7 @@ import pytest
 from .launching import outputs, start
 
 STEP = "the training step for minibatches of up to 4"
+LARGER_STEP = "the training step for minibatches of up to 5"
 
 
 @pytest.fixture(scope="module")
@@ -18,21 +19,26 @@ def runs():
 
 
 def test_minibatches_of_the_same_shapes_take_one_program(runs):
-    for equal, _ in runs:
+    for equal, _, _ in runs:
         assert equal[0] == [STEP]
 
 
+def test_minibatches_of_other_sizes_are_padded_to_the_largest_and_take_one_program(runs):
+    for _, _, padded in runs:
+        assert padded[0] == [LARGER_STEP]
+
+
 def test_a_worker_without_data_takes_part_in_an_exchange_of_its_own(runs):
-    first, second = (unequal[0] for _, unequal in runs)
+    first, second = (unequal[0] for _, unequal, _ in runs)
     assert first == [STEP, "an update"]
     assert second == [STEP, STEP, "an update"]
 
 
 def test_all_workers_learn_the_same(runs):
-    assert runs[0][0][1:3] == runs[1][0][1:3]
-    assert runs[0][1][1:3] == runs[1][1][1:3]
+    for first, second in zip(*runs, strict=True):
+        assert first[1:3] == second[1:3]
 
 
 def test_no_parameter_or_gradient_crosses_to_the_host(runs):
-    for equal, unequal in runs:
-        assert equal[3] == [] and unequal[3] == []
+    for run in runs:
+        assert [part[3] for part in run] == [[], [], []]

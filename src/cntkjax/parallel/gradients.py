@@ -16,15 +16,19 @@ import numpy as np
 from jax import lax
 
 from .._typing import AnyArray, Array, PyTree
+from ..engine.data.shape_policy import Prices
 from ..engine.lower.rows import Rows, dense
 from ..engine.lower.values import Context, Environment
 from ..engine.plan.parts import resolve
 from ..engine.plan.plan import Plan
 from ..engine.run.devices import AXIS, Devices
 from ..engine.run.handover import Captures
+from ..engine.run.prices import FREE
 from ..engine.run.program import Program
+from ..engine.run.shape_choice import Agreed, Sizes
 from ..engine.train.learner import StepLearner
 from ..engine.train.update import Gradient, Gradients, Hyperparameters, TrainedState, update_key, updated
+from ..graph.axis import Axis
 from ..graph.variable import Leaf, Variable
 from . import workers
 from .collectives import all_reduce, reduce_scatter
@@ -100,7 +104,7 @@ class GradientExchange:
         self._errors = no_errors(shapes, devices.count)
         self._operation = ""
         self._formats: tuple[Format, ...] = ()
-        self._is_agreed = False
+        self._is_agreed = self._are_sizes_agreed = False
         self._steps: Counter[str] = Counter()  # that were taken, by the shapes of all workers, "" for different ones
         self._tally = "", 0  # what this step adds to them
         self._joined: WeakKeyDictionary[Program, Program] = WeakKeyDictionary()
@@ -111,7 +115,23 @@ class GradientExchange:
     # ---- what the workers agree on
     def begin(self, operation: str, ends_sweep: bool) -> None:
         """To be called before a step, with its name for messages, and whether it ends a sweep on this worker."""
-        self._operation, self.ends_sweep, self._is_agreed = operation, ends_sweep, False
+        self._operation, self.ends_sweep = operation, ends_sweep
+        self._is_agreed = self._are_sizes_agreed = False
+
+    def agree_on_sizes(self, sizes: Sequence[Sizes], prices: Prices = FREE) -> Agreed | None:
+        """The sizes of all workers' minibatches, and the prices of worker 0: so all choose the same shape.
+
+        None if a worker has no data, or none that others know how to pack. `sizes`: of this worker's shares.
+        """
+        if self.devices.count == self.shares:
+            return None
+        self.is_open = self._are_sizes_agreed = True
+        shares = [[s.number, [n.tolist() for n in s.lengths.values()], s.widths] for s in sizes]
+        message = json.dumps([shares, prices.seconds_per_work, prices.compilation_seconds]).encode()
+        parts = self._gather(self._operation, message).wait()
+        of_workers, rates, compilations = zip(*map(json.loads, parts), strict=True)
+        everyone = [_sizes(*share) for shares in of_workers for share in shares]
+        return Agreed(everyone, rates[0], compilations[0]) if all(of_workers) else None
 
     def agree_ahead(self, samples: int, shapes: str) -> bool:
         """Tell the other workers about this one's minibatch; whether all compute and learn in one program.
@@ -119,6 +139,8 @@ class GradientExchange:
         `shapes`: equal for minibatches that run the same program; "" where that cannot be part of another one. A
         program is made for shapes that all have had more often than they have had different ones.
         """
+        if not self._are_sizes_agreed:
+            self.agree_on_sizes([])
         self.is_open = self._is_agreed = True  # the others count on this worker's part
         self.samples, self.ends_sweep, alike = agree(self._operation, samples, self.ends_sweep, shapes, self._gather)
         if not self.samples:
@@ -286,6 +308,11 @@ def agree(
     return Agreement(
         sum(part[0] for part in parts), any(part[1] for part in parts), len({part[2] for part in parts}) == 1
     )
+
+
+def _sizes(number: int, lengths: Sequence[Sequence[int]], widths: Sequence[int]) -> Sizes:
+    arrays = {Axis(str(i)): np.array(n, np.int32) for i, n in enumerate(lengths)}
+    return Sizes(number, arrays, tuple(widths), ())
 
 
 def agree_on_formats(

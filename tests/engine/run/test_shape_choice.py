@@ -10,10 +10,11 @@ import pytest
 import cntkjax as C
 from cntkjax.engine.data.packing import GridShape, pack_with_more_rows
 from cntkjax.engine.data.ragged import Ragged
-from cntkjax.engine.data.shapes import Shape
+from cntkjax.engine.data.shapes import AxisTraits, MinibatchSpace, Shape
 from cntkjax.engine.run.evaluation import evaluate
+from cntkjax.engine.run.prices import FREE
 from cntkjax.engine.run.program_cache import programs
-from cntkjax.engine.run.shape_choice import Packing, ShapeChoice
+from cntkjax.engine.run.shape_choice import Agreed, Packing, ShapeChoice, Sizes
 from cntkjax.engine.train import step as steps
 from cntkjax.graph.settings import Settings
 
@@ -51,7 +52,7 @@ def queries(lengths, seed=0):
 
 
 def in_shape(monkeypatch, batch, time, rows, simple):
-    def choose(self, sizes, variables):
+    def choose(self, sizes, variables, agreed):
         (sizes,) = sizes  # of the only share
         grid = GridShape(time, rows, simple)
         grids = [pack_with_more_rows(lengths, batch, grid) for lengths in sizes.lengths.values()]
@@ -221,3 +222,25 @@ def test_user_functions_get_samples_in_programs_of_any_shape():
     for n in (64, 10, 64, 1, 33):
         np.testing.assert_array_equal(f.eval({v: np.full((n, 2), 3)}), np.full((n, 2), 7))
 
+
+@pytest.mark.parametrize("axes", [(), (AxisTraits(True),), (AxisTraits(False),), (AxisTraits(True, one_per_row=True),)])
+def test_workers_that_agree_choose_the_same_shapes(axes):
+    """Whatever each of them has been fed, and whatever its own runs have cost."""
+    rng, workers = np.random.default_rng(0), [ShapeChoice(MinibatchSpace(axes), FREE) for _ in range(3)]
+    shapes = set()
+    for _ in range(60):
+        sizes = [drawn_sizes(rng, int(rng.integers(6, 12)), axes) for _ in workers]
+        agreed = Agreed(sizes, 1e-3, 0.02)
+        for worker, s in zip(workers, sizes, strict=True):
+            if wanted := worker.improve([s], agreed):
+                worker.policy("").add(wanted[0].shape)
+        packings = [worker.choose([s], [], agreed)[0] for worker, s in zip(workers, sizes, strict=True)]
+        kinds = {(p.shape, tuple(g.full for g in p.grids)) for p in packings}
+        assert len(kinds) == 1
+        shapes |= kinds
+    assert len(shapes) > 1
+
+
+def drawn_sizes(rng, number, axes):
+    lengths = {C.Axis(str(i)): rng.integers(1, 20, number).astype(np.int32) for i in range(len(axes))}
+    return Sizes(number, lengths, (), "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
 
@@ -25,7 +25,7 @@ from ..plan.parts import resolve
 from ..plan.plan import Plan
 from .prices import FREE
 from .python_callbacks import CallbackResults
-from .shape_choice import Packing, ShapeChoice, Sizes
+from .shape_choice import Agreed, Packing, ShapeChoice, Sizes
 
 Feed = Ragged | np.ndarray | jax.Array
 Feeds = Mapping[Variable, Feed]
@@ -77,11 +77,15 @@ class Minibatch:
         return self.count if axes else 1
 
 
+Agree: TypeAlias = Callable[[Sequence[Sizes], Prices], Agreed | None]
+"""The sizes of the minibatches of all workers, given this one's; None if some do not take part."""
+
+
 class MinibatchPacker:
     """Packs what is fed for the arguments of a plan into arrays for the plan's program, in shapes that it chooses."""
 
     def __init__(self, plan: Plan, prices: Prices = FREE) -> None:
-        self.plan = plan
+        self.plan, self.prices = plan, prices
         self.axes = list(dict.fromkeys(v.sequence_axis for v in plan.arguments if v.sequence_axis is not None))
         self.has_batch = any(v.dynamic_axes for v in plan.arguments)
         traits = (
@@ -94,21 +98,25 @@ class MinibatchPacker:
 
     def pack(
         self, plan: Plan, feeds: Sequence[Feed], memory: Memory, variant: Hashable = (), in_background: bool = False,
-        shares: int = 1,
+        shares: int = 1, agree: Agree | None = None,
     ) -> Minibatch:
         """Pack feeds, which are in the order of the arguments of `plan`: this plan or one of the same structure.
 
         `memory`: what delays carry over from the previous minibatch. `variant`: what decides on the computation besides
         the shapes of arguments. `in_background`: a better shape is not used yet, but becomes the `alternative`.
         `shares`: the minibatch is divided, by sequences, into so many of the same shapes; there are as many sequences,
-        and none is a piece of a longer one.
+        and none is a piece of a longer one. `agree`: learns the sizes of other workers' minibatches, so that all can
+        have one shape.
         Errors: BatchSizeError for different numbers of sequences or samples; AxisError or ShapeError for sequences
                 whose lengths do not agree.
         """
         divided = _divided(feeds, shares)
         sizes = [self._sizes(plan, share, variant) for share in divided]
-        packings = self.shapes.choose(sizes, plan.arguments)
-        better = self.shapes.improve(sizes)
+        agreed = None if agree is None else agree(sizes, self.prices)
+        if agreed is not None:
+            sizes = [s._replace(variant=(s.variant, "of all workers")) for s in sizes]
+        packings = self.shapes.choose(sizes, plan.arguments, agreed)
+        better = self.shapes.improve(sizes, agreed)
         if better is not None and not in_background:
             self.shapes.policy(sizes[0].variant).add(better[0].shape)
             packings, better = better, None
@@ -368,6 +376,6 @@ def _abbreviated(lengths: np.ndarray) -> str:
 
 
 __all__ = [
-    "Feed", "Feeds", "Minibatch", "MinibatchPacker", "PackedArray", "arguments_in_order", "gather_rows", "pad_rows",
-    "shape_key", "unequal_lengths",
+    "Agree", "Feed", "Feeds", "Minibatch", "MinibatchPacker", "PackedArray", "arguments_in_order", "gather_rows",
+    "pad_rows", "shape_key", "unequal_lengths",
 ]

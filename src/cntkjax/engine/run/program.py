@@ -35,7 +35,7 @@ from .context import make_context, value_of_argument
 from .devices import Devices
 from .executables import Computation, Executable, Executables, Inputs
 from .handover import Captures, captured
-from .minibatch import Feed, Minibatch, MinibatchPacker, PackedArray
+from .minibatch import Agree, Feed, Minibatch, MinibatchPacker, PackedArray
 from .prices import MeasuredPrices
 from .python_callbacks import run_until_sizes_settle
 from .random_streams import RandomInputs, random_state_of
@@ -157,7 +157,7 @@ class Program:
 
     def pack(
         self, plan: Plan, feeds: Sequence[Feed], memory: Memory, variant: Hashable = (), in_background: bool = True,
-        shares: int = 1,
+        shares: int = 1, agree: Agree | None = None,
     ) -> Minibatch:
         """Pack feeds for this program; see `MinibatchPacker.pack`.
 
@@ -168,7 +168,7 @@ class Program:
         in_background = in_background and not self.plan.calls_python and not Settings.deterministic
         with self._packing:
             self._take_compiled()
-            return self.packer.pack(plan, feeds, memory, variant, in_background and shares == 1, shares)
+            return self.packer.pack(plan, feeds, memory, variant, in_background and shares == 1, shares, agree)
 
     def _take_compiled(self) -> None:
         """Use the shapes for which the program has been compiled in the background."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...graph.axis import Axis
 from ...graph.variable import Variable
-from ..data.packing import Grid, pack, pack_with_more_rows
+from ..data.packing import Grid, first_fit, pack, pack_with_more_rows
 from ..data.shape_policy import Prices, ShapePolicy
 from ..data.shapes import Lengths, MinibatchSpace, Need, Shape
 from .ahead_of_time import is_tracing_elsewhere
@@ -51,6 +51,14 @@ class Sizes(NamedTuple):
         return Need(self.number, tuple(lengths), self.widths)
 
 
+class Agreed(NamedTuple):
+    """The minibatches of all workers, share by share, and the prices by which all choose their shapes; see `Prices`."""
+
+    sizes: Sequence[Sizes]
+    seconds_per_work: float
+    compilation_seconds: float
+
+
 class ShapeChoice:
     """Chooses shapes for the minibatches of one program, for each of its variants."""
 
@@ -64,63 +72,85 @@ class ShapeChoice:
             self._policies[variant] = ShapePolicy(self.space, self.prices)
         return self._policies[variant]
 
-    def choose(self, sizes: Sequence[Sizes], variables: Sequence[Variable]) -> list[Packing]:
+    def choose(
+        self, sizes: Sequence[Sizes], variables: Sequence[Variable], agreed: Agreed | None = None
+    ) -> list[Packing]:
         """The best shape there is, or else a new one, for the shares of a minibatch.
 
-        `variables`: those that are fed, maybe to other programs too.
+        `variables`: those that are fed, maybe to other programs too. `agreed`: the minibatches of all workers are to
+        have one shape, so it depends on nothing else.
         """
-        need, policy = _need(sizes), self.policy(sizes[0].variant)
-        choices = (self._packings(shape, sizes) for shape in policy.fitting(need))
+        policy, everyone = self.policy(sizes[0].variant), sizes if agreed is None else agreed.sizes
+        need = _need(everyone)
+        if agreed is not None:
+            policy.prices = agreed
+        choices = (self._packings(shape, sizes, everyone) for shape in policy.fitting(need))
         packings = next((p for p in choices if p is not None), None)
         if packings is None:
-            seen = [*policy.seen, *_seen_elsewhere(variables, sizes[0])]
+            seen = policy.seen if agreed is not None else [*policy.seen, *_seen_elsewhere(variables, sizes[0])]
             shape = self.space.tightest(need) if is_tracing_elsewhere() else self.space.with_room(need, seen)
-            packings = self._packings_with_more_rows(shape, sizes)
+            packings = self._packings_with_more_rows(shape, sizes, everyone)
             policy.add(packings[0].shape)
         if policy.record(need):
             for variable in (v for v in variables if v.dynamic_axes):
                 _remember(variable, list(sizes[0].lengths), need)
         return packings
 
-    def improve(self, sizes: Sequence[Sizes]) -> list[Packing] | None:
+    def improve(self, sizes: Sequence[Sizes], agreed: Agreed | None = None) -> list[Packing] | None:
         """Packings in a shape that is worth to be compiled by now; None if there is none, or it does not fit."""
         shape = self.policy(sizes[0].variant).wanted()
-        return None if shape is None else self._packings(shape, sizes)
+        return None if shape is None else self._packings(shape, sizes, sizes if agreed is None else agreed.sizes)
 
-    def _packings(self, shape: Shape, sizes: Sequence[Sizes]) -> list[Packing] | None:
-        """The sequences of each share in a shape; None if they do not fit."""
-        if any(self.space.cost(shape, s.need) == inf for s in sizes):
+    def _packings(self, shape: Shape, sizes: Sequence[Sizes], everyone: Sequence[Sizes]) -> list[Packing] | None:
+        """The sequences of each share in a shape; None if they do not fit, or those of `everyone` do not."""
+        if any(self.space.cost(shape, s.need) == inf for s in everyone):
+            return None
+        if everyone is not sizes and not all(_fit(s, shape) for s in everyone):
             return None
         grids = [[pack(n, shape.batch, g) for n, g in zip(s.lengths.values(), shape.grids, strict=True)] for s in sizes]
-        return None if any(g is None for share in grids for g in share) else _alike(shape, cast(Any, grids))
+        return None if any(g is None for share in grids for g in share) else _alike(shape, cast(Any, grids), everyone)
 
-    def _packings_with_more_rows(self, shape: Shape, sizes: Sequence[Sizes]) -> list[Packing]:
-        """The sequences of each share in a shape that has as many more rows as they need."""
-        if any(self.space.cost(shape, s.need) == inf for s in sizes[1:]):
+    def _packings_with_more_rows(
+        self, shape: Shape, sizes: Sequence[Sizes], everyone: Sequence[Sizes]
+    ) -> list[Packing]:
+        """The sequences of each share in a shape that has as many more rows as those of `everyone` need."""
+        if len(everyone) > 1 and any(self.space.cost(shape, s.need) == inf for s in everyone):
             shape = shape._replace(full=False)
-        for s in sizes:
+        for s in everyone:
             grids = [
                 pack_with_more_rows(lengths, shape.batch, grid).shape
                 for lengths, grid in zip(s.lengths.values(), shape.grids, strict=True)
             ]
             shape = shape._replace(grids=tuple(grids))
-        return _alike(shape, [
+        packed = [
             [pack_with_more_rows(n, shape.batch, g) for n, g in zip(s.lengths.values(), shape.grids, strict=True)]
             for s in sizes
-        ])
+        ]
+        return _alike(shape, packed, everyone)
 
 
 def _need(sizes: Sequence[Sizes]) -> Need:
     return reduce(Need.joined, (s.need for s in sizes))
 
 
-def _alike(shape: Shape, shares: Sequence[Sequence[Grid]]) -> list[Packing]:
-    """Packings of shares, with masks in all of them if one needs any."""
-    full = [all(grid.full for grid in grids) for grids in zip(*shares, strict=True)]
+def _fit(sizes: Sizes, shape: Shape) -> bool:
+    """Whether sequences that are no more than the cells of a shape can be placed in it."""
+    grids = zip(sizes.lengths.values(), shape.grids, strict=True)
+    return all(grid.simple or first_fit(n, grid.time, grid.rows) is not None for n, grid in grids)
+
+
+def _alike(shape: Shape, shares: Sequence[Sequence[Grid]], everyone: Sequence[Sizes]) -> list[Packing]:
+    """Packings of shares, with masks in all of them if one of `everyone` needs any."""
+    full = [all(_fills(s.need, axis, shape) for s in everyone) for axis in range(len(shape.grids))]
     return [
         Packing(shape, [g if g.full == f else replace(g, full=f) for g, f in zip(grids, full, strict=True)])
         for grids in shares
     ]
+
+
+def _fills(need: Need, axis: int, shape: Shape) -> bool:
+    grid = shape.grids[axis]
+    return need.number == shape.batch and need.lengths[axis].total == grid.time * grid.rows
 
 
 # Programs that are fed by the same variables, as for training and testing, get minibatches of similar sizes.
@@ -145,4 +175,4 @@ def _seen_elsewhere(variables: Sequence[Variable], sizes: Sizes) -> list[Need]:
     ]
 
 
-__all__ = ["Packing", "ShapeChoice", "Sizes"]
+__all__ = ["Agreed", "Packing", "ShapeChoice", "Sizes"]

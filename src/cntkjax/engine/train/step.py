@@ -285,7 +285,8 @@ class Step:
         plan = self.plan
         in_order = arguments_in_order(plan, feeds)
         shares = 1 if exchange is None else self._shares(in_order, exchange.shares)
-        minibatch = self.program.pack(plan, in_order, self.memory, self._phase, exchange is None, shares)
+        agree = None if exchange is None or plan.calls_python else exchange.agree_on_sizes
+        minibatch = self.program.pack(plan, in_order, self.memory, self._phase, exchange is None, shares, agree)
         samples = self.sample_counter.count(minibatch, feeds)
         if exchange is not None and self._agree_ahead(exchange, minibatch, samples):
             return minibatch, exchange.samples, exchange

@@ -10,10 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._typing import AnyArray, Array, PyTree
+from ..data.shape_policy import Prices
 from ..lower.rows import Rows, apply_update
 from ..run.executables import DonatingFunction
 from ..run.handover import Captures
 from ..run.program import Program
+from ..run.shape_choice import Agreed, Sizes
 from ..xla.sibling_kernels import complete
 from .learner import StepLearner
 from .loss_scale import LossScale
@@ -86,13 +88,18 @@ class Update(Protocol):
 
 
 class Exchange(Update, Protocol):
-    """An update that can be part of the program of the gradients: `agree_ahead`, `joined`, `result_of_joined`.
+    """An update that can be part of the program of the gradients, if all workers' minibatches have the same shapes.
+
+    What a step calls then, in this order: `agree_on_sizes`, `agree_ahead`, `joined`, `donated`, `result_of_joined`.
 
     `samples`: those of all workers in the step that was agreed on last. `shares`: the number of this worker's devices.
     """
 
     samples: int
     shares: int
+
+    def agree_on_sizes(self, sizes: Sequence[Sizes], prices: Prices) -> Agreed | None:
+        """The sizes of all workers' minibatches, so that all choose the same shape; None where there is no need."""
 
     def agree_ahead(self, samples: int, shapes: str) -> bool:
         """Whether all workers have minibatches of these shapes, and learn in the program of the gradients."""
