@@ -246,6 +246,7 @@ def test_history_is_drawn(tmp_path):
     np.testing.assert_allclose(loss.lines[0].get_ydata(), history.losses)
     np.testing.assert_allclose(rate.lines[-1].get_ydata(), history.rates)
     np.testing.assert_allclose(size.lines[0].get_ydata(), [10, 10, 10])
+    assert [label.get_text() for label in size.get_yticklabels()] == ["10"]  # sizes are read as numbers
     assert (tmp_path / "h.svg").stat().st_size > 1000
 
 

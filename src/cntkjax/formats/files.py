@@ -112,9 +112,10 @@ def staged(*files: File) -> Iterator[list[str]]:
                 handle, temporary = _temporary(target)
                 out = opened.enter_context(open(handle, "wb"))
                 temporaries.append(temporary)
-                out.writelines(buffers)
-                out.flush()
-                os.fsync(handle)
+                with _naming(target):
+                    out.writelines(buffers)
+                    out.flush()
+                    os.fsync(handle)
                 if fcntl is None:  # an open file cannot be renamed there
                     out.close()
                 os.chmod(temporary, target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
@@ -122,6 +123,17 @@ def staged(*files: File) -> Iterator[list[str]]:
         finally:
             for temporary in temporaries:
                 Path(temporary).unlink(missing_ok=True)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """A scope whose errors name the file: those of a full disk do not."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def remove_leftovers(*paths: Path) -> None:

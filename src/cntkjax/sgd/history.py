@@ -107,6 +107,8 @@ class History:
         rate.set(yscale="log", ylabel="learning rate per sample")
         size.step(numbers, self.minibatch_sizes, "o-", where="mid")
         size.set(yscale="log", ylabel="minibatch size (samples)", xlabel="epoch")
+        size.set_yticks(sorted(set(self.minibatch_sizes)), labels=sorted(set(self.minibatch_sizes)))
+        size.minorticks_off()
         if path is not None:
             figure.savefig(path)
         return figure
