@@ -65,9 +65,11 @@ def key_of_program(lowered: jax.stages.Lowered, inputs: PyTree, options: Mapping
 
 
 def _key(leaves: Sequence[Any], *computation: object) -> str | None:
-    if not all(map(_is_on_default_device, leaves)):
+    devices = _devices(leaves)
+    if devices is None:
         return None
-    return digest(*computation, list(map(_type_of, leaves)), environment())
+    places = [(device.id, device.process_index) for device in devices]
+    return digest(*computation, list(map(_type_of, leaves)), places, environment())
 
 
 def load_computation(key: str | None, inputs: PyTree) -> Stored | None:
@@ -90,7 +92,8 @@ def load_program(key: str | None, inputs: PyTree, outputs: Structure) -> Stored 
         return None
     try:
         in_tree = jax.tree.structure((inputs, {}))
-        compiled = deserialized(zlib.decompress(data[_SECONDS.size :]), default_device(), in_tree, outputs)
+        devices = _devices(jax.tree.leaves(inputs)) or [default_device()]
+        compiled = deserialized(zlib.decompress(data[_SECONDS.size :]), devices, in_tree, outputs)
         return Stored(compiled, *_SECONDS.unpack_from(data))
     except Exception:  # as above, of jax and its backends
         return None
@@ -149,9 +152,13 @@ def _sharding(leaf: Any) -> jax.sharding.Sharding | None:
     return None if isinstance(leaf, jax.Array) and not leaf.committed else getattr(leaf, "sharding", None)
 
 
-def _is_on_default_device(leaf: Any) -> bool:
-    sharding = _sharding(leaf)
-    return sharding is None or sharding.device_set == {default_device()}
+def _devices(leaves: Sequence[Any]) -> list[jax.Device] | None:
+    """The devices of a program: the default one, or those of the mesh of all inputs; None for any others."""
+    meshes = {getattr(_sharding(leaf), "mesh", None) for leaf in leaves}
+    if len(meshes) == 1 and (mesh := meshes.pop()) is not None:
+        return list(mesh.devices.flat)
+    places = [sharding.device_set for leaf in leaves if (sharding := _sharding(leaf)) is not None]
+    return [default_device()] if all(place == {default_device()} for place in places) else None
 
 
 __all__ = [

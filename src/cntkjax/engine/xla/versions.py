@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
-import numpy as np
 from jax._src import util
 from jax.experimental import serialize_executable
 
@@ -49,20 +48,23 @@ def serialized(compiled: jax.stages.Compiled) -> bytes:
 
 
 def deserialized(
-    data: bytes, device: jax.Device, in_tree: jax.tree_util.PyTreeDef, out_tree: jax.tree_util.PyTreeDef
+    data: bytes, devices: Sequence[jax.Device], in_tree: jax.tree_util.PyTreeDef, out_tree: jax.tree_util.PyTreeDef
 ) -> jax.stages.Compiled:
-    """The executable of `serialized`, for a device. Errors: any, if another version wrote it."""
-    unpickler = _Unpickler(io.BytesIO(data), device.client, [device])
+    """The executable of `serialized`, for these devices. Errors: any, if another version wrote it."""
+    unpickler = _Unpickler(io.BytesIO(data), devices[0].client, devices)
     executable, inputs, no_keywords = unpickler.load()
     return jax.stages.Compiled(executable.load(), [], in_tree.unflatten(inputs), out_tree, no_kwargs=no_keywords)
+
+
+_OF_NUMPY = "dtype", "ndarray", "_reconstruct"  # the devices of a mesh are an array
 
 
 class _Unpickler(serialize_executable._JaxPjrtUnpickler):
     """Loads what jax pickles of an executable, and calls nothing but jax's classes and its functions for that."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) == ("numpy", "dtype"):
-            return np.dtype
+        if module.partition(".")[0] == "numpy" and name in _OF_NUMPY:
+            return super().find_class(module, name)
         if module.partition(".")[0] in ("jax", "jaxlib") and "." not in name:
             value = super().find_class(module, name)
             if isinstance(value, type) or name.startswith("_unpickle_"):
