@@ -241,6 +241,12 @@ def test_workers_that_agree_choose_the_same_shapes(axes):
     assert len(shapes) > 1
 
 
+def test_shares_of_different_sizes_are_masked_in_all():
+    for numbers in ((6, 7), (7, 6)):
+        packings = ShapeChoice(MinibatchSpace(), FREE).choose([Sizes(n, {}, (), "") for n in numbers], [])
+        assert [(p.shape.batch, p.shape.full) for p in packings] == [(7, False)] * 2
+
+
 def drawn_sizes(rng, number, axes):
     lengths = {C.Axis(str(i)): rng.integers(1, 20, number).astype(np.int32) for i in range(len(axes))}
     return Sizes(number, lengths, (), "")
