@@ -209,4 +209,4 @@ def universal(update_func: UpdateFunction, parameters: Sequence[Parameter]) -> L
     return Learner.wrap(_UniversalCore(parameters, update_func))
 
 
-__all__ = ["HostLearner", "UserLearner", "universal"]
+__all__ = ["UserLearner", "universal"]
