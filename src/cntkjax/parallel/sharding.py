@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..engine.train.update import Gradient
 
 
+@dataclass(frozen=True)
 class Whole:
     """What the links of a learner ask about arrays of which they see the whole. `i`: the number of a parameter."""
 
@@ -49,15 +50,15 @@ class Whole:
         return jnp.mean(seen)
 
 
+@dataclass(frozen=True)
 class Part(Whole):
     """The same of arrays of which they see a part. `shapes`: those of the parameters."""
 
-    def __init__(self, shapes: Sequence[tuple[int, ...]]) -> None:
-        self._shapes = shapes
+    shapes: Sequence[tuple[int, ...]]
 
     def shape(self, i: int, seen: Array) -> tuple[int, ...]:
         """The shape of the whole."""
-        return self._shapes[i]
+        return self.shapes[i]
 
     def of(self, array: Array) -> Array:
         """This device's part."""
@@ -69,9 +70,9 @@ class Part(Whole):
 
     def mean(self, i: int, seen: Array) -> Array:
         """The mean over all devices, without padding."""
-        rows = divided_shape(self._shapes[i], lax.axis_size(AXIS))[0]
+        rows = divided_shape(self.shapes[i], lax.axis_size(AXIS))[0]
         place = lax.axis_index(AXIS) * len(seen) + jnp.arange(len(seen))
-        return self.total(jnp.where(_column(place < rows, seen), seen, 0)) / math.prod(self._shapes[i])
+        return self.total(jnp.where(_column(place < rows, seen), seen, 0)) / math.prod(self.shapes[i])
 
 
 WHOLE = Whole()
