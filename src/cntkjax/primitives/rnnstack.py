@@ -20,7 +20,7 @@ from ..graph.variable import Leaf, Variable, infer_shape
 from .base import Attrs, Bool, Primitive, Size, String, primitive
 
 T = TypeVar("T", bound="AnyArray")
-_OPERATIONS = 30  # of a step; with the selections where sequences begin, twice as many as nodes of layers.LSTM
+_OPERATIONS = 15  # of a step, as nodes of layers.LSTM; twice as many with the selections where sequences begin
 State = tuple[Any, ...]  # h, and c of an LSTM
 Step = Callable[[State, Any, Any], State]  # (state, W x + b and R h + c [rows, gates, hidden]) -> state
 
@@ -93,13 +93,14 @@ class OptimizedRNNStack(Primitive):
         data = ctx.array(x).reshape(layout.time, layout.rows, -1)
         parts = layers_of(ctx.array(weights).reshape(-1), attrs, data.shape[-1])
         directions = 1 + attrs["bidirectional"]
-        unroll = unrolled_steps(layout.time, _OPERATIONS * directions * attrs["numLayers"])
+        selects = not all(layout.begin_together(bool(backwards)) for backwards in range(directions))
+        unroll = unrolled_steps(layout.time, _OPERATIONS * (1 + selects) * directions * attrs["numLayers"])
         for layer in range(attrs["numLayers"]):
             outputs = []
             for backwards in range(directions):
                 W, R, b, c = parts[layer * directions + backwards]
                 gates = jnp.einsum("tri,ghi->trgh", data, W) + b
-                begins = (layout.remaining if backwards else layout.position) == 0
+                begins = (layout.remaining if backwards else layout.position) == 0 if selects else None
                 outputs.append(_layer(R, gates, c, begins, attrs["recurrentOp"], bool(backwards), unroll))
             data = jnp.concatenate(outputs, -1)
         return Value(data, x.axes)
@@ -131,20 +132,22 @@ def layers_of(flat: T, attrs: Attrs, inputs: int) -> list[list[T]]:
 
 
 def _layer(
-    R: Array, gates: Array, c: Array, begins: Array, cell: str, backwards: bool, unroll: int
+    R: Array, gates: Array, c: Array, begins: Array | None, cell: str, backwards: bool, unroll: int
 ) -> Array:
     """One layer in one direction: [time, rows, gates, hidden] -> [time, rows, hidden].
 
-    `begins` marks the steps at which sequences begin, [time, rows]. The gradient of R is one product for all steps.
+    `begins` marks the steps at which sequences begin, [time, rows]; None if that is the first one in each row. The
+    gradient of R is one product for all steps.
     """
     _, states, cell_step = CELLS[cell]
     zero = jnp.zeros((*gates.shape[1:2], gates.shape[-1]), gates.dtype)
 
     def step(
-        weights: Sequence[Array], c: Array, state: State, now: tuple[Array, Array], taps: Sequence[Array] | None
+        weights: Sequence[Array], c: Array, state: State, now: tuple[Array, Array | None], taps: Sequence[Array] | None
     ) -> tuple[State, Array, list[tuple[Array, Array]]]:
         x, begin = now
-        state = tuple(jnp.where(begin[:, None], zero, s) for s in state)
+        if begin is not None:
+            state = tuple(jnp.where(begin[:, None], zero, s) for s in state)
         product = jnp.einsum("rk,ghk->rgh", state[0], lax.stop_gradient(weights[0]))
         if taps is not None:
             product = product + taps[0]

@@ -4,11 +4,13 @@ import re
 
 import jax
 import jax.export
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import SingleDeviceSharding
 
 import cntk as C
+from cntkjax.engine.lower.rows import sum_rows
 from cntkjax.engine.lower.scans import unrolled_steps
 from cntkjax.engine.run.ahead_of_time import TracedForAnotherDevice, tracing_for
 from cntkjax.engine.run.program_cache import programs
@@ -105,8 +107,9 @@ def biased():
     return L.Recurrence(step)(x), data
 
 
-def stack(cell, **options):
+def stack(cell, equal=False, **options):
     x, data = sequences(4)
+    data = [data[2], data[2] + 1] if equal else data
     weights = C.parameter((C.InferredDimension, 5), init=C.glorot_uniform(seed=3))
     return C.optimized_rnnstack(x, weights, 5, 2, recurrent_op=cell, **options), data
 
@@ -134,6 +137,7 @@ CASES = {
     "attention": attentive, "a bias in each step": biased,
     "stack of LSTMs": lambda: stack("lstm"),
     "stack of GRUs in both directions": lambda: stack("gru", bidirectional=True),
+    "stack of LSTMs in both directions, equal lengths": lambda: stack("lstm", equal=True, bidirectional=True),
     "sum of long rows": long_rows,
 }
 
@@ -161,36 +165,64 @@ def test_both_lowerings_have_equal_values_and_gradients(name):
             np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5 * max(1, np.abs(one).max()))
 
 
-def trained(on, learner):
-    """Parameters, statistics and losses after three steps of a network with filters and batch normalization."""
+def filters():
+    """A network with filters and batch normalization, its input, and what makes data."""
+    x, init = C.input_variable((2, 6, 6)), C.glorot_uniform(seed=1)
+
+    def filtered():
+        return L.Convolution2D(3, 4, init=init, pad=True, bias=False), L.BatchNormalization(map_rank=1), C.relu
+
+    z = L.Sequential([*filtered(), *filtered(), L.Dense(3, init=init)])(x)
+    return z, x, lambda random: random.random((8, 2, 6, 6), np.float32)
+
+
+def embedding():
+    """The same of an embedding."""
+    x, init = C.sequence.input_variable(20, is_sparse=True), C.glorot_uniform(seed=1)
+    z = L.Sequential([L.Embedding(5, init=init), C.sequence.last, L.Dense(3, init=init)])(x)
+    return z, x, lambda random: C.Value.one_hot([random.integers(20, size=n).tolist() for n in range(1, 9)], 20)
+
+
+def trained(on, network, learner):
+    """Parameters, statistics and losses after three steps."""
     programs.clear()
     with lowering_for(on):
-        x, y = C.input_variable((2, 6, 6)), C.input_variable(3)
-        init = C.glorot_uniform(seed=1)
-
-        def filtered():
-            return L.Convolution2D(3, 4, init=init, pad=True, bias=False), L.BatchNormalization(map_rank=1), C.relu
-
-        z = L.Sequential([*filtered(), *filtered(), L.Dense(3, init=init)])(x)
+        z, x, data = network()
+        y = C.input_variable(3)
         trainer = C.Trainer(z, C.cross_entropy_with_softmax(z, y), [learner(z.parameters)])
         random, losses = np.random.default_rng(3), []
         for _ in range(3):
             labels = np.eye(3, dtype=np.float32)[random.integers(3, size=8)]
-            trainer.train_minibatch({x: random.random((8, 2, 6, 6), np.float32), y: labels})
+            trainer.train_minibatch({x: data(random), y: labels})
             losses.append(trainer.previous_minibatch_loss_average)
         leaves = [*z.parameters, *z.constants]
     programs.clear()
     return [*losses, *(np.asarray(p.value) for p in leaves)]
 
 
+@pytest.mark.parametrize("network, counts", [(filters, 2), (embedding, 0)])
 @pytest.mark.parametrize("learner", [
     lambda p: C.momentum_sgd(p, 0.1, 0.9), lambda p: C.adam(p, 0.01, 0.9), lambda p: C.sgd(p, 0.1),
 ], ids=["momentum", "adam", "sgd"])
-def test_both_lowerings_train_alike(learner):
-    ours, others = trained("cpu", learner), trained("gpu", learner)
-    assert sum(np.all(a == 3 * 8) for a in ours) == 2  # the counts of minibatches' samples
+def test_both_lowerings_train_alike(network, counts, learner):
+    ours, others = trained("cpu", network, learner), trained("gpu", network, learner)
+    assert sum(np.all(a == 3 * 8) for a in ours) == counts  # of minibatches' samples
     for a, b in zip(ours, others, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("height", [4, 300])
+def test_both_lowerings_sum_the_same_rows(height):
+    """Repeated ones, all the same, and padding."""
+    indices = np.random.default_rng(4).integers(height + 9, size=60).astype(np.int32)
+    for some in (indices, indices[:1], np.full(5, 2, np.int32), np.full(3, height, np.int32)):
+        values = np.arange(2 * len(some), dtype=np.float32).reshape(-1, 2)
+        ours = sum_rows(jnp.array(some), jnp.array(values), height)
+        with lowering_for("gpu"):
+            others = sum_rows(jnp.array(some), jnp.array(values), height)
+        np.testing.assert_array_equal(others.indices, ours.indices)
+        kept = ours.indices < height  # rows of padding are never read
+        np.testing.assert_array_equal(others.values[kept], ours.values[kept])
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if "direction" in name])

@@ -100,6 +100,11 @@ class Layout:
         """True for cells with a sample, False for padding."""
         return self._cells[2]
 
+    def begin_together(self, reverse: bool) -> bool:
+        """Whether in a loop over the steps, maybe from the last one, each row has one sequence from the first step on.
+        """
+        return self.simple and (self.full or not reverse)
+
     @cached_property
     def remaining(self) -> Array:
         """The number of steps that follow in the same sequence: 0 at its last step, and in padding."""

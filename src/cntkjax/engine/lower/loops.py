@@ -81,7 +81,7 @@ class ScannedLoop:
         read = _read_variables(loop, initial, products, fused_scales)
         invariant_arrays = {v: ctx.array(x) for v, x in invariants.items() if v in read}
         hoisted = hoisted_products(ctx, products, invariants, sequences)
-        resets_state = layout.origin is not None or not (layout.simple and (layout.full or not loop.reverse))
+        resets_state = layout.origin is not None or not layout.begin_together(loop.reverse)
         resets_state |= any(offset(d) > 1 for d in initial_sequences)  # each of the first steps has another state
         outputs = list(loop.outputs)
         if layout.origin is not None:

@@ -21,6 +21,7 @@ from ..data.packing import bucket
 from ..data.sparse import Sparse
 from ..plan.parts import resolve
 from ..plan.plan import Plan
+from ..xla.platform import lowering
 from .values import Context, Value
 
 
@@ -97,20 +98,32 @@ def sum_rows(indices: Array, values: Array, height: int) -> Rows:
 
     Shapes: indices int32 [n], from `height` on padding; values [n, *row].
     """
-    indices, numbers = _distinct(indices, height)
+    indices, numbers = _distinct(jnp.minimum(indices, height), height)
     return Rows(indices, jnp.zeros((len(indices), *values.shape[1:]), values.dtype).at[numbers].add(values), height)
 
 
 def _distinct(indices: Array, height: int) -> tuple[Array, Array]:
     """The indices below `height` that occur, ascending, then padding; and the place of each index among them.
 
-    Shapes: indices int32 [n] -> int32 [min(n, height + 1)], int32 [n].
+    Shapes: indices int32 [n], at most `height`, the one of unused entries -> int32 [min(n, height + 1)], int32 [n].
     """
-    size = min(len(indices), height + 1)  # one more for unused entries, whose index is `height`
-    indices = jnp.minimum(indices, height)
-    unique, numbers = jnp.unique(indices, return_inverse=True, size=size, fill_value=height)
+    size = min(len(indices), height + 1)
+    if len(indices) <= lowering().compared_indices:
+        unique, numbers = _distinct_by_comparison(indices, height, size)
+    else:
+        unique, numbers = jnp.unique(indices, return_inverse=True, size=size, fill_value=height)
     # Each index occurs once, also in the padding: scatters may then write in any order.
     return jnp.where(unique < height, unique, height + jnp.arange(size, dtype=unique.dtype)), numbers
+
+
+def _distinct_by_comparison(indices: Array, fill: int, size: int) -> tuple[Array, Array]:
+    """What `jnp.unique` gives, by comparing all pairs: three reductions. Shapes: int32 [n] -> int32 [size], int32 [n].
+    """
+    before = jnp.tri(len(indices), k=-1, dtype=bool)  # [i, j]: whether j is before i
+    is_first = ~jnp.any(before & (indices[:, None] == indices), axis=1)
+    numbers = jnp.sum(is_first & (indices < indices[:, None]), axis=1, dtype=jnp.int32)
+    is_place = jnp.arange(size, dtype=jnp.int32)[:, None] == numbers
+    return jnp.min(jnp.where(is_place, indices, fill), axis=1), numbers
 
 
 @dataclass(frozen=True)

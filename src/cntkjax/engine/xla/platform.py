@@ -68,6 +68,10 @@ class Lowering:
     `joined_siblings`: the updates of parameters of one shape, and those of scalars, are one kernel instead of one each
     (`sibling_kernels.py`): 822 kernels instead of 1,018 in ResNet-56. On a CPU a kernel costs next to nothing.
 
+    `compared_indices`: so many looked-up rows of an embedding, or fewer, are made distinct by comparing all pairs, in
+    three kernels; sorting takes ten. At this limit these are 67 million comparisons, which take a CPU longer than
+    sorting.
+
     `step_cost`: what a step of a loop costs besides its rows, as a number of rows, which decides on how sequences are
     packed. An LSTM of 300 cells takes two cores 97 µs a step and 11 µs a row, forward and backward together, since the
     weights are read once a step. On a GPU a step launches about four kernels, one after the other, while all rows of a
@@ -89,6 +93,7 @@ class Lowering:
     separate_products: bool
     joined_products: bool
     deferred_elements: int
+    compared_indices: int
     step_cost: int
 
 
@@ -97,13 +102,15 @@ LOWERINGS = {
         loop_unroll=1, joined_residuals=False, loops_side_by_side=False, pooling_in_one_pass=False,
         native_groups=False, statistics_in_one_pass=False, matmul_sums=True, convolutions_by_planes=True,
         joined_transfers=False, message_bytes=1 << 24, messages=1, joined_siblings=False,
-        separate_products=False, joined_products=False, deferred_elements=0, step_cost=8,
+        separate_products=False, joined_products=False, deferred_elements=0, compared_indices=0,
+        step_cost=8,
     ),
     "gpu": Lowering(
         loop_unroll=16, joined_residuals=True, loops_side_by_side=True, pooling_in_one_pass=True,
         native_groups=True, statistics_in_one_pass=True, matmul_sums=False, convolutions_by_planes=False,
         joined_transfers=True, message_bytes=1 << 22, messages=4, joined_siblings=True,
-        separate_products=True, joined_products=True, deferred_elements=1 << 24, step_cost=256,
+        separate_products=True, joined_products=True, deferred_elements=1 << 24,
+        compared_indices=1 << 13, step_cost=256,
     ),
 }  # fmt: skip
 
