@@ -4,11 +4,14 @@
 """
 
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from cntkjax.parallel import workers
 from cntkjax.sgd import SGD
+from cntkjax.sgd._checkpoints import Checkpoints
 from tests.sgd.problems import X, Y, regression, trained
 
 BLOCKS = {
@@ -19,6 +22,10 @@ BLOCKS = {
 
 
 def main(folder):
+    with Checkpoints(None, keep_all=False) as checkpoints:
+        if workers.rank() == 1:
+            time.sleep(0.5)
+            Path(checkpoints.file(1)).touch()  # the folder is there until all have ended
     for name, block in BLOCKS.items():
         path = {"modelPath": f"{folder}/m"} if name == "searched" else {}
         weights, _ = trained(learningRatesPerSample=0.01, **{"parallelizationMethod": name, **block, **path})

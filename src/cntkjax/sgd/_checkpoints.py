@@ -7,6 +7,7 @@ import re
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from types import TracebackType
 from typing import Self
 
 from ..formats import checkpoint
@@ -24,7 +25,7 @@ _SOURCE, _HISTORY = "TrainingMinibatchSource", "SGDHistory"  # keys in a checkpo
 class Checkpoints:
     """The checkpoints ``path.N`` after epoch N, each with its model, and the final model ``path``.
 
-    Without a path they are in a temporary folder, which is removed at the end of the scope.
+    Without a path they are in a temporary folder, which is removed at the end of the scope, when no worker needs it.
 
     `keep_all`: keep the states of all epochs; otherwise of the last and the best one. Models are always kept.
     Errors: OSError if the files cannot be written.
@@ -32,6 +33,7 @@ class Checkpoints:
 
     def __init__(self, path: str | None, keep_all: bool) -> None:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._is_temporary = False
         self._keep_all, self._path = keep_all, path
         if path is not None:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -40,13 +42,18 @@ class Checkpoints:
     def __enter__(self) -> Self:
         if self._path is None:
             if workers.rank() == 0:
-                self._folder = tempfile.TemporaryDirectory(prefix="cntkjax")
+                self._folder = tempfile.TemporaryDirectory(prefix="cntkjax", ignore_cleanup_errors=True)
+            self._is_temporary = True
             folder = broadcast("a folder", self._folder.name if self._folder else "")
             self._path = os.path.join(folder, "model")
             self._keep_all = False
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._is_temporary and kind is None:
+            workers.barrier("the end of an SGD block")
         if self._folder is not None:
             self._folder.cleanup()
 
