@@ -33,7 +33,7 @@ class Checkpoints:
 
     def __init__(self, path: str | None, keep_all: bool) -> None:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._is_temporary = False
+        self._is_temporary = path is None
         self._keep_all, self._path = keep_all, path
         if path is not None:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,6 @@ class Checkpoints:
         if self._path is None:
             if workers.rank() == 0:
                 self._folder = tempfile.TemporaryDirectory(prefix="cntkjax", ignore_cleanup_errors=True)
-            self._is_temporary = True
             folder = broadcast("a folder", self._folder.name if self._folder else "")
             self._path = os.path.join(folder, "model")
             self._keep_all = False
