@@ -89,12 +89,13 @@ def parameters(folder):
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     """The parameters of a run in which nothing happens, and the seconds that it takes once all are started."""
-    folder = tmp_path_factory.mktemp("undisturbed")
-    run = Run("cntkjax launch", folder)
-    assert run.started.wait(200)
-    begin = time.monotonic()
-    status, output = run.wait()
-    assert status == 0, output
+    for _ in range(2):  # the first one compiles
+        folder = tmp_path_factory.mktemp("undisturbed")
+        run = Run("cntkjax launch", folder)
+        assert run.started.wait(200)
+        begin = time.monotonic()
+        status, output = run.wait()
+        assert status == 0, output
     return parameters(folder), time.monotonic() - begin
 
 

@@ -12,17 +12,13 @@ MINIBATCHES, SIZE = 80, 8
 
 
 def main(folder):
-    under_mpiexec = "OMPI_COMM_WORLD_RANK" in os.environ
-    rank = os.environ["OMPI_COMM_WORLD_RANK" if under_mpiexec else "CNTKJAX_RANK"]
-    if not under_mpiexec:
-        print(f"worker {rank} is process {os.getpid()}", flush=True)
+    rank = os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["CNTKJAX_RANK"]
+    print(f"worker {rank} is process {os.getpid()}", flush=True)
 
     import numpy as np
 
     import cntkjax as C
 
-    if under_mpiexec:  # nobody ends a job of which one waits in MPI's own start
-        print(f"worker {rank} is process {os.getpid()}", flush=True)
     x, w = C.input_variable(3), C.parameter((3, 2), init=0.5)
     loss = C.reduce_sum(C.square(C.times(x, w) - 1))
     learner = C.data_parallel_distributed_learner(C.momentum_sgd([w], 0.05, 0.9))
