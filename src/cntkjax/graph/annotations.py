@@ -83,6 +83,8 @@ def _understood(hint: Any, names: Mapping[str, Any]) -> Annotation | None:
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         return _union(typing.get_args(hint), names)
+    if hasattr(hint, "__value__"):  # an alias, as those of NumPy 2.5 are on Python 3.12
+        return _union([hint], names)
     if origin is typing.Annotated:
         base, limit, *_ = typing.get_args(hint)
         return _narrowed(base, limit, names)
@@ -97,7 +99,7 @@ def _understood(hint: Any, names: Mapping[str, Any]) -> Annotation | None:
 def _union(members: Iterable[Any], names: Mapping[str, Any]) -> Annotation | None:
     members = list(members)
     arrays = [m for m in members if _is_of_numpy_typing(m)]
-    if arrays and not any("SupportsArray" in str(m) for m in arrays):
+    if arrays and not any("SupportsArray" in str(m) or "ArrayLike" in str(m) for m in arrays):
         return None  # names and objects of element types, which NumPy reads
     if arrays:  # what can be an array; NumPy lists texts and complex numbers too
         arrays += [str, bytes, complex]
