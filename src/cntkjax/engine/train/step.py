@@ -6,37 +6,33 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, NamedTuple, SupportsFloat
+from typing import Any, SupportsFloat
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._typing import Array, DTypeLike, PyTree
+from ..._typing import PyTree
 from ...graph.errors import AxisError, BatchSizeError, explain
 from ...graph.variable import Leaf, Variable, set_value
 from ..data.ragged import Ragged
 from ..debug.checked import check
 from ..lower.carry import Memory
-from ..lower.lower import execute
-from ..lower.rows import Rows, add_gradients, lookups
-from ..lower.values import Context, Environment, Value
 from ..plan.plan import Plan
-from ..run.context import created_layouts, sum_over_samples
 from ..run.handover import STATE, Captures, assign, copied, hand_over, settle
 from ..run.minibatch import Feed, Feeds, Minibatch, arguments_in_order
 from ..run.program import Program
 from ..run.random_streams import RandomState, advance_random_state, draw_random_state, random_inputs
-from ..run.result import LayoutArrays, Result, collect_results
+from ..run.result import Result, collect_results
 from ..run.staged_execution import StagedExecution
-from ..run.state import StateChanges, apply_changes, computed_lengths_error, leaf_array, outliving, state_changes
+from ..run.state import apply_changes, computed_lengths_error, leaf_array, outliving
 from ..xla.versions import double_precision
 from .learner import StepLearner
 from .loss_scale import LossScale
-from .remat import execute_in_segments
 from .sample_counter import SampleCounter
+from .step_body import Options, StepBody, StepOutputs
 from .undo import Undo
-from .update import Exchange, Gradients, LocalUpdate, TrainedState, Update, updated
+from .update import Exchange, Gradients, LocalUpdate, TrainedState, Update
 
 _NOTICED = 0.5  # seconds
 
@@ -84,19 +80,6 @@ class Part:
     apply: Callable[[], None] = _nothing
 
 
-@dataclass(frozen=True)
-class Options:
-    """How a training step computes.
-
-    `accumulate`: of how many minibatches the learners get the sum of the gradients. `narrow`: the type in which
-    products with weights are computed; None for that of their operands. `rematerialize`: see remat.py.
-    """
-
-    accumulate: int = 1
-    narrow: DTypeLike | None = None
-    rematerialize: bool = False
-
-
 @dataclass
 class PendingGradients:
     """State between minibatches: gradients that no learner has used yet, what they are of, and the loss scale."""
@@ -106,22 +89,6 @@ class PendingGradients:
     minibatches: int = 0
     ends_sweep: bool = False
     scale: LossScale | None = None
-
-
-class StepOutputs(NamedTuple):
-    """What the program of a step returns.
-
-    `gradients`: those that are pending after the step, or None. `sums`: the criteria, summed over all samples. `data`:
-    those of all outputs of the plan, None for criteria. `argument_gradients` are never read; see `Step._train`.
-    """
-
-    state: TrainedState
-    gradients: Gradients | None
-    sums: list[Array]
-    data: list[Array | None]
-    layouts: dict[int, LayoutArrays]
-    changes: StateChanges
-    argument_gradients: list[Array]
 
 
 class Step:
@@ -149,21 +116,23 @@ class Step:
         self.parameters: list[list[Leaf]] = [list(learner.parameters) for learner in self.learners]
         trained = {p for group in self.parameters for p in group}
         self.untrained_leaves = [None if leaf in trained else leaf for leaf in self.plan.leaves]
+        transforms = [learner.transform for learner in self.learners]
+        body = StepBody(len(self.criteria), self.parameters, transforms, self.options)
         if self.learners:
-            self.program = Program(self.plan, "train", self._train, True, self._variant(), donate=True)
+            self.program = Program(self.plan, "train", body.train, True, self._variant(body), donate=True)
         else:
             self.program = Program(
-                self.plan, "test", self._test, False, len(self.criteria), donate=True, quick_start=True
+                self.plan, "test", body.test, False, body.num_criteria, donate=True, quick_start=True
             )
         self._local_update = LocalUpdate(self.learners)
         self._runs_python = any(learner.runs_python for learner in self.learners)
         self._shapes: dict[Hashable, str] = {}  # digests of signatures, equal in all processes
 
-    def _variant(self) -> object:
+    def _variant(self, body: StepBody) -> object:
         """What the program depends on besides the plan: which leaves are learned, and how."""
         place = {leaf: i for i, leaf in enumerate(self.plan.leaves)}
         places = [[place.get(p) for p in group] for group in self.parameters]
-        return len(self.criteria), self.options, places, [learner.transform for learner in self.learners]
+        return body.num_criteria, body.options, places, body.transforms
 
     def _check_options(self) -> None:
         if self.options.narrow is not None and self.plan.is_double:
@@ -400,86 +369,11 @@ class Step:
             learner.optax_state = learner_state
         self.pending_gradients.scale = state.loss_scale
 
-    # ---- bodies of programs
-    def _train(self, plan: Plan, ctx: Context, env: Environment, state: TrainedState, extra: PyTree) -> StepOutputs:
-        """`extra`: hyperparameters of all learners, or None if gradients are only accumulated; pending gradients."""
-        hypers, pending = extra
-        scale = state.loss_scale
-        fed_axes = list(ctx.layouts)
-        ctx.product_dtype = self.options.narrow
-
-        # As in CNTK, user functions get their backward call for arguments too; returning these gradients keeps the
-        # calls alive in the compiled program.
-        arguments: list[Variable] = []
-        if plan.calls_python:
-            arguments = [v for v in plan.arguments if v.needs_gradient and not env[v].is_sparse]
-        looked_up = lookups(
-            plan, env | self._parameter_values(state.parameters), [p for group in self.parameters for p in group]
-        )
-
-        def loss(parameters: list[list[Array]], argument_data: list[Array]) -> tuple[Array, PyTree]:
-            local_env = env | {v: Value(d, v.dynamic_axes) for v, d in zip(arguments, argument_data, strict=True)}
-            local_env |= self._parameter_values(parameters)
-            for p, lookup in looked_up.items():
-                lookup.substitute(ctx, local_env.pop(p))
-            sums, data = self._forward(plan, ctx, local_env, self.options.rematerialize)
-            scaled = sums[0] if scale is None else sums[0] * scale.factor
-            return scaled, (sums, data, created_layouts(plan, ctx, fed_axes), state_changes(plan, ctx))
-
-        gradient_of = jax.grad(loss, (0, 1), has_aux=True)
-        (gradients, argument_gradients), (sums, data, layouts, changes) = gradient_of(
-            self._map(lambda p, a: looked_up[p].values if p in looked_up else a, state.parameters),
-            [env[v].data for v in arguments],
-        )
-        if scale is not None:
-            gradients = jax.tree.map(lambda g: (g / scale.factor).astype(g.dtype), gradients)
-            changes = _finite_changes(plan, env, changes)
-        gradients = self._map(lambda p, g: looked_up[p].parameter_gradient(g) if p in looked_up else g, gradients)
-        if pending is not None:
-            gradients = jax.tree.map(add_gradients, pending, gradients, is_leaf=lambda g: isinstance(g, Rows))
-        if hypers is not None:
-            transforms = [learner.transform for learner in self.learners]
-            state, gradients = updated(transforms, state, gradients, hypers), None
-        return StepOutputs(state, gradients, sums, data, layouts, changes, argument_gradients)
-
-    def _test(self, plan: Plan, ctx: Context, env: Environment, state: TrainedState, extra: PyTree) -> StepOutputs:
-        fed_axes = list(ctx.layouts)
-        sums, data = self._forward(plan, ctx, env)
-        layouts, changes = created_layouts(plan, ctx, fed_axes), state_changes(plan, ctx)
-        return StepOutputs(TrainedState([], [], None), None, sums, data, layouts, changes, [])
-
-    def _forward(
-        self, plan: Plan, ctx: Context, env: Environment, rematerialize: bool = False
-    ) -> tuple[list[Array], list[Array | None]]:
-        """Sums of the criteria, and data of all outputs, None for criteria."""
-        (execute_in_segments if rematerialize else execute)(plan, ctx, env)
-        n_criteria = len(self.criteria)
-        sums = [sum_over_samples(ctx, env[v]) for v in plan.outputs[:n_criteria]]
-        return sums, [*[None] * n_criteria, *(ctx.array(env[v]) for v in plan.outputs[n_criteria:])]
-
-    def _map(self, f: Callable[[Leaf, Array], Any], arrays: Sequence[Sequence[Array]]) -> list[list[Any]]:
-        """f(parameter, array) in the place of each array."""
-        groups = zip(self.parameters, arrays, strict=True)
-        return [[f(p, a) for p, a in zip(group, of_group, strict=True)] for group, of_group in groups]
-
-    def _parameter_values(self, arrays: Sequence[Sequence[Array]]) -> dict[Variable, Value]:
-        groups = zip(self.parameters, arrays, strict=True)
-        return {p: Value(a, ()) for group, of_group in groups for p, a in zip(group, of_group, strict=True)}
-
 
 def _sum(result: Result) -> float:
     """The sum over all elements of all samples."""
     data = result.numpy()
     return float(sum(a.sum(dtype=np.float64) for a in (data if isinstance(data, list) else [data])))
-
-
-def _finite_changes(plan: Plan, env: Environment, changes: StateChanges) -> StateChanges:
-    """Assigned values and running statistics, except those that an overflow has reached."""
-    updates = {
-        i: jnp.where(jnp.all(jnp.isfinite(new)), new, env[plan.leaves[i]].data) if plan.leaves[i] in env else new
-        for i, new in changes.updates.items()
-    }
-    return changes._replace(updates=updates)
 
 
 __all__ = ["Count", "Options", "Outcome", "Part", "PendingGradients", "Step"]
