@@ -1,4 +1,4 @@
-"""Prints how many bytes each worker sends in a step of FCN5 by the number of bits, counted in the compiled programs.
+"""Prints how many bytes each worker sends in a step of FCN5 in each of `MODES`, counted in the compiled programs.
 
     python traffic.py <workers>
 """
@@ -8,6 +8,7 @@ import math
 import os
 import re
 import sys
+from functools import partial
 
 WORKERS = int(sys.argv[1]) if __name__ == "__main__" else 1
 if __name__ == "__main__":
@@ -15,38 +16,52 @@ if __name__ == "__main__":
 
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
-from jax.sharding import Mesh, PartitionSpec  # noqa: E402
+import optax  # noqa: E402
+from jax.sharding import Mesh  # noqa: E402
 
-from cntkjax.parallel.exchange import AXIS  # noqa: E402
+from cntkjax.engine.run.devices import AXIS, Devices, Divided  # noqa: E402
+from cntkjax.parallel.collectives import part  # noqa: E402
 from cntkjax.parallel.gradients import DataParallel, summed  # noqa: E402
 from cntkjax.parallel.quantization import is_compressible, no_errors  # noqa: E402
+from cntkjax.parallel.sharding import on_parts  # noqa: E402
 
 LAYERS = [(784, 4096), (4096, 2048), (2048, 1024), (1024, 10)]
 SHAPES = [shape for layer in LAYERS for shape in (layer, layer[1:])]
 BYTES = {"f32": 4, "u32": 4, "u16": 2}
-SENT = {  # by each worker, for an operand of one byte
-    "all-reduce": 2 * (WORKERS - 1) / WORKERS, "all-to-all": (WORKERS - 1) / WORKERS, "all-gather": WORKERS - 1
+SENT = {  # by each worker, for a result of one byte
+    "all-reduce": 2 * (WORKERS - 1) / WORKERS, "all-to-all": (WORKERS - 1) / WORKERS,
+    "all-gather": (WORKERS - 1) / WORKERS, "reduce-scatter": WORKERS - 1, "collective-permute": 1,
+}
+MODES = {
+    "32": DataParallel(), "16": DataParallel(bits=16), "1": DataParallel(bits=1),
+    "32 divided": DataParallel(shard_state=True), "16 divided": DataParallel(bits=16, shard_state=True),
 }
 
 
-def traffic(bits):
+def exchanged(way, gradients, errors):
+    """The sums of gradients; or if the state is divided, the updates that come of them."""
+    sums, errors = summed([way] * len(gradients), gradients, errors)
+    if not way.shard_state:
+        return sums, errors
+    adam = optax.with_extra_args_support(optax.adam(0.1))
+    state = Divided(adam.init([part(g) for g in gradients]), None, ())
+    return on_parts(adam).update(sums, state, gradients)
+
+
+def traffic(way):
     """Bytes that leave a worker."""
     gradients = [jax.ShapeDtypeStruct(shape, np.float32) for shape in SHAPES]
-    errors = no_errors([shape for shape in SHAPES if bits == 1 and is_compressible(shape, np.float32, 1)], WORKERS)
-    devices, everywhere = Mesh(np.array(jax.devices()), AXIS), PartitionSpec()
-    ways = [DataParallel(bits=bits)] * len(gradients)
-    program = jax.jit(jax.shard_map(
-        lambda g, e: summed(ways, g, e), mesh=devices, in_specs=everywhere, out_specs=everywhere, check_vma=False
-    ))
+    errors = no_errors([shape for shape in SHAPES if is_compressible(shape, np.float32, 1) and way.bits == 1], WORKERS)
+    devices = Devices(Mesh(np.array(jax.devices()), AXIS))
+    program = jax.jit(devices.over(partial(exchanged, way)))
     text, total = program.lower(gradients, errors).compile().as_text(), 0.0
-    for result, collective in re.findall(r"= (.*?) (all-reduce|all-to-all|all-gather)\(", text):
-        size = sum(
+    for result, collective in re.findall(f"= (.*?) ({'|'.join(SENT)})\\(", text):
+        total += SENT[collective] * sum(
             BYTES[dtype] * math.prod(map(int, filter(None, dims.split(","))))
             for dtype, dims in re.findall(r"(\w+)\[([\d,]*)\]", result)
         )
-        total += SENT[collective] * (size / WORKERS if collective == "all-gather" else size)
     return total
 
 
 if __name__ == "__main__":
-    print(json.dumps({bits: traffic(bits) for bits in (32, 16, 1)}))
+    print(json.dumps({name: traffic(way) for name, way in MODES.items()}))

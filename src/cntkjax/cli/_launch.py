@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from ._cores import shares
 from ._hosts import HOSTS_ENDING, Host, HostMember, hosts_of, obey, tell
 from ._processes import Ending, Job, Worker
 
@@ -30,10 +31,11 @@ def run(options: argparse.Namespace) -> int:
         options.host_index = 0
     if options.host_index is None:
         return _repeated(options, lambda: _run_hosts(options, hosts))
-    _check_accelerators(hosts, options.host_index)
+    here = hosts[options.host_index].workers
+    cores = [set[int]()] * here if _accelerators(hosts, options.host_index) else shares(here)
     if options.logs is not None:
         options.logs.mkdir(parents=True, exist_ok=True)
-    return _repeated(options, lambda: _run_workers(options, hosts, options.host_index))
+    return _repeated(options, lambda: _run_workers(options, hosts, options.host_index, cores))
 
 
 def _hosts(options: argparse.Namespace) -> list[Host]:
@@ -58,17 +60,19 @@ def _hosts(options: argparse.Namespace) -> list[Host]:
     return hosts
 
 
-def _check_accelerators(hosts: list[Host], index: int) -> None:
-    accelerators = _accelerators()
+def _accelerators(hosts: list[Host], index: int) -> int:
+    """The number of this host's accelerators. Errors: ValueError if it has some, but fewer than workers."""
+    accelerators = _visible_accelerators()
     if 0 < accelerators < hosts[index].workers:
         raise ValueError(
             f"{hosts[index].workers} workers need a device each, but this host has {accelerators}; give -n at most "
             f"{accelerators * len(hosts)}, or set JAX_PLATFORMS=cpu to train on the CPU"
         )
+    return accelerators
 
 
-def _accelerators() -> int:
-    """The number of this host's accelerators, as another process sees them: this one must not occupy their memory."""
+def _visible_accelerators() -> int:
+    """Their number as another process sees them: this one must not occupy their memory."""
     if os.environ.get("JAX_PLATFORMS", "").startswith("cpu"):
         return 0
     program = "import jax; print(sum(d.platform != 'cpu' for d in jax.local_devices()))"
@@ -96,8 +100,8 @@ def _repeated(options: argparse.Namespace, run_once: Callable[[], tuple[Job, int
     return status
 
 
-def _run_workers(options: argparse.Namespace, hosts: list[Host], index: int) -> tuple[Job, int]:
-    """Run the workers of this host. Worker 0 inherits the socket of a port that is chosen here."""
+def _run_workers(options: argparse.Namespace, hosts: list[Host], index: int, cores: list[set[int]]) -> tuple[Job, int]:
+    """Run the workers of this host, each on its cores. Worker 0 inherits the socket of a port that is chosen here."""
     size, first = sum(host.workers for host in hosts), sum(host.workers for host in hosts[:index])
     environment = {**os.environ, "CNTKJAX_SIZE": str(size), "PYTHONUNBUFFERED": "1"}
     environment.pop("CNTKJAX_PROCESS", None)  # where a worker starts a job
@@ -113,13 +117,13 @@ def _run_workers(options: argparse.Namespace, hosts: list[Host], index: int) -> 
             descriptors = [server.fileno()]
             environment["CNTKJAX_SOCKET"] = str(server.fileno())
         environment["CNTKJAX_COORDINATOR"] = coordinator
-        for local in range(hosts[index].workers):
+        for local, own in enumerate(cores):
             rank = first + local
             variables = {"CNTKJAX_RANK": str(rank), "CNTKJAX_LOCAL_RANK": str(local)}
             log: Path | None = options.logs and options.logs / f"worker-{rank}.log"
             command = [sys.executable, str(options.script), *options.arguments]
             inherited = descriptors if rank == 0 else []
-            job.members.append(Worker(rank, command, {**environment, **variables}, log, inherited))
+            job.members.append(Worker(rank, command, {**environment, **variables}, log, inherited, own))
         for member in job.members:  # when all are started, since threads and fork do not mix
             member.copy_output()
         if options.attached:

@@ -11,12 +11,15 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any, NamedTuple
+
+from ._cores import compute_on
 
 LAST_WORDS = 3.0  # seconds after a failure in which the other workers may say why they end
 TERMINATION = 5.0  # seconds from SIGTERM to SIGKILL
@@ -25,6 +28,7 @@ POLL = 0.05  # seconds
 _ERROR_LINES = 30  # of a failed worker, which are repeated at the end
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 _PR_SET_PDEATHSIG = 1
+_PRCTL = getattr(ctypes.CDLL(None), "prctl", None)
 
 _printing = threading.Lock()
 
@@ -95,19 +99,19 @@ class Worker(Member):
     """A worker on this host.
 
     `log`: the file for its output, to which it is appended; None for this process's stdout and stderr, with the rank
-    before each line.
+    before each line. `cores`: see `compute_on`.
     """
 
     def __init__(
         self, rank: int, command: Sequence[str], environment: Mapping[str, str], log: Path | None,
-        descriptors: Sequence[int],
+        descriptors: Sequence[int], cores: Collection[int],
     ) -> None:  # fmt: skip
         self._label, self._blame = b"[%d] " % rank, b"cntkjax: worker %d ends, because" % rank
         self._blames_another = False
         self._log = None if log is None else log.open("ab", buffering=0)
         super().__init__(
             f"worker {rank}", command, env=environment, stdin=subprocess.DEVNULL, pass_fds=descriptors,
-            preexec_fn=_end_with(os.getpid()),
+            preexec_fn=partial(_prepare, os.getpid(), cores),
         )  # fmt: skip
 
     @property
@@ -227,17 +231,13 @@ def _times(seconds: Sequence[float]) -> list[float]:
     return [now + after for after in accumulate(seconds)]
 
 
-def _end_with(parent: int) -> Callable[[], None]:
+def _prepare(parent: int, cores: Collection[int]) -> None:
     """What a child does before it runs its program: on Linux, it asks to be killed when its parent ends."""
-    prctl = getattr(ctypes.CDLL(None), "prctl", None)
-
-    def ask() -> None:
-        if prctl is not None:
-            prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
-
-    return ask
+    if _PRCTL is not None:
+        _PRCTL(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    compute_on(cores)
 
 
 __all__ = ["LAST_WORDS", "PATIENCE", "POLL", "TERMINATION", "Ending", "Job", "Member", "Worker"]
