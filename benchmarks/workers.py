@@ -24,7 +24,7 @@ from benchmarks.resources import HERE, parse_with_paths
 
 NETWORKS = "fcn5", "alexnet", "lstm64", "atis"
 WORKERS = {"cntkjax 1": 1, "cntkjax 2": 2, "devices 2": 1, "cntk27 1": 1, "cntk27 2": 2}
-WARM_UP = {"atis": 120}  # minibatches until all programs are compiled; 12 of other networks
+WARM_UP = {"atis": 120}  # minibatches until all programs are compiled; 12 of other networks, and one with CNTK
 TIMEOUT = 600.0  # seconds for a round
 
 
@@ -86,9 +86,9 @@ def compare(network: str, options: argparse.Namespace) -> dict[str, float]:
     names = [side for side in WORKERS if options.cntk27 or not side.startswith("cntk27")]
     with ExitStack() as stack:
         sides = {name: stack.enter_context(running(name, network, options)) for name in names}
-        for side in sides.values():
-            side.run(WARM_UP.get(network, 12))
-            side.minibatches = max(1, round(options.seconds / (side.run(4) / 4)))
+        for name, side in sides.items():
+            side.run(1 if name.startswith("cntk27") else WARM_UP.get(network, 12))
+            side.minibatches = max(1, round(options.seconds / (side.run(2) / 2)))
         for _ in range(options.rounds):
             for side in sides.values():
                 time.sleep(0.3)  # until the threads of the previous side have stopped spinning

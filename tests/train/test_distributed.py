@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import cntkjax as C
+from cntkjax.graph.proxy import unwrap
+from cntkjax.train._description import describe
 
 X = np.arange(8, dtype=np.float32).reshape(4, 2) / 8
 Y = np.ones((4, 1), np.float32)
@@ -80,3 +82,11 @@ def test_parameters_of_distributed_learners_can_be_called():
     assert learner.parameters == learner.parameters() == (w,)
     assert (learner.parallelization_after(), learner.minibatch_size_scale_factor()) == (7, 1)
     assert C.block_momentum_distributed_learner(C.sgd([w], 0.1), 8, distributed_after=5).parallelization_after() == 5
+
+
+def test_workers_can_compare_learners_whose_rate_begins_at_0():
+    rates = C.learning_parameter_schedule([0.0, 0.1], epoch_size=4)
+    learners = [unwrap(C.momentum_sgd([C.parameter(3)], rate, 0.9)) for rate in (rates, 0.1)]
+    waiting, learning = (describe([], [learner]) for learner in learners)
+    assert waiting.keys() == learning.keys()
+    assert waiting["the learning rate of learner 0"] != learning["the learning rate of learner 0"]

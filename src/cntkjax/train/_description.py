@@ -45,10 +45,13 @@ def _describe(learner: LearnerCore) -> dict[str, str]:
 
 
 def _fingerprint(learner: LearnerCore) -> str:
-    """A digest of all that a step of the learner computes, constants included."""
+    """A digest of all that a step of the learner computes, constants included; of none while its rate is 0."""
+    scalars = learner.hyper(1)
+    if scalars is None:
+        return "none"
     with learner.precision():
         values = [jax.ShapeDtypeStruct(p.shape, p.dtype) for p in learner.parameters]
-        hyper = {name: np.ones_like(value) for name, value in (learner.hyper(1) or {}).items()}
+        hyper = {name: np.ones_like(value) for name, value in scalars.items()}
         update = jax.make_jaxpr(lambda g, s, v: learner.transform.update(g, s, v, hyper=hyper))
         program = str(update(values, jax.eval_shape(learner.transform.init, values), values))
     return hashlib.sha256(program.encode()).hexdigest()[:12]
