@@ -130,11 +130,12 @@ def _all_reduce(arrays: list[Array]) -> list[Array]:
 
 
 def _sum(array: Array) -> Array:
-    """Of two devices both add the same two numbers, so the sums are equal bit for bit.
+    """Of two devices of a process both add the same two numbers, so the sums are equal bit for bit.
 
     The barrier keeps XLA from computing the own number again, joined with the addition and so rounded differently.
+    Between processes Gloo would send in one direction after the other: 9 instead of 5 s for 55 MB at 100 Mbit/s.
     """
-    if lax.axis_size(AXIS) != 2 or not lowering().exchanged_pairs:
+    if lax.axis_size(AXIS) != 2 or jax.process_count() > 1 or not lowering().exchanged_pairs:
         return lax.psum(array, AXIS)
     own = lax.optimization_barrier(array)
     return own + lax.ppermute(own, AXIS, [(0, 1), (1, 0)])
