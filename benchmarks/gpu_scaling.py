@@ -82,8 +82,7 @@ def compiled_step(options: Namespace) -> dict[str, Any]:
         step = traced
     begin_time = time.perf_counter()
     with tracing_for("gpu", NamedSharding(devices.mesh, PartitionSpec())):
-        options = collective_options()
-    program = step.traced.lower().compile(options)
+        program = step.traced.lower().compile(collective_options())
     text = program.as_text() or ""
     reduces = all_reduces(text)
     gathered = sum(size_of(shape) for shape in re.findall(r"= (\S+) all-gather-done\(", text))

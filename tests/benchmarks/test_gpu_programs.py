@@ -5,7 +5,7 @@ import importlib.util
 
 import pytest
 
-from benchmarks import gpu_command, gpu_programs, hlo
+from benchmarks import gpu_command, gpu_programs, gpu_scaling, hlo
 
 HLO = """\
 HloModule jit_step
@@ -77,3 +77,12 @@ def test_a_step_launches_at_most_so_many_kernels(network):
 @pytest.mark.parametrize("target", ["a100", "l4"])
 def test_steps_compile_for_other_gpus(target):
     assert figures("grouped", target)["kinds"]["convolution"] > 0
+
+
+@needs_compiler
+@pytest.mark.parametrize("topology", gpu_scaling.TOPOLOGIES)
+@pytest.mark.parametrize("network", sorted(gpu_scaling.LIMITS.keys() - {"atis"}))
+def test_gradients_are_on_their_way_before_the_backward_pass_ends(network, topology):
+    """Kernels of it run between the start of an exchange and its end; the networks in one host and in several."""
+    result = gpu_command.in_own_process("gpu-scaling", argparse.Namespace(target="h100", atis=None), network, topology)
+    assert any(gpu_scaling.AllReduce(*a).meanwhile > 0 for a in result["all_reduces"])

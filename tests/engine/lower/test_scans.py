@@ -41,6 +41,14 @@ def decay(weights, invariants, carry, inputs, taps):
     return (h, c), [h], []
 
 
+def attend(weights, invariants, carry, inputs, taps):
+    (h, c), (x, _) = carry, inputs
+    z = product(h, weights[0], taps)
+    scores = jnp.sum(jnp.tanh(invariants["keys"] + z[:, None, :SIZE]), -1)
+    h = jnp.tanh(x[:, :SIZE] * jnp.sum(scores, 1)[:, None])
+    return (h, c), [h], [(h, z)]
+
+
 def weight_gradients(weights, operands, gradients):
     return [jnp.einsum("trh,tro->ho", x, d) for x, d in zip(operands, gradients, strict=True)]
 
@@ -100,3 +108,22 @@ def test_on_gpus_gradients_that_follow_from_what_is_stacked_are_computed_after_t
     assert (split.differentiated_invariants, split.deferred_invariants) == ([], [scale])
     stacked = split.deferred_operands
     assert stacked == ([], split.product_gradients)  # the gradient of the products; their inputs need not be stacked
+
+
+def test_on_gpus_the_backward_loop_stacks_nothing_that_the_forward_loop_has_stacked():
+    """What is added to the keys is recomputed after the loop, which took one more kernel an iteration."""
+    weights, _, *others = arguments()
+    with lowering_for("gpu"):
+        split, _ = scans.split_step(attend, weights, {"keys": np.ones((ROWS, 16, SIZE), np.float32)}, *others)
+    query, gradient_of_scores = split.deferred_operands
+    assert (len(query), len(gradient_of_scores), len(split.deferred_invariants)) == (1, 1, 1)
+
+
+def test_on_gpus_a_loop_stacks_one_array_of_each_type():
+    arrays = [jnp.arange(6.0).reshape(2, 3), jnp.ones((2, 1, 5)), jnp.zeros(4), jnp.arange(3)]
+    with lowering_for("gpu"):
+        joined, places = scans._joined(arrays)
+    assert [a.shape for a in joined] == [(6 + 10 + 4,), (3,)]
+    for array, place in zip(arrays, places, strict=True):
+        np.testing.assert_array_equal(scans._part(joined, place, steps=False), array)
+        np.testing.assert_array_equal(scans._part([a[None] for a in joined], place)[0], array)

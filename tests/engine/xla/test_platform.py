@@ -244,6 +244,7 @@ def test_loops_are_unrolled_within_a_budget_that_counts_the_steps_that_remain():
         assert [unrolled_steps(steps, 30) for steps in (32, 20, 60, 8, 1)] == [16, 10, 15, 8, 1]
         assert unrolled_steps(31, 30) == 15  # and one more
         assert unrolled_steps(59, 30) == 11  # and four
+        assert unrolled_steps(20, 50) == 5  # four iterations, as six and two more are, with fewer copies
         assert unrolled_steps(32, 60) == 8 and unrolled_steps(32, 5000) == 1
         (size,) = jax.export.symbolic_shape("n")
         assert unrolled_steps(size, 30) == 1

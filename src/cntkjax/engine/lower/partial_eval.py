@@ -247,7 +247,7 @@ def _sources_after_loop(
             continue
         visited.add(v)
         eqn = producers.get(v)
-        if NARROW * _num_elements([v]) <= _num_elements([d]):
+        if NARROW * _num_elements([v]) <= _num_elements([d]) and _elementwise_sources(v, producers, known):
             sources[v] = None
         elif eqn is None or _num_elements([v]) > most_elements:
             return None

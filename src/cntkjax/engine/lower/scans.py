@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
+from itertools import accumulate
 from typing import NamedTuple
 
 import jax
@@ -28,7 +29,7 @@ Step = Callable[..., tuple[PyTree, PyTree, TappedProducts]]
 WeightGradients = Callable[[Sequence[Array], Sequence[Array], Sequence[Array]], Sequence[Array]]
 
 
-UNROLLED_NODES = 600
+UNROLLED_NODES = 480
 """Operations in the copies of the steps of all loops of a program together, at most.
 
 Compiling takes longer with each copy. Steps that select the states with which sequences begin count twice: three layers
@@ -40,7 +41,7 @@ class Place(NamedTuple):
     """Where a stacked value is: the number of an array, and its part there and the shape, if others are there too."""
 
     array: int
-    part: int | None = None
+    part: int | slice | None = None
     shape: Shape = ()
 
 
@@ -81,13 +82,15 @@ def scan(
 def unrolled_steps(steps: object, nodes: int) -> int:
     """How many steps of a loop become one iteration of the compiled one.
 
-    The steps that remain are computed after the loop, by copies of their own. `nodes`: how many operations the steps of
-    all loops of a program have, since compiling takes longer with each copy.
+    The steps that remain are computed after the loop, by copies of their own, as one more iteration. Of equally many
+    iterations those with the fewest copies are chosen. `nodes`: how many operations the steps of all loops of a program
+    have, since compiling takes longer with each copy.
     """
     most = min(lowering().loop_unroll, UNROLLED_NODES // max(nodes, 1))
     if not isinstance(steps, int) or most <= 1:
         return 1  # in exported programs the number may be symbolic
-    return max(n for n in range(1, min(most, steps) + 1) if n + steps % n <= most)
+    copies = {n: n + steps % n for n in range(1, min(most, steps) + 1) if n + steps % n <= most}
+    return min(copies, key=lambda n: (-(-steps // n), copies[n]))
 
 
 def scan_forward(
@@ -153,27 +156,37 @@ def _run_forward(
 
     def body(carry: list[Array], x: list[Array]) -> tuple[list[Array], list[Array]]:
         outputs = eval_jaxpr(split.forward, split.consts, *invariants, *carry, *x)
-        joined, places[:] = _joined(outputs[len(carry) :])
+        joined, places[:] = _joined(outputs[len(carry) :], stacks=True)
         return outputs[: len(carry)], joined
 
     return lax.scan(body, init, xs, reverse=reverse, unroll=unroll)[1], places
 
 
-def _joined(arrays: Sequence[Array]) -> tuple[list[Array], list[Place]]:
-    """The arrays of a step as a loop stores them: those of one size and type in one array, where that pays."""
+def _joined(arrays: Sequence[Array], stacks: bool = False) -> tuple[list[Array], list[Place]]:
+    """The arrays of a step as a loop stores them: those of one type one after the other in one array, where that pays.
+
+    If all have one size XLA stores them at once anyway, unless they are many: `stacks` gives them an axis of one array.
+    """
     groups: dict[Hashable, list[int]] = {}
     for i, array in enumerate(arrays):
-        shape = tuple(d for d in array.shape if d > 1)
-        groups.setdefault((shape, array.dtype) if lowering().joined_residuals else i, []).append(i)
-    joined, places = [], {}
-    for number, group in enumerate(groups.values()):
-        if len(group) == 1:
-            places[group[0]] = Place(number)
-            joined.append(arrays[group[0]])
-            continue
-        places |= {i: Place(number, k, arrays[i].shape) for k, i in enumerate(group)}
-        shape = tuple(d for d in arrays[group[0]].shape if d > 1)
-        joined.append(jnp.stack([arrays[i].reshape(shape) for i in group]))
+        groups.setdefault(array.dtype if lowering().joined_residuals else i, []).append(i)
+    joined: list[Array] = []
+    places: dict[int, Place] = {}
+    for group in groups.values():
+        shapes = {tuple(d for d in arrays[i].shape if d > 1) for i in group}
+        if len(group) == 1 or (len(shapes) == 1 and not stacks):
+            places |= {i: Place(len(joined) + k) for k, i in enumerate(group)}
+            joined += [arrays[i] for i in group]
+        elif len(shapes) == 1:
+            places |= {i: Place(len(joined), k, arrays[i].shape) for k, i in enumerate(group)}
+            joined.append(jnp.stack([arrays[i].reshape(*shapes) for i in group]))
+        else:
+            ends = list(accumulate(arrays[i].size for i in group))
+            places |= {
+                i: Place(len(joined), slice(end - arrays[i].size, end), arrays[i].shape)
+                for i, end in zip(group, ends, strict=True)
+            }
+            joined.append(jnp.concatenate([arrays[i].ravel() for i in group]))
     return joined, [places[i] for i in range(len(arrays))]
 
 
@@ -195,19 +208,20 @@ def _run_backward(
     arrays, places = stacked
     read = sorted({places[i].array for i in split.residuals})
     residual_places = [places[i]._replace(array=read.index(places[i].array)) for i in split.residuals]
+    gradient_places: list[Place] = []
 
     def body(carry: tuple[list[Array], list[Array]], inputs: PyTree) -> PyTree:
         (d_carry, totals), (x, saved, d_y) = carry, inputs
         residuals = [_part(saved, place, steps=False) for place in residual_places]
         outputs = eval_jaxpr(split.backward, consts, *invariants, *x, *residuals, *d_carry, *d_y)
         d_carry, d_invariants, stacked = split_list(outputs, len(d_carry), len(totals))
-        return (d_carry, [total + d for total, d in zip(totals, d_invariants, strict=True)]), stacked
+        joined, gradient_places[:] = _joined(stacked)
+        return (d_carry, [total + d for total, d in zip(totals, d_invariants, strict=True)]), joined
 
     zeros = [jnp.zeros_like(x) for x in init], [jnp.zeros_like(invariants[i]) for i in split.differentiated_invariants]
     inputs = xs, [arrays[i] for i in read], jax.tree.leaves(d_ys)
-    (d_init, d_invariants), stacked_gradients = lax.scan(
-        body, zeros, inputs, reverse=not reverse, unroll=unroll
-    )
+    (d_init, d_invariants), joined = lax.scan(body, zeros, inputs, reverse=not reverse, unroll=unroll)
+    stacked_gradients = [_part(joined, place) for place in gradient_places]
     gradients = dict(zip(split.differentiated_invariants, d_invariants, strict=True))
     gradients |= _deferred_gradients(split, (invariants, xs), consts, stacked, stacked_gradients)
     gradients |= {len(invariants) + i: d for i, d in enumerate(d_init)}

@@ -25,8 +25,8 @@ class Lowering:
     slices and stores: a step of LSTMs launches 1,145 kernels, 449 with iterations of 8 steps. Longer ones take longer
     to compile (`lower/scans.py`). On a CPU a loop costs next to nothing, and copies of its body take long to compile.
 
-    `joined_residuals`: what a loop saves for its backward pass in each step is stored in one array of each size instead
-    of one array each: 773 instead of 1,145 kernels, with unrolling by 8 394. On a CPU joining is one copy more.
+    `joined_residuals`: what a loop stores in each step, for its backward pass or after it, is one array of each type
+    instead of many: 773 instead of 1,145 kernels, with unrolling by 8 394. On a CPU joining is one copy more.
 
     `loops_side_by_side`: independent loops of one structure, as the two directions of a layer, are one loop of batched
     operations: 1,176 instead of 1,925 kernels in three bi-directional LSTMs. On a CPU nothing is gained
