@@ -10,13 +10,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from ._files import open_binary
 from ._resize import KINDS, Pixels, mirrored, resized
+
+_ANY_SEED = np.random.SeedSequence(0)  # asking the system for one takes as long as scaling an image
 
 
 class TransformRandom:
@@ -29,10 +31,13 @@ class TransformRandom:
     """
 
     def __init__(self, seed: int | None) -> None:
-        twister = np.random.MT19937()
-        state: Any = np.random.RandomState(seed).get_state(legacy=False)  # `MT19937(seed)` begins in another one
-        twister.state = state
-        self._next = twister.random_raw
+        self._seed = seed
+
+    @cached_property
+    def _next(self) -> Callable[[], int]:
+        twister = np.random.MT19937(_ANY_SEED)
+        np.random.RandomState(twister).seed(self._seed)  # `MT19937(seed)` begins in another state
+        return twister.random_raw
 
     def uniform(self, low: float, high: float) -> float:
         """A number in the range [low, high)."""

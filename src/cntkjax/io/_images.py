@@ -30,7 +30,7 @@ from .deserializer import ChunkedDeserializer, register_deserializer
 
 MAX_PIXELS = 64 * 2**20
 _BYTES_PER_PIXEL, _METADATA_BYTES = 8, 2**20  # a file may have so many: four channels of 16 bits, uncompressed
-_IMAGES_AT_ONCE = 4  # that a thread reads
+_MOST_THREADS = 8
 _LIST_FOLDER = ".../"  # prefix of paths relative to the folder of the list
 
 
@@ -248,20 +248,27 @@ class ImageFiles(ChunkedDeserializer):
         shape = next(s.sample_shape for s in self.streams if s.name == name)
         samples = self._buffers.empty((len(rows), *shape))
 
-        def read(first: int) -> None:
-            for index in range(first, min(first + _IMAGES_AT_ONCE, len(rows))):
-                sample = self._sample(name, rows[index], random[index])
-                if sample.shape != shape:
-                    self._fail(
-                        rows[index].line,
-                        f"the image is {sample.shape}, others are {shape}: scale them to one size, with "
-                        "transforms.scale",
-                    )
-                store_planes(sample.transpose(1, 2, 0), samples[index])
+        unread, errors = iter(range(len(rows))), dict[int, Exception]()
 
-        with ThreadPoolExecutor(min(os.cpu_count() or 1, 8), "cntkjax-images") as threads:
-            for _ in threads.map(read, range(0, len(rows), _IMAGES_AT_ONCE)):  # raises the first error
-                pass
+        def read(_: int) -> None:
+            while not errors and (index := next(unread, None)) is not None:
+                try:
+                    sample = self._sample(name, rows[index], random[index])
+                    if sample.shape != shape:
+                        self._fail(
+                            rows[index].line,
+                            f"the image is {sample.shape}, others are {shape}: scale them to one size, with "
+                            "transforms.scale",
+                        )
+                    store_planes(sample.transpose(1, 2, 0), samples[index])
+                except Exception as error:
+                    errors[index] = error
+
+        workers = min(os.cpu_count() or 1, _MOST_THREADS)
+        with ThreadPoolExecutor(workers, "cntkjax-images") as threads:
+            list(threads.map(read, range(workers)))
+        if errors:
+            raise errors[min(errors)]  # images are begun in order, so none before this one failed
         return samples
 
     def _random_of(self, name: str, index: int) -> list[TransformRandom]:
