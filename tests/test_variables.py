@@ -48,6 +48,17 @@ def test_parameters_and_constants_can_be_created_as_printed_for_inputs():
             getattr(variable, conversion)()
 
 
+@pytest.mark.parametrize(("value", "error"), [
+    (3, TypeError), (np.float32(3), TypeError), (np.ones(()), RuntimeError), (np.ones(3), RuntimeError),
+    (np.ones((1, 3)), RuntimeError), (np.ones(6), RuntimeError),
+])  # fmt: skip
+def test_a_value_has_the_shape_of_its_variable(value, error):
+    for variable in (C.parameter((2, 3), init=1), C.constant(np.ones((2, 3), np.float32))):
+        with pytest.raises(error, match="does not fit"):
+            variable.value = value
+        assert (variable.value == 1).all()
+
+
 def test_time_stamps_count_values_that_are_set_or_learned():
     """The counts are CNTK's."""
     x, w = C.input_variable(2), C.parameter((2, 1), init=1.0)

@@ -18,7 +18,7 @@ from .graph.dtypes import NUMBERS, as_dtype
 from .graph.errors import ShapeError, explain
 from .graph.function import Function as GraphFunction
 from .graph.public import classes
-from .graph.shape import INFERRED, UNKNOWN_SHAPE, Shape, as_shape, broadcast, matches, shape_text
+from .graph.shape import INFERRED, UNKNOWN_SHAPE, Shape, as_shape, matches, shape_text
 from .graph.variable import Leaf, Sampler, VariableKind, default_axes, infer_shape, relocate, set_value, value_of
 from .graph.variable import Variable as GraphVariable
 from .initializer import Initializer
@@ -183,9 +183,10 @@ class _LeafMixin(VariableMixin, TensorOpsMixin, ArrayMixin, Leaf):
 
     @property
     def value(self) -> np.ndarray:
-        """The value as a NumPy array of `shape`; it can be set to an array, or to a number that is broadcast.
+        """The value as a NumPy array of `shape`; it can be set to an array of this shape.
 
-        Errors: ValueError while the shape is unknown; ShapeError for an array of another shape.
+        Errors: ValueError while the shape is unknown; ShapeError for an array of another shape; TypeError for a number,
+        unless the shape is [].
         """
         with STATE:
             settle()
@@ -195,12 +196,11 @@ class _LeafMixin(VariableMixin, TensorOpsMixin, ArrayMixin, Leaf):
     def value(self, value: object) -> None:
         array = np.asarray(getattr(value, "asarray", lambda: value)(), self.dtype)
         if not matches(self.shape, array.shape):
-            if array.size != 1 and broadcast([array.shape, self.shape]) != self.shape:
-                raise ShapeError(explain(
-                    f"a value of shape {shape_text(array.shape)} does not fit {self!r}", {"set": self},
-                    f"pass an array of shape {self.shape}",
-                ))
-            array = np.broadcast_to(array, self.shape)
+            kind = TypeError if np.isscalar(value) else ShapeError
+            raise kind(explain(
+                f"a value of shape {shape_text(array.shape)} does not fit {self!r}", {"set": self},
+                f"pass an array of shape {self.shape}, such as np.full({self.shape}, number)",
+            ))
         array = np.array(array)
         with STATE:
             settle()

@@ -207,6 +207,22 @@ def test_search_by_name():
         twice.find_by_name("same")
 
 
+@pytest.mark.parametrize("model", [
+    lambda dense, p: C.layers.Sequential([dense, C.layers.Dense(2)]),
+    lambda dense, p: C.layers.Sequential([lambda x: C.times(x, p), dense]),
+    lambda dense, p: C.layers.Dense(2, name="W"),
+])
+def test_a_name_that_several_layers_use_is_no_attribute(model):
+    z = model(C.layers.Dense(2), C.parameter((3, 3), name="W"))(C.input_variable(3))
+    with pytest.raises(ValueError, match='multiple items are called "W"'):
+        _ = z.W
+
+
+def test_attributes_of_a_block_that_was_found_by_name_are_its_own():
+    z = C.layers.Sequential([C.layers.Dense(4, name="one"), C.layers.Dense(2, name="two")])(C.input_variable(3))
+    assert (z.one.W.shape, z.two.W.shape) == ((3, 4), (4, 2))
+
+
 def test_deep_graphs_need_no_recursion():
     x = C.input_variable(1)
     f = x

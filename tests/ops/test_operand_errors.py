@@ -123,6 +123,7 @@ MISMATCHES = [
     ("times", lambda f: f(x(2), p(2, 4), output_rank=5)),
     ("times", lambda f: f(x(2), p(2, 4), output_rank=0)),
     ("times_transpose", lambda f: f(x(2), p(4, 3))),
+    ("times_transpose", lambda f: f(x(2, 3), p(4, 2, 3))),
     ("to_batch", lambda f: f(x(2))),
     ("to_sequence", lambda f: f(s(2))),
     ("to_sequence", lambda f: f(x())),

@@ -50,7 +50,7 @@ def by_hand(make, wrap, rank, size, folder=None):
         if i == 3 and folder is not None:
             trainer.save_checkpoint(folder / "by_hand", {"rank": rank})
             for p in loss.parameters:
-                p.value = 0
+                p.value = np.zeros(p.shape)
             assert trainer.restore_from_checkpoint(folder / "by_hand") == {"rank": rank}
     assert (trainer.total_number_of_samples_seen, trainer.train_minibatch({})) == (24, False)
     return [p.value for p in loss.parameters], losses

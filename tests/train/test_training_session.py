@@ -180,7 +180,7 @@ def test_a_session_resumes_from_the_last_checkpoint(session, capsys):
     for file in session.folder.glob("model*"):
         if not file.name.startswith("model1"):
             file.unlink()
-    session.weights.value = 0
+    session.weights.value = np.zeros(session.weights.shape)
     assert session.run(max_samples=40, checkpoint_config=config(), progress_frequency=10) == (
         "t4 S4 t4 k2 t4 t4 k3 S12 t4 t4 k4 S8 k"
     )

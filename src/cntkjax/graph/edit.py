@@ -159,14 +159,6 @@ class Flattener(Cloner):
         self._nodes[node] = self._copy_of(body.root_function)
 
 
-def find_inside(block: Function, name: str) -> list[Function | Variable]:
-    """Nodes and leaves of that name in the graph inside a block, without the operands outside."""
-    inside = nodes([block.root_function])
-    leaves = (v for node in inside for v in node.node_inputs if v._owner is None and v._bound is None)
-    items: list[Function | Variable] = [*inside, *leaves]
-    return [item for item in dict.fromkeys(items) if item._name == name]
-
-
 def find_all(function: Function, name: str, depth: int = 0) -> list[Function | Variable]:
     """Functions and leaf variables of that name, in blocks up to `depth` deep (-1: all)."""
     return [node for node in walk(function, depth) if (node.name if isinstance(node, Variable) else node._name) == name]

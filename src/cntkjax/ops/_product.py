@@ -40,7 +40,7 @@ def times_transpose(left: Operand, right: Operand, name: str = "") -> Function:
     """Matrix product of left with the transpose of right.
 
     Shapes: left [*map, inner], right [out, inner] (or [inner]) -> [*map, out].
-    Errors: ShapeError if the inner dimensions differ.
+    Errors: ShapeError if the inner dimensions differ, or the right operand has more than two axes.
 
     >>> times_transpose([[1, 2], [3, 4]], [[1, 0], [1, 1], [0, 1]]).eval()
     array([[1., 3., 2.],

@@ -200,9 +200,9 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or "_root" not in self.__dict__:
             raise AttributeError(name)
-        body = self.root_function.block_composite
-        matches = edit.find_inside(body, name) if body is not None else []
-        matches = matches or edit.find_all(self, name) or edit.find_all(self, name, 1)
+        inside = None if self.is_composite else self.root_function.block_composite  # of a block that was found by name
+        matches = edit.find_all(inside, name, 1) if inside is not None else []
+        matches = matches or edit.find_all(self, name, 1)
         if not matches:
             of_outputs = isinstance(getattr(type(self), name, None), _OutputAttribute)
             fix = f": each of its {len(self.outputs)} outputs has its own" if of_outputs else ""

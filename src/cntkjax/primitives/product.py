@@ -173,7 +173,7 @@ class TransposeTimes(Primitive):
 
     With a one-hot vector on either side it selects elements, which makes cross entropy cheap.
 
-    Shapes: left [*map, inner], right [*out, inner] -> [*map, *out].
+    Shapes: left [*map, inner], right [*out, inner] with at most one inner axis -> [*map, *out].
     Source: CNTK 2.7 (times_transpose, the product inside cross entropy).
     """
 
@@ -186,6 +186,11 @@ class TransposeTimes(Primitive):
         """[*map, *out]."""
         left, right = inputs
         rank = attrs["outputRank"]
+        if len(right.shape) > rank + 1:
+            raise ShapeError(explain(
+                f"{self.name}: the right operand has rank {len(right.shape)}, but at most {rank + 1} is possible",
+                {"left": left, "right": right}, "transpose it and use times, which has infer_input_rank_to_map",
+            ))
         right_shape = right.shape if len(right.shape) > rank else (1,) * (rank + 1 - len(right.shape)) + right.shape
         inner = right_shape[rank:]
         at = len(left.shape) - len(inner)
