@@ -50,6 +50,12 @@ def test_star_imports_bring_what_the_modules_import(module):
     assert set(STAR_IMPORTS[module].split()) - without <= set(names)
 
 
+def test_the_compiled_module_brings_its_classes_and_functions_too():
+    names: dict[str, object] = {}
+    exec("from cntk.cntk_py import *", names)
+    assert {"Axis", "Function", "Trainer", "Value", "Variable", "sgd_learner", "times"} <= set(names)
+
+
 def test_scipy_is_loaded_at_first_use():
     script = "import sys, cntk; assert 'scipy.sparse' not in sys.modules; cntk.sparse.csr_matrix, cntk.core.sparse"
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -223,8 +223,8 @@ class TestDefaults:
 
 class TestComposition:
     def test_for_creates_a_layer_for_each_item(self):
-        f = L.For(["a", "b"], lambda name: L.Dense(5, name=name))(x)
-        assert [f.a.name, f.b.name] == ["a", "b"]
+        f = L.For(["one", "two"], lambda name: L.Dense(5, name=name))(x)
+        assert [f.one.name, f.two.name] == ["one", "two"]
         assert len(L.For(range(3), lambda: L.Dense(5))(x).parameters) == 6
         assert L.For(range(0), lambda: L.Dense(5)) is L.identity
 

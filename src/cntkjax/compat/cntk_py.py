@@ -94,6 +94,8 @@ _HOMES = {  # name: the module that defines it, "module:other name" if it differ
 
 
 def __getattr__(name: str) -> object:
+    if name == "__all__":  # of `from cntk.cntk_py import *`
+        return [public for public in __dir__() if not public.startswith("_")]
     if name in _HOMES:
         home, _, other = _HOMES[name].partition(":")
         return getattr(import_module("cntkjax." + home), other or name)
