@@ -45,10 +45,9 @@ def store_planes(image: Pixels, planes: np.ndarray) -> None:
     Shapes: uint8 or float32 [height, width, channels], float32 [channels, height, width].
     """
     cv2 = opencv()
-    if cv2 is None or len(planes) == 1:
-        planes[...] = image.transpose(2, 0, 1)
-    else:
-        cv2.split(image.astype(np.float32, copy=False), list(planes))
+    channels = image.transpose(2, 0, 1) if cv2 is None or len(planes) == 1 else cv2.split(image)
+    for plane, channel in zip(planes, channels, strict=True):
+        plane[...] = channel
 
 
 def resized(image: Pixels, rows: int, columns: int, kind: str) -> Pixels:
