@@ -18,6 +18,7 @@ from cntkjax.io import (
     UserDeserializer,
     UserMinibatchSource,
 )
+from cntkjax.layers.typing import Sequence, tensor
 
 EYE = np.eye(4, dtype=np.float32)
 
@@ -218,6 +219,21 @@ class TestFromData:
         }  # fmt: skip
         with pytest.raises(TypeError, match="stream 'x': a list needs a type"):
             MinibatchSourceFromData({"x": lists})
+
+    @pytest.mark.parametrize(("data", "sample_shape", "shape"), [
+        ([X[:1], X[:3]], (2,), (2, 3, 2)),
+        ([sp.csr_matrix(X[:1]), sp.csr_matrix(X[:3])], (2,), (2, 3, 2)),
+        ([np.ones((1, 2, 2)), np.ones((3, 2, 2))], (2, 2), (2, 3, 2, 2)),
+        ([np.ones(1), np.ones(3)], (), (2, 3)),
+        (X[:2], (), (2, 2)),
+    ])  # fmt: skip
+    def test_a_type_without_a_shape_takes_it_from_the_data(self, data, sample_shape, shape):
+        source = MinibatchSourceFromData({"x": (data, Sequence[tensor])})
+        assert source.streams.x.sample_shape == sample_shape
+        minibatch = source.next_minibatch(4)[source.streams.x]
+        assert (minibatch.shape, minibatch.num_sequences, minibatch.num_samples) == (shape, 2, 4)
+        array = MinibatchSourceFromData({"x": (self.X, tensor)})
+        assert array.next_minibatch(4)[array.streams.x].shape == (4, 2)
 
     def test_invalid_data_is_an_error(self):
         with pytest.raises(ValueError, match="at least one stream must be specified"):

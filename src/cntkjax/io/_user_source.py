@@ -9,6 +9,7 @@ import numpy as np
 
 from ..device import DeviceDescriptor
 from ..engine.data.ragged import Ragged
+from ..graph.shape import is_unknown
 from ..variables import Record
 from ._base_source import BaseSource, parse_request
 from ._minibatch_data import MinibatchData
@@ -75,7 +76,7 @@ class MinibatchSourceFromData(UserMinibatchSource):
     Args:
         data_streams: name -> data. An array or sparse matrix has a sample in each row. In a pair of data and type, such
             as ``(list_of_arrays, Sequence[Tensor[2]])``, data may also be a list with an array or sparse matrix for
-            each sequence
+            each sequence; the type ``tensor`` in place of ``Tensor[2]`` leaves the shape of a sample to the data
         max_samples: the source ends after so many samples; ``FULL_DATA_SWEEP``: after one sweep
 
     Errors: ValueError if there is no stream or no sample; TypeError if streams differ in their number of samples or
@@ -157,10 +158,13 @@ def _in_memory_stream(name: str, number: int, data: Any, kind: Any) -> tuple[Str
     """A stream and its data; ``kind`` is a type such as ``Sequence[Tensor[2]]``, or None."""
     if kind is None and not hasattr(data, "shape"):
         raise TypeError(f"stream '{name}': a list needs a type, as in (list_of_arrays, Sequence[Tensor[2]])")
+    has_sequences = any(axis.is_sequence_axis for axis in getattr(kind, "dynamic_axes", ()))
+    has_shape = kind is not None and not is_unknown(tuple(kind.shape))
+    if has_sequences and not has_shape and isinstance(data, np.ndarray):
+        data = list(data)  # each row is a sequence, and its entries are the samples
     first = data[0] if isinstance(data, list) and data else data
     is_sparse = hasattr(first, "tocsr") or bool(getattr(kind, "is_sparse", False))
-    has_sequences = any(axis.is_sequence_axis for axis in getattr(kind, "dynamic_axes", ()))
-    shape = tuple(kind.shape if kind is not None else data.shape[1:])
+    shape = tuple(kind.shape) if has_shape else np.shape(first)[1:]
     dtype = np.float64 if getattr(first, "dtype", None) == np.float64 else np.float32
     info = StreamInformation(name, number, "sparse" if is_sparse else "dense", dtype, shape)
     if isinstance(data, list) and not has_sequences:
