@@ -154,6 +154,20 @@ def test_delays_and_windows_hold_past_values(grid):
         np.testing.assert_array_equal(mask[:, 0], np.arange(3) < n)
 
 
+@pytest.mark.parametrize(("axis", "shape", "value", "valid"), [
+    (C.Axis(-1), (2,), (6,), (3,)),
+    (C.Axis(-2), (2,), (3, 2), (3, 1)),
+    (C.Axis.new_leading_axis(), (), (3, 1), (3, 1)),
+    (C.Axis.new_leading_axis(), (2,), (3, 2), (3, 1)),
+    (C.Axis.new_leading_axis(), (2, 3), (3, 2, 3), (3, 1)),
+])  # fmt: skip
+@pytest.mark.parametrize("go_backwards", [False, True])
+def test_windows_lie_along_any_axis(axis, shape, value, valid, go_backwards):
+    """Shapes of CNTK 2.7."""
+    window = L.PastValueWindow(3, axis, go_backwards=go_backwards)(S.input_variable(shape))
+    assert [output.shape for output in window.outputs] == [value, valid]
+
+
 class TestUnfolding:
     """Values of CNTK 2.7."""
 

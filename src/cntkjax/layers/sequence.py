@@ -7,6 +7,7 @@ from numbers import Integral
 from typing import Annotated, Any
 
 from .._typing import Bounds, Fix
+from ..axis import Axis
 from ..default_options import default_override_or, get_default_override
 from ..graph.errors import explain
 from ..graph.function import Function as GraphFunction
@@ -102,13 +103,14 @@ def Delay(T: int = 1, initial_state: InitialState = default_override_or(0), name
 
 
 def PastValueWindow(
-    window_size: Annotated[int, Bounds(1, 2**16)], axis: int, go_backwards: Flag = default_override_or(False),
-    name: str = "",
+    window_size: Annotated[int, Bounds(1, 2**16)], axis: int | Axis,
+    go_backwards: Flag = default_override_or(False), name: str = "",
 ) -> Function:
     """The last `window_size` steps of each sequence (with `go_backwards`: the first), and which of them exist.
 
     Shapes: x [*shape] with a sequence axis -> (value, valid), both without it: the steps lie along the new static
-            axis `axis`, latest first, in value [.., window_size, ..] and valid [.., window_size, ..], which is 1 or 0.
+            axis `axis`, latest first, in value [.., window_size, ..] and valid [.., window_size, ..], which is 1 or 0;
+            `Axis.new_leading_axis()` is the axis in front of all of x.
     Errors: when it is applied, AxisError for x without a sequence axis, or an axis that does not exist.
 
     >>> import cntkjax as C

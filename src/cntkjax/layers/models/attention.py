@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...axis import Axis
 from ...default_options import default_options, default_override_or, get_default_override
 from ...graph.errors import explain
 from ...initializer import glorot_uniform
@@ -14,7 +15,7 @@ from ..layers import Dense, Label
 from ..sequence import PastValueWindow
 
 
-def _check_span(span: int | None, axis: int | None) -> None:
+def _check_span(span: int | None, axis: int | Axis | None) -> None:
     """Errors: ValueError unless span and axis are both given or both left out, and the span is positive."""
     if span is None and axis is not None:
         raise ValueError(explain(
@@ -33,7 +34,7 @@ def _check_span(span: int | None, axis: int | None) -> None:
 def AttentionModel(
     attention_dim: int,
     attention_span: int | None = None,
-    attention_axis: int | None = None,
+    attention_axis: int | Axis | None = None,
     init: Init = default_override_or(glorot_uniform()),
     go_backwards: Flag = default_override_or(False),
     enable_self_stabilization: Flag = default_override_or(True),
@@ -42,7 +43,7 @@ def AttentionModel(
     """Additive attention: a function (encoder states, decoder state) -> weighted mean of the encoder states.
 
     With `attention_span` only the last steps of the encoder take part (with `go_backwards` the first); they lie along
-    the static axis `attention_axis`, a negative number.
+    the static axis `attention_axis`, counted from the last, as -3.
 
     Shapes: encoder state [n] with one sequence axis, decoder state [m] with another -> [n] with the decoder's; with a
             span [1, .., n], where the axis of the steps and those after it are 1.
