@@ -18,7 +18,7 @@ from .graph.dtypes import NUMBERS, as_dtype
 from .graph.errors import ShapeError, explain
 from .graph.function import Function as GraphFunction
 from .graph.public import classes
-from .graph.shape import INFERRED, UNKNOWN_SHAPE, Shape, as_shape, matches, shape_text
+from .graph.shape import UNKNOWN_SHAPE, Shape, as_shape, is_known, matches, shape_text
 from .graph.variable import Leaf, Sampler, VariableKind, default_axes, infer_shape, relocate, set_value, value_of
 from .graph.variable import Variable as GraphVariable
 from .initializer import Initializer
@@ -307,7 +307,7 @@ class Constant(_LeafMixin):
 
         super().__init__(
             VariableKind.Constant, shape, element, initializer=broadcast_value, name=name,
-            array=None if INFERRED in shape else broadcast_value(shape, array.dtype.type),
+            array=broadcast_value(shape, array.dtype.type) if is_known(shape) else None,
         )
 
     @staticmethod

@@ -2,6 +2,8 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -96,3 +98,18 @@ def test_shapes_of_convolutions_agree_with_lowering(size, window, strides, padde
 @given(sizes, pairs, pairs, st.booleans(), st.booleans(), st.sampled_from([C.MAX_POOLING, C.AVG_POOLING]))
 def test_shapes_of_pooling_agree_with_lowering(size, window, strides, padded, ceil, kind):
     agrees(lambda x: C.pooling(x, kind, window, strides, [padded], ceil_out_dim=ceil), (2, *size))
+
+
+@pytest.mark.parametrize("leaf", [lambda: C.parameter((-2,), init=2), lambda: C.constant(2, (-2,))])
+@pytest.mark.parametrize("op", [
+    lambda v, p: v + p, lambda v, p: p * v, C.log_add_exp, lambda v, p: C.element_select(C.greater(v, 5), v, p),
+])  # fmt: skip
+def test_a_leaf_of_unknown_shape_takes_that_of_the_other_operands(leaf, op):
+    """As in CNTK 2.7, where scripts give constants the shape of a function of placeholders."""
+    x, argument, value = C.input_variable((2, 3)), C.placeholder(), leaf()
+    f = op(argument, value)
+    assert f.shape == value.shape == (-2,)
+    f.replace_placeholders({argument: x})
+    assert f.shape == value.shape == value.value.shape == (2, 3)
+    ones = np.ones((1, 2, 3), np.float32)
+    np.testing.assert_allclose(f.eval({x: ones}), op(C.constant(ones), C.constant(2)).eval())

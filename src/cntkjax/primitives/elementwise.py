@@ -49,7 +49,17 @@ class Elementwise(Primitive):
     infers_partially = True
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
-        """The broadcast shape. An unknown operand, as in a loop, counts as no larger than one with dynamic axes."""
+        """The broadcast shape. An unknown operand, as in a loop, counts as no larger than one with dynamic axes.
+
+        Parameters and constants of unknown shape take that of the other operands once it is known.
+        """
+        known = [v for v in inputs if not is_unknown(v.shape)]
+        leaves = [v for v in inputs if is_unknown(v.shape) and isinstance(v, Leaf)]
+        if known and leaves and len(known) + len(leaves) == len(inputs):
+            shape = broadcast_shape(self.name, known)
+            for leaf in leaves:
+                infer_shape(leaf, shape)
+            return shape
         if any(is_unknown(v.shape) for v in inputs):
             inputs = [v for v in inputs if v.dynamic_axes and v.shape and 1 not in v.shape and not is_unknown(v.shape)]
             if not inputs:
