@@ -56,6 +56,8 @@ def install_metadata(version):
 def fail(failure):
     if failure == "raise":
         raise KeyError("no such field")
+    if failure == "interrupt":
+        signal.raise_signal(signal.SIGINT)
     if failure == "end":
         sys.exit()
     if failure == "finalize":

@@ -17,6 +17,7 @@ from .launching import ENVIRONMENT, outputs, start
 
 FAILURES = {
     "raise": r"worker 1 \(on .*\) raised KeyError: 'no such field'",
+    "interrupt": r"worker 1 \(on .*\) raised KeyboardInterrupt(?!:)",
     "end": r"worker 1 \(on .*\) has ended, but worker 0 \(on .*\) needs it for minibatch 3",
     "finalize": r"worker 0 \(on .*\) is at minibatch 3 while worker 1 \(on .*\) is at Communicator.finalize",
     "shape": r"worker 1 \(on .*\) raised .*Error: .*shape",

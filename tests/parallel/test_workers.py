@@ -99,6 +99,30 @@ def test_blocks_can_start_later(runs):
     np.testing.assert_allclose(second["later_blocks_losses"], expected, rtol=1e-5)
 
 
+def test_a_summary_with_block_momentum_is_of_all_workers(runs):
+    """Recorded from CNTK 2.7 where the workers have as many samples; otherwise it divides by those of one of them."""
+    _, workers_of_two = runs
+    for worker in workers_of_two:
+        alike, others = worker["summary_losses"]
+        np.testing.assert_allclose(alike, [2.751179, 3], rtol=1e-6)
+        np.testing.assert_allclose(others[1], (2 * 6 + 3 * 12) / 15)
+
+
+@pytest.mark.parametrize("strategy, expected", [
+    ("summed", [[0.8, 0.4, 0.4, 0.4, 0.4, 0.4], [0.6, 0.6, 0.6, 0.6, 0.6, 0.6]]),
+    ("blocks", [[0.8, 0.4, 0.4, 0.5211, 0.5211, 0.5211], [0.8, 0.0423, 0.0423, -0.3881, -0.3881, -0.5814]]),
+])  # fmt: skip
+def test_distributed_learners_count_samples_at_a_rate_of_0(runs, strategy, expected):
+    """Recorded from CNTK 2.7, where models are still merged."""
+    alone, (first, _) = runs
+    for size, run in (1, alone), (2, first):
+        trained, values, samples = run[f"rate_0_{strategy}"].T
+        taken = 6 if strategy != "summed" else 2 // size
+        assert trained.tolist() == [1] * taken + [0] * (6 - taken)
+        np.testing.assert_allclose(values, expected[size - 1], atol=1e-4)
+        np.testing.assert_array_equal(samples, 2 * size * np.arange(1, 7))
+
+
 def test_with_block_momentum_each_worker_takes_a_full_minibatch(runs):
     """As in CNTK: of 26 samples each worker takes 4 at a time, and one of the last two."""
     alone, workers_of_two = runs

@@ -81,6 +81,34 @@ def later_blocks(rank):
     return values
 
 
+def summary_of_blocks(rank, sizes):
+    """Loss and metric per sample after three minibatches, of these sizes on the workers."""
+    x, w, seen = C.input_variable(1), C.parameter((1, 1), init=1), []
+    loss, metric = C.reduce_sum(C.times(x, w)), C.reduce_sum(x * 1)
+    learner = C.sgd([w], C.learning_parameter_schedule_per_sample(0.01))
+    writer = C.logging.TrainingSummaryProgressCallback(0, lambda *epoch: seen.append(epoch))
+    trainer = C.Trainer(loss, (loss, metric), C.block_momentum_distributed_learner(learner, 8, 10), [writer])
+    for i in range(3):
+        trainer.train_minibatch({x: np.full((sizes[rank], 1), (i + 1) * (1 + rank))})
+    trainer.summarize_training_progress()
+    ((_, loss_sum, metric_sum, samples),) = seen
+    assert samples == 3 * sizes[rank]
+    return loss_sum / samples, metric_sum / samples
+
+
+def rate_becomes_0(wrap):
+    """After four samples; what each step returns, the parameter and the samples seen."""
+    x, w = C.input_variable(1), C.parameter((1, 1), init=1)
+    loss = C.reduce_sum(C.times(x, w))
+    learner = wrap(C.sgd([w], C.learning_parameter_schedule_per_sample([0.1, 0, 0.1], epoch_size=4)))
+    trainer, results = C.Trainer(loss, (loss, None), learner), []
+    for i in range(6):
+        trained = trainer.train_minibatch({x: np.full((2, 1), i + 1)})
+        results.append((trained, w.value.item(), trainer.total_number_of_samples_seen))
+    assert learner.total_number_of_samples_seen == trainer.total_number_of_samples_seen
+    return results
+
+
 def main(folder):
     communicator = C.distributed.mpi_communicator()
     rank, size = communicator.rank(), communicator.num_workers()
@@ -102,6 +130,11 @@ def main(folder):
     values, _ = by_hand(dense, lambda learner: C.block_momentum_distributed_learner(learner, 16), rank, size)
     results |= {f"unfinished_block_{i}": value for i, value in enumerate(values)}
     results["later_blocks_losses"] = later_blocks(rank)
+    if size > 1:
+        results["summary_losses"] = [summary_of_blocks(rank, sizes) for sizes in [(2, 2), (2, 3)]]
+    results["rate_0_summed"] = rate_becomes_0(C.data_parallel_distributed_learner)
+    blocks = rate_becomes_0(lambda learner: C.block_momentum_distributed_learner(learner, 8, 10))
+    results["rate_0_blocks"] = blocks
     seen = []
     x, y, _, trainer = dense(lambda learner: C.block_momentum_distributed_learner(learner, 8))
     inside = unwrap(trainer)

@@ -214,7 +214,7 @@ class LearnerCore:
         return self._averages_gradients
 
     def total_number_of_samples_seen(self) -> int:
-        """The number of samples of all steps that were not skipped."""
+        """The number of samples of all steps that were not skipped; those too, if the learner is distributed."""
         return self.counters.samples
 
     def total_number_of_minibatches_seen(self) -> int:
@@ -374,9 +374,16 @@ class LearnerCore:
         return taken
 
     def count(self, sample_count: int, is_sweep_end: bool = False) -> bool:
-        """Count a step; returns whether it was taken. As in CNTK a skipped one does not count, nor a sweep it ends."""
+        """Count a step; returns whether it was taken. As in CNTK a skipped one does not count, nor a sweep it ends.
+
+        With a distributed learner its samples count, but do not advance the schedule of the learning rate.
+        """
         scalars, now = self.hyper(sample_count), self.counters
         if scalars is None:
+            if self.strategy is not None:
+                self.counters = replace(
+                    now, samples=now.samples + sample_count, rate_samples=now.rate_samples + sample_count
+                )
             return False
         self.counters = replace(
             now,

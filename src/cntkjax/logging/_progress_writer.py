@@ -70,6 +70,11 @@ class _Tally:
             total.add(value)
         return is_due(self.updates, self.freq, self.first)
 
+    def replace(self, *averages: float) -> None:
+        """Replaces the sums since the last summary by others, given as averages over the samples."""
+        for total, average in zip(self.sums, averages, strict=True):
+            total.add(average * self.samples - float(total))
+
     def spans(self) -> tuple[Any, ...]:
         """Samples, updates and sums, each as (at the previous write, now)."""
         now = (self.samples, self.updates, [float(total) for total in self.sums])
@@ -138,6 +143,13 @@ class UpdateCounter:
         """Counts a synchronization of the workers; the metric is a sum over the samples."""
         if self._distributed.add(samples, metric):
             self._writer.on_write_distributed_sync_update(*self._distributed.spans())
+
+    def set_training_averages(self, loss: float, metric: float) -> None:
+        """Replaces loss and metric since the last summary, such as by those of all workers.
+
+        Units: averages over samples.
+        """
+        self._training.replace(loss, metric)
 
     def write_training_summary(self) -> None:
         """Writes the totals of an epoch, and restarts them."""

@@ -133,7 +133,7 @@ def _install_hooks() -> None:
             return
         time.sleep(_NEWS)
         if _channel.failure is None:
-            fail(f"raised {kind.__name__}: {error}")
+            fail(f"raised {kind.__name__}: {error}".removesuffix(": "))
             time.sleep(_NEWS)  # so that the others can say why they end before mpiexec ends them
 
     sys.excepthook = report

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import SupportsFloat
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from ..engine.run.state import leaf_array
 from ..engine.xla.devices import training_devices
 from ..graph.variable import set_value
 from ..learners._learner import LearnerCore
+from ..logging._progress_writer import LazySum
 from ..parallel import workers
 from ..parallel.block_momentum import BlockMomentum
 from ..parallel.comparison import compare
@@ -48,8 +51,14 @@ class DistributedTraining:
         self._local_exchange: GradientExchange | None = None
         self._is_synchronized = False
         self._restored_errors: list[np.ndarray] = []
+        self._samples, self._sums = 0, (LazySum(), LazySum())
         if accumulate > 1 and self.has_others:
             raise ValueError("several workers do not accumulate gradients: give each of them larger minibatches")
+
+    @property
+    def counts_skipped(self) -> bool:
+        """Whether steps that no learner takes count too, as in CNTK."""
+        return self.strategies[0] is not None
 
     def is_sharded(self, samples_seen: int) -> bool:
         """Whether each worker trains on its own share of the data by now."""
@@ -113,6 +122,26 @@ class DistributedTraining:
         if any(self._count_after(block, samples, samples_seen) >= block.size for _, block in self.blocks):
             self._meet()
         return samples, ends_sweep
+
+    def add(self, samples: int, loss: SupportsFloat, metric: SupportsFloat) -> None:
+        """Count a minibatch of this worker for `averages`; loss and metric are sums over its samples."""
+        if self.blocks and self.has_others:
+            self._samples += samples
+            for total, value in zip(self._sums, (loss, metric), strict=True):
+                total.add(value)
+
+    def averages(self) -> tuple[float, float] | None:
+        """Loss and metric since the last call, averaged over the samples of all workers, which have to call it.
+
+        None where each knows them: with summed gradients they are those of all.
+        """
+        if not self.blocks or not self.has_others:
+            return None
+        message = json.dumps([self._samples, *map(float, self._sums)]).encode()
+        parts = [json.loads(part) for part in workers.gather("the summary of training", message).wait()]
+        self._samples, self._sums = 0, (LazySum(), LazySum())
+        samples, loss, metric = (sum(column) for column in zip(*parts, strict=True))
+        return loss / max(samples, 1), metric / max(samples, 1)
 
     def quantization_errors(self) -> list[np.ndarray]:
         """What quantization has left out of the gradients of all workers, for a checkpoint; to be called by all."""

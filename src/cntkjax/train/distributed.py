@@ -144,7 +144,7 @@ class DistributedLearner(Learner):
 
     @property
     def total_number_of_samples_seen(self) -> int:  # type: ignore[override]
-        """Samples of all steps of all workers that were not skipped; a property here, a method of other learners."""
+        """Samples of all steps of all workers, also with a rate of 0; a property here, a method of other learners."""
         strategy = self._strategy
         return strategy.samples_seen if isinstance(strategy, BlockMomentum) else self.__wrapped__.counters.samples
 

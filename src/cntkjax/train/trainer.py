@@ -132,6 +132,7 @@ class TrainerCore(EvaluatorCore):
         is_sweep_end: bool | None = None,
     ) -> Any:
         """Take one step; True if anything was trained (False for an empty minibatch, or if all learning rates are 0).
+        With block momentum it is True even then, since models are merged.
 
         `arguments`: {variable: array, list of sequences, sparse matrix, or minibatch of a reader}.
         `outputs`: functions or variables to be evaluated too: then the result is a pair (trained, {output: value}).
@@ -166,12 +167,18 @@ class TrainerCore(EvaluatorCore):
         for learner, counters in zip(self.learners, counting.counters, strict=True):
             if outcome.learned:
                 learner.report(counters)
-        for writer in self.writers if outcome.samples else ():
-            previous = self._last_outcome()
-            metric = 0.0 if previous.metric is None else previous.metric
-            unwrap(writer).update_training(previous.samples, previous.loss, metric)
+        if outcome.samples:
+            self._report_step()
         values = {key: r.numpy() for key, r in zip(requested, outcome.outputs, strict=True)}
         return (counting.trained, values) if requested else counting.trained
+
+    def _report_step(self) -> None:
+        """Report the last minibatch to whatever sums up losses and metrics."""
+        last = self._last_outcome()
+        totals = last.samples, last.loss, 0.0 if last.metric is None else last.metric
+        for writer in self.writers:
+            unwrap(writer).update_training(*totals)
+        self.distributed.add(*totals)
 
     def _skip(self, requested: Sequence[Any]) -> Any:
         """The result for a minibatch that is empty on all workers: the data have ended, and their models are merged."""
@@ -222,21 +229,23 @@ class TrainerCore(EvaluatorCore):
         self._previous = replace(outcome, loss=loss) if outcome.samples else None
 
     def advance(self, learned: int, samples: int, is_sweep_end: bool) -> bool:
-        """Count a step of so many samples of all workers; whether any learner took it.
+        """Count a step of so many samples of all workers; whether any learner took it, or may merge its model.
 
         `learned`: the samples that the learners took their step for; 0 while gradients are accumulated.
         """
         self.pending.ends_sweep |= is_sweep_end
+        trained = True
         if learned:
             ends_sweep, self.pending.ends_sweep = self.pending.ends_sweep, False
             taken = [learner.count(learned, ends_sweep) for learner in self.learners]
-            if not any(taken):
+            trained = any(taken) or bool(self.distributed.blocks)
+            if not trained and not self.distributed.counts_skipped:
                 return False
         before = self.progress
         self.progress = Progress(
             before.samples + samples, before.minibatches + 1, before.sweeps + is_sweep_end
         )
-        return True
+        return trained
 
     def _step(self, outputs: Sequence[Variable]) -> Step:
         """The step that also computes these outputs; another one after an attribute of the model was set."""
@@ -311,8 +320,14 @@ class TrainerCore(EvaluatorCore):
         print(timing_table([self.loss_function, *filter(None, [self.evaluation_function])]))
 
     def summarize_training_progress(self) -> None:
-        """Make the progress writers report the training since their last summary."""
+        """Make the progress writers report the training since their last summary.
+
+        With block momentum all workers have to call it: it reports the averages over all their samples.
+        """
+        averages = self.distributed.averages()
         for writer in self.writers:
+            if averages is not None and isinstance(writer, ProgressWriter):
+                unwrap(writer).set_training_averages(*averages)
             unwrap(writer).write_training_summary()
 
     # ---- checkpoints
