@@ -99,6 +99,14 @@ def test_blocks_can_start_later(runs):
     np.testing.assert_allclose(second["later_blocks_losses"], expected, rtol=1e-5)
 
 
+def test_each_learner_has_its_own_blocks(runs):
+    """Recorded from CNTK 2.7."""
+    _, (_, second) = runs
+    first = [-1, -3.95604, -9.95604, -17.74702, -27.74702, -42.11586]
+    other = [-5, -17, -36.73551, -60.73551, -90.73552, -142.44002]
+    np.testing.assert_allclose(second["two_sizes_losses"].T, [first, other], atol=2e-5)
+
+
 def test_a_summary_with_block_momentum_is_of_all_workers(runs):
     """Recorded from CNTK 2.7 where the workers have as many samples; otherwise it divides by those of one of them."""
     _, workers_of_two = runs

@@ -96,6 +96,21 @@ def summary_of_blocks(rank, sizes):
     return loss_sum / samples, metric_sum / samples
 
 
+def blocks_of_two_sizes(rank):
+    """The parameters of two learners whose blocks end at different times, after each step."""
+    x, w, v = C.input_variable(1), C.parameter((1, 1), init=1), C.parameter((1, 1), init=1)
+    loss, rate = C.reduce_sum(C.times(x, w) + 3 * C.times(x, v)), C.learning_parameter_schedule_per_sample(0.5)
+    learners = [
+        C.block_momentum_distributed_learner(C.sgd([p], rate), size, 10, use_nestrov_momentum=False)
+        for p, size in ((w, 8), (v, 12))
+    ]
+    trainer, values = C.Trainer(loss, (loss, None), learners), []
+    for i in range(6):
+        trainer.train_minibatch({x: np.full((2, 1), (i + 1) * (1 + rank))})
+        values.append((w.value.item(), v.value.item()))
+    return values
+
+
 def rate_becomes_0(wrap):
     """After four samples; what each step returns, the parameter and the samples seen."""
     x, w = C.input_variable(1), C.parameter((1, 1), init=1)
@@ -132,6 +147,7 @@ def main(folder):
     results["later_blocks_losses"] = later_blocks(rank)
     if size > 1:
         results["summary_losses"] = [summary_of_blocks(rank, sizes) for sizes in [(2, 2), (2, 3)]]
+        results["two_sizes_losses"] = blocks_of_two_sizes(rank)
     results["rate_0_summed"] = rate_becomes_0(C.data_parallel_distributed_learner)
     blocks = rate_becomes_0(lambda learner: C.block_momentum_distributed_learner(learner, 8, 10))
     results["rate_0_blocks"] = blocks
