@@ -21,6 +21,7 @@ from ._streams import sample_size
 from .deserializer import Deserializer, enumerate_sequences
 
 _BLOCK_BYTES = 2**22  # of dense samples in a block
+_BLOCK_WITHOUT_DATA = 256  # sequences
 _SPARSE_SAMPLE_BYTES = 512  # estimate of the size of a sparse sample
 _FIRST_BLOCK = 16  # the first block of a sweep is so many times smaller
 _SEGMENT = 2**16  # sequences that are ordered at once, of a window as large as the data
@@ -112,6 +113,8 @@ class Sampler:
 
     @cached_property
     def _samples_per_block(self) -> int:
+        if self.deserializer.reads_per_minibatch:
+            return _BLOCK_WITHOUT_DATA
         streams = self.deserializer.streams
         sizes = (_SPARSE_SAMPLE_BYTES if s.is_sparse else sample_size(s) * s.dtype.itemsize for s in streams)
         return max(_BLOCK_BYTES // sum(sizes), 1)
@@ -151,19 +154,19 @@ class Sampler:
         """
         chunks = self._chunk_order(sweep)
         sizes = self.deserializer.chunk_sizes()[chunks]
-        first = offsets_of(sizes)
-        begins, ends = self._sliding_windows(chunks)
-        low, high = ((bound << _INDEX_BITS).tolist() for bound in (begins, ends))
+        windows = self._sliding_windows(chunks)
+        low, high = ((bound << _INDEX_BITS).tolist() for bound in windows)
         buffer = _ShuffleBuffer(low, high, MersenneTwister64(self.seed + sweep))
+        first, begins, ends = (a.tolist() for a in (offsets_of(sizes), *windows))  # NumPy's numbers are slow
         ready = array("q")
         turn = entered = 0
         for chunk in range(len(chunks)):
             while turn < len(chunks) and begins[turn] == chunk:
                 buffer.extend(entered, sizes[entered : ends[turn]])
-                entered = max(entered, int(ends[turn]))
-                buffer.shuffle(turn, range(*(first[turn : turn + 2] - first[chunk])))
+                entered = max(entered, ends[turn])
+                buffer.shuffle(turn, range(first[turn] - first[chunk], first[turn + 1] - first[chunk]))
                 turn += 1
-            ready += buffer.pop(int(first[chunk + 1] - first[chunk]))
+            ready += buffer.pop(first[chunk + 1] - first[chunk])
             is_last = chunk + 1 == len(chunks)
             window_moves = is_last or begins[chunk] < begins[chunk + 1] or ends[chunk] < ends[chunk + 1]
             flush = window_moves and self.deserializer.reads_whole_chunks
@@ -224,11 +227,10 @@ class _ShuffleBuffer:
 
     def extend(self, first: int, sizes: np.ndarray) -> None:
         """Appends the sequences of chunks that enter the window, from a position on. Shapes: sizes int64 [chunks]."""
-        positions, indices = enumerate_sequences(sizes)
-        positions += first
-        self._positions.frombytes(positions.data.cast("B"))
-        positions <<= _INDEX_BITS
-        self._sequences.frombytes((positions | indices).data.cast("B"))
+        for position, size in enumerate(sizes.tolist(), first):
+            packed = position << _INDEX_BITS
+            self._positions.extend(array("q", [position]) * size)
+            self._sequences.frombytes(np.arange(packed, packed + size).data.cast("B"))
 
     def pop(self, size: int) -> array:
         """Removes and returns the first sequences."""
