@@ -118,3 +118,15 @@ def described(variable):
 ], ids=range(8))
 def test_graphs_are_composed_as_in_cntk(make, nodes):
     assert described(make(C.input_variable((2, 3, 4))).outputs[0]) == nodes
+
+
+@pytest.mark.parametrize("op", [C.reduce_max, C.reduce_min, C.sequence.reduce_max])
+@pytest.mark.parametrize("width", [33, 1000])
+def test_no_gradient_is_lost_where_the_operand_of_a_maximum_could_be_rounded_in_two_ways(op, width):
+    """A product and a sum may be joined to one instruction, which rounds once, or not."""
+    rng = np.random.default_rng(0)
+    shape = (1,) if op is C.sequence.reduce_max else (width,)
+    x = (C.sequence.input_variable if shape == (1,) else C.input_variable)(shape)
+    scale, bias = (C.parameter(init=rng.random(shape, np.float32)) for _ in range(2))
+    data = rng.standard_normal((50, width, 1) if shape == (1,) else (50, width)).astype(np.float32)
+    assert op(x * scale + bias).grad({x: data}, wrt=[bias]).sum() == 50

@@ -14,6 +14,7 @@ import dis
 import functools
 import inspect
 import os
+import re
 import reprlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -132,6 +133,9 @@ def _report(
     prefix: bool,
 ) -> None:
     """Raise an error that names the argument instead of an accident; `prefix` a message of the package's own."""
+    if re.match(r"(?s)Cache keys should be comparable.*KeyboardInterrupt", str(error)):
+        # jax makes it of a Ctrl-C that arrives while one of its caches compares keys.
+        raise KeyboardInterrupt from error
     if _is_users(error) or isinstance(error, OutOfMemoryError):  # which says what a program takes
         return
     is_accident = _is_accident(error)

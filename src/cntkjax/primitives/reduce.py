@@ -17,6 +17,7 @@ from .._typing import Array
 from ..engine.data.layout import Layout
 from ..engine.lower.values import Axes, Context, Value
 from ..engine.plan.padding import ANYTHING, FAR, PaddedOperand
+from ..engine.xla.materialize import materialized
 from ..engine.xla.row_sums import prefers_matmul_sum
 from ..graph.axis import ALL_AXES, ALL_STATIC, BATCH, SEQUENCE, Axis
 from ..graph.build import Spec, merged_axes
@@ -53,7 +54,10 @@ def _mean(x: Array, axes: tuple[int, ...]) -> Array:
 
 @partial(jax.custom_jvp, nondiff_argnums=(1, 2))
 def _extreme(x: Array, find: Find, axes: tuple[int, ...]) -> Array:
-    """max or min. Each of several largest elements gets the whole gradient, as in CNTK."""
+    """max or min. Each of several largest elements gets the whole gradient, as in CNTK.
+
+    They are found by comparing, so they have to be stored: computed again, they may be rounded differently.
+    """
     if not _sums_long_rows(x, axes):
         return find(x, axis=axes, keepdims=True)
     larger = jnp.maximum if find is jnp.max else jnp.minimum
@@ -64,7 +68,7 @@ def _extreme(x: Array, find: Find, axes: tuple[int, ...]) -> Array:
 
 @_extreme.defjvp
 def _(find: Find, axes: tuple[int, ...], primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    (x,), (dx,) = primals, tangents
+    x, dx = materialized(primals[0]), tangents[0]
     y = _extreme(x, find, axes)
     return y, jnp.sum(jnp.where(x == y, dx, jnp.zeros((), dx.dtype)), axis=axes, keepdims=True)
 
@@ -140,7 +144,7 @@ def _segment_extreme(x: Array, ids: Array, n: int, find: Find) -> Array:
 def _(
     n: int, find: Find, primals: tuple[Array, Array], tangents: tuple[Array, Array]
 ) -> tuple[Array, Array]:
-    (x, ids), (dx, _) = primals, tangents
+    x, ids, dx = materialized(primals[0]), primals[1], tangents[0]
     y = _segment_extreme(x, ids, n, find)
     return y, _segment_sum(jnp.where(x == y[ids], dx, jnp.zeros((), dx.dtype)), ids, n)
 
@@ -168,7 +172,7 @@ def _argmax(x: Array, axis: int) -> Array:
     n = x.shape[axis]
     if x.dtype != jnp.float32 or not 128 <= n <= 2**24:
         return jnp.argmax(x, axis)
-    x = lax.stop_gradient(x)
+    x = materialized(lax.stop_gradient(x))
     bound = float(jnp.finfo(x.dtype).max)
     largest = jnp.clip(jnp.max(x, axis, keepdims=True), -bound, bound)
     w = 1 - jnp.maximum(-jnp.maximum((x - largest) * 3e38, -1), 0)  # a minimum here would become a slow clamp
