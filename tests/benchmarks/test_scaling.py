@@ -76,6 +76,8 @@ def test_the_model_sends_what_the_compiled_program_sends(workers):
         [sys.executable, script, str(workers)], capture_output=True, text=True, check=True, env=environment
     ).stdout
     for bits, sent in json.loads(printed.splitlines()[-1]).items():
+        if "divided" in bits:
+            continue  # the simulator has no divided state
         assert bytes_sent(scaling_networks.fcn5(), bits, workers) == pytest.approx(sent, rel=0.01)
 
 

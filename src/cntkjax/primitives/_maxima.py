@@ -18,7 +18,6 @@ import jax.numpy as jnp
 from jax import lax
 
 from .._typing import Array
-from ..engine.xla.materialize import materialized
 from ._window import Window
 
 
@@ -39,13 +38,14 @@ def tap(x: Array, places: Sequence[tuple[int, Window]], cell: Sequence[int]) -> 
 def first_of_largest(arrays: Sequence[Any]) -> tuple[Array, Array]:
     """The maximum of several arrays, element by element, and the number of the first array that has it.
 
-    Where the number is used XLA may compute the arrays again, and round them differently (jax 0.12 on the CPU): then
-    none equals the maximum. So they have to be slices of what is stored, see `materialized`.
+    Where the number is used XLA may compute the arrays again, and round them differently (jax 0.12 on the CPU). So they
+    are compared with each other: none might equal the maximum.
     """
-    largest = reduce(jnp.maximum, arrays)
-    which = jnp.full(largest.shape, len(arrays) - 1, jnp.uint8 if len(arrays) <= 256 else jnp.int32)
-    for i in reversed(range(len(arrays) - 1)):
-        which = jnp.where(arrays[i] == largest, i, which)
+    largest = arrays[0]
+    which = jnp.zeros(largest.shape, jnp.uint8 if len(arrays) <= 256 else jnp.int32)
+    for i, array in enumerate(arrays[1:], 1):
+        which = jnp.where(array > largest, i, which)
+        largest = jnp.maximum(largest, array)
     return largest, which
 
 
@@ -76,7 +76,7 @@ def maximum(x: Array, axis: int, window: Window, length: int) -> Array:
 
 
 def _maximum_forward(x: Array, axis: int, window: Window, length: int) -> tuple[Array, Array]:
-    return first_of_largest(taps(materialized(x), axis, window))
+    return first_of_largest(taps(x, axis, window))
 
 
 def _maximum_backward(axis: int, window: Window, length: int, which: Array, g: Array) -> tuple[Array]:
@@ -105,7 +105,6 @@ def _cells(places: Places) -> list[tuple[int, ...]]:
 
 
 def _joint_maximum_forward(x: Array, places: Places, shape: tuple[int, ...]) -> tuple[Array, Array]:
-    x = materialized(x)
     return first_of_largest([tap(x, places, cell) for cell in _cells(places)])
 
 

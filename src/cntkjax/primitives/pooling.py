@@ -15,7 +15,6 @@ from jax import lax
 
 from .._typing import Array
 from ..engine.lower.values import Context, Value
-from ..engine.xla.materialize import materialized
 from ..engine.xla.platform import lowering
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
@@ -202,8 +201,7 @@ class Unpooling(Primitive):
         for at, w in places:
             source = padded(source, at, w, -np.inf)
         cells = tuple(product(*(range(w.size) for w in windows)))
-        stored = materialized(lax.stop_gradient(source))
-        _, which = first_of_largest([tap(stored, places, cell) for cell in cells])
+        _, which = first_of_largest([tap(lax.stop_gradient(source), places, cell) for cell in cells])
         whole = _unpooled(values, which, places, cells, source.shape)
         for at, w in places:
             n = shape[0] if at == source.ndim - 1 else shape[at]
