@@ -21,7 +21,7 @@ from ._streams import sample_size
 from .deserializer import Deserializer, enumerate_sequences
 
 _BLOCK_BYTES = 2**22  # of dense samples in a block
-_BLOCK_WITHOUT_DATA = 256  # sequences
+_BLOCK_WITHOUT_DATA = 256  # sequences in a block, if their data are read with each minibatch
 _SPARSE_SAMPLE_BYTES = 512  # estimate of the size of a sparse sample
 _FIRST_BLOCK = 16  # the first block of a sweep is so many times smaller
 _SEGMENT = 2**16  # sequences that are ordered at once, of a window as large as the data
