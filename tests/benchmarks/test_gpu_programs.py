@@ -69,8 +69,9 @@ def figures(network, target):
 
 @needs_compiler
 @pytest.mark.parametrize("network", sorted(gpu_programs.LIMITS.keys() - {"atis"}))
-def test_a_step_launches_at_most_so_many_kernels(network):
-    assert figures(network, "h100")["kernels"] <= gpu_programs.LIMITS[network]
+def test_a_step_launches_and_moves_at_most_so_much(network):
+    step, limit = figures(network, "h100"), gpu_programs.LIMITS[network]
+    assert step["kernels"] <= limit.kernels and step["mb"] <= limit.megabytes
 
 
 @needs_compiler

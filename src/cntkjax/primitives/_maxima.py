@@ -35,6 +35,15 @@ def tap(x: Array, places: Sequence[tuple[int, Window]], cell: Sequence[int]) -> 
     return lax.slice(x, begin, end, stride)
 
 
+def put(x: Array, places: Sequence[tuple[int, Window]], cell: Sequence[int], shape: Sequence[int]) -> Array:
+    """The transpose of `tap`: zeros of this shape but for the slice that a cell covers."""
+    padding = [(0, 0, 0)] * x.ndim
+    for (at, window), i in zip(places, cell, strict=True):
+        cells = window.slice_of(i)
+        padding[at] = (cells.start, shape[at] - cells.stop, window.stride - 1)
+    return lax.pad(x, jnp.zeros((), x.dtype), padding)
+
+
 def first_of_largest(arrays: Sequence[Any]) -> tuple[Array, Array]:
     """The maximum of several arrays, element by element, and the number of the first array that has it.
 
@@ -109,15 +118,10 @@ def _joint_maximum_forward(x: Array, places: Places, shape: tuple[int, ...]) -> 
 
 
 def _joint_maximum_backward(places: Places, shape: tuple[int, ...], which: Array, g: Array) -> tuple[Array]:
+    """A sum of padded arrays: XLA:GPU fuses it with what reads it, whereas concatenated parts are written first."""
     zero = jnp.zeros((), g.dtype)
-    parts = {cell: jnp.where(which == i, g, zero) for i, cell in enumerate(_cells(places))}
-    for depth in reversed(range(len(places))):  # joins the cells along the last axis, then those before it
-        at, window = places[depth]
-        rows: dict[tuple[int, ...], list[Array]] = {}
-        for cell, part in parts.items():
-            rows.setdefault(cell[:depth], []).append(part)
-        parts = {cell: untap(cells, at, window, shape[at]) for cell, cells in rows.items()}
-    return (parts[()],)
+    parts = (put(jnp.where(which == i, g, zero), places, cell, shape) for i, cell in enumerate(_cells(places)))
+    return (reduce(jnp.add, parts),)
 
 
 joint_maximum.defvjp(_joint_maximum_forward, _joint_maximum_backward)
@@ -151,4 +155,4 @@ def padded(x: Array, axis: int, window: Window, value: float) -> Array:
     return x if padding[axis] == (0, 0, 0) else lax.pad(x, jnp.asarray(value, x.dtype), padding)
 
 
-__all__ = ["first_of_largest", "joint_maximum", "maximum", "padded", "tap", "taps", "total", "untap"]
+__all__ = ["first_of_largest", "joint_maximum", "maximum", "padded", "put", "tap", "taps", "total", "untap"]

@@ -18,6 +18,7 @@ from .contraction import CONTRACTION, reduced_axes
 from .elementwise import QUOTIENT
 from .fused import GRID_SLICE, LOCAL_RESPONSE_NORMALIZATION, SEQUENCE_FIRST, SEQUENCE_LAST, SEQUENCE_SOFTMAX
 from .legacy import LogSoftmax
+from .pooling import MAX, RECTIFIED_POOLING
 from .reduce import ReduceElements, Softmax, axes_of
 
 
@@ -76,6 +77,15 @@ def sequence_reduction(block: Function) -> Rewrite | None:
         if bindings is not None:
             return Rewrite(ReduceElements, [bindings["x"]], _over_steps(reduction))
     return None
+
+
+# ---- maxima
+def rectified_pooling(node: Function) -> Rewrite | None:
+    """Max pooling of relu's values."""
+    relu = producer(resolve(node.node_inputs[0]))
+    if relu is None or relu.op_name != "ReLU" or node.node_attributes["poolingType"] != MAX:
+        return None
+    return Rewrite(RECTIFIED_POOLING, list(relu.node_inputs), node.node_attributes)
 
 
 # ---- softmax
@@ -186,7 +196,9 @@ def local_response_normalization(block: Function) -> Rewrite | None:
     return Rewrite(LOCAL_RESPONSE_NORMALIZATION, [bindings["x"], *constants], {})
 
 
-NODE_RULES.update({"ElementTimes": quotient, "GatherPacked": grid_slice, "ReduceElements": contraction})
+NODE_RULES.update({
+    "ElementTimes": quotient, "GatherPacked": grid_slice, "Pooling": rectified_pooling, "ReduceElements": contraction,
+})
 BLOCK_RULES.update({
     "LocalResponseNormalization": local_response_normalization,
     "LogSoftmax": static_softmax(LogSoftmax, op("Minus", _SHIFTED, op("Log", _TOTAL))),

@@ -108,6 +108,37 @@ def test_normalization_over_channels_equals_the_composition(channels, dtype, mon
         np.testing.assert_allclose(a.astype(np.float64), b, rtol=roundings, atol=roundings)
 
 
+@pytest.mark.parametrize("also_read", [False, True], ids=["pooled only", "read elsewhere"])
+@pytest.mark.parametrize("window, options", [
+    ((3, 3), {"strides": (2, 2)}), ((3, 3), {"strides": (1, 2), "auto_padding": [True, False]}),
+    ((2, 2), {"strides": (3, 3), "ceil_out_dim": True}),
+], ids=["strides", "padding", "windows of padding alone"])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_maxima_of_relu_equal_the_composition(dtype, window, options, also_read, monkeypatch):
+    images = np.random.default_rng(0).integers(-3, 3, (2, 2, 6, 7)).astype(dtype)  # equal values, and zeros
+
+    def evaluated():
+        x = C.input_variable(images.shape[1:], dtype, needs_gradient=True)
+        positive = C.relu(x)
+        total = C.reduce_sum(C.sin(C.pooling(positive, C.MAX_POOLING, window, **options)), C.Axis.all_static_axes())
+        total = total + C.reduce_sum(positive * positive, C.Axis.all_static_axes()) if also_read else total
+        return names(total), [total.eval({x: images}), total.grad({x: images})]
+
+    nodes, values = evaluated()
+    assert "RectifiedPooling" in nodes and ("ReLU" in nodes) == also_read
+    monkeypatch.setattr(rewrite, "NODE_RULES", {})
+    nodes, expected = evaluated()
+    assert {"ReLU", "Pooling"} <= set(nodes)
+    for a, b in zip(values, expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_means_of_relu_are_not_those_of_its_operand():
+    x = C.input_variable((1, 2, 2))
+    mean = C.pooling(C.relu(x), C.AVG_POOLING, (2, 2))
+    assert mean.eval({x: np.array([[[[-8, 4], [0, -4]]]], np.float32)}).item() == 1
+
+
 def test_a_block_of_the_name_with_another_graph_inside_is_opened():
     x = S.input_variable(2)
     block = as_one_block("Sequence::Softmax", lambda v: C.exp(v) + 1, [x])

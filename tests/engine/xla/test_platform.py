@@ -39,6 +39,12 @@ def tied_maxima():
     return C.pooling(x, C.MAX_POOLING, (3, 3), (2, 2)), np.ones((2, 1, 6, 6))
 
 
+def rectified(**options):
+    """Most windows have negative values only."""
+    x, data = image(4, 9, 8)
+    return C.pooling(C.relu(x), C.MAX_POOLING, (2, 2), **options), np.round(data - 1, 1)
+
+
 def grouped(groups, channels):
     x, data = image(8, 6, 7)
     w = C.parameter((channels, 8 // groups, 3, 3), init=C.glorot_uniform(seed=1))
@@ -125,6 +131,8 @@ CASES = {
     "pooling with padding": lambda: pooled(strides=(2, 2), auto_padding=[True, False]),
     "pooling with ceil": lambda: pooled(strides=(2, 2), ceil_out_dim=True),
     "pooling of equal values": tied_maxima,
+    "pooling of relu": rectified,
+    "pooling of relu with padding": lambda: rectified(strides=(2, 2), auto_padding=[True, True]),
     "groups": lambda: grouped(4, 12),
     "depthwise": lambda: grouped(8, 16),
     "3-d convolution": three_dimensions,

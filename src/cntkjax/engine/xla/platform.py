@@ -44,8 +44,9 @@ class Lowering:
     attention. XLA may store an array for all steps at once there, so none of more elements. On a CPU the operands of a
     step are in its cache.
 
-    `pooling_in_one_pass`: the maximum of all cells of a window at once, instead of one axis after another, moves 303 MB
-    instead of 465 in AlexNet. On a CPU that reads each cell more often: n x n instead of n + n times.
+    `pooling_in_one_pass`: the maximum of all cells of a window at once, instead of one axis after another, moves 264 MB
+    instead of 407 in AlexNet, in 39 kernels instead of 48: its gradient is one sum, which fuses with the sum for the
+    bias. On a CPU that reads each cell more often: n x n instead of n + n times.
 
     `native_groups`: convolutions in groups as one call of cuDNN instead of one a group: 5 calls instead of 160. XLA:CPU
     takes 327 ms for the gradients of four groups on [8, 32, 32, 64], and 7 if each group is a convolution of its own.
