@@ -171,9 +171,12 @@ def _leave(process: int) -> None:
 
 
 def _exit() -> None:
+    """Worker 0 ends last: jax's service is in it, without which jax aborts the others, with messages of its own."""
     with suppress(OSError, ValueError):
         sys.stdout.flush()
         sys.stderr.flush()
+    if _channel is not None and _place.rank == 0:
+        time.sleep(2 * _NEWS)
     os._exit(1)
 
 
