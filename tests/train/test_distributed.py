@@ -61,13 +61,37 @@ def test_unsupported_arguments_are_errors():
         C.distributed.data_parallel_distributed_learner([learner])
 
 
-def test_learners_share_one_strategy():
+@pytest.mark.parametrize("wrap, expected", [
+    (lambda learner: learner, "distributed all, or none of them"),
+    (lambda learner: C.data_parallel_distributed_learner(learner, distributed_after=8), "the same distributed_after"),
+    (lambda learner: C.block_momentum_distributed_learner(learner, 8, distributed_after=8), "same distributed_after"),
+])  # fmt: skip
+@pytest.mark.parametrize("is_first", [True, False])
+def test_all_learners_of_a_trainer_are_distributed_from_the_same_sample_on(wrap, expected, is_first):
     w, b = C.parameter(1), C.parameter(1)
     loss = C.square(w * C.input_variable(1) + b)
-    other = C.block_momentum_distributed_learner(C.sgd([b], 0.1), 8)
-    for second in C.sgd([b], 0.1), other:
-        with pytest.raises(ValueError, match="all in the same way"):
-            C.Trainer(None, (loss, None), [C.data_parallel_distributed_learner(C.sgd([w], 0.1)), second])
+    learners = [C.data_parallel_distributed_learner(C.sgd([w], 0.1)), wrap(C.sgd([b], 0.1))]
+    with pytest.raises(ValueError, match=expected):
+        C.Trainer(None, (loss, None), learners[:: 1 if is_first else -1])
+
+
+def test_a_single_worker_trains_with_learners_of_both_kinds():
+    x, w, b = C.input_variable(1), C.parameter(1), C.parameter(1)
+    learners = [
+        C.block_momentum_distributed_learner(C.sgd([w], 0.1), 2),
+        C.data_parallel_distributed_learner(C.sgd([b], 0.1)),
+    ]
+    trainer = C.Trainer(None, (C.square(w * x + b - 1), None), learners)
+    assert trainer.train_minibatch({x: [[1], [1]]})
+    assert (w.value.item(), b.value.item()) == (pytest.approx(0.2), pytest.approx(0.2))
+
+
+def test_the_only_learner_of_a_trainer_aggregates_the_metric():
+    w = C.parameter(1)
+    learner = C.block_momentum_distributed_learner(C.sgd([w], 0.1), 2)
+    assert not learner.is_metric_aggregator()
+    C.Trainer(None, (C.square(w * C.input_variable(1)), None), learner)
+    assert learner.is_metric_aggregator()
 
 
 def test_one_of_several_learners_can_aggregate_the_metric():

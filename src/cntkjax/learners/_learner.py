@@ -343,13 +343,17 @@ class LearnerCore:
         """The scope in which ``transform`` has to run: double precision if a parameter has it."""
         return jax.enable_x64(True) if any(p.dtype == np.float64 for p in self._parameters) else nullcontext()
 
-    def hyper(self, sample_count: int) -> Scalars | None:
-        """The scalars of the next step, under the same names for each; None if the rate is 0: the step is skipped.
+    def hyper(self, sample_count: int, flagged: bool = False) -> Scalars | None:
+        """The scalars of the next step, under the same names for each.
+
+        None if the step is skipped: the rate is 0, or there are no samples. ``flagged``: not even then, but "learns" is
+        1 or, if it is skipped, 0.
 
         Units: ``sample_count`` is the number of samples in the minibatch.
         """
         lr, now = self.learning_rate(), self.counters
-        if lr == 0:
+        learns, sample_count = bool(lr and sample_count), max(sample_count, 1)
+        if not learns and not flagged:
             return None
         reference = self.rate_schedule.minibatch_size or sample_count
         divisor, weight = (sample_count, 1) if self._averages_gradients else (1, sample_count)
@@ -364,7 +368,7 @@ class LearnerCore:
         if self._noise:
             scalars["noise"] = np.float64(max(self._noise.at(now.samples, now.sweeps), 0))
             scalars["seed"] = np.array([self.noise_seed & 0xFFFFFFFF, now.minibatches & 0xFFFFFFFF], np.uint32)
-        return scalars
+        return scalars | {"learns": np.uint32(learns)} if flagged else scalars
 
     def advance(self, sample_count: int, is_sweep_end: bool = False) -> bool:
         """Count a step, and report to progress writers; returns whether it was taken."""
@@ -376,14 +380,16 @@ class LearnerCore:
     def count(self, sample_count: int, is_sweep_end: bool = False) -> bool:
         """Count a step; returns whether it was taken. As in CNTK a skipped one does not count, nor a sweep it ends.
 
-        With a distributed learner its samples count, but do not advance the schedule of the learning rate.
+        With a distributed learner its samples count, but do not advance the schedule of the learning rate; and where
+        there are none, since only other workers have data, a sweep counts.
         """
         scalars, now = self.hyper(sample_count), self.counters
         if scalars is None:
             if self.strategy is not None:
                 self.counters = replace(
-                    now, samples=now.samples + sample_count, rate_samples=now.rate_samples + sample_count
-                )
+                    now, samples=now.samples + sample_count, rate_samples=now.rate_samples + sample_count,
+                    sweeps=now.sweeps + bool(is_sweep_end and not sample_count),
+                )  # fmt: skip
             return False
         self.counters = replace(
             now,

@@ -97,9 +97,9 @@ class HostLearner(LearnerCore):
         super().__init__(parameters, lr_schedule)
         self.transform, self.works_on_parts = transforms.keep_gradients(), False
 
-    def hyper(self, sample_count: int) -> Scalars:
-        """No scalars: the step on the host needs none."""
-        return {}
+    def hyper(self, sample_count: int, flagged: bool = False) -> Scalars:
+        """No scalars, except the flag: the step on the host needs none."""
+        return {"learns": np.uint32(sample_count > 0)} if flagged else {}
 
     def step_on_host(self, sample_count: int, is_sweep_end: bool) -> None:
         """Take the step whose gradients were saved, without counting it."""

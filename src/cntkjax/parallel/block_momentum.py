@@ -30,7 +30,8 @@ class BlockMomentum:
     next block starts from that initial model + v, and with Nesterov from it + v + m v. m = exp(-n / τ) for a block of n
     samples; without τ it is 1 - 1 / workers for a block of the requested size.
 
-    `start_values`: the model at the start of the block; None between blocks.
+    `start_values`: the model at the start of the block; None between blocks. `aggregates_metrics`: it decides whose
+    losses a trainer reports.
 
     Units: `size`, `time_constant` (τ), `count` (in this block) and `samples_seen` (in total) count samples of all
            workers.
@@ -42,6 +43,7 @@ class BlockMomentum:
     resets_momentum: bool = True
     rate: float = 1.0
     after: int = 0
+    aggregates_metrics: bool = False
     count: int = 0
     samples_seen: int = 0
     start_values: list[Array] | None = None

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 import jax
@@ -27,11 +27,11 @@ from ..engine.run.prices import FREE
 from ..engine.run.program import Program
 from ..engine.run.shape_choice import Agreed, Sizes
 from ..engine.train.learner import StepLearner
-from ..engine.train.update import Gradient, Gradients, Hyperparameters, TrainedState, update_key, updated
+from ..engine.train.update import Counts, Gradient, Gradients, Hyperparameters, TrainedState, update_key, updated
 from ..graph.axis import Axis
 from ..graph.variable import Leaf, Variable
 from . import workers
-from .collectives import all_reduce, reduce_scatter
+from .collectives import Groups, all_reduce, reduce_scatter
 from .exchange import ExchangeProgram
 from .quantization import (
     Errors,
@@ -44,9 +44,6 @@ from .quantization import (
     restored_errors,
 )
 from .sharding import on_parts
-
-if TYPE_CHECKING:
-    import optax
 
 _DENSE = -1
 
@@ -62,12 +59,13 @@ class DataParallel:
     """Workers sum their gradients in each step, once `after` samples were seen. Until then each trains by itself.
 
     `bits`: 32, 16 or 1, in which a value of a gradient travels; see quantization.py. `shard_state`: each keeps a part
-    of the learner's state; see sharding.py.
+    of the learner's state; see sharding.py. `aggregates_metrics`: it decides whose losses a trainer reports.
     """
 
     after: int = 0
     bits: int = 32
     shard_state: bool = False
+    aggregates_metrics: bool = False
 
 
 class Agreement(NamedTuple):
@@ -85,20 +83,27 @@ class Agreement(NamedTuple):
 class GradientExchange:
     """The exchange of a trainer's steps, which sums gradients over all devices and updates the state on each.
 
+    Other learners learn in the same step from this worker's gradients alone, and not where it has no data.
+
     Where the minibatches of all workers have the same shapes, it is part of the program that computes the gradients, so
     that XLA sends some while it computes others; otherwise a program of its own, the same on all workers.
 
-    `ways`: how the gradients of each learner are exchanged. `shares`: the number of this worker's devices. `samples`,
-    `ends_sweep`: of the step that was agreed on last, the samples of all workers, and whether a sweep ends on any.
+    `ways`: how the gradients of each learner are exchanged; None if they stay on their worker. `sums_criteria`: the
+    sums of criteria are those of all workers. `shares`: the number of this worker's devices. `samples`, `ends_sweep`:
+    of the step that was agreed on last, the samples of all workers, and whether a sweep ends on any.
     """
 
-    def __init__(self, learners: Sequence[StepLearner], ways: Sequence[DataParallel], devices: Devices) -> None:
-        shapes = [p.shape for p in _in_1_bit(learners, [way.bits for way in ways])]
+    def __init__(
+        self, learners: Sequence[StepLearner], ways: Sequence[DataParallel | None], devices: Devices,
+        sums_criteria: bool = True,
+    ) -> None:
+        shapes = [p.shape for p in _in_1_bit(learners, ways)]
         self.devices, self.shares, self._learners, self.ways = devices, len(devices.local), learners, ways
-        transforms = [
-            on_parts(a.transform) if way.shard_state else a.transform for a, way in zip(learners, ways, strict=True)
+        self._sums_criteria = sums_criteria
+        self._transforms = [
+            a.transform if way is None or not way.shard_state else on_parts(a.transform)
+            for a, way in zip(learners, ways, strict=True)
         ]
-        self._learn = partial(_exchange_and_update, transforms, ways)
         self._program = ExchangeProgram(self._learn, devices)
         self._gathered_errors = ExchangeProgram(lambda errors: gathered_errors(errors, AXIS), devices)
         self._errors = no_errors(shapes, devices.count)
@@ -157,6 +162,31 @@ class GradientExchange:
         if self.samples:
             self._formats = agree_on_formats(self._operation, gradients, self._gather)
         return self.samples
+
+    # ---- what this worker learns from
+    def counts(self, samples: int) -> Counts:
+        """Of all workers for gradients and criteria that are summed, otherwise of this one."""
+        learned = [samples if way is None else self.samples for way in self.ways]
+        return Counts(self.samples if self._sums_criteria else samples, learned)
+
+    def hypers(self, counts: Counts) -> list[Hyperparameters | None]:
+        """With a flag where other workers, which run the same program, may learn and this one not, or reversely."""
+        each = zip(self._learners, self.ways, counts.learned, strict=True)
+        return [learner.hyper(samples, flagged=way is None) for learner, way, samples in each]
+
+    def _learn(
+        self, state: tuple[TrainedState, Errors], gradients: Gradients, sums: list[Array],
+        hypers: Sequence[Hyperparameters | None], ready: Sequence[int] = (),
+    ) -> tuple[TrainedState, Errors, list[Array]]:
+        """Exchange gradients and update, in a program over the devices. `ready`: see `all_reduce`."""
+        trained, errors = state
+        flat = [g for group in gradients for g in group]
+        each = [way for way, group in zip(self.ways, gradients, strict=True) for _ in group]
+        totals, errors = summed(each, flat, errors, ready, self.devices.groups)
+        remaining = iter(totals)
+        gradients = [[next(remaining) for _ in group] for group in gradients]
+        sums = all_reduce(sums, groups=None if self._sums_criteria else self.devices.groups)
+        return updated(self._transforms, trained, gradients, hypers, _on_all_devices), errors, sums
 
     # ---- one program
     def joined(self, program: Program) -> Program:
@@ -235,24 +265,14 @@ class GradientExchange:
         self._errors = self.devices.spread(*(restored_errors(gathered, first + i, count) for i in range(self.shares)))
 
 
-def _in_1_bit(learners: Sequence[StepLearner], bits: Sequence[int]) -> list[Leaf]:
-    groups = zip(learners, bits, strict=True)
+def _in_1_bit(learners: Sequence[StepLearner], ways: Sequence[DataParallel | None]) -> list[Leaf]:
+    groups = zip(learners, map(_bits, ways), strict=True)
     return [p for learner, b in groups for p in learner.parameters if b == 1 and is_compressible(p.shape, p.dtype, b)]
 
 
-def _exchange_and_update(
-    transforms: Sequence[optax.GradientTransformationExtraArgs], ways: Sequence[DataParallel],
-    state: tuple[TrainedState, Errors], gradients: Gradients, sums: list[Array],
-    hypers: Sequence[Hyperparameters | None], ready: Sequence[int] = (),
-) -> tuple[TrainedState, Errors, list[Array]]:
-    """`ready`: see `all_reduce`."""
-    trained, errors = state
-    flat = [g for group in gradients for g in group]
-    each = [way for way, group in zip(ways, gradients, strict=True) for _ in group]
-    totals, errors = summed(each, flat, errors, ready)
-    remaining = iter(totals)
-    gradients = [[next(remaining) for _ in group] for group in gradients]
-    return updated(transforms, trained, gradients, hypers, _on_all_devices), errors, all_reduce(sums)
+def _bits(way: DataParallel | None) -> int:
+    """In how many bits a value of a gradient travels; 0 if it stays on its worker."""
+    return 0 if way is None else way.bits
 
 
 def _on_all_devices(flag: Array) -> Array:
@@ -260,17 +280,16 @@ def _on_all_devices(flag: Array) -> Array:
 
 
 def summed(
-    ways: Sequence[DataParallel], gradients: Sequence[Gradient], errors: Errors, ready: Sequence[int] = ()
+    ways: Sequence[DataParallel | None], gradients: Sequence[Gradient], errors: Errors, ready: Sequence[int] = (),
+    of_processes: Groups = None,
 ) -> tuple[list[Gradient], Errors]:
     """The sums of gradients over all devices, or this device's parts of them, and the new errors of those of 1 bit.
 
-    Each travels in so many bits if it may. `ready`: see `all_reduce`.
+    Each travels in so many bits if it may. Those without a way are summed over the devices of each process,
+    `of_processes`. `ready`: see `all_reduce`.
     """
-    compressed = [is_compressible(_shape(g), g.dtype, way.bits) for way, g in zip(ways, gradients, strict=True)]
-    kinds = [
-        (way.bits if c and not isinstance(g, Rows) else 32, way.shard_state and not isinstance(g, Rows))
-        for way, c, g in zip(ways, compressed, gradients, strict=True)
-    ]
+    compressed = [is_compressible(_shape(g), g.dtype, _bits(way)) for way, g in zip(ways, gradients, strict=True)]
+    kinds = [_kind(way, g, c) for way, g, c in zip(ways, gradients, compressed, strict=True)]
     groups: dict[tuple[int, bool], list[Any]] = {kind: [] for kind in kinds}
     order: dict[tuple[int, bool], list[int]] = {kind: [] for kind in kinds}
     for i, (kind, g) in enumerate(zip(kinds, gradients, strict=True)):
@@ -279,16 +298,28 @@ def summed(
     sums: dict[tuple[int, bool], Sequence[Gradient]] = {}
     for kind, group in groups.items():
         if kind == (1, False):
-            has_error = [bits for (bits, _), way, c in zip(kinds, ways, compressed, strict=True) if c and way.bits == 1]
+            each = zip(kinds, ways, compressed, strict=True)
+            has_error = [bits for (bits, _), way, c in each if c and _bits(way) == 1]
             places = [i for i, bits in enumerate(has_error) if bits == 1]  # not those whose rows travel
             sums[kind], new = all_reduce_in_1_bit(group, Errors(*([e[i] for i in places] for e in errors)), AXIS)
             errors = Errors(*(_replaced(e, places, n) for e, n in zip(errors, new, strict=True)))
         elif kind[0] == 16:
             sums[kind] = (reduce_scatter_in_16_bits if kind[1] else all_reduce_in_16_bits)(group, AXIS)
+        elif kind[1]:
+            sums[kind] = reduce_scatter(group, order[kind])
         else:
-            sums[kind] = (reduce_scatter if kind[1] else all_reduce)(group, order[kind])
+            sums[kind] = all_reduce(group, order[kind], None if kind[0] else of_processes)
     remaining = {kind: iter(group) for kind, group in sums.items()}
     return [next(remaining[kind]) for kind in kinds], errors
+
+
+def _kind(way: DataParallel | None, gradient: Gradient, is_compressed: bool) -> tuple[int, bool]:
+    """The `_bits` in which a gradient travels, and whether each device gets a part of the sum."""
+    if way is None:
+        return 0, False
+    if isinstance(gradient, Rows):
+        return 32, False
+    return way.bits if is_compressed else 32, way.shard_state
 
 
 def _shape(gradient: Gradient) -> tuple[int, ...]:

@@ -30,7 +30,7 @@ from ..primitives import BY_NAME
 from ._distributed_training import DistributedTraining
 from ._progress import Progress
 
-_EXTERNAL = "external_worker_state"
+_EXTERNAL, _INTERNAL = "external_worker_state", "internal_worker_state"
 _ERRORS = "quantization_errors_of_devices"
 
 Record = dict[str, Any]
@@ -105,7 +105,7 @@ class Writer:
 
 def _by_worker(external_state: Record) -> Record:
     states = workers.gather("save_checkpoint", encode(external_state)).wait()
-    return {str(i): {_EXTERNAL: decode(state)} for i, state in enumerate(states)}
+    return {str(i): {_EXTERNAL: decode(state), _INTERNAL: {}} for i, state in enumerate(states)}  # CNTK reads both
 
 
 def _write_on_worker_0(filename: str, files: checkpoint.Files) -> None:

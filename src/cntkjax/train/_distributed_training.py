@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import SupportsFloat
 
 import numpy as np
@@ -30,22 +30,29 @@ class DistributedTraining:
 
     `describe`: returns what workers have to agree in.
 
-    Errors: ValueError if only some learners are distributed, or with different strategies, or with accumulated
+    Errors: ValueError if only some learners are distributed, or start at different times, or with accumulated
             gradients.
     """
 
     def __init__(
         self, learners: Sequence[LearnerCore], accumulate: int, describe: Callable[[], Mapping[str, str]]
     ) -> None:
-        strategies = [learner.strategy for learner in learners]
-        if len({type(strategy) for strategy in strategies}) > 1:
+        strategies = [learner.strategy for learner in learners if learner.strategy is not None]
+        if strategies and len(strategies) < len(learners):
             raise ValueError(
-                "the learners of a trainer have to be distributed all in the same way, or none of them: wrap each in "
-                "the same distributed learner"
+                "the learners of a trainer have to be distributed all, or none of them: wrap each in a distributed "
+                "learner"
             )
+        if len({strategy.after for strategy in strategies}) > 1:
+            raise ValueError(
+                "the distributed learners of a trainer have to start together: give all the same distributed_after"
+            )
+        if len(strategies) == 1:
+            strategies[0].aggregates_metrics = True
         self.learners, self.strategies = learners, strategies
-        self.blocks = [(a, b) for a, b in zip(learners, strategies, strict=True) if isinstance(b, BlockMomentum)]
-        self.has_others = strategies[0] is not None and workers.size() > 1
+        self._ways = [strategy if isinstance(strategy, DataParallel) else None for strategy in strategies]
+        self.blocks = [(a, block) for a in learners if isinstance(block := a.strategy, BlockMomentum)]
+        self.has_others = bool(strategies) and workers.size() > 1
         self._accumulate, self._describe = accumulate, describe
         self._exchange: GradientExchange | None = None
         self._local_exchange: GradientExchange | None = None
@@ -58,11 +65,20 @@ class DistributedTraining:
     @property
     def counts_skipped(self) -> bool:
         """Whether steps that no learner takes count too, as in CNTK."""
-        return self.strategies[0] is not None
+        return bool(self.strategies)
+
+    @cached_property
+    def _sums_criteria(self) -> bool:
+        """Whether losses, metrics and samples are reported of all workers; each minibatch's otherwise of its worker.
+
+        As in CNTK the last marked learner decides. CNTK demands one if there are several learners.
+        """
+        marked = [way for way, strategy in zip(self._ways, self.strategies, strict=True) if strategy.aggregates_metrics]
+        return marked[-1] is not None if marked else any(self._ways)
 
     def is_sharded(self, samples_seen: int) -> bool:
         """Whether each worker trains on its own share of the data by now."""
-        return self.has_others and all(s is not None and samples_seen >= s.after for s in self.strategies)
+        return self.has_others and samples_seen >= self.strategies[0].after
 
     def begin(self, number: int, ends_sweep: bool, samples_seen: int) -> GradientExchange | None:
         """To be called before the step on the minibatch with this number, which may end a sweep.
@@ -71,25 +87,25 @@ class DistributedTraining:
         """
         if self.is_sharded(samples_seen) and not self._is_synchronized:
             compare(self._describe())
-            if not self.blocks:
-                self._broadcast_parameters()
+            self._broadcast_parameters()
             self._is_synchronized = True
         for learner, block in self.blocks:
             block.begin(_values(learner))
-        if not self.is_sharded(samples_seen) or self.blocks:
-            exchange = self._between_own_devices()
-        else:
+        exchange: GradientExchange | None
+        if self.is_sharded(samples_seen) and any(self._ways):
             exchange = self._between_all_devices()
             exchange.begin(f"minibatch {number}", ends_sweep)
+        else:
+            exchange = self._between_own_devices()
         for i, learner in enumerate(self.learners):
-            learner.divide_state(None if exchange is None or not exchange.ways[i].shard_state else exchange.devices)
+            way = None if exchange is None else exchange.ways[i]
+            learner.divide_state(exchange.devices if exchange and way and way.shard_state else None)
         return exchange
 
     def _between_all_devices(self) -> GradientExchange:
         """The exchange between all workers."""
         if self._exchange is None:
-            ways = [way for way in self.strategies if isinstance(way, DataParallel)]
-            self._exchange = GradientExchange(self.learners, ways, all_devices())
+            self._exchange = GradientExchange(self.learners, self._ways, all_devices(), self._sums_criteria)
             if self._restored_errors:
                 self._exchange.restore_errors(self._restored_errors)
         return self._exchange
@@ -103,7 +119,8 @@ class DistributedTraining:
             if self._accumulate > 1:
                 raise ValueError("several devices do not accumulate gradients: give them larger minibatches")
             shards = not self.has_others  # by itself a worker has all of its state
-            ways = [DataParallel(shard_state=shards and getattr(s, "shard_state", False)) for s in self.strategies]
+            strategies = [learner.strategy for learner in self.learners]
+            ways = [DataParallel(shard_state=shards and getattr(s, "shard_state", False)) for s in strategies]
             self._local_exchange = GradientExchange(self.learners, ways, own_devices(local))
         self._local_exchange.begin("", False)
         return self._local_exchange
@@ -125,7 +142,7 @@ class DistributedTraining:
 
     def add(self, samples: int, loss: SupportsFloat, metric: SupportsFloat) -> None:
         """Count a minibatch of this worker for `averages`; loss and metric are sums over its samples."""
-        if self.blocks and self.has_others:
+        if self.has_others and not self._sums_criteria:
             self._samples += samples
             for total, value in zip(self._sums, (loss, metric), strict=True):
                 total.add(value)
@@ -133,9 +150,9 @@ class DistributedTraining:
     def averages(self) -> tuple[float, float] | None:
         """Loss and metric since the last call, averaged over the samples of all workers, which have to call it.
 
-        None where each knows them: with summed gradients they are those of all.
+        None where each knows them, since those of each minibatch are of all.
         """
-        if not self.blocks or not self.has_others:
+        if not self.has_others or self._sums_criteria:
             return None
         message = json.dumps([self._samples, *map(float, self._sums)]).encode()
         parts = [json.loads(part) for part in workers.gather("the summary of training", message).wait()]
@@ -192,11 +209,12 @@ class DistributedTraining:
         one_device_each()
 
     def _broadcast_parameters(self) -> None:
-        """Continue with the model of worker 0."""
-        values = [broadcast(_values(learner)) for learner in self.learners]
+        """Continue with the values of worker 0 where gradients are summed."""
+        learners = [learner for learner, way in zip(self.learners, self._ways, strict=True) if way is not None]
+        values = [broadcast(_values(learner)) for learner in learners]
 
         def store() -> None:
-            for learner, of_learner in zip(self.learners, values, strict=True):
+            for learner, of_learner in zip(learners, values, strict=True):
                 _set_values(learner, of_learner)
 
         assign(store)

@@ -110,8 +110,6 @@ class DistributedLearner(Learner):
     ``data_parallel_distributed_learner`` and ``block_momentum_distributed_learner`` return one.
     """
 
-    _aggregates_metrics = False
-
     @property
     def parameters(self) -> Parameters:
         """The parameters that it updates, in its order; as in CNTK they can also be called: ``parameters()``."""
@@ -135,12 +133,15 @@ class DistributedLearner(Learner):
         return workers.size() if isinstance(self._strategy, BlockMomentum) else 1
 
     def set_as_metric_aggregator(self) -> None:
-        """Mark this one of several learners as the one that sums the metric; it is summed once in any case."""
-        self._aggregates_metrics = True
+        """Mark this one of several learners as the one that decides whose samples a trainer reports losses of.
+
+        Those of all workers if it sums gradients, and those of this worker with block momentum.
+        """
+        self._strategy.aggregates_metrics = True
 
     def is_metric_aggregator(self) -> bool:
-        """Whether ``set_as_metric_aggregator`` was called."""
-        return self._aggregates_metrics
+        """Whether ``set_as_metric_aggregator`` was called, or this is the only learner of a trainer."""
+        return self._strategy.aggregates_metrics
 
     @property
     def total_number_of_samples_seen(self) -> int:  # type: ignore[override]

@@ -85,7 +85,7 @@ class TrainerCore(EvaluatorCore):
         self._parameter_learners = tuple(as_list(parameter_learners))
         _check_learners(self._parameter_learners, self._parameters())
         self.learners = [unwrap(learner) for learner in self._parameter_learners]
-        self._python_learners = [learner for learner in self.learners if isinstance(learner, HostLearner)]
+        self._runs_python = any(learner.runs_python for learner in self.learners)
         for learner in self.learners:
             learner.add_progress_writers(self.writers)
         self._steps: dict[tuple[Variable, ...], tuple[Step, Any]] = {}  # with the structure of its plan
@@ -156,7 +156,7 @@ class TrainerCore(EvaluatorCore):
         number = self.progress.minibatches + 1
         exchange = self.distributed.begin(number, bool(is_sweep_end), self.progress.samples)
         counting = _Counting(self, number, bool(is_sweep_end))
-        if self._python_learners:
+        if self._runs_python:
             outcome = self._run_with_python(step, minibatch, exchange, counting)
         else:
             outcome = self._run(step, minibatch, exchange, counting)
@@ -208,12 +208,13 @@ class TrainerCore(EvaluatorCore):
     ) -> Outcome:
         """As `_run`, where learners take their step in Python code; if that does not end, all state is as before it."""
         counting.waits = True
-        with step.undo(v for learner in self._python_learners for v in learner.extra_variables) as undo:
+        with step.undo(v for learner in self.learners for v in learner.extra_variables) as undo:
             outcome = self._run(step, minibatch, exchange, counting)
             if outcome.learned and counting.samples:
                 ends_sweep = self.pending.ends_sweep | counting.is_sweep_end
-                for learner in self._python_learners:
-                    learner.step_on_host(outcome.learned, ends_sweep)
+                for learner, samples in zip(self.learners, outcome.learned, strict=True):
+                    if isinstance(learner, HostLearner) and samples:
+                        learner.step_on_host(samples, ends_sweep)
             counting.waits = False
 
             def store() -> None:
@@ -228,16 +229,16 @@ class TrainerCore(EvaluatorCore):
         loss = _LazyLoss(outcome.loss, number, self._nan_minibatches)
         self._previous = replace(outcome, loss=loss) if outcome.samples else None
 
-    def advance(self, learned: int, samples: int, is_sweep_end: bool) -> bool:
+    def advance(self, learned: Sequence[int], samples: int, is_sweep_end: bool) -> bool:
         """Count a step of so many samples of all workers; whether any learner took it, or may merge its model.
 
-        `learned`: the samples that the learners took their step for; 0 while gradients are accumulated.
+        `learned`: the samples that each learner took its step for; none while gradients are accumulated.
         """
         self.pending.ends_sweep |= is_sweep_end
         trained = True
         if learned:
             ends_sweep, self.pending.ends_sweep = self.pending.ends_sweep, False
-            taken = [learner.count(learned, ends_sweep) for learner in self.learners]
+            taken = [learner.count(n, ends_sweep) for learner, n in zip(self.learners, learned, strict=True)]
             trained = any(taken) or bool(self.distributed.blocks)
             if not trained and not self.distributed.counts_skipped:
                 return False

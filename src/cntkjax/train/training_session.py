@@ -331,7 +331,7 @@ class _SessionCore:
         size, part = self.get_minibatch_size(), (0, 1)
         if self._trainer.distributed.is_sharded(samples_seen):
             part = workers.rank(), workers.size()
-            learner: Any = self._trainer.parameter_learners[0]  # a DistributedLearner
+            learner: Any = self._trainer.parameter_learners[-1]  # a DistributedLearner; as in CNTK the last one decides
             size *= learner.minibatch_size_scale_factor()
         return next_minibatch(self._source, int(min(size, remaining)), self._inputs, self._device, part)
 

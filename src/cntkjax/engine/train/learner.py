@@ -31,5 +31,8 @@ class StepLearner(Protocol):
     def transform(self) -> optax.GradientTransformationExtraArgs:
         """Turns gradients into updates; its links receive ``hyper`` as a keyword."""
 
-    def hyper(self, sample_count: int) -> Mapping[str, np.ndarray | np.generic] | None:
-        """The scalars of a step on so many samples, under the same names for each; None if the step is skipped."""
+    def hyper(self, sample_count: int, flagged: bool = False) -> Mapping[str, np.ndarray | np.generic] | None:
+        """The scalars of a step on so many samples, under the same names for each; None if the step is skipped.
+
+        `flagged`: never None; "learns" is 1 or, if the step is skipped, 0.
+        """

@@ -41,14 +41,14 @@ _NOTICED = 0.5  # seconds
 class Outcome:
     """Sums over the samples of a step or test, still on the device, and the number of samples on the host.
 
-    `learned`: the number of samples of the update that the learners made in this step; 0 if they accumulate.
+    `learned`: the numbers of samples of the updates that the learners made in this step; none if they accumulate.
     """
 
     loss: SupportsFloat
     metric: Any  # SupportsFloat, or None if there is only a loss
     samples: int
     outputs: list[Result]
-    learned: int = 0
+    learned: Sequence[int] = ()
 
 
 class Count:
@@ -152,7 +152,7 @@ class Step:
         """Take a step: replace parameters and the learners' states, without waiting for the device.
 
         `number`: that of the minibatch, for messages of checked mode. `exchange`: learn from the sums of gradients over
-        all workers; the outcome has their sums and samples.
+        all workers, and report what it says.
         """
         try:
             return self._run_in_one_program(feeds, number, exchange, count)
@@ -191,7 +191,9 @@ class Step:
         total_samples, minibatches = pending.samples + samples, pending.minibatches + 1
         updates = minibatches == self.options.accumulate
         learns = updates and (exchange is None or joined is not None)
-        hypers = [learner.hyper(total_samples) for learner in self.learners] if learns else None
+        update = joined or self._local_update
+        counts = update.counts(total_samples)
+        hypers = update.hypers(counts) if learns else None
         skipped = None if hypers is None else tuple(h is None for h in hypers)
         pending_shapes = tuple(g.shape for g in jax.tree.leaves(pending.gradients))
         minibatch.extend_signature((skipped, pending_shapes))
@@ -225,7 +227,8 @@ class Step:
                 [*self.criteria, *self.outputs], program.plan, minibatch, computed.data, computed.layouts
             )
             loss, metric = computed.sums[0], computed.sums[1] if len(computed.sums) > 1 else None
-            outcome = Outcome(loss, metric, samples, outputs, total_samples if updates else 0)
+            reported = samples if joined is None else counts.reported
+            outcome = Outcome(loss, metric, reported, outputs, counts.learned if updates else ())
             if not exchanges:
                 advance_random_state(drawn)
                 pending.gradients = computed.gradients
@@ -240,7 +243,7 @@ class Step:
             apply_changes(plan, minibatch, self.memory, computed.changes)
 
         if not exchanges:
-            count.expect(samples)
+            count.expect(samples if joined is None else joined.samples)
         computed, outcome = hand_over(compute, store, plan.calls_python)
         if error is not None:
             raise error
@@ -250,7 +253,7 @@ class Step:
         return self.exchange_and_update(exchange, part, count)
 
     def _packed(self, feeds: Feeds, exchange: Exchange | None) -> tuple[Minibatch, int, Exchange | None]:
-        """The minibatch, its samples, and the exchange if that is part of its program; then samples of all workers."""
+        """The minibatch, its samples, and the exchange if that is part of its program."""
         plan = self.plan
         in_order = arguments_in_order(plan, feeds)
         shares = 1 if exchange is None else self._shares(in_order, exchange.shares)
@@ -258,7 +261,7 @@ class Step:
         minibatch = self.program.pack(plan, in_order, self.memory, self._phase, exchange is None, shares, agree)
         samples = self.sample_counter.count(minibatch, feeds)
         if exchange is not None and self._agree_ahead(exchange, minibatch, samples):
-            return minibatch, exchange.samples, exchange
+            return minibatch, samples, exchange
         if minibatch.others:  # one device computes all of it
             minibatch = self.program.pack(plan, in_order, self.memory, self._phase)
         return minibatch, samples, None
@@ -325,14 +328,15 @@ class Step:
     ) -> Outcome:
         """Update with the gradients of all workers, without waiting for the device; this one may have none.
 
-        `part`: that of this worker. The outcome has the sums of all. `count`: see `run`.
+        `part`: that of this worker. `count`: see `run`.
         """
         total_samples = exchange.agree(part.samples, part.gradients)
         count.expect(total_samples)
         if not total_samples:
             assign(part.apply)
             return Outcome(0.0, 0.0, 0, list(part.outputs))
-        hypers = [learner.hyper(total_samples) for learner in self.learners]
+        counts = exchange.counts(part.samples)
+        hypers = exchange.hypers(counts)
         dtype = np.float64 if self.plan.is_double else np.float32
 
         def compute(captured: Captures) -> None:
@@ -345,7 +349,7 @@ class Step:
             self._set_state(state)
             part.apply()
             metric = totals[1] if len(totals) > 1 else None
-            outcome = Outcome(totals[0], metric, total_samples, list(part.outputs), total_samples)
+            outcome = Outcome(totals[0], metric, counts.reported, list(part.outputs), counts.learned)
             count(outcome)
             return outcome
 

@@ -29,6 +29,14 @@ Gradients: TypeAlias = "Sequence[Sequence[Gradient]]"
 
 Hyperparameters: TypeAlias = Mapping[str, np.ndarray | np.generic]
 
+
+class Counts(NamedTuple):
+    """Samples of a step: those of the criteria that are reported, and those that each learner learns from."""
+
+    reported: int
+    learned: Sequence[int]
+
+
 class TrainedState(NamedTuple):
     """State that each update replaces; its buffers are donated.
 
@@ -66,16 +74,25 @@ def _apply_transform(
     transform: optax.GradientTransformationExtraArgs, gradients: Sequence[Gradient], state: PyTree, values: list[Array],
     hyper: Hyperparameters,
 ) -> tuple[list[Array], PyTree]:
-    """New values and state after one update by a learner."""
-    updates, state = transform.update(complete(gradients), state, values, hyper=hyper)
-    return jax.tree.map(apply_update, values, updates), state
+    """New values and state after one update by a learner; the old ones if it is flagged not to learn."""
+    updates, new_state = transform.update(complete(gradients), state, values, hyper=hyper)
+    after = jax.tree.map(apply_update, values, updates), new_state
+    if "learns" not in hyper:
+        return after
+    return jax.tree.map(lambda new, old: jnp.where(hyper["learns"] == 1, new, old), after, (values, state))
 
 
 class Update(Protocol):
-    """What a step does between its gradients and the state after it, in this order: `agree`, `update`, `result`."""
+    """What a step does between its gradients and the state after it, in this order: its methods in theirs."""
 
     def agree(self, samples: int, gradients: Gradients | None) -> int:
         """The number of samples of all workers, which may be 0. A worker without data has no gradients."""
+
+    def counts(self, samples: int) -> Counts:
+        """As what the samples of this worker, so many, and those of all, which it has agreed on, count."""
+
+    def hypers(self, counts: Counts) -> list[Hyperparameters | None]:
+        """The scalars of the learners' steps; None for one that makes no update."""
 
     def update(
         self, outputs: Captures, state: TrainedState, gradients: Gradients | None, sums: list[Array],
@@ -90,7 +107,8 @@ class Update(Protocol):
 class Exchange(Update, Protocol):
     """An update that can be part of the program of the gradients, if all workers' minibatches have the same shapes.
 
-    What a step calls then, in this order: `agree_on_sizes`, `agree_ahead`, `joined`, `donated`, `result_of_joined`.
+    What a step calls then, in this order: `agree_on_sizes`, `agree_ahead`, `counts`, `hypers`, `joined`, `donated`,
+    `result_of_joined`.
 
     `samples`: those of all workers in the step that was agreed on last. `shares`: the number of this worker's devices.
     """
@@ -118,6 +136,7 @@ class LocalUpdate:
     """The `Update` of a single worker."""
 
     def __init__(self, learners: Sequence[StepLearner]) -> None:
+        self._learners = learners
         transforms = [learner.transform for learner in learners]
         self._run = DonatingFunction(
             lambda state, gradients, hypers: updated(transforms, state, gradients, hypers),
@@ -128,6 +147,14 @@ class LocalUpdate:
     def agree(self, samples: int, gradients: Gradients | None) -> int:
         """Its own samples."""
         return samples
+
+    def counts(self, samples: int) -> Counts:
+        """Its own samples."""
+        return Counts(samples, [samples] * len(self._learners))
+
+    def hypers(self, counts: Counts) -> list[Hyperparameters | None]:
+        """Those of each learner."""
+        return [learner.hyper(n) for learner, n in zip(self._learners, counts.learned, strict=True)]
 
     def update(
         self, outputs: Captures, state: TrainedState, gradients: Gradients | None, sums: list[Array],
@@ -150,6 +177,6 @@ def update_key(gradients: Gradients, hypers: Sequence[Hyperparameters | None]) -
 
 
 __all__ = [
-    "Exchange", "Gradient", "Gradients", "Hyperparameters", "LocalUpdate", "TrainedState", "Update", "update_key",
-    "updated",
+    "Counts", "Exchange", "Gradient", "Gradients", "Hyperparameters", "LocalUpdate", "TrainedState", "Update",
+    "update_key", "updated",
 ]
