@@ -1,9 +1,12 @@
 """Reductions beyond one sample, and where CNTK's answers are special (numbers recorded from CNTK 2.7)."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import cntkjax as C
+from cntkjax.interop import leaf_names, to_jax
 
 BATCH, EVERYTHING = C.Axis.default_batch_axis(), C.Axis.all_axes()
 SEQUENCES = [np.arange(12, dtype=np.float32).reshape(2, 2, 3), np.ones((1, 2, 3), np.float32)]
@@ -120,13 +123,62 @@ def test_graphs_are_composed_as_in_cntk(make, nodes):
     assert described(make(C.input_variable((2, 3, 4))).outputs[0]) == nodes
 
 
+def affine(shape, make=C.input_variable):
+    """An input, its product with parameters plus a bias, and the bias.
+
+    XLA may join the product and the sum to one instruction, which rounds once, in one kernel and not in another.
+    """
+    rng = np.random.default_rng(0)
+    scale, bias = (C.parameter(init=rng.random(shape, np.float32)) for _ in range(2))
+    x = make(shape)
+    return x, x * scale + bias, bias
+
+
 @pytest.mark.parametrize("op", [C.reduce_max, C.reduce_min, C.sequence.reduce_max])
 @pytest.mark.parametrize("width", [33, 1000])
 def test_no_gradient_is_lost_where_the_operand_of_a_maximum_could_be_rounded_in_two_ways(op, width):
-    """A product and a sum may be joined to one instruction, which rounds once, or not."""
+    is_sequence = op is C.sequence.reduce_max
+    x, y, bias = affine((1,), C.sequence.input_variable) if is_sequence else affine((width,))
+    data = np.random.default_rng(1).standard_normal((50, width, *x.shape[:is_sequence])).astype(np.float32)
+    assert op(y).grad({x: data}, wrt=[bias]).sum() == 50
+
+
+@pytest.mark.parametrize("op", [C.reduce_max, C.reduce_min])
+@pytest.mark.parametrize("shape, axes", [((33,), 0), ((1000,), 0), ((3, 50, 7), 1), ((3, 50, 7), [0, 2])], ids=str)
+def test_no_gradient_of_a_maximum_is_lost_in_functions_that_jax_compiles(op, shape, axes):
+    _, y, bias = affine(shape)
+    data = np.random.default_rng(1).standard_normal((50, *shape)).astype(np.float32)
+    f, parameters = to_jax(op(y, axes))
+    name = next(n for n, parameter in leaf_names(y.parameters).items() if parameter == bias)
+    gradients = jax.jit(jax.grad(lambda p: jnp.sum(f(p, data))))(parameters)
+    assert gradients[name].sum() == f(parameters, data).size
+
+
+@pytest.mark.parametrize("width", [33, 200, 1000])
+def test_hardmax_finds_an_element_in_a_recurrence_that_is_differentiated(width):
+    """Of what it compares there with the maximum none may be equal to it, as XLA computes both again."""
     rng = np.random.default_rng(0)
-    shape = (1,) if op is C.sequence.reduce_max else (width,)
-    x = (C.sequence.input_variable if shape == (1,) else C.input_variable)(shape)
-    scale, bias = (C.parameter(init=rng.random(shape, np.float32)) for _ in range(2))
-    data = rng.standard_normal((50, width, 1) if shape == (1,) else (50, width)).astype(np.float32)
-    assert op(x * scale + bias).grad({x: data}, wrt=[bias]).sum() == 50
+    scale, bias, weight = (C.parameter(init=rng.random(width, np.float32)) for _ in range(3))
+    x = C.sequence.input_variable(width)
+    y = C.layers.Recurrence(C.Function(lambda s, x: C.hardmax((s * weight + x) * scale + bias)))(x)
+    data = [rng.standard_normal((n, width)).astype(np.float32) for n in (40, 30, 7)]
+    _, values = C.reduce_sum(y * (x * bias)).grad({x: data}, wrt=[bias], outputs=[y])
+    for sequence, value in zip(data, values, strict=True):
+        state = np.zeros(width, np.float32)
+        for step, found in zip(sequence, value, strict=True):
+            largest = np.argmax((state * weight.value + step) * scale.value + bias.value)
+            state = np.eye(width, dtype=np.float32)[largest]
+            assert np.array_equal(found, state)
+
+
+@pytest.mark.parametrize("width", [128, 1000, 1025])
+def test_the_first_of_equal_elements_of_a_long_axis(width):
+    x = C.input_variable((width, 2))
+    rng = np.random.default_rng(0)
+    data = rng.integers(0, 30, (20, width, 2)).astype(np.float32)
+    data[0], data[1], data[2, -1] = -np.inf, 5, 40
+    data[3, width // 2 :] = np.inf
+    for op, find in ((C.argmax, np.argmax), (C.argmin, np.argmin)):
+        assert np.array_equal(op(x, 0).eval({x: data})[:, 0], find(data, 1))
+    flat = C.input_variable(width)
+    assert np.array_equal(C.hardmax(flat).eval({flat: data[..., 0]}), np.eye(width)[data[..., 0].argmax(1)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import prod
+from math import ceil, prod, sqrt
 from typing import TypeAlias
 
 import jax
@@ -17,7 +17,8 @@ from .._typing import Array
 from ..engine.data.layout import Layout
 from ..engine.lower.values import Axes, Context, Value
 from ..engine.plan.padding import ANYTHING, FAR, PaddedOperand
-from ..engine.xla.materialize import materialized
+from ..engine.xla.materialize import materialized, stores_values
+from ..engine.xla.platform import lowering
 from ..engine.xla.row_sums import prefers_matmul_sum
 from ..graph.axis import ALL_AXES, ALL_STATIC, BATCH, SEQUENCE, Axis
 from ..graph.build import Spec, merged_axes
@@ -28,6 +29,8 @@ from ..graph.variable import Variable
 from ._axes import position, stored
 from ._indices import check_results
 from .base import Attrs, AxisOf, Bool, Primitive, String, primitive
+
+LONG_AXIS = 128  # from which argmax takes longer on a CPU than two of about the square root
 
 Find: TypeAlias = Callable[..., Array]  # jnp.max, jnp.argmin, segment_max and the like
 
@@ -56,7 +59,8 @@ def _mean(x: Array, axes: tuple[int, ...]) -> Array:
 def _extreme(x: Array, find: Find, axes: tuple[int, ...]) -> Array:
     """max or min. Each of several largest elements gets the whole gradient, as in CNTK.
 
-    They are found by comparing, so they have to be stored: computed again, they may be rounded differently.
+    They are found by comparing, so they have to be stored: computed again, they may be rounded differently, and none
+    might equal the maximum. Where nothing can be stored, the first largest element gets the gradient in any case.
     """
     if not _sums_long_rows(x, axes):
         return find(x, axis=axes, keepdims=True)
@@ -70,7 +74,19 @@ def _extreme(x: Array, find: Find, axes: tuple[int, ...]) -> Array:
 def _(find: Find, axes: tuple[int, ...], primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
     x, dx = materialized(primals[0]), tangents[0]
     y = _extreme(x, find, axes)
-    return y, jnp.sum(jnp.where(x == y, dx, jnp.zeros((), dx.dtype)), axis=axes, keepdims=True)
+    is_extreme = x == y
+    if not stores_values():
+        is_extreme |= _is_first(x if find is jnp.max else -x, axes)
+    return y, jnp.sum(jnp.where(is_extreme, dx, jnp.zeros((), dx.dtype)), axis=axes, keepdims=True)
+
+
+def _is_first(x: Array, axes: tuple[int, ...]) -> Array:
+    """True at the first largest element along axes."""
+    last = tuple(range(x.ndim - len(axes), x.ndim))
+    rows = jnp.moveaxis(x, axes, last)
+    flat = rows.reshape(*rows.shape[: last[0]], -1)
+    is_first = jnp.arange(flat.shape[-1]) == jnp.expand_dims(_argmax(flat, -1), -1)
+    return jnp.moveaxis(is_first.reshape(rows.shape), last, axes)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
@@ -166,19 +182,21 @@ _SEGMENTS: dict[str, Callable[[Array, Array, int], Array]] = {
 def _argmax(x: Array, axis: int) -> Array:
     """The index of the first largest element.
 
-    XLA:CPU computes argmax element by element, but products and maxima with vector instructions. So for long axes these
-    are used: w is 1 at the largest elements, otherwise 0, and the first of them has the largest w (n - index).
+    Of a long axis first the block with the largest maximum is found, then the element in it. Nothing is compared for
+    equality with a maximum, as XLA may round an element differently where it computes it again.
     """
     n = x.shape[axis]
-    if x.dtype != jnp.float32 or not 128 <= n <= 2**24:
+    if n < LONG_AXIS or not lowering().argmax_in_blocks:
         return jnp.argmax(x, axis)
-    x = materialized(lax.stop_gradient(x))
-    bound = float(jnp.finfo(x.dtype).max)
-    largest = jnp.clip(jnp.max(x, axis, keepdims=True), -bound, bound)
-    w = 1 - jnp.maximum(-jnp.maximum((x - largest) * 3e38, -1), 0)  # a minimum here would become a slow clamp
-    place = jnp.expand_dims(n - jnp.arange(n, dtype=x.dtype), [i for i in range(x.ndim) if i != axis % x.ndim])
-    first = n - jnp.max(w * place, axis)
-    return jnp.where(first < n, first, 0).astype(jnp.int32)
+    rows = jnp.moveaxis(lax.stop_gradient(x), axis, -1)
+    size = ceil(sqrt(n))
+    count, rest = divmod(n, size)
+    maxima = jnp.max(rows[..., : n - rest].reshape(*rows.shape[:-1], count, size), -1)
+    if rest:
+        maxima = jnp.concatenate([maxima, jnp.max(rows[..., n - rest :], -1, keepdims=True)], -1)
+    first = size * jnp.argmax(maxima, -1, keepdims=True)
+    places = jnp.minimum(first + jnp.arange(size), n - 1)
+    return first[..., 0] + jnp.argmax(jnp.take_along_axis(rows, places, -1), -1)
 
 
 def _argmin(x: Array, axis: int) -> Array:

@@ -19,7 +19,7 @@ from jax.core import eval_jaxpr
 from jax.tree_util import Partial
 
 from ..._typing import Array, PyTree, Shape
-from ..xla.materialize import without_barriers
+from ..xla.materialize import storing_values
 from ..xla.platform import lowering
 from .inlining import inline_calls
 from .partial_eval import JointStep, SplitStep, split_jaxpr, split_list
@@ -108,7 +108,7 @@ def scan_forward(
     return lax.scan(body, init, xs, reverse=reverse, unroll=unroll)[1]
 
 
-@without_barriers()
+@storing_values(False)
 def split_step(
     step: Step, weights: PyTree, invariants: PyTree, init: PyTree, xs: PyTree
 ) -> tuple[SplitStep, jax.tree_util.PyTreeDef]:

@@ -27,6 +27,7 @@ from ..lower.values import Context, Environment, Value
 from ..plan.plan import Plan
 from ..xla.compiler import compiler_options
 from ..xla.descriptions import NoDescription, digest
+from ..xla.materialize import storing_values
 from ..xla.platform import matmul_precision
 from ..xla.versions import double_precision
 from . import profiler
@@ -105,6 +106,7 @@ class Program:
         )  # fmt: skip
         return program
 
+    @storing_values(True)
     def _trace(
         self, donated: PyTree, leaves: Sequence[Array | None], sent: PyTree, sizes: Hashable = ()
     ) -> PyTree:

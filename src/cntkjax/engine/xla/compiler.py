@@ -14,9 +14,10 @@ from .descriptions import digest
 from .environment import environment
 from .platform import platform
 
-OPTIONS = {
-    # Keeps barriers until after fusion: without it, `materialize.materialized` has no effect.
-    "xla_disable_hlo_passes": "cse_barrier_expander",
+# Keeps barriers until after fusion: without it, `materialize.materialized` has no effect.
+KEPT_BARRIERS = {"xla_disable_hlo_passes": "cse_barrier_expander"}
+
+OPTIONS = KEPT_BARRIERS | {
     # Convolutions are computed by Eigen, products and sums by YNNPACK, the default for all three. On two cores of an
     # Intel Xeon (AVX-512, jax 0.10) YNNPACK takes 96 ms for the weight gradient of a 5x5 convolution from 32 to 32
     # channels (batch 256, 15x15), Eigen 24; for the convolution itself 26 and 17 ms. For products YNNPACK is faster.
