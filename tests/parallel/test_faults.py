@@ -48,7 +48,7 @@ def test_the_others_end_and_name_the_worker_that_fails(failure):
 
 MISTAKES = {
     "bits": "num_quantization_bits is 32, 16 or 1, not 8",
-    "beside": "the learners of a trainer have to be distributed all in the same way, or none of them",
+    "beside": "the learners of a trainer have to be distributed all, or none of them",
 }
 
 
