@@ -1,22 +1,20 @@
 """A worker of test_mixed.py: block momentum and summed gradients in one trainer.
 
-    python mixed.py <folder> <devices of each worker>
+    python mixed.py <folder> [all]
+
+With "all" each worker uses all of its devices.
 
 Prints what it has learned. The gradients do not depend on the parameters, so each learner learns what it would alone.
 """
 
 import json
-import os
 import sys
 from pathlib import Path
 
-DEVICES = int(sys.argv[2])
-os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={DEVICES}"
+import numpy as np
 
-import numpy as np  # noqa: E402
-
-import cntk as C  # noqa: E402
-from cntkjax.engine.run.compilations import report  # noqa: E402
+import cntk as C
+from cntkjax.engine.run.compilations import report
 
 RANK = C.Communicator.rank()
 EVEN, UNEVEN = [(2, 2)] * 6, [(2, 3), (4, 1), (1, 3), (2, 2), (2, 2), (4, 4)]
@@ -180,8 +178,8 @@ def sizes_in_a_session(order):
     return trainer.total_number_of_units_seen(C.train.DataUnit.minibatch)
 
 
-def main(folder):
-    if DEVICES > 1:
+def main(folder, devices="one"):
+    if devices == "all":
         C.device.use_all_devices()
     before = len(report().programs)
     results = {order: [steps(trainer_of(ORDERS[order], i), EVEN) for i in (0, 1)] for order in ORDERS}
@@ -197,4 +195,4 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -31,7 +31,7 @@ from ..engine.train.update import Counts, Gradient, Gradients, Hyperparameters, 
 from ..graph.axis import Axis
 from ..graph.variable import Leaf, Variable
 from . import workers
-from .collectives import Groups, all_reduce, reduce_scatter
+from .collectives import all_reduce, reduce_scatter
 from .exchange import ExchangeProgram
 from .quantization import (
     Errors,
@@ -182,10 +182,11 @@ class GradientExchange:
         trained, errors = state
         flat = [g for group in gradients for g in group]
         each = [way for way, group in zip(self.ways, gradients, strict=True) for _ in group]
-        totals, errors = summed(each, flat, errors, ready, self.devices.groups)
+        totals, errors = summed(each, flat, errors, ready)
         remaining = iter(totals)
         gradients = [[next(remaining) for _ in group] for group in gradients]
-        sums = all_reduce(sums, groups=None if self._sums_criteria else self.devices.groups)
+        if self._sums_criteria:
+            sums = all_reduce(sums)
         return updated(self._transforms, trained, gradients, hypers, _on_all_devices), errors, sums
 
     # ---- one program
@@ -280,13 +281,11 @@ def _on_all_devices(flag: Array) -> Array:
 
 
 def summed(
-    ways: Sequence[DataParallel | None], gradients: Sequence[Gradient], errors: Errors, ready: Sequence[int] = (),
-    of_processes: Groups = None,
+    ways: Sequence[DataParallel | None], gradients: Sequence[Gradient], errors: Errors, ready: Sequence[int] = ()
 ) -> tuple[list[Gradient], Errors]:
     """The sums of gradients over all devices, or this device's parts of them, and the new errors of those of 1 bit.
 
-    Each travels in so many bits if it may. Those without a way are summed over the devices of each process,
-    `of_processes`. `ready`: see `all_reduce`.
+    Each travels in so many bits if it may; those without a way stay. `ready`: see `all_reduce`.
     """
     compressed = [is_compressible(_shape(g), g.dtype, _bits(way)) for way, g in zip(ways, gradients, strict=True)]
     kinds = [_kind(way, g, c) for way, g, c in zip(ways, gradients, compressed, strict=True)]
@@ -305,10 +304,10 @@ def summed(
             errors = Errors(*(_replaced(e, places, n) for e, n in zip(errors, new, strict=True)))
         elif kind[0] == 16:
             sums[kind] = (reduce_scatter_in_16_bits if kind[1] else all_reduce_in_16_bits)(group, AXIS)
-        elif kind[1]:
-            sums[kind] = reduce_scatter(group, order[kind])
+        elif kind[0] == 32:
+            sums[kind] = (reduce_scatter if kind[1] else all_reduce)(group, order[kind])
         else:
-            sums[kind] = all_reduce(group, order[kind], None if kind[0] else of_processes)
+            sums[kind] = group
     remaining = {kind: iter(group) for kind, group in sums.items()}
     return [next(remaining[kind]) for kind in kinds], errors
 
