@@ -64,15 +64,16 @@ def untap(parts: Sequence[Any], axis: int, window: Window, length: int) -> Array
     columns = -(-length // stride)
     phases: list[Any] = []
     for phase in range(stride):
-        shifted = [_shift(p, axis, i // stride, columns) for i, p in enumerate(parts) if i % stride == phase]
-        phases.append(reduce(jnp.add, shifted) if shifted else None)
+        of_phase = [shifted(p, axis, i // stride, columns) for i, p in enumerate(parts) if i % stride == phase]
+        phases.append(reduce(jnp.add, of_phase) if of_phase else None)
     zeros = jnp.zeros_like(phases[0])
     whole = jnp.stack([zeros if p is None else p for p in phases], axis + 1)
     whole = whole.reshape(*whole.shape[:axis], columns * stride, *whole.shape[axis + 2 :])
     return lax.slice_in_dim(whole, 0, length, axis=axis)
 
 
-def _shift(part: Array, axis: int, begin: int, length: int) -> Array:
+def shifted(part: Array, axis: int, begin: int, length: int) -> Array:
+    """Zeros of this length along an axis but for the part, from `begin` on; what lies outside is cut off."""
     padding = [(0, 0, 0)] * part.ndim
     padding[axis] = (begin, length - begin - part.shape[axis], 0)
     return lax.pad(part, jnp.zeros((), part.dtype), padding)
@@ -155,4 +156,4 @@ def padded(x: Array, axis: int, window: Window, value: float) -> Array:
     return x if padding[axis] == (0, 0, 0) else lax.pad(x, jnp.asarray(value, x.dtype), padding)
 
 
-__all__ = ["first_of_largest", "joint_maximum", "maximum", "padded", "put", "tap", "taps", "total", "untap"]
+__all__ = ["first_of_largest", "joint_maximum", "maximum", "padded", "put", "shifted", "tap", "taps", "total", "untap"]

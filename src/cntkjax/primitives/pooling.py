@@ -20,7 +20,7 @@ from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import FREE, Shape, is_unknown
 from ..graph.variable import Variable
-from ._maxima import first_of_largest, joint_maximum, maximum, padded, put, tap, total, untap
+from ._maxima import first_of_largest, joint_maximum, maximum, padded, put, shifted, tap, total, untap
 from ._window import Window, channels_last, per_axis, place, value_of
 from .base import Attrs, Bool, Double, Primitive, ShapeOf, Size, primitive
 
@@ -244,7 +244,7 @@ class Unpooling(Primitive):
         whole = _unpooled(values, which, places, cells, source.shape)
         for at, w in places:
             n = shape[0] if at == source.ndim - 1 else shape[at]
-            whole = _pad(whole, {at: (-w.before, n - whole.shape[at] + w.before, 0)})
+            whole = shifted(whole, at, -w.before, n)
         return value_of(ctx, whole, pooled)
 
 
@@ -305,11 +305,6 @@ def _unpooled_backward(
 
 
 _unpooled.defvjp(_unpooled_forward, _unpooled_backward)
-
-
-def _pad(x: Array, padding: dict[int, tuple[int, int, int]]) -> Array:
-    """Data with zeros before, after and between the cells along some axes; negative widths remove cells."""
-    return lax.pad(x, jnp.zeros((), x.dtype), [padding.get(i, (0, 0, 0)) for i in range(x.ndim)])
 
 
 @primitive("ROIPooling", 47)
