@@ -1,6 +1,8 @@
 """Trains small networks on one device and on several, and prints what they have learned.
 
-    python devices.py <devices>
+    python devices.py <devices> [<steps>]
+
+With a number of steps it takes so many, as fast as it can, and prints the last loss.
 """
 
 import json
@@ -19,9 +21,9 @@ from cntkjax.engine.run.compilations import report  # noqa: E402
 SIZES = 16, 16, 13, 1, 1, 1, 1, 16  # of minibatches; the last one is exchanged by a program of its own
 
 
-def dense():
+def dense(width=7):
     x, y = C.input_variable(5), C.input_variable(3)
-    z = C.layers.Sequential([C.layers.Dense(7, C.tanh), C.layers.Dense(3)])(x)
+    z = C.layers.Sequential([C.layers.Dense(width, C.tanh), C.layers.Dense(width, C.tanh), C.layers.Dense(3)])(x)
     return z, lambda rng, n: {x: rng.standard_normal((n, 5)), y: np.eye(3)[rng.integers(0, 3, n)]}, y
 
 
@@ -78,7 +80,19 @@ def _single(data):
     return data.astype(np.float32) if isinstance(data, np.ndarray) else data
 
 
-if __name__ == "__main__":
+def far_ahead(steps):
+    z, minibatch, y = dense(width=1000)  # takes a device longer than the host
+    trainer = C.Trainer(z, (C.cross_entropy_with_softmax(z, y), None), C.sgd(z.parameters, 0.1))
+    data = {v: _single(a) for v, a in minibatch(np.random.default_rng(0), 512).items()}
+    for _ in range(steps):
+        trainer.train_minibatch(data)
+    return trainer.previous_minibatch_loss_average
+
+
+if __name__ == "__main__" and len(sys.argv) > 2:
+    C.device.use_all_devices()
+    print(far_ahead(int(sys.argv[2])))
+elif __name__ == "__main__":
     used = C.device.use_all_devices()
     learned = {network: train(network) for network in NETWORKS}
     print(json.dumps({"devices": used, "learned": learned, "programs": [p.text for p in report().programs]}))

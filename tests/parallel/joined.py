@@ -4,6 +4,9 @@ Prints the programs that it compiled, what it has learned, and how many numbers 
 """
 
 import json
+import os
+import sys
+import threading
 from contextlib import contextmanager
 
 import jax
@@ -57,10 +60,17 @@ def train(sizes):
     return [name for name in names if "state" not in name], values, losses, fetched
 
 
+def policies():
+    """How the system schedules the threads of Python, and all others."""
+    own = {thread.native_id for thread in threading.enumerate()}
+    others = {int(name) for name in os.listdir("/proc/self/task")} - own
+    return [sorted({os.sched_getscheduler(task) for task in tasks}) for tasks in (own, others)]
+
+
 def main():
     rank = C.Communicator.rank()
     equal, unequal, padded = train([4, 4, 4]), train([4, 4 * rank, 4]), train([4 + rank, 5 - rank, 5])
-    print(json.dumps([equal, unequal, padded]))
+    print(json.dumps([equal, unequal, padded, policies() if sys.platform == "linux" else None]))
     C.distributed.Communicator.finalize()
 
 

@@ -15,10 +15,10 @@ SCRIPT = Path(__file__).with_name("devices.py")
 TRAINING = "the training step for minibatches of up to "
 
 
-def run(devices):
-    environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(SCRIPT.parents[2] / "src")}
+def run(*arguments, **variables):
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(SCRIPT.parents[2] / "src")} | variables
     process = subprocess.run(
-        [sys.executable, SCRIPT, str(devices)], capture_output=True, text=True, env=environment, timeout=300
+        [sys.executable, SCRIPT, *map(str, arguments)], capture_output=True, text=True, env=environment, timeout=300
     )
     assert process.returncode == 0, process.stderr
     return json.loads(process.stdout.splitlines()[-1])
@@ -39,3 +39,8 @@ def test_parameters_and_losses_are_those_of_one_device(runs, network):
 def test_each_device_computes_a_share_of_the_minibatch(runs):
     programs = [text.removeprefix(TRAINING) for text in runs[3]["programs"] if text.startswith(TRAINING)]
     assert programs[0] == "6"
+
+
+def test_steps_end_where_xla_has_few_threads_for_the_devices():
+    """With three threads for two devices XLA's queue, once it is full, leaves one, which waits for another for ever."""
+    assert np.isfinite(run(2, 300, PJRT_NPROC="3"))

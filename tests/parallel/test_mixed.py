@@ -40,10 +40,11 @@ PARAMETERS = {  # of each worker: the one that learns with block momentum, and t
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    """What each of two workers has learned."""
-    workers = start("mixed.py", tmp_path_factory.mktemp("mixed"))
+@pytest.fixture(scope="module", params=["one", "all"])
+def runs(request, tmp_path_factory):
+    """What each of two workers has learned, with one device or with two."""
+    flags = "--xla_force_host_platform_device_count=2"
+    workers = start("mixed.py", tmp_path_factory.mktemp("mixed"), request.param, XLA_FLAGS=flags)
     printed = outputs(workers)
     assert not any(worker.returncode for worker in workers), "\n".join(printed)
     return [json.loads(next(line for line in text.splitlines() if line.startswith("{"))) for text in printed]
@@ -133,11 +134,3 @@ def test_summaries_are_of_all_workers_whoever_aggregates(runs):
 def test_the_last_learner_decides_on_the_size_of_minibatches_in_a_session(runs):
     for run in runs:
         assert run["sessions"] == [2, 1]
-
-
-def test_several_devices_of_a_worker_are_an_error_on_each(tmp_path):
-    flags = "--xla_force_host_platform_device_count=2"
-    workers = start("mixed.py", tmp_path, "all", XLA_FLAGS=flags)
-    for output in outputs(workers):
-        assert "block momentum and summed gradients in one trainer are for one device of each worker" in output
-    assert all(worker.returncode for worker in workers)

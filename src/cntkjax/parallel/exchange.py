@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 
 import jax
@@ -41,7 +44,23 @@ def _all_devices(local: tuple[jax.Device, ...]) -> Devices:
     of_rank = [[d for d in jax.devices() if d.process_index == rank] for rank in range(workers.size())]
     everyone = Devices(Mesh(np.array([d for devices in of_rank for d in devices[: len(local)]]), AXIS))
     jax.block_until_ready(jax.jit(everyone.over(lambda x: lax.psum(x, AXIS)))(everyone.spread(np.float32(1))))
+    _do_not_preempt()
     return everyone
+
+
+def _do_not_preempt() -> None:
+    """Let the threads of jax not interrupt others when they wake up, on Linux.
+
+    Gloo's thread polls without a pause while data of another worker is there that no operation has asked for yet. If it
+    has interrupted the only thread that could ask, that waits for the end of its time slice: on workers of one core
+    each, sums of 64 numbers took 3.6 ms instead of 0.07, and ATIS (docs/scaling.md) 28 ms a minibatch instead of 19.
+    """
+    if not hasattr(os, "SCHED_BATCH"):
+        return
+    own = {thread.native_id for thread in threading.enumerate()}
+    for task in {int(name) for name in os.listdir("/proc/self/task")} - own:
+        with suppress(OSError):  # it has ended, or the system forbids it
+            os.sched_setscheduler(task, os.SCHED_BATCH, os.sched_param(0))
 
 
 @cache

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -28,10 +28,11 @@ from ..engine.run.program import Program
 from ..engine.run.shape_choice import Agreed, Sizes
 from ..engine.train.learner import StepLearner
 from ..engine.train.update import Counts, Gradient, Gradients, Hyperparameters, TrainedState, update_key, updated
+from ..engine.xla.platform import platform
 from ..graph.axis import Axis
 from ..graph.variable import Leaf, Variable
 from . import workers
-from .collectives import all_reduce, reduce_scatter
+from .collectives import Groups, all_reduce, reduce_scatter
 from .exchange import ExchangeProgram
 from .quantization import (
     Errors,
@@ -46,6 +47,11 @@ from .quantization import (
 from .sharding import on_parts
 
 _DENSE = -1
+
+_STEPS_AHEAD = 8
+"""So many steps on several CPU devices at most wait to run. XLA blocks a thread for each device when there are 32, and
+may then lack threads for what these devices exchange: of three threads, two devices had one left, and never ended.
+"""
 
 Format: TypeAlias = int
 """The form of a gradient: the number of its rows, or `_DENSE`."""
@@ -83,7 +89,7 @@ class Agreement(NamedTuple):
 class GradientExchange:
     """The exchange of a trainer's steps, which sums gradients over all devices and updates the state on each.
 
-    Other learners learn in the same step from this worker's gradients alone, and not where it has no data.
+    Other learners learn in the same step from the gradients of this worker's devices alone, and not without data.
 
     Where the minibatches of all workers have the same shapes, it is part of the program that computes the gradients, so
     that XLA sends some while it computes others; otherwise a program of its own, the same on all workers.
@@ -100,6 +106,7 @@ class GradientExchange:
         shapes = [p.shape for p in _in_1_bit(learners, ways)]
         self.devices, self.shares, self._learners, self.ways = devices, len(devices.local), learners, ways
         self._sums_criteria = sums_criteria
+        self._processes = devices.processes if self.shares > 1 else None
         self._transforms = [
             a.transform if way is None or not way.shard_state else on_parts(a.transform)
             for a, way in zip(learners, ways, strict=True)
@@ -114,6 +121,7 @@ class GradientExchange:
         self._tally = "", 0  # what this step adds to them
         self._joined: WeakKeyDictionary[Program, Program] = WeakKeyDictionary()
         self._gather = workers.gather if devices.count > self.shares else workers.alone
+        self._running: deque[Array] = deque()  # a result of each step that may not have ended
         self.samples = 0
         self.ends_sweep = self.is_open = False
 
@@ -122,6 +130,8 @@ class GradientExchange:
         """To be called before a step, with its name for messages, and whether it ends a sweep on this worker."""
         self._operation, self.ends_sweep = operation, ends_sweep
         self._is_agreed = self._are_sizes_agreed = False
+        while len(self._running) > _STEPS_AHEAD:
+            self._running.popleft().block_until_ready()
 
     def agree_on_sizes(self, sizes: Sequence[Sizes], prices: Prices = FREE) -> Agreed | None:
         """The sizes of all workers' minibatches, and the prices of worker 0: so all choose the same shape.
@@ -180,14 +190,14 @@ class GradientExchange:
     ) -> tuple[TrainedState, Errors, list[Array]]:
         """Exchange gradients and update, in a program over the devices. `ready`: see `all_reduce`."""
         trained, errors = state
-        flat = [g for group in gradients for g in group]
-        each = [way for way, group in zip(self.ways, gradients, strict=True) for _ in group]
-        totals, errors = summed(each, flat, errors, ready)
-        remaining = iter(totals)
-        gradients = [[next(remaining) for _ in group] for group in gradients]
-        if self._sums_criteria:
-            sums = all_reduce(sums)
-        return updated(self._transforms, trained, gradients, hypers, _on_all_devices), errors, sums
+        ways, groups = [*self.ways, DataParallel() if self._sums_criteria else None], [*gradients, sums]
+        each = [way for way, group in zip(ways, groups, strict=True) for _ in group]
+        first = min(ready, default=0)  # criteria are there before all gradients
+        order = [*ready, *(first for _ in sums)] if ready else ()
+        totals, errors = summed(each, [a for group in groups for a in group], errors, order, self._processes)
+        remaining: Iterator[Any] = iter(totals)
+        *learned, criteria = [[next(remaining) for _ in group] for group in groups]
+        return updated(self._transforms, trained, learned, hypers, _on_all_devices), errors, criteria
 
     # ---- one program
     def joined(self, program: Program) -> Program:
@@ -220,7 +230,7 @@ class GradientExchange:
     def result_of_joined(self, outputs: PyTree) -> PyTree:
         """The `StepOutputs` of the joined program, with the state after the update, and sums over all workers."""
         computed, self._errors = outputs
-        self._end()
+        self._end(computed.sums)
         return self.devices.of_this_process(computed)
 
     # ---- a program of its own
@@ -239,14 +249,16 @@ class GradientExchange:
     def result(self, outputs: PyTree) -> tuple[TrainedState, list[Array]]:
         """The state after the update, and the sums over all workers."""
         state, self._errors, sums = outputs
-        self._end()
+        self._end(sums)
         return self.devices.of_this_process((state, sums))
 
-    def _end(self) -> None:
+    def _end(self, sums: Sequence[Array]) -> None:
         """Count the step; may be repeated."""
         shapes, count = self._tally
         self._steps[shapes] = count
         self.is_open = False
+        if self.shares > 1 and platform() == "cpu":
+            self._running.append(sums[0])
 
     # ---- what quantization has left out
     def errors(self) -> list[np.ndarray]:
@@ -281,11 +293,13 @@ def _on_all_devices(flag: Array) -> Array:
 
 
 def summed(
-    ways: Sequence[DataParallel | None], gradients: Sequence[Gradient], errors: Errors, ready: Sequence[int] = ()
+    ways: Sequence[DataParallel | None], gradients: Sequence[Gradient], errors: Errors, ready: Sequence[int] = (),
+    processes: Groups = None,
 ) -> tuple[list[Gradient], Errors]:
     """The sums of gradients over all devices, or this device's parts of them, and the new errors of those of 1 bit.
 
-    Each travels in so many bits if it may; those without a way stay. `ready`: see `all_reduce`.
+    Each travels in so many bits if it may. Those without a way stay, or are summed in the groups `processes`. `ready`:
+    see `all_reduce`.
     """
     compressed = [is_compressible(_shape(g), g.dtype, _bits(way)) for way, g in zip(ways, gradients, strict=True)]
     kinds = [_kind(way, g, c) for way, g, c in zip(ways, gradients, compressed, strict=True)]
@@ -307,7 +321,7 @@ def summed(
         elif kind[0] == 32:
             sums[kind] = (reduce_scatter if kind[1] else all_reduce)(group, order[kind])
         else:
-            sums[kind] = group
+            sums[kind] = all_reduce(group, order[kind], processes) if processes else group
     remaining = {kind: iter(group) for kind, group in sums.items()}
     return [next(remaining[kind]) for kind in kinds], errors
 

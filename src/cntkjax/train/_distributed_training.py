@@ -105,11 +105,6 @@ class DistributedTraining:
     def _between_all_devices(self) -> GradientExchange:
         """The exchange between all workers."""
         if self._exchange is None:
-            if self.blocks and len(training_devices()) > 1:
-                raise ValueError(
-                    "block momentum and summed gradients in one trainer are for one device of each worker: leave out "
-                    "use_all_devices"
-                )
             self._exchange = GradientExchange(self.learners, self._ways, all_devices(), self._sums_criteria)
             if self._restored_errors:
                 self._exchange.restore_errors(self._restored_errors)

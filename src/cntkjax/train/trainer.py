@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import partial
 from typing import Any, SupportsFloat
 
 from .._typing import FileName
@@ -193,12 +192,7 @@ class TrainerCore(EvaluatorCore):
         try:
             if minibatch:
                 return step.run(feeds(step, minibatch), counting.number, exchange, counting)
-            if exchange is not None:
-                return step.exchange_and_update(exchange, count=counting)
-            counting.expect(0)
-            outcome = Outcome(0.0, 0.0, 0, [])
-            assign(partial(counting, outcome))
-            return outcome
+            return step.exchange_and_update(exchange, count=counting)
         except BaseException as error:
             self.distributed.abandon(error)
             raise

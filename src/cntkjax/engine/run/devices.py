@@ -58,11 +58,15 @@ class Devices:
             function, mesh=self.mesh, in_specs=PartitionSpec(), out_specs=PartitionSpec(), check_vma=False
         )
 
+    @cached_property
+    def processes(self) -> list[list[int]]:
+        """The numbers of the devices of each process."""
+        size = len(self.local)
+        return [list(range(i, i + size)) for i in range(0, self.count, size)]
+
     def total_of_process(self, value: Any) -> Any:
         """Inside such a function, the sum over the devices of this process; a single device's is the value itself."""
-        size = len(self.local)
-        groups = [list(range(i, i + size)) for i in range(0, self.count, size)]
-        return value if size == 1 else lax.psum(value, AXIS, axis_index_groups=groups)
+        return value if len(self.local) == 1 else lax.psum(value, AXIS, axis_index_groups=self.processes)
 
     def spread(self, *trees: PyTree) -> PyTree:
         """A tree of arrays of the mesh, from a tree for each device of this process, or a single one for all."""

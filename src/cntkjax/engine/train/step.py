@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from typing import Any, SupportsFloat
 
@@ -316,7 +317,7 @@ class Step:
         by_parameter = dict(zip(parameters, stages.backward({self.criteria[0]: None}, parameters), strict=True))
         gradients = [[stages.by_rows(by_parameter[p]) for p in group] for group in self.parameters]
         part = Part(gradients, sums, samples, outputs, undo.keep)
-        return self.exchange_and_update(exchange or self._local_update, part, count)
+        return self.exchange_and_update(exchange, part, count)
 
     def undo(self, leaves: Iterable[Leaf] = ()) -> Undo:
         """A scope for a step, at whose end all state that it changes, these leaves too, is as before; see `Undo`."""
@@ -324,17 +325,17 @@ class Step:
         return Undo(self.plan, (*trained, *leaves), self.learners, self.memory, self.pending_gradients)
 
     def exchange_and_update(
-        self, exchange: Update, part: Part = Part(), count: Count = Count(),
+        self, exchange: Update | None, part: Part = Part(), count: Count = Count(),
     ) -> Outcome:
         """Update with the gradients of all workers, without waiting for the device; this one may have none.
 
-        `part`: that of this worker. `count`: see `run`.
+        `exchange`, `count`: see `run`. `part`: that of this worker.
         """
+        exchange = exchange or self._local_update
         total_samples = exchange.agree(part.samples, part.gradients)
         count.expect(total_samples)
         if not total_samples:
-            assign(part.apply)
-            return Outcome(0.0, 0.0, 0, list(part.outputs))
+            return assign(partial(self._without_samples, part, count))
         counts = exchange.counts(part.samples)
         hypers = exchange.hypers(counts)
         dtype = np.float64 if self.plan.is_double else np.float32
@@ -354,6 +355,13 @@ class Step:
             return outcome
 
         return hand_over(compute, store)
+
+    def _without_samples(self, part: Part, count: Count) -> Outcome:
+        """The outcome where nobody who exchanges gradients has any; others may have, and count the step."""
+        part.apply()
+        outcome = Outcome(0.0, 0.0, 0, list(part.outputs))
+        count(outcome)
+        return outcome
 
     def _state(self, learns: bool = True) -> TrainedState:
         """What a program donates; without the learners' states if they do not learn in it.
