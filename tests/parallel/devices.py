@@ -1,8 +1,9 @@
 """Trains small networks on one device and on several, and prints what they have learned.
 
-    python devices.py <devices> [<steps>]
+    python devices.py <devices> [far_ahead | in_turns]
 
-With a number of steps it takes so many, as fast as it can, and prints the last loss.
+`far_ahead` takes steps as fast as it can, and prints the last loss. `in_turns` trains two networks with layers that
+stay as they are; in the last steps, copies from device to device are errors.
 """
 
 import json
@@ -13,6 +14,7 @@ DEVICES = int(sys.argv[1]) if __name__ == "__main__" else 1
 if __name__ == "__main__":
     os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={DEVICES}"
 
+import jax  # noqa: E402
 import numpy as np  # noqa: E402
 
 import cntk as C  # noqa: E402
@@ -80,19 +82,33 @@ def _single(data):
     return data.astype(np.float32) if isinstance(data, np.ndarray) else data
 
 
-def far_ahead(steps):
+def far_ahead():
     z, minibatch, y = dense(width=1000)  # takes a device longer than the host
     trainer = C.Trainer(z, (C.cross_entropy_with_softmax(z, y), None), C.sgd(z.parameters, 0.1))
     data = {v: _single(a) for v, a in minibatch(np.random.default_rng(0), 512).items()}
-    for _ in range(steps):
+    for _ in range(300):
         trainer.train_minibatch(data)
     return trainer.previous_minibatch_loss_average
 
 
-if __name__ == "__main__" and len(sys.argv) > 2:
-    C.device.use_all_devices()
-    print(far_ahead(int(sys.argv[2])))
-elif __name__ == "__main__":
+def in_turns():
+    trainers = []
+    for _ in range(2):
+        z, minibatch, y = dense()
+        learner = C.adam(z.parameters[:2], 0.1, 0.9)
+        trainers.append((C.Trainer(z, (C.cross_entropy_with_softmax(z, y), None), learner), minibatch))
+    rng = np.random.default_rng(0)
+    for step in range(16):
+        with jax.transfer_guard_device_to_device("disallow_explicit" if step >= 12 else "allow"):
+            for trainer, minibatch in trainers:
+                trainer.train_minibatch({v: _single(a) for v, a in minibatch(rng, 16).items()})
+    return [trainer.previous_minibatch_loss_average for trainer, _ in trainers]
+
+
+if __name__ == "__main__":
     used = C.device.use_all_devices()
-    learned = {network: train(network) for network in NETWORKS}
-    print(json.dumps({"devices": used, "learned": learned, "programs": [p.text for p in report().programs]}))
+    if len(sys.argv) > 2:
+        print(json.dumps({"far_ahead": far_ahead, "in_turns": in_turns}[sys.argv[2]]()))
+    else:
+        learned = {network: train(network) for network in NETWORKS}
+        print(json.dumps({"devices": used, "learned": learned, "programs": [p.text for p in report().programs]}))

@@ -43,4 +43,9 @@ def test_each_device_computes_a_share_of_the_minibatch(runs):
 
 def test_steps_end_where_xla_has_few_threads_for_the_devices():
     """With three threads for two devices XLA's queue, once it is full, leaves one, which waits for another for ever."""
-    assert np.isfinite(run(2, 300, PJRT_NPROC="3"))
+    assert np.isfinite(run(2, "far_ahead", PJRT_NPROC="3"))
+
+
+def test_what_no_step_changes_is_copied_to_the_other_devices_once():
+    """Neither by a trainer of its own, nor by trainers in turns."""
+    assert np.isfinite(run(2, "in_turns")).all()

@@ -104,7 +104,7 @@ class GradientExchange:
         sums_criteria: bool = True,
     ) -> None:
         shapes = [p.shape for p in _in_1_bit(learners, ways)]
-        self.devices, self.shares, self._learners, self.ways = devices, len(devices.local), learners, ways
+        self.devices, self.shares, self._learners, self.ways = Devices(devices.mesh), len(devices.local), learners, ways
         self._sums_criteria = sums_criteria
         self._processes = devices.processes if self.shares > 1 else None
         self._transforms = [

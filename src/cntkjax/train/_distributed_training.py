@@ -115,7 +115,7 @@ class DistributedTraining:
         local = training_devices()
         if len(local) == 1:
             return None
-        if self._local_exchange is None or self._local_exchange.devices is not own_devices(local):
+        if self._local_exchange is None or self._local_exchange.devices.local != list(local):
             if self._accumulate > 1:
                 raise ValueError("several devices do not accumulate gradients: give them larger minibatches")
             shards = not self.has_others  # by itself a worker has all of its state

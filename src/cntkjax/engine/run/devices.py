@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 from jax import lax
@@ -15,6 +15,9 @@ from ..._typing import Array, PyTree
 from .handover import device_copy
 
 AXIS = "data"
+
+Replicas: TypeAlias = dict[int, tuple[Array, Array]]
+"""Arrays of the first device, and those of the mesh that they are of, by the ids of the former."""
 
 
 @jax.tree_util.register_dataclass
@@ -34,13 +37,15 @@ class Devices:
     """Devices in a mesh with the axis `AXIS`: those of this process that compute, and as many of each other process.
 
     Arrays differ from device to device; for jax they are replicated arrays of the mesh. What the rest of this process
-    sees of them are those of its first device.
+    sees of them are those of its first device. `spread` remembers which they are of, from one `of_this_process` to the
+    next: so a trainer needs `Devices` of its own.
     """
 
     def __init__(self, mesh: Mesh) -> None:
         self.mesh = mesh
         self._sharding = NamedSharding(mesh, PartitionSpec())
-        self._replicas: dict[int, tuple[Array, Array]] = {}  # by the id of the array of the first device
+        self._replicas: Replicas = {}
+        self._used: Replicas = {}  # since the last `of_this_process`
 
     @property
     def count(self) -> int:
@@ -70,31 +75,37 @@ class Devices:
 
     def spread(self, *trees: PyTree) -> PyTree:
         """A tree of arrays of the mesh, from a tree for each device of this process, or a single one for all."""
-        leaves = [jax.tree.leaves(tree) for tree in trees]
-        return jax.tree.unflatten(jax.tree.structure(trees[0]), map(self._spread, zip(*leaves, strict=True)))
+        of_devices = [jax.tree.leaves(tree) for tree in trees] * (1 if len(trees) > 1 else len(self.local))
+        spread = [self._known(first) for first in of_devices[0]]
+        new = [i for i, known in enumerate(spread) if known is None]
+        where = [device for device in self.local for _ in new]
+        placed = jax.device_put([own[i] for own in of_devices for i in new], where)  # a call for each takes longer
+        for place, i in enumerate(new):
+            shards, first = placed[place :: len(new)], of_devices[0][i]
+            array = spread[i] = jax.make_array_from_single_device_arrays(shards[0].shape, self._sharding, shards)
+            if isinstance(first, jax.Array) and all(own[i] is first for own in of_devices):
+                self._used[id(first)] = first, array
+        return jax.tree.unflatten(jax.tree.structure(trees[0]), spread)
 
-    def _spread(self, arrays: tuple[Any, ...]) -> Array:
-        first = arrays[0]
-        if isinstance(first, jax.Array):
-            if first.sharding == self._sharding:
-                return first
-            array, replicas = self._replicas.get(id(first), (None, first))
-            if array is first:
-                return replicas
-        if len(arrays) < len(self.local):
-            arrays = (first,) * len(self.local)
-        placed = [_placed(array, device) for array, device in zip(arrays, self.local, strict=True)]
-        return jax.make_array_from_single_device_arrays(placed[0].shape, self._sharding, placed)
+    def _known(self, array: Any) -> Array | None:
+        """The array of the mesh that this one is, or is of, if there is one already."""
+        if not isinstance(array, jax.Array):
+            return None
+        if array.sharding == self._sharding:
+            return array
+        first, replicas = self._replicas.get(id(array), (None, None))
+        if first is not array or replicas is None:
+            return None
+        self._used[id(array)] = array, replicas
+        return replicas
 
     def of_this_process(self, tree: PyTree) -> PyTree:
         """The tree with arrays of this process's first device in the place of those of the mesh, except in `Divided`.
-
-        Until the next call, `spread` knows which arrays of the mesh they are of.
         """
         arrays, structure = jax.tree.flatten(tree, is_leaf=lambda a: isinstance(a, Divided))
         first: list[Any] = [a if isinstance(a, Divided) else a.addressable_data(0) for a in arrays]
-        if len(self.local) > 1:
-            self._replicas = {id(a): (a, replicas) for a, replicas in zip(first, arrays, strict=True)}
+        self._replicas = self._used | {id(a): (a, of) for a, of in zip(first, arrays, strict=True)}
+        self._used = {}
         return jax.tree.unflatten(structure, first)
 
     def copied(self, tree: PyTree) -> PyTree:
@@ -105,11 +116,6 @@ class Devices:
             return jax.make_array_from_single_device_arrays(array.shape, array.sharding, shards)
 
         return jax.tree.map(copy, tree)
-
-
-def _placed(array: Any, device: jax.Device) -> Array:
-    """The array on a device; the same if it is there."""
-    return array if isinstance(array, jax.Array) and array.devices() == {device} else jax.device_put(array, device)
 
 
 __all__ = ["AXIS", "Devices", "Divided"]
