@@ -3,7 +3,7 @@
     python devices.py <devices> [far_ahead | in_turns]
 
 `far_ahead` takes steps as fast as it can, and prints the last loss. `in_turns` trains two networks with layers that
-stay as they are; in the last steps, copies from device to device are errors.
+stay as they are; in the last steps copies between devices are errors, and those from the host are printed.
 """
 
 import json
@@ -20,6 +20,7 @@ import numpy as np  # noqa: E402
 import cntk as C  # noqa: E402
 from cntkjax.engine.run.compilations import report  # noqa: E402
 
+GUARDED_STEPS = 8  # the last ones of `in_turns`
 SIZES = 16, 16, 13, 1, 1, 1, 1, 16  # of minibatches; the last one is exchanged by a program of its own
 
 
@@ -98,10 +99,15 @@ def in_turns():
         learner = C.adam(z.parameters[:2], 0.1, 0.9)
         trainers.append((C.Trainer(z, (C.cross_entropy_with_softmax(z, y), None), learner), minibatch))
     rng = np.random.default_rng(0)
-    for step in range(16):
-        with jax.transfer_guard_device_to_device("disallow_explicit" if step >= 12 else "allow"):
-            for trainer, minibatch in trainers:
-                trainer.train_minibatch({v: _single(a) for v, a in minibatch(rng, 16).items()})
+    for step in range(12 + GUARDED_STEPS // 2):
+        is_guarded = step >= 12
+        for trainer, minibatch in trainers:
+            data = {v: _single(a) for v, a in minibatch(rng, 16).items()}
+            with (
+                jax.transfer_guard_device_to_device("disallow_explicit" if is_guarded else "allow"),
+                jax.transfer_guard_host_to_device("log_explicit" if is_guarded else "allow"),
+            ):
+                trainer.train_minibatch(data)
     return [trainer.previous_minibatch_loss_average for trainer, _ in trainers]
 
 

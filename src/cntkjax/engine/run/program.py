@@ -41,7 +41,7 @@ from .prices import MeasuredPrices
 from .python_callbacks import run_until_sizes_settle
 from .random_streams import RandomInputs, random_state_of
 from .trace_log import log_compilation
-from .transfers import received, sent, shapes_of
+from .transfers import joined, received, sent, shapes_of
 
 Body: TypeAlias = Callable[[Plan, Context, Environment, PyTree, PyTree], PyTree]
 """``body(plan, ctx, env, donated, extra)`` computes outputs from the leaves and arguments in `env`."""
@@ -198,7 +198,7 @@ class Program:
         """
         outputs: Captures = [] if capture is None else capture
         shares = minibatch, *minibatch.others
-        inputs, *others = (_inputs(share, leaves, random, donated, extra) for share in shares)
+        inputs, *others = (self._inputs(share, leaves, random, donated, extra) for share in shares)
         if minibatch.alternative is not None:
             self.compile_in_background(minibatch.alternative, leaves, random, donated, extra)
         run = self.prices.next_run(minibatch.signature)
@@ -231,13 +231,21 @@ class Program:
     ) -> None:
         """Begin to compile for what would be the inputs of a call; of arrays, only shapes and types matter."""
         if not self.plan.calls_python:
-            inputs = _inputs(minibatch, leaves, random, donated, extra)
+            inputs = self._inputs(minibatch, leaves, random, donated, extra)
             with matmul_precision():
                 future = self.executables.compile_in_background(minibatch.signature, inputs)
             with self._packing:
                 self.packer.shapes.policy(minibatch.variant).add(minibatch.shape, pending=future is not None)
                 if future is not None:
                     self._compiling.append((minibatch.variant, minibatch.shape, future))
+
+    def _inputs(
+        self, minibatch: Minibatch, leaves: Sequence[Array | None], random: RandomInputs | None, donated: PyTree,
+        extra: PyTree,
+    ) -> Inputs:
+        fed = _Fed(minibatch.arguments, minibatch.batch, minibatch.layouts, random, minibatch.past, extra)
+        places_later = self._devices is not None and len(self._devices.local) > 1
+        return donated, leaves, joined(fed) if places_later else sent(fed)
 
     def _run_with_callbacks(
         self, inputs: Inputs, minibatch: Minibatch, random: RandomInputs | None
@@ -250,13 +258,6 @@ class Program:
         except BatchSizeError as error:
             self.needs_stages, error.random_state = True, random_state_of(self.plan, random)
             raise
-
-
-def _inputs(
-    minibatch: Minibatch, leaves: Sequence[Array | None], random: RandomInputs | None, donated: PyTree, extra: PyTree
-) -> Inputs:
-    fed = _Fed(minibatch.arguments, minibatch.batch, minibatch.layouts, random, minibatch.past, extra)
-    return donated, leaves, sent(fed)
 
 
 __all__ = ["Body", "Program"]

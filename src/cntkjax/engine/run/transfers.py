@@ -1,8 +1,9 @@
-"""What the host sends with each run of a program: on a GPU in few arrays, on their way before the program is started.
+"""What the host sends with each run of a program: to GPUs, and to several devices, in few arrays, before it is started.
 
-Each array that jax sends to a GPU is a call of the driver, some 10 microseconds, more than most kernels take. A step
-has 8 to 14: samples, counts, layouts, seeds, rates. The small ones travel as one array of words, which the program cuts
-into pieces. Programs run asynchronously, so the arrays of a step arrive while the step before it computes.
+Each array that jax sends to a GPU is a call of the driver, some 10 microseconds, more than most kernels take; each that
+it places on one of several CPU devices takes as long. A step has 8 to 14: samples, counts, layouts, seeds, rates. The
+small ones travel as one array of words, which the program cuts into pieces. Programs run asynchronously, so the arrays
+of a step arrive while the step before it computes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import jax
 import numpy as np
 from jax import lax
 
-from ..._typing import Array, PyTree, Shape
+from ..._typing import AnyArray, Array, PyTree, Shape
 from ..data.layout import STATIC
 from ..xla.platform import lowering
 
@@ -41,7 +42,7 @@ class _Piece(NamedTuple):
         part = words[self.begin : self.end].view(self.dtype)
         return part[: prod(self.shape)].reshape(self.shape)
 
-    def cut_from(self, words: Array) -> Array:
+    def cut_from(self, words: AnyArray) -> Array:
         """The array, inside a program. Shapes: uint32 [words] -> `shape`."""
         part, size = words[self.begin : self.end], self.dtype.itemsize
         if size > _WORD:
@@ -71,8 +72,8 @@ class Sent:
     `whole`: leaves that are not among the words: large arrays of the host, and those that were on the device before.
     """
 
-    words: Array
-    whole: list[Array]
+    words: AnyArray
+    whole: list[AnyArray]
     form: _Form = field(metadata=STATIC)
 
     @property
@@ -87,8 +88,11 @@ def sent(tree: PyTree) -> PyTree:
     On a CPU the tree itself, because a program reads NumPy arrays in place. Otherwise a tree on the device, to which at
     most three arrays are sent.
     """
-    if not lowering().joined_transfers:
-        return tree
+    return jax.device_put(joined(tree)) if lowering().joined_transfers else tree  # leaves alone what is on a device
+
+
+def joined(tree: PyTree) -> Sent:
+    """Arguments as a program takes them, of which at most three arrays are still to be sent."""
     leaves, structure = jax.tree.flatten(tree)
     form = _form(structure, tuple(map(_kind, leaves)))
     words = np.empty(form.words, np.uint32)
@@ -96,8 +100,7 @@ def sent(tree: PyTree) -> PyTree:
         if piece is not None:
             piece.view(words)[...] = leaf
     whole = [leaf for leaf, piece in zip(leaves, form.pieces, strict=True) if piece is None]
-    on_device = jax.device_put([words, *whole])  # leaves alone what is on a device
-    return Sent(on_device[0], on_device[1:], form)
+    return Sent(words, whole, form)
 
 
 def received(tree: PyTree) -> PyTree:
@@ -141,4 +144,4 @@ def _form(structure: jax.tree_util.PyTreeDef, kinds: Sequence[_Kind]) -> _Form:
     return _Form(structure, tuple(pieces), end, len(large))
 
 
-__all__ = ["Sent", "received", "sent", "shapes_of"]
+__all__ = ["Sent", "joined", "received", "sent", "shapes_of"]
