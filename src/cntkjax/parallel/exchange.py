@@ -63,7 +63,6 @@ def _do_not_preempt() -> None:
             os.sched_setscheduler(task, os.SCHED_BATCH, os.sched_param(0))
 
 
-@cache
 def own_devices(local: tuple[jax.Device, ...]) -> Devices:
     """Devices of this process."""
     return Devices(Mesh(np.array(local), AXIS))

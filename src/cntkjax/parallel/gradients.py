@@ -94,9 +94,10 @@ class GradientExchange:
     Where the minibatches of all workers have the same shapes, it is part of the program that computes the gradients, so
     that XLA sends some while it computes others; otherwise a program of its own, the same on all workers.
 
-    `ways`: how the gradients of each learner are exchanged; None if they stay on their worker. `sums_criteria`: the
-    sums of criteria are those of all workers. `shares`: the number of this worker's devices. `samples`, `ends_sweep`:
-    of the step that was agreed on last, the samples of all workers, and whether a sweep ends on any.
+    `devices`: `Devices` of its own. `ways`: how the gradients of each learner are exchanged; None if they stay on their
+    worker. `sums_criteria`: the sums of criteria are those of all workers. `shares`: the number of this worker's
+    devices. `samples`, `ends_sweep`: of the step that was agreed on last, the samples of all workers, and whether a
+    sweep ends on any.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class GradientExchange:
         sums_criteria: bool = True,
     ) -> None:
         shapes = [p.shape for p in _in_1_bit(learners, ways)]
-        self.devices, self.shares, self._learners, self.ways = Devices(devices.mesh), len(devices.local), learners, ways
+        self.devices, self.shares, self._learners, self.ways = devices, len(devices.local), learners, ways
         self._sums_criteria = sums_criteria
         self._processes = devices.processes if self.shares > 1 else None
         self._transforms = [

@@ -10,6 +10,7 @@ from typing import SupportsFloat
 import numpy as np
 
 from .._typing import Array
+from ..engine.run.devices import Devices
 from ..engine.run.handover import STATE, Captures, assign, settle
 from ..engine.run.state import leaf_array
 from ..engine.xla.devices import training_devices
@@ -105,7 +106,8 @@ class DistributedTraining:
     def _between_all_devices(self) -> GradientExchange:
         """The exchange between all workers."""
         if self._exchange is None:
-            self._exchange = GradientExchange(self.learners, self._ways, all_devices(), self._sums_criteria)
+            devices = Devices(all_devices().mesh)
+            self._exchange = GradientExchange(self.learners, self._ways, devices, self._sums_criteria)
             if self._restored_errors:
                 self._exchange.restore_errors(self._restored_errors)
         return self._exchange
