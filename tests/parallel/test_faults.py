@@ -46,6 +46,22 @@ def test_the_others_end_and_name_the_worker_that_fails(failure):
         assert "differs from worker" in other
 
 
+FAILURES_OF_WORKER_0 = {
+    "raise": r"worker 0 \(on .*\) raised KeyError: 'no such field'",
+    "end": r"worker 0 \(on .*\) has ended, but worker 1 \(on .*\) needs it for minibatch 3",
+    "SIGKILL": "worker 0 was killed or crashed",
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES_OF_WORKER_0)
+def test_the_others_end_where_worker_0_fails(failure):
+    """What the workers say to each other passes through it."""
+    workers = start("failing.py", failure, 0, 2, timeout="3")
+    output = outputs(workers)[1]
+    assert workers[1].returncode
+    assert re.search(FAILURES_OF_WORKER_0[failure], output), output
+
+
 MISTAKES = {
     "bits": "num_quantization_bits is 32, 16 or 1, not 8",
     "beside": "the learners of a trainer have to be distributed all, or none of them",

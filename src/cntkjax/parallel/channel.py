@@ -179,8 +179,8 @@ class Hub(threading.Thread):
         if other := next((rank for rank in waiting if waiting[rank] != operation), None):
             texts = [f"{self._worker(rank)} is at {waiting[rank]}" for rank in (first, other)]
             return self._fail(f"workers do different things: {' while '.join(texts)}; all have to take the same steps")
-        if gone := min(self._left - set(waiting), default=None):
-            text = f"{self._worker(gone)} has ended, but {self._worker(first)} needs it for {operation}"
+        if gone := self._left - set(waiting):
+            text = f"{self._worker(min(gone))} has ended, but {self._worker(first)} needs it for {operation}"
             return self._fail(f"{text}; all workers have to take the same number of steps, empty minibatches included")
         if len(waiting) == self._size:
             payloads = [parts.popleft()[1] for parts in self._parts]
