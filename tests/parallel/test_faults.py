@@ -49,7 +49,7 @@ def test_the_others_end_and_name_the_worker_that_fails(failure):
 FAILURES_OF_WORKER_0 = {
     "raise": r"worker 0 \(on .*\) raised KeyError: 'no such field'",
     "end": r"worker 0 \(on .*\) has ended, but worker 1 \(on .*\) needs it for minibatch 3",
-    "SIGKILL": "worker 0 was killed or crashed",
+    "SIGKILL": r"worker 0 \(on .*\) was killed or crashed",
 }
 
 

@@ -142,7 +142,7 @@ class Hub(threading.Thread):
             peer.send(self._failure)
         elif self._all_joined():
             self._server.close()
-            self._send({"kind": "start"})
+            self._send({"kind": "start", "hub": self._worker(0)})
 
     def _beat(self) -> None:
         if not self._all_joined():
@@ -225,6 +225,7 @@ class Channel:
         self._begun = self._answered = 0
         self._started = self._ended = self._is_culprit = False
         self.failure: str | None = None
+        self._hub = "worker 0"
         self._peer.send({"kind": "join", "rank": rank, "size": size, "host": socket.gethostname()})
         threading.Thread(target=self._listen, name="cntkjax-channel", daemon=True).start()
         threading.Thread(target=self._beat, name="cntkjax-beat", daemon=True).start()
@@ -268,14 +269,14 @@ class Channel:
             if not self._peer.connection.poll(BEAT):
                 silence += 1
                 if silence * BEAT > (silence_limit() if is_served else join_limit()):
-                    text = _silent("worker 0") if is_served else _not_started([0])
+                    text = _silent(self._hub) if is_served else _not_started([0])
                     self._note({"kind": "fail", "text": text, "culprit": 0}, b"")
                 continue
             silence, is_served = 0, True
             try:
                 self._note(*self._peer.receive())
             except (EOFError, OSError):
-                text = "worker 0 was killed or crashed: its connection was closed"
+                text = f"{self._hub} was killed or crashed: its connection was closed"
                 self._note({"kind": "fail", "text": text, "culprit": 0}, b"")
         if self.failure is not None:
             self._on_failure(self.failure, self._is_culprit)
@@ -283,7 +284,7 @@ class Channel:
     def _note(self, header: dict[str, Any], payload: bytes) -> None:
         with self._news:
             if header["kind"] == "start":
-                self._started = True
+                self._started, self._hub = True, header["hub"]
             elif header["kind"] == "end":
                 self._ended = True
             elif header["kind"] == "fail":
