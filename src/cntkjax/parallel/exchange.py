@@ -44,7 +44,8 @@ def _all_devices(local: tuple[jax.Device, ...]) -> Devices:
     of_rank = [[d for d in jax.devices() if d.process_index == rank] for rank in range(workers.size())]
     everyone = Devices(Mesh(np.array([d for devices in of_rank for d in devices[: len(local)]]), AXIS))
     jax.block_until_ready(jax.jit(everyone.over(lambda x: lax.psum(x, AXIS)))(everyone.spread(np.float32(1))))
-    _do_not_preempt()
+    if local[0].platform == "cpu":
+        _do_not_preempt()
     return everyone
 
 
