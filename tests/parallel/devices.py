@@ -55,13 +55,24 @@ def recurrent():
     return z, minibatch, y
 
 
+def with_empty_sequences():
+    x, y = C.sequence.input_variable(5), C.input_variable(3)
+    z = C.layers.Dense(3)(C.sequence.reduce_sum(C.layers.Dense(4, C.tanh)(x)))
+
+    def minibatch(rng, n):
+        lengths = [2, *rng.integers(0, 2, n - 1)]
+        return {x: [rng.standard_normal((k, 5)).astype(np.float32) for k in lengths], y: np.eye(3)[[0] * n]}
+
+    return z, minibatch, y
+
+
 def over_the_batch():
     x, y = C.input_variable(5), C.input_variable(3)
     z = C.layers.Dense(3)(x - C.reduce_mean(x, axis=C.Axis.default_batch_axis()))
     return z, lambda rng, n: {x: rng.standard_normal((n, 5)), y: np.eye(3)[rng.integers(0, 3, n)]}, y
 
 
-NETWORKS = {f.__name__: f for f in (dense, dropout, normalized, recurrent, over_the_batch)}
+NETWORKS = {f.__name__: f for f in (dense, dropout, normalized, recurrent, with_empty_sequences, over_the_batch)}
 
 
 def train(network):

@@ -21,7 +21,8 @@ from . import siblings
 from .channel import Channel, Hub, Pending, WorkerError
 from .environment import Place, discover, launched_rank, listen
 
-GRACE = 10.0  # seconds
+GRACE = 7.0  # seconds; after the 15 of silence that a stopped worker is noticed by, all end well within 30
+_NOTICE = 5.0  # seconds in which the others notice by themselves what cannot be told to them yet
 _NEWS = 1.0  # seconds after an error of this worker in which it may turn out to be due to another one
 _FOREVER = 10**7  # seconds; failures are noticed by the channel
 
@@ -48,7 +49,7 @@ def start() -> None:
         try:
             _channel = Channel(place.address, place.rank, place.size, _end)
         except WorkerError:
-            time.sleep(GRACE / 2)  # worker 0 tells it to those that are late
+            time.sleep(_NOTICE)  # worker 0 tells it to those that are late
             raise
     _install_hooks()
     _initialize_jax(_channel, place)
@@ -150,7 +151,7 @@ def _end(text: str, is_culprit: bool) -> None:
 def _end_at_once(text: str) -> None:
     """End this process before it has joined the others, which are given time to notice the same; it may be in MPI."""
     _say(text, launched_rank())
-    time.sleep(GRACE / 2)
+    time.sleep(_NOTICE)
     _exit()
 
 

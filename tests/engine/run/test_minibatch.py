@@ -53,6 +53,34 @@ def test_samples_are_counted_on_the_host():
     assert minibatch.samples(C.sequence.input_variable(2, sequence_axis=C.Axis("other")).dynamic_axes) is None
 
 
+@pytest.mark.parametrize(
+    "lengths, shares, expected",
+    [
+        ([3, 3, 3, 3, 3, 3], 3, [2, 2, 2]),
+        ([9, 1, 2, 3, 1, 2], 2, [1, 5]),
+        ([1, 2, 3, 1, 2, 9], 2, [5, 1]),
+        ([1, 1, 50, 1, 1], 3, [2, 1, 2]),
+        ([50, 1, 1], 3, [1, 1, 1]),
+    ],
+)  # fmt: skip
+def test_devices_get_about_as_many_samples_each(lengths, shares, expected):
+    """Not as many sequences: their shares run in one shape, which the largest decides on."""
+    x = C.sequence.input_variable(1)
+    plan = Plan([C.sequence.reduce_sum(x).output])
+    data = np.arange(sum(lengths), dtype=np.float32).reshape(-1, 1)
+    feed = Ragged(data, np.array(lengths, np.int32))
+    first = MinibatchPacker(plan).pack(plan, [feed], Memory(), shares=shares)
+    assert [share.count for share in (first, *first.others)] == expected
+
+
+def test_devices_get_as_many_sequences_each_where_each_has_a_row():
+    x = C.sequence.input_variable(1)
+    plan = Plan([C.sequence.unpack(x, 0, no_mask_output=True).output])
+    feed = Ragged(np.zeros((12, 1), np.float32), np.array([9, 1, 1, 1], np.int32))
+    first = MinibatchPacker(plan).pack(plan, [feed], Memory(), shares=2)
+    assert [share.count for share in (first, *first.others)] == [2, 2]
+
+
 def test_feeds_that_do_not_agree_raise():
     x, y = C.sequence.input_variable(2), C.sequence.input_variable(2)
     plan = Plan([C.plus(x, y).output])

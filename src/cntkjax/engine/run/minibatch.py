@@ -94,7 +94,9 @@ class MinibatchPacker:
             )
             for axis in self.axes
         )
-        self.shapes = ShapeChoice(MinibatchSpace(tuple(traits), plan.needs_exact_batch), prices)
+        space = MinibatchSpace(tuple(traits), plan.needs_exact_batch)
+        self.shapes = ShapeChoice(space, prices)
+        self._may_share_rows = not any(axis.one_per_row or axis.exact for axis in space.axes)
 
     def pack(
         self, plan: Plan, feeds: Sequence[Feed], memory: Memory, variant: Hashable = (), in_background: bool = False,
@@ -110,7 +112,7 @@ class MinibatchPacker:
         Errors: BatchSizeError for different numbers of sequences or samples; AxisError or ShapeError for sequences
                 whose lengths do not agree.
         """
-        divided = _divided(feeds, shares)
+        divided = _divided(feeds, shares, self._may_share_rows)
         sizes = [self._sizes(plan, share, variant) for share in divided]
         agreed = None if agree is None else agree(sizes, self.prices)
         if agreed is not None:
@@ -208,14 +210,26 @@ class MinibatchPacker:
         return slots
 
 
-def _divided(feeds: Sequence[Feed], shares: int) -> list[Sequence[Feed]]:
-    """The feeds of each share: its sequences, and all of what has no batch axis."""
+def _divided(feeds: Sequence[Feed], shares: int, by_samples: bool) -> list[Sequence[Feed]]:
+    """The feeds of each share: its sequences, and all of what has no batch axis.
+
+    All have about as many sequences, or `by_samples`, as many samples in them; each has at least one sequence.
+    """
     if shares == 1:
         return [feeds]
-    number = next(feed.num_sequences for feed in feeds if isinstance(feed, Ragged))
-    ends = [number * (i + 1) // shares for i in range(shares)]
+    ragged = [feed for feed in feeds if isinstance(feed, Ragged)]
+    lengths = [feed.lengths for feed in ragged if feed.lengths is not None] if by_samples else []
+    ends = _ends(np.sum(lengths, axis=0) if lengths else np.ones(ragged[0].num_sequences, np.int32), shares)
     ranges = [slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
     return [[feed.take(part) if isinstance(feed, Ragged) else feed for feed in feeds] for part in ranges]
+
+
+def _ends(sizes: np.ndarray, parts: int) -> list[int]:
+    """Where to cut a list for parts of about the same size; it has as many elements, and none is left empty."""
+    part = np.arange(1, parts + 1)
+    middles = np.cumsum(sizes) - sizes / 2
+    ends = np.searchsorted(middles, sizes.sum() / parts * part)
+    return list(np.clip(ends, part, len(sizes) - parts + part))
 
 
 def _number_samples(shares: Sequence[Minibatch]) -> None:
