@@ -61,6 +61,7 @@ def test_samples_are_counted_on_the_host():
         ([1, 2, 3, 1, 2, 9], 2, [5, 1]),
         ([1, 1, 50, 1, 1], 3, [2, 1, 2]),
         ([50, 1, 1], 3, [1, 1, 1]),
+        ([3, 3, 0, 0], 2, [1, 3]),
     ],
 )  # fmt: skip
 def test_devices_get_about_as_many_samples_each(lengths, shares, expected):

@@ -226,10 +226,10 @@ def _divided(feeds: Sequence[Feed], shares: int, by_samples: bool) -> list[Seque
 
 def _ends(sizes: np.ndarray, parts: int) -> list[int]:
     """Where to cut a list for parts of about the same size; it has as many elements, and none is left empty."""
-    part = np.arange(1, parts + 1)
+    part, number = np.arange(1, parts), len(sizes)
     middles = np.cumsum(sizes) - sizes / 2
     ends = np.searchsorted(middles, sizes.sum() / parts * part)
-    return list(np.clip(ends, part, len(sizes) - parts + part))
+    return [*np.clip(ends, part, number - parts + part), number]
 
 
 def _number_samples(shares: Sequence[Minibatch]) -> None:
