@@ -81,13 +81,18 @@ class AxisTraits:
         """The cost of a step besides its rows, in rows."""
         return lowering().step_cost if self.has_loop else 0
 
+    @property
+    def shares_rows(self) -> bool:
+        """Whether a row may have several sequences, so that their number matters less than their samples."""
+        return not (self.one_per_row or self.exact)
+
     def grid(self, count: int, longest: int, total: int) -> GridShape:
         """The cheapest grid: a loop pays for every step and every cell, and without loops only cells count.
 
         One row for all sequences is best without loops, a few rows of several sequences each with loops, and one row
         per sequence if the lengths are nearly equal.
         """
-        if self.one_per_row or self.exact:
+        if not self.shares_rows:
             return GridShape(longest, count, True)
         factors = (1, 1.25, 1.5, 2, 3, 4, 6, 8)
         times = {bucket(int(longest * f)) for f in factors} if self.has_loop else {bucket(total)}
@@ -103,6 +108,11 @@ class MinibatchSpace:
 
     axes: tuple[AxisTraits, ...] = ()
     exact_batch: bool = False
+
+    @property
+    def shares_rows(self) -> bool:
+        """Whether a row may have several sequences, along all axes."""
+        return all(axis.shares_rows for axis in self.axes)
 
     def work(self, shape: Shape) -> float:
         """The cost of a minibatch, in cells."""
@@ -162,7 +172,7 @@ class MinibatchSpace:
             steps = need.lengths[i].longest if axis.exact else ceil(longest * LONGER) if is_longest else longest
             lengths.append(Lengths(steps, ceil(total * MORE_SAMPLES)))
         number = largest.number
-        if not any(axis.one_per_row or axis.exact for axis in self.axes):
+        if self.shares_rows:
             number = ceil(number * MORE_SEQUENCES)
         elif any(n.number < number for n in similar):
             number = bucket(number)

@@ -94,9 +94,7 @@ class MinibatchPacker:
             )
             for axis in self.axes
         )
-        space = MinibatchSpace(tuple(traits), plan.needs_exact_batch)
-        self.shapes = ShapeChoice(space, prices)
-        self._may_share_rows = not any(axis.one_per_row or axis.exact for axis in space.axes)
+        self.shapes = ShapeChoice(MinibatchSpace(tuple(traits), plan.needs_exact_batch), prices)
 
     def pack(
         self, plan: Plan, feeds: Sequence[Feed], memory: Memory, variant: Hashable = (), in_background: bool = False,
@@ -112,7 +110,7 @@ class MinibatchPacker:
         Errors: BatchSizeError for different numbers of sequences or samples; AxisError or ShapeError for sequences
                 whose lengths do not agree.
         """
-        divided = _divided(feeds, shares, self._may_share_rows)
+        divided = _divided(feeds, shares, self.shapes.space.shares_rows)
         sizes = [self._sizes(plan, share, variant) for share in divided]
         agreed = None if agree is None else agree(sizes, self.prices)
         if agreed is not None:

@@ -269,13 +269,13 @@ class Step:
 
     def _shares(self, feeds: Sequence[Feed], devices: int) -> int:
         """Into how many shares such a minibatch is divided: one for each device, or 1 where it cannot be."""
+        if devices == 1 or self.outputs or not self.plan.is_divisible:
+            return 1
         ragged = [feed for feed in feeds if isinstance(feed, Ragged)]
         numbers = {feed.num_sequences for feed in ragged}
         is_cut = any(feed.starts is not None for feed in ragged)
         has_empty = any(feed.lengths is not None and not feed.lengths.all() for feed in ragged)
-        if len(numbers) != 1 or min(numbers) < devices or is_cut or has_empty:
-            return 1
-        return 1 if self.outputs or not self.plan.is_divisible else devices
+        return 1 if is_cut or has_empty or len(numbers) != 1 or min(numbers) < devices else devices
 
     def _agree_ahead(self, exchange: Exchange, minibatch: Minibatch, samples: int) -> bool:
         """Whether all workers compute and learn from such a minibatch in one program."""
