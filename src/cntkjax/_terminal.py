@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ._threads import start_thread
+
 _BAR_PATIENCE = 0.3  # seconds until a bar says that something is waited for
 _NOTEBOOK_COLUMNS = 110
 
@@ -101,7 +103,7 @@ class StatusLine:
                         bar = self._bar()
                         self.show(bar(wait) if bar else wait)
 
-        threading.Thread(target=tell, daemon=True, name="cntkjax-status").start()
+        start_thread(tell, "cntkjax-status")
         try:
             yield
         finally:

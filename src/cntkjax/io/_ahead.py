@@ -7,8 +7,11 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, Final, Protocol
+
+from .._threads import start_thread
 
 
 class ReadsAhead(Protocol):
@@ -26,26 +29,29 @@ class ReadAhead:
 
     def __init__(self, reader: ReadsAhead) -> None:
         self._reader = weakref.ref(reader)
-        self._thread: threading.Thread | None = None
+        self._running = threading.Lock()  # of the thread that reads
 
     @property
     def is_running(self) -> bool:
         """Whether chunks are being read."""
-        return self._thread is not None and self._thread.is_alive()
+        return self._running.locked()
 
     def start(self) -> None:
         """Begins to read, if that has ended."""
         if not self.is_running:
-            self._thread = threading.Thread(target=_read, args=(self._reader,), name="cntkjax-ahead", daemon=True)
-            self._thread.start()
+            start_thread(partial(_read, self._reader, self._running), "cntkjax-ahead")
 
 
-def _read(reference: weakref.ref[ReadsAhead]) -> None:
+def _read(reference: weakref.ref[ReadsAhead], running: threading.Lock) -> None:
+    if not running.acquire(blocking=False):  # an interrupted `start` may have started another thread
+        return
     try:
         while (reader := reference()) is not None and reader.read_next():
             del reader
     except Exception:
         return
+    finally:
+        running.release()
 
 
 # ---- items of an iterable
@@ -64,11 +70,12 @@ class Failure:
 
 @dataclass
 class _Shared:
-    """What the thread and its user share. ``size``: how many items are ready at most."""
+    """What the thread and its user share. ``size``: how many items are ready at most; ``running`` is never released."""
 
     queue: SimpleQueue[Any] = field(default_factory=SimpleQueue)
     taken: threading.Event = field(default_factory=threading.Event)
     stopped: threading.Event = field(default_factory=threading.Event)
+    running: threading.Lock = field(default_factory=threading.Lock)
     size: int = _FEW
 
 
@@ -81,14 +88,14 @@ class ItemsAhead:
 
     def __init__(self, items: Callable[[], Iterable[Any]]) -> None:
         self._shared = _Shared()
-        self._thread = threading.Thread(target=_produce, args=(items, self._shared), name="cntkjax-items", daemon=True)
+        self._produce = partial(_produce, items, self._shared)
         self.stop = weakref.finalize(self, self._shared.stopped.set)
         self.stop.atexit = False
 
     def move(self, buffer: deque[Any]) -> None:
         """Waits for the next item and appends it, or a ``Failure``. An interrupt loses none: this is one call of C."""
-        if self._thread.ident is None:
-            self._thread.start()
+        if not self._shared.running.locked():
+            start_thread(self._produce, "cntkjax-items")
         buffer.extend(map(SimpleQueue.get, (self._shared.queue,)))
         self._shared.taken.set()
 
@@ -98,6 +105,8 @@ class ItemsAhead:
 
 
 def _produce(items: Callable[[], Iterable[Any]], shared: _Shared) -> None:
+    if not shared.running.acquire(blocking=False):  # as in `_read`
+        return
     try:
         for item in items():
             while shared.queue.qsize() >= shared.size and not shared.stopped.is_set():

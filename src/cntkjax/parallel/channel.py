@@ -20,6 +20,7 @@ from functools import partial
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from .._threads import start_thread
 from .environment import Address
 
 BEAT = 1.0  # seconds between signs of life
@@ -227,8 +228,8 @@ class Channel:
         self.failure: str | None = None
         self._hub = "worker 0"
         self._peer.send({"kind": "join", "rank": rank, "size": size, "host": socket.gethostname()})
-        threading.Thread(target=self._listen, name="cntkjax-channel", daemon=True).start()
-        threading.Thread(target=self._beat, name="cntkjax-beat", daemon=True).start()
+        start_thread(self._listen, "cntkjax-channel")
+        start_thread(self._beat, "cntkjax-beat")
         self._await(lambda: self._started)
 
     def gather(self, operation: str, payload: bytes = b"") -> Pending:

@@ -7,8 +7,10 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
+from .._threads import start_thread
 from .channel import BEAT, silence_limit
 from .environment import RANKS
 
@@ -24,9 +26,8 @@ def watched(on_failure: Callable[[str], object]) -> Iterator[None]:
     `silence_limit`; `text` names it.
     """
     done = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(done, on_failure), name="cntkjax-siblings", daemon=True)
     if _PROCESSES.is_dir() and any(name in os.environ for name in RANKS):
-        watcher.start()
+        start_thread(partial(_watch, done, on_failure), "cntkjax-siblings")
     try:
         yield
     finally:

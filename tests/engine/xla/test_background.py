@@ -56,15 +56,15 @@ def test_tasks_stay_in_order_when_those_who_submit_them_are_interrupted(monkeypa
 
 
 PROGRAM = """
-import sys, threading, time
+import _thread, sys, time
 from cntkjax.engine.xla.background import Background
 tasks = Background("tasks", finishes=True)
-start = threading.Thread.start
-def interrupted(self):
-    start(self)
-    threading.Thread.start = start
+start = _thread.start_new_thread
+def interrupted(*arguments):
+    _thread.start_new_thread = start
+    start(*arguments)
     raise KeyboardInterrupt
-threading.Thread.start = interrupted
+_thread.start_new_thread = interrupted
 try:
     tasks.submit(time.sleep, 0.2)
 except KeyboardInterrupt:

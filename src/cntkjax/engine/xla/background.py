@@ -11,6 +11,8 @@ from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
+from ..._threads import start_thread
+
 T = TypeVar("T")
 
 _IDLE_SECONDS = 5.0
@@ -37,7 +39,7 @@ class Background:
         future: Future[T] = Future()
         self._tasks.put((future, task, arguments))
         if not self._running.locked():
-            threading.Thread(target=self._run, name=self._name, daemon=True).start()
+            start_thread(self._run, self._name)
         return future
 
     def _run(self) -> None:
