@@ -1,6 +1,9 @@
 """A worker of test_faults.py: in one of 50 minibatches, one worker fails in the way that the arguments say.
 
-    python failing.py <failure> [<worker> <minibatch>]"""
+    python failing.py <failure> [<worker> <minibatch>]
+
+Some failures come when all workers have trained, in what they end with.
+"""
 
 import atexit
 import os
@@ -11,6 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import jax
 import numpy as np
 
 import cntkjax as C
@@ -20,6 +24,8 @@ def main(failure, worker=1, minibatch=2):
     rank, size = C.distributed.Communicator.rank(), C.distributed.Communicator.num_workers()
     if failure == "version" and rank:
         install_metadata("0.1.7")
+    if failure.endswith("at the end") and rank == worker:
+        fail_at_the_end(failure)
     if failure == "devices" and rank:
         C.device.use_all_devices()
     x, w = C.input_variable(3), C.parameter((3, 4 if failure == "model" and rank else 2))
@@ -41,6 +47,19 @@ def main(failure, worker=1, minibatch=2):
         time.sleep(3)
         w.value.sum()
     print(f"worker {rank} of {size} has finished")
+
+
+def fail_at_the_end(failure):
+    """Fail when jax ends, or "after jax", when MPI does."""
+    shutdown = jax.distributed.shutdown
+
+    def failing_shutdown():
+        if "after jax" in failure:
+            shutdown()
+        os.kill(os.getpid(), getattr(signal, failure.split()[0]))
+        shutdown()
+
+    jax.distributed.shutdown = failing_shutdown
 
 
 def install_metadata(version):

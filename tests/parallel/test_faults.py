@@ -62,6 +62,22 @@ def test_the_others_end_where_worker_0_fails(failure):
     assert re.search(FAILURES_OF_WORKER_0[failure], output), output
 
 
+@pytest.mark.parametrize("worker, failure, message", [
+    (0, "SIGSTOP at the end", r"worker 0 \(on .*\) has not answered for 3 s"),
+    (1, "SIGSTOP at the end", r"worker 1 \(on .*\) has not answered for 3 s"),
+    (1, "SIGKILL at the end", r"worker 1 \(on .*\) was killed or crashed"),
+])  # fmt: skip
+def test_the_others_do_not_wait_for_a_worker_that_fails_when_all_have_trained(worker, failure, message):
+    workers = start("failing.py", failure, worker, timeout="3")
+    try:
+        (output,) = outputs([workers[1 - worker]], seconds=100)
+    finally:
+        workers[worker].kill()
+        outputs([workers[worker]])
+    assert "has finished" in output
+    assert re.search(message, output), output
+
+
 MISTAKES = {
     "bits": "num_quantization_bits is 32, 16 or 1, not 8",
     "beside": "the learners of a trainer have to be distributed all, or none of them",

@@ -46,6 +46,14 @@ def test_mpiexec_without_mpi4py_says_what_to_install(tmp_path):
     assert 'ImportError: mpiexec started this process, which needs mpi4py: pip install "cntkjax[mpi]"' in output
 
 
+@pytest.mark.parametrize("worker", [0, 1])
+def test_a_worker_that_is_stopped_in_the_end_of_mpi_ends_the_others_and_is_named(worker):
+    job = mpiexec(["-n", 3], SCRIPT, "SIGSTOP after jax at the end", worker, CNTKJAX_WORKER_TIMEOUT="3")
+    (output,) = outputs([job], seconds=100)
+    assert output.count("has finished") >= 2
+    assert re.search(rf"worker {worker} \(on .*\) has not answered for 3 s", output), output
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which processes are stopped")
 @pytest.mark.parametrize("number, name", [
     (signal.SIGSTOP, r"worker 1 \(process \d+\) has been stopped for 1 s, before all workers had started"),

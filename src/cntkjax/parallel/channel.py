@@ -98,13 +98,14 @@ class Hub(threading.Thread):
         self._hosts: dict[int, str] = {}
         self._parts: list[deque[tuple[str, bytes]]] = [deque() for _ in range(size)]
         self._left: set[int] = set()
+        self._gone: set[int] = set()
         self._waited = 0  # beats until all have joined
         self._failure: dict[str, Any] | None = None
 
     def run(self) -> None:
-        """Serve until all workers have left, or one has failed."""
+        """Serve until all workers are gone, or one has failed."""
         next_beat = time.monotonic() + BEAT
-        while self._failure is None and len(self._left) < self._size:
+        while self._failure is None and len(self._gone) < self._size:
             self._serve(max(next_beat - time.monotonic(), 0))
             if time.monotonic() >= next_beat:
                 next_beat = time.monotonic() + BEAT  # beats are counted, so that pausing all workers is no failure
@@ -116,12 +117,15 @@ class Hub(threading.Thread):
         """Wait for messages and for workers that join, and deal with them; after a failure only for those that join."""
         sources: dict[Any, Callable[[], None]] = {}
         if self._failure is None:
-            sources |= {peer.connection: partial(self._read, rank) for rank, peer in self._peers.items()}
+            sources |= {peer.connection: partial(self._read, rank) for rank, peer in self._present()}
         if not self._all_joined():
             sources |= {self._server: self._accept}
             sources |= {peer.connection: partial(self._introduce, peer) for peer in self._strangers}
         for source in wait(list(sources), timeout):
             sources[source]()
+
+    def _present(self) -> list[tuple[int, _Peer]]:
+        return [(rank, peer) for rank, peer in self._peers.items() if rank not in self._gone]
 
     def _all_joined(self) -> bool:
         return len(self._peers) == self._size
@@ -151,7 +155,7 @@ class Hub(threading.Thread):
             if self._waited * BEAT > join_limit():
                 self._fail(_not_started(sorted(set(range(self._size)) - set(self._peers))))
         self._send({"kind": "beat"})
-        for rank, peer in self._peers.items():
+        for rank, peer in self._present():
             peer.silence += 1
             if peer.silence * BEAT > silence_limit():
                 self._fail(_silent(self._worker(rank)), rank)
@@ -167,8 +171,10 @@ class Hub(threading.Thread):
             return self._fail(f"{self._worker(rank)} {header['text']}", rank)
         elif header["kind"] == "leave":
             self._left.add(rank)
+        elif header["kind"] == "gone":
+            self._gone.add(rank)
         self._match()
-        if len(self._left) == self._size:
+        if header["kind"] == "leave" and len(self._left) == self._size:
             self._send({"kind": "end"})
 
     def _match(self) -> None:
@@ -197,7 +203,7 @@ class Hub(threading.Thread):
             self._send(self._failure)
 
     def _send(self, header: dict[str, Any], payload: bytes = b"") -> None:
-        for peer in self._peers.values():
+        for _, peer in self._present():
             peer.send(header, payload)
 
 
@@ -224,7 +230,7 @@ class Channel:
         self._news = threading.Condition()
         self._results: dict[int, list[bytes]] = {}
         self._begun = self._answered = 0
-        self._started = self._ended = self._is_culprit = False
+        self._started = self._ended = self._is_gone = self._is_culprit = False
         self.failure: str | None = None
         self._hub = "worker 0"
         self._peer.send({"kind": "join", "rank": rank, "size": size, "host": socket.gethostname()})
@@ -249,9 +255,19 @@ class Channel:
         self._peer.send({"kind": "report", "text": text})
 
     def leave(self) -> None:
-        """Wait until all workers have ended. Errors: WorkerError if one fails."""
+        """Wait until no worker has work left. Errors: WorkerError if one fails.
+
+        They are watched on, since what they call now may wait for all of them, until each says that it is `gone`.
+        """
         self._peer.send({"kind": "leave"})
         self._await(lambda: self._ended)
+
+    def gone(self) -> None:
+        """This worker waits for no other any more, and none for it."""
+        with self._news:
+            self._is_gone = True
+            self._news.notify_all()
+        self._peer.send({"kind": "gone"})
 
     def close(self) -> None:
         """Close this process's copy of the connection, in a forked process."""
@@ -266,7 +282,7 @@ class Channel:
 
     def _listen(self) -> None:
         silence, is_served = 0, False  # until worker 0 has started, it may only have inherited the socket
-        while not self._ended and self.failure is None:
+        while not self._is_gone and self.failure is None:
             if not self._peer.connection.poll(BEAT):
                 silence += 1
                 if silence * BEAT > (silence_limit() if is_served else join_limit()):
@@ -277,10 +293,16 @@ class Channel:
             try:
                 self._note(*self._peer.receive())
             except (EOFError, OSError):
+                if self._ended and self._is_gone_within(silence_limit()):
+                    return  # worker 0 was done a little earlier
                 text = f"{self._hub} was killed or crashed: its connection was closed"
                 self._note({"kind": "fail", "text": text, "culprit": 0}, b"")
         if self.failure is not None:
             self._on_failure(self.failure, self._is_culprit)
+
+    def _is_gone_within(self, seconds: float) -> bool:
+        with self._news:
+            return self._news.wait_for(lambda: self._is_gone, seconds)
 
     def _note(self, header: dict[str, Any], payload: bytes) -> None:
         with self._news:
@@ -297,7 +319,7 @@ class Channel:
             self._news.notify_all()
 
     def _beat(self) -> None:
-        while not self._ended and self.failure is None:
+        while not self._is_gone and self.failure is None:
             self._peer.send({"kind": "beat"})
             time.sleep(BEAT)
 

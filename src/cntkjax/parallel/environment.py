@@ -6,6 +6,7 @@ import ctypes
 import os
 import re
 import socket
+import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ RANKS = "CNTKJAX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"
 _PROCESS = "CNTKJAX_PROCESS"  # set by the worker; its children, which inherit the environment, are no workers
 _OPEN_MPI, _OTHER_MPI = ("OMPI_COMM_WORLD_SIZE",), ("PMI_SIZE", "MPI_LOCALNRANKS")  # MPICH and Intel MPI
 _LOCAL_RANKS = "CNTKJAX_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"
+_own_mpi: ctypes.CDLL | None = None  # the library, if MPI was initialized here
 _FIRST_PORT, _PORTS = 61440, 4096  # of jobs under SLURM, by the number of the job
 
 
@@ -145,13 +147,21 @@ def _initialized_mpi() -> Any:
     except ImportError as error:
         raise ImportError('mpiexec started this process, which needs mpi4py: pip install "cntkjax[mpi]"') from error
     if not MPI.Is_initialized():
-        ctypes.CDLL(MPI.__file__).MPI_Init_thread(None, None, MPI.THREAD_MULTIPLE, ctypes.byref(ctypes.c_int()))
+        global _own_mpi
+        _own_mpi = ctypes.CDLL(MPI.__file__)
+        _own_mpi.MPI_Init_thread(None, None, MPI.THREAD_MULTIPLE, ctypes.byref(ctypes.c_int()))
         MPI.COMM_WORLD.Set_errhandler(MPI.ERRORS_RETURN)  # as mpi4py does, so that they are exceptions
     return MPI
+
+
+def finalize_mpi() -> None:
+    """End MPI if it was initialized here; this waits for all processes too, and is called in the same way."""
+    if _own_mpi is not None and not sys.modules["mpi4py.MPI"].Is_finalized():
+        _own_mpi.MPI_Finalize()
 
 
 def _local_rank() -> int | None:
     return next((int(os.environ[name]) for name in _LOCAL_RANKS if name in os.environ), None)
 
 
-__all__ = ["RANKS", "Address", "Place", "discover", "first_host", "launched_rank", "listen"]
+__all__ = ["RANKS", "Address", "Place", "discover", "finalize_mpi", "first_host", "launched_rank", "listen"]

@@ -19,7 +19,7 @@ import jax
 
 from . import siblings
 from .channel import Channel, Hub, Pending, WorkerError
-from .environment import Place, discover, launched_rank, listen
+from .environment import Place, discover, finalize_mpi, launched_rank, listen
 
 GRACE = 7.0  # seconds; after the 15 of silence that a stopped worker is noticed by, all end well within 30
 _NOTICE = 5.0  # seconds in which the others notice by themselves what cannot be told to them yet
@@ -167,6 +167,8 @@ def _leave(process: int) -> None:
     try:
         _channel.leave()
         jax.distributed.shutdown()
+        finalize_mpi()
+        _channel.gone()
     except WorkerError:
         _exit()
 
