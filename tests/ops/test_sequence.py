@@ -145,6 +145,30 @@ class TestUnpacking:
         assert_equal(C.to_sequence_like(steps, self.x).eval({self.x: self.xs}), self.xs)
         assert_equal(C.square(C.to_sequence_like(steps, self.x)).grad({self.x: self.xs}), [2 * s for s in self.xs])
 
+    def test_data_may_be_fed_along_the_axis_of_to_sequence(self, grid):
+        steps, mask = S.unpack(self.x, 0).outputs
+        sequences = C.to_sequence(steps, C.reduce_sum(mask))
+        y = C.input_variable(2, dynamic_axes=sequences.dynamic_axes, needs_gradient=True)
+        f, random = sequences * y, np.random.default_rng(0)
+        for lengths in ((3, 1, 4), (5, 3, 1, 6), (2, 2)):
+            xs, ys = ([random.normal(size=(n, 2)).astype(np.float32) for n in lengths] for _ in range(2))
+            assert_equal(f.eval({self.x: xs, y: ys}), [a * b for a, b in zip(xs, ys, strict=True)])
+            assert_equal(f.grad({self.x: xs, y: ys}, wrt=[y]), xs)
+
+    def test_labels_may_be_fed_along_the_axis_of_a_convolution_over_steps(self):
+        """The losses are CNTK 2.7's."""
+        x = S.input_variable(1)
+        model = C.layers.SequentialConvolution(3, 1, pad=True, init=0.5)(x)
+        y = C.input_variable(1, dynamic_axes=model.dynamic_axes)
+        loss = C.squared_error(model, y)
+        trainer = C.Trainer(model, (loss, None), [C.sgd(model.parameters, 0.1)])
+        losses = []
+        for lengths in ((3, 1, 4), (5, 3, 1, 6)):
+            sequences = [np.arange(n, dtype=np.float32).reshape(n, 1) / 4 for n in lengths]
+            trainer.train_minibatch({x: sequences, y: sequences})
+            losses.append(trainer.previous_minibatch_loss_average)
+        np.testing.assert_allclose(losses, [0.01953125, 0.04730242], rtol=1e-6)
+
     def test_a_sequence_is_not_longer_than_its_array(self):
         """CNTK has errors of the same type."""
         for shape in ((3, 2), (C.FreeDimension, 2)):

@@ -460,10 +460,10 @@ class ToSequenceOp(Primitive):
         return Spec(shape, axes=(BATCH, axis), dtype=x.dtype)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, *lengths: Value) -> Value:
-        """One sequence in each row of the grid."""
+        """One sequence in each row of the grid, unless data along the new axis are fed, which are packed already."""
         assert ctx.node is not None and ctx.batch is not None
-        axes, data = ctx.node.node_outputs[0].dynamic_axes, jnp.moveaxis(ctx.array(x), 0, 1)
-        time, rows = data.shape[:2]
+        axes, data = ctx.node.node_outputs[0].dynamic_axes, ctx.array(x)
+        rows, time = data.shape[:2]
         length = jnp.full(rows, time, jnp.int32)
         if lengths:
             length = jnp.clip(ctx.array(lengths[0]).reshape(rows).astype(jnp.int32), 0, time)
@@ -471,8 +471,8 @@ class ToSequenceOp(Primitive):
         if not ctx.batch.full:  # a full one may have another size than that which is fed
             length = jnp.where(ctx.batch.mask, length, 0)
         full = ctx.batch.full and not lengths
-        ctx.layouts[axes[1]] = Layout(row, jnp.zeros_like(row), length, time, rows, simple=True, full=full)
-        return Value(data, axes)
+        new = Layout(row, jnp.zeros_like(row), length, time, rows, simple=True, full=full)
+        return Value(_packed(ctx.layouts.setdefault(axes[1], new), data), axes)
 
 
 @primitive("ToSequenceLikeOp", 71)
@@ -497,8 +497,12 @@ class ToSequenceLikeOp(Primitive):
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, like: Value) -> Value:
         """The steps put into the cells of the grid."""
-        layout, data = ctx.layout(like.axes), ctx.array(x)
-        steps = data.shape[1]
-        if layout.simple and steps >= layout.time:
-            return Value(jnp.moveaxis(data[:, : layout.time], 0, 1), like.axes)
-        return Value(data[layout.seq, jnp.minimum(layout.position, steps - 1)], like.axes)
+        return Value(_packed(ctx.layout(like.axes), ctx.array(x)), like.axes)
+
+
+def _packed(layout: Layout, data: Array) -> Array:
+    """Steps put into the cells of the grid. Shapes: [size, steps, *shape] -> [time, rows, *shape]."""
+    steps = data.shape[1]
+    if layout.simple and steps >= layout.time:
+        return jnp.moveaxis(data[:, : layout.time], 0, 1)
+    return data[layout.seq, jnp.minimum(layout.position, steps - 1)]
