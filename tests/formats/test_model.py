@@ -72,7 +72,16 @@ def double():
     return C.times(x, C.parameter((3, 2), init=np.arange(6.0).reshape(3, 2), dtype=np.float64)), [X.astype(np.float64)]
 
 
-BUILDERS = [dense, recurrence, shared_and_combined, blocks, two_arguments, sparse, double]
+def along_a_new_axis():
+    """A loop and an input along the axis that a convolution over steps makes."""
+    s = C.sequence.input_variable(3, name="s")
+    steps = C.layers.SequentialConvolution(3, 2, pad=True, init=0.1)(s)
+    y = C.input_variable(2, dynamic_axes=steps.dynamic_axes, name="y")
+    rnn = C.layers.Recurrence(C.layers.LSTM(2, init=0.1), go_backwards=True)(steps)
+    return rnn - y, [S, [row[:, :2] for row in S]]
+
+
+BUILDERS = [dense, recurrence, shared_and_combined, blocks, two_arguments, sparse, double, along_a_new_axis]
 
 
 def evaluate(function, data):

@@ -145,6 +145,16 @@ class TestUnpacking:
         assert_equal(C.to_sequence_like(steps, self.x).eval({self.x: self.xs}), self.xs)
         assert_equal(C.square(C.to_sequence_like(steps, self.x)).grad({self.x: self.xs}), [2 * s for s in self.xs])
 
+    def test_sequences_of_other_lengths_of_the_same_array_have_another_axis(self):
+        steps, mask = S.unpack(self.x, 0).outputs
+        lengths = C.reduce_sum(mask)
+        whole, shorter = C.to_sequence(steps, lengths), C.to_sequence(steps, lengths - 1)
+        assert whole.dynamic_axes != shorter.dynamic_axes
+        assert whole.dynamic_axes == C.to_sequence(steps, lengths).dynamic_axes
+        xs = [np.arange(2 * n, dtype=np.float32).reshape(n, 2) for n in (3, 2)]
+        lasts = C.splice(S.last(whole), S.last(shorter)).eval({self.x: xs})
+        np.testing.assert_array_equal(lasts, [[4, 5, 2, 3], [2, 3, 0, 1]])
+
     def test_data_may_be_fed_along_the_axis_of_to_sequence(self, grid):
         steps, mask = S.unpack(self.x, 0).outputs
         sequences = C.to_sequence(steps, C.reduce_sum(mask))

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.axis import Axis
+from ..graph.axis import UNKNOWN_AXES, Axis
 from ..graph.build import BLOCK, composite, infer_all, make_block, make_node, note_edit
 from ..graph.function import REVERSED, Function, set_uid
 from ..graph.public import classes
-from ..graph.variable import Variable, VariableKind
+from ..graph.variable import Variable, VariableKind, set_type
 from ..primitives import BY_ID, native
 from .attributes import attributes_of, dtype_of, dynamic_axes_of
 from .dictionary import AxisRecord, FormatError, Shape
@@ -144,7 +144,12 @@ class _Reader:
                     if variable not in self.variables:
                         raise FormatError(f"{self._where(uid)}: its input {variable!r} is not in the file")
                     if owner is not None:
-                        placeholders[self.variables[variable]] = variable
+                        placeholder = self.variables[variable]
+                        set_type(  # the axes come with the loop: two of one name in a file may differ in lengths
+                            placeholder, placeholder.shape, placeholder.dtype, UNKNOWN_AXES, placeholder.is_sparse,
+                            placeholder.needs_gradient,
+                        )
+                        placeholders[placeholder] = variable
                 elif owner not in opened:
                     open_(owner, self._where(uid))
                     break

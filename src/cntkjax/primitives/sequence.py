@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
+from weakref import WeakKeyDictionary, ref
 
 import jax
 import jax.numpy as jnp
@@ -435,6 +436,21 @@ def _without_steps(op: str, x: Variable) -> Shape:
     return x.shape[1:]
 
 
+_first_lengths: WeakKeyDictionary[Variable, ref[Variable]] = WeakKeyDictionary()
+
+
+def _are_first_lengths(array: Variable, lengths: Variable) -> bool:
+    """Whether these are the lengths that an array was first made sequences with.
+
+    Their axis has a name and nothing else, as in model files, so that inputs along it match it there as well.
+    """
+    first = _first_lengths.get(array)
+    if first is None or (variable := first()) is None:
+        _first_lengths[array] = ref(lengths)
+        return True
+    return resolve(variable) is lengths
+
+
 @primitive("ToSequenceOp", 70)
 class ToSequenceOp(Primitive):
     """Arrays as sequences: the first static axis becomes a new sequence axis.
@@ -454,7 +470,7 @@ class ToSequenceOp(Primitive):
             return Spec(UNKNOWN_SHAPE if is_unknown(x.shape) else x.shape[1:], axes=UNKNOWN_AXES)
         shape = _without_steps(self.name, x)
         axis = Axis(attrs["sequenceAxis"] + resolve(x).uid)
-        if len(inputs) == 2:
+        if len(inputs) == 2 and not _are_first_lengths(resolve(x), resolve(inputs[1])):
             axis = axis.with_lengths(resolve(inputs[1]).uid)
         attrs["newDynamicAxes"] = [axis, BATCH]
         return Spec(shape, axes=(BATCH, axis), dtype=x.dtype)
