@@ -201,6 +201,22 @@ def test_a_recurrence_is_cloned_onto_another_sequence_axis():
     assert f.dynamic_axes == other.dynamic_axes
 
 
+def test_a_block_of_a_recurrence_is_cloned_onto_another_sequence_axis():
+    """The number was printed by CNTK."""
+    one, other = S.input_variable(2), S.input_variable(2, sequence_axis=C.Axis("other"))
+    fold = L.Fold(L.LSTM(2, init=0.5))
+    f = C.BlockFunction("Fold", "fold")(lambda x: fold(x))(one).clone("share", {one: other})
+    assert_equal(f.eval({other: [[[1, 2], [3, 4], [5, 6]]]}), [[0.9894691, 0.9894691]])
+
+
+def test_a_recurrence_is_cloned_onto_another_shape_and_type():
+    one, other = S.input_variable(2), S.input_variable(1, dtype=np.float64)
+    for sums in (L.Recurrence(C.plus), C.BlockFunction("Sums", "sums")(lambda x: L.Recurrence(C.plus)(x))):
+        f = sums(one).clone("share", {one: other})
+        assert f.shape == (1,) and f.dtype == np.float64
+        assert_equal(f.eval({other: [[[1], [2]]]})[0], [[1], [3]])
+
+
 class TestMistakes:
     def test_another_number_of_initial_states_is_an_error(self):
         with pytest.raises(TypeError, match="initial_state has 3 states, and the step function takes 2"):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -153,22 +154,28 @@ def _infer_primitive(node: Function, guess: int) -> list[Spec]:
     return specs
 
 
-def _infer_block(node: Function, guess: int) -> list[Spec]:
-    assert node.block_composite is not None
-    for argument, operand in node.block_map:
+@contextmanager
+def bound_arguments(block_map: Sequence[tuple[Variable, Variable]], block_name: str, name: str) -> Iterator[None]:
+    """Give each argument of a block the type of its operand; errors on the way name the block and the operands."""
+    for argument, operand in block_map:
         if argument in bindings(operand):
             raise ValueError(explain(
-                f"an argument of block {node.block_name!r} would stand for itself", {"argument": argument},
+                f"an argument of block {block_name!r} would stand for itself", {"argument": argument},
                 "bind it to another variable than the block's own placeholder",
             ))
         bind(argument, operand)
         # As in CNTK an argument inside needs no gradient: only parameters inside make a block need one.
         set_type(argument, operand.shape, operand.dtype, operand.dynamic_axes, operand.is_sparse, False)
     try:
-        infer_all([node.block_composite.root_function], guess)
+        yield
     except (ShapeError, AxisError) as error:
-        title = layer_title(node.block_name, node._name)
-        raise of_layer(error, title, [outside(v) for _, v in node.block_map]) from None
+        raise of_layer(error, layer_title(block_name, name), [outside(v) for _, v in block_map]) from None
+
+
+def _infer_block(node: Function, guess: int) -> list[Spec]:
+    assert node.block_composite is not None
+    with bound_arguments(node.block_map, node.block_name, node._name):
+        infer_all([node.block_composite.root_function], guess)
     return [
         Spec(v.shape, v.dtype, v.dynamic_axes, v.is_sparse, v.needs_gradient)
         for v in node.block_composite.root_function.node_outputs

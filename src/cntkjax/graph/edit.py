@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
-from .build import composite, infer_all, make_block, note_edit
+from .build import bound_arguments, composite, infer_all, make_block, note_edit
 from .errors import AxisError, ShapeError, in_layer
 from .function import Function, copied_attributes, nodes
 from .public import classes
@@ -97,15 +97,16 @@ class Cloner:
             inputs = [self._variable(v) for v in self._operands(node)]
             return node.primitive.copy(node, inputs)
         # The block's arguments are new in each copy; leaves inside are shared with the enclosing graph.
-        operands = [(inner, self._variable(self._operand(node, outer))) for inner, outer in node.block_map]
         inside = Cloner(self._leaf, {
             v: self._variable(self._operand(node, v)) for v in node.node_inputs if isinstance(v, Leaf)
         })
-        body = inside.graph(node.block_composite)
-        return make_block(
-            body, [(inside._variable(inner), outer) for inner, outer in operands], node.block_name, node._name,
-            copied_attributes(node),
-        )
+        block_map = [
+            (inside._variable(inner), self._variable(self._operand(node, outer))) for inner, outer in node.block_map
+        ]
+        # They are bound first: a loop inside is inferred as it is copied, and would keep the axes of the old operands.
+        with bound_arguments(block_map, node.block_name, node._name):
+            body = inside.graph(node.block_composite)
+        return make_block(body, block_map, node.block_name, node._name, copied_attributes(node))
 
 
 class SubstitutingCloner(Cloner):
