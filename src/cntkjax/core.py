@@ -337,6 +337,14 @@ class NativeValue(DataMixin, metaclass=ABCMeta):
         """Whether the data are protected from changes."""
         return self._value.is_read_only
 
+    def deep_clone(self, read_only: bool = False) -> NativeValue:
+        """A copy that remains valid when the function that returned this value is evaluated again."""
+        return NativeValue(self._value.deep_clone(read_only))
+
+    def alias(self, read_only: bool = False) -> NativeValue:
+        """Another value of the same data."""
+        return NativeValue(self._value.alias(read_only))  # type: ignore[attr-defined]
+
     @staticmethod
     def create(shape: ShapeLike, views: Sequence[NDArrayView], *rest: Any) -> Value:
         """Create a value from one array view per sequence. `rest`: sequence start flags, device, read-only flag."""

@@ -173,6 +173,23 @@ def test_values_instead_of_arrays():
     assert [g.tolist() for g in f.grad({x: data})] == [d.tolist() for d in data]
 
 
+def test_copies_of_such_values_have_methods_too():
+    x = C.input_variable(2, needs_gradient=True)
+    seen = []
+
+    class Keeps(Scaled):
+        def forward(self, argument, device=None, outputs_to_retain=None):
+            return argument.deep_clone(), argument.alias()
+
+        def backward(self, state, root_gradients):
+            copies = state, state.deep_clone(True), state.alias(read_only=True)
+            seen.extend((v.device(), v.shape().dimensions(), v.is_read_only(), v.asarray().tolist()) for v in copies)
+            return root_gradients.alias()
+
+    assert C.user_function(Keeps(x, as_numpy=False)).grad({x: [[1, 2]]}).tolist() == [[1, 1]]
+    assert seen == [(C.cpu(), (1, 2), read_only, [[1, 2]]) for read_only in (False, True, True)]
+
+
 def test_double_precision_and_sparse_input():
     x = C.input_variable(3, dtype=np.float64)
     assert C.user_function(Scaled(x)).eval({x: [[0.1, 0.2, 0.3]]}).dtype == np.float64
