@@ -145,3 +145,16 @@ def test_variables_report_their_kind_and_users_may_reuse_the_name():
     assert [v.kind() for v in others] == [0, 1, 1, 2, 3, 4]
     x.kind = "of my own"
     assert (x.kind, x.is_input) == ("of my own", True)
+
+
+def test_all_inputs_of_a_function_are_variables():
+    """As programs that walk over graphs ask. CNTK has plain variables there, and prints the same."""
+    x = C.input_variable(2, name="x")
+    d = C.layers.Dense(3)(x)
+    search = C.logging.graph.depth_first_search
+    for inputs in d.inputs, d.root_function.inputs, d.root_function.block_root.inputs, (x * 2).inputs:
+        assert all(isinstance(v, C.Variable) for v in inputs)
+    assert [v.name for v in search(d, lambda v: isinstance(v, C.Variable))] == ["W", "b", "x"]
+    assert [v.op_name for v in search(d, lambda v: not isinstance(v, C.Variable))] == ["Dense"]
+    assert [type(v) for v in d.parameters + d.arguments] == [C.Parameter, C.Parameter, C.Variable]
+    assert not isinstance(x, C.Parameter) and not isinstance(d, C.Variable)

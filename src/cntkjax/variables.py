@@ -172,13 +172,16 @@ class Variable(VariableMixin, TensorOpsMixin, GraphVariable):
         return variable
 
 
-class _LeafMixin(VariableMixin, TensorOpsMixin, ArrayMixin, Leaf):
-    """The part that parameters and constants have in common: a value."""
+class _LeafMixin(ArrayMixin, Variable, Leaf):
+    """The part that parameters and constants have in common: a value.
+
+    They are kinds of ``Variable``, because ``f.inputs`` contains them, where CNTK's contains plain variables.
+    """
 
     @classmethod
     def _new(cls, *args: Any, **kwargs: Any) -> Self:
         leaf = object.__new__(cls)
-        Leaf.__init__(leaf, *args, **kwargs)
+        Leaf.__init__(leaf, *args, **kwargs)  # not that of Variable, which is for inputs
         return leaf
 
     @property
@@ -264,8 +267,8 @@ class Parameter(_LeafMixin):
             initializer = partial(_full, init)
         if shape is None:
             raise ValueError(f"Parameter '{name}': pass a shape, or an array as init")
-        super().__init__(
-            VariableKind.Parameter, shape, _known_dtype(element), array=array, initializer=initializer, name=name,
+        Leaf.__init__(
+            self, VariableKind.Parameter, shape, _known_dtype(element), array=array, initializer=initializer, name=name,
             needs_gradient=True,
         )
 
@@ -295,7 +298,7 @@ class Constant(_LeafMixin):
             if shape is None:
                 raise ValueError(f"Constant '{name}': an initializer needs a shape: pass shape=...")
             sample = value.seeded().sample
-            super().__init__(VariableKind.Constant, shape, element or np.float32, initializer=sample, name=name)
+            Leaf.__init__(self, VariableKind.Constant, shape, element or np.float32, initializer=sample, name=name)
             return
         array, element = _array(value, element)
         if shape is None or array.ndim:
@@ -305,8 +308,8 @@ class Constant(_LeafMixin):
         def broadcast_value(shape: Shape, dtype: type) -> np.ndarray:
             return np.array(np.broadcast_to(array, shape))
 
-        super().__init__(
-            VariableKind.Constant, shape, element, initializer=broadcast_value, name=name,
+        Leaf.__init__(
+            self, VariableKind.Constant, shape, element, initializer=broadcast_value, name=name,
             array=broadcast_value(shape, array.dtype.type) if is_known(shape) else None,
         )
 

@@ -32,7 +32,7 @@ def as_variable(operand: Operand, dtype: DTypeLike | None = None) -> Variable:
     array = np.asarray(operand)
     if array.dtype.kind not in "biuf":
         raise OperandError(f"an operand of type {array.dtype} is not supported: pass numbers in a rectangular array")
-    return Constant(array, dtype=np.float32 if dtype is None else dtype)  # type: ignore[return-value]
+    return Constant(array, dtype=np.float32 if dtype is None else dtype)
 
 
 def as_variables(*operands: Operand, widest: bool = True) -> list[Variable]:
