@@ -55,6 +55,15 @@ def test_keras_counts_dynamic_axes_too(shape, key, expected):
         C.set_global_option("align_axis", 0)
 
 
+def test_an_index_of_several_outputs_selects_one():
+    x = C.input_variable(3, name="x")
+    f = C.combine(C.tanh(x), C.sigmoid(x))
+    assert (f[0], f[1], f[-1], f[0:1]) == (*f.outputs, f.outputs[1], f.outputs[:1])
+    for key in 7, -3, "q", (0, 1), [0], None, 1.5:
+        with pytest.raises(KeyError, match=r"x: Tensor\[3\].* has 2 outputs.*0 to 1.*f\.outputs\[i\].*find_by_name"):
+            f[key]
+
+
 def test_a_function_of_no_outputs():
     nothing = C.combine([])
     assert nothing.outputs == nothing.arguments == nothing.parameters == ()

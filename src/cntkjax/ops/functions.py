@@ -211,8 +211,19 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
 
     def __getitem__(self, arg: Index) -> Variable | Function:
         if len(self.outputs) > 1:
-            return self.outputs[arg]  # type: ignore[index, return-value]
+            return self._select_outputs(arg)
         return super().__getitem__(arg)
+
+    def _select_outputs(self, arg: Index) -> Any:
+        """An output by its number, or the outputs of a slice; KeyError for anything else, as in CNTK."""
+        try:
+            return self.outputs[arg]  # type: ignore[index]
+        except (TypeError, IndexError):
+            raise KeyError(
+                f"{self} has {len(self.outputs)} outputs, and {arg!r} selects none of them: give a number from 0 to "
+                f"{len(self.outputs) - 1}, as in f.outputs[i]; index a single output, f.outputs[i][...], to slice it, "
+                "and use f.find_by_name(name) for a name"
+            ) from None
 
     def __iter__(self) -> Iterator[Variable]:
         return iter(self.outputs) if len(self.outputs) > 1 else super().__iter__()  # type: ignore[arg-type]
