@@ -382,14 +382,14 @@ def _array(value: object, dtype: ElementType | None) -> tuple[np.ndarray, type]:
 
 def type_text(kind: Record) -> str:
     """A type as CNTK prints it, such as ``Sequence[Tensor[3]]``."""
-    shape, dtype, axes = kind.get("shape", UNKNOWN_SHAPE), kind.get("dtype"), kind.get("dynamic_axes", UNKNOWN_AXES)
-    element = f"np.{np.dtype(np.float32 if dtype is None else dtype).type.__name__}"
+    shape, dtype, axes = kind.get("shape", UNKNOWN_SHAPE), kind.get("dtype"), kind.get("dynamic_axes", ())
+    element = "float" if dtype is None else f"np.{np.dtype(dtype).type.__name__}"
     if shape == UNKNOWN_SHAPE:
         text = "tensor"
     elif shape == ():
         text = element
     else:
-        sizes = ",".join(map(str, shape if element == "np.float32" else (element, *shape)))
+        sizes = ",".join(map(str, shape if element in ("float", "np.float32") else (element, *shape)))
         text = f"{'Sparse' if kind.get('is_sparse') else '' if len(axes) else 'Parameter'}Tensor[{sizes}]"
     for axis in axes if axes != UNKNOWN_AXES else (Axis.default_dynamic_axis(),):
         if axis.is_sequence_axis:

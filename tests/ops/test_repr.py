@@ -40,3 +40,22 @@ DENSE = C.layers.Dense(2, name="dn")(C.input_variable(4))
 ], ids=lambda v: v if isinstance(v, str) else "")  # fmt: skip
 def test_repr_and_str_are_those_of_cntk(thing, expected, printed):
     assert (text(thing), text(thing, str)) == (expected, printed)
+
+
+BATCH = C.Axis.default_batch_axis()
+
+
+@pytest.mark.parametrize(("thing", "printed"), [
+    (C.abs(C.placeholder(shape=())), "Abs(Sequence[float]) -> Sequence[float]"),
+    (C.abs(C.placeholder(shape=(), name="p")), "Abs(p: Sequence[float]) -> Sequence[float]"),
+    (C.abs(C.placeholder(shape=(), dynamic_axes=[BATCH])), "Abs(float) -> float"),
+    (C.placeholder(()) + C.parameter(()), "Plus(Sequence[float]) -> Sequence[np.float32]"),
+    (C.abs(C.placeholder(shape=3)), "Abs(Sequence[Tensor[3]]) -> Sequence[Tensor[3]]"),
+    (C.abs(C.input_variable((), dtype=np.float64)), "Abs(np.float64) -> np.float64"),
+    (C.layers.typing.Sequence[C.layers.typing.Tensor[()]], "Sequence[float]"),
+    (C.variables.Variable._Type(shape=()), "float"),
+    (C.variables.Variable._Type(shape=(3,)), "ParameterTensor[3]"),
+    (C.variables.Variable._Type(), "tensor"),
+], ids=str)
+def test_a_scalar_of_unknown_type_is_a_float(thing, printed):
+    assert str(thing) == printed
