@@ -125,6 +125,18 @@ def test_constants_in_blocks_are_not_shown():
     assert graph.plot(C.sequence.last(x)).startswith(f"Sequence::Slice({x.uid}) -> Block")
 
 
+def test_a_comma_remains_of_constants_in_blocks_that_come_last():
+    x, y = C.input_variable(3), C.input_variable(3)
+    p = [C.placeholder() for _ in range(3)]
+    between = C.as_block(p[0] + p[1] + p[2], [(p[0], x), (p[1], C.constant(1)), (p[2], y)], "B")
+    for model, shown in (
+        (x / 255.0, f"{x.uid}, "), (2 / x, x.uid), (C.param_relu(C.constant(0.1, shape=3), x), f"{x.uid}, "),
+        (C.element_divide(C.constant(1), C.constant(2)), ""), (between, f"{x.uid}, {y.uid}"),
+    ):  # recorded
+        root = model.root_function
+        assert graph.plot(model) == f"{root.op_name}({shown}) -> {model.output.uid};\n"
+
+
 def test_dot_source_lists_nodes_and_edges(tmp_path):
     x = C.input_variable(3, name='in"put')
     model = C.tanh(x * 2, name="t")

@@ -124,13 +124,20 @@ def plot(root: Function, filename: str | os.PathLike[str] | None = None) -> str:
         <BLANKLINE>
     """
     lines = [
-        f"{node.op_name}({', '.join(v.uid for v in operands(node))}) -> {output.uid};\n"
+        f"{node.op_name}({_operand_list(node)}) -> {output.uid};\n"
         for node in walk(root) if isinstance(node, Function) for output in node.outputs
     ]
     text = "\n".join(reversed(lines))
     if filename is not None:
         _write(root, os.fspath(filename), text)
     return text
+
+
+def _operand_list(node: Function) -> str:
+    """The operands shown of a node; as in CNTK a comma remains of constants of a block that come last."""
+    shown = operands(node)
+    text = ", ".join(v.uid for v in shown)
+    return f"{text}, " if shown and node.node_inputs[-1] is not shown[-1] else text
 
 
 def _write(root: Function, filename: str, text: str) -> None:
