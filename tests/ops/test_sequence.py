@@ -165,6 +165,23 @@ class TestUnpacking:
             assert_equal(f.eval({self.x: xs, y: ys}), [a * b for a, b in zip(xs, ys, strict=True)])
             assert_equal(f.grad({self.x: xs, y: ys}, wrt=[y]), xs)
 
+    def test_inputs_along_such_an_axis_follow_a_clone(self):
+        """CNTK clones them too, and computes the same."""
+        def criterion():
+            x = S.input_variable(1)
+            steps = C.layers.SequentialConvolution(3, 1, pad=True, init=0.5)(x)
+            chosen = S.gather(x, C.greater(x, 0.3))
+            y, z = (C.input_variable(1, dynamic_axes=v.dynamic_axes) for v in (steps, chosen))
+            return C.combine(C.squared_error(steps, y), chosen - z)
+
+        f = criterion()
+        data = np.array([[0.1], [0.5], [0.9]], np.float32)
+        for g in (f, f.clone("clone"), f.clone("share").clone("freeze")):
+            x, y, z = g.arguments
+            values = g.eval({x: [data], y: [data], z: [data[1:]]})
+            assert_equal(values[g.outputs[0]], [[0.04, 0.0625, 0.04]])
+            assert_equal(values[g.outputs[1]], [[[0], [0]]])
+
     def test_labels_may_be_fed_along_the_axis_of_a_convolution_over_steps(self):
         """The losses are CNTK 2.7's."""
         x = S.input_variable(1)

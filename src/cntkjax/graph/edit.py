@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
+from .axis import Axis
 from .build import bound_arguments, composite, infer_all, make_block, note_edit
 from .errors import AxisError, ShapeError, in_layer
 from .function import Function, copied_attributes, nodes
@@ -31,6 +32,7 @@ class Cloner:
         self._leaf = leaf
         self.replacements: dict[Variable, Variable] = dict(substitutions)
         self._nodes: dict[Function, Function] = {}
+        self._new_axes: dict[Axis, Axis] = {}  # those of the copies, for axes that nodes of the original make
         self._loops: dict[Variable, Variable] = {}  # placeholders for outputs that a cycle uses before they are copied
 
     def graph(self, function: Function) -> Function:
@@ -73,7 +75,8 @@ class Cloner:
             placeholder = classes.variable(VariableKind.Placeholder, *unknown(), name=variable.name)
             return self._loops.setdefault(variable, placeholder)
         copy = self.replacements[variable] = classes.variable(
-            variable._kind, variable.shape, variable.dtype, variable.dynamic_axes, name=variable.name,
+            variable._kind, variable.shape, variable.dtype,
+            tuple(self._new_axes.get(axis, axis) for axis in variable.dynamic_axes), name=variable.name,
             is_sparse=variable.is_sparse, needs_gradient=variable.needs_gradient,
         )
         return copy
@@ -91,6 +94,16 @@ class Cloner:
             for old, new in zip(node.node_outputs, copy.node_outputs, strict=True):
                 new._name = old._name
                 self.replacements[old] = new
+            self._note_new_axes(node, copy)
+
+    def _note_new_axes(self, node: Function, copy: Function) -> None:
+        """Note the axes that a node makes, so that inputs which are fed along them follow."""
+        known = {axis for v in node.node_inputs for axis in v.dynamic_axes}
+        for old, new in zip(node.node_outputs, copy.node_outputs, strict=True):
+            if len(old.dynamic_axes) == len(new.dynamic_axes):
+                self._new_axes |= {
+                    a: b for a, b in zip(old.dynamic_axes, new.dynamic_axes, strict=True) if a not in known
+                }
 
     def _copied(self, node: Function) -> Function:
         if node.block_composite is None:
