@@ -15,7 +15,7 @@ from .engine.run.handover import STATE, settle
 from .graph.arguments import check_arguments as _check_arguments
 from .graph.axis import BATCH, UNKNOWN_AXES, AxesLike, Axis
 from .graph.dtypes import NUMBERS, as_dtype
-from .graph.errors import ShapeError, explain
+from .graph.errors import ShapeError, VariableShapeError, explain
 from .graph.function import Function as GraphFunction
 from .graph.public import classes
 from .graph.shape import UNKNOWN_SHAPE, Shape, as_shape, is_known, matches, shape_text
@@ -254,6 +254,7 @@ class Parameter(_LeafMixin):
         device: Device = None,
         name: str = "",
     ) -> None:
+        _check_shape_is_no_variable(shape, "Parameter")
         element: ElementType | None = get_default_override(Parameter, dtype=dtype)
         init = 0 if init is None else init
         array: np.ndarray | None = None
@@ -290,6 +291,7 @@ class Constant(_LeafMixin):
         device: Device = None,
         name: str = "",
     ) -> None:
+        _check_shape_is_no_variable(shape, "Constant")
         element: ElementType | None = get_default_override(Constant, dtype=dtype)
         if value is None and shape is None:
             raise ValueError(f"Constant '{name}': neither a value nor a shape was given: pass at least one of them")
@@ -352,6 +354,15 @@ class _LeafView(NDArrayView):
 
 def _full(number: Init, shape: Shape, dtype: type) -> np.ndarray:
     return np.full(shape, number, dtype)
+
+
+def _check_shape_is_no_variable(shape: object, kind: str) -> None:
+    if isinstance(shape, (GraphVariable, GraphFunction)):
+        raise VariableShapeError(explain(
+            f"{kind}: the shape is a variable, {shape!r}, not a number or a tuple of numbers",
+            fix="give the shape of the variable, v.shape, or numbers; a function that makes a layer is called with "
+            "numbers first, and what it returns with variables",
+        ))
 
 
 def _known_dtype(dtype: ElementType | None) -> ElementType | None:

@@ -230,6 +230,13 @@ class TestMistakes:
         with pytest.raises(TypeError, match="Parameter cannot be created inside Recurrence"):
             L.Recurrence(lambda h, x: h + x * C.parameter((1,)))
 
+        def RNN(shape):
+            W = C.Parameter(shape)
+            return lambda h, x: h + x * W
+
+        with pytest.raises(TypeError, match="Parameter cannot be created inside Recurrence"):
+            L.Recurrence(RNN)  # not RNN(1)
+
     def test_a_step_that_uses_other_variables_is_an_error(self):
         v = C.input_variable(1, name="v")
         with pytest.raises(TypeError, match=r"1 missing arguments \(v\)"):

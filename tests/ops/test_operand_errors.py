@@ -204,3 +204,24 @@ def test_the_message_reads_from_the_call_to_the_cause():
     assert first == "element_and: ElementTimes: the shapes of the operands do not broadcast"
     assert "Input('x', [#], [2 x 3])" in operands[0] and "test_operand_errors.py" in operands[0]
     assert fix.startswith("Fix: ")
+
+
+def test_a_generator_is_meant_for_the_sum_of_python():
+    x = C.input_variable(2)
+    for operand in (v for v in [x, x]), iter([1, 2]), map(len, ["a"]):
+        with pytest.raises(ValueError, match=r"sum: a .* is not an operand(.*\n)*.*write builtins.sum"):
+            C.ops.sum(operand)
+    assert C.ops.sum([x, x]).shape == (2,)
+
+
+def test_a_permutation_is_named_as_it_was_given():
+    with pytest.raises(ValueError, match=r"\(1, 0\) is a permutation of 2 axes.*1 static axes(.*\n)*.*\(0,\)"):
+        C.transpose(C.input_variable(3), (1, 0))
+    assert C.transpose(C.input_variable((2, 3, 4)), (1, 0)).shape == (2, 4, 3)  # the last axes, as in CNTK
+
+
+@pytest.mark.parametrize("make", [lambda v: C.Parameter(v), lambda v: C.Constant(1, shape=v), lambda v: C.parameter(v)])
+def test_a_variable_is_no_shape(make):
+    for shape in C.placeholder(), C.input_variable(3), C.input_variable(3) + 1:
+        with pytest.raises(TypeError, match="the shape is a variable, .*not a number"):
+            make(shape)

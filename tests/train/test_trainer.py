@@ -321,3 +321,27 @@ def test_an_attribute_that_is_set_takes_effect_in_the_next_step():
         trainer.train_minibatch({x: np.ones((20, 50), np.float32)})
         losses.append(trainer.previous_minibatch_loss_average)
     assert losses[0] != 50 and losses[1] == 50
+
+
+def test_data_that_are_not_one_dict_are_an_error_that_shows_it():
+    *_, z, loss, metric = regression()
+    trainer = C.Trainer(z, (loss, metric), C.sgd(z.parameters, 0.1))
+    data, target = np.ones((2, 3), np.float32), np.ones((2, 1), np.float32)
+    for second in target, [[1], [2]], "z", [loss, target]:
+        with pytest.raises(ValueError, match=r"outputs are functions(.*\n)*.*one dict: .*\{x: array, y: array\}"):
+            trainer.train_minibatch(data, second)
+    for train in trainer.train_minibatch, trainer.test_minibatch:
+        for wrong in data, [data], [], [data, target, target]:
+            with pytest.raises(ValueError, match=r"2 argument\(s\)(.*\n)*.*one dict .*: \{x: array, y: array\}"):
+                train(wrong)
+        train([data, target])  # in the order of the arguments
+
+
+def test_a_list_is_the_data_of_a_single_argument():
+    """As in CNTK 2.7."""
+    x = C.input_variable(3)
+    loss = C.reduce_sum(x * C.parameter(3))
+    trainer = C.Trainer(None, (loss, None), C.sgd(loss.parameters, 0.1))
+    for data in [[1, 2, 3], [4, 5, 6]], list(np.ones((2, 3), np.float32)):
+        trainer.train_minibatch(data)
+        assert trainer.previous_minibatch_sample_count == 2

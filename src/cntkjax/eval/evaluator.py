@@ -12,8 +12,9 @@ from ..device import DeviceDescriptor, use_default_device
 from ..engine.data.feeds import to_ragged, with_start_flags
 from ..engine.run.minibatch import Feeds
 from ..engine.train.step import Step
-from ..graph.errors import explain
+from ..graph.errors import ArgumentError, explain
 from ..graph.proxy import delegates_to, unwrap
+from ..graph.variable import Variable as GraphVariable
 from ..io import MinibatchData
 from ..logging import ProgressWriter
 from ..ops import combine
@@ -124,11 +125,28 @@ def as_function(criterion: Function | Variable | Sequence[Function | Variable]) 
 
 
 def by_variable(arguments: Arguments, criterion: Function | Variable) -> dict[Any, Any]:
-    """{variable: data}; data without variables are matched with the criterion's arguments in their order."""
+    """{variable: data}; data without variables are matched with the criterion's arguments in their order.
+
+    A list of several items is the data of a single argument, as in CNTK.
+    Errors: ArgumentError if there are fewer or more data than arguments.
+    """
     arguments = with_start_flags(arguments)
     if isinstance(arguments, Mapping):
         return dict(arguments)
-    return dict(zip(as_function(criterion).arguments, as_list(arguments), strict=True))
+    variables, data = as_function(criterion).arguments, as_list(arguments)
+    if len(variables) == 1 < len(data):
+        return {variables[0]: arguments}
+    if len(variables) != len(data):
+        raise ArgumentError(explain(
+            f"the criterion's {len(variables)} argument(s) cannot be matched with a minibatch of {len(data)} item(s)",
+            fix=f"pass one dict with the data of each: {dict_text(variables)}",
+        ))
+    return dict(zip(variables, data, strict=True))
+
+
+def dict_text(variables: Sequence[GraphVariable]) -> str:
+    """What a minibatch for these variables looks like, for messages."""
+    return "{" + ", ".join(f"{v.name or v.uid}: array" for v in variables) + "}"
 
 
 def feeds(step: Step, data: Mapping[Any, Any]) -> Feeds:

@@ -29,6 +29,10 @@ class OperandError(ValueError, TypeError):
     """An object that cannot be an operand. CNTK raises ValueError or TypeError, depending on the operation."""
 
 
+class VariableShapeError(OperandError):
+    """A variable as the shape of a parameter, which is usually that of a layer applied where it should be made."""
+
+
 class ArgumentError(ValueError, TypeError):
     """An argument that cannot be. CNTK raises ValueError or TypeError, depending on the operation."""
 

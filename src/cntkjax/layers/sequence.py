@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from .._typing import Bounds, Fix
 from ..axis import Axis
 from ..default_options import default_override_or, get_default_override
-from ..graph.errors import explain
+from ..graph.errors import VariableShapeError, explain
 from ..graph.function import Function as GraphFunction
 from ..graph.shape import INFERRED as InferredDimension
 from ..graph.variable import Variable as GraphVariable
@@ -62,15 +62,22 @@ def _santize_step_function(f: Step) -> Any:  # CNTK's spelling, under which scri
         raise TypeError(explain(
             f"Recurrence: the step function is {f!r}", fix="pass a function of (states..., x), such as LSTM(300)"
         ))
-    step = _sanitize_function(f)
+    try:
+        step = _sanitize_function(f)
+    except VariableShapeError as error:  # f makes a layer and took the state for its shape
+        raise _parameter_in_step() from error
     if step is not f and step.arguments:
         begin = _number(step.arguments[0])
         if any(_number(p) > begin for p in step.parameters):
-            raise TypeError(explain(
-                "Parameter cannot be created inside Recurrence Python step function.",
-                fix="create the layer before the function, and call it inside",
-            ))
+            raise _parameter_in_step()
     return step
+
+
+def _parameter_in_step() -> TypeError:
+    return TypeError(explain(
+        "Parameter cannot be created inside Recurrence Python step function.",
+        fix="create the layer before the function, and call it inside; Recurrence(LSTM(300)) takes a layer, not LSTM",
+    ))
 
 
 def _number(variable: GraphVariable) -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from .._typing import ArrayLike, DTypeLike
-from ..graph.errors import OperandError
+from ..graph.errors import OperandError, explain
 from ..graph.function import Function as GraphFunction
 from ..graph.proxy import unwrap
 from ..graph.variable import Variable as GraphVariable
@@ -31,6 +31,12 @@ def as_variable(operand: Operand, dtype: DTypeLike | None = None) -> Variable:
         raise OperandError(f"{operand!r} is not an operand: pass a variable, a function with one output, or numbers")
     array = np.asarray(operand)
     if array.dtype.kind not in "biuf":
+        if isinstance(operand, Iterator):
+            raise OperandError(explain(
+                f"a {type(operand).__name__} is not an operand: pass variables, functions with one output, or numbers",
+                fix="`from cntk.ops import *` replaces Python's sum, abs, pow, round, slice and input: "
+                "write builtins.sum(...) after `import builtins`, or import only the names that are needed",
+            ))
         raise OperandError(f"an operand of type {array.dtype} is not supported: pass numbers in a rectangular array")
     return Constant(array, dtype=np.float32 if dtype is None else dtype)
 

@@ -158,8 +158,15 @@ def transpose(x: Operand, perm: Sequence[AxisLike], name: str = "") -> Function:
             f"transpose: {tuple(order)} is not a permutation of {rank} axes: there is a duplicate item; "
             "name each axis exactly once"
         )
+    operand = as_variable(x)
+    if not is_unknown(operand.shape) and rank > len(operand.shape):
+        axes = len(operand.shape)
+        raise AxisError(explain(
+            f"transpose: {tuple(order)} is a permutation of {rank} axes, and the operand has {axes} static axes",
+            {"x": operand}, f"give a permutation of {tuple(range(axes))}; dynamic axes are not counted",
+        ))
     vector = [Axis(p % rank - rank) for p in reversed(order)]
-    return node(_forms.TransposeAxes, [as_variable(x)], {"axisVec": vector}, name)
+    return node(_forms.TransposeAxes, [operand], {"axisVec": vector}, name)
 
 
 def unpack_batch(x: Operand, name: str = "") -> Function:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import reprlib
 import sys
 import threading
 import warnings
@@ -22,11 +23,13 @@ from ..engine.run.handover import assign
 from ..engine.train.loss_scale import LossScale
 from ..engine.train.step import Count, Options, Outcome, PendingGradients, Step
 from ..engine.train.update import Exchange
-from ..eval.evaluator import Arguments, Evaluator, EvaluatorCore, as_function, by_variable, feeds
+from ..eval.evaluator import Arguments, Evaluator, EvaluatorCore, as_function, by_variable, dict_text, feeds
 from ..graph.build import edits
-from ..graph.errors import explain
+from ..graph.errors import ArgumentError, explain
+from ..graph.function import Function as GraphFunction
 from ..graph.proxy import delegates_to, unwrap
 from ..graph.variable import Leaf
+from ..graph.variable import Variable as GraphVariable
 from ..io import MinibatchData
 from ..learners import Learner, UserLearner
 from ..learners._user import HostLearner
@@ -143,7 +146,13 @@ class TrainerCore(EvaluatorCore):
         Returns before the step has finished on the device: losses are fetched when they are read.
         """
         with self.turn:
-            requested = as_list(outputs) if outputs else []
+            requested = [] if outputs is None else as_list(outputs)
+            if not all(isinstance(v, (GraphVariable, GraphFunction)) for v in requested):
+                data = dict_text(as_function(self._loss).arguments)
+                raise ArgumentError(explain(
+                    f"outputs are functions and variables to evaluate, which {reprlib.repr(outputs)} is not",
+                    fix=f"pass the data of all arguments as one dict: train_minibatch({data})",
+                ))
             return self._train_minibatch(by_variable(arguments, self._loss), requested, is_sweep_end)
 
     def _train_minibatch(self, minibatch: dict[Any, Any], requested: Sequence[Any], is_sweep_end: bool | None) -> Any:
