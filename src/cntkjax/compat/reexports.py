@@ -60,7 +60,9 @@ _SHOWN_IN = {
     "internal.sanitize:data_type_to_dtype": {"data_type_to_dtype": ". core"},
     "internal.sanitize:is_byte_buffer": {"is_byte_buffer": "ops.functions"},
     "internal.sanitize:is_string": {"is_string": "io"},
-    "internal.sanitize:_as_tuple": {"_as_tuple": "layers.typing ops.functions train.training_session"},
+    "internal.sanitize:_as_tuple": {
+        "_as_tuple": "layers.blocks layers.layers layers.typing ops.functions train.training_session",
+    },
     "internal.sanitize:np": {
         "np": ". contrib core internal io layers layers.layers layers.sequence layers.typing learners losses misc ops "
         "random variables",

@@ -24,6 +24,7 @@ from .sanitize import (
     sanitize_range,
     sanitize_shape,
     sanitize_value,
+    sanitize_var_map,
     sanitize_variable_or_function,
     sanitize_variables_or_functions,
 )

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -16,6 +16,7 @@ from numpy.typing import DTypeLike
 from .._typing import ArrayLike, ElementType, ShapeLike
 from ..core import NativeValue, NDArrayView, Value
 from ..device import Device
+from ..engine.data.feeds import with_start_flags
 from ..graph.axis import Axis
 from ..graph.dtypes import NUMBERS, as_dtype
 from ..graph.function import Function
@@ -23,6 +24,14 @@ from ..graph.variable import Variable
 from ..ops._calling import as_outputs
 from ..ops._operand import Operand, as_variable
 from ..variables import Variable as PublicVariable
+
+
+@runtime_checkable
+class _MinibatchData(Protocol):
+    """The data of a stream in a minibatch of a reader."""
+
+    data: Any
+    end_of_sweep: bool
 
 
 def is_string(s: object) -> bool:
@@ -232,6 +241,56 @@ def sanitize_batch(
         what = f"the data for {var!r} are not contiguous in memory, which slows down copying: use np.ascontiguousarray"
         warnings.warn(what, RuntimeWarning, stacklevel=2)
     return Value.create(var, batch, seq_starts)
+
+
+def sanitize_var_map(
+    op_arguments: Sequence[Variable], arguments: object, precision: DTypeLike | None = None, device: Device = None,
+    extract_values_from_minibatch_data: bool = True,
+) -> dict[Any, Any]:
+    """{variable: value} from {variable or its name: data}, or from the data of the only variable.
+
+    Args:
+        op_arguments: the variables, such as ``f.arguments``
+        arguments: the data; ``(data, flags)`` says for each sequence whether it begins here
+        precision: has no effect, as in CNTK: the variables have their types
+        extract_values_from_minibatch_data: False leaves minibatches of readers as they are
+
+    Errors: ValueError for data without variables if there are several, for None, and for names of no variable.
+
+    Example:
+        >>> import cntkjax as C
+        >>> x = C.input_variable(2, name="x")
+        >>> sanitize_var_map([x], {"x": np.zeros((3, 2), np.float32)})
+        {Input('x', [#], [2]): Value([3 x 2], CPU)}
+    """
+    if arguments is None or (isinstance(arguments, (tuple, Mapping)) and not arguments):
+        if op_arguments:
+            raise ValueError(f"function expects {len(op_arguments)} arguments: pass {{variable: data}}")
+        return {}
+    feeds = with_start_flags(arguments)
+    if not isinstance(feeds, Mapping):
+        if len(op_arguments) != 1:
+            kind = type(arguments).__name__
+            raise ValueError(
+                f"non-dict argument ({kind}) is not supported for nodes with more than one input: "
+                "pass {variable: data}"
+            )
+        feeds = {op_arguments[0]: arguments}
+    by_name = {v.name: v for v in op_arguments}
+    values: dict[Any, Any] = {}
+    for key, data in feeds.items():
+        if isinstance(key, str) and key not in by_name:
+            names = ", ".join(filter(None, by_name)) or "no names"
+            raise ValueError(f"there is no argument '{key}': there are {names}")
+        variable: Any = by_name[key] if isinstance(key, str) else as_variable(key)
+        flags = None
+        if isinstance(data, tuple) and len(data) == 2:
+            data, flags = data
+        if isinstance(data, _MinibatchData):
+            values[variable] = data.data if extract_values_from_minibatch_data else data
+        else:
+            values[variable] = sanitize_batch(variable, data, flags, device)
+    return values
 
 
 def _value_as_sequence_or_array(val: Value, var: PublicVariable) -> Any:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,34 @@ def _py_dict_to_cntk_dict(py_dict: Mapping[str, Any]) -> Dictionary:
         1
     """
     return Dictionary({key: _to_cntk_dict_value(value).value for key, value in py_dict.items()})
+
+
+def map_function_arguments(
+    params: Sequence[Any], params_dict: Mapping[str, Any], *args: Any, **kwargs: Any
+) -> dict[Any, Any]:
+    """The argument of each parameter of a call; keyword arguments are not optional.
+
+    Args:
+        params: the parameters in their order; as in CNTK, more arguments are ignored
+        params_dict: {name: parameter}, for keyword arguments
+
+    Errors: TypeError for unknown names and missing arguments; SyntaxError for two values for one parameter, as in CNTK.
+
+    Example:
+        >>> map_function_arguments(["a", "b"], {"b": "b"}, 1, b=2)
+        {'a': 1, 'b': 2}
+    """
+    mapped = dict(zip(params, args, strict=False))
+    for name, value in kwargs.items():
+        if name not in params_dict:
+            names = ", ".join(map(str, params_dict)) or "none"
+            raise TypeError(f"got an unexpected keyword argument '{name}': there are {names}")
+        if params_dict[name] in mapped:
+            raise SyntaxError(f"got multiple values for argument '{name}': pass it by position or by name")
+        mapped[params_dict[name]] = value
+    if len(mapped) != len(params):
+        raise TypeError(f"expected {len(params)} arguments, got {len(args) + len(kwargs)}: pass one for each parameter")
+    return mapped
 
 
 def get_python_function_arguments(f: Callable[..., Any]) -> tuple[list[str], dict[str, Any]]:

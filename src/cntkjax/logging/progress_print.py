@@ -4,6 +4,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any, SupportsFloat, TypeVar
 
@@ -20,6 +21,16 @@ _Number = TypeVar("_Number", int, float)
 
 _HEARTBEAT_SECONDS = 10
 _DEFAULT_EPOCHS = 300  # written to the log for a cluster's progress display, as in CNTK
+
+
+def _avg(numerator: Any, denominator: float) -> Any:
+    """The quotient; 0 if the denominator is not positive."""
+    return numerator / denominator if denominator > 0 else 0.0
+
+
+def _warn_deprecated(message: str) -> None:
+    """Warn the caller of something deprecated."""
+    warnings.warn(f"DEPRECATED: {message}", DeprecationWarning, stacklevel=2)
 
 
 class _RunningTotals:
