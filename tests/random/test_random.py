@@ -119,19 +119,21 @@ class TestSamples:
         np.testing.assert_allclose(once.sum(), 3, rtol=1e-4)
         np.testing.assert_allclose(once, [0.242, 0.434, 0.584, 0.700, 0.976], atol=0.03)
 
-    def test_frequencies_of_constant_weights_are_sampled_as_in_cntk(self):
+    def test_frequencies_of_constant_weights_are_sampled_as_in_cntk(self, tmp_path):
         tried = C.random_sample_inclusion_frequency(self.WEIGHTS, 3, False, seed=1)
         for _ in range(2):  # CNTK 2.7
             np.testing.assert_allclose(tried.eval(), [0.23411644, 0.4218227, 0.57048494, 0.68662244, 0.9727953], 1e-6)
+        tried.save(tmp_path / "tried.model")
         assert tried.root_function.attributes["rngOffset"] == 52
 
     @pytest.mark.parametrize(("duplicates", "cntk", "offset"), [
         (True, [[3, 3, 6, 1, 5, 9, 6], [2, 7, 7, 2, 7, 8, 4], [6, 4, 5, 8, 6, 4, 5]], 21),
         (False, [[3, 6, 1, 5, 9, 2, 7], [7, 2, 8, 4, 6, 5, 3], [3, 2, 8, 7, 6, 4, 9]], 37),
     ])
-    def test_classes_drawn_with_constant_weights_are_those_of_cntk(self, duplicates, cntk, offset):
+    def test_classes_drawn_with_constant_weights_are_those_of_cntk(self, duplicates, cntk, offset, tmp_path):
         drawn = C.random_sample(np.arange(1, 11, dtype=np.float32), 7, duplicates, seed=1)
         assert [np.asarray(drawn.eval().todense()).argmax(-1).tolist() for _ in cntk] == cntk
+        drawn.save(tmp_path / "drawn.model")
         assert drawn.root_function.attributes["rngOffset"] == offset
 
     def test_too_few_classes_are_an_error(self):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import cntkjax as C
+from cntkjax.engine.lower.carry import memory_of
 from cntkjax.engine.run.program_cache import programs
 
 from .training import LONGER, SOURCES, Training, assert_same, duration, expected, interrupted, rng_of
@@ -32,7 +33,7 @@ def test_evaluations_that_are_interrupted(source):
     time_of_one = min(duration(lambda: f.eval(data)) for _ in range(9))
     for _ in range(INTERRUPTS):
         interrupted(source, rng.uniform(0, 1.2 * time_of_one), lambda: f.eval(data))
-        assert count.value == copy.value == node.attributes["rngOffset"]
+        assert count.value == copy.value == memory_of(f).streams.place(node, False).offset
 
 
 @pytest.mark.parametrize("source", SOURCES)

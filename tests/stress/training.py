@@ -130,7 +130,9 @@ class Training:
                 self.learner.total_number_of_samples_seen(), self.learner.total_number_of_minibatches_seen(),
                 self.learner.total_number_of_sweeps_seen(), self.learner.learning_rate(),
             ],
-            "offsets": [n.attributes["rngOffset"] for n in nodes if "rngOffset" in n.attributes],
+            "offsets": [
+                self.trainer.memory.streams.place(n, True).offset for n in nodes if "rngOffset" in n.attributes
+            ],
         }
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from .._typing import AnyArray
 from ..device import DeviceDescriptor, use_default_device
 from ..engine.data.feeds import to_ragged, with_start_flags
+from ..engine.lower.carry import Memory
 from ..engine.run.minibatch import Feeds
 from ..engine.train.step import Step
 from ..graph.errors import ArgumentError, explain
@@ -38,13 +39,14 @@ class EvaluatorCore:
     ) -> None:
         self.metric = None if function is None else as_variable(function)
         self._evaluation_function = None if function is None else as_function(function)
+        self.memory = Memory()
         self.writers: list[ProgressWriter] = [] if progress_writers is None else as_list(progress_writers)
 
     @cached_property
     def test_step(self) -> Step:
         """The computation of the metric."""
         assert self.metric is not None
-        return Step([self.metric], [], ())
+        return Step([self.metric], [], (), Memory(streams=self.memory.streams))
 
     @property
     def evaluation_function(self) -> Function | None:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 from enum import Enum
 
+from ..engine.lower.carry import memory_of
 from ..graph.errors import explain
 from ..graph.function import Function, nodes
 from ..graph.shape import matches
@@ -54,6 +55,7 @@ def restore(function: Function, source: Source) -> None:
     is changed then.
     """
     restore_pairs(pairs_of(function, source))
+    memory_of(function).streams.restart()
 
 
 def pairs_of(function: Function, source: Source) -> list[tuple[Item, Item]]:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.run.handover import STATE, settle
+from ..engine.lower.carry import memory_of
+from ..engine.run.handover import STATE, assign, settle
 from ..graph.function import Function, native_inputs, nodes
 from ..graph.uid import new_uid
 from ..graph.variable import Leaf, Variable, VariableKind, kind_of, producer, value_of
@@ -24,12 +25,14 @@ Record = dict[str, Any]
 def record_of(function: Function) -> Record:
     """The content of the model file of a function; for a node, that of a composite around it.
 
-    All values are from before or after a step, if another thread trains.
+    As in CNTK, its random nodes take over how far it has drawn, for functions that are made of them later. All values
+    are from before or after a step, if another thread trains.
     """
     graph = _Graph()
     root = function.root_function
     with STATE:
         settle()
+        assign(memory_of(function).streams.store)
         for node in nodes([root], into_blocks=True):
             graph.add(node)
     return graph.composite(function) | {

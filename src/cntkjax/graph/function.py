@@ -51,6 +51,7 @@ class Function:
         self.block_composite: Function | None = None
         self.block_map: list[tuple[Variable, Variable]] = []
         self.block_name = ""
+        self.seedings = 0  # how often its seed of random numbers was set, for graph.streams
         self.rewrite_cache: tuple[int, Function | None] | None = None  # (edits, replacement), for engine.plan.rewrite
 
     @property

@@ -12,7 +12,7 @@ from ..device import Device, DeviceDescriptor, use_default_device
 from ..engine.data.feeds import to_ragged, with_start_flags
 from ..engine.debug.checked import check
 from ..engine.debug.timing import timing_table
-from ..engine.lower.carry import Memory
+from ..engine.lower.carry import Memory, memory_of
 from ..engine.run.program_cache import plan_of
 from ..engine.run.python_callbacks import CallbackResults
 from ..engine.run.random_streams import RandomState, draw_random_state
@@ -101,8 +101,8 @@ class Computing(GraphFunction):
 
     @property
     def _memory(self) -> Memory:
-        """The recurrent state carried over to sequences that continue in the next minibatch."""
-        return self.__dict__.setdefault("_carried", Memory())
+        """The recurrent state carried over to sequences that continue in the next minibatch, and random numbers."""
+        return memory_of(self)
 
     def _as_values(
         self, results: Sequence[Result], as_numpy: bool, keys: Outputs | None = None, erase: bool = True
@@ -152,7 +152,7 @@ class Computing(GraphFunction):
         feeds = self._feeds(arguments, [*requested, *roots])
         if not roots:
             return None, self._as_values(evaluate(requested, feeds, memory=self._memory), as_numpy, outputs)
-        random = draw_random_state(plan_of([*requested, *roots]), advance=False)
+        random = draw_random_state(plan_of([*requested, *roots]), self._memory.streams, True)
         before = self._memory.copy()
         callback_results: CallbackResults = defaultdict(list)
         results = evaluate(requested, feeds, True, self._memory, assign=False, callback_results=callback_results)

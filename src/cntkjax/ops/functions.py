@@ -397,10 +397,17 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         return _only(matches, name) if matches else None
 
     def set_attribute(self, name: str, value: float) -> None:
-        """Set 'dropoutRate' or 'rngSeed' of the operation; RuntimeError for any other attribute."""
+        """Set 'dropoutRate' of the operation, or 'rngSeed', with which its random numbers begin again.
+
+        Errors: RuntimeError for any other attribute.
+        """
         if name not in ("dropoutRate", "rngSeed") or name not in self.root_function.node_attributes:
             raise RuntimeError(f"{self!r} has no attribute '{name}' that can be set: only dropoutRate and rngSeed can")
-        self.root_function.node_attributes[name] = value
+        node = self.root_function
+        node.node_attributes[name] = value
+        if name == "rngSeed":
+            node.node_attributes["rngOffset"] = 0
+            node.seedings += 1
         edit.note_edit()
 
     def declare_args(self, *arg_types: Any) -> None:

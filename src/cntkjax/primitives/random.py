@@ -1,4 +1,4 @@
-"""Operations that draw random numbers. Each node has a seed, and counts its draws in `rngOffset`.
+"""Operations that draw random numbers. Each node has a seed, and its streams begin at `rngOffset`.
 
 Random tensors of a given shape, and samples by constant weights, are the same numbers that CNTK draws on a CPU; their
 count is that of its generator. Others are drawn on the device, from JAX's keys, and count evaluations.

@@ -85,6 +85,7 @@ class Writer:
                 errors = trainer.distributed.quantization_errors()
                 extra |= {_ERRORS: errors} if errors else {}
                 extra |= _memory_record(trainer, everything)
+                assign(trainer.memory.streams.store)
             states = _by_worker(external_state) if trainer.distributed.has_others else {}
             files = checkpoint.encode(everything, checkpoint.Checkpoint(learners, external_state, states, extra))
         with self._writing:
@@ -145,6 +146,7 @@ def restore(trainer: TrainerState, filename: str) -> Record:
     def store() -> None:
         model.restore_pairs(pairs)
         trainer.memory.values, trainer.memory.last = memory
+        trainer.memory.streams.restart()
         for learner, state, optax_state in zip(learners, stored.learners, states, strict=True):
             if learner.custom_checkpoint is None:
                 load_state(learner, state, optax_state)

@@ -17,7 +17,6 @@ from typing import Any, SupportsFloat
 from .._typing import FileName
 from ..device import DeviceDescriptor, use_default_device
 from ..engine.debug.timing import timing_table
-from ..engine.lower.carry import Memory
 from ..engine.plan.plan import Plan
 from ..engine.run.handover import assign
 from ..engine.train.loss_scale import LossScale
@@ -91,7 +90,6 @@ class TrainerCore(EvaluatorCore):
         for learner in self.learners:
             learner.add_progress_writers(self.writers)
         self._steps: dict[tuple[Variable, ...], tuple[Step, Any]] = {}  # with the structure of its plan
-        self.memory = Memory()
         self.options = _options(accumulate, precision, rematerialize, self._parameter_learners)
         self.pending = PendingGradients(scale=LossScale.initial() if precision == "float16" else None)
         self._previous: Outcome | None = None

@@ -20,6 +20,7 @@ import numpy as np
 from ..._typing import Array, PyTree
 from ...graph.axis import Axis
 from ...graph.function import Function, nodes
+from ...graph.streams import Streams
 from ...graph.variable import Variable
 from ..data.layout import Batch, Layout
 from ..lower.carry import Memory
@@ -89,7 +90,7 @@ def time_nodes(plan: Plan, feeds: Feeds, training: bool, memory: Memory) -> None
     minibatch = timed.packer.pack(plan, arguments_in_order(plan, feeds), memory)
     with STATE, double_precision(plan.is_double):
         settle()
-        timed.run(plan, minibatch)
+        timed.run(plan, minibatch, memory.streams)
 
 
 class _TimedPlan:
@@ -100,9 +101,9 @@ class _TimedPlan:
         self.packer = MinibatchPacker(plan)
         self.parts = [_TimedPart(part, training) for part in plan.parts]
 
-    def run(self, plan: Plan, minibatch: Minibatch) -> None:
+    def run(self, plan: Plan, minibatch: Minibatch, streams: Streams) -> None:
         """Time all operations forward and, in training, backward; records belong to the nodes of `plan`."""
-        random = random_inputs(plan, draw_random_state(plan, advance=False))
+        random = random_inputs(plan, draw_random_state(plan, streams, self.training))
         inputs = _ContextInputs(self.plan, minibatch, self.packer.axes, random)
         values: Values = dict(zip(self.plan.arguments, minibatch.arguments, strict=True))
         values |= dict(zip(self.plan.leaves, leaf_arrays(plan), strict=True))

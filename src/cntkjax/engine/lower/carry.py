@@ -16,6 +16,7 @@ from ..._typing import Array
 from ...graph.axis import Axis
 from ...graph.errors import explain
 from ...graph.function import Function
+from ...graph.streams import Streams
 from ..data.layout import Layout
 from ..data.ragged import Ragged
 from .values import Axes, Context, Value
@@ -23,7 +24,8 @@ from .values import Axes, Context, Value
 
 @dataclass
 class Memory:
-    """The last values of the sequences of a minibatch, for pieces that continue them in the next one.
+    """What a function, or a trainer, carries over to its next minibatch: the last values of the sequences, for pieces
+    that continue them, and where its random numbers go on.
 
     `last`: for each axis and slot the last of the sequences in it.
     Shapes: values [offset, sequences, *shape] for each delay, the last value first.
@@ -31,6 +33,7 @@ class Memory:
 
     values: Mapping[Function, Array] = field(default_factory=dict)
     last: Mapping[Axis, Mapping[int, int]] = field(default_factory=dict)
+    streams: Streams = field(default_factory=Streams)
 
     def origin(self, axis: Axis, pieces: Ragged, size: int) -> np.ndarray:
         """For each piece the sequence that it continues, -1 if it begins here or is padding. Shapes: int32 [size].
@@ -64,7 +67,12 @@ class Memory:
 
     def copy(self) -> Memory:
         """The state now, unaffected by later minibatches."""
-        return Memory(self.values, self.last)
+        return Memory(self.values, self.last, self.streams.copy())
+
+
+def memory_of(function: Function) -> Memory:
+    """What a function carries over from one evaluation to the next."""
+    return function.__dict__.setdefault("_carried", Memory())
 
 
 def slots_of(pieces: Ragged) -> np.ndarray:
@@ -123,4 +131,4 @@ def carry_out(ctx: Context, delay: Function, data: Array, initial: Value) -> Non
     ctx.carried_out[delay] = jnp.where(is_inside, last, before).astype(data.dtype)
 
 
-__all__ = ["Memory", "carry_out", "initial_states", "slots_of", "states_before"]
+__all__ = ["Memory", "carry_out", "initial_states", "memory_of", "slots_of", "states_before"]

@@ -69,19 +69,19 @@ def run_program(
         nonlocal drawn
         # Leaves first: a sample of random numbers is kept as long as the array of its weights is the same.
         leaves = leaf_arrays(plan)
-        drawn = draw_random_state(plan, advance=False) if random is None else random
+        drawn = draw_random_state(plan, memory.streams, program.training) if random is None else random
         try:
             program(minibatch, leaves, random_inputs(plan, drawn), extra=extra, capture=outputs)
         except BatchSizeError:  # its stages are given these numbers
             if random is None:
-                advance_random_state(drawn)
+                advance_random_state(drawn, memory.streams, program.training)
             raise
 
     def store(outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         nonlocal error
         error = computed_lengths_error(plan, minibatch, outputs[-1])
         if random is None:
-            advance_random_state(drawn)
+            advance_random_state(drawn, memory.streams, program.training)
         if error is None:
             apply_changes(plan, minibatch, memory, written(outputs[-1]))
         return outputs

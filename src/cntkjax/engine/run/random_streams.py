@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from ..._typing import AnyArray
 from ...graph.function import Function
 from ...graph.mersenne import MersenneTwister64
+from ...graph.streams import Place, Streams
 from ...graph.variable import Leaf, value_of
 from ..plan.parts import resolve
 from ..plan.plan import Plan
@@ -43,24 +43,20 @@ class NodeRandomState(NamedTuple):
 RandomState: TypeAlias = Mapping[Function, NodeRandomState]
 
 
-def draw_random_state(plan: Plan, advance: bool = True) -> RandomState:
-    """The next random state of a plan's nodes; with `advance`, their offsets move on."""
+def draw_random_state(plan: Plan, streams: Streams, training: bool) -> RandomState:
+    """The next random state of a plan's nodes. The streams stay where they are; see `advance_random_state`."""
     states: dict[Function, NodeRandomState] = {}
     for node in plan.random:
-        attrs = node.node_attributes
-        seed, offset = attrs["rngSeed"], attrs.get("rngOffset", 0)
-        stream = _stream_of(node, seed, offset) if node.primitive.draws_on_host(node) else None
-        end = offset + node.primitive.offset_increment(attrs) if stream is None else stream.end
-        states[node] = NodeRandomState(seed, offset, None if stream is None else stream.numbers, end)
-    if advance:
-        advance_random_state(states)
+        place = streams.place(node, training)
+        drawn = _drawn(node, place, streams.generators) if node.primitive.draws_on_host(node) else None
+        end = place.offset + node.primitive.offset_increment(node.node_attributes) if drawn is None else drawn.end
+        states[node] = NodeRandomState(place.seed, place.offset, None if drawn is None else drawn.numbers, end)
     return states
 
 
-def advance_random_state(states: RandomState) -> None:
-    """Move the offsets of nodes on, past what was drawn; it may be repeated."""
-    for node, state in states.items():
-        node.node_attributes["rngOffset"] = state.end
+def advance_random_state(states: RandomState, streams: Streams, training: bool) -> None:
+    """Move streams on, past what was drawn; it may be repeated."""
+    streams.advance({n: Place(state.seed, state.end, n.seedings) for n, state in states.items()}, training)
 
 
 def random_inputs(plan: Plan, states: RandomState) -> RandomInputs | None:
@@ -85,37 +81,36 @@ def random_state_of(plan: Plan, inputs: RandomInputs | None) -> RandomState:
     }
 
 
-class _Stream:
+class _Generator:
     """The generator of a node: `numbers` were drawn at the offset `begin`, and the next ones are at `end`."""
 
-    def __init__(self, seed: int, offset: int) -> None:
-        self.seed, self.begin, self.end = seed, offset, offset
-        self.generator = MersenneTwister64(seed)
-        self.generator.skip(offset)
+    def __init__(self, place: Place) -> None:
+        self.seed, self.begin, self.end = place.seed, place.offset, place.offset
+        self.twister = MersenneTwister64(place.seed)
+        self.twister.skip(place.offset)
         self.numbers: AnyArray | None = None
         self.weights: AnyArray | None = None  # from which the numbers were drawn
 
-    def serves(self, seed: int, offset: int, weights: AnyArray | None) -> bool:
-        """True if the numbers at this offset are the next ones, or those drawn last from the same weights."""
-        return self.seed == seed and (offset == self.end or (offset == self.begin and weights is self.weights))
+    def serves(self, place: Place, weights: AnyArray | None) -> bool:
+        """True if the numbers at this place are the next ones, or those drawn last from the same weights."""
+        is_last = place.offset == self.begin and weights is self.weights
+        return self.seed == place.seed and (is_last or place.offset == self.end)
 
 
-_STREAMS: WeakKeyDictionary[Function, _Stream] = WeakKeyDictionary()
-
-
-def _stream_of(node: Function, seed: int, offset: int) -> _Stream:
-    """The stream of a node after drawing its numbers at this offset."""
-    stream = _STREAMS.pop(node, None)  # put back below: what an interrupt leaves half drawn is drawn again
+def _drawn(node: Function, place: Place, generators: dict[Function, _Generator]) -> _Generator:
+    """The generator of a node after drawing its numbers at this place."""
+    generator = generators.pop(node, None)  # put back below: what an interrupt leaves half drawn is drawn again
     leaf = resolve(node.node_inputs[0]) if node.node_inputs else None
     weights = value_of(leaf) if isinstance(leaf, Leaf) else None
-    if stream is None or not stream.serves(seed, offset, weights):
-        stream = _Stream(seed, offset)
-    is_new = stream.numbers is None or weights is not stream.weights
-    if is_new or (offset == stream.end and not node.primitive.keeps_numbers):
-        numbers, count = node.primitive.draw(node.node_attributes, stream.generator, weights)
-        stream.numbers, stream.weights, stream.begin, stream.end = numbers, weights, offset, offset + count
-    _STREAMS[node] = stream
-    return stream
+    if generator is None or not generator.serves(place, weights):
+        generator = _Generator(place)
+    is_new = generator.numbers is None or weights is not generator.weights
+    if is_new or (place.offset == generator.end and not node.primitive.keeps_numbers):
+        numbers, count = node.primitive.draw(node.node_attributes, generator.twister, weights)
+        begin, end = place.offset, place.offset + count
+        generator.numbers, generator.weights, generator.begin, generator.end = numbers, weights, begin, end
+    generators[node] = generator
+    return generator
 
 
 __all__ = [

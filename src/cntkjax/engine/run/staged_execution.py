@@ -19,6 +19,7 @@ from ..._typing import AnyArray, Array
 from ...graph.errors import BatchSizeError, explain
 from ...graph.function import Function
 from ...graph.shape import filled
+from ...graph.streams import Streams
 from ...graph.variable import Leaf, Variable, producer
 from ..data.ragged import Ragged, SparseRows
 from ..lower.carry import Memory
@@ -32,7 +33,7 @@ from .handover import STATE, device_copy, settle
 from .minibatch import Feed, Feeds
 from .program_cache import plan_of
 from .python_callbacks import CallbackResults, raising_callback_errors
-from .random_streams import RandomState, draw_random_state
+from .random_streams import RandomState, advance_random_state, draw_random_state
 from .result import Result
 from .state import leaf_array
 
@@ -48,8 +49,9 @@ def evaluate(
     try:
         return evaluate_in_one_program(outputs, feeds, training, memory, assign, callback_results)
     except BatchSizeError as error:
-        stages = StagedExecution(outputs, feeds, error, callback_results=callback_results)
-        stages.forward(training, assign)
+        streams = None if memory is None else memory.streams
+        stages = StagedExecution(outputs, feeds, error, training, streams, callback_results=callback_results)
+        stages.forward(assign)
         return stages.results()
 
 
@@ -64,35 +66,42 @@ def gradients(
     try:
         return gradients_in_one_program(outputs, roots, wrt, feeds, random, memory, callback_results)
     except BatchSizeError as error:
-        stages = StagedExecution([*outputs, *roots], feeds, error, random, callback_results)
-        stages.forward(True, False, write_state=callback_results is None)
+        streams = None if memory is None else memory.streams
+        stages = StagedExecution([*outputs, *roots], feeds, error, True, streams, random, callback_results)
+        stages.forward(False, write_state=callback_results is None)
         return stages.backward(roots, wrt), stages.results()[: len(outputs)]
 
 
 class StagedExecution:
     """One evaluation in stages.
 
-    `error`: why one program cannot do it.
+    `error`: why one program cannot do it. `streams`: from which it draws, unless there is a random state already.
     Errors: `error`, if nothing separates the batch sizes; ValueError for what is not supported in stages.
     """
 
     def __init__(
-        self, outputs: Sequence[Variable], feeds: Feeds, error: BatchSizeError, random: RandomState | None = None,
+        self, outputs: Sequence[Variable], feeds: Feeds, error: BatchSizeError, training: bool,
+        streams: Streams | None = None, random: RandomState | None = None,
         callback_results: CallbackResults | None = None,
     ) -> None:
-        self.outputs, self.plan = outputs, plan_of(outputs)
+        self.outputs, self.plan, self.training = outputs, plan_of(outputs), training
         self._check(feeds, error)
         self.values: dict[Variable, Feed] = {resolve(v): feed for v, feed in feeds.items()}
         with STATE:
             settle()
             # Copies: user functions run between the stages, without the lock, and another thread may train meanwhile.
             self.values |= {v: device_copy(leaf_array(v)) for v in self.plan.leaves}
-        self.random = random or error.random_state or draw_random_state(self.plan)
+        self.random = random or error.random_state or self._draw(streams or Streams())
         if callback_results is None:
             callback_results = defaultdict(list)
         self.callback_results: CallbackResults = error.callback_results or callback_results
         self.stage_results: dict[Variable, Result] = {}
         self.user_states: dict[Stage, object] = {}  # what user functions keep for their backward call
+
+    def _draw(self, streams: Streams) -> RandomState:
+        drawn = draw_random_state(self.plan, streams, self.training)
+        advance_random_state(drawn, streams, self.training)
+        return drawn
 
     def _check(self, feeds: Feeds, error: BatchSizeError) -> None:
         if not any(stage.function for stage in self.plan.stages) and not _differ_by_axes(feeds):
@@ -108,17 +117,19 @@ class StagedExecution:
                 fix="feed whole sequences, without start flags",
             )) from error
 
-    def forward(self, training: bool, assign: bool, write_state: bool = True) -> None:
+    def forward(self, assign: bool, write_state: bool = True) -> None:
         """Compute all stages. `assign`, `write_state`: see `evaluation.evaluate`."""
         for stage in self.plan.stages:
             if stage.function is not None:
                 with raising_callback_errors(self.callback_results):
-                    state, data = stage.function.primitive.forward_on_host(self._operands(stage.function), training)
+                    state, data = stage.function.primitive.forward_on_host(
+                        self._operands(stage.function), self.training
+                    )
                 self.user_states[stage] = state
                 self.values.update(zip(stage.outputs, data, strict=True))
             else:
                 results = evaluate_in_one_program(
-                    stage.outputs, self.values, training, None, assign, self.callback_results, self.random,
+                    stage.outputs, self.values, self.training, None, assign, self.callback_results, self.random,
                     stage.inputs, write_state,
                 )
                 self.stage_results.update((r.variable, r) for r in results)

@@ -169,7 +169,7 @@ class Step:
             with STATE:
                 settle()
                 leaves = [None if leaf is None else leaf_array(leaf) for leaf in self.untrained_leaves]
-            inputs = random_inputs(plan, draw_random_state(plan, advance=False))
+            inputs = random_inputs(plan, self._draw())
             program.compile_in_background(minibatch, leaves, inputs, self._state(), ([], None))
 
     @property
@@ -209,7 +209,7 @@ class Step:
                 settle()
                 leaves = [None if leaf is None else leaf_array(leaf) for leaf in self.untrained_leaves]
                 leaves, state = outliving(plan, (leaves, self._state(hypers is not None)))
-            drawn = draw_random_state(plan, advance=False)  # after leaves: see `evaluation.run_program`
+            drawn = self._draw()  # after leaves: see `evaluation.run_program`
             inputs = random_inputs(plan, drawn)
             run, donated = (program, state) if joined is None else (joined.joined(program), joined.donated(state))
             try:
@@ -231,7 +231,7 @@ class Step:
             reported = samples if joined is None else counts.reported
             outcome = Outcome(loss, metric, reported, outputs, counts.learned if updates else ())
             if not exchanges:
-                advance_random_state(drawn)
+                self._advance(drawn)
                 pending.gradients = computed.gradients
                 pending.samples, pending.minibatches = remaining
                 if error is None:
@@ -240,7 +240,7 @@ class Step:
             return computed, outcome
 
         def apply() -> None:
-            advance_random_state(drawn)
+            self._advance(drawn)
             apply_changes(plan, minibatch, self.memory, computed.changes)
 
         if not exchanges:
@@ -296,19 +296,20 @@ class Step:
         """A step over several batch sizes; it is waited for."""
         with self.undo() as undo:
             if error.random_state is not None:
-                advance_random_state(error.random_state)
+                self._advance(error.random_state)
             return self._run_stages(feeds, error, exchange, count, undo)
 
     def _run_stages(
         self, feeds: Feeds, error: BatchSizeError, exchange: Exchange | None, count: Count, undo: Undo
     ) -> Outcome:
-        stages = StagedExecution([*self.criteria, *self.outputs, self.sample_counter.source], feeds, error)
+        computed = [*self.criteria, *self.outputs, self.sample_counter.source]
+        stages = StagedExecution(computed, feeds, error, bool(self.learners), self.memory.streams)
         if self.options != Options():
             raise ValueError(explain(
                 "training on several batch sizes in one minibatch does not support these options",
                 fix="leave out accumulate=, precision= and rematerialize=",
             )) from error
-        stages.forward(bool(self.learners), assign=not self.learners)
+        stages.forward(assign=not self.learners)
         *results, sample_source = stages.results()
         sums = [_sum(result) for result in results[: len(self.criteria)]]
         samples, outputs = sample_source.samples, results[len(self.criteria) :]
@@ -364,6 +365,12 @@ class Step:
         outcome = Outcome(0.0, 0.0, 0, list(part.outputs))
         count(outcome)
         return outcome
+
+    def _draw(self) -> RandomState:
+        return draw_random_state(self.plan, self.memory.streams, bool(self.learners))
+
+    def _advance(self, drawn: RandomState) -> None:
+        advance_random_state(drawn, self.memory.streams, bool(self.learners))
 
     def _state(self, learns: bool = True) -> TrainedState:
         """What a program donates; without the learners' states if they do not learn in it.

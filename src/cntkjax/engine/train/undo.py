@@ -25,8 +25,7 @@ class Undo:
             settle()
             self._leaves = {leaf: value_of(leaf) for leaf in (*plan.leaves, *leaves)}
             self._learners = [(learner, learner.optax_state) for learner in learners]
-            self._objects = [(each, dict(vars(each))) for each in (memory, pending)]
-            self._random = [(node.node_attributes, node.node_attributes.get("rngOffset", 0)) for node in plan.random]
+            self._objects = [(each, dict(vars(each))) for each in (memory, memory.streams, pending)]
         self._is_kept = False
 
     def keep(self) -> None:
@@ -49,8 +48,6 @@ class Undo:
             learner.optax_state = state
         for each, attributes in self._objects:
             vars(each).update(attributes)
-        for node_attributes, offset in self._random:
-            node_attributes["rngOffset"] = offset
 
 
 __all__ = ["Undo"]

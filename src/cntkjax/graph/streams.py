@@ -1,0 +1,67 @@
+"""Where random numbers go on: an evaluated function, or a trainer, has a stream of its own for each random node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from .function import Function
+
+
+class Place(NamedTuple):
+    """A place in a node's stream. `seeding`: how often its seed was set before.
+
+    Units: `offset` is in numbers that CNTK's generator draws, or in evaluations.
+    """
+
+    seed: int
+    offset: int
+    seeding: int
+
+
+@dataclass
+class Streams:
+    """The streams of random numbers of a function or trainer, one for each random node.
+
+    A stream begins at the node's `rngOffset`, also if its seed is set. When gradients are first computed, all of them
+    begin again, since CNTK then compiles the function anew.
+
+    `places`: of the next numbers, for nodes that have drawn any. `generators`: a cache of those that draw on the host.
+    """
+
+    places: Mapping[Function, Place] = field(default_factory=dict)
+    is_differentiated: bool = False
+    generators: dict[Function, Any] = field(default_factory=dict)
+
+    def place(self, node: Function, training: bool) -> Place:
+        """The place of a node's next numbers. `training`: gradients are computed with them."""
+        last = self._compiled(training).get(node)
+        if last is not None and last.seeding == node.seedings:
+            return last
+        return Place(node.node_attributes["rngSeed"], node.node_attributes.get("rngOffset", 0), node.seedings)
+
+    def advance(self, places: Mapping[Function, Place], training: bool) -> None:
+        """Go on at these places; it may be repeated."""
+        self.places = {**self._compiled(training), **places}
+        self.is_differentiated |= training
+
+    def _compiled(self, training: bool) -> Mapping[Function, Place]:
+        """The places, as far as CNTK's compiled network is one for such a computation."""
+        return self.places if self.is_differentiated or not training else {}
+
+    def store(self) -> None:
+        """Let new streams of these nodes begin here; it may be repeated."""
+        for node in self.places:
+            node.node_attributes["rngOffset"] = self.place(node, False).offset
+
+    def restart(self) -> None:
+        """Go on where new streams begin."""
+        self.places = {}
+
+    def copy(self) -> Streams:
+        """The same streams, unaffected by later draws from these."""
+        return replace(self)
+
+
+__all__ = ["Place", "Streams"]
