@@ -208,6 +208,18 @@ class TestUnpacking:
             with pytest.raises(ValueError, match=r"\[4, 1\] steps are to be made of arrays of 3"):
                 C.to_sequence_like(x, self.x).eval({x: array, self.x: [np.ones((n, 2), np.float32) for n in (4, 1)]})
 
+    def test_an_array_has_as_many_steps_as_the_longest_sequence(self):
+        """As in CNTK, which has an error of the same type."""
+        for shape in ((5, 2), (C.FreeDimension, 2)):
+            x = C.input_variable(shape)
+            f = C.to_sequence_like(x * 2, self.x) if shape[0] == 5 else C.to_sequence_like(x, self.x)
+            array = np.ones((2, 5, 2), np.float32)
+            for lengths in (5, 2), (5, 5):
+                steps = f.eval({x: array, self.x: [np.ones((n, 2), np.float32) for n in lengths]})
+                assert tuple(map(len, steps)) == lengths
+            with pytest.raises(ValueError, match=r"first dimension.* 5, does not match the longest sequence.* 3"):
+                f.eval({x: array, self.x: [np.ones((n, 2), np.float32) for n in (3, 2)]})
+
     def test_its_outputs_have_names(self):
         assert [v.name for v in S.unpack(self.x, 0, name="steps").outputs] == ["steps", "steps_UnpackSequenceMask"]
 

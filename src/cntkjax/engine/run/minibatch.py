@@ -112,6 +112,7 @@ class MinibatchPacker:
         """
         divided = _divided(feeds, shares, self.shapes.space.shares_rows)
         sizes = [self._sizes(plan, share, variant) for share in divided]
+        _check_longest(plan, feeds)
         agreed = None if agree is None else agree(sizes, self.prices)
         if agreed is not None:
             sizes = [s._replace(variant=(s.variant, "of all workers")) for s in sizes]
@@ -342,6 +343,26 @@ def _check_lengths_fit(plan: Plan, feeds: Sequence[Feed], lengths_of: Mapping[Ax
             raise ShapeError(explain(
                 f"sequences of {_abbreviated(lengths.ravel())} steps are to be made of arrays of {steps}",
                 fix="give lengths that are at most the first dimension of the arrays, or longer arrays",
+            ))
+
+
+def _check_longest(plan: Plan, feeds: Sequence[Feed]) -> None:
+    """ShapeError if arrays become sequences as long as others and have not as many steps as the longest, as in CNTK.
+
+    As far as this is known before the run; the minibatch is not divided yet, in which a part may have shorter ones.
+    """
+    fed = {v: feed for v, feed in zip(plan.arguments, feeds, strict=True) if isinstance(feed, Ragged)}
+    for array, like in plan.packed_arrays if fed else ():
+        axis = like.sequence_axis
+        longest = next((f.lengths.max(initial=0) for v, f in fed.items()
+                        if axis and v.sequence_axis == axis and f.lengths is not None), 0)
+        data = fed[array].data if array in fed else None
+        steps = array.shape[0] if data is None or isinstance(data, SparseRows) else data.shape[1]
+        if longest and 0 <= steps != longest:
+            raise ShapeError(explain(
+                f"the first dimension of arrays that become sequences, {steps}, does not match the longest sequence "
+                f"whose length they take, {longest}",
+                {"like": like}, "give arrays of as many steps as the longest sequence has, or slice them",
             ))
 
 
