@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import cntkjax as C
+from cntkjax.engine.run.program_cache import programs
 from cntkjax.graph.errors import ResultError, ShapeError
 from cntkjax.ops.functions import Function, UserFunction
 
@@ -535,6 +536,41 @@ def test_a_free_dimension_is_determined_by_one_call_of_forward():
         assert total.eval({x: [[n, 0, 0]]}) == expected
     np.testing.assert_array_equal((total * C.reduce_sum(x * w)).grad({x: [[3, 1, 1]]}, wrt=[w]), [54, 18, 18])
     assert Picks.calls == 9
+
+
+def test_each_size_of_a_free_dimension_is_compiled_once():
+    class Repeats(UserFunction):
+        def __init__(self, x):
+            super().__init__([x])
+
+        def infer_outputs(self):
+            x = self.inputs[0]
+            return [C.output_variable((C.FreeDimension,), x.dtype, x.dynamic_axes, needs_gradient=False)]
+
+        def forward(self, x, device=None, outputs_to_retain=None):
+            return None, np.repeat(x, int(x[0, 0]), axis=1)
+
+        def backward(self, state, root_gradients):
+            return None
+
+    x = C.input_variable(1)
+    repeated = C.user_function(Repeats(x))
+    for n in (4, 2, 4, 2, 3, 4):
+        assert repeated.eval({x: [[n]]}).tolist() == [[n] * n]
+    (program,) = [p for p in programs if repeated.output in p.plan.outputs]
+    assert len(program.executables) == 4  # one for the guess before the first call
+
+
+def test_evaluations_start_quickly_and_training_does_not():
+    x = C.input_variable(2)
+    z = C.user_function(Scaled(x * C.parameter(2, init=1)))
+    for _ in range(2):
+        z.eval({x: [[1, 2]]})
+    trainer = C.Trainer(z, C.reduce_sum(z), [C.sgd(z.parameters, 0.1)])
+    trainer.train_minibatch({x: [[1, 2]]})
+    (evaluation,) = next(p for p in programs if z.output in p.plan.outputs).executables
+    (training,) = trainer._step(()).program.executables
+    assert evaluation.runs_left < training.runs_left == float("inf")
 
 
 def test_a_node_of_the_graph_serializes_a_record_of_the_user_function():

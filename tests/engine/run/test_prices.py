@@ -13,7 +13,7 @@ def test_a_run_costs_what_the_fastest_one_did():
     costs = MeasuredPrices()
     assert costs.seconds_per_work == 0
     for work, seconds in ((1000, 0.5), (1000, 0.2), (100, 0.1)):
-        costs.note_run(1, work, seconds)
+        costs.note_run(work, seconds)
     assert costs.seconds_per_work == pytest.approx(0.2 / 1000, rel=0.01)
 
 
@@ -33,7 +33,7 @@ def test_a_compilation_beside_the_work_takes_one_core_from_it(monkeypatch):
 def test_deterministic_runs_use_no_measurement(monkeypatch):
     monkeypatch.setattr(Settings, "deterministic", True)
     first, second = MeasuredPrices(), MeasuredPrices()
-    first.note_run(1, 10, 5.0)
+    first.note_run(10, 5.0)
     first.note_compilation(3.0)
     assert (first.seconds_per_work, first.compilation_seconds) == (second.seconds_per_work, second.compilation_seconds)
     assert first.seconds_per_work > 0

@@ -100,6 +100,43 @@ def test_what_has_no_description_is_found_by_its_program():
     assert second.traces == 1 and next(iter(second.executables)).stored
 
 
+def calling(*functions):
+    """Executables that call these functions of Python in turn."""
+
+    def call(x):
+        for function in functions:
+            x = jax.pure_callback(function, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+        return captured(x)
+
+    return Executables(call, computation=Computation(object))
+
+
+def test_a_loaded_program_calls_the_functions_of_this_process():
+    first, second = calling(lambda x: x + 1, lambda x: 3 * x), calling(lambda x: 2 * x, lambda x: x - 5)
+    for _ in range(2):
+        assert first.call("key", (ONES,))().tolist() == [6, 6, 6]
+    for _ in range(3):  # from the second call on jax runs no code of its own
+        assert second.call("key", (ONES,))().tolist() == [-3, -3, -3]
+    loaded = next(iter(second))
+    assert not next(iter(first)).stored and loaded.stored
+    assert type(loaded.run) is type(jax.jit(abs)), "called in C"
+
+
+def test_an_executable_is_not_loaded_for_another_number_of_functions():
+    compiled = jax.jit(calling(np.negative)._function).lower(ONES).compile()
+    structures = jax.tree.structure(((ONES,), {})), compiled.out_tree
+    with pytest.raises(ValueError, match="calls 1 functions, not 2"):
+        versions.deserialized(versions.serialized(compiled), jax.devices()[:1], *structures, [np.negative] * 2)
+
+
+def test_programs_that_call_python_run_where_their_functions_cannot_be_replaced(monkeypatch):
+    monkeypatch.setattr(stored_executables, "platform", lambda: "gpu")
+    for _ in range(2):
+        negating = calling(np.negative)
+        assert negating.call("key", (ONES,))().tolist() == [-1, -1, -1]
+        assert not next(iter(negating)).stored
+
+
 def test_unused_inputs_distinguish_programs_of_the_same_text():
     first = Executables(lambda x, y: 2 * x, computation=Computation(object))
     second = Executables(lambda x, y: 2 * y, computation=Computation(object))
@@ -267,7 +304,50 @@ print("compiled", report.compiled, file=sys.stderr)
 
 @pytest.mark.parametrize("learner", ["adam", "optax"])
 def test_a_second_process_compiles_nothing_and_computes_the_same(learner):
-    command = [sys.executable, "-c", TRAINING, learner]
+    compiles_once([sys.executable, "-c", TRAINING, learner])
+
+
+USER_FUNCTIONS = """
+import sys
+import numpy as np
+import cntkjax as C
+from cntkjax.engine.run import compilations
+
+class Scaled(C.ops.functions.UserFunction):
+    def __init__(self, x, scale):
+        super().__init__([x])
+        self.scale = scale
+
+    def infer_outputs(self):
+        x = self.inputs[0]
+        return [C.output_variable(x.shape, x.dtype, x.dynamic_axes)]
+
+    def forward(self, x, device=None, outputs_to_retain=None):
+        return None, self.scale * x
+
+    def backward(self, state, gradients):
+        return self.scale * gradients
+
+C.cntk_py.reset_random_seed()
+x, y = C.input_variable(4, needs_gradient=True), C.input_variable(2)
+z = C.user_function(Scaled(C.layers.Dense(2)(C.user_function(Scaled(x, 2))), 3))
+loss = C.cross_entropy_with_softmax(z, y)
+trainer = C.Trainer(z, (loss, C.classification_error(z, y)), [C.adam(z.parameters, 0.1, 0.9)])
+data = {x: np.random.RandomState(0).rand(2, 4).astype("f"), y: np.eye(2, dtype="f")}
+for _ in range(4):
+    trainer.train_minibatch(data)
+print(repr([p.value.tolist() for p in z.parameters]), trainer.test_minibatch(data), z.eval({x: data[x]}).tolist())
+print(z.grad({x: data[x]}).tolist())
+print("compiled", compilations.report().compiled, file=sys.stderr)
+"""
+
+
+def test_a_second_process_compiles_nothing_that_calls_user_functions():
+    compiles_once([sys.executable, "-c", USER_FUNCTIONS])
+
+
+def compiles_once(command):
+    """Run a command in two processes; the second one compiles nothing, and prints the same."""
     first, second = (subprocess.run(command, capture_output=True, text=True, timeout=300) for _ in range(2))
     assert first.returncode == second.returncode == 0, first.stderr + second.stderr
     assert first.stdout == second.stdout

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -28,7 +28,7 @@ from ..xla.fork_guard import check_not_forked
 from ..xla.memory import Needs, fits, is_out_of_memory, needs, out_of_memory
 from ..xla.nvidia import warn_of_unused_gpus
 from ..xla.platform import matmul_precision
-from ..xla.versions import c_function, double_precision, forget_traces
+from ..xla.versions import c_function, called_functions, double_precision, forget_traces
 from ..xla.work import elements, operations
 from .compilations import Compilation, announced, record
 from .handover import Captures, captured, copied, deferred_interrupts
@@ -146,6 +146,21 @@ class Executables:
         except jax.errors.JaxRuntimeError as error:
             self._explain(error, executable, inputs)
             raise
+
+    def call(self, signature: Hashable, inputs: Inputs, **static: Hashable) -> PyTree:
+        """What the function returns, if it donates nothing. What interrupts this thread may end its run.
+
+        `static`: arguments of the function that only say, to jax, which of its traces is meant.
+        """
+        executable = self.ready(signature)
+        if executable is None:
+            with deferred_interrupts():
+                executable = self.get(signature, inputs)
+        executable.runs_left -= 1
+        if executable.run is not self.jitted:
+            with suppress(TypeError, ValueError):  # as above
+                return executable.run(*inputs)
+        return self.jitted(*inputs, **static)
 
     def _run_first(
         self, signature: Hashable, inputs: Inputs, outputs: Captures, copy: Callable[[PyTree], PyTree]
@@ -294,7 +309,7 @@ class Executables:
             options = options | collective_options()
         lowered = traced.lower()
         program = key_of_program(lowered, inputs, options)
-        executable = load_program(program, inputs, lowered.out_tree)
+        executable = load_program(program, inputs, lowered.out_tree, called_functions(lowered))
         is_stored = executable is not None
         if executable is None:
             executable = Stored(_compiled(lowered, options), time.perf_counter() - begin)

@@ -62,11 +62,8 @@ class MeasuredPrices:
         self._runs[signature] = run + 1
         return run
 
-    def note_run(self, run: int, work: float, seconds: float) -> None:
-        """Count a run on shapes of this work. The first one, 0, compiles the program."""
-        if run == 0:
-            self.note_compilation(seconds)
-            return
+    def note_run(self, work: float, seconds: float) -> None:
+        """Count a run on shapes of this work, in a program that has been compiled."""
         rate = max(seconds - _DISPATCH, 0.0) / max(work, 1.0)
         self._rates[work] = min(self._rates.get(work, rate), rate)
 

@@ -119,6 +119,8 @@ class Program:
 
     def _description(self) -> object:
         """A digest of what is computed, in any process: by the nodes as they are now, since users may edit them."""
+        if self.plan.calls_python:
+            raise NoDescription("code of the user")
         if self._described_at != edits():
             self._digest, self._described_at = self._describe(), edits()
         return self._digest
@@ -202,7 +204,7 @@ class Program:
         if minibatch.alternative is not None:
             self.compile_in_background(minibatch.alternative, leaves, random, donated, extra)
         run = self.prices.next_run(minibatch.signature)
-        is_priced = run > 0 or (run == 0 and self.plan.calls_python)  # other first runs are timed while they compile
+        is_priced = run > 0  # first runs are timed while they compile
         if is_priced:
             jax.block_until_ready(inputs)  # what they wait for is not part of the run
         begin = time.perf_counter()
@@ -222,7 +224,7 @@ class Program:
             end = time.perf_counter()
             profiler.add("Programs", self.name, begin, end)
             if is_priced:
-                self.prices.note_run(run, minibatch.work, end - begin)
+                self.prices.note_run(minibatch.work, end - begin)
         return None if capture is not None else outputs[0]()
 
     def compile_in_background(
@@ -250,11 +252,12 @@ class Program:
     def _run_with_callbacks(
         self, inputs: Inputs, minibatch: Minibatch, random: RandomInputs | None
     ) -> PyTree:
+        def run() -> PyTree:
+            sizes = self.plan.free_dimension_sizes
+            return self.executables.call((minibatch.signature, sizes), inputs, sizes=sizes)()
+
         try:
-            return run_until_sizes_settle(
-                lambda: self.executables.jitted(*inputs, sizes=self.plan.free_dimension_sizes)(),
-                minibatch.callback_results,
-            )
+            return run_until_sizes_settle(run, minibatch.callback_results)
         except BatchSizeError as error:
             self.needs_stages, error.random_state = True, random_state_of(self.plan, random)
             raise

@@ -2,6 +2,8 @@
 
 An executable is stored under a key of its program, and that key under one of the computation in terms of the graph. The
 latter changes with this package's code. Then the computation is traced again, and mostly found to be the same program.
+A program that calls code of the user is traced in each process: it is stored without the functions that it calls, and
+gets those of the trace.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from ..xla.compiler import compiler_options, quick_options, small_options
 from ..xla.descriptions import digest
 from ..xla.devices import default_device
 from ..xla.environment import code, environment
-from ..xla.versions import deserialized, serialized, used_inputs
+from ..xla.platform import platform
+from ..xla.versions import called_functions, deserialized, serialized, used_inputs
 from .structures import Structure, decoded, encoded
 
 
@@ -57,8 +60,10 @@ def key_of_computation(description: str, inputs: PyTree) -> str | None:
 
 
 def key_of_program(lowered: jax.stages.Lowered, inputs: PyTree, options: Mapping[str, str]) -> str | None:
-    """The key of the executable of a program, compiled with these options of XLA."""
+    """The key of the executable of a program, compiled with these options of XLA; None if it is not stored."""
     try:
+        if called_functions(lowered) and platform() != "cpu":  # not tried on others
+            return None
         return _key(jax.tree.leaves(inputs), lowered.as_text(), used_inputs(lowered), options)
     except (AttributeError, KeyError):
         return None
@@ -85,15 +90,20 @@ def load_computation(key: str | None, inputs: PyTree) -> Stored | None:
         return None
 
 
-def load_program(key: str | None, inputs: PyTree, outputs: Structure) -> Stored | None:
-    """The executable of a program, which returns outputs of this structure; None if it is not there."""
+def load_program(
+    key: str | None, inputs: PyTree, outputs: Structure, called: Sequence[Callable[..., Any]] = ()
+) -> Stored | None:
+    """The executable of a program, which returns outputs of this structure; None if it is not there.
+
+    `called`: the functions in Python that the program calls; they may be others than in the process that stored it.
+    """
     data = _read(key)
     if data is None:
         return None
     try:
         in_tree = jax.tree.structure((inputs, {}))
         devices = _devices(jax.tree.leaves(inputs)) or [default_device()]
-        compiled = deserialized(zlib.decompress(data[_SECONDS.size :]), devices, in_tree, outputs)
+        compiled = deserialized(zlib.decompress(data[_SECONDS.size :]), devices, in_tree, outputs, called)
         return Stored(compiled, *_SECONDS.unpack_from(data))
     except Exception:  # as above, of jax and its backends
         return None
@@ -124,7 +134,7 @@ def _save(key: str | None, content: Callable[[], bytes]) -> None:
         return
 
     def write() -> None:
-        with suppress(Exception):  # callbacks, constants, classes of the user: jax has no class of errors for these
+        with suppress(Exception):  # constants, classes of the user: jax has no class of errors for these
             entries.write(key, content())
 
     _unsaved[key] = saved = storing.submit(write)

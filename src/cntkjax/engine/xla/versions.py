@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -22,7 +23,11 @@ def c_function(compiled: jax.stages.Compiled) -> Callable[..., Any] | None:
 
     `Compiled.__call__` itself is written in Python: an exception that arrives when it returns would lose its outputs.
     """
-    create = getattr(compiled._executable, "create_cpp_call", None)
+    executable = compiled._executable
+    described: Any = getattr(executable, "_unloaded_executable", None)
+    if getattr(described, "host_callbacks", ()):  # only `jax.jit` calls these in C
+        executable = replace(described, host_callbacks=[]).load()  # it calls Python all the same
+    create = getattr(executable, "create_cpp_call", None)
     function = create(compiled._params) if create is not None and hasattr(compiled, "_params") else None
     return function if isinstance(function, type(jax.jit(abs))) else None
 
@@ -42,18 +47,40 @@ def used_inputs(lowered: jax.stages.Lowered) -> list[int]:
     return sorted(lowered._lowering.compile_args["kept_var_idx"])
 
 
+def called_functions(lowered: jax.stages.Lowered) -> Sequence[Callable[..., Any]]:
+    """The functions in Python that a program calls; its text and what it is compiled to have only their places here."""
+    return tuple(lowered._lowering.compile_args.get("host_callbacks", ()))
+
+
 def serialized(compiled: jax.stages.Compiled) -> bytes:
-    """An executable as bytes. Errors: any, if jax or the backend cannot serialize it."""
+    """An executable as bytes, without the functions in Python that it calls.
+
+    Errors: any, if jax or the backend cannot serialize it.
+    """
+    described: Any = getattr(compiled._executable, "_unloaded_executable")  # noqa: B009 - not declared
+    if described.host_callbacks:
+        places = replace(described, host_callbacks=[None] * len(described.host_callbacks))
+        compiled = jax.stages.Compiled(
+            places.load(), compiled._params.const_args, compiled.args_info, compiled.out_tree, compiled._no_kwargs
+        )  # fmt: skip
     return serialize_executable.serialize(compiled)[0]
 
 
 def deserialized(
-    data: bytes, devices: Sequence[jax.Device], in_tree: jax.tree_util.PyTreeDef, out_tree: jax.tree_util.PyTreeDef
+    data: bytes, devices: Sequence[jax.Device], in_tree: jax.tree_util.PyTreeDef, out_tree: jax.tree_util.PyTreeDef,
+    called: Sequence[Callable[..., Any]] = (),
 ) -> jax.stages.Compiled:
-    """The executable of `serialized`, for these devices. Errors: any, if another version wrote it."""
+    """The executable of `serialized`, for these devices. `called`: the functions in Python that it calls from now on.
+
+    Errors: any, if another version wrote it; ValueError if it calls another number of functions.
+    """
     unpickler = _Unpickler(io.BytesIO(data), devices[0].client, devices)
+    unpickler.called = called
     executable, inputs, no_keywords = unpickler.load()
-    return jax.stages.Compiled(executable.load(), [], in_tree.unflatten(inputs), out_tree, no_kwargs=no_keywords)
+    if len(executable.host_callbacks) != len(called):
+        raise ValueError(f"an executable that calls {len(executable.host_callbacks)} functions, not {len(called)}")
+    loaded = replace(executable, host_callbacks=list(called)).load()
+    return jax.stages.Compiled(loaded, [], in_tree.unflatten(inputs), out_tree, no_kwargs=no_keywords)
 
 
 _OF_NUMPY = "dtype", "ndarray", "_reconstruct"  # the devices of a mesh are an array
@@ -61,6 +88,15 @@ _OF_NUMPY = "dtype", "ndarray", "_reconstruct"  # the devices of a mesh are an a
 
 class _Unpickler(serialize_executable._JaxPjrtUnpickler):
     """Loads what jax pickles of an executable, and calls nothing but jax's classes and its functions for that."""
+
+    called: Sequence[Callable[..., Any]] = ()
+
+    def persistent_load(self, pid: Any) -> Any:
+        if pid[0] == "exec" and self.called:
+            return self.backend.deserialize_executable(
+                pid[1], executable_devices=self.execution_devices, host_callbacks=list(self.called)
+            )  # fmt: skip
+        return super().persistent_load(pid)
 
     def find_class(self, module: str, name: str) -> Any:
         if module.partition(".")[0] == "numpy" and name in _OF_NUMPY:
