@@ -76,6 +76,7 @@ class Model:
     # what is saved are the streams of what is saved, and new ones begin there
     ("r r save r load load", "1 2 3 3 3"), ("t t save load t", "1 2 1 3"),
     ("l r r save l n new clone t", "1 1 2 2 3 3 3 3"), ("r r save r r restore r l", "1 2 3 4 3 3"),
+    ("r save r r restore t t checkpoint r n", "1 2 3 2 3 2 4"),
     ("l r save r restore l r n", "1 1 2 2 2 2"),
     # checkpoints
     ("t t checkpoint t t resume t test r", "1 2 3 4 3 4 3"), ("r t t checkpoint l r resume t l r", "1 1 2 3 2 3 4 3"),

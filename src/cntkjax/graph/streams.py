@@ -37,9 +37,7 @@ class Streams:
     def place(self, node: Function, training: bool) -> Place:
         """The place of a node's next numbers. `training`: gradients are computed with them."""
         last = self._compiled(training).get(node)
-        if last is not None and last.seeding == node.seedings:
-            return last
-        return Place(node.node_attributes["rngSeed"], node.node_attributes.get("rngOffset", 0), node.seedings)
+        return _beginning(node) if last is None or last.seeding != node.seedings else last
 
     def advance(self, places: Mapping[Function, Place], training: bool) -> None:
         """Go on at these places; it may be repeated."""
@@ -56,12 +54,16 @@ class Streams:
             node.node_attributes["rngOffset"] = self.place(node, False).offset
 
     def restart(self) -> None:
-        """Go on where new streams begin."""
-        self.places = {}
+        """Go on where new streams begin now; it may be repeated."""
+        self.places = {node: _beginning(node) for node in self.places}
 
     def copy(self) -> Streams:
         """The same streams, unaffected by later draws from these."""
         return replace(self)
+
+
+def _beginning(node: Function) -> Place:
+    return Place(node.node_attributes["rngSeed"], node.node_attributes.get("rngOffset", 0), node.seedings)
 
 
 __all__ = ["Place", "Streams"]
