@@ -165,6 +165,18 @@ class TestUnpacking:
             assert_equal(f.eval({self.x: xs, y: ys}), [a * b for a, b in zip(xs, ys, strict=True)])
             assert_equal(f.grad({self.x: xs, y: ys}, wrt=[y]), xs)
 
+    @pytest.mark.parametrize("select, reference", [
+        (lambda x: S.slice(x, 0, -1), lambda x: x[:-1]), (lambda x: S.slice(x, 0, 2), lambda x: x[:2]),
+        (lambda x: S.slice(x, 1, 0), lambda x: x[1:]), (lambda x: S.slice(x, -2, 0), lambda x: x[-2:]),
+        (lambda x: S.gather(x, positive(x)), chosen), (lambda x: S.gather(x, positive(x), (1, -1)), chosen),
+    ])  # fmt: skip
+    def test_data_may_be_fed_along_the_axis_of_selected_steps(self, select, reference, grid):
+        steps = select(self.x)
+        y = C.input_variable(2, dynamic_axes=steps.dynamic_axes)
+        xs = [np.arange(2 * n, dtype=np.float32).reshape(n, 2) for n in (3, 2, 5)]
+        ys = [reference(x) for x in xs]
+        assert_equal((steps - y).eval({self.x: xs, y: ys}), [np.zeros_like(y) for y in ys])
+
     def test_inputs_along_such_an_axis_follow_a_clone(self):
         """CNTK clones them too, and computes the same."""
         def criterion():

@@ -128,7 +128,8 @@ class GridSlice(type(GatherPacked)):  # type: ignore[misc]
     def lower_packed(self, ctx: Context, attrs: Attrs, source: Value, index: Value) -> Value:
         """Sequences keep their rows and first cells; the cells after their ends hold whatever was there."""
         old, new = ctx.layout(source.axes), ctx.layout(index.axes)
-        if old.origin is not None:  # the first steps of pieces that continue sequences are elsewhere
+        # The first steps of pieces that continue sequences are elsewhere; data fed along the new axis are packed alone.
+        if old.origin is not None or new.row is not old.row:
             return super().lower_packed(ctx, attrs, source, index)
         begin, end, steps = min(attrs["begin"], old.time - 1), attrs["end"], new.time
         if old.simple and old.full and begin + steps == (min(end, old.time) if end > 0 else old.time + end):

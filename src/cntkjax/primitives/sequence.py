@@ -156,12 +156,16 @@ class Where(Primitive):
         length = jnp.minimum(length, jnp.minimum(old.length * growth, steps))
         new = replace(old, start=old.start * growth, length=length, time=steps, full=False)
         new = ctx.layouts.setdefault(axes[1], new)
+        base = old.start
+        if new.row is not old.row:  # of data that are fed along this axis: each row may hold other sequences
+            base = new.start * old.time
+            time = base[old.seq] + old.position
         # Each step marks the cell of its first copy; its other copies, and unused cells, repeat the mark before them.
         cell = (new.start[old.seq] + before) * new.rows + new.row[old.seq]
         cell = jnp.where((after > before) & old.mask, cell, new.time * new.rows)
         marks = jnp.full(new.time * new.rows, -1, jnp.int32).at[cell.reshape(-1)].set(time.reshape(-1), mode="drop")
         source = lax.cummax(marks.reshape(new.time, new.rows), axis=0)
-        numbers = jnp.clip(source - old.start[new.seq], 0, jnp.maximum(old.length[new.seq] - 1, 0))
+        numbers = jnp.clip(source - base[new.seq], 0, jnp.maximum(old.length[new.seq] - 1, 0))
         return Value(numbers.astype(dtype), axes)
 
 
