@@ -72,13 +72,14 @@ def to_sequence_like(x: Operand, dynamic_axes_like: Operand, name: str = "") -> 
     """Convert arrays to sequences along the sequence axis of another operand, with the lengths of its sequences.
 
     Shapes: x [steps, *shape] with the batch axis only -> [*shape].
-    Errors: AxisError if x has other dynamic axes or no static axis, or the other operand has no sequence axis.
+    Errors: AxisError if x has other dynamic axes or no static axis, or the other operand has no sequence axis;
+            ShapeError if the longest sequence that is fed has not as many steps as the arrays, as in CNTK.
 
     >>> import cntkjax as C
-    >>> x, y = C.input_variable((3, 1)), C.sequence.input_variable(1)
-    >>> to_sequence_like(x, y).eval({x: [[[1], [2], [3]]], y: [[[0], [0]]]})
+    >>> x, y = C.input_variable((2, 1)), C.sequence.input_variable(1)
+    >>> to_sequence_like(x, y).eval({x: [[[1], [2]], [[3], [4]]], y: [[[0], [0]], [[0]]]})
     [array([[1.],
-           [2.]], dtype=float32)]
+           [2.]], dtype=float32), array([[3.]], dtype=float32)]
     """
     operands = [as_variable(x), as_variable(dynamic_axes_like)]
     return apply(ToSequenceLikeOp, operands, name=name)  # type: ignore[return-value]
