@@ -165,6 +165,17 @@ class TestUnpacking:
             assert_equal(f.eval({self.x: xs, y: ys}), [a * b for a, b in zip(xs, ys, strict=True)])
             assert_equal(f.grad({self.x: xs, y: ys}, wrt=[y]), xs)
 
+    @pytest.mark.parametrize("whole_first", [True, False])
+    def test_all_steps_of_an_array_are_sequences_of_other_lengths(self, whole_first):
+        x, lengths = C.input_variable((3, 2)), C.input_variable(())
+        makers = [lambda: C.to_sequence(x), lambda: C.to_sequence(x, lengths)]
+        made = [make() for make in (makers if whole_first else makers[::-1])]
+        whole, shorter = made if whole_first else made[::-1]
+        array = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
+        values = C.combine(whole, shorter).eval({x: array, lengths: [2, 1]})
+        assert_equal(values[whole.output], array)
+        assert_equal(values[shorter.output], [array[0, :2], array[1, :1]])
+
     @pytest.mark.parametrize("select, reference", [
         (lambda x: S.slice(x, 0, -1), lambda x: x[:-1]), (lambda x: S.slice(x, 0, 2), lambda x: x[:2]),
         (lambda x: S.slice(x, 1, 0), lambda x: x[1:]), (lambda x: S.slice(x, -2, 0), lambda x: x[-2:]),

@@ -474,8 +474,9 @@ class ToSequenceOp(Primitive):
             return Spec(UNKNOWN_SHAPE if is_unknown(x.shape) else x.shape[1:], axes=UNKNOWN_AXES)
         shape = _without_steps(self.name, x)
         axis = Axis(attrs["sequenceAxis"] + resolve(x).uid)
-        if len(inputs) == 2 and not _are_first_lengths(resolve(x), resolve(inputs[1])):
-            axis = axis.with_lengths(resolve(inputs[1]).uid)
+        lengths = resolve(inputs[-1])  # the array itself for all its steps
+        if not _are_first_lengths(resolve(x), lengths):
+            axis = axis.with_lengths(lengths.uid)
         attrs["newDynamicAxes"] = [axis, BATCH]
         return Spec(shape, axes=(BATCH, axis), dtype=x.dtype)
 
