@@ -1,0 +1,1 @@
+"""CNTK's command line: configurations in files, the networks that they describe, and what is done with them."""
