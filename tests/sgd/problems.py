@@ -40,17 +40,22 @@ def gradients(w, rows):
     return 2 * (x @ w - y)[:, None] * x
 
 
+def _block(block):
+    """Two epochs in minibatches of 4, without momentum unless the block has one."""
+    momentum = {} if any(key.startswith("momentum") for key in block) else {"momentumAsTimeConstant": 0}
+    return SGD(**{"maxEpochs": 2, "minibatchSize": 4, **momentum, **block})
+
+
 def trained(loss=None, data=(X, Y), **block):
     """Weights after training, and the history."""
     loss = regression() if loss is None else loss
-    history = SGD(**{"maxEpochs": 2, "minibatchSize": 4, **block}).train(loss, data, progress_writers=[])
+    history = _block(block).train(loss, data, progress_writers=[])
     return np.concatenate([p.value.ravel() for p in loss.parameters]), history
 
 
 def run_of(loss=None, data=(X, Y), **block):
     """A run that has not begun."""
-    settings = SGD(**{"maxEpochs": 2, "minibatchSize": 4, **block}).settings
-    return Run(settings, regression() if loss is None else loss, data, None, None, [], None)
+    return Run(_block(block).settings, regression() if loss is None else loss, data, None, None, [], None)
 
 
 def learner_of(run):

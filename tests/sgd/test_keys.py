@@ -53,14 +53,37 @@ def test_values_per_minibatch_are_converted_with_the_documents_formulae():
 
 
 def test_the_momentum_of_a_minibatch_is_the_documents():
-    """mu = exp(-minibatchSize/momentumAsTimeConstant), whatever the size of the minibatch."""
-    momentum = learner_of(run_of(**RATE, momentumAsTimeConstant=1200)).momenta["momentum"]
+    """mu = exp(-minibatchSize/momentumAsTimeConstant), whatever the size, but exp(-1/T) is in single precision."""
+    momentum = learner_of(run_of(**RATE, momentumAsTimeConstant=2500)).momenta["momentum"]
     for size in (1, 128, 1024):
-        assert momentum_after(momentum, 0, 0, size) == pytest.approx(math.exp(-size / 1200))
+        assert momentum_after(momentum, 0, 0, size) == pytest.approx(math.exp(-size / 2499.8), rel=1e-5)
+    assert momentum_after(momentum, 0, 0, 128) == pytest.approx(0.950085, abs=5e-7)  # CNTK's log of Speech/Simple
 
 
-def test_no_momentum_without_a_momentum_key():
-    np.testing.assert_array_equal(trained(**RATE)[0], trained(**RATE, momentumAsTimeConstant=0)[0])
+def test_without_a_momentum_key_it_is_that_of_cntk():
+    loss = regression()
+    SGD(**RATE, maxEpochs=2, minibatchSize=4).train(loss, (X, Y), progress_writers=[])
+    np.testing.assert_array_equal(loss.parameters[0].value.ravel(), trained(**RATE, momentumPerMB=0.9)[0])
+    assert "momentumPerMB = ...  # default; 0.9" in SGD(**RATE).describe()
+
+
+def test_momentum_counts_the_steps_of_sequences_with_one_label_each():
+    lengths, momentum, steps = (3, 1, 4, 2), 0.9, (3 + 1, 4 + 2)
+    x, y = C.sequence.input_variable(3, name="x"), C.input_variable(1, name="y")
+    loss = C.squared_error(C.sequence.last(C.times(x, C.parameter((3, 1), init=0))), y)
+    rows = np.split(X[: sum(lengths)], np.cumsum(lengths)[:-1])
+    block = SGD(maxEpochs=3, minibatchSize=6, momentumPerMB=momentum, learningRatesPerSample=0.01)
+    history = block.train(loss, (rows, Y[:4]), progress_writers=[])
+    assert [(e.samples, e.minibatches) for e in history] == [(4, 2)] * 3
+    w, g, last = np.zeros(3), np.zeros(3), np.cumsum(lengths) - 1
+    for step in range(6):
+        two = last[:2] if step % 2 == 0 else last[2:]
+        targets = Y[:2, 0] if step % 2 == 0 else Y[2:4, 0]
+        new = (2 * (X[two] @ w - targets)[:, None] * X[two]).sum(0)
+        mu = np.float32(momentum ** (1 / 6)) ** steps[step % 2]
+        g = (1 - mu) * new + mu * g
+        w = w - 0.01 * g
+    np.testing.assert_allclose(loss.parameters[0].value.ravel(), w, rtol=1e-5)
 
 
 # ---- process control
@@ -72,13 +95,32 @@ def test_epochs_have_epochSize_samples_or_are_sweeps():
     assert [(e.samples, e.minibatches) for e in trained(**RATE, maxEpochs=3, minibatchSize=5)[1]] == [(24, 5)] * 3
 
 
+@pytest.mark.parametrize(("size", "epochs"), [
+    (0, [(24, 3)] * 3), (16, [(16, 2)] * 3), (10, [(10, 1), (10, 1), (10, 2)])
+])  # fmt: skip
+def test_minibatches_of_a_file_end_with_the_epoch(tmp_path, size, epochs):
+    path = tmp_path / "data.ctf"
+    rows = [f"|x {' '.join(map(str, x))} |y {y[0]}" for x, y in zip(X, Y, strict=True)]
+    path.write_text("\n".join(rows) + "\n")
+    streams = C.io.StreamDefs(x=C.io.StreamDef("x", 3), y=C.io.StreamDef("y", 1))
+    source = C.io.MinibatchSource(C.io.CTFDeserializer(str(path), streams), randomize=False)
+    weights, history = trained(None, source, **RATE, epochSize=size, maxEpochs=3, minibatchSize=10)
+    assert [(e.samples, e.minibatches) for e in history] == epochs
+    assert source.get_checkpoint_state() == {"minibatchSourcePosition": sum(n for n, _ in epochs)}
+    expected = trained(None, (X, Y), **RATE, epochSize=size, maxEpochs=3, minibatchSize=10)[0]
+    np.testing.assert_allclose(weights, expected, rtol=1e-5)
+
+
 def test_rates_sizes_and_momentum_follow_their_schedules():
     history = trained(learningRatesPerSample="0.01*2:0.001", minibatchSize="4:8", maxEpochs=4)[1]
     assert (history.rates, history.minibatch_sizes) == ([0.01, 0.01, 0.001, 0.001], [4, 8, 8, 8])
     assert [e.minibatches for e in history] == [6, 3, 3, 3]
     run = run_of(**RATE, momentumAsTimeConstant="20*1:2500", epochSize=8)
-    momentum = learner_of(run).momenta["momentum"]
-    assert [momentum.at(samples, 0) for samples in (7, 8)] == [math.exp(-1 / 20), math.exp(-1 / 2500)]
+    momentum = []
+    for _ in range(2):
+        run._train_epoch(len(momentum))
+        momentum.append(learner_of(run).momenta["momentum"].at(0, 0))
+    assert momentum == [float(np.float32(math.exp(-1 / tau))) for tau in (20, 2500)]
 
 
 def test_modelPath_and_keepCheckPointFiles(tmp_path):

@@ -144,6 +144,8 @@ def test_arguments_of_python():
     ("maxEpochs = 3\n  minibatchSze = 5", "line 2, column 3", "no key minibatchSze; did you mean minibatchSize?"),
     ("autoAdjust = {\n maxEpochs = 3 }", "line 2, column 2", "autoAdjust has no key maxEpochs: it belongs in SGD"),
     ("autoAdust = { autoAdjustLR = none }", "line 1, column 1", "no block autoAdust; did you mean autoAdjust?"),
+    ("parallelTrain = {\n autoAdjust = {} }", "line 2, column 2", "there is no block autoAdjust in parallelTrain; it "
+     "belongs in SGD"),
     ("maxEpochs = x", "line 1, column 13", "'x' is no number. maxEpochs takes a whole number"),
     ("maxEpochs = 4 momentumPerMB = 0.9", "line 1, column 29", "put it after a ; or on the next line. maxEpochs takes"),
     ("maxEpochs = 0", "line 1, column 13", "maxEpochs takes a whole number, such as 256 or 4*1024, at least 1"),

@@ -12,7 +12,7 @@ import cntkjax as C
 from cntkjax.sgd import SGD
 from tests.killing import assert_same_parameters, output_of
 
-from .problems import X, Y, regression
+from .problems import X, Y, regression, trained
 
 
 @pytest.mark.timeout(300)
@@ -55,4 +55,4 @@ def test_a_checkpoint_of_something_else_is_an_error(tmp_path):
     trainer = C.Trainer(None, (loss, None), [C.sgd(loss.parameters, 0.1)])
     trainer.save_checkpoint(str(tmp_path / "m.1"))
     with pytest.raises(ValueError, match=r"m\.1' was not written by an SGD block: change modelPath"):
-        SGD(learningRatesPerSample=0.01, maxEpochs=1, modelPath=tmp_path / "m").train(loss, (X, Y), progress_writers=[])
+        trained(loss, modelPath=tmp_path / "m", learningRatesPerSample=0.01)

@@ -30,7 +30,8 @@ def main(folder):
         path = {"modelPath": f"{folder}/m"} if name == "searched" else {}
         weights, _ = trained(learningRatesPerSample=0.01, **{"parallelizationMethod": name, **block, **path})
         print("weights", name, *map(float, weights), flush=True)
-    block = SGD(maxEpochs=3, minibatchSize=4, learningRatesPerSample=0.01, modelPath=f"{folder}/m")
+    block = SGD(maxEpochs=3, minibatchSize=4, learningRatesPerSample=0.01, momentumAsTimeConstant=0,
+                modelPath=f"{folder}/m")  # fmt: skip
     block.train(regression(), (X, Y))  # prints its progress, as that of a run that goes on
 
 

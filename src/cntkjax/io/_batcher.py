@@ -16,6 +16,8 @@ from ._sampler import Block, Sampler
 
 Streams = Mapping[str, Ragged]
 
+_UNLIMITED = 2**62  # samples or sweeps, within int64
+
 Shard = tuple[int, int]
 """Number of workers, and the rank of this one."""
 
@@ -81,7 +83,8 @@ class Batcher:
 
     def __init__(self, sampler: Sampler, max_sweeps: int, max_samples: int, prefetch: bool) -> None:
         self._sampler, self._max_sweeps = sampler, max_sweeps
-        self._max_samples = min(max_samples, 2**62)  # within int64
+        self._max_samples = min(max_samples, _UNLIMITED)
+        self._end: tuple[int, int] | None = None  # samples and sweeps before the end of an epoch
         self._reads_per_minibatch = sampler.deserializer.reads_per_minibatch
         prefetch = prefetch and sampler.deserializer.num_chunks > 1
         self._thread = Background("cntkjax-reader") if prefetch else None
@@ -98,7 +101,17 @@ class Batcher:
     @property
     def ended(self) -> bool:
         """Whether all sweeps are over, or the next sequence begins after the maximum number of samples."""
-        return self.sweep >= self._max_sweeps or self.position >= self._max_samples
+        samples, sweeps = self._end or (_UNLIMITED, _UNLIMITED)
+        return self.sweep >= min(self._max_sweeps, sweeps) or self.position >= min(self._max_samples, samples)
+
+    @property
+    def _last_sample(self) -> int:
+        return min(self._max_samples, self._end[0]) if self._end else self._max_samples
+
+    def end_at(self, samples: int | None, sweeps: int | None) -> None:
+        """End here as well, until it is called again, and end minibatches with each sweep, unless both are None."""
+        is_epoch = samples is not None or sweeps is not None
+        self._end = (samples or _UNLIMITED, sweeps or _UNLIMITED) if is_epoch else None
 
     def next_batch(self, max_samples: int, shard: Shard) -> tuple[list[Part], bool]:
         """The next sequences of a worker, and whether they cross the end of a sweep.
@@ -125,8 +138,10 @@ class Batcher:
             # A worker whose minibatch is full moves on to its next sequence in the sweep, if chunks are distributed.
             if remaining <= 0 and (crossed or not block.distributes_chunks or shard == (1, 0)):
                 break
+            if crossed and self._end and parts:
+                break
         data = self._read(parts)
-        if self.ended:
+        if self.sweep >= self._max_sweeps or self.position >= self._max_samples:
             self._release()
         return data, sweep_ended
 
@@ -136,7 +151,7 @@ class Batcher:
         """
         first = int(np.searchsorted(block.places, self._place))
         fitting = np.searchsorted(block.cumulative_samples, block.cumulative_samples[first] + remaining, "right") - 1
-        allowed = np.searchsorted(block.starts_of_worker, self._max_samples - self._samples_before)
+        allowed = np.searchsorted(block.starts_of_worker, self._last_sample - self._samples_before)
         return slice(first, min(max(int(fitting), first + 1 if is_first else first), max(int(allowed), first)))
 
     def _place_after(self, block: BlockShard, end: int, is_full: bool) -> int:
@@ -144,7 +159,7 @@ class Batcher:
         if is_full and not block.distributes_chunks:
             return int(block.places[end - 1]) + 1
         next_place = int(block.places[end]) if end < len(block.places) else len(block)
-        return min(next_place, int(np.searchsorted(block.starts, self._max_samples - self._samples_before)))
+        return min(next_place, int(np.searchsorted(block.starts, self._last_sample - self._samples_before)))
 
     def seek(self, position: int) -> None:
         """Moves to the first sequence with at least so many samples before it."""
@@ -262,6 +277,12 @@ class PrefetchingBatcher:
             self._expected = max_samples, shard
             self._prefetched = self._thread.submit(self._batcher.next_batch, max_samples, shard)
         return parts, sweep_ended
+
+    def end_at(self, samples: int | None, sweeps: int | None) -> None:
+        """See ``Batcher.end_at``."""
+        self._thread.submit(self._batcher.end_at, samples, sweeps).result()
+        if self._prefetched:
+            self.seek(self.position)
 
     def seek(self, position: int) -> None:
         """See ``Batcher.seek``."""

@@ -140,6 +140,16 @@ class MinibatchSource(BaseSource):
         """Number of samples in one sweep; for some formats all data are read to count them."""
         return int(self._sampler.samples_per_chunk.sum())
 
+    def end_at(self, max_samples: int | None = None, max_sweeps: int | None = None) -> None:
+        """End the data here for now, as an epoch of CNTK's command line does.
+
+        No sequence begins after so many samples, or sweeps, from the beginning of the data on, and no minibatch goes
+        across the end of a sweep. Without arguments, or with others, the data go on.
+        """
+        with self._reading:
+            self._finish()
+            self._batcher.end_at(max_samples, max_sweeps)
+
     @property
     def truncation_length(self) -> int:
         """The length of the segments that sequences are cut into; 0 if they are whole."""

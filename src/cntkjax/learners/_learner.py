@@ -194,6 +194,11 @@ class LearnerCore:
             self.counters, rate_samples=self.counters.samples, rate_sweeps=self.counters.sweeps
         )
 
+    def reset_momentum(self, momentum: TrainingParameterSchedule) -> None:
+        """Replace the schedule of the momentum by another one; a learner without momentum stays without."""
+        if "momentum" in self.momenta:
+            self.momenta["momentum"] = at_most_1(momentum)
+
     @property
     def minibatch_size(self) -> int:
         """The reference minibatch size, in samples; setting it to ``IGNORE`` makes the learner average gradients."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
+
+import numpy as np
 
 from ..engine.plan.parts import resolve
 from ..graph.function import nodes
@@ -11,7 +14,8 @@ from ..learners import (
     adagrad,
     fsadagrad,
     learning_parameter_schedule_per_sample,
-    momentum_as_time_constant_schedule,
+    momentum_schedule,
+    momentum_schedule_per_sample,
     momentum_sgd,
     nesterov,
     rmsprop,
@@ -20,16 +24,16 @@ from ..learners import (
 from ..ops.functions import Function
 from ..parallel import workers
 from ..train.distributed import block_momentum_distributed_learner, data_parallel_distributed_learner
+from ..train.trainer import Trainer
 from ..variables import Parameter
 from ._text import ConfigError
-from .schedule import Schedule
 from .settings import Settings
 
 
 def learners_of(settings: Settings, loss: Function) -> list[Learner]:
     """Learners of all parameters of the loss; two of them if batch normalization is not regularized.
 
-    Their rate is set anew for each epoch.
+    Their rate and momentum are set anew for each epoch.
     Errors: ConfigError for keys that cannot be combined; RuntimeError for factors that rmsprop does not allow.
     """
     parameters: list[Any] = list(loss.parameters)
@@ -51,7 +55,7 @@ def normalization_parameters(loss: Function) -> set[Any]:
 def _learner(settings: Settings, parameters: list[Parameter], is_regularized: bool) -> Learner:
     rates = settings.rates
     rate = learning_parameter_schedule_per_sample(1.0 if rates is None else rates.at(0))
-    momentum = _momentum(settings.momentum, settings["epochSize"])
+    momentum = momentum_schedule_per_sample(momentum_per_sample(settings.momentum.at(0)))
     options: dict[str, Any] = {
         "l1_regularization_weight": settings["L1RegWeight"] * is_regularized,
         "l2_regularization_weight": settings["L2RegWeight"] * is_regularized,
@@ -74,10 +78,31 @@ def _learner(settings: Settings, parameters: list[Parameter], is_regularized: bo
     return (nesterov if settings["useNAG"] else momentum_sgd)(parameters, rate, momentum, **options)
 
 
-def _momentum(constants: Schedule[float], epoch_size: int) -> Any:
-    if len(constants.entries) == 1:
-        return momentum_as_time_constant_schedule(constants.at(0))
-    return momentum_as_time_constant_schedule(list(constants.entries), epoch_size or None)
+def momentum_per_sample(constant: float) -> float:
+    """The momentum of a time constant in samples; CNTK holds it in single precision.
+
+    >>> round(-1 / math.log(momentum_per_sample(2500)), 1)
+    2499.8
+    """
+    return float(np.float32(math.exp(-1 / constant))) if constant else 0.0
+
+
+def set_rate(trainer: Trainer, rate: float) -> None:
+    """Set the learning rate per sample of all learners from now on."""
+    for learner in trainer.parameter_learners:
+        learner.reset_learning_rate(learning_parameter_schedule_per_sample(rate))
+
+
+def set_momentum(trainer: Trainer, constant: float, steps: int | None = None) -> None:
+    """Set the time constant of all learners' momentum from now on, in samples of the loss.
+
+    `steps`: set the momentum of the next minibatch, which has so many time steps, whatever the loss counts.
+    """
+    momentum = momentum_per_sample(constant)
+    for learner in trainer.parameter_learners:
+        learner.reset_momentum(
+            momentum_schedule_per_sample(momentum) if steps is None else momentum_schedule(momentum**steps)
+        )
 
 
 def _distributed(settings: Settings, learner: Learner) -> Learner:

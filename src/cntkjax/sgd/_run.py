@@ -14,19 +14,20 @@ from ..ops import combine
 from ..ops._operand import as_list, as_variable
 from ..ops.functions import Function
 from ..parallel import workers
-from ..train._sources import Criterion, Data, Inputs, as_source
+from ..train._sources import Criterion, Data, Inputs, Reader, as_source
 from ..train.trainer import Trainer
 from ..train.training_session import CrossValidationConfig, minibatch_size_schedule
 from . import auto_minibatch, auto_rate
 from ._checkpoints import Checkpoints
 from ._criteria import inputs_by_name, named_criteria
 from ._gradient_check import check_gradients
-from ._learners import learners_of, set_dropout_rate
+from ._learners import learners_of, set_dropout_rate, set_momentum, set_rate
 from ._meter import EpochPrinter, Meter
 from ._monitor import Monitor
+from ._reader import StepCounter, counts_labels, epoch_of
 from ._session import Session
 from ._text import ConfigError
-from ._trials import Trials, set_rate
+from ._trials import Trials
 from .history import Epoch, History
 from .settings import Settings
 
@@ -61,6 +62,14 @@ class Run:
         self._tests += [Evaluator(criteria[-1], [self._meter])]  # type: ignore[list-item]
         self._cv = _validation(cv_source, criterion)
         self._history = History()
+        self._reader: Reader = self._source
+        if counts_labels(loss, self._inputs):
+            sums = settings["parallelizationMethod"] == "dataParallelSGD"
+            self._reader = StepCounter(self._source, self._inputs, self._count_steps, sums)
+
+    def _count_steps(self, steps: int) -> None:
+        """Momentum counts the time steps of a minibatch."""
+        set_momentum(self._trainer, self._settings.momentum.at(len(self._history)), steps)
 
     def _printers(self) -> list[ProgressWriter]:
         last = self._checkpoints.last_epoch()  # which all workers have to ask for
@@ -98,6 +107,7 @@ class Run:
         settings = self._settings
         if settings["dropoutRate"] is not None:
             set_dropout_rate(self._loss, settings["dropoutRate"].at(epoch))
+        set_momentum(self._trainer, settings.momentum.at(epoch))
         record = self._planned(epoch)
         if record.rate < settings["minLearningRatePerSample"]:
             self._history.ended_early = f"epoch {epoch + 1} would have a learning rate per sample of {record.rate:g}"
@@ -109,8 +119,11 @@ class Run:
         self._meter.show("Minibatch size", record.minibatch_size)
         tally = self._meter.begin_epoch()
         monitor = Monitor(settings, self._meter, is_first=epoch == 0)
-        with monitor:
-            self._session(epoch, record.minibatch_size, monitor).train()
+        with monitor, epoch_of(self._source, epoch, settings["epochSize"]) as limits:
+            Session(
+                self._trainer, self._reader, record.minibatch_size, self._inputs, on_start=monitor.on_start,
+                on_end=monitor.on_end, **limits,
+            ).train()
         if not tally.samples:
             raise RuntimeError(f"the data ended before epoch {epoch + 1}: give a source that repeats them, without "
                                "max_sweeps or max_samples, or a smaller maxEpochs")
@@ -123,13 +136,6 @@ class Run:
         self._history.epochs.append(record)
         best = auto_rate.best_epoch(settings, self._history.epochs)
         self._checkpoints.save(self._trainer, self._source, self._history, best)
-
-    def _session(self, epoch: int, size: int, monitor: Monitor) -> Session:
-        samples = self._settings["epochSize"]
-        limits: dict[str, int] = {"max_samples": (epoch + 1) * samples} if samples else {"max_sweeps": epoch + 1}
-        return Session(
-            self._trainer, self._source, size, self._inputs, on_start=monitor.on_start, on_end=monitor.on_end, **limits
-        )
 
     def _validated(self, size: int) -> tuple[float | None, float | None]:
         """Loss and metric of the validation data."""
@@ -152,7 +158,7 @@ class Run:
         trials: Sequence[tuple[float, float]] = ()
         spent = 0
         if searches_rate or searches_size:
-            with Trials(self._trainer, self._tests[0], self._source, self._inputs, self._meter) as scope:
+            with Trials(self._trainer, self._tests[0], self._reader, self._inputs, self._meter) as scope:
                 samples = settings["epochSize"] or _samples_in_sweep(self._source)
                 if searches_rate:
                     rate, trials = auto_rate.search(scope, settings, epochs, rate, size, math.ceil(samples / size))

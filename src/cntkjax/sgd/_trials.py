@@ -12,10 +12,10 @@ from ..device import DeviceDescriptor
 from ..eval.evaluator import Evaluator, EvaluatorCore
 from ..graph.proxy import unwrap
 from ..io import MinibatchData
-from ..learners import learning_parameter_schedule_per_sample
 from ..parallel import workers
 from ..train._sources import Inputs, Reader, next_minibatch, read
 from ..train.trainer import Trainer
+from ._learners import set_rate
 from ._meter import Meter
 from ._session import Session
 from ._workers import broadcast
@@ -147,9 +147,3 @@ class Trials:
     def begin_again(self) -> None:
         """Let the next trials read the data from the beginning."""
         self._replays, self._others = {}, None
-
-
-def set_rate(trainer: Trainer, rate: float) -> None:
-    """Set the learning rate per sample of all learners from now on."""
-    for learner in trainer.parameter_learners:
-        learner.reset_learning_rate(learning_parameter_schedule_per_sample(rate))

@@ -105,9 +105,10 @@ KEYS: tuple[Key, ...] = (
          "= learningRatesPerMB / minibatchSize", "`learning_parameter_schedule(r, minibatch_size=M)`", least=0),
     _key("minLearningRatePerSample", Kind.NUMBER, "1e-9", "training ends when the rate falls below it", least=0),
     _key("momentumAsTimeConstant", Kind.NUMBERS, None, "samples after which a gradient has an effect of 1/e, by epoch; "
-         "without any momentum key there is none", "`momentum_as_time_constant_schedule`", least=0),
+         "the default is that of momentumPerMB", "`momentum_as_time_constant_schedule`", least=0),
     _key("momentumPerMB", Kind.NUMBERS, None, "the same as a weight per minibatch: momentumAsTimeConstant = "
-         "-minibatchSize / ln(momentumPerMB)", "`momentum_schedule(m, minibatch_size=M)`", least=0, below=1),
+         "-minibatchSize / ln(momentumPerMB); 0.9 if neither is given", "`momentum_schedule(m, minibatch_size=M)`",
+         least=0, below=1),
     _key("useNAG", Kind.FLAG, "false", "Nesterov's accelerated gradient", "`nesterov`"),
     # Automatic learning rate and minibatch size
     _key("autoAdjustLR", ("none", "searchBeforeEpoch", "adjustAfterEpoch"), "none",

@@ -19,6 +19,7 @@ _BYTES = {"float": 4.0, "double": 8.0}
 _EXCLUSIVE = (
     ("learningRatesPerSample", "learningRatesPerMB"), ("momentumAsTimeConstant", "momentumPerMB"),
 )
+DEFAULT_MOMENTUM = 0.9  # per minibatch, where no key says it: CNTK's logs show it, its page does not
 _NO_MOMENTUM = ("adagrad", "rmsProp")
 
 
@@ -85,7 +86,9 @@ class Settings:
             return Schedule(((1, 0.0),))
         if self["momentumPerMB"] is not None:
             return combine(_time_constant, self["momentumPerMB"], self["minibatchSize"])
-        return self["momentumAsTimeConstant"] or Schedule(((1, 0.0),))
+        if self["momentumAsTimeConstant"] is not None:
+            return self["momentumAsTimeConstant"]
+        return combine(_time_constant, Schedule(((1, DEFAULT_MOMENTUM),)), self["minibatchSize"])
 
     # ---- resolution
     def _resolve(self, key: Key) -> Value | None:
@@ -165,8 +168,12 @@ class Settings:
         name, note = setting.key.name, setting.origin
         if setting.value is None and name == "learningRatesPerSample" and self.rates is not None:
             note += f"; from learningRatesPerMB: {shown(self.rates)}"
-        if setting.value is None and name == "momentumAsTimeConstant" and self["momentumPerMB"] is not None:
+        if setting.value is None and name == "momentumAsTimeConstant" and any(c for _, c in self.momentum.entries):
             note += f"; from momentumPerMB: {shown(self.momentum)}"
+        if setting.value is None and name == "momentumPerMB" and self["momentumAsTimeConstant"] is None and any(
+            constant for _, constant in self.momentum.entries
+        ):
+            note += f"; {DEFAULT_MOMENTUM}"
         if name.startswith("momentum") and setting.value is not None and self["gradUpdateType"] in _NO_MOMENTUM:
             note += f"; without effect: gradUpdateType = {self['gradUpdateType']}"
         if setting.key.effect.startswith("accepted"):
@@ -278,9 +285,11 @@ def _section(assignment: Assignment) -> tuple[str, ...]:
     name = names[-1]
     if any(key.name.lower() == name.lower() for key in KEYS):
         raise ConfigError(f"{assignment.place}: {name} takes a value, not a block: write {name} = value")
-    blocks = [section[-1] for section in SECTIONS if section]
+    blocks = {section[-1]: section[-2] if len(section) > 1 else "SGD" for section in SECTIONS if section}
     guess = nearest(name, blocks)
     hint = f"did you mean {guess}?" if guess else f"the blocks are {', '.join(blocks)}"
+    if guess and guess.lower() == name.lower():
+        name, hint = f"{guess} in {names[-2]}", f"it belongs in {blocks[guess]}"
     raise ConfigError(f"{assignment.place}: there is no block {name}; {hint}")
 
 
