@@ -188,6 +188,30 @@ class TestUnpacking:
         ys = [reference(x) for x in xs]
         assert_equal((steps - y).eval({self.x: xs, y: ys}), [np.zeros_like(y) for y in ys])
 
+    @pytest.mark.parametrize("shape", [(), (1,), (1, 1), (1, 1, 1)], ids=str)
+    def test_a_condition_is_one_number_of_any_rank(self, shape, tmp_path):
+        x, c = S.input_variable(2, name="x", needs_gradient=True), S.input_variable(shape, name="c")
+        twice = C.constant(np.full(shape, 2, np.float32))
+        picked = S.gather(x, c)
+        f = C.combine(S.where(c), picked, S.scatter(picked, c), S.where(S.broadcast_as(twice, x)))
+        assert [v.shape for v in f.outputs] == [(), (2,), (2,), ()]
+        xs = [np.arange(2 * n, dtype=np.float32).reshape(n, 2) for n in (5, 2)]
+        cs = [np.array([0, 1, 1, 0, 1]), np.array([1, 0])]
+        f.save(tmp_path / "model")
+        for g in (f, C.load_model(tmp_path / "model")):
+            feed = {"x": xs, "c": [c.reshape(-1, *shape) for c in cs]}
+            steps, values, spread, repeated = g.eval({v: feed[v.name] for v in g.arguments}).values()
+            assert_equal(steps, [[1, 2, 4], [0]])  # CNTK's numbers
+            assert_equal(values, [x[c > 0] for x, c in zip(xs, cs, strict=True)])
+            assert_equal(spread, [x * c[:, None] for x, c in zip(xs, cs, strict=True)])
+            assert_equal(repeated, [[0, 0, 1, 1, 2, 2, 3, 3, 4, 4], [0, 0, 1, 1]])
+        gradients = S.scatter(picked, c).grad({x: xs, c: feed["c"]}, [x])
+        assert_equal(gradients, [np.repeat(c[:, None], 2, 1) for c in cs])
+
+    def test_a_condition_of_two_numbers_a_step_is_rejected(self):
+        with pytest.raises(ValueError, match="one number for each step"):
+            S.gather(self.x, S.input_variable((2, 1)))
+
     def test_inputs_along_such_an_axis_follow_a_clone(self):
         """CNTK clones them too, and computes the same."""
         def criterion():

@@ -54,7 +54,8 @@ def to_sequence(
 ) -> Function:
     """Convert arrays to sequences: the first static axis becomes a sequence axis. The inverse of ``sequence.unpack``.
 
-    Shapes: x [steps, *shape] with the batch axis only, sequence_lengths [] or [1] (default: all steps) -> [*shape].
+    Shapes: x [steps, *shape] with the batch axis only, sequence_lengths of one element (default: all steps) ->
+            [*shape].
     Errors: AxisError if x has other dynamic axes or no static axis.
 
     >>> import cntkjax as C, numpy as np

@@ -194,7 +194,7 @@ def where(condition: Operand, name: str = "") -> Function:
     Each such step occurs once, unless the condition is a constant broadcast along the sequence: then it occurs as often
     as the value of the condition, and fractions accumulate from step to step.
 
-    Shapes: condition [] or [1] with a sequence axis -> [] with a new sequence axis.
+    Shapes: condition of one element ([], [1], [1, 1], ...) with a sequence axis -> [] with a new sequence axis.
     Errors: AxisError if the condition has no sequence axis, ShapeError if it has another shape.
 
     >>> x = input_variable(())
@@ -210,7 +210,8 @@ def gather(seq: Operand, condition: Operand, new_sequence_axis_typeinfo: Typeinf
     `new_sequence_axis_typeinfo` = (a, b) declares that a sequence of n steps becomes one of a·n + b steps; results with
     the same declaration share a sequence axis and can be combined.
 
-    Shapes: seq [*shape], condition [] or [1] with the same sequence axis -> [*shape] with a new sequence axis.
+    Shapes: seq [*shape], condition of one element ([], [1], ...) with the same sequence axis -> [*shape] with a new
+            sequence axis.
     Errors: see `where`.
 
     >>> x, c = input_variable(1), input_variable(())
@@ -225,7 +226,8 @@ def gather(seq: Operand, condition: Operand, new_sequence_axis_typeinfo: Typeinf
 def scatter(seq: Operand, condition: Operand, new_sequence_axis_typeinfo: Typeinfo = None, name: str = "") -> Function:
     """Place the steps of a sequence, in order, where a condition is nonzero; zeros elsewhere. The inverse of `gather`.
 
-    Shapes: seq [*shape], condition [] or [1] with a sequence axis -> [*shape] with the sequence axis of the condition.
+    Shapes: seq [*shape], condition of one element ([], [1], ...) with a sequence axis -> [*shape] with the sequence
+            axis of the condition.
     Errors: see `where`.
 
     >>> x, c = input_variable(1), input_variable(())

@@ -79,8 +79,8 @@ class Where(Primitive):
     Fractions add up: 1.5 at each of two steps counts three times. The maximum is known only for conditions that are
     constants; of other conditions each step counts at most once.
 
-    Shapes: condition [] or [1] with a sequence axis -> [] along the new axis, or along the batch axis alone if the
-            sequence is known to have one step.
+    Shapes: condition [], [1], [1, 1], ... with a sequence axis -> [] along the new axis, or along the batch axis alone
+            if the sequence is known to have one step.
     Source: CNTK 2.7.
     """
 
@@ -96,9 +96,9 @@ class Where(Primitive):
         (condition,) = inputs
         if _axes_unknown(condition):
             return Spec(UNKNOWN_SHAPE)
-        if condition.shape not in ((), (1,)) and not is_unknown(condition.shape):
+        if not is_unknown(condition.shape) and set(condition.shape) - {1}:
             raise ShapeError(explain(
-                f"{self.name}: the condition has to be a scalar", {"condition": condition},
+                f"{self.name}: the condition has to be one number for each step", {"condition": condition},
                 "reduce it to one number for each step (cntk.reduce_sum)",
             ))
         axis = self._axis(_needs_sequence(self.name, "condition", condition), condition, attrs)
@@ -305,7 +305,7 @@ _permuted_cells.defvjp(
 class ScatterPacked(Primitive):
     """The steps of a sequence put in the places of an index, zeros elsewhere; what is put in the same place adds up.
 
-    Shapes: source [*shape], index [] and condition [] or [1] -> [*shape] with the axes of the condition.
+    Shapes: source [*shape], index [] and condition of one element -> [*shape] with the axes of the condition.
     """
 
     packed = True
@@ -459,7 +459,7 @@ def _are_first_lengths(array: Variable, lengths: Variable) -> bool:
 class ToSequenceOp(Primitive):
     """Arrays as sequences: the first static axis becomes a new sequence axis.
 
-    Shapes: x [steps, *shape], lengths [] or [1] (default: all steps) -> [*shape] with a new sequence axis.
+    Shapes: x [steps, *shape], lengths of one element (default: all steps) -> [*shape] with a new sequence axis.
     """
 
     attributes = {"sequenceAxis": String("toSequence_"), "newDynamicAxes": AxisOf(None).vector}
