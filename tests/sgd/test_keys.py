@@ -117,9 +117,10 @@ def test_rates_sizes_and_momentum_follow_their_schedules():
     assert [e.minibatches for e in history] == [6, 3, 3, 3]
     run = run_of(**RATE, momentumAsTimeConstant="20*1:2500", epochSize=8)
     momentum = []
-    for _ in range(2):
-        run._train_epoch(len(momentum))
-        momentum.append(learner_of(run).momenta["momentum"].at(0, 0))
+    with run._checkpoints:
+        for epoch in range(2):
+            run._train_epoch(epoch)
+            momentum.append(learner_of(run).momenta["momentum"].at(0, 0))
     assert momentum == [float(np.float32(math.exp(-1 / tau))) for tau in (20, 2500)]
 
 
