@@ -62,6 +62,18 @@ def shape_text(shape: Shape) -> str:
     return "[%s]" % " x ".join({INFERRED: "?", FREE: "*"}.get(d, str(d)) for d in shape)
 
 
+def facing(shapes: Iterable[Shape]) -> list[tuple[int, ...]]:
+    """The dimensions, aligned at the last axis, that have to be equal where shapes broadcast: those other than 1.
+
+    >>> facing([(4, 2, 1), (3,)])
+    [(4,), (2,), (3,)]
+    """
+    shapes = list(shapes)
+    rank = max((len(s) for s in shapes), default=0)
+    aligned = zip(*[(1,) * (rank - len(s)) + s for s in shapes], strict=True)
+    return [tuple(d for d in dims if d != 1) for dims in aligned]
+
+
 def broadcast(shapes: Iterable[Shape]) -> Shape | None:
     """The shape to which all broadcast, aligned at the last axis; None if they don't fit.
 
@@ -70,11 +82,9 @@ def broadcast(shapes: Iterable[Shape]) -> Shape | None:
     >>> broadcast([(2, 1), (3,)])
     (2, 3)
     """
-    shapes = list(shapes)
-    rank = max((len(s) for s in shapes), default=0)
     result = []
-    for dims in zip(*[(1,) * (rank - len(s)) + s for s in shapes], strict=True):
-        sizes = {d for d in dims if d >= 0 and d != 1}
+    for dims in facing(shapes):
+        sizes = {d for d in dims if d >= 0}
         if len(sizes) > 1:
             return None
         if sizes:

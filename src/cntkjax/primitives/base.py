@@ -7,7 +7,7 @@ gradients, cloning, saving, loading) follows from that: no module of the engine 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -18,7 +18,7 @@ from ..engine.plan.padding import ANYTHING, PaddedOperand
 from ..graph.build import BLOCK, BlockPrimitive, Spec, make_node
 from ..graph.function import Function, copied_attributes
 from ..graph.mersenne import MersenneTwister64
-from ..graph.shape import Shape
+from ..graph.shape import Shape, facing
 from ..graph.variable import Variable
 
 if TYPE_CHECKING:
@@ -163,6 +163,10 @@ class Primitive:
     def unpacked_padding(self, attrs: Attrs) -> Sequence[float]:
         """For `unpacks_sequences`: the value of each output after the ends of shorter sequences."""
         raise TypeError(f"{self.name} does not unpack sequences")
+
+    def facing_sizes(self, attrs: Attrs, shapes: Sequence[Shape]) -> Iterable[Sequence[int]]:
+        """The dimensions of its operands that have to be equal, together."""
+        return facing(shapes) if self.elementwise else ()
 
     def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
         """The value of its output, which has an axis of unpacked steps, in the padding of these steps.

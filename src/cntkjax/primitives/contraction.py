@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from string import ascii_letters
 
 import jax.numpy as jnp
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from .._typing import Array
 from ..engine.lower.values import Axes, Context, Value, common_axes
 from ..engine.plan.padding import PaddedOperand
+from ..graph.shape import Shape, facing
 from .base import Attrs, Primitive
 from .reduce import axes_of, padding_of_reduction
 
@@ -27,6 +28,10 @@ class Contraction(Primitive):
     packed = True
     weight_operand = 1
     weight_per_sequence = True
+
+    def facing_sizes(self, attrs: Attrs, shapes: Sequence[Shape]) -> Iterable[Sequence[int]]:
+        """As of the element-wise product."""
+        return facing(shapes)
 
     def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
         """Of a reduction of each step by itself."""

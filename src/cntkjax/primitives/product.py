@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 
 import jax
@@ -104,6 +104,12 @@ class Times(Primitive):
             "(cntk.InferredDimension, or cntk.layers.Dense)",
         ))
 
+    def facing_sizes(self, attrs: Attrs, shapes: Sequence[Shape]) -> Iterable[Sequence[int]]:
+        """The contracted axes."""
+        left, right = shapes
+        inner = len(right) - attrs["outputRank"]
+        return list(zip(left[len(left) - inner :], right[:inner], strict=True))
+
     def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
         """Of products of the steps of the left operand with a matrix."""
         return ANYTHING if operands[1].padding is None else None
@@ -202,6 +208,11 @@ class TransposeTimes(Primitive):
         if isinstance(right, Leaf) and right.has_inferred:
             infer_shape(right, (*right.shape[:rank], *left.shape[at:]))
         return (*left.shape[:at], *right_shape[:rank])
+
+    def facing_sizes(self, attrs: Attrs, shapes: Sequence[Shape]) -> Iterable[Sequence[int]]:
+        """The contracted axes."""
+        left, right = shapes
+        return [(left[-1], right[-1])] if len(right) > attrs["outputRank"] else []
 
     def ignores_padding(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> bool:
         """As a sum over steps does if one factor is 0 there."""

@@ -36,8 +36,10 @@ class Reshape(Primitive):
     takes_sparse = True
 
     def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
-        """That of the operand."""
-        return operands[0].padding
+        """That of the operand, if each step keeps its elements."""
+        x = operands[0]
+        new = self.outputs([x.variable], dict(attrs))
+        return x.padding if _around_steps(x.variable.shape) == _around_steps(new) else None
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
         """The shape with the new dimensions; the attributes then count positions from the end."""
@@ -108,6 +110,12 @@ class Reshape(Primitive):
             new[new.index(INFERRED)] = prod(old) // prod(d for d in new if d >= 0)
         shape = (*x.shape[:at], *new, *x.shape[to:])
         return replace(x, shape=shape) if isinstance(x, Sparse) else x.reshape(shape)
+
+
+def _around_steps(shape: Shape) -> tuple[int, int]:
+    """The numbers of elements along the axes before the (first) free one, and along those after it."""
+    at = shape.index(FREE)
+    return prod(shape[:at]), prod(shape[at + 1 :])
 
 
 @primitive("Squeeze", 88)

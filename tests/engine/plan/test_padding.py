@@ -10,6 +10,7 @@ from cntkjax.engine.run.program_cache import programs
 
 e = C.sequence.input_variable(3, sequence_axis=C.Axis("encoder"))
 d = C.sequence.input_variable(4)
+o = C.sequence.input_variable(3, sequence_axis=C.Axis("others"))
 steps, unpacked_mask = C.sequence.unpack(e, 0).outputs
 mask = C.reshape(unpacked_mask, (1,), 1, 1)
 
@@ -27,6 +28,8 @@ INDEPENDENT = {
     "sum over the features, softmax": C.times(C.softmax(C.element_select(
         unpacked_mask, C.reshape(C.reduce_sum(steps * np.float32([1, 2, 3]), 1), (-1,)), -1e30)), steps),
     "maximum over all axes": C.reduce_max(C.element_select(mask, steps, -1e30)),
+    "product with a mask": C.times(unpacked_mask, 2 * steps), "without the mask's axis of size 1":
+        C.reduce_sum(C.reshape(mask, (-1,)) * C.reshape(C.reduce_sum(steps, 1), (-1,))),
     "largest logarithm of softmax": C.reduce_max(C.log_softmax(C.element_select(mask, steps, -1e30), 0), 0),
 }  # fmt: skip
 DEPENDENT = {
@@ -35,6 +38,10 @@ DEPENDENT = {
     "a mask that is not far": attention_mean(-5.0),
     "softmax of each step, unmasked": C.reduce_sum(C.softmax(steps, 1), 0),
     "along another axis": C.reduce_sum(steps, 1),
+    "a product with a fixed size": C.times(np.ones((4, 5), np.float32), steps),
+    "a sum of products with a fixed size": C.reduce_sum(steps * np.ones((5, 1), np.float32), 0),
+    "a sum of products with other sequences": C.reduce_sum(steps * C.sequence.unpack(o, 0, True), 0),
+    "elements that change their step": C.reduce_sum(C.reshape(steps, (3, -1)), 1),
 }  # fmt: skip
 
 

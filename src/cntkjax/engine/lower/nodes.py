@@ -12,7 +12,7 @@ import numpy as np
 from ..._typing import Array, PyTree
 from ...graph.errors import ShapeError, explain
 from ...graph.function import Function
-from ...graph.shape import is_known
+from ...graph.shape import Shape, is_known, shape_text
 from ..plan.parts import resolve
 from .values import Axes, Context, Environment, Value, common_axes
 
@@ -24,13 +24,14 @@ def run_node(ctx: Context, node: Function, env: Environment) -> None:
     with jax.named_scope(node.name or node.primitive.name):
         try:
             results = compute(ctx, node, operands)
-        except TypeError as error:
-            if all(is_known(v.shape) for v in node.node_inputs):
+        except (TypeError, ValueError) as error:
+            if type(error) not in (TypeError, ValueError) or all(is_known(v.shape) for v in node.node_inputs):
                 raise
+            shapes = " and ".join(shape_text(_sample_shape(ctx, v)) for v in operands)
             raise ShapeError(explain(
-                f"{node.op_name}: dimensions that come with the data do not fit: {error}",
+                f"{node.op_name}: dimensions that come with the data do not fit: {shapes}",
                 {f"[{i}]": v for i, v in enumerate(node.node_inputs)},
-                "feed data of the size that the other operands have",
+                "feed data of the size that is needed here; unpacked sequences are as long as the longest of them",
             )) from error
     for variable, result in zip(node.node_outputs, results, strict=True):
         env[variable] = result
@@ -133,6 +134,11 @@ def _elementwise(ctx: Context, node: Function, operands: Sequence[Value], axes: 
 def _rank(v: Value, lead: int) -> int:
     """The rank of a sample."""
     return len(v.data.shape) if v.is_sparse else jnp.ndim(v.data) - (lead if v.axes else 0)
+
+
+def _sample_shape(ctx: Context, v: Value) -> Shape:
+    """The shape of a sample in this minibatch."""
+    return v.data.shape if v.is_sparse else jnp.shape(ctx.array(v))[ctx.lead(v.axes) :]
 
 
 def _common_channels_last(operands: Sequence[Value], lead: int) -> bool:

@@ -2,7 +2,8 @@
 
 Unpacking turns sequences into arrays and pads the shorter ones. The value in that padding is propagated through the
 graph, as far as operations define their own (`Primitive.padding_value`). In attention, for example, a score in the
-padding is -1e30, its exponential is 0, and so is what it contributes to a sum.
+padding is -1e30, its exponential is 0, and so is what it contributes to a sum. Where steps meet a dimension of another
+operand (`Primitive.facing_sizes`) that does not grow with them, their number has to be that of the longest sequence.
 """
 
 from __future__ import annotations
@@ -23,10 +24,14 @@ ANYTHING = float(np.nan)  # a value in padding of which nothing is known; it equ
 
 @dataclass(frozen=True)
 class PaddedOperand:
-    """An operand, and the value in the padding of its steps; None if it has no axis of unpacked steps."""
+    """An operand, and the value in the padding of its steps; None if it has no axis of unpacked steps.
+
+    `unpacked_axis`: the sequence axis whose steps they are.
+    """
 
     variable: Variable
     padding: float | None
+    unpacked_axis: Axis | None = None
 
     @property
     def has_steps(self) -> bool:
@@ -56,20 +61,30 @@ def depends_on_padding(nodes: Iterable[tuple[Function, Sequence[Variable]]], out
 
     `nodes` are those of a plan with their operands, in the order of computation.
     """
-    padding: dict[Variable, float] = {}
+    known: dict[Variable, PaddedOperand] = {}
     for node, operands in nodes:
-        primitive, attributes = node.primitive, node.node_attributes
+        primitive, attributes, output = node.primitive, node.node_attributes, node.node_outputs[0]
         if primitive.unpacks_sequences:
-            padding.update(zip(node.node_outputs, primitive.unpacked_padding(attributes), strict=False))
+            for v, value in zip(node.node_outputs, primitive.unpacked_padding(attributes), strict=False):
+                known[v] = PaddedOperand(v, value, operands[0].sequence_axis)
         elif any(FREE in v.shape for v in operands):
-            padded = [PaddedOperand(v, padding.get(v)) for v in operands]
-            if any(v.has_steps and v.padding is None for v in padded):
+            padded = [known.get(v, PaddedOperand(v, None)) for v in operands]
+            axes = {v.unpacked_axis for v in padded if v.has_steps}
+            if any(v.has_steps and v.padding is None for v in padded) or len(axes) > 1:
                 return True
-            if FREE in node.node_outputs[0].shape:
+            if _steps_face_others(node, padded):
+                return True
+            if FREE in output.shape:
                 value = primitive.padding_value(attributes, padded)
-                if value is None:
+                if value is None or output.shape.count(FREE) > 1:
                     return True
-                padding[node.node_outputs[0]] = value
+                known[output] = PaddedOperand(output, value, axes.pop())
             elif not primitive.ignores_padding(attributes, padded):
                 return True
-    return any(v in padding for v in outputs)
+    return any(v in known for v in outputs)
+
+
+def _steps_face_others(node: Function, operands: Sequence[PaddedOperand]) -> bool:
+    """True if the steps of an operand meet a dimension of another one that is not an axis of steps."""
+    facing = node.primitive.facing_sizes(node.node_attributes, [v.variable.shape for v in operands])
+    return any(FREE in sizes and any(size != FREE for size in sizes) for sizes in facing)
