@@ -15,11 +15,18 @@ class Network:
     """A network that a builder has made, or a file holds.
 
     `nodes`: variables by the names that CNTK gives them, in order of creation; inputs, parameters and constants
-    included. `roles`: names of nodes, by the role that they have (`ROLES`).
+    included. `roles`: names of nodes, by the role that they have (`ROLES`). `operations`: what CNTK calls the operation
+    of a node; `inputs`: the names of its inputs. `statistics`: constants that are computed from all data before
+    training, by name: the operation (Mean or InvStdDev) and the name of the node whose values it summarizes. `rates`:
+    factors of learning rates other than 1, by the names of parameters.
     """
 
     nodes: dict[str, Variable]
     roles: dict[str, list[str]] = field(default_factory=lambda: {role: [] for role in ROLES})
+    operations: dict[str, str] = field(default_factory=dict)
+    inputs: dict[str, list[str]] = field(default_factory=dict)
+    statistics: dict[str, tuple[str, str]] = field(default_factory=dict)
+    rates: dict[str, float] = field(default_factory=dict)
 
     def with_role(self, role: str) -> Sequence[Variable]:
         """The nodes with a role."""

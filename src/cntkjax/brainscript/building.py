@@ -1,0 +1,163 @@
+"""From the nodes of a description to a network of variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..default_options import default_options
+from ..graph.variable import rename
+from ..variables import Variable
+from .library.package import PACKAGE
+from .library.table import OPERATIONS
+from .network import ROLES, Network
+from .nodes import Node, named, ordered
+from .source import ConfigError
+
+PRECOMPUTED = frozenset({"Mean", "InvStdDev"})
+DTYPES = {"float": "float32", "double": "float64", "float16": "float16"}
+
+
+def is_delay(node: Node) -> bool:
+    """Whether a node may close a loop."""
+    return node.operation in OPERATIONS and OPERATIONS[node.operation].delays
+
+
+class Builder:
+    """Builds nodes, each once.
+
+    `package`: the public package, or what records calls of it. `names`: whether variables get the names of the nodes.
+    """
+
+    def __init__(self, package: Any = PACKAGE, precision: str = "float", names: bool = True) -> None:
+        self.package = package
+        self.precision = precision
+        self.names = names
+        self.built: dict[int, Any] = {}
+        self.axes: dict[Any, Any] = {}
+        self.sequential: set[Any] = set()
+
+    def build(self, nodes: Iterable[Node]) -> None:
+        """Build nodes and what they depend on."""
+        components = ordered([node for node in nodes if id(node) not in self.built], is_delay)
+        self._find_sequences(node for component in components for node in component)
+        loops: dict[Any, Node] = {}
+        with default_options(dtype=DTYPES[self.precision]):
+            for component in components:
+                for node in component:
+                    if id(node) not in self.built:
+                        self._build(node, loops, in_loop=len(component) > 1 or node in node.operands())
+        self._close(loops)
+
+    def _build(self, node: Node, loops: dict[Any, Node], in_loop: bool) -> None:
+        """One node, whose operands are built; what a delay within a loop looks back at is not known yet."""
+        if node.variable is not None:
+            self.built[id(node)] = node.variable
+            return
+        operands = node.operands()
+        if node.operation in OPERATIONS and (choose := OPERATIONS[node.operation].operands):
+            operands = choose(operands)
+        inputs = [self.built[id(each)] for each in operands if id(each) in self.built]
+        if in_loop and is_delay(node):
+            later = self.package.placeholder()
+            loops[later] = node.operands()[0]
+            inputs = [later, *(self.built[id(each)] for each in node.operands()[1:])]
+        try:
+            self.built[id(node)] = _variable(self._call(node, inputs))
+        except ConfigError:
+            raise
+        except (ValueError, TypeError, RuntimeError, IndexError, OSError, AttributeError, KeyError) as error:
+            raise node.error(_first_lines(error)) from error
+
+    def _call(self, node: Node, inputs: list[Any]) -> Any:
+        name = node.name if self.names else ""
+        options = dict(node.options)
+        if node.operation in PRECOMPUTED:
+            start = 0.0 if node.operation == "Mean" else 1.0
+            return self.package.Constant(start, shape=inputs[0].shape, name=name)
+        if node.operation in ("InputValue", "SparseInputValue"):
+            options["axes"] = self._axes(options.pop("dynamicAxis", None))
+        return OPERATIONS[node.operation].build(self.package, *inputs, name=name, **options)
+
+    def _axes(self, axis: Any) -> list[Any]:
+        """The dynamic axes of an input: a sequence axis only where something needs sequences."""
+        Axis = self.package.Axis
+        key = id(axis) if isinstance(axis, Node) else axis or ""
+        if key not in self.sequential:
+            return [Axis.default_batch_axis()]
+        if key not in self.axes:
+            self.axes[key] = Axis.default_dynamic_axis() if key == "" else Axis(getattr(axis, "name", axis))
+        return [Axis.default_batch_axis(), self.axes[key]]
+
+    def _find_sequences(self, nodes: Iterable[Node]) -> None:
+        """Which axes have sequences: named ones, and the default one if an operation on sequences depends on it."""
+        for node in nodes:
+            if node.operation in OPERATIONS and OPERATIONS[node.operation].sequences:
+                self.sequential |= _axes_of(node)
+            elif node.operation in ("InputValue", "SparseInputValue") and node.options.get("dynamicAxis"):
+                axis = node.options["dynamicAxis"]
+                self.sequential.add(id(axis) if isinstance(axis, Node) else axis)
+
+    def _close(self, loops: dict[Any, Node]) -> None:
+        """Connect delays with what they look back at, and infer everything that depends on them."""
+        if loops:
+            known = {later: self.built[id(node)] for later, node in loops.items()}
+            functions = {each.owner: None for each in self.built.values() if each.is_output}
+            self.package.combine(list(functions)).replace_placeholders(known)
+
+
+def _axes_of(node: Node) -> set[Any]:
+    """The dynamic axes of all inputs that a node depends on."""
+    found: set[Any] = set()
+    seen: set[int] = set()
+    waiting = [node]
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if each.operation in ("InputValue", "SparseInputValue"):
+            axis = each.options.get("dynamicAxis")
+            found.add(id(axis) if isinstance(axis, Node) else axis or "")
+        waiting += each.operands()
+    return found
+
+
+def _variable(value: Any) -> Any:
+    """The variable of a function with one output."""
+    return value if isinstance(value, Variable) else value.output
+
+
+def _first_lines(error: BaseException) -> str:
+    return "\n  ".join(str(error).strip().splitlines()[:12])
+
+
+def network_of(
+    members: dict[str, Node], roles: dict[str, list[Node]], precision: str = "float", package: Any = PACKAGE,
+) -> Network:
+    """The network of nodes that are named directly, and of what they depend on."""
+    for name, node in members.items():
+        if node.variable is None:
+            node.name = name
+    nodes = named([*members.values(), *(node for nodes in roles.values() for node in nodes)])
+    for node in nodes.values():
+        if node.tag and node not in roles[node.tag]:
+            roles[node.tag].append(node)
+    builder = Builder(package, precision)
+    builder.build(nodes.values())
+    found = Network({name: builder.built[id(node)] for name, node in nodes.items() if node.operation != "DynamicAxis"})
+    found.roles = {role: [node.name for node in roles[role]] for role in ROLES}
+    found.operations = {name: node.operation for name, node in nodes.items()}
+    found.inputs = {name: [each.name for each in node.operands()] for name, node in nodes.items()}
+    found.statistics = {
+        name: (node.operation, node.operands()[0].name) for name, node in nodes.items() if node.operation in PRECOMPUTED
+    }
+    rates = {name: node.options.get("learningRateMultiplier", 1.0) for name, node in nodes.items()}
+    found.rates = {name: float(rate) for name, rate in rates.items() if rate not in (0, 1)}
+    for name, variable in found.nodes.items():
+        if variable.name != name:
+            rename(variable, name)
+    return found
+
+
+__all__ = ["Builder", "network_of"]

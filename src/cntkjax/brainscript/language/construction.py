@@ -1,0 +1,113 @@
+"""What ``new ComputationNode`` makes: nodes, with the numbers that CNTK seeds parameters with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..library.leaves import RANDOM
+from ..library.table import OPERATIONS
+from ..network import ROLES
+from ..nodes import Node
+from .evaluator import Evaluator, did_you_mean
+from .values import Array, Call, Record, Thunk, kind_of
+
+_TAGS = {role: role for role in ROLES} | {
+    "eval": "evaluation", "labels": "label", "features": "feature", "criteria": "criterion",
+}
+_MORE = {"InputValue": {"dynamicAxis": ""}, "DynamicAxis": {}, "Mean": {}, "InvStdDev": {}, "PackedIndex": {}}
+
+
+class NodeMaker:
+    """Makes nodes; counts the seeds of random parameters from 1 on, in the order of creation."""
+
+    def __init__(self, seed_offset: int = 0) -> None:
+        self.seed_offset = seed_offset
+        self.random = 0
+
+    def __call__(self, call: Call) -> Node:
+        evaluator: Evaluator = call.evaluator
+        record = evaluator.expect(Record, evaluator.force(call.arguments[0]), call.place, "a record")
+        operation = self._text(evaluator, record, "operation", call)
+        if operation not in OPERATIONS and operation not in _MORE:
+            raise call.error(f"there is no operation '{operation}'{did_you_mean(operation, OPERATIONS)}")
+        options = self._options(evaluator, record, operation, call)
+        place, chain = evaluator.origin(call.place)
+        node = Node(operation, call.path, None, options, place, chain)
+        node.tag = self._tag(evaluator, record, operation, call)
+        inputs = record.option("inputs")
+        if inputs is None:
+            raise call.error("a node needs 'inputs'")
+        if operation in OPERATIONS and OPERATIONS[operation].delays:
+            node.late = lambda: self._nodes(evaluator, inputs, call)
+        else:
+            node.inputs = self._nodes(evaluator, inputs, call)
+        if operation == "LearnableParameter":
+            self._initial(node)
+        return node
+
+    def _text(self, evaluator: Evaluator, record: Record, name: str, call: Call) -> str:
+        thunk = record.option(name)
+        return evaluator.expect(str, evaluator.force(thunk) if thunk else None, call.place, f"'{name}', a string,")
+
+    def _options(self, evaluator: Evaluator, record: Record, operation: str, call: Call) -> dict[str, Any]:
+        """The options of the operation that the record or the function around it gives."""
+        found = {}
+        names = OPERATIONS[operation].options if operation in OPERATIONS else {}
+        for name in (*names, *_MORE.get(operation, ()), *(("value",) if operation == "LearnableParameter" else ())):
+            thunk = record.option(name)
+            if thunk is not None:
+                found[name] = plain(evaluator, evaluator.force(thunk), call)
+        return found
+
+    def _nodes(self, evaluator: Evaluator, inputs: Thunk, call: Call) -> list[Node]:
+        """The inputs; numbers become constants."""
+        found = []
+        for value in evaluator.elements(evaluator.force(inputs)):
+            if isinstance(value, float):
+                value = evaluator.call_library("ConstantTensor", [value, 1.0], call.path, call.place)
+            found.append(evaluator.expect(Node, value, call.place, "a node of the network"))
+        return found
+
+    def _tag(self, evaluator: Evaluator, record: Record, operation: str, call: Call) -> str:
+        thunk = record.option("tag")
+        tag = evaluator.force(thunk) if thunk is not None else ""
+        if tag == "":
+            return ""
+        if tag not in _TAGS:
+            raise call.error(f"there is no tag {tag!r}: {', '.join(ROLES)}")
+        return _TAGS[tag]
+
+    def _initial(self, node: Node) -> None:
+        """How a parameter begins: the first of file, literal, value and random numbers that is given."""
+        options = node.options
+        value = options.pop("value", "")
+        value = value if options.get("initValue", "") == "" else options["initValue"]
+        if options.get("initFromFilePath"):
+            options["init"] = "fromFile"
+        elif options.get("initFromLiteral"):
+            options["init"] = "fromLiteral"
+        elif value != "" and options.get("init", "") not in RANDOM:
+            options["init"] = "fixedValue"
+        options["initValue"] = value if value != "" else 0.0
+        options["init"] = options.get("init") or "uniform"
+        if options["init"] in RANDOM:
+            self._seed(options)
+
+    def _seed(self, options: dict[str, Any]) -> None:
+        seed = int(options.get("randomSeed", -1))
+        if seed < 0:
+            self.random += 1
+            seed = self.random
+        options["randomSeed"] = seed + self.seed_offset
+
+
+def plain(evaluator: Evaluator, value: Any, call: Call) -> Any:
+    """A value as an option of a node: numbers, strings, truth values, nodes, and lists of them."""
+    if isinstance(value, Array):
+        return [plain(evaluator, each, call) for each in evaluator.elements(value)]
+    if isinstance(value, float | str | bool | Node):
+        return value
+    raise call.error(f"{kind_of(value)} cannot be an option of a node")
+
+
+__all__ = ["NodeMaker", "plain"]

@@ -1,0 +1,170 @@
+"""Networks of descriptions in BrainScript."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..building import Builder, network_of
+from ..network import ROLES, Network
+from ..nodes import Node
+from ..source import ConfigError, Place, Text
+from . import syntax
+from .construction import NodeMaker
+from .editing import editing_functions
+from .evaluator import Evaluator
+from .functions import built_in
+from .parser import parse_expression, parse_members
+from .values import Array, Call, LoadedNetwork, Record, Thunk, kind_of
+
+SPECIAL = {
+    "featureNodes": "feature", "inputNodes": "label", "labelNodes": "label", "criterionNodes": "criterion",
+    "criteriaNodes": "criterion", "evaluationNodes": "evaluation", "evalNodes": "evaluation", "outputNodes": "output",
+}
+_LIBRARY = ("primitives.bs", "layers.bs", "namespaces.bs")
+_RECURSION = 60_000  # Python's limit while a description is evaluated; calls are counted by the evaluator
+
+
+class Scope(Protocol):
+    """Values of the configuration around a description."""
+
+    def get(self, name: str) -> Text | None:
+        """The text of a value, or None."""
+
+
+@contextmanager
+def deep_recursion() -> Iterator[None]:
+    """Room for descriptions that nest deeply."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _RECURSION))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+@cache
+def _library() -> tuple[frozenset[str], dict[str, syntax.Expression]]:
+    """The names of the library's texts, and its members."""
+    members: dict[str, syntax.Expression] = {}
+    for name in _LIBRARY:
+        text = Text(name, files(__package__).joinpath("..", "library", name).read_text(encoding="utf-8"))
+        members |= parse_members(text, include_file).members
+    return frozenset(_LIBRARY), members
+
+
+def include_file(path: str, place: Place) -> Text:
+    """The text of an included file, in the current folder, or beside the texts that include it."""
+    candidates = [Path(path)]
+    at: Place | None = place
+    while at is not None:
+        candidates.append(Path(at.text.name).parent / path)
+        at = at.text.origin
+    for candidate in candidates:
+        if candidate.is_file():
+            return Text(str(candidate), candidate.read_text(encoding="utf-8", errors="replace"), place)
+    raise place.error(f"there is no file {path}, in the current folder or beside {place.text.name}")
+
+
+class Description:
+    """The evaluation of one description: its scopes, its nodes and what it loads."""
+
+    def __init__(self, scope: Scope | Mapping[str, Text], precision: str, seed_offset: int) -> None:
+        self.scope = scope
+        self.precision = precision
+        texts, members = _library()
+        self.evaluator = Evaluator(
+            self.outside,
+            {"ComputationNode": NodeMaker(seed_offset), "ComputationNetwork": self.network},
+            {"dim": lambda node: float(self._size(node)), "shape": self._shape, "name": lambda node: node.name,
+             "inputs": lambda node: Array([Thunk(None, None, "", each) for each in node.operands()])},
+            lambda place: place.text.name in texts,
+        )
+        library = self.evaluator.library
+        library.members = {name: Thunk(value, library, name) for name, value in members.items()}
+        built_in(library, editing_functions(precision))
+
+    def outside(self, name: str) -> Any:
+        """A key of the configuration as a value: a number, a truth value, or a string."""
+        text = self.scope.get(name)
+        if text is None:
+            return None
+        try:
+            value = self.evaluator.evaluate(parse_expression(text, include_file), self.evaluator.library, name)
+        except ConfigError:
+            value = text.content.strip().strip("\"'")
+        return value if isinstance(value, float | bool | str | Array) else text.content.strip()
+
+    def network(self, call: Call) -> Record:
+        """``new ComputationNetwork``: the record that describes it."""
+        return call.evaluator.expect(Record, call.evaluator.force(call.arguments[0]), call.place, "a record")
+
+    def _shape(self, node: Node) -> Any:
+        """The dimensions of a node, first one first."""
+        builder = Builder(precision=self.precision, names=False)
+        builder.build([node])
+        dimensions = [float(max(each, 0)) for each in reversed(builder.built[id(node)].shape)]
+        return Array([Thunk(None, None, "", each) for each in dimensions]) if len(dimensions) != 1 else dimensions[0]
+
+    def _size(self, node: Node) -> float:
+        shape = self._shape(node)
+        product = 1.0
+        for each in self.evaluator.elements(shape):
+            product *= each
+        return product
+
+    def finished(self, value: Any, place: Place) -> Network:
+        """The network that the description's value describes."""
+        roles: dict[str, list[Node]]
+        if isinstance(value, LoadedNetwork):
+            roles = {role: [value.nodes[name] for name in value.roles[role]] for role in ROLES}
+            return network_of(value.nodes, roles, self.precision)
+        record = self.evaluator.expect(Record, value, place, "the description of a network")
+        values = {name: self.evaluator.force(record.members[name]) for name in sorted(record.members)}
+        members = {name: value for name, value in values.items() if isinstance(value, Node)}
+        roles = {role: [] for role in ROLES}
+        for name, role in SPECIAL.items():
+            if name in values:
+                members.pop(name, None)
+                found = self._special(name, values[name], place)
+                roles[role] += [each for each in found if each not in roles[role]]
+        return network_of(members, roles, self.precision)
+
+    def _special(self, name: str, value: Any, place: Place) -> list[Node]:
+        found = self.evaluator.elements(value)
+        for each in found:
+            if not isinstance(each, Node):
+                raise self.evaluator.error(place, f"'{name}' has to consist of nodes, not {kind_of(each)}")
+        return found
+
+
+def build_network(
+    text: Text, scope: Scope | Mapping[str, Text], *, precision: str = "float", seed_offset: int = 0,
+) -> Network:
+    """The network that a text in BrainScript describes.
+
+    `text`: what stands in the braces of BrainScriptNetworkBuilder, or if that begins with a parenthesis the expression
+    with it. `scope`: values of the configuration around it. `seed_offset`: a number added to the seeds of parameters.
+
+    Errors: ConfigError with the place, and the calls that led there.
+    """
+    with deep_recursion():
+        description = Description(scope, precision, seed_offset)
+        try:
+            if text.content.lstrip().startswith("("):
+                expression = parse_expression(text, include_file)
+            else:
+                expression = parse_members(text, include_file, (text.name,))
+            value = description.evaluator.evaluate(expression, description.evaluator.library, "")
+            return description.finished(value, Place(text, 0))
+        except RecursionError as error:
+            message = "the description nests too deeply: does a function call itself without end?"
+            raise Place(text, 0).error(message) from error
+
+
+__all__ = ["build_network"]

@@ -1,0 +1,101 @@
+"""Loss functions and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .table import integers, operation
+
+
+def _plain(function: str) -> Callable[..., Any]:
+    def build(C: Any, x: Any, y: Any, *, name: str) -> Any:
+        return getattr(C, function)(x, y, name=name)
+
+    return build
+
+
+operation("SquareError")(_plain("squared_error"))
+operation("CosDistance")(_plain("cosine_distance"))
+
+
+@operation("CrossEntropyWithSoftmax")
+def cross_entropy_with_softmax(C: Any, labels: Any, z: Any, *, axis: float = 0.0, name: str) -> Any:
+    """The cross entropy of labels and softmax outputs; axis 0 is the first one."""
+    return C.cross_entropy_with_softmax(z, labels, axis=-int(axis or 1), name=name)
+
+
+@operation("ClassificationError", "ErrorPrediction")
+def classification_error(
+    C: Any, labels: Any, z: Any, *top: Any, axis: float = 0.0, topN: float = 1.0, name: str,
+) -> Any:
+    """1 where the largest output is not the label's."""
+    count = int(top[0].value.item()) if top else int(topN)
+    return C.classification_error(z, labels, axis=-int(axis or 1), topN=count, name=name)
+
+
+@operation("CrossEntropy")
+def cross_entropy(C: Any, labels: Any, probabilities: Any, *, name: str) -> Any:
+    """The negative expectation of a log probability."""
+    return C.negate(C.reduce_sum(C.element_times(labels, C.log(probabilities))), name=name)
+
+
+@operation("Logistic", "WeightedLogistic")
+def logistic(C: Any, labels: Any, probabilities: Any, *weights: Any, name: str) -> Any:
+    """Binary cross entropy, summed over the elements."""
+    if weights:
+        return C.weighted_binary_cross_entropy(probabilities, labels, weights[0], name=name)
+    return C.binary_cross_entropy(probabilities, labels, name=name)
+
+
+@operation("MatrixL1Reg")
+def l1(C: Any, x: Any, *, name: str) -> Any:
+    """The sum of absolute values."""
+    return C.reduce_sum(C.abs(x), axis=C.Axis.all_static_axes(), name=name)
+
+
+@operation("MatrixL2Reg")
+def l2(C: Any, x: Any, *, name: str) -> Any:
+    """The square root of the sum of squares."""
+    return C.sqrt(C.reduce_sum(C.square(x), axis=C.Axis.all_static_axes()), name=name)
+
+
+@operation("EditDistanceError", sequences=True)
+def edit_distance_error(
+    C: Any, labels: Any, z: Any, *, subPen: float = 1.0, delPen: float = 1.0, insPen: float = 1.0,
+    squashInputs: bool = False, tokensToIgnore: Any = "", name: str,
+) -> Any:
+    """The edit distance of label sequences, per label."""
+    ignored = [] if tokensToIgnore == "" else integers(tokensToIgnore)
+    costs = float(subPen), float(delPen), float(insPen)
+    return C.edit_distance_error(labels, z, *costs, bool(squashInputs), ignored, name=name)
+
+
+@operation("CosDistanceWithNegativeSamples")
+def negative_samples(C: Any, x: Any, y: Any, *, numShifts: float, numNegSamples: float, name: str) -> Any:
+    """Cosine distances to the partner and to those of other samples."""
+    return C.cosine_distance_with_negative_samples(x, y, int(numShifts), int(numNegSamples), name=name)
+
+
+@operation("LambdaRank")
+def lambda_rank(C: Any, gain: Any, z: Any, group: Any, *, name: str) -> Any:
+    """The loss of LambdaRank."""
+    return C.lambda_rank(z, gain, group, name=name)
+
+
+@operation("NDCG1Eval")
+def ndcg_at_1(C: Any, gain: Any, z: Any, group: Any, *, name: str) -> Any:
+    """Normalized discounted cumulative gain of the first result."""
+    return C.ndcg_at_1(z, gain, group, name=name)
+
+
+@operation("PerDimMeanVarNormalization")
+def normalize(C: Any, x: Any, mean: Any, inverse: Any, *, name: str) -> Any:
+    """Mean 0 and variance 1 in each dimension."""
+    return C.per_dim_mean_variance_normalize(x, mean, inverse, name=name)
+
+
+@operation("PerDimMeanVarDeNormalization")
+def denormalize(C: Any, x: Any, mean: Any, inverse: Any, *, name: str) -> Any:
+    """The inverse of PerDimMeanVarNormalization."""
+    return C.plus(C.element_divide(x, inverse), mean, name=name)

@@ -1,0 +1,173 @@
+"""Elementwise operations, reductions and reshaping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .table import axis, integers, operation
+
+_UNARY = {
+    "Abs": "abs", "Ceil": "ceil", "Cosine": "cos", "Sin": "sin", "Tan": "tan", "Acos": "acos", "Asin": "asin",
+    "Atan": "atan", "Cosh": "cosh", "Sinh": "sinh", "Exp": "exp", "Floor": "floor", "Hardmax": "hardmax", "Log": "log",
+    "Negate": "negate", "Reciprocal": "reciprocal", "RectifiedLinear": "relu", "Round": "round", "Sigmoid": "sigmoid",
+    "Sqrt": "sqrt", "Tanh": "tanh", "ExponentialLinearUnit": "elu", "StraightThrough": "straight_through_impl",
+    "StopGradient": "stop_gradient", "Pass": "alias", "Softplus": "softplus", "Softsign": "softsign",
+}
+_BINARY = {
+    "Plus": "plus", "Minus": "minus", "ElementTimes": "element_times", "DiagTimes": "element_times",
+    "RowElementTimes": "element_times", "ColumnElementTimes": "element_times", "Scale": "element_times",
+    "ElementDivide": "element_divide", "LogPlus": "log_add_exp", "Less": "less", "Equal": "equal", "Greater": "greater",
+    "GreaterEqual": "greater_equal", "NotEqual": "not_equal", "LessEqual": "less_equal", "Pow": "pow",
+}
+
+
+def _enter_all(table: dict[str, str], make: Callable[[str], Callable[..., Any]]) -> None:
+    for name, function in table.items():
+        operation(name)(make(function))
+
+
+def _unary(function: str) -> Callable[..., Any]:
+    def build(C: Any, x: Any, *, name: str) -> Any:
+        return getattr(C, function)(x, name=name)
+
+    return build
+
+
+def _binary(function: str) -> Callable[..., Any]:
+    def build(C: Any, x: Any, y: Any, *, name: str) -> Any:
+        return getattr(C, function)(x, y, name=name)
+
+    return build
+
+
+_enter_all(_UNARY, _unary)
+_enter_all(_BINARY, _binary)
+
+
+@operation("If")
+def choice(C: Any, condition: Any, yes: Any, no: Any, *, name: str) -> Any:
+    """The second input where the first is not 0, else the third."""
+    return C.element_select(condition, yes, no, name=name)
+
+
+@operation("Clip")
+def clip(C: Any, low: Any, high: Any, x: Any, *, name: str) -> Any:
+    """x between two bounds."""
+    return C.clip(x, low, high, name=name)
+
+
+@operation("Softmax")
+def softmax(C: Any, x: Any, *, axis: float = 0, name: str) -> Any:
+    """Normalized exponentials; axis 0: over the first static axis."""
+    return C.softmax(x, axis=_softmax_axis(axis), name=name)
+
+
+@operation("LogSoftmax")
+def log_softmax(C: Any, x: Any, *, name: str) -> Any:
+    """The logarithm of Softmax."""
+    return C.log_softmax(x, name=name)
+
+
+def _softmax_axis(number: float) -> int:
+    return -1 if number == 0 else axis(number)
+
+
+_REDUCTIONS = {
+    "Sum": "reduce_sum", "Mean": "reduce_mean", "Max": "reduce_max", "Min": "reduce_min", "Prod": "reduce_prod",
+    "LogSum": "reduce_log_sum_exp", "Argmax": "argmax", "Argmin": "argmin",
+}
+
+
+@operation("ReduceElements")
+def reduce_elements(C: Any, x: Any, *, reductionOp: str = "Sum", axis: float = 0, name: str) -> Any:
+    """A reduction of one static axis, or of all of them (axis 0)."""
+    function = getattr(C, _REDUCTIONS[reductionOp])
+    if axis == 0:
+        return C.reshape(function(x, axis=C.Axis.all_static_axes()), (1,), name=name)
+    return function(x, axis=-int(axis), name=name)
+
+
+@operation("SumColumnElements")
+def sum_column_elements(C: Any, x: Any, *, name: str) -> Any:
+    """The sum over all static axes."""
+    return C.reshape(C.reduce_sum(x, axis=C.Axis.all_static_axes()), (1,), name=name)
+
+
+@operation("SumElements")
+def sum_elements(C: Any, x: Any, *, name: str) -> Any:
+    """The sum over everything, samples included."""
+    return C.reduce_sum(x, axis=C.Axis.all_axes(), name=name)
+
+
+@operation("Reshape")
+def reshape(C: Any, x: Any, *, shape: Any, beginAxis: float = 0, endAxis: float = 0, name: str) -> Any:
+    """Axes `beginAxis` up to but without `endAxis` in another shape; 0 is inferred."""
+    new = tuple(reversed([-1 if each == 0 else each for each in integers(shape)]))
+    begin = max(int(beginAxis) - 1, 0)
+    end = int(endAxis) - 1 if endAxis > 0 else None
+    if begin == 0 and end is None:
+        return C.reshape(x, new, name=name)
+    rank = len(x.shape)
+    last = rank if end is None else min(end, rank)
+    return C.reshape(x, new, begin_axis=rank - last, end_axis=rank - begin, name=name)
+
+
+@operation("LegacyReshape")
+def legacy_reshape(C: Any, x: Any, *, numRows: float, name: str) -> Any:
+    """Columns of another number of rows."""
+    return C.reshape(x, (int(numRows),), name=name)
+
+
+@operation("TransposeDimensions")
+def transpose_dimensions(C: Any, x: Any, *, axis1: float = 1, axis2: float = 2, name: str) -> Any:
+    """Two axes exchanged; one that is missing has dimension 1."""
+    return C.swapaxes(_of_rank(C, x, int(max(axis1, axis2))), axis(axis1), axis(axis2), name=name)
+
+
+@operation("Slice")
+def slice_(C: Any, x: Any, *, beginIndex: Any, endIndex: Any, axis: Any = 1, stride: Any = 1, name: str) -> Any:
+    """Part of a static axis, or of the sequence (axis -1); end 0 is its end."""
+    if axis == -1 or axis == [-1.0]:
+        return C.sequence.slice(x, int(beginIndex), int(endIndex), name=name)
+    axes = [-each for each in integers(axis)]
+    return C.slice(x, axes, integers(beginIndex), integers(endIndex), name=name)
+
+
+@operation("RowStack", "Splice")
+def row_stack(C: Any, *inputs: Any, spliceDim: float = 1, name: str) -> Any:
+    """Inputs beside each other along an axis."""
+    rank = max(int(spliceDim), *(len(each.shape) for each in inputs))
+    operands = [_of_rank(C, each, rank) for each in inputs]
+    return C.splice(*operands, axis=-int(spliceDim), name=name)
+
+
+def _of_rank(C: Any, x: Any, rank: int) -> Any:
+    """x with further axes of dimension 1."""
+    missing = rank - len(x.shape)
+    return C.reshape(x, (1,) * missing + tuple(x.shape)) if missing > 0 else x
+
+
+@operation("RowRepeat")
+def row_repeat(C: Any, x: Any, *, numRepeats: float, name: str) -> Any:
+    """The input several times along its first axis."""
+    return C.splice(*[x] * int(numRepeats), axis=-1, name=name)
+
+
+@operation("Gather")
+def gather(C: Any, indices: Any, reference: Any, *, name: str) -> Any:
+    """Rows of a tensor."""
+    return C.gather(reference, indices, name=name)
+
+
+@operation("ToBatch", "UnpackBatch")
+def to_batch(C: Any, x: Any, *, name: str) -> Any:
+    """A static axis as the batch axis."""
+    return C.to_batch(x, name=name)
+
+
+@operation("OneHot")
+def one_hot(C: Any, x: Any, *, numClass: float, outputSparse: bool = False, axis: float = 1, name: str) -> Any:
+    """Indicator vectors of indices."""
+    return C.one_hot(x, int(numClass), sparse_output=bool(outputSparse), axis=-int(axis), name=name)
+

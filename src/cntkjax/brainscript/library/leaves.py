@@ -1,0 +1,88 @@
+"""Inputs and parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .table import operation, shape
+
+
+def _scaled(name: str, factor: float) -> Callable[..., Any]:
+    def make(C: Any, scale: float, ranks: dict[str, int], seed: int) -> Any:
+        return getattr(C.initializer, name)(factor * scale, seed=seed, **ranks)
+
+    return make
+
+
+_INITIALIZERS: dict[str, Callable[..., Any]] = {
+    "uniform": lambda C, scale, ranks, seed: C.initializer.uniform(0.05 * scale, seed=seed),
+    "gaussian": _scaled("he_normal", 0.2 / 2**0.5),
+    "normal": lambda C, scale, ranks, seed: C.initializer.normal(scale, seed=seed),
+    "heNormal": _scaled("he_normal", 1.0),
+    "heUniform": _scaled("he_uniform", 1.0),
+    "glorotNormal": _scaled("glorot_normal", 1.0),
+    "glorotUniform": _scaled("glorot_uniform", 1.0),
+    "xavier": _scaled("he_uniform", 0.5**0.5),
+}
+RANDOM = frozenset(_INITIALIZERS)
+
+
+@operation("LearnableParameter")
+def parameter(
+    C: Any, *, shape: Any, init: str = "", initValue: Any = 0.0, initValueScale: float = 1.0, randomSeed: float = -1.0,
+    initOutputRank: float = 1.0, initFilterRank: float = 0.0, initFromFilePath: str = "", initFromLiteral: str = "",
+    learningRateMultiplier: float = 1.0, initOnCPUOnly: bool = True, name: str,
+) -> Any:
+    """A parameter; a constant if it never learns."""
+    dimensions = _shape(shape)
+    if init in RANDOM:
+        ranks = {} if init == "uniform" else {"output_rank": int(initOutputRank), "filter_rank": int(initFilterRank)}
+        values = _INITIALIZERS[init](C, float(initValueScale), ranks, int(randomSeed))
+    elif init == "bilinear":
+        values = C.initializer.bilinear(dimensions[-1], dimensions[-2])
+    else:
+        values = _given(init, initValue, initFromFilePath, initFromLiteral, dimensions)
+    if isinstance(values, np.ndarray):
+        dimensions = values.shape
+    if learningRateMultiplier == 0:
+        return C.Constant(values, shape=dimensions, name=name)
+    return C.Parameter(dimensions, init=values, name=name)
+
+
+def _given(init: str, value: Any, path: str, literal: str, dimensions: tuple[int, ...]) -> Any:
+    """Initial values that are not random."""
+    if init == "fromFile":
+        return matrix(np.loadtxt(path, ndmin=2), dimensions, path)
+    if init == "fromLiteral":
+        rows = [[float(each) for each in line.split()] for line in literal.strip().splitlines() if line.strip()]
+        return matrix(np.array(rows, ndmin=2), dimensions, "initFromLiteral")
+    if init in ("zero", "fixedValue"):
+        return 0.0 if init == "zero" else float(value)
+    known = ", ".join(sorted(RANDOM))
+    raise ValueError(f"unknown init '{init}': {known}, zero, fixedValue, fromFile, fromLiteral or bilinear")
+
+
+def matrix(rows: np.ndarray, dimensions: tuple[int, ...], source: str) -> np.ndarray:
+    """Rows of a text as the values of a parameter."""
+    values = rows.T
+    if -1 in dimensions:
+        return np.ascontiguousarray(values, np.float32)
+    if values.size != int(np.prod(dimensions)):
+        have = " rows of ".join(map(str, rows.shape))
+        raise ValueError(f"{source} has {have} numbers; the parameter has {dimensions[::-1]}")
+    return np.ascontiguousarray(values.reshape(dimensions), np.float32)
+
+
+_shape = shape
+
+
+@operation("InputValue", "SparseInputValue")
+def input_value(C: Any, *, shape: Any, sparse: bool = False, axes: Any = None, name: str) -> Any:
+    """An input that a reader feeds."""
+    return C.input_variable(_shape(shape), is_sparse=bool(sparse), dynamic_axes=axes, name=name)
+
+
+__all__ = ["RANDOM", "matrix"]

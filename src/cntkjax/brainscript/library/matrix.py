@@ -1,0 +1,186 @@
+"""Products, convolutions, pooling and normalization."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .table import filled, integers, operation
+
+
+@operation("Times")
+def times(C: Any, a: Any, b: Any, *, outputRank: float = 1, inferInputRankToMap: float = -1, name: str) -> Any:
+    """The product of a matrix or tensor and a column, or columns."""
+    return C.times(b, a, output_rank=int(outputRank), infer_input_rank_to_map=int(inferInputRankToMap), name=name)
+
+
+@operation("TransposeTimes")
+def transpose_times(C: Any, a: Any, b: Any, *, outputRank: float = 1, name: str) -> Any:
+    """The product with the transpose of the first operand."""
+    if len(a.shape) == 1:
+        return C.times(b, C.reshape(a, (*a.shape, 1)), name=name)
+    return C.times(b, C.swapaxes(a, -1, -2), output_rank=int(outputRank), name=name)
+
+
+@operation("KhatriRaoProduct")
+def khatri_rao(C: Any, a: Any, b: Any, *, name: str) -> Any:
+    """All products of an element of one column and an element of the other."""
+    (m,), (n,) = a.shape[-1:], b.shape[-1:]
+    outer = C.element_times(C.reshape(b, (n, 1)), C.reshape(a, (1, m)))
+    return C.reshape(outer, (n * m,), name=name)
+
+
+@operation("Convolution")
+def convolution(
+    C: Any, kernel: Any, x: Any, *, kernelShape: Any = 0.0, mapDims: Any = 0.0, stride: Any = 1.0,
+    autoPadding: Any = True, lowerPad: Any = 0.0, upperPad: Any = 0.0, dilation: Any = 1.0, transpose: Any = False,
+    dimOutput: Any = 0.0, imageLayout: str = "CHW", name: str,
+) -> Any:
+    """A convolution, or with `transpose` its adjoint; a matrix of weights is the same buffer in the kernel's shape."""
+    window = integers(kernelShape)
+    if len(window) + 1 == len(x.shape):
+        window.append(x.shape[0])
+    rank = len(window)
+    kernel = _kernel(C, kernel, window, integers(mapDims))
+    padding = [bool(each) for each in _spatial(autoPadding, rank, False)]
+    steps = tuple(int(each) for each in _spatial(stride, rank, 1.0))
+    if transpose:
+        size = tuple(reversed(integers(dimOutput))) if dimOutput not in (0.0, [0.0]) else None
+        return C.convolution_transpose(kernel, x, strides=steps, auto_padding=padding, output_shape=size, name=name)
+    x = _with_margins(C, x, padding, filled(lowerPad, rank, 0), filled(upperPad, rank, 0), 0.0)
+    dilations = tuple(int(each) for each in _spatial(dilation, rank, 1.0))
+    return C.convolution(kernel, x, strides=steps, auto_padding=padding, dilation=dilations, name=name)
+
+
+def _spatial(value: Any, rank: int, of_channels: Any) -> list[Any]:
+    """One value for each axis, the channels first; a single value is meant for the others."""
+    if isinstance(value, list) and len(value) > 1:
+        return filled(value, rank, of_channels)
+    single = value[0] if isinstance(value, list) else value
+    return [of_channels] + [single] * (rank - 1)
+
+
+def _kernel(C: Any, kernel: Any, window: list[int], maps: list[int]) -> Any:
+    """The weights as [maps, channels, ...]."""
+    if len(kernel.shape) > len(window):
+        return kernel
+    outputs = maps[-1] or kernel.shape[-1]
+    if -1 in kernel.shape:
+        raise ValueError(f"the weights of a convolution need both dimensions, [{outputs} x {math.prod(window)}]")
+    return C.reshape(kernel, (outputs, *reversed(window)))
+
+
+def _with_margins(C: Any, x: Any, padding: list[bool], lower: list[Any], upper: list[Any], value: float) -> Any:
+    """x with explicit margins, where there are any and no automatic ones."""
+    pairs = zip(padding, lower, upper, strict=True)
+    margins = [(0, 0) if automatic else (int(low), int(high)) for automatic, low, high in pairs]
+    return C.pad(x, margins, constant_value=value) if any(map(any, margins)) else x
+
+
+@operation("Pooling")
+def pooling(
+    C: Any, x: Any, *, pool: str = "max", kernelShape: Any = 1.0, stride: Any = 1.0, autoPadding: Any = True,
+    lowerPad: Any = 0.0, upperPad: Any = 0.0, ceilOut: Any = False, includePad: Any = False, imageLayout: str = "CHW",
+    name: str,
+) -> Any:
+    """The largest or mean value of each window."""
+    kind = C.MAX_POOLING if pool == "max" else C.AVG_POOLING
+    window, steps, padding = _windows(x, kernelShape, stride, autoPadding)
+    rank = len(window)
+    low, high = (_from_first(each, rank, 0) for each in (lowerPad, upperPad))
+    x = _with_margins(C, x, padding, low, high, -1e30 if pool == "max" else 0.0)
+    return C.pooling(
+        x, kind, window, strides=steps, auto_padding=padding, ceil_out_dim=bool(ceilOut), include_pad=bool(includePad),
+        name=name,
+    )
+
+
+def _windows(x: Any, shape: Any, stride: Any, padding: Any) -> tuple[tuple[int, ...], tuple[int, ...], list[bool]]:
+    """Window, steps and padding for all axes of x; those that the window does not mention are not pooled."""
+    sizes = integers(shape)
+    rank = max(len(x.shape), len(sizes))
+    steps, flags = ([*filled(each, len(sizes), none)][::-1] for each, none in ((stride, 1), (padding, False)))
+    return (
+        tuple(_from_first(sizes, rank, 1)), tuple(int(each) for each in _from_first(steps, rank, 1)),
+        [bool(each) for each in _from_first(flags, rank, False)],
+    )
+
+
+def _from_first(value: Any, rank: int, missing: Any) -> list[Any]:
+    """Values for all axes, the last first, of those for the first axes."""
+    values = value if isinstance(value, list) else [value]
+    return list(reversed((values + [missing] * rank)[:rank]))
+
+
+@operation("MaxPooling", "AveragePooling")
+def pooling_2d(
+    C: Any, x: Any, *, windowWidth: float, windowHeight: float, horizontalSubsample: float, verticalSubsample: float,
+    average: bool = False, imageLayout: str = "CHW", name: str,
+) -> Any:
+    """Pooling of windows of an image."""
+    kind = C.AVG_POOLING if average else C.MAX_POOLING
+    window = (1, int(windowHeight), int(windowWidth))
+    steps = (1, int(verticalSubsample), int(horizontalSubsample))
+    return C.pooling(x, kind, window, strides=steps, auto_padding=[False, False, False], name=name)
+
+
+@operation("MaxUnpooling")
+def unpooling(
+    C: Any, x: Any, pooled_from: Any, *, kernelShape: Any, stride: Any = 1.0, autoPadding: Any = True,
+    imageLayout: str = "CHW", name: str,
+) -> Any:
+    """Values back at the positions of the maxima."""
+    window, steps, padding = _windows(x, kernelShape, stride, autoPadding)
+    return C.unpooling(x, pooled_from, C.MAX_UNPOOLING, window, strides=steps, auto_padding=padding, name=name)
+
+
+@operation("ROIPooling", "MaxROIPooling")
+def roi_pooling(C: Any, x: Any, rois: Any, *, roiOutputShape: Any, spatialScale: float = 1 / 16, name: str) -> Any:
+    """The largest values of parts of regions of an image."""
+    size = tuple(reversed(integers(roiOutputShape)))
+    return C.roipooling(x, rois, C.MAX_POOLING, size, float(spatialScale), name=name)
+
+
+@operation("BatchNormalization")
+def batch_normalization(
+    C: Any, x: Any, scale: Any, bias: Any, mean: Any, variance: Any, *counts: Any, spatial: bool = False,
+    normalizationTimeConstant: float = 0.0, blendTimeConstant: float = 0.0, epsilon: float = 1e-5,
+    useCntkEngine: bool = True, imageLayout: str = "CHW", name: str,
+) -> Any:
+    """Normalization with the mean and variance of the minibatch, or running ones."""
+    count = counts[0] if counts else C.Constant(0.0, ())
+    return C.batch_normalization(
+        x, scale, bias, mean, variance, bool(spatial), normalization_time_constant=float(normalizationTimeConstant),
+        blend_time_constant=float(blendTimeConstant), epsilon=float(epsilon), use_cudnn_engine=not useCntkEngine,
+        running_count=count, name=name,
+    )
+
+
+@operation("LocalResponseNormalization")
+def lrn(C: Any, x: Any, *, depthRadius: float, bias: float, alpha: float, beta: float, name: str) -> Any:
+    """Normalization over neighbouring channels."""
+    return C.local_response_normalization(x, int(depthRadius), float(bias), float(alpha), float(beta), name=name)
+
+
+@operation("OptimizedRNNStack", sequences=True)
+def optimized_rnn_stack(
+    C: Any, weights: Any, x: Any, *, hiddenDims: float, numLayers: float = 1.0, bidirectional: bool = False,
+    recurrentOp: str = "lstm", axis: float = -1.0, name: str,
+) -> Any:
+    """Recurrent layers with all weights in one matrix."""
+    sizes = int(hiddenDims), int(numLayers)
+    return C.optimized_rnnstack(x, weights, *sizes, bool(bidirectional), recurrentOp, name=name)
+
+
+@operation("Dropout")
+def dropout(C: Any, x: Any, *, name: str) -> Any:
+    """Elements set to zero at random; the rate is that of the training."""
+    return C.dropout(x, 0.0, name=name)
+
+
+@operation("Crop")
+def crop(C: Any, x: Any, reference: Any, *nodes: Any, yOffset: float = 0.0, xOffset: float = 0.0, name: str) -> Any:
+    """The part of x that has the size of another image."""
+    if nodes:
+        return C.crop_automatic_with_ancestors(x, reference, nodes[0], nodes[1], name=name)
+    return C.crop_manual(x, reference, int(xOffset), int(yOffset), name=name)

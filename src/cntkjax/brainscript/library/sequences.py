@@ -1,0 +1,94 @@
+"""Delays, and operations on sequences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..nodes import Node
+from .table import operation
+
+
+def _delay(C: Any, function: str, x: Any, initial: Any, steps: float, first: float, name: str) -> Any:
+    start = C.Constant(float(first)) if initial is None else initial
+    return getattr(C.sequence, function)(x, start, int(steps), name=name)
+
+
+@operation("PastValue", delays=True)
+def past_value(
+    C: Any, x: Any, *initial: Any, timeStep: float = 1.0, defaultHiddenActivation: float = 0.1, name: str,
+) -> Any:
+    """The value some steps before."""
+    return _delay(C, "past_value", x, next(iter(initial), None), timeStep, defaultHiddenActivation, name)
+
+
+@operation("FutureValue", delays=True)
+def future_value(
+    C: Any, x: Any, *initial: Any, timeStep: float = 1.0, defaultHiddenActivation: float = 0.1, name: str,
+) -> Any:
+    """The value some steps later."""
+    return _delay(C, "future_value", x, next(iter(initial), None), timeStep, defaultHiddenActivation, name)
+
+
+@operation("Where", sequences=True)
+def where(C: Any, condition: Any, *, name: str) -> Any:
+    """The indices of steps where a condition holds."""
+    return C.sequence.where(condition, name=name)
+
+
+@operation("PackedIndex", sequences=True)
+def packed_index(C: Any, x: Any, indices: Any, *, name: str) -> Any:
+    """Indices of steps, as those of another sequence."""
+    return C.alias(indices, name=name)
+
+
+@operation("GatherPacked", sequences=True, operands=lambda inputs: [_condition(inputs[0]), inputs[1]])
+def gather(C: Any, condition: Any, x: Any, *, at: str = "", name: str) -> Any:
+    """The steps where a condition holds; `at`: only the first or last one."""
+    if at:
+        return (C.sequence.first if at == "first" else C.sequence.last)(x, name=name)
+    return C.sequence.gather(x, condition, name=name)
+
+
+@operation("ScatterPacked", sequences=True, operands=lambda inputs: [inputs[0], inputs[2]])
+def scatter(C: Any, condition: Any, x: Any, *, name: str) -> Any:
+    """Steps placed where a condition holds, zeros elsewhere; a value without steps has one."""
+    if not any(axis.is_sequence_axis for axis in x.dynamic_axes):
+        return C.element_times(C.sequence.broadcast_as(x, condition), condition, name=name)
+    return C.sequence.scatter(x, condition, name=name)
+
+
+def _condition(index: Node) -> Node:
+    """The condition of which indices (PackedIndex of Where) are made."""
+    return index.operands()[1].operands()[0] if index.operation == "PackedIndex" else index
+
+
+@operation("ReconcileDynamicAxis")
+def reconcile(C: Any, x: Any, like: Any, *, name: str) -> Any:
+    """x with the dynamic axes of another node."""
+    return C.reconcile_dynamic_axes(x, like, name=name)
+
+
+@operation("BroadcastSequenceAs", sequences=True)
+def broadcast_as(C: Any, like: Any, x: Any, *, name: str) -> Any:
+    """One step for each step of another sequence."""
+    return C.sequence.broadcast_as(x, like, name=name)
+
+
+@operation("ReduceSequence", sequences=True)
+def reduce_sequence(C: Any, x: Any, *, name: str) -> Any:
+    """The sum over the steps."""
+    return C.sequence.reduce_sum(x, name=name)
+
+
+@operation("LabelsToGraph", sequences=True)
+def labels_to_graph(C: Any, labels: Any, *, name: str) -> Any:
+    """Labels as the graph that ForwardBackward needs."""
+    return C.labels_to_graph(labels, name=name)
+
+
+@operation("ForwardBackward", sequences=True)
+def forward_backward(
+    C: Any, graph: Any, features: Any, *, blankTokenId: float, delayConstraint: float = -1.0, name: str,
+) -> Any:
+    """The connectionist temporal classification loss."""
+    return C.forward_backward(graph, features, int(blankTokenId), int(delayConstraint), name=name)

@@ -1,0 +1,133 @@
+"""Nodes of a network before it is built: operations, inputs and names, as its description gives them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .source import ConfigError, Place
+
+Chain = tuple[tuple[str, Place], ...]
+
+
+@dataclass(eq=False)
+class Node:
+    """A node of a network that a description creates.
+
+    `inputs` is None until those of a delay are known, since they may depend on the node itself: `late` gives them.
+    `options`: plain Python values (numbers, strings, truth values, lists). `variable`: what the node is already, if it
+    comes from another network. `place` and `chain`: where the description creates it.
+    """
+
+    operation: str
+    name: str
+    inputs: list[Node] | None
+    options: dict[str, Any]
+    place: Place | None = None
+    chain: Chain = field(default=(), repr=False)
+    late: Callable[[], list[Node]] | None = field(default=None, repr=False)
+    tag: str = ""
+    variable: Any = None
+
+    def operands(self) -> list[Node]:
+        """The inputs; those of a delay are evaluated now."""
+        if self.inputs is None:
+            self.inputs = self.late() if self.late is not None else []
+        return self.inputs
+
+    def error(self, message: str) -> ConfigError:
+        """An error at the place of the node."""
+        text = f"{self.operation} '{self.name}': {message}"
+        return ConfigError(text) if self.place is None else self.place.error(text, self.chain)
+
+
+def named(roots: Iterable[Node]) -> dict[str, Node]:
+    """All nodes that the roots depend on, by names that are unique, in CNTK's order: roots, then inputs, by distance.
+
+    The second node of a name gets an underscore in front, as in CNTK.
+    """
+    found: dict[str, Node] = {}
+    seen: set[int] = set()
+    waiting = deque(roots)
+    while waiting:
+        node = waiting.popleft()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        while node.name in found:
+            node.name = "_" + node.name
+        found[node.name] = node
+        waiting.extend(node.operands())
+    return found
+
+
+def ordered(nodes: Iterable[Node], is_delay: Callable[[Node], bool]) -> list[list[Node]]:
+    """The nodes in an order of computation, those of a loop together (Tarjan's algorithm, without recursion).
+
+    Within a loop the delays come first, and the others in the order in which they can be computed from these.
+    """
+    index: dict[int, int] = {}
+    low: dict[int, int] = {}
+    stack: list[Node] = []
+    on_stack: set[int] = set()
+    components: list[list[Node]] = []
+    for root in nodes:
+        if id(root) in index:
+            continue
+        work = [(root, iter(root.operands()))]
+        index[id(root)] = low[id(root)] = len(index)
+        stack.append(root)
+        on_stack.add(id(root))
+        while work:
+            node, operands = work[-1]
+            child = next(operands, None)
+            if child is None:
+                work.pop()
+                if work:
+                    low[id(work[-1][0])] = min(low[id(work[-1][0])], low[id(node)])
+                if low[id(node)] == index[id(node)]:
+                    components.append(_popped(stack, on_stack, node))
+            elif id(child) not in index:
+                index[id(child)] = low[id(child)] = len(index)
+                stack.append(child)
+                on_stack.add(id(child))
+                work.append((child, iter(child.operands())))
+            elif id(child) in on_stack:
+                low[id(node)] = min(low[id(node)], index[id(child)])
+    return [_loop(component, is_delay) for component in components]
+
+
+def _popped(stack: list[Node], on_stack: set[int], last: Node) -> list[Node]:
+    """The component that ends with this node."""
+    found = []
+    while True:
+        node = stack.pop()
+        on_stack.discard(id(node))
+        found.append(node)
+        if node is last:
+            return found
+
+
+def _loop(component: list[Node], is_delay: Callable[[Node], bool]) -> list[Node]:
+    """The nodes of a loop, delays first."""
+    if len(component) == 1:
+        return component
+    members = {id(node) for node in component}
+    done = [node for node in component if is_delay(node)]
+    if not done:
+        raise component[0].error("the loop has no delay: only PastValue and FutureValue may close one")
+    ready = {id(node) for node in done}
+    rest = [node for node in component if id(node) not in ready]
+    while rest:
+        now = [n for n in rest if all(id(i) in ready or id(i) not in members for i in n.operands())]
+        if not now:
+            raise rest[0].error("the loop has no delay: only PastValue and FutureValue may close one")
+        done += now
+        ready |= {id(node) for node in now}
+        rest = [node for node in rest if id(node) not in ready]
+    return done
+
+
+__all__ = ["Chain", "Node", "named", "ordered"]
