@@ -111,7 +111,6 @@ class Primitive:
     weight_per_sequence: ClassVar[bool] = False  # that operand may also be one array for each sequence
     autocasts: ClassVar[bool] = False  # mixed precision computes its product with a weight in the narrow type
     index_operand: ClassVar[int | None] = None  # its place: integers that are fed for it stay integers
-    gathers_rows: ClassVar[bool] = False  # if its first operand is sparse, it reads only some rows of the second
 
     # ---- sequences and the batch
     delay: ClassVar[int] = 0  # -1 looks back, +1 ahead; delays close recurrent loops
@@ -144,9 +143,14 @@ class Primitive:
         """The sizes of free dimensions in its last result, if no operand determines them; each has its own program."""
         return ()
 
-    def looks_up_rows(self, node: Function) -> bool:
-        """True if a node multiplies a vector by a matrix, so that a sparse vector looks up rows of the matrix."""
+    def gathers_rows(self, node: Function) -> bool:
+        """True if a node contracts the last axis of its first operand with the first axis of the second one, so that
+        sparse data read only some rows of the second."""
         return False
+
+    def looks_up_rows(self, node: Function) -> bool:
+        """True if it does so with one vector for each sample."""
+        return self.gathers_rows(node) and len(node.node_inputs[0].shape) == 1
 
     def static_slice(self, node: Function) -> StaticSlice | None:
         """The range that a node takes along one static axis; None if it computes anything else."""

@@ -35,16 +35,14 @@ class Times(Primitive):
     takes_sparse = True
     weight_operand = 1
     autocasts = True
-    gathers_rows = True
 
     def specialize(self, attrs: Attrs) -> Primitive:
         """With the attribute that says so, the products of all steps of a sequence are summed."""
         return _over_sequence if attrs.get("inferInputRankToMap") == REDUCE_SEQUENCE else self
 
-    def looks_up_rows(self, node: Function) -> bool:
-        """True if the left operand is a vector and the right one has a row for each of its elements."""
-        left, right = node.node_inputs
-        return len(left.shape) == 1 and len(right.shape) == node.node_attributes["outputRank"] + 1
+    def gathers_rows(self, node: Function) -> bool:
+        """True if one axis is contracted."""
+        return len(node.node_inputs[1].shape) == node.node_attributes["outputRank"] + 1
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape | Spec:
         """[*map, *out]; fills inferred dimensions of a parameter on the right."""

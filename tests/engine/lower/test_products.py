@@ -112,3 +112,13 @@ def test_inputs_that_a_user_concatenates_with_the_state_are_hoisted(hoisted):
     model = C.layers.Recurrence(unit)(C.layers.Embedding(5)(C.sequence.input_variable(7)))
     model.eval([np.eye(7, dtype=np.float32)[[1, 2, 3]]])
     assert [len(p) for p in hoisted] == [1, 1]
+
+
+def test_products_of_one_matrix_with_many_samples_are_right_whatever_computes_their_sums():
+    """YNNPACK computes the 656th and later ones wrongly, together with the operation after them."""
+    random = np.random.default_rng(0)
+    x, w = C.input_variable(10), C.parameter((50, 10), init=random.standard_normal((50, 10)).astype(np.float32))
+    data = random.standard_normal((700, 10)).astype(np.float32)
+    for product in (C.times_transpose(w, x), C.reduce_sum(w * x, axis=1)):
+        f = C.reshape(product, 50) * 2 + 1
+        np.testing.assert_allclose(f.eval({x: data}), 2 * data @ w.value.T + 1, rtol=1e-5, atol=1e-5)

@@ -122,6 +122,45 @@ def test_a_table_that_is_also_read_elsewhere_has_a_dense_gradient():
     np.testing.assert_allclose(table.value[1:], START[1:] - 0.1, rtol=1e-6)
 
 
+SAMPLES = C.random_sample(np.full(6, 1 / 6), 2, True, seed=5)  # of CNTK: rows 0 and 4, then 1 and 4
+IDS = C.input_variable(1)
+VECTOR, MATRIX = (C.input_variable(shape, is_sparse=True) for shape in (4, (2, 4)))
+BY_ROWS = {  # products with a parameter of ones -> the first column after two minibatches
+    "random samples": (
+        lambda w: C.times(SAMPLES, w), [{IDS: [[0]]}] * 2, [0.7071, 0.7071, 1, 1, 0.2071, 1],
+    ),
+    "one-hot samples of computed indices": (
+        lambda w: C.times(C.one_hot(IDS, 4, sparse_output=True), w), [{IDS: [[0], [1]]}, {IDS: [[2], [3]]}],
+        [0.5, 0.5, 0.5, 0.5],
+    ),
+    "sparse matrices": (
+        lambda w: C.times(MATRIX, w),
+        [{MATRIX: csr_matrix(np.eye(4, dtype=np.float32)[rows])} for rows in ([0, 1], [2, 3])],
+        [0.7071, 0.7071, 0.7071, 0.7071],
+    ),
+    "reshaped sparse data, which do not count": (
+        lambda w: C.times(C.reshape(VECTOR, 4), w),
+        [{VECTOR: csr_matrix(np.eye(4, dtype=np.float32)[rows])} for rows in ([0, 1], [2, 3])],
+        [0.25, 0.25, 0.5, 0.5],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BY_ROWS)
+def test_momentum_moves_only_rows_that_computed_sparse_data_read(name):
+    product, feeds, expected = BY_ROWS[name]
+    table = C.parameter((len(expected), 2), init=1)
+    loss = C.reduce_sum(product(table))
+    loss = loss if loss.arguments else loss + C.reduce_sum(IDS) * 0
+    learner = C.momentum_sgd(
+        [table], C.learning_parameter_schedule_per_sample(1), C.momentum_schedule(0.5, minibatch_size=2), True
+    )
+    trainer = C.Trainer(None, (loss, None), [learner])
+    for feed in feeds:
+        trainer.train_minibatch(feed)
+    np.testing.assert_allclose(table.value[:, 0], expected, atol=1e-4)
+
+
 def test_rows_are_equivalent_to_the_dense_array():
     rows = Rows(jnp.array([1, 3, 5, 6]), jnp.array([[1.0, 2], [3, 4], [7, 7], [8, 8]]), 5)  # the last two: padding
     table = np.arange(10.0, dtype=np.float32).reshape(5, 2)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from cntkjax.engine.xla.work import elements, operations
+from cntkjax.engine.xla.work import elements, largest_sum, operations
 
 
 def count(f, *arguments):
@@ -45,3 +45,11 @@ def test_operations_of_loops_count_once():
 
     short, long = (operations(jax.make_jaxpr(scan)(jnp.ones((steps, 4))).jaxpr) for steps in (2, 7))
     assert short == long == operations(jax.make_jaxpr(lambda x: x[0])(jnp.ones((7, 4))).jaxpr) + 3
+
+
+def test_the_largest_sum_is_found_in_loops_too():
+    def sums(x):
+        return lax.scan(lambda c, y: (c, jnp.sum(y, 1)), 0, x)[1], jnp.sum(x), jnp.max(x, 0)
+
+    assert largest_sum(jax.make_jaxpr(sums)(jnp.ones((7, 4, 3))).jaxpr) == 4
+    assert largest_sum(jax.make_jaxpr(lax.sin)(jnp.ones(3)).jaxpr) == 0

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..._typing import AnyArray, Array
 from ...graph.function import Function
-from ...graph.variable import Leaf, Variable
+from ...graph.variable import Leaf, Variable, producer
 from ..data.packing import bucket
 from ..data.sparse import Sparse
 from ..plan.parts import resolve
@@ -53,6 +53,15 @@ class Rows:
     def dense(self) -> Array:
         """The whole array. Shapes: [height, *row]."""
         return apply_update(jnp.zeros((self.height, *self.values.shape[1:]), self.dtype), self)
+
+    @classmethod
+    def occurring(cls, array: Array, indices: Array) -> Rows:
+        """The rows of an array whose indices occur, in any order and number.
+
+        Shapes: array [height, *row]; indices int32 [n], from `height` on padding.
+        """
+        unique, _ = _distinct(jnp.minimum(indices, len(array)), len(array))
+        return cls(unique, array.at[unique].get(mode="fill", fill_value=0, indices_are_sorted=True), len(array))
 
     @classmethod
     def of(cls, array: AnyArray, indices: np.ndarray) -> Rows:
@@ -161,7 +170,7 @@ def lookups(plan: Plan, env: dict[Variable, Value], parameters: Iterable[Leaf]) 
 def _lookup(parameter: Leaf, env: dict[Variable, Value], nodes: list[Function]) -> Lookup:
     height = parameter.shape[0]
     sparse = {n: env[resolve(n.node_inputs[0])] for n in nodes}
-    indices = {n: _indices(v.data, height) for n, v in sparse.items()}
+    indices = {n: _indices(v.data) for n, v in sparse.items()}
     unique, numbers = _distinct(jnp.concatenate([i.ravel() for i in indices.values()]), height)
     table = env[parameter].data
     rows = Rows(unique, table, height)
@@ -175,9 +184,30 @@ def _lookup(parameter: Leaf, env: dict[Variable, Value], nodes: list[Function]) 
     return Lookup(rows, products)
 
 
-def _indices(data: Sparse, height: int) -> AnyArray:
-    """The indices of sparse samples, and `height` in unused entries."""
-    return data.indices if data.values is None else jnp.where(data.values != 0, data.indices, height)
+def computed_rows(plan: Plan, env: dict[Variable, Value], parameters: Iterable[Leaf]) -> list[Array | None]:
+    """As `lookups`, where that is too early: for data that the program computes, as random samples, and for matrices.
+
+    Indices, in any order and number, of the rows that occur of each parameter; None where not only sparse data read it.
+    `env` is what the forward pass has left there. Such a gradient is computed as an array, but applied by rows, which
+    differs from applying it as a whole where learners have momentum. As in CNTK, reshaped sparse data do not count.
+    """
+
+    def reads_rows(node: Function) -> bool:
+        source = resolve(node.node_inputs[0])
+        data, owner = env.get(source), producer(source)
+        is_reshaped = owner is not None and owner.primitive.takes_sparse
+        return data is not None and data.is_sparse and not is_reshaped and node.primitive.gathers_rows(node)
+
+    products = plan.weights_of(reads_rows)
+    indices = {n: _indices(env[resolve(n.node_inputs[0])].data).ravel() for nodes in products.values() for n in nodes}
+    return [jnp.concatenate([indices[n] for n in products[p]]) if p in products else None for p in parameters]
 
 
-__all__ = ["Lookup", "Rows", "add_gradients", "apply_update", "dense", "lookups", "sum_rows"]
+def _indices(data: Sparse) -> AnyArray:
+    """The place on the last axis of each element of sparse samples, and its size in unused entries."""
+    size = data.shape[-1]
+    indices = data.indices if len(data.shape) == 1 else data.indices % size
+    return indices if data.values is None else jnp.where(data.values != 0, indices, size)
+
+
+__all__ = ["Lookup", "Rows", "add_gradients", "apply_update", "computed_rows", "dense", "lookups", "sum_rows"]

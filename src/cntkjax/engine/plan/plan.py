@@ -87,7 +87,7 @@ class Plan:
     def gathered_leaves(self) -> frozenset[Leaf]:
         """Leaves of which only rows are used: right operands of products with sparse data, and of nothing else."""
         return frozenset(self.weights_of(
-            lambda node: node.primitive.gathers_rows and _is_sparse(resolve(node.node_inputs[0]))
+            lambda node: node.primitive.gathers_rows(node) and _is_sparse(resolve(node.node_inputs[0]))
         ))
 
     def weights_of(self, matches: Callable[[Function], bool]) -> dict[Leaf, list[Function]]:

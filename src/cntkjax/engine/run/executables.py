@@ -21,7 +21,14 @@ from ..._typing import PyTree
 from ..xla import autotuning
 from ..xla.allocator import count_program
 from ..xla.background import compilations
-from ..xla.compiler import collective_options, compiler_options, quick_options, small_options
+from ..xla.compiler import (
+    LARGE_SUM,
+    collective_options,
+    compiler_options,
+    large_sum_options,
+    quick_options,
+    small_options,
+)
 from ..xla.descriptions import NoDescription, digest
 from ..xla.devices import default_device
 from ..xla.fork_guard import check_not_forked
@@ -29,7 +36,7 @@ from ..xla.memory import Needs, fits, is_out_of_memory, needs, out_of_memory
 from ..xla.nvidia import warn_of_unused_gpus
 from ..xla.platform import matmul_precision
 from ..xla.versions import c_function, called_functions, double_precision, forget_traces
-from ..xla.work import elements, operations
+from ..xla.work import elements, largest_sum, operations
 from .compilations import Compilation, announced, record
 from .handover import Captures, captured, copied, deferred_interrupts
 from .stored_executables import (
@@ -345,10 +352,11 @@ def _options_for(jaxpr: Jaxpr, quickly: bool) -> tuple[dict[str, str], int]:
     """
     computed = max(1, elements(jaxpr))
     quick = quick_options() if quickly else {}
+    more = large_sum_options() if largest_sum(jaxpr) > LARGE_SUM else {}
     if quick and computed <= _QUICK_ELEMENTS:
-        return quick, _QUICK_ELEMENTS // computed
+        return quick | more, _QUICK_ELEMENTS // computed
     is_small = computed <= _SMALL_ELEMENTS and operations(jaxpr) <= _SMALL_OPERATIONS
-    return small_options() if is_small else compiler_options(), 0
+    return (small_options() if is_small else compiler_options()) | more, 0
 
 
 def _waited_for(outputs: PyTree) -> PyTree:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from ..._typing import Array, DTypeLike, PyTree
 from ...graph.variable import Leaf, Variable
 from ..lower.lower import execute
-from ..lower.rows import Rows, add_gradients, lookups
+from ..lower.rows import Rows, add_gradients, computed_rows, lookups
 from ..lower.values import Context, Environment, Value
 from ..plan.plan import Plan
 from ..run.context import created_layouts, sum_over_samples
@@ -79,28 +79,37 @@ class StepBody:
         arguments: list[Variable] = []
         if plan.calls_python:
             arguments = [v for v in plan.arguments if v.needs_gradient and not env[v].is_sparse]
-        looked_up = lookups(
-            plan, env | self._parameter_values(state.parameters), [p for group in self.parameters for p in group]
-        )
+        parameters = [p for group in self.parameters for p in group]
+        looked_up = lookups(plan, env | self._parameter_values(state.parameters), parameters)
+        others = [p for p in parameters if p not in looked_up]
 
-        def loss(parameters: list[list[Array]], argument_data: list[Array]) -> tuple[Array, PyTree]:
+        def loss(values: list[list[Array]], argument_data: list[Array]) -> tuple[Array, PyTree]:
             local_env = env | {v: Value(d, v.dynamic_axes) for v, d in zip(arguments, argument_data, strict=True)}
-            local_env |= self._parameter_values(parameters)
+            local_env |= self._parameter_values(values)
             for p, lookup in looked_up.items():
                 lookup.substitute(ctx, local_env.pop(p))
             sums, data = self._forward(plan, ctx, local_env, self.options.rematerialize)
             scaled = sums[0] if scale is None else sums[0] * scale.factor
-            return scaled, (sums, data, created_layouts(plan, ctx, fed_axes), state_changes(plan, ctx))
+            layouts, changes = created_layouts(plan, ctx, fed_axes), state_changes(plan, ctx)
+            return scaled, (sums, data, layouts, changes, computed_rows(plan, local_env, others))
 
         gradient_of = jax.grad(loss, (0, 1), has_aux=True)
-        (gradients, argument_gradients), (sums, data, layouts, changes) = gradient_of(
+        (gradients, argument_gradients), (sums, data, layouts, changes, occurring) = gradient_of(
             self._map(lambda p, a: looked_up[p].values if p in looked_up else a, state.parameters),
             [env[v].data for v in arguments],
         )
         if scale is not None:
             gradients = jax.tree.map(lambda g: (g / scale.factor).astype(g.dtype), gradients)
             changes = _finite_changes(plan, env, changes)
-        gradients = self._map(lambda p, g: looked_up[p].parameter_gradient(g) if p in looked_up else g, gradients)
+        indices = dict(zip(others, occurring, strict=True))
+
+        def by_rows(parameter: Leaf, gradient: Array) -> Array | Rows:
+            if parameter in looked_up:
+                return looked_up[parameter].parameter_gradient(gradient)
+            rows = indices[parameter]
+            return gradient if rows is None else Rows.occurring(gradient, rows)
+
+        gradients = self._map(by_rows, gradients)
         if pending is not None:
             gradients = jax.tree.map(add_gradients, pending, gradients, is_leaf=lambda g: isinstance(g, Rows))
         if hypers is not None:

@@ -22,6 +22,16 @@ def operations(jaxpr: Jaxpr) -> int:
     return sum(1 + sum(map(operations, _inner(eqn))) for eqn in jaxpr.eqns)
 
 
+def largest_sum(jaxpr: Jaxpr) -> int:
+    """The number of results of the largest sum along axes in a trace, 0 if there is none."""
+    return max((_largest_sum(eqn) for eqn in jaxpr.eqns), default=0)
+
+
+def _largest_sum(eqn: JaxprEqn) -> int:
+    own = getattr(eqn.outvars[0].aval, "size", 0) if eqn.primitive.name == "reduce_sum" else 0
+    return max([own, *map(largest_sum, _inner(eqn))])
+
+
 def _elements(eqn: JaxprEqn) -> int:
     inner = list(_inner(eqn))
     if inner:
