@@ -1,6 +1,7 @@
 """The command describes a model, converts it to other formats, and evaluates it; errors are one clear line."""
 
 import json
+import re
 import struct
 import subprocess
 import sys
@@ -118,22 +119,127 @@ def test_eval_of_sparse_sequences_with_a_field_of_another_name(tmp_path, capsys)
     assert capsys.readouterr().out == "0 |steps 1 0\n0 |steps 0 3\n1 |steps 0 0\n"
 
 
+def test_the_version_is_printed(capsys):
+    from importlib.metadata import version
+
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+    assert end.value.code == 0 and capsys.readouterr().out == f"cntkjax {version('cntkjax')}\n"
+
+
+def test_info_names_the_layers_of_parameters_whose_names_repeat(tmp_path, capsys):
+    h = C.layers.Dense(5, name="h")(C.input_variable(3))
+    C.layers.Dense(2, bias=False)(h).save(tmp_path / "m.model")
+    assert main(["info", str(tmp_path / "m.model")]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert [row for row in rows if "float32" in row and ("W" in row or " b " in row)] == [
+        "  h.W [3 x 5] float32", "  b [5] float32", "  Dense.W [5 x 2] float32"
+    ]
+
+
+@pytest.mark.parametrize("command", ["info", "convert", "eval", "train", "view", "diff", "launch", "doctor"])
+def test_each_command_explains_its_arguments(command, capsys):
+    with pytest.raises(SystemExit) as end:
+        main([command, "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert end.value.code == 0
+    if command not in ("launch", "doctor"):
+        assert "a .model file of CNTK 2, a .dnn file of CNTK 1, or an .onnx file" in text
+    if command in ("eval", "train"):
+        assert "such as --field features=x for '|x 1 2'" in text
+
+
+@pytest.fixture
+def reductions(tmp_path):
+    """A model with outputs of each sample, of the whole minibatch, and of no data; and 2,000 rows of ones."""
+    x, w = C.input_variable(2, name="x"), C.parameter(2, init=3, name="w")
+    every = C.Axis.all_axes()
+    C.combine([
+        C.plus(x, 1, name="each"), C.reduce_sum(x, axis=every, name="total"), C.reduce_max(x, axis=every, name="most"),
+        C.reduce_sum(w, name="fixed"),
+    ]).save(tmp_path / "m.model")
+    (tmp_path / "d.ctf").write_text("|x 1 0\n" * 2000)
+    return str(tmp_path / "m.model"), str(tmp_path / "d.ctf")
+
+
+def test_eval_says_which_values_are_sums_and_adds_them_up_over_the_file(reductions, capsys):
+    model, data = reductions
+    assert main(["eval", model, "--data", data]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "0 |each 2 1" and sum(line.endswith("|each 2 1") for line in lines) == 2000
+    assert [line for line in lines if "each" not in line] == [
+        "|most 1 |# of the minibatch of the sequences 0 to 1023",
+        "|most 1 |# of the minibatch of the sequences 1024 to 1999",
+        f"|total 2000 |# the sum over all 2000 sequences of {data}",
+        "|fixed 6 |# independent of the data",
+    ]
+    C.io.MinibatchSource(C.io.CTFDeserializer(data, C.io.StreamDefs(x=C.io.StreamDef("x", shape=2))))  # can be read
+
+
+def test_a_malformed_row_is_no_reason_to_name_options_of_a_deserializer(model, tmp_path, capsys):
+    (tmp_path / "d.ctf").write_text("|x 1 2 3\n|x 1 2 y\n")
+    assert main(["eval", str(model), "--data", str(tmp_path / "d.ctf")]) == 1
+    error = capsys.readouterr().err
+    assert "d.ctf:2: " in error and error.endswith(": correct the row\n") and "maxErrors" not in error
+
+
+def test_warnings_are_lines_of_the_command(model, tmp_path, capsys):
+    (tmp_path / "d.ctf").write_text("|x 1 2\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("warnings.filters", [("default", None, Warning, None, 0)])
+        assert main(["eval", str(model), "--data", str(tmp_path / "d.ctf"), "--output", "sum"]) == 0
+    assert capsys.readouterr().err == (
+        f"cntkjax eval: warning: {tmp_path}/d.ctf:1: stream '|x' has fewer than 3 values; the rest are zeros\n"
+    )
+
+
+@pytest.mark.parametrize("out", ["new.pt", "new.h5", "new.keras", "new.npz", "nowhere/new.model", "."])
+def test_convert_writes_no_file_of_another_kind_and_makes_no_folders(model, tmp_path, monkeypatch, capsys, out):
+    monkeypatch.chdir(tmp_path)
+    assert main(["convert", str(model), out]) == 1
+    error = capsys.readouterr().err
+    assert ".onnx (ONNX), .stablehlo" in error or "'nowhere'" in error or "is a folder" in error
+    assert [path.name for path in tmp_path.iterdir()] == ["m.model"]
+
+
+@pytest.mark.parametrize("out", ["new", "new.model", "new.cmf", "NEW.MODEL"])
+def test_convert_writes_models_of_cntk_under_its_usual_names(model, tmp_path, out):
+    assert main(["convert", str(model), str(tmp_path / out)]) == 0
+    assert C.load_model(tmp_path / out).outputs[0].name == "double"
+
+
+@pytest.mark.parametrize(("content", "kind"), [
+    (b"|x 1 2 3\n|x 4 5 6\n", "a text file"), ("é".encode() * 400, "a text file"), (b"PK\3\4....", "a zip archive"),
+    (b"\x89HDF\r\n\x1a\n", "an HDF5 file"), (b"\x80\x04\x95", "a pickle"), (b"\x89PNG\r\n", "a picture"),
+])  # fmt: skip
+@pytest.mark.parametrize("command", ["info", "view"])
+def test_files_of_other_kinds_are_named(tmp_path, capsys, content, kind, command):
+    (tmp_path / "f").write_bytes(content)
+    assert main([command, str(tmp_path / "f"), *(["out.html"] if command == "view" else [])]) == 1
+    assert re.search(f"f is {kind}.*, and no model or checkpoint of CNTK", capsys.readouterr().err)
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
         (["info", "nowhere"], "there is no such file"),
-        (["info", "{data}"], "damaged|no model|unknown"),
+        (["info", "{data}"], "is a text file, and no model"),
+        (["info", "."], "'.': Is a directory"),
         (["convert", "{model}", "out.dnn"], "the format of CNTK 1 cannot be written"),
         (["eval", "{model}", "--data", "nowhere"], "no file 'nowhere'"),
         (["eval", "{model}", "--data", "{data}", "--output", "z"], "no output 'z'; use one of: double, sum"),
         (["eval", "{model}", "--data", "{data}", "--field", "y=S0"], "no input 'y'; use one of: x"),
+        (["eval", "{model}", "--data", "{data}", "--field", "x"], "--field x: write INPUT=FIELD"),
+        (["eval", "{model}", "--data", "{data}", "--field", "x=q"], r"no field .*; its fields are x, z. .*--field x="),
+        (["eval", "{model}", "--data", "{model}"], "has no field"),
+        (["train", "nowhere.cntk", "{model}", "--data", "{data}"], "there is no file 'nowhere.cntk'"),
+        (["train", ".", "{model}", "--data", "{data}"], "'.' is a folder"),
+        (["launch", "-n", "2", "nowhere.py"], "there is no file 'nowhere.py'"),
     ],
 )
 def test_errors_are_one_line(model, tmp_path, capsys, arguments, reason):
-    import re
-
     data = tmp_path / "d.ctf"
-    data.write_text("0 |x 1 2 3\n")
+    data.write_text("0 |x 1 2 3 |z 1 |# comment\n")
     assert main([a.format(model=model, data=data) for a in arguments]) == 1
     error = capsys.readouterr().err
     assert re.search(reason, error) and error.startswith(f"cntkjax {arguments[0]}: ")

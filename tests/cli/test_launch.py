@@ -57,6 +57,7 @@ def test_the_error_of_the_worker_that_fails_is_printed_last(tmp_path):
     assert status == 1
     report = errors[errors.index("cntkjax launch: worker 1 failed with exit status 1") :]
     assert "KeyError: 'no such field'" in report.splitlines()[-1]
+    assert errors.count("[1] Traceback") == 1  # where it was printed: not a second time
 
 
 def test_a_job_has_the_exit_status_of_the_worker_that_fails_and_logs_of_all(tmp_path):

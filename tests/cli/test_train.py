@@ -49,6 +49,8 @@ def test_a_model_is_trained_and_a_second_call_goes_on(files, tmp_path, capsys):
     assert any((p.value != q.value).any() for p, q in zip(before.parameters, after.parameters, strict=True))
     assert files("maxEpochs=3") == 0
     assert "Finished Epoch[3 of 3]" in capsys.readouterr().out
+    assert files("maxEpochs=2") == 0
+    assert "which has 3 epochs: maxEpochs = 2 asks for no more" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("more", "message"), [

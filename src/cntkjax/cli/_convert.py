@@ -13,20 +13,23 @@ from ..formats import files
 from ..graph.variable import value_of
 from ..interop import leaf_names
 from ..ops.functions import Function, ModelFormat
-from ._files import load
+from ._files import check_output, load
 
+FORMATS = {".model": "CNTK 2", ".onnx": "ONNX", ".stablehlo": "StableHLO", ".safetensors": "weights only"}
+_LIKE_MODEL = "", ".cmf", ".mod", ".cntk", ".net"  # other names that users of CNTK give to its models
 _TYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "int8": "I8", "int16": "I16"}
 
 
 def run(options: argparse.Namespace) -> None:
-    """Reads a model and writes it; an existing file is kept if that fails.
+    """Read a model and write it; an existing file is kept if that fails.
 
     Errors: ValueError for a format that cannot be written; those of reading and writing.
     """
-    if options.out.suffix == ".dnn":
+    if options.out.suffix.lower() == ".dnn":
         raise ValueError("the format of CNTK 1 cannot be written: give OUT another extension, such as .model")
+    check_output(options.out, dict.fromkeys(_LIKE_MODEL, "") | FORMATS)
     model = load(options.model)
-    match options.out.suffix:
+    match options.out.suffix.lower():
         case ".onnx":
             model.save(str(options.out), format=ModelFormat.ONNX, opset=options.opset)
         case ".stablehlo":
@@ -38,7 +41,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def save_weights(model: Function, path: Path) -> None:
-    """Writes parameters and constants by name in the safetensors format; equal names are numbered.
+    """Write parameters and constants by name in the safetensors format; equal names are numbered.
 
     Source: https://github.com/huggingface/safetensors, Format.
     """

@@ -12,29 +12,66 @@ from ..formats.containers import Dictionary
 from ..graph.variable import Variable
 from ..io import CTFDeserializer, StreamDef, StreamDefs
 
+_FIRST_LINES = 100  # which show what fields there are, and which are sparse
+_FIELD = re.compile(r"\|\s*([^\s|#]+)")
 _SPARSE = re.compile(r"\|\s*(\S+)\s+\d+:")
 
 
 def deserializer(inputs: Sequence[Variable], data: Path, fields: list[str]) -> Dictionary:
-    """Reads the inputs, numbered as in `stream_name`, from a file; fields with ``index:value`` are sparse.
+    """A reader of the inputs, numbered as in `stream_name`, from a file; fields with ``index:value`` are sparse.
 
     `fields`: ``INPUT=FIELD`` for inputs whose fields have other names.
-    Errors: ValueError for unknown inputs, inputs without a name, and a file that does not exist.
+    Errors: ValueError for unknown inputs, inputs without a name or without a field in the file; OSError for a file that
+            cannot be read.
     """
-    renamed = dict(entry.partition("=")[::2] for entry in fields)
-    for name in renamed:
-        by_name(inputs, name, "input")
-    if not data.exists():
-        raise ValueError(f"there is no file {str(data)!r}; check --data")
-    with data.open(encoding="utf-8", errors="replace") as file:
-        sparse = {match[1] for line, _ in zip(file, range(100), strict=False) for match in _SPARSE.finditer(line)}
-    streams = {}
-    for i, v in enumerate(inputs):
-        field = renamed.get(v.name or v.uid, v.name)
-        if not field:
-            raise ValueError(f"input {v.uid!r} has no name; select its field with --field {v.uid}=FIELD")
-        streams[stream_name(i)] = StreamDef(field, int(np.prod(v.shape)), is_sparse=field in sparse)
+    field_of = _fields_of(inputs, fields)
+    found, sparse = _fields_in(data, set(field_of.values()))
+    for v, field in field_of.items():
+        if field not in found:
+            name = v.name or v.uid
+            raise ValueError(
+                f"{data} has no field '|{field}' for the input {name!r}; {_advice(name, found)}"
+            )
+    streams = {
+        stream_name(i): StreamDef(field, int(np.prod(v.shape)), is_sparse=field in sparse)
+        for i, (v, field) in enumerate(field_of.items())
+    }
     return CTFDeserializer(str(data), StreamDefs(**streams))
+
+
+def _advice(name: str, found: Iterable[str]) -> str:
+    fields = ", ".join(found)
+    if not fields:
+        return "it has none: give a file in CNTK's text format, of rows such as '|x 1 2 |y 1'"
+    return f"its fields are {fields}. If one of these has the data, say so: --field {name}=FIELD"
+
+
+def _fields_of(inputs: Sequence[Variable], fields: Iterable[str]) -> dict[Variable, str]:
+    """The field of each input: that of its name, or the one that the options give it."""
+    renamed = {}
+    for entry in fields:
+        name, _, field = entry.partition("=")
+        if not name or not field:
+            raise ValueError(f"--field {entry}: write INPUT=FIELD, such as --field features=x for '|x 1 2'")
+        v = by_name(inputs, name, "input")
+        renamed[v] = field.lstrip("|")
+    for v in inputs:
+        if v not in renamed and not v.name:
+            raise ValueError(f"input {v.uid!r} has no name; select its field with --field {v.uid}=FIELD")
+    return {v: renamed.get(v, v.name) for v in inputs}
+
+
+def _fields_in(data: Path, wanted: set[str]) -> tuple[dict[str, None], set[str]]:
+    """The fields of a file, in order, and those that are sparse: read until all that are wanted were found."""
+    found: dict[str, None] = {}
+    sparse: set[str] = set()
+    with data.open(encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file):
+            if number >= _FIRST_LINES and wanted <= found.keys():
+                break
+            found |= dict.fromkeys(_FIELD.findall(line))
+            sparse.update(_SPARSE.findall(line))
+    return found, sparse
 
 
 def stream_name(number: int) -> str:

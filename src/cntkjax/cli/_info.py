@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from ..formats.attributes import dtype_of, dynamic_axes_of
 from ..formats.dictionary import FormatError, decode
 from ..formats.writing import record_of
 from ..graph.axis import Axis, axes_text
+from ..graph.names import leaf_paths
 from ..graph.shape import shape_text
 from ..ops.functions import Function
 from ..primitives import BY_ID
@@ -26,7 +27,7 @@ INPUT, PARAMETER, CONSTANT = 0, 2, 3
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prints the content of a file.
+    """Print the content of a file.
 
     Errors: FormatError for an unknown format or a damaged file.
     """
@@ -54,16 +55,17 @@ def lines(path: Path) -> Iterator[str]:
     yield f"{path}: a model of {kind}, {path.stat().st_size:,} bytes"
     leaves, operands = content["inputs"], _operands(content)
     yield from _section("inputs", (_leaf(v) for v in leaves if v["kind"] == INPUT and v["uid"] in operands))
-    problem = None
+    problem, paths = None, dict[str, str]()
     try:
-        outputs = list((model or load(path)).outputs)
+        model = model or load(path)
+        outputs, paths = list(model.outputs), {leaf.uid: at for leaf, at in leaf_paths(model.root_function).items()}
         yield from _section("outputs", (_variable(v.name or v.uid, v.shape, v.dtype, v.dynamic_axes) for v in outputs))
     except (ValueError, RuntimeError, ImportError) as error:
         problem = str(error)
     for title, number in (("parameters", PARAMETER), ("constants", CONSTANT)):
         records = [v for v in leaves if v["kind"] == number]
         total = sum(v["value"].size for v in records)
-        yield from _section(f"{title}, {total:,} numbers in all", map(_leaf, records))
+        yield from _section(f"{title}, {total:,} numbers in all", _leaves(records, paths))
     counts = Counter(map(_operation, content["primitive_functions"]))
     yield from _section("operations", (f"{count:4} {op}" for op, count in sorted(counts.items())))
     if problem is not None:
@@ -102,6 +104,14 @@ def _section(title: str, items: Iterable[str]) -> Iterator[str]:
 def _operands(content: Record) -> set[str]:
     """The uids of all operands; those of arguments of blocks, which are no inputs of the model, are not among them."""
     return {uid for function in content["primitive_functions"] for uid in function.get("inputs", ())}
+
+
+def _leaves(records: Sequence[Record], paths: Mapping[str, str]) -> Iterator[str]:
+    """Parameters or constants; names that repeat with the path of the blocks around them, as far as it is known."""
+    counts = Counter(record.get("name") for record in records)
+    for record in records:
+        name, path = record.get("name"), paths.get(record["uid"])
+        yield _leaf(record | {"name": f"{path}.{name}"} if name and path and counts[name] > 1 else record)
 
 
 def _leaf(record: Record) -> str:

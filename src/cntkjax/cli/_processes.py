@@ -25,7 +25,7 @@ LAST_WORDS = 3.0  # seconds after a failure in which the other workers may say w
 TERMINATION = 5.0  # seconds from SIGTERM to SIGKILL
 PATIENCE = 30.0  # seconds that workers have to end after a signal from outside, such as to save a checkpoint
 POLL = 0.05  # seconds
-_ERROR_LINES = 30  # of a failed worker, which are repeated at the end
+_ERROR_LINES = 30  # of a failed worker, which are printed at the end if its output goes to a file
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 _PR_SET_PDEATHSIG = 1
 _PRCTL = getattr(ctypes.CDLL(None), "prctl", None)
@@ -41,11 +41,14 @@ class Ending(NamedTuple):
 
 
 class Member(ABC):
-    """A process in a group of its own, and two threads that copy its output, line by line."""
+    """A process in a group of its own, and two threads that copy its output, line by line.
 
-    def __init__(self, name: str, command: Sequence[str], **options: Any) -> None:
+    `repeated`: how many lines of its stderr the report of a failure has: the last one, where all were printed before.
+    """
+
+    def __init__(self, name: str, command: Sequence[str], repeated: int = 1, **options: Any) -> None:
         self.name = name
-        self._errors: deque[bytes] = deque(maxlen=_ERROR_LINES)
+        self._errors: deque[bytes] = deque(maxlen=repeated)
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, **options
         )
@@ -89,7 +92,7 @@ class Member(ABC):
         with pipe:
             for line in pipe:
                 line = line.rstrip(b"\n") + b"\n"
-                if kept is not None:
+                if kept is not None and not line.isspace():
                     kept.append(line)
                 with suppress(OSError), _printing:  # who reads it, such as head, may have ended
                     self.copy(line, stream)
@@ -110,8 +113,8 @@ class Worker(Member):
         self._blames_another = False
         self._log = None if log is None else log.open("ab", buffering=0)
         super().__init__(
-            f"worker {rank}", command, env=environment, stdin=subprocess.DEVNULL, pass_fds=descriptors,
-            preexec_fn=partial(_prepare, os.getpid(), cores),
+            f"worker {rank}", command, 1 if log is None else _ERROR_LINES, env=environment, stdin=subprocess.DEVNULL,
+            pass_fds=descriptors, preexec_fn=partial(_prepare, os.getpid(), cores),
         )  # fmt: skip
 
     @property

@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from . import foreign
 from .wire import (
     BYTES,
     FIXED32,
@@ -85,6 +86,11 @@ def decode(data: bytes | memoryview, name: str = "<bytes>") -> dict[str, Any]:
     view = memoryview(data).cast("B")
     if not len(view):
         raise FormatError(f"{name} is empty")
+    if kind := foreign.kind_of(view):
+        raise FormatError(
+            f"{name} is {kind}, and no model or checkpoint of CNTK",
+            "give a .model file of CNTK 2, a .dnn file of CNTK 1 or, as ModelFormat.ONNX, an .onnx file",
+        )
     if view[:4] != MAGIC:
         return _dictionary(Wire(view, 0, len(view), name), 0)
     size = int.from_bytes(view[4:8], "little")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ..graph.names import numbered
 from ..graph.variable import Leaf, kind_of
 
 
@@ -19,10 +20,5 @@ def leaf_names(leaves: Iterable[Leaf]) -> dict[str, Leaf]:
     """
     named: dict[str, Leaf] = {}
     for leaf in leaves:
-        base = name = leaf.name or kind_of(leaf).name
-        number = 0
-        while name in named:
-            number += 1
-            name = f"{base}_{number}"
-        named[name] = leaf
+        named[numbered(leaf.name or kind_of(leaf).name, named)] = leaf
     return named

@@ -57,6 +57,14 @@ Map = Callable[..., Iterable[Any]]
 """Calls a function for each item of its iterables, like ``map``, perhaps in several threads."""
 
 
+class MalformedRowError(RuntimeError):
+    """More malformed rows than are allowed: the problem, with the row, and what users of a deserializer can do."""
+
+    def __init__(self, problem: str, fix: str) -> None:
+        super().__init__(f"{problem}: {fix}")
+        self.problem = problem
+
+
 @dataclass
 class RowReporter:
     """Reports malformed rows of a chunk with file and line.
@@ -78,15 +86,15 @@ class RowReporter:
     def report(self, row: int, reason: str) -> None:
         """Warns of a malformed row, which is skipped.
 
-        Errors: RuntimeError if the file now has more errors than are allowed.
+        Errors: MalformedRowError if the file now has more errors than are allowed.
         """
         self.num_errors += 1
         self.errors[self.chunk] = self.num_errors
         message = f"{self.location(row)}: {reason}"
         if sum(self.errors.values()) > self.max_errors:
-            raise RuntimeError(
+            raise MalformedRowError(
                 f"{message}. Reached the maximum number of allowed errors ({self.max_errors}) while reading the input "
-                "file: correct the row, or set the option 'maxErrors' of the deserializer"
+                "file", "correct the row, or set the option 'maxErrors' of the deserializer",
             )
         warnings.warn(f"{message}; skipped", stacklevel=2)
 

@@ -78,7 +78,10 @@ class Run:
         frequency, first = self._settings["numMBsToShowResult"], self._settings["firstMBsToShowResult"]
         printer = EpochPrinter(last, freq=frequency or None, first=first, tag="Training", num_epochs=self._epochs)
         if last:
-            printer.log(f"Restored from {self._checkpoints.file(last)}, which has {last} of {self._epochs} epochs")
+            share = f"{last} of {self._epochs} epochs" if last < self._epochs else (
+                f"{last} epochs: maxEpochs = {self._epochs} asks for no more"
+            )
+            printer.log(f"Restored from {self._checkpoints.file(last)}, which has {share}")
         return [printer]
 
     def train(self) -> History:

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from typing import NamedTuple
 
 import numpy as np
 
-from ..graph.function import Function, nodes
+from ..graph.function import Function
+from ..graph.names import paths_of
 from ..graph.shape import is_known, shape_text
 from ..graph.variable import Leaf, Variable, value_of
 from .document import Json, attributes_of, document
 
+_GRAPH, _ATTRIBUTES, _VALUES = "graph", "attributes", "parameters and constants"
 NOT_COMPARED = frozenset({"rngSeed", "rngOffset"})  # of random operations: every copy of a model gets its own
+
+
+class Line(NamedTuple):
+    """One difference: the section it belongs to, the path of the blocks in which it lies, and the text."""
+
+    section: str
+    place: str
+    text: str
 
 
 @dataclass(frozen=True)
@@ -23,21 +35,50 @@ class Differences:
     `changed`: the lines about operations of the second model, by uid; `added`: uids of those that the first one lacks.
     """
 
-    graph: tuple[str, ...]
-    attributes: tuple[str, ...]
-    parameters: tuple[str, ...]
+    lines: tuple[Line, ...]
     changed: dict[str, list[str]]
     added: frozenset[str]
     model: Function
 
     def __bool__(self) -> bool:
         """True if the models differ in anything."""
-        return bool(self.graph or self.attributes or self.parameters)
+        return bool(self.lines)
+
+    @property
+    def graph(self) -> tuple[str, ...]:
+        """Operations and inputs that only one of the models has."""
+        return self._of(_GRAPH)
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Attributes of operations that both have."""
+        return self._of(_ATTRIBUTES)
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Values of parameters and constants."""
+        return self._of(_VALUES)
+
+    def _of(self, section: str) -> tuple[str, ...]:
+        return tuple(line.text for line in self.lines if line.section == section)
 
     def __str__(self) -> str:
-        sections = {"graph": self.graph, "attributes": self.attributes, "parameters and constants": self.parameters}
-        text = [f"{title}:\n" + "\n".join(f"  {line}" for line in lines) for title, lines in sections.items() if lines]
-        return "\n".join(text) or "The models are equal: same operations, attributes and values."
+        sections = [text for section in (_GRAPH, _ATTRIBUTES, _VALUES) for text in self._section(section)]
+        return "\n".join(sections) or "The models are equal: same operations, attributes and values."
+
+    def _section(self, section: str) -> Iterator[str]:
+        """The lines of a section, grouped by the blocks in which they lie; equal ones are counted."""
+        groups: dict[str, Counter[str]] = {}
+        for line in self.lines:
+            if line.section == section:
+                groups.setdefault(line.place, Counter())[line.text] += 1
+        if groups:
+            yield f"{section}:"
+        for place, counts in sorted(groups.items(), key=lambda group: group[0] != ""):
+            if place:
+                yield f"  {place}:"
+            for text, count in counts.items():
+                yield f"  {'  ' if place else ''}{text}{f' ({count} times)' if count > 1 else ''}"
 
     def document(self, title: str) -> Json:
         """The page of the second model with its differences marked; see `document.document`."""
@@ -68,33 +109,36 @@ def compare(first: Function, second: Function) -> Differences:
         parameters and constants:
           Constant in ElementTimes: largest deviation 1 at [], 2 and 3; 1 of 1 values differ
     """
-    a, b = (nodes([model.root_function], into_blocks=True) for model in (first, second))
-    graph, pairs, added = _aligned(a, b)
+    paths = [paths_of(model.root_function) for model in (first, second)]
+    lines, pairs, added = _aligned(*paths)
     inputs = [_signature(model.arguments) for model in (first, second)]
-    graph += [f"- input {text}" for text in inputs[0] if text not in inputs[1]]
-    graph += [f"+ input {text}" for text in inputs[1] if text not in inputs[0]]
-    attributes, parameters = [], []
+    lines += [Line(_GRAPH, "", f"- input {text}") for text in inputs[0] if text not in inputs[1]]
+    lines += [Line(_GRAPH, "", f"+ input {text}") for text in inputs[1] if text not in inputs[0]]
     changed: dict[str, list[str]] = {}
     compared: set[tuple[Variable, Variable]] = set()
     for one, other in pairs:
-        lines = list(_attribute_lines(one, other))
-        attributes += [f"{_title(other)}: {line}" for line in lines]
+        texts = list(_attribute_lines(one, other))
+        place = paths[1][other]
+        lines += [Line(_ATTRIBUTES, place, f"{_title(other)}: {text}") for text in texts]
         for leaf, counterpart in _leaf_pairs(one, other):
-            if (leaf, counterpart) not in compared and (line := _value_line(leaf, counterpart, other)):
-                parameters.append(line)
-                lines.append(line)
+            if (leaf, counterpart) not in compared and (text := _value_line(leaf, counterpart, other)):
+                lines.append(Line(_VALUES, place, text))
+                texts.append(text)
             compared.add((leaf, counterpart))
-        if lines:
-            changed[other.uid] = lines
-    uids = frozenset(node.uid for node in added)
-    return Differences(tuple(graph), tuple(attributes), tuple(parameters), changed, uids, second)
+        if texts:
+            changed[other.uid] = texts
+    return Differences(tuple(lines), changed, frozenset(node.uid for node in added), second)
 
 
 def _aligned(
-    a: Sequence[Function], b: Sequence[Function]
-) -> tuple[list[str], list[tuple[Function, Function]], list[Function]]:
-    """Lines about operations that one model lacks, pairs of counterparts, and operations that the first lacks."""
-    lines: list[str] = []
+    paths_a: Mapping[Function, str], paths_b: Mapping[Function, str]
+) -> tuple[list[Line], list[tuple[Function, Function]], list[Function]]:
+    """Lines about operations that one model lacks, pairs of counterparts, and operations that the first lacks.
+
+    The arguments are the operations of the models, in order, with the blocks in which they lie.
+    """
+    a, b = list(paths_a), list(paths_b)
+    lines: list[Line] = []
     pairs: list[tuple[Function, Function]] = []
     added: list[Function] = []
     matcher = SequenceMatcher(None, [(n.op_name, n.name) for n in a], [(n.op_name, n.name) for n in b], autojunk=False)
@@ -104,8 +148,8 @@ def _aligned(
         ):
             pairs += zip(a[a0:a1], b[b0:b1], strict=True)
             continue
-        lines += [f"- {_title(node)}" for node in a[a0:a1]]
-        lines += [f"+ {_title(node)}" for node in b[b0:b1]]
+        lines += [Line(_GRAPH, paths_a[node], f"- {_title(node)}") for node in a[a0:a1]]
+        lines += [Line(_GRAPH, paths_b[node], f"+ {_title(node)}") for node in b[b0:b1]]
         added += b[b0:b1]
     return lines, pairs, added
 

@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..graph.axis import UNKNOWN_AXES, Axis, axes_text
-from ..graph.function import CUSTOM, Function, nodes
+from ..graph.function import CUSTOM, Function
+from ..graph.names import parents_of
 from ..graph.shape import is_known, shape_text
 from ..graph.variable import Leaf, Variable, block_operand, kind_of, producer, value_of
 
@@ -25,7 +26,7 @@ def document(model: Function, title: str = "") -> Json:
     A node lies in the block that its ``parent`` names. Edges join operations and inputs at the deepest level; a page
     that folds a block moves their ends to the block. Parameters and constants belong to the operations that use them.
     """
-    parents = _parents(model.root_function)
+    parents = parents_of(model.root_function)
     ids = {node: f"n{i}" for i, node in enumerate(parents)}
     described = [_node(node, ids, parent) for node, parent in parents.items()]
     inputs = _inputs(parents, model)
@@ -44,19 +45,6 @@ def document(model: Function, title: str = "") -> Json:
         "edges": [edge for edge in edges if edge is not None],
         "leaves": {leaf.uid: describe_leaf(leaf) for leaf in leaves},
     }
-
-
-def _parents(root: Function) -> dict[Function, Function | None]:
-    """All nodes, operands first, each with the innermost block that contains it."""
-    parents: dict[Function, Function | None] = dict.fromkeys(nodes([root]))
-    waiting = list(parents)
-    while waiting:
-        block = waiting.pop()
-        if block.block_composite is not None:
-            inside = [n for n in nodes([block.block_composite.root_function]) if n not in parents]
-            parents.update(dict.fromkeys(inside, block))
-            waiting += inside
-    return {node: parents[node] for node in nodes([root], into_blocks=True)}
 
 
 def _operand(variable: Variable) -> Variable:
