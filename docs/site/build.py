@@ -19,7 +19,6 @@ ROOT = Path(__file__).resolve().parents[2]
 SITE, SOURCE, OUTPUT = Path(__file__).parent, ROOT / "build" / "docs-source", ROOT / "build" / "docs"
 sys.path[:0] = [str(SITE), str(ROOT / "src")]
 
-EXECUTED = ("axes", "debugging", "interop", "learning_rates", "onnx", "own_code")  # pages of plain Python
 KERNEL = "---\nfile_format: mystnb\nkernelspec: {name: python3, display_name: Python 3}\n---\n"
 OTHERS = {
     "README.md": "project/readme.md", "CONTRIBUTING.md": "project/contributing.md",
@@ -39,6 +38,7 @@ def pages() -> dict[Path, Path]:
 
 def assemble() -> None:
     """Put together all pages below build/docs-source."""
+    import executed
     import reference
 
     shutil.rmtree(SOURCE, ignore_errors=True)
@@ -49,8 +49,8 @@ def assemble() -> None:
     for file, page in page_of.items():
         text = file.read_text("utf-8")
         text = f"# {file.name}\n\n```python\n{text}```\n" if file.suffix == ".py" else linked(text, file, page_of)
-        if file.stem in EXECUTED:
-            text = executed(text)
+        if file in executed.PAGES:
+            text = as_notebook(text)
         (SOURCE / page).parent.mkdir(exist_ok=True)
         (SOURCE / page).write_text(text, "utf-8")
     (SOURCE / "reference").mkdir()
@@ -77,7 +77,7 @@ def linked(text: str, file: Path, page_of: dict[Path, Path]) -> str:
     return re.sub(r"(!?)\[([^\]]*)\]\((?!\w+:)([^)#\s]+)(#[^)]*)?\)", replace, text)
 
 
-def executed(text: str) -> str:
+def as_notebook(text: str) -> str:
     """A page whose Python is executed, with its output, when the site is built."""
     return KERNEL + re.sub(r"^```python$", "```{code-cell} ipython3", text, flags=re.M)
 

@@ -1,6 +1,6 @@
-"""The code on the pages of docs/ runs, from top to bottom of each page."""
+"""The code of the README and of pages of docs/ runs, from top to bottom of each page."""
 
-import re
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -9,25 +9,30 @@ from cntkjax import debugging
 from cntkjax.device import _Choice
 from cntkjax.graph.settings import Settings
 
-DOCS = Path(__file__).parents[2] / "docs"
+_spec = importlib.util.spec_from_file_location("executed", Path(__file__).parents[2] / "docs" / "site" / "executed.py")
+executed = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(executed)
+NEEDED = {"interop": "flax", "onnx": "onnxruntime", "serving": "flatbuffers"}  # packages of the extra "test"
 
 
-@pytest.mark.parametrize("page", ["axes", "debugging", "interop", "learning_rates", "onnx", "own_code", "sgd_block"])
+@pytest.mark.parametrize("page", executed.PAGES, ids=lambda page: page.stem)
 def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
-    if page == "interop":
-        pytest.importorskip("flax", reason="flax is an extra")
-    if page == "onnx":
-        pytest.importorskip("onnxruntime", reason="onnxruntime is a package of the tests")
+    if package := NEEDED.get(page.stem):
+        pytest.importorskip(package, reason=f"{package} is an extra")
     monkeypatch.chdir(tmp_path)
     for place, name in ((_Choice, "default"), (Settings, "checked"), (Settings, "timed")):
         monkeypatch.setattr(place, name, getattr(place, name))
-    text = (DOCS / f"{page}.md").read_text()
-    blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
-    assert len(blocks) > 3
-    lines = [text[: text.index(block)].count("\n") for block in blocks]
-    names = {}
+    assert executed.blocks(page.read_text())
     try:
-        for line, block in zip(lines, blocks, strict=True):
-            exec(compile("\n" * line + block, f"{page}.md", "exec"), names)
+        executed.run(page, {})
     finally:
         debugging.stop_profiler()
+
+
+def test_the_site_executes_the_pages_that_are_tested(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(executed.__file__).parent))
+    import build
+
+    build.assemble()
+    notebooks = {page for page in build.pages() if "code-cell" in (build.SOURCE / build.pages()[page]).read_text()}
+    assert notebooks == {*executed.PAGES, *executed.TUTORIALS}

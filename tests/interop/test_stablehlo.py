@@ -123,3 +123,10 @@ def test_an_unsupported_function_keeps_the_old_file(tmp_path):
     with pytest.raises(ValueError, match="Python code of the user"):
         C.user_function(Twice([C.input_variable(1)])).export_stablehlo(path)
     assert path.read_bytes() == b"old"
+
+
+def test_without_flatbuffers_the_error_has_the_pip_command(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "flatbuffers", None)
+    with pytest.raises(ImportError, match=r'pip install "cntkjax\[stablehlo\]"'):
+        C.relu(C.input_variable(2)).export_stablehlo(tmp_path / "m.stablehlo")
+    assert not list(tmp_path.iterdir())

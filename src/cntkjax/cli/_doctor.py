@@ -19,7 +19,10 @@ from ..engine.xla import cache, nvidia
 REQUIRED = ("jax", "jaxlib", "numpy", "optax")
 OPTIONAL = (  # distribution, module, purpose, extra
     ("onnx", "onnx", "ONNX models", "onnx"),
+    ("flatbuffers", "flatbuffers", "StableHLO files", "stablehlo"),
+    ("flax", "flax", "flax modules", "flax"),
     ("pillow", "PIL", "images", "images"),
+    ("opencv-python-headless", "cv2", "images", "images"),
     ("mpi4py", "mpi4py", "training over several processes", "mpi"),
     ("tensorboardX", "tensorboardX", "TensorBoardProgressWriter", "tensorboard"),
     ("matplotlib", "matplotlib", "pictures of graphs", "plot"),

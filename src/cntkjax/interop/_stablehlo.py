@@ -30,7 +30,8 @@ def export_stablehlo(function: Function, path: str | os.PathLike[str]) -> None:
             [batch, time, *shape] and lengths, int32 [batch]; [*shape] without dynamic axes. Where a Function looks
             some steps back or ahead, time is at least 16: pad the sequences, lengths say where they end. Outputs are
             an array or a tuple of arrays, zero after the end of a sequence.
-    Errors: ValueError if the Function runs Python code of the user, or if shapes inside depend on the sizes of the
+    Errors: ImportError, with the pip command to run, without the package flatbuffers, in which jax writes these files.
+            ValueError if the Function runs Python code of the user, or if shapes inside depend on the sizes of the
             batch or of sequences in a way that StableHLO cannot express. An existing file is kept then.
 
     Example:
@@ -44,6 +45,7 @@ def export_stablehlo(function: Function, path: str | os.PathLike[str]) -> None:
         >>> loaded.call(jax.numpy.ones((1, 3)))
         Array([[3., 3.]], dtype=float32)
     """
+    _require_flatbuffers()
     f, parameters = to_jax(function)
     with double_precision(any(v.dtype == np.float64 for v in (*function.inputs, *function.outputs))):
         try:
@@ -58,6 +60,16 @@ def export_stablehlo(function: Function, path: str | os.PathLike[str]) -> None:
                 fix="give the inputs fixed sequence lengths as static axes, or save it as ONNX",
             )) from error
         files.write((path, [bytes(exported.serialize())]))
+
+
+def _require_flatbuffers() -> None:
+    try:
+        import flatbuffers  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            'export_stablehlo: jax writes and reads files with the package flatbuffers, which it does not install: '
+            'pip install "cntkjax[stablehlo]"; where a file is loaded with jax alone: pip install jax flatbuffers'
+        ) from error
 
 
 def _exported(f: JaxFunction, parameters: Mapping[str, Array], least_steps: int) -> export.Exported:
