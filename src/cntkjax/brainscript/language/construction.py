@@ -14,7 +14,10 @@ from .values import Array, Call, Record, Thunk, kind_of
 _TAGS = {role: role for role in ROLES} | {
     "eval": "evaluation", "labels": "label", "features": "feature", "criteria": "criterion",
 }
-_MORE = {"InputValue": {"dynamicAxis": ""}, "DynamicAxis": {}, "Mean": {}, "InvStdDev": {}, "PackedIndex": {}}
+_MORE = {
+    "InputValue": ("dynamicAxis",), "LearnableParameter": ("value", "needGradient", "computeGradient"),
+    "DynamicAxis": (), "Mean": (), "InvStdDev": (),
+}  # options that no builder gets
 
 
 class NodeMaker:
@@ -53,7 +56,7 @@ class NodeMaker:
         """The options of the operation that the record or the function around it gives."""
         found = {}
         names = OPERATIONS[operation].options if operation in OPERATIONS else {}
-        for name in (*names, *_MORE.get(operation, ()), *(("value",) if operation == "LearnableParameter" else ())):
+        for name in (*names, *_MORE.get(operation, ())):
             thunk = record.option(name)
             if thunk is not None:
                 found[name] = plain(evaluator, evaluator.force(thunk), call)
@@ -80,6 +83,8 @@ class NodeMaker:
     def _initial(self, node: Node) -> None:
         """How a parameter begins: the first of file, literal, value and random numbers that is given."""
         options = node.options
+        if not (options.pop("needGradient", True) and options.pop("computeGradient", True)):
+            options["learningRateMultiplier"] = 0.0
         value = options.pop("value", "")
         value = value if options.get("initValue", "") == "" else options["initValue"]
         if options.get("initFromFilePath"):
@@ -105,6 +110,8 @@ def plain(evaluator: Evaluator, value: Any, call: Call) -> Any:
     """A value as an option of a node: numbers, strings, truth values, nodes, and lists of them."""
     if isinstance(value, Array):
         return [plain(evaluator, each, call) for each in evaluator.elements(value)]
+    if isinstance(value, Node) and value.options.get("init") == "fixedValue":
+        return value.options["initValue"]
     if isinstance(value, float | str | bool | Node):
         return value
     raise call.error(f"{kind_of(value)} cannot be an option of a node")

@@ -26,7 +26,7 @@ SPECIAL = {
     "featureNodes": "feature", "inputNodes": "label", "labelNodes": "label", "criterionNodes": "criterion",
     "criteriaNodes": "criterion", "evaluationNodes": "evaluation", "evalNodes": "evaluation", "outputNodes": "output",
 }
-_LIBRARY = ("primitives.bs", "layers.bs", "namespaces.bs")
+_LIBRARY = ("primitives.bs", "layers.bs", "namespaces.bs", "ndl.bs")
 _RECURSION = 60_000  # Python's limit while a description is evaluated; calls are counted by the evaluator
 
 
@@ -69,6 +69,12 @@ def include_file(path: str, place: Place) -> Text:
         if candidate.is_file():
             return Text(str(candidate), candidate.read_text(encoding="utf-8", errors="replace"), place)
     raise place.error(f"there is no file {path}, in the current folder or beside {place.text.name}")
+
+
+def expanded(text: Text, scope: Scope | Mapping[str, Text]) -> Text:
+    """A text with ``$name$`` replaced by values of the configuration, if that is one."""
+    expand = getattr(scope, "expand", None)
+    return expand(text) if expand is not None else text
 
 
 class Description:

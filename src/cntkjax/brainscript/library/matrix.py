@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .table import filled, integers, operation
+import numpy as np
+
+from .table import filled, flags, integers, operation
 
 
 @operation("Times")
 def times(C: Any, a: Any, b: Any, *, outputRank: float = 1, inferInputRankToMap: float = -1, name: str) -> Any:
-    """The product of a matrix or tensor and a column, or columns."""
+    """The product of a matrix or tensor and a column, or columns; a matrix as wide as all of b flattens it."""
+    if len(a.shape) == 2 and len(b.shape) > 1 and a.shape[0] == math.prod(b.shape) != b.shape[-1]:
+        b = C.reshape(b, (a.shape[0],))
     return C.times(b, a, output_rank=int(outputRank), infer_input_rank_to_map=int(inferInputRankToMap), name=name)
 
 
@@ -33,23 +37,45 @@ def khatri_rao(C: Any, a: Any, b: Any, *, name: str) -> Any:
 @operation("Convolution")
 def convolution(
     C: Any, kernel: Any, x: Any, *, kernelShape: Any = 0.0, mapDims: Any = 0.0, stride: Any = 1.0,
-    autoPadding: Any = True, lowerPad: Any = 0.0, upperPad: Any = 0.0, dilation: Any = 1.0, transpose: Any = False,
-    dimOutput: Any = 0.0, imageLayout: str = "CHW", name: str,
+    sharing: Any = True, autoPadding: Any = True, lowerPad: Any = 0.0, upperPad: Any = 0.0, dilation: Any = 1.0,
+    transpose: Any = False, dimOutput: Any = 0.0, imageLayout: str = "CHW", name: str,
 ) -> Any:
     """A convolution, or with `transpose` its adjoint; a matrix of weights is the same buffer in the kernel's shape."""
     window = integers(kernelShape)
     if len(window) + 1 == len(x.shape):
         window.append(x.shape[0])
     rank = len(window)
-    kernel = _kernel(C, kernel, window, integers(mapDims))
+    _check_layout(imageLayout)
     padding = [bool(each) for each in _spatial(autoPadding, rank, False)]
     steps = tuple(int(each) for each in _spatial(stride, rank, 1.0))
+    if not all(flags(sharing)):
+        return _local(C, kernel, x, window, steps, padding, name)
+    kernel = _kernel(C, kernel, window, integers(mapDims))
     if transpose:
         size = tuple(reversed(integers(dimOutput))) if dimOutput not in (0.0, [0.0]) else None
         return C.convolution_transpose(kernel, x, strides=steps, auto_padding=padding, output_shape=size, name=name)
     x = _with_margins(C, x, padding, filled(lowerPad, rank, 0), filled(upperPad, rank, 0), 0.0)
     dilations = tuple(int(each) for each in _spatial(dilation, rank, 1.0))
     return C.convolution(kernel, x, strides=steps, auto_padding=padding, dilation=dilations, name=name)
+
+
+def _check_layout(layout: str) -> None:
+    if layout.lower() in ("hwc", "legacy"):
+        raise ValueError(f"images in the layout '{layout}' are not supported: set imageLayout to cudnn")
+
+
+def _local(
+    C: Any, kernel: Any, x: Any, window: list[int], steps: tuple[int, ...], padding: list[bool], name: str,
+) -> Any:
+    """Each position with weights of its own, [positions * maps x elements of a window]."""
+    size = math.prod(window)
+    select = C.Constant(np.eye(size, dtype=np.float32).reshape(size, *reversed(window)))
+    patches = C.convolution(select, x, strides=steps, auto_padding=padding)
+    positions = patches.shape[1:]
+    maps = kernel.shape[-1] // math.prod(positions)
+    weights = C.reshape(kernel, (size, maps, *positions))
+    products = C.element_times(weights, C.reshape(patches, (size, 1, *positions)))
+    return C.reshape(C.reduce_sum(products, axis=0), (maps, *positions), name=name)
 
 
 def _spatial(value: Any, rank: int, of_channels: Any) -> list[Any]:
@@ -118,6 +144,7 @@ def pooling_2d(
     average: bool = False, imageLayout: str = "CHW", name: str,
 ) -> Any:
     """Pooling of windows of an image."""
+    _check_layout(imageLayout)
     kind = C.AVG_POOLING if average else C.MAX_POOLING
     window = (1, int(windowHeight), int(windowWidth))
     steps = (1, int(verticalSubsample), int(horizontalSubsample))

@@ -1,0 +1,105 @@
+"""Networks that NDLNetworkBuilder describes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..building import network_of
+from ..language.networks import Description, Scope, deep_recursion, expanded, include_file
+from ..network import ROLES, Network
+from ..nodes import Node
+from ..source import Place, Text
+from .evaluation import Frame, Run, as_node
+from .names import SPECIAL
+from .reader import Expression, Reader, Section
+
+
+def build_network(
+    text: Text, scope: Scope | Mapping[str, Text], *, precision: str = "float", seed_offset: int = 0,
+) -> Network:
+    """The network that an NDLNetworkBuilder block describes.
+
+    `text`: the inside of the block: ``networkDescription=FILE`` and ``ndlMacros=A+B``, or sections, ``load`` and
+    ``run``. `scope`: values of the configuration around it. `seed_offset`: a number added to the seeds of parameters.
+
+    Errors: ConfigError with the place, and the macros that led there.
+    """
+    with deep_recursion():
+        reader = Reader()
+        block = reader.read(text)
+        _read_macros(reader, block, scope)
+        section = _read_description(reader, block, scope)
+        description = Description(scope, precision, seed_offset)
+        frame = _frame(section)
+        run = Run(reader.macros, description.evaluator)
+        run.all(frame)
+        return _finished(run, frame, precision)
+
+
+def _setting(block: Section, scope: Scope | Mapping[str, Text], name: str) -> Expression | None:
+    """A setting of the block, or of the configuration around it."""
+    if name.lower() in block.statements:
+        return block.statements[name.lower()]
+    outer = scope.get(name)
+    return None if outer is None else Expression(outer.content.strip().strip("\"'"), "string", Place(outer, 0))
+
+
+def _read_macros(reader: Reader, block: Section, scope: Scope | Mapping[str, Text]) -> None:
+    """Read the files of macros."""
+    setting = _setting(block, scope, "ndlMacros")
+    if setting is not None:
+        for path in setting.text.split("+"):
+            reader.read(expanded(include_file(path.strip(), setting.place), scope))
+
+
+def _read_description(reader: Reader, block: Section, scope: Scope | Mapping[str, Text]) -> Section:
+    """The description: the file of the block, or the block itself."""
+    setting = block.statements.get("networkdescription")
+    if setting is None:
+        return block
+    section = reader.read(expanded(include_file(setting.text, setting.place), scope))
+    for name in ("load", "run"):
+        if name in block.statements:
+            section.statements[name] = block.statements[name]
+    return section
+
+
+def _frame(section: Section) -> Frame:
+    """The statements to run: those of the sections of ``load``, then of ``run``, or all that are in no section."""
+    statements: dict[str, Expression] = {}
+    names: dict[str, str] = {}
+    chosen = [each for key in ("load", "run") if key in section.statements for each in _words(section.statements[key])]
+    for word in chosen:
+        if word.text.lower() not in section.sections:
+            known = ", ".join(section.sections) or "none"
+            raise word.place.error(f"there is no section '{word.text}'; those of this text: {known}")
+        part = section.sections[word.text.lower()]
+        statements |= part.statements
+        names |= part.names
+    if "run" not in section.statements:
+        settings = ("load", "ndlmacros", "networkdescription", "randomseedoffset")
+        statements |= {key: value for key, value in section.statements.items() if key not in settings}
+        names |= section.names
+    return Frame("", statements, names)
+
+
+def _words(expression: Expression) -> tuple[Expression, ...]:
+    return (expression.arguments or ()) if expression.kind == "list" else (expression,)
+
+
+def _finished(run: Run, frame: Frame, precision: str) -> Network:
+    """The network of a frame's variables."""
+    roles: dict[str, list[Node]] = {role: [] for role in ROLES}
+    for key, role in SPECIAL.items():
+        if key in frame.statements:
+            for word in _words(frame.statements[key]):
+                node = as_node(run.value(frame, word, frame.names[key]))
+                if not isinstance(node, Node):
+                    raise run.unknown(word, frame)
+                if node not in roles[role]:
+                    roles[role].append(node)
+    nodes = [node for each in (frame, *run.uses) for name in each.statements if (node := each.node(name)) is not None]
+    return network_of({node.name: node for node in nodes}, roles, precision)
+
+
+__all__ = ["build_network"]

@@ -1,0 +1,108 @@
+"""NDL: macros, sections and names of nodes."""
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax.brainscript.ndl import build_network
+from cntkjax.brainscript.source import ConfigError, Text
+
+MLP = """
+    load = macros ; run = net
+    macros = [
+        Layer(x, rows, cols) { W = Parameter(rows, cols) ; b = Parameter(rows, 1, init=fixedValue, value=0)
+                               T = Times(w, X) ; Z = Plus(T, B) }
+        Squashed(x, rows, cols) = [ Squashed = Sigmoid(Inner) ; Inner = Layer(x, rows, cols) ; Last = Tanh(Inner) ]
+        Twice(x) = Plus(x, x)
+    ]
+    net = [
+        features = Input(3, tag=feature)
+        labels = InputValue(2)
+        h = Squashed(Features, 4, 3)
+        out = Layer(h, 2, 4)
+        CE = CrossEntropyWithSoftmax(labels, out, tag=criteria)
+        err = ErrorPrediction(labels, out)
+        two = Twice(h.inner.Z)
+        LabelNodes = (labels) ; EvalNodes = (err) ; OutputNodes = (out)
+    ]
+"""
+
+
+def build(text, **options):
+    return build_network(Text("net.ndl", text), {}, **options)
+
+
+def test_nodes_of_macros_are_named_by_the_call_and_the_variable():
+    network = build(MLP)
+    assert {"h.Squashed", "h.Inner.W", "h.Inner.Z", "h.Last", "out.T", "out.Z", "two.Twice"} <= set(network.nodes)
+    assert network.inputs["out.T"] == ["out.W", "h.Squashed"]
+    assert network.inputs["two.Twice"] == ["h.Inner.Z", "h.Inner.Z"]
+    assert network.roles == {
+        "feature": ["features"], "label": ["labels"], "criterion": ["CE"], "evaluation": ["err"], "output": ["out.Z"],
+    }
+
+
+def test_parameters_are_seeded_in_the_order_of_the_text():
+    network = build("b = Parameter(2, 1) ; a = Parameter(3, 2) ; x = Input(2) ; z = Times(a, x) ; OutputNodes = (z)")
+    np.testing.assert_array_equal(network.nodes["b"].value, C.parameter((1, 2), init=C.uniform(0.05, seed=1)).value)
+    np.testing.assert_array_equal(network.nodes["a"].value, C.parameter((2, 3), init=C.uniform(0.05, seed=2)).value)
+
+
+def test_another_name_for_a_macros_value_is_the_name_of_its_nodes():
+    network = build("Layer(x) = [ y = Tanh(x) ; z = Sigmoid(y) ]\n x = Input(2) \n ol = Layer(x) \n OutputNodes = ol")
+    assert {"OutputNodes.y", "OutputNodes.z"} <= set(network.nodes)
+    assert network.roles["output"] == ["OutputNodes.z"]
+
+
+def test_delays_may_look_back_at_what_follows_in_the_text():
+    network = build("""
+        x = Input(1)
+        before = Delay(1, 1, total, delayTime=1, default=0)
+        total = Plus(x, before)
+        OutputNodes = (total)
+    """)
+    x, total = network.nodes["x"], network.nodes["total"]
+    result = total.owner.eval({x: [np.array([[1], [2], [4]], np.float32)]})
+    np.testing.assert_array_equal(np.ravel(result), [1, 3, 7])
+
+
+def test_description_and_macros_may_lie_in_files(tmp_path):
+    (tmp_path / "macros.ndl").write_text("Twice(x) = [ y = Plus(x, x) ]\n")
+    (tmp_path / "net.ndl").write_text("run = net\nnet = [ x = Input(2)\n z = Twice(x)\n OutputNodes = (z) ]\n")
+    network = build(f"networkDescription = '{tmp_path}/net.ndl'\n ndlMacros = '{tmp_path}/macros.ndl'")
+    assert network.roles["output"] == ["z.y"]
+
+
+def test_weights_without_sharing_are_those_of_each_position():
+    network = build("""
+        x = ImageInput(3, 3, 2, imageLayout=cudnn)
+        W = Parameter(8, 8)
+        y = Convolution(W, x, {2, 2, 2}, mapCount=2, stride={1, 1, 2}, sharing={false, false, false},
+                        autoPadding={false, false, false}, imageLayout=cudnn)
+        OutputNodes = (y)
+    """)
+    x, weights = network.nodes["x"], network.nodes["W"].value.reshape(2, 2, 2, 2, 2, 2)
+    image = np.random.default_rng(0).normal(size=(2, 3, 3)).astype(np.float32)
+    expected = np.array([[[
+        (weights[:, :, :, m, i, j] * image[:, i : i + 2, j : j + 2]).sum() for j in range(2)] for i in range(2)
+    ] for m in range(2)])
+    np.testing.assert_allclose(network.nodes["y"].owner.eval({x: image[None]})[0], expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("text", "place", "says"), [
+    ("x = Input(2)\nz = Sigmiod(x)", "line 2, column 5", "did you mean 'Sigmoid'"),
+    ("feature = Input(2)\nz = Tanh(featur)", "line 2, column 10", "did you mean 'feature'"),
+    ("M(a) = [ z = Tanh(a) ]\nx = Input(2)\ny = M(x, x)", "line 3, column 5", "has 1 parameters, 2 are given"),
+    ("M(a) = [ z = M(a) ]\nx = Input(2)\ny = M(x)", "line 1, column 14", "does the recursion end"),
+    ("run = net\nnett = [ x = Input(2) ]", "line 1, column 7", "no section 'net'; those of this text: nett"),
+    ("x = Input(2", "line 1, column 12", "expected ')'"),
+    ("a = Tanh(b)\nb = Tanh(a)", "line 1, column 5", "depends on itself"),
+    ("net = [ x = Input(2)", "line 1, column 7", "not closed"),
+    ("x = Input(2) ; y = x.z", "line 1, column 20", "there is no 'z' in it"),
+    ("x = ImageInput(3, 3, 1) ; p = MaxPooling(x, 2, 2, 2, 2)", "line 1, column 31", "set imageLayout to cudnn"),
+])
+def test_errors_name_the_place_and_what_was_expected(text, place, says):
+    with pytest.raises(ConfigError) as error:
+        build(text)
+    assert place in str(error.value)
+    assert says in str(error.value)
