@@ -13,7 +13,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from .. import device, layers, ops
+from .. import _best_effort, device, layers, ops
 from ..engine.xla import cache, nvidia
 
 REQUIRED = ("jax", "jaxlib", "numpy", "optax")
@@ -27,6 +27,7 @@ OPTIONAL = (  # distribution, module, purpose, extra
     ("tensorboardX", "tensorboardX", "TensorBoardProgressWriter", "tensorboard"),
     ("matplotlib", "matplotlib", "pictures of graphs", "plot"),
 )
+_MOST_FAILURES = 10
 
 
 def run(options: argparse.Namespace) -> None:
@@ -59,6 +60,18 @@ def lines() -> Iterator[str]:
     network = layers.Dense(2)(ops.input_variable(3))
     network.eval(np.ones((4, 3), np.float32))
     yield f"  a small network was compiled and run in {time.perf_counter() - started:.2f} s"
+    yield "work ahead of time and for speed"
+    yield from (f"  {line}" for line in _failures())
+
+
+def _failures() -> Iterator[str]:
+    """What went wrong lately without any effect but on speed."""
+    kept = _best_effort.kept_failures() or _best_effort.failures
+    if not kept:
+        yield "nothing has failed"
+    for failure in kept[-_MOST_FAILURES:]:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(failure.time))
+        yield f"{when}: could not {failure.work}; instead, {failure.instead}. {failure.error.splitlines()[0]}"
 
 
 def _cleared() -> Iterator[str]:
@@ -67,6 +80,7 @@ def _cleared() -> Iterator[str]:
         yield _cache()
         return
     usage = store.clear()
+    _best_effort.forget_failures()
     yield f"{usage.entries} compiled programs, {usage.size / 1e6:.0f} MB, were removed from {store.folder}"
 
 

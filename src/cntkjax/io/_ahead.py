@@ -11,7 +11,11 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Final, Protocol
 
+from .._best_effort import BestEffort
 from .._threads import start_thread
+
+_READING = BestEffort("read chunks of a file ahead", "they are read when they are needed")
+_STARTING = BestEffort("start a thread that reads ahead", "chunks are read when they are needed")
 
 
 class ReadsAhead(Protocol):
@@ -24,7 +28,7 @@ class ReadsAhead(Protocol):
 class ReadAhead:
     """Calls ``read_next`` until it returns False, in a thread that ends then, or when nobody uses the reader.
 
-    Errors: one of the reader's ends the thread; the reader has to raise it again when the chunk is used.
+    An error of the reader ends the thread; the reader has to raise it again when the chunk is used.
     """
 
     def __init__(self, reader: ReadsAhead) -> None:
@@ -39,17 +43,15 @@ class ReadAhead:
     def start(self) -> None:
         """Begins to read, if that has ended."""
         if not self.is_running:
-            start_thread(partial(_read, self._reader, self._running), "cntkjax-ahead")
+            _STARTING.attempt(start_thread, partial(_read, self._reader, self._running), "cntkjax-ahead")
 
 
 def _read(reference: weakref.ref[ReadsAhead], running: threading.Lock) -> None:
     if not running.acquire(blocking=False):  # an interrupted `start` may have started another thread
         return
     try:
-        while (reader := reference()) is not None and reader.read_next():
+        while (reader := reference()) is not None and _READING.attempt(reader.read_next, otherwise=False):
             del reader
-    except Exception:
-        return
     finally:
         running.release()
 

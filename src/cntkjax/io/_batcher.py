@@ -10,6 +10,7 @@ from itertools import islice
 
 import numpy as np
 
+from .._best_effort import BestEffort
 from ..engine.data.ragged import Ragged, offsets_of
 from ..engine.xla.background import Background
 from ._sampler import Block, Sampler
@@ -17,6 +18,8 @@ from ._sampler import Block, Sampler
 Streams = Mapping[str, Ragged]
 
 _UNLIMITED = 2**62  # samples or sweeps, within int64
+_BLOCK_AHEAD = BestEffort("read the next block of a source ahead", "it is read when it is needed")
+_MINIBATCH_AHEAD = BestEffort("read the next minibatch of a source ahead", "it is read when it is needed")
 
 Shard = tuple[int, int]
 """Number of workers, and the rank of this one."""
@@ -88,7 +91,7 @@ class Batcher:
         self._reads_per_minibatch = sampler.deserializer.reads_per_minibatch
         prefetch = prefetch and sampler.deserializer.num_chunks > 1
         self._thread = Background("cntkjax-reader") if prefetch else None
-        self._prefetched: Future[BlockShard] | None = None  # the block after this one
+        self._prefetched: Future[BlockShard | None] | None = None  # the block after this one
         self._block: BlockShard | None = None
         self.sweep = self._samples_before = self._sequences_before = self._place = self._block_number = 0
         self._blocks = sampler.blocks(0)
@@ -196,14 +199,15 @@ class Batcher:
         """The loaded block of the next sequence; starts to prefetch the one after it."""
         if self._block is None:
             try:
-                if self._prefetched:
-                    self._block = self._prefetched.result()
-                else:
+                self._block = self._prefetched.result() if self._prefetched else None
+                if self._block is None:
+                    if self._prefetched:
+                        self._repeat_blocks()
                     self._block = self._next_block(self._blocks, self._sequences_before, shard)
             except BaseException:
                 self._wait()
                 self._prefetched = None
-                self._blocks = islice(self._sampler.blocks(self.sweep), self._block_number, None)
+                self._repeat_blocks()
                 raise
             self._prefetched = None
         if self._block.shard != shard:
@@ -216,9 +220,13 @@ class Batcher:
         is_last = block.block.ends_sweep and self.sweep + 1 >= self._max_sweeps
         if self._thread and not self._prefetched and not is_last:
             self._prefetched = self._thread.submit(
-                self._next_block, self._blocks, self._sequences_before + len(block), shard
+                _BLOCK_AHEAD.attempt, self._next_block, self._blocks, self._sequences_before + len(block), shard
             )
         return block
+
+    def _repeat_blocks(self) -> None:
+        """Begin again at the current block, which an interrupted or failed attempt may have taken."""
+        self._blocks = islice(self._sampler.blocks(self.sweep), self._block_number, None)
 
     def _next_block(self, blocks: Iterator[Block], sequences_before: int, shard: Shard) -> BlockShard:
         block = BlockShard(self._sampler, next(blocks), sequences_before, shard)
@@ -254,7 +262,7 @@ class PrefetchingBatcher:
         self._batcher = batcher
         self.position = batcher.position
         self._thread = Background("cntkjax-reader")
-        self._prefetched: Future[tuple[list[Part], bool]] | None = None
+        self._prefetched: Future[tuple[list[Part], bool] | None] | None = None
         self._expected: tuple[int, Shard] | None = None
 
     @property
@@ -267,15 +275,21 @@ class PrefetchingBatcher:
         if self._prefetched and self._expected != (max_samples, shard):
             self.seek(self.position)
         try:
-            future = self._prefetched or self._thread.submit(self._batcher.next_batch, max_samples, shard)
-            parts, sweep_ended = future.result()
+            batch = self._prefetched.result() if self._prefetched else None
+            if batch is None:
+                if self._prefetched:
+                    self.seek(self.position)
+                batch = self._thread.submit(self._batcher.next_batch, max_samples, shard).result()
+            parts, sweep_ended = batch
         except BaseException:
             self.seek(self.position)
             raise
         self.position, self._prefetched = self._batcher.position, None
         if parts and not self._batcher.ended:
             self._expected = max_samples, shard
-            self._prefetched = self._thread.submit(self._batcher.next_batch, max_samples, shard)
+            self._prefetched = self._thread.submit(
+                _MINIBATCH_AHEAD.attempt, self._batcher.next_batch, max_samples, shard
+            )
         return parts, sweep_ended
 
     def end_at(self, samples: int | None, sweeps: int | None) -> None:

@@ -16,7 +16,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from ..engine.xla.cache import directory
+from .._best_effort import BestEffort
+from .._cache_folder import directory
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -24,6 +25,9 @@ SMALLEST = 2**26  # bytes of a file whose index is kept; smaller files are scann
 _SHARE = 8  # an index is kept if it has at most so small a part of the bytes of the file: others are read as slowly
 _SAMPLES, _SAMPLE_BYTES = 64, 4096  # of the content
 _MOST = 100  # indices that are kept
+
+_LOADING = BestEffort("load the kept index of a file", "the file is scanned")
+_KEEPING = BestEffort("keep the index of a file", "the file is scanned in the next process, too")
 
 
 def kept(file: BinaryIO, path: str, options: str, build: Callable[[], Arrays]) -> Arrays:
@@ -39,15 +43,20 @@ def kept(file: BinaryIO, path: str, options: str, build: Callable[[], Arrays]) -
         return build()
     name = hashlib.sha256(f"{os.path.realpath(path)}\n{options}".encode()).hexdigest()[:40]
     place, identity = Path(folder) / f"{name}.npz", _identity(file)
-    # Damaged data lead to all kinds of errors.
-    with suppress(Exception), open(place, "rb") as index, np.load(index, allow_pickle=False) as stored:
-        if stored["identity"].item() == identity:
-            return {key: stored[key] for key in stored.files if key != "identity"}
+    if (loaded := _LOADING.attempt(_load, place, identity)) is not None:
+        return loaded
     arrays = build()
     if _SHARE * sum(array.nbytes for array in arrays.values()) <= size:
-        with suppress(OSError):
-            _store(place, arrays, identity)
+        _KEEPING.attempt(_store, place, arrays, identity)
     return arrays
+
+
+def _load(place: Path, identity: str) -> Arrays | None:
+    """The index in a file; None if there is none, or it was made of other data."""
+    with suppress(FileNotFoundError), open(place, "rb") as index, np.load(index, allow_pickle=False) as stored:
+        if stored["identity"].item() == identity:
+            return {key: stored[key] for key in stored.files if key != "identity"}
+    return None
 
 
 def _identity(file: BinaryIO) -> str:

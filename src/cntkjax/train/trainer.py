@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, SupportsFloat
 
+from .._best_effort import BestEffort
 from .._typing import FileName
 from ..device import DeviceDescriptor, use_default_device
 from ..engine.debug.timing import timing_table
@@ -43,6 +44,7 @@ from ._progress import Progress
 from ._sources import Criterion
 
 _TEST_EXPECTED_AT = 20  # the minibatch from which on the program of a test is compiled beside the training
+_EXPECTING_TEST = BestEffort("compile the program of a test beside the training", "the first test compiles it")
 
 
 class _LazyLoss:
@@ -167,7 +169,7 @@ class TrainerCore(EvaluatorCore):
         else:
             outcome = self._run(step, minibatch, exchange, counting)
         if number == _TEST_EXPECTED_AT and minibatch and self.metric is not None and step.is_slow_to_compile:
-            self.test_step.compile_in_background(feeds(self.test_step, minibatch))
+            _EXPECTING_TEST.attempt(lambda: self.test_step.compile_in_background(feeds(self.test_step, minibatch)))
         if not counting.samples:
             return self._skip(requested)
         for learner, counters in zip(self.learners, counting.counters, strict=True):

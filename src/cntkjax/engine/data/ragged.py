@@ -239,6 +239,10 @@ class Ragged:
         """All samples as a SciPy matrix, one row for each."""
         return (self.data if isinstance(self.data, SparseRows) else SparseRows.from_dense(self.data)).to_csr()
 
+    def begun(self) -> Ragged:
+        """The same data, with pieces of sequences as the first ones of theirs."""
+        return self if self.starts is None else self.with_starts(np.ones_like(self.starts))
+
     def with_starts(self, starts: npt.ArrayLike | None) -> Ragged:
         """The same samples with a flag for each sequence that is True if it begins here; None: all do."""
         if starts is None:

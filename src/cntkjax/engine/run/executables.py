@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import jax
 import numpy as np
 
+from ..._best_effort import BestEffort
 from ..._typing import PyTree
 from ..xla import autotuning
 from ..xla.allocator import count_program
@@ -53,6 +54,16 @@ if TYPE_CHECKING:
     from jax.extend.core import Jaxpr  # slow to import
 
 Inputs: TypeAlias = tuple[PyTree, ...]
+
+_COMPILING = BestEffort("compile in the background", "it is compiled when it is needed")
+_REPLACING = BestEffort("begin to compile a program thoroughly", "that is done when it is needed")
+_DESCRIBING = BestEffort("describe a program", "it is compiled in each process")
+_CHOOSING = BestEffort("choose the options of a program by its size", "it is compiled with those of all programs")
+_OPTIMIZING = BestEffort("compile with options that suit this package", "it is compiled with XLA's own")
+_CALLING = BestEffort("call an executable without Python in between", "jax.jit calls and compiles it")
+_REPORTING = BestEffort("report what is compiled", "nothing is said of it")
+_TIDYING = BestEffort("return memory that compiling left", "it is kept")
+_MEASURING = BestEffort("keep what is measured to choose kernels", "it is measured in each process")
 
 # What a program that was compiled quickly may compute, in elements of the results of its operations. On two cores of an
 # Intel Xeon compiling it thoroughly pays from 1e8 elements (an LSTM of 128 cells) to 2e9 (a convolutional network).
@@ -119,7 +130,7 @@ class Executables:
         self._communicates = communicates
         self._computation = computation
         self._executables: dict[Hashable, Executable] = {}
-        self._pending: dict[Hashable, Future[Executable]] = {}  # in the background
+        self._pending: dict[Hashable, Future[Executable | None]] = {}  # in the background
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -142,7 +153,7 @@ class Executables:
             return
         executable.runs_left -= 1
         if executable.runs_left == executable.prepare_at:
-            self.compile_in_background(signature, inputs)
+            _REPLACING.attempt(self.compile_in_background, signature, inputs)
         try:
             # Were there bytecode between the program and the list, an exception could come there, and what is donated
             # would be lost.
@@ -217,16 +228,17 @@ class Executables:
         with self._lock:
             pending = self._pending.get(key)
         # What fails in the background is tried again here, so that it fails where the user sees it.
-        if pending is not None and not pending.cancel() and pending.exception() is None:
-            self._add(key, pending.result())
+        if pending is not None and not pending.cancel() and (executable := pending.result()) is not None:
+            self._add(key, executable)
         if self.ready(signature) is None:
             self._add(key, self._prepare(inputs, quickly=self._quick_start and key not in self._executables))
         return self._executables[key]
 
-    def compile_in_background(self, signature: Hashable, inputs: Inputs) -> Future[Executable] | None:
+    def compile_in_background(self, signature: Hashable, inputs: Inputs) -> Future[Executable | None] | None:
         """Begin to compile for a signature in another thread, thoroughly; None if that has been done or is under way.
 
-        The future is cancelled if `get` needs the executable before its turn comes. An executable that was compiled
+        The future is cancelled if `get` needs the executable before its turn comes; its result is None if compiling
+        failed. An executable that was compiled
         quickly is replaced when it has no runs left.
         """
         options = self._lowering_options()
@@ -244,13 +256,13 @@ class Executables:
                         raise RuntimeError("options of jax that are set in one thread only")
                     return self._prepare(shapes, in_background=True)
 
-            self._pending[key] = future = compilations.submit(prepare)
+            self._pending[key] = future = compilations.submit(_COMPILING.attempt, prepare)
         future.add_done_callback(lambda done: self._take(key, done))
         return future
 
-    def _take(self, key: Hashable, future: Future[Executable]) -> None:
-        if not future.cancelled() and future.exception() is None:
-            self._add(key, future.result())
+    def _take(self, key: Hashable, future: Future[Executable | None]) -> None:
+        if not future.cancelled() and (executable := future.result()) is not None:
+            self._add(key, executable)
             return
         with self._lock:
             self._pending.pop(key, None)
@@ -268,9 +280,10 @@ class Executables:
         with double_precision(self._is_double):
             return _OPTIONS(jax.config)
 
-    def _description(self, quickly: bool) -> str | None:
+    def _key(self, inputs: Inputs, quickly: bool) -> str | None:
+        """The key under which the executable is stored; None if it is not."""
         try:
-            return digest(self._computation.description(), quickly)
+            return key_of_computation(digest(self._computation.description(), quickly), inputs)
         except NoDescription:
             return None
 
@@ -280,16 +293,17 @@ class Executables:
             return Executable(self.jitted, 0.0, stored=False)
         check_not_forked()
         warn_of_unused_gpus()
-        begin, text = time.perf_counter(), self._computation.text(inputs)
-        with double_precision(self._is_double), nullcontext() if in_background else announced(text):
-            description = self._description(quickly)
-            key = None if description is None else key_of_computation(description, inputs)
+        begin, text = time.perf_counter(), _REPORTING.attempt(self._computation.text, inputs, otherwise="a program")
+        with double_precision(self._is_double), ExitStack() as waiting:
+            if not in_background:
+                _REPORTING.attempt(waiting.enter_context, announced(text))
+            key = _DESCRIBING.attempt(self._key, inputs, quickly)
             stored = load_computation(key, inputs)
             executable, is_stored = (stored, True) if stored else self._trace_and_compile(inputs, quickly)
-            if not stored and description == self._description(quickly):  # no other thread has edited the graph
+            if not stored and key == _DESCRIBING.attempt(self._key, inputs, quickly):  # nobody has edited the graph
                 save_computation(key, executable)
-            function = c_function(executable.compiled) or self.jitted
-        count_program()
+            function = _CALLING.attempt(c_function, executable.compiled) or self.jitted
+        _TIDYING.attempt(count_program)
         record(Compilation(text, time.perf_counter() - begin, is_stored, in_background))
         runs_left, prepare_at = (executable.runs, executable.runs // 2) if executable.runs else (inf, -1)
         prepared = Executable(
@@ -309,19 +323,29 @@ class Executables:
         """The executable of the program that the function is traced to, and whether it was stored."""
         begin = time.perf_counter()
         if next(_traces) % _KEPT_TRACES == 0:
-            forget_traces()
+            _TIDYING.attempt(forget_traces)
         traced = self._newly_jitted().trace(*inputs)
-        options, runs = _options_for(traced.jaxpr.jaxpr, quickly)
-        if self._communicates:
-            options = options | collective_options()
+        options, runs = _CHOOSING.attempt(
+            _options_for, traced.jaxpr.jaxpr, quickly, self._communicates, otherwise=({}, 0)
+        )  # fmt: skip
         lowered = traced.lower()
         program = key_of_program(lowered, inputs, options)
         executable = load_program(program, inputs, lowered.out_tree, called_functions(lowered))
         is_stored = executable is not None
         if executable is None:
-            executable = Stored(_compiled(lowered, options), time.perf_counter() - begin)
+            compiled = _OPTIMIZING.attempt(_compiled, lowered, options)
+            if compiled is None:
+                program, runs, compiled = None, 0, self._compiled_by_default(inputs)
+            executable = Stored(compiled, time.perf_counter() - begin)
             save_program(program, executable)
         return executable._replace(program=program, runs=runs), is_stored
+
+
+    def _compiled_by_default(self, inputs: Inputs) -> jax.stages.Compiled:
+        """The executable that XLA makes without options of this package, which from now on no other one has either."""
+        self._jit_options.pop("compiler_options", None)
+        self.jitted = self._newly_jitted()
+        return self._newly_jitted().trace(*inputs).lower().compile()
 
 
 class DonatingFunction:
@@ -345,7 +369,7 @@ class DonatingFunction:
         self._executables.run(key, (donated, *arguments), outputs, self._copy)
 
 
-def _options_for(jaxpr: Jaxpr, quickly: bool) -> tuple[dict[str, str], int]:
+def _options_for(jaxpr: Jaxpr, quickly: bool, communicates: bool) -> tuple[dict[str, str], int]:
     """The options to compile a trace with, and how often it may run if they are the quick ones, otherwise 0.
 
     Sizes decide, so a trace is compiled in the same way in each process: training resumes bit for bit.
@@ -368,11 +392,11 @@ def _waited_for(outputs: PyTree) -> PyTree:
 
 def _compiled(lowered: jax.stages.Lowered, options: Mapping[str, str]) -> jax.stages.Compiled:
     """The executable of a program; what is measured to choose its kernels is kept."""
-    measured = autotuning.results()
+    measured = _MEASURING.attempt(autotuning.results)
     if measured is None:
         return lowered.compile({**options})
     compiled = lowered.compile({**options, autotuning.OPTION: str(measured.folder)})
-    measured.save()
+    _MEASURING.attempt(measured.save)
     return compiled
 
 

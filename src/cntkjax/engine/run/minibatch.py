@@ -9,6 +9,7 @@ from typing import TypeAlias, cast
 import jax
 import numpy as np
 
+from ..._best_effort import BestEffort
 from ..._typing import AnyArray, Array
 from ...graph.axis import Axis
 from ...graph.errors import AxisError, BatchSizeError, ShapeError, explain
@@ -26,6 +27,8 @@ from ..plan.plan import Plan
 from .prices import FREE
 from .python_callbacks import CallbackResults
 from .shape_choice import Agreed, Packing, ShapeChoice, Sizes
+
+_PACKING = BestEffort("pack a minibatch in a better fitting shape", "it runs in the program that there is")
 
 Feed = Ragged | np.ndarray | jax.Array
 Feeds = Mapping[Variable, Feed]
@@ -123,7 +126,7 @@ class MinibatchPacker:
             packings, better = better, None
         minibatch = self._packed_shares(packings, plan, divided, memory, sizes)
         if better is not None:
-            minibatch.alternative = self._packed_shares(better, plan, divided, memory, sizes)
+            minibatch.alternative = _PACKING.attempt(self._packed_shares, better, plan, divided, memory, sizes)
         return minibatch
 
     def _packed_shares(

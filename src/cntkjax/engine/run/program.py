@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-import warnings
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from copy import copy
@@ -16,6 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 import jax
 
+from ..._best_effort import BestEffort
 from ..._typing import Array, PyTree
 from ...graph.build import edits
 from ...graph.errors import BatchSizeError
@@ -58,6 +58,13 @@ class _Fed(NamedTuple):
     extra: PyTree
 
 
+_TAKING = BestEffort("use programs for better fitting shapes", "minibatches run in the programs that there are")
+_BUYING = BestEffort(
+    "begin to compile a program for better fitting shapes", "minibatches run in the programs that there are"
+)
+_PRICING = BestEffort("measure what a program costs", "shapes are chosen by what is known")
+_JOINING = BestEffort("send data to the device as few arrays", "they are sent one by one")
+
 _TASKS = {
     "train": "the training step", "test": "the test step", "evaluate": "an evaluation", "gradients": "gradients",
 }
@@ -80,7 +87,7 @@ class Program:
         self.prices = MeasuredPrices(in_background=not plan.calls_python)
         self.packer = MinibatchPacker(plan, self.prices)
         self._packing = threading.RLock()
-        self._compiling: list[tuple[Hashable, Shape, Future[Executable]]] = []  # in the background
+        self._compiling: list[tuple[Hashable, Shape, Future[Executable | None]]] = []  # in the background
         self._described_at, self._digest = -1, ""  # the number of edits then, and the description
         self._current_at = edits()
         self.needs_stages = False  # a user function returned another number of samples than it got
@@ -155,7 +162,7 @@ class Program:
         return f"{_TASKS.get(self.name, self.name)}{minibatches}"
 
     def _note_compilation(self, inputs: Inputs, executable: Executable) -> None:
-        self.prices.note_compilation(executable.seconds)
+        _PRICING.attempt(self.prices.note_compilation, executable.seconds)
         if Settings.trace_level > 0:
             log_compilation(self.name, self.plan, shapes_of(inputs[2]).arguments, executable)
 
@@ -171,7 +178,8 @@ class Program:
             raise BatchSizeError("user functions return other numbers of samples than they get")
         in_background = in_background and not self.plan.calls_python and not Settings.deterministic
         with self._packing:
-            self._take_compiled()
+            if self._compiling:
+                _TAKING.attempt(self._take_compiled)
             return self.packer.pack(plan, feeds, memory, variant, in_background and shares == 1, shares, agree)
 
     def _take_compiled(self) -> None:
@@ -179,15 +187,11 @@ class Program:
         for variant, shape, future in self._compiling:
             if not future.done():
                 continue
-            policy, error = self.packer.shapes.policy(variant), None if future.cancelled() else future.exception()
-            if error is None:
+            policy = self.packer.shapes.policy(variant)
+            if future.cancelled() or future.result() is not None:  # cancelled: it was needed before its turn came
                 policy.add(shape)
             else:
                 policy.reject(shape)
-                warnings.warn(
-                    f"compiling '{self.name}' for better fitting shapes failed, so minibatches go on running in the "
-                    f"programs that there are: {error}", RuntimeWarning, stacklevel=4,
-                )
         self._compiling[:] = [c for c in self._compiling if not c[2].done()]
 
     def __call__(
@@ -202,8 +206,8 @@ class Program:
         shares = minibatch, *minibatch.others
         inputs, *others = (self._inputs(share, leaves, random, donated, extra) for share in shares)
         if minibatch.alternative is not None:
-            self.compile_in_background(minibatch.alternative, leaves, random, donated, extra)
-        run = self.prices.next_run(minibatch.signature)
+            _BUYING.attempt(self.compile_in_background, minibatch.alternative, leaves, random, donated, extra)
+        run = _PRICING.attempt(self.prices.next_run, minibatch.signature, otherwise=-1)
         is_priced = run > 0  # first runs are timed while they compile
         if is_priced:
             jax.block_until_ready(inputs)  # what they wait for is not part of the run
@@ -224,7 +228,7 @@ class Program:
             end = time.perf_counter()
             profiler.add("Programs", self.name, begin, end)
             if is_priced:
-                self.prices.note_run(minibatch.work, end - begin)
+                _PRICING.attempt(self.prices.note_run, minibatch.work, end - begin)
         return None if capture is not None else outputs[0]()
 
     def compile_in_background(
@@ -247,7 +251,7 @@ class Program:
     ) -> Inputs:
         fed = _Fed(minibatch.arguments, minibatch.batch, minibatch.layouts, random, minibatch.past, extra)
         places_later = self._devices is not None and len(self._devices.local) > 1
-        return donated, leaves, joined(fed) if places_later else sent(fed)
+        return donated, leaves, joined(fed) if places_later else _JOINING.attempt(sent, fed, otherwise=fed)
 
     def _run_with_callbacks(
         self, inputs: Inputs, minibatch: Minibatch, random: RandomInputs | None

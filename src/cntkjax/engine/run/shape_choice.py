@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from ..._best_effort import BestEffort
 from ...graph.axis import Axis
 from ...graph.variable import Variable
 from ..data.packing import Grid, first_fit, pack, pack_with_more_rows
@@ -20,6 +21,9 @@ from ..data.shapes import Lengths, MinibatchSpace, Need, Shape
 from .ahead_of_time import is_tracing_elsewhere
 
 _Policy: TypeAlias = ShapePolicy[Need, Shape]
+_CHOOSING = BestEffort("choose a shape for a minibatch by those before it", "it runs in its own")
+_REMEMBERING = BestEffort("remember the sizes of a minibatch", "they do not count in the choice of shapes")
+_IMPROVING = BestEffort("look for better fitting shapes", "minibatches run in the programs that there are")
 _CAPACITY = 64  # sizes that are remembered of a variable
 
 
@@ -80,6 +84,16 @@ class ShapeChoice:
         `variables`: those that are fed, maybe to other programs too. `agreed`: the minibatches of all workers are to
         have one shape, so it depends on nothing else.
         """
+        packings = _CHOOSING.attempt(self._choose, sizes, variables, agreed)
+        if packings is None:
+            everyone = sizes if agreed is None else agreed.sizes
+            packings = self._packings_with_more_rows(self.space.tightest(_need(everyone)), sizes, everyone)
+        _REMEMBERING.attempt(self._remember, sizes, variables, agreed)
+        return packings
+
+    def _choose(
+        self, sizes: Sequence[Sizes], variables: Sequence[Variable], agreed: Agreed | None
+    ) -> list[Packing]:
         policy, everyone = self.policy(sizes[0].variant), sizes if agreed is None else agreed.sizes
         need = _need(everyone)
         if agreed is not None:
@@ -91,13 +105,19 @@ class ShapeChoice:
             shape = self.space.tightest(need) if is_tracing_elsewhere() else self.space.with_room(need, seen)
             packings = self._packings_with_more_rows(shape, sizes, everyone)
             policy.add(packings[0].shape)
-        if policy.record(need):
+        return packings
+
+    def _remember(self, sizes: Sequence[Sizes], variables: Sequence[Variable], agreed: Agreed | None) -> None:
+        need = _need(sizes if agreed is None else agreed.sizes)
+        if self.policy(sizes[0].variant).record(need):
             for variable in (v for v in variables if v.dynamic_axes):
                 _remember(variable, list(sizes[0].lengths), need)
-        return packings
 
     def improve(self, sizes: Sequence[Sizes], agreed: Agreed | None = None) -> list[Packing] | None:
         """Packings in a shape that is worth to be compiled by now; None if there is none, or it does not fit."""
+        return _IMPROVING.attempt(self._improve, sizes, agreed)
+
+    def _improve(self, sizes: Sequence[Sizes], agreed: Agreed | None) -> list[Packing] | None:
         shape = self.policy(sizes[0].variant).wanted()
         return None if shape is None else self._packings(shape, sizes, sizes if agreed is None else agreed.sizes)
 

@@ -12,13 +12,13 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from struct import Struct
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from ..._best_effort import BestEffort
 from ..._typing import PyTree
 from ..xla.background import storing
 from ..xla.cache import store
@@ -29,6 +29,11 @@ from ..xla.environment import code, environment
 from ..xla.platform import platform
 from ..xla.versions import called_functions, deserialized, serialized, used_inputs
 from .structures import Structure, decoded, encoded
+
+_FINDING = BestEffort("find out whether a program can be stored", "it is compiled in each process")
+_LOADING = BestEffort("load a program that an earlier process compiled", "it is compiled again")
+_STORING = BestEffort("store a compiled program", "the next process compiles it again")
+_WRITING = BestEffort("write a compiled program to the cache folder", "the next process compiles it again")
 
 
 class Stored(NamedTuple):
@@ -61,12 +66,13 @@ def key_of_computation(description: str, inputs: PyTree) -> str | None:
 
 def key_of_program(lowered: jax.stages.Lowered, inputs: PyTree, options: Mapping[str, str]) -> str | None:
     """The key of the executable of a program, compiled with these options of XLA; None if it is not stored."""
-    try:
-        if called_functions(lowered) and platform() != "cpu":  # not tried on others
-            return None
-        return _key(jax.tree.leaves(inputs), lowered.as_text(), used_inputs(lowered), options)
-    except (AttributeError, KeyError):
+    return _FINDING.attempt(_key_of_program, lowered, inputs, options)
+
+
+def _key_of_program(lowered: jax.stages.Lowered, inputs: PyTree, options: Mapping[str, str]) -> str | None:
+    if called_functions(lowered) and platform() != "cpu":  # not tried on others
         return None
+    return _key(jax.tree.leaves(inputs), lowered.as_text(), used_inputs(lowered), options)
 
 
 def _key(leaves: Sequence[Any], *computation: object) -> str | None:
@@ -79,15 +85,16 @@ def _key(leaves: Sequence[Any], *computation: object) -> str | None:
 
 def load_computation(key: str | None, inputs: PyTree) -> Stored | None:
     """The executable that an earlier process made of a computation, without tracing it; None if it is not there."""
+    return _LOADING.attempt(_load_computation, key, inputs)
+
+
+def _load_computation(key: str | None, inputs: PyTree) -> Stored | None:
     reference = _read(key)
     if reference is None:
         return None
-    try:
-        program, outputs, runs = json.loads(reference)
-        executable = load_program(program, inputs, decoded(outputs))
-        return None if executable is None else executable._replace(runs=int(runs))
-    except Exception:  # whatever another version of this package or optax may do with it: it is compiled again
-        return None
+    program, outputs, runs = json.loads(reference)
+    executable = load_program(program, inputs, decoded(outputs))
+    return None if executable is None else executable._replace(runs=int(runs))
 
 
 def load_program(
@@ -97,16 +104,19 @@ def load_program(
 
     `called`: the functions in Python that the program calls; they may be others than in the process that stored it.
     """
+    return _LOADING.attempt(_load_program, key, inputs, outputs, called)
+
+
+def _load_program(
+    key: str | None, inputs: PyTree, outputs: Structure, called: Sequence[Callable[..., Any]]
+) -> Stored | None:
     data = _read(key)
     if data is None:
         return None
-    try:
-        in_tree = jax.tree.structure((inputs, {}))
-        devices = _devices(jax.tree.leaves(inputs)) or [default_device()]
-        compiled = deserialized(zlib.decompress(data[_SECONDS.size :]), devices, in_tree, outputs, called)
-        return Stored(compiled, *_SECONDS.unpack_from(data))
-    except Exception:  # as above, of jax and its backends
-        return None
+    in_tree = jax.tree.structure((inputs, {}))
+    devices = _devices(jax.tree.leaves(inputs)) or [default_device()]
+    compiled = deserialized(zlib.decompress(data[_SECONDS.size :]), devices, in_tree, outputs, called)
+    return Stored(compiled, *_SECONDS.unpack_from(data))
 
 
 def save_program(key: str | None, executable: Stored) -> None:
@@ -129,13 +139,17 @@ def save_computation(key: str | None, executable: Stored) -> None:
 
 
 def _save(key: str | None, content: Callable[[], bytes]) -> None:
+    if key is not None:
+        _STORING.attempt(_begin_to_write, key, content)
+
+
+def _begin_to_write(key: str, content: Callable[[], bytes]) -> None:
     entries = store()
-    if entries is None or key is None:
+    if entries is None:
         return
 
     def write() -> None:
-        with suppress(Exception):  # constants, classes of the user: jax has no class of errors for these
-            entries.write(key, content())
+        _WRITING.attempt(lambda: entries.write(key, content()))
 
     _unsaved[key] = saved = storing.submit(write)
     saved.add_done_callback(lambda _: _unsaved.pop(key, None))

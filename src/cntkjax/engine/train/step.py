@@ -15,7 +15,7 @@ import numpy as np
 
 from ..._typing import PyTree
 from ...graph.errors import AxisError, BatchSizeError, explain
-from ...graph.variable import Leaf, Variable, set_value
+from ...graph.variable import Leaf, Variable, set_value, value_of
 from ..data.ragged import Ragged
 from ..debug.checked import check
 from ..lower.carry import Memory
@@ -161,15 +161,17 @@ class Step:
             return self._run_in_stages(feeds, error, exchange, count)
 
     def compile_in_background(self, feeds: Feeds) -> None:
-        """Begin to compile for a test of such a minibatch, for which nobody waits yet."""
-        plan, program = self.plan, self.program
+        """Begin to compile for a test of such a minibatch, for which nobody waits yet.
+
+        It begins sequences of its own, whatever pieces are fed, and draws from streams of its own.
+        """
+        plan, program, memory = self.plan, self.program, Memory()
         with suppress(BatchSizeError):  # it will run in stages
-            minibatch = program.pack(plan, arguments_in_order(plan, feeds), self.memory, self._phase)
+            begun = [feed.begun() if isinstance(feed, Ragged) else feed for feed in arguments_in_order(plan, feeds)]
+            minibatch = program.pack(plan, begun, memory, self._phase)
             minibatch.extend_signature(((), ()))
-            with STATE:
-                settle()
-                leaves = [None if leaf is None else leaf_array(leaf) for leaf in self.untrained_leaves]
-            inputs = random_inputs(plan, self._draw())
+            leaves = [None if leaf is None else value_of(leaf) for leaf in self.untrained_leaves]
+            inputs = random_inputs(plan, draw_random_state(plan, memory.streams, False))
             program.compile_in_background(minibatch, leaves, inputs, self._state(), ([], None))
 
     @property

@@ -11,9 +11,12 @@ from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
+from ..._best_effort import BestEffort
 from ..._threads import start_thread
 
 T = TypeVar("T")
+
+_STARTING = BestEffort("start a thread for work in the background", "the work is done at once, while the program waits")
 
 _IDLE_SECONDS = 5.0
 
@@ -38,9 +41,21 @@ class Background:
         """Run a task when those before it are done; until it begins, its future can be cancelled."""
         future: Future[T] = Future()
         self._tasks.put((future, task, arguments))
-        if not self._running.locked():
-            start_thread(self._run, self._name)
+        if not self._running.locked() and not _STARTING.attempt(self._start, otherwise=False):
+            self._run_here()
         return future
+
+    def _start(self) -> bool:
+        start_thread(self._run, self._name)
+        return True
+
+    def _run_here(self) -> None:
+        """Run the tasks that there are in this thread, unless another one has started nevertheless."""
+        if self._running.acquire(blocking=False):
+            try:
+                self._run_all()
+            finally:
+                self._running.release()
 
     def _run(self) -> None:
         """Run tasks, unless another thread does: an interrupted `submit` may have started that one."""
@@ -72,8 +87,12 @@ class Background:
         self._stopping = not self._finishes
         self._tasks.put((Future(), _end, ()))  # wakes the thread
         with self._running:
-            while not self._tasks.empty() and self._run_next():  # if its thread had not begun yet
-                pass
+            self._run_all()  # if its thread had not begun yet
+
+    def _run_all(self) -> None:
+        """Run the tasks that there are."""
+        while not self._tasks.empty() and self._run_next():
+            pass
 
     def _forget(self) -> None:
         """Begin without a thread: a forked process has none."""

@@ -23,19 +23,13 @@ from typing import NamedTuple
 
 import jax
 
+from ..._cache_folder import directory
+
 _MAGIC = b"cntkjax program 1\n"
 _ENTRY = re.compile(r"[0-9a-f]{64}\.program|jit_.*-(cache|atime)")  # the latter by earlier versions of this package
 _TEMPORARY_PREFIX = ".program-"
 _ABANDONED_SECONDS = 3600  # a temporary file this old was left by a process that was killed
 _DEFAULT_GIGABYTES = 2.0
-
-
-def directory(kind: str = "xla") -> str:
-    """The directory of compiled programs, or of another kind of files; '' if the cache is off."""
-    chosen = os.environ.get("CNTKJAX_CACHE_DIR")
-    if chosen is None:
-        return str(Path.home() / ".cache" / "cntkjax" / kind)
-    return chosen if kind == "xla" or not chosen else os.path.join(chosen, kind)
 
 
 class Usage(NamedTuple):
@@ -196,4 +190,4 @@ def _warn(reason: str) -> None:
     )  # fmt: skip
 
 
-__all__ = ["Store", "Usage", "directory", "store"]
+__all__ = ["Store", "Usage", "store"]
