@@ -325,9 +325,7 @@ class Executables:
         if next(_traces) % _KEPT_TRACES == 0:
             _TIDYING.attempt(forget_traces)
         traced = self._newly_jitted().trace(*inputs)
-        options, runs = _CHOOSING.attempt(
-            _options_for, traced.jaxpr.jaxpr, quickly, self._communicates, otherwise=({}, 0)
-        )  # fmt: skip
+        options, runs = _CHOOSING.attempt(self._options_for, traced.jaxpr.jaxpr, quickly, otherwise=({}, 0))
         lowered = traced.lower()
         program = key_of_program(lowered, inputs, options)
         executable = load_program(program, inputs, lowered.out_tree, called_functions(lowered))
@@ -341,9 +339,13 @@ class Executables:
         return executable._replace(program=program, runs=runs), is_stored
 
 
+    def _options_for(self, jaxpr: Jaxpr, quickly: bool) -> tuple[dict[str, str], int]:
+        options, runs = _options_for(jaxpr, quickly)
+        return options | (collective_options() if self._communicates else {}), runs
+
     def _compiled_by_default(self, inputs: Inputs) -> jax.stages.Compiled:
-        """The executable that XLA makes without options of this package, which from now on no other one has either."""
-        self._jit_options.pop("compiler_options", None)
+        """The executable that XLA makes without the options that are for speed; `jitted` has none from now on either."""
+        self._jit_options["compiler_options"] = large_sum_options()  # without which results may be wrong
         self.jitted = self._newly_jitted()
         return self._newly_jitted().trace(*inputs).lower().compile()
 
@@ -369,7 +371,7 @@ class DonatingFunction:
         self._executables.run(key, (donated, *arguments), outputs, self._copy)
 
 
-def _options_for(jaxpr: Jaxpr, quickly: bool, communicates: bool) -> tuple[dict[str, str], int]:
+def _options_for(jaxpr: Jaxpr, quickly: bool) -> tuple[dict[str, str], int]:
     """The options to compile a trace with, and how often it may run if they are the quick ones, otherwise 0.
 
     Sizes decide, so a trace is compiled in the same way in each process: training resumes bit for bit.

@@ -25,7 +25,7 @@ from ..data.shapes import Shape
 from ..lower.carry import Memory
 from ..lower.values import Context, Environment, Value
 from ..plan.plan import Plan
-from ..xla.compiler import compiler_options
+from ..xla.compiler import compiler_options, large_sum_options
 from ..xla.descriptions import NoDescription, digest
 from ..xla.materialize import storing_values
 from ..xla.platform import matmul_precision
@@ -96,7 +96,7 @@ class Program:
         computation = Computation(self._description, self._text, self._note_compilation)
         self.executables = Executables(
             self._trace, plan.is_double, quick_start, computation,
-            donate_argnums=donated, static_argnames="sizes", compiler_options=compiler_options(),
+            donate_argnums=donated, static_argnames="sizes", compiler_options=compiler_options() | large_sum_options(),
         )  # fmt: skip
 
     def over(self, devices: Devices, body: Body) -> Program:
@@ -109,7 +109,7 @@ class Program:
         computation = Computation(text=program._text, compiled=program._note_compilation)
         program.executables = Executables(
             devices.over(program._trace), self.plan.is_double, computation=computation,
-            communicates=devices.count > 1, donate_argnums=0, compiler_options=compiler_options(),
+            communicates=devices.count > 1, donate_argnums=0, compiler_options=compiler_options() | large_sum_options(),
         )  # fmt: skip
         return program
 
