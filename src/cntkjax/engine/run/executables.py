@@ -344,7 +344,7 @@ class Executables:
         return options | (collective_options() if self._communicates else {}), runs
 
     def _compiled_by_default(self, inputs: Inputs) -> jax.stages.Compiled:
-        """The executable that XLA makes without the options that are for speed; `jitted` has none from now on either."""
+        """The executable that XLA makes without options that are for speed, which `jitted` has none of from now on."""
         self._jit_options["compiler_options"] = large_sum_options()  # without which results may be wrong
         self.jitted = self._newly_jitted()
         return self._newly_jitted().trace(*inputs).lower().compile()
