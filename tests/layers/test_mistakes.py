@@ -30,7 +30,7 @@ MISTAKES = {
         lambda: [layer(v) for layer in [L.Dense(3, name="fc")] for v in (x, image)], ShapeError,
         [f"Dense 'fc' of {IMAGE}", "inner dimensions differ: 8 (left axis -1) against 5 (right axis 0)", "[3 x 8 x 8]",
          "[5 x 3]", "Fix: ", "one layer for each input size"]),
-    "dense, negative size": (lambda: L.Dense(-3), ValueError, ["Dense: the shape is", "from 0 on, not -3"]),
+    "dense, negative size": (lambda: L.Dense(-3), ValueError, ["Dense: the shape is", "not -3"]),
     "dense, not evaluated yet": (lambda: L.Dense(3).W.value, ValueError, ["'W'", "inferred when it is first used"]),
     "dense, activation": (lambda: L.Dense(3, activation="relu")(x), TypeError, ["a function is needed", "'relu'"]),
     "embedding, other vocabulary": (
@@ -68,6 +68,26 @@ MISTAKES = {
     "layer made of its input": (
         lambda: L.LSTM(steps), TypeError, ["LSTM: the shape is a number", STEPS, "LSTM(10)(x)"]),
     "shape as text": (lambda: L.Embedding("300"), ValueError, ["Embedding: the shape is a number", "'300'"]),
+    "size 0 of a layer": (
+        lambda: L.Dense((2, 0)), ValueError, ["Dense: the shape is", "not (2, 0)   test_mistakes.py:"]),
+    "size 0 of an embedding": (lambda: L.Embedding(0), TypeError, ["Embedding: the shape is", "not 0", "Fix: "]),
+    "size 0 of a cell": (lambda: L.GRU(0), ValueError, ["GRU: the shape is", "not 0"]),
+    "state of size 0": (lambda: L.LSTM(3, cell_shape=0), ValueError, ["LSTM: the cell_shape is", "not 0"]),
+    "window of size 0": (
+        lambda: L.MaxPooling(0), ValueError, ["MaxPooling: the filter_shape is", "not 0   test_mistakes.py:"]),
+    "window of size 0 along one axis": (
+        lambda: L.AveragePooling((2, 0)), ValueError, ["AveragePooling: the filter_shape is", "not (2, 0)"]),
+    "strides of 0": (lambda: L.MaxPooling(2, strides=0), ValueError, ["MaxPooling: the strides is", "not 0"]),
+    "kernel of size 0": (
+        lambda: L.Convolution2D((3, 0), 2), ValueError, ["Convolution2D: the filter_shape is", "not (3, 0)   test_"]),
+    "kernel of size 0 of a transposed convolution": (
+        lambda: L.ConvolutionTranspose((3, 0), 2), ValueError, ["ConvolutionTranspose: the filter_shape"]),
+    "kernel of size 0 along the sequence": (
+        lambda: L.SequentialConvolution(0, 2), ValueError, ["SequentialConvolution: the filter_shape is", "not 0"]),
+    "no filters": (lambda: L.Convolution(3, 0), ValueError, ["Convolution: the num_filters is", "not 0"]),
+    "dilation of 0": (lambda: L.Convolution2D(3, 2, dilation=0), ValueError, ["the dilation is", "not 0"]),
+    "no groups": (lambda: L.Convolution2D(3, 2, groups=0), ValueError, ["Convolution2D: groups = 0"]),
+    "attention of size 0": (lambda: L.AttentionModel(0), ValueError, ["AttentionModel: attention_dim = 0"]),
     "activation of a cell": (
         lambda: L.GRU(3, activation="tanh"), TypeError, ["GRU: activation: a function is needed", "'tanh'", "Fix: "]),
     "strides of another length": (

@@ -449,3 +449,20 @@ def test_no_cell_exceeds_its_region_if_rounded_up(size):
     pooled = C.roipooling(image, regions, C.MAX_POOLING, (7, 7), 1.0)
     corners = np.array([[[0, 0, size - 1, size - 1]]], np.float32)
     assert not pooled.eval({image: outside, regions: corners}).any()
+
+
+@pytest.mark.parametrize(("op", "reason"), [
+    (lambda x: C.pooling(x, C.MAX_POOLING, (0, 2)), "the window (0, 2) has to have sizes of at least 1"),
+    (lambda x: C.pooling(x, C.AVG_POOLING, (2, 2), strides=(0, 1)), "the strides (1, 0, 1) have to be positive"),
+    (lambda x: C.unpooling(x, x, C.MAX_UNPOOLING, (0, 2)), "the window (0, 2)"),
+    (lambda x: C.roipooling(x, C.input_variable((2, 4)), C.MAX_POOLING, (0, 2), 1.0), "output shape (0, 2)"),
+    (lambda x: C.convolution(np.ones((2, 3, 0, 3), np.float32), x), "the kernel has an axis of size 0"),
+    (lambda x: C.convolution_transpose(np.ones((3, 2, 3, 0), np.float32), x), "the kernel has an axis of size 0"),
+    (lambda x: C.convolution(np.ones((2, 3, 3, 3), np.float32), x, groups=0), "groups = 0"),
+    (lambda x: C.depth_to_space(x, 0), "block_size = 0"),
+    (lambda x: C.space_to_depth(x, 0), "block_size = 0"),
+])  # fmt: skip
+def test_sizes_of_0_are_errors_when_the_operation_is_made(op, reason):
+    with pytest.raises(ValueError) as raised:
+        op(C.input_variable((3, 8, 8)))
+    assert reason in str(raised.value)

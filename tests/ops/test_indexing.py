@@ -70,3 +70,25 @@ def test_a_function_of_no_outputs():
     assert nothing.find_all_with_name("x") == []
     with pytest.raises(ValueError, match="nothing to compute"):
         nothing.eval()
+
+
+@pytest.mark.parametrize("key", [
+    np.s_[::2], np.s_[:, ::2], np.s_[::-1], np.s_[:, ::-1], np.s_[::-2, 1:4], np.s_[0::2], np.s_[..., ::3],
+])  # fmt: skip
+def test_an_index_with_only_a_stride_steps_or_reverses(key):
+    x = C.input_variable((3, 5))
+    expected = DATA[0][key]
+    assert x[key].shape == expected.shape
+    np.testing.assert_array_equal(x[key].eval({x: DATA})[0], expected)
+
+
+@pytest.mark.parametrize("key", [np.s_[:0], np.s_[0:0], np.s_[:, 0:0], np.s_[:0:2], [], np.s_[2:2]])
+def test_an_index_that_selects_nothing_is_an_error(key):
+    x = C.input_variable((3, 5), name="x")
+    with pytest.raises(ValueError, match=r"(?s)(selects nothing|is empty).*Input\('x'.*test_indexing.py:.*Fix: "):
+        x[key]
+
+
+def test_an_end_of_0_after_a_start_is_that_of_the_axis_as_in_cntk():
+    x = C.input_variable((3, 5))
+    np.testing.assert_array_equal(x[1:0].eval({x: DATA})[0], DATA[0, 1:])

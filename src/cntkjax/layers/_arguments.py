@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Real
 from typing import Annotated, Any, TypeAlias
 
@@ -10,6 +10,7 @@ from .._typing import ArrayLike, Fix
 from ..default_options import default_override_or
 from ..graph.errors import OperandError, explain
 from ..graph.function import Function as GraphFunction
+from ..graph.origin import user_line
 from ..graph.variable import Variable as GraphVariable
 from ..initializer import Initializer
 from ..internal.sanitize import _as_tuple
@@ -29,19 +30,29 @@ State: TypeAlias = Operand | ArrayLike | None
 InitialState: TypeAlias = State | tuple[State, ...] | default_override_or
 
 
-def shape_of(layer: str, shape: int | Sequence[int]) -> tuple[int, ...]:
-    """The shape that a layer is given, as a tuple.
+def shape_of(layer: str, shape: int | Sequence[int], argument: str = "shape") -> tuple[int, ...]:
+    """The shape that a layer is given as this argument, as a tuple.
 
-    Errors: OperandError if it is neither a number nor a sequence of numbers.
+    Errors: OperandError if it is neither a number nor a sequence of numbers, or one of them is not positive.
     """
     is_operand = isinstance(shape, (GraphVariable, GraphFunction))
     sizes = (shape,) if is_operand or shape is None else _as_tuple(shape)
-    if not all(isinstance(size, Real) and float(size) >= 0 for size in sizes):
+    if not all(isinstance(size, Real) for size in sizes):
         raise OperandError(explain(
-            f"{layer}: the shape is a number or a tuple of numbers from 0 on, not {shape!r}",
+            f"{layer}: the {argument} is a number or a tuple of numbers, not {shape!r}",
             fix=f"make the layer with a shape, then apply it to its input: {layer}(10)(x)",
         ))
+    check_positive(layer, argument, sizes, shape)
     return sizes
+
+
+def check_positive(layer: str, argument: str, sizes: Iterable[float], given: object) -> None:
+    """Errors: OperandError, with the value as it was given and the user's line, if a size is not positive."""
+    if not all(float(size) > 0 for size in sizes):
+        raise OperandError(explain(
+            f"{layer}: the {argument} is a positive number or a tuple of such numbers, not {given!r}   {user_line()}",
+            fix=f"give {argument} sizes of at least 1",
+        ))
 
 
 def check_activation(layer: str, activation: object) -> None:

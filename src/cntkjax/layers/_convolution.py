@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .._typing import Count
 from ..default_options import default_override_or, get_default_override
 from ..graph.errors import explain
 from ..initializer import glorot_uniform
@@ -15,7 +16,19 @@ from ..internal.sanitize import _as_tuple
 from ..ops import convolution, convolution_transpose, reshape, sequence, splice
 from ..ops.functions import BlockFunction, Function, identity
 from ..variables import Parameter, Record
-from ._arguments import Activation, Axes, AxisFlags, Flag, Init, Layer, Operand, State, check_activation, shape_of
+from ._arguments import (
+    Activation,
+    Axes,
+    AxisFlags,
+    Flag,
+    Init,
+    Layer,
+    Operand,
+    State,
+    check_activation,
+    check_positive,
+    shape_of,
+)  # fmt: skip
 from .blocks import _INFERRED, _initializer_for
 
 
@@ -61,11 +74,19 @@ def _pad_to_shape(filter_shape: Sequence[int], param: Axes | AxisFlags, what: st
 
 
 def _per_axis(layer: str, filter_shape: Sequence[int], **options: Axes | AxisFlags) -> dict[str, tuple[Any, ...]]:
-    return {what: _pad_to_shape(filter_shape, value, f"{layer}: {what}") for what, value in options.items()}
+    values = {what: _pad_to_shape(filter_shape, value, f"{layer}: {what}") for what, value in options.items()}
+    for what in {"strides", "dilation"} & values.keys():
+        check_positive(layer, what, values[what], options[what])
+    return values
+
+
+def _filters_of(layer: str, num_filters: Axes | None) -> tuple[int, ...]:
+    """The leading axes of the kernels; none for a single filter without an axis of its own."""
+    return () if num_filters is None else shape_of(layer, num_filters, "num_filters")
 
 
 def _as_filter(dimensions: int, filter_shape: Axes, layer: str) -> tuple[int, ...]:
-    sizes = shape_of(layer, filter_shape)
+    sizes = shape_of(layer, filter_shape, "filter_shape")
     if np.isscalar(filter_shape):
         return sizes * dimensions
     if len(sizes) != dimensions:
@@ -91,7 +112,7 @@ def Convolution(
     reduction_rank: int = 1,
     transpose_weight: bool = False,
     dilation: Axes = 1,
-    groups: int = 1,
+    groups: Count = 1,
     max_temp_mem_size_in_samples: int = 0,
     op_name: str = "Convolution",  # as in CNTK, the block is called 'Convolution' whatever this is
     name: str = "",
@@ -117,9 +138,9 @@ def Convolution(
             f"Convolution: the layer has no groups > 1, but got {groups}",
             fix="use the operation cntk.convolution(kernel, x, groups=...)",
         ))
-    window = shape_of("Convolution", filter_shape)
+    window = shape_of("Convolution", filter_shape, "filter_shape")
+    filters = _filters_of("Convolution", num_filters)
     per_axis = _per_axis("Convolution", window, strides=strides, sharing=sharing, pad=options["pad"], dilation=dilation)
-    filters = () if num_filters is None else _as_tuple(num_filters)
     W, b = _filters(window, filters, options["init"], options["bias"], options["init_bias"], transposed=False)
     # Along the sequence, a window of steps is spliced for every step, and the filter applied to it without padding.
     padded = (False, *per_axis["pad"][1:]) if sequential else per_axis["pad"]
@@ -193,7 +214,7 @@ def SequentialConvolution(
     reduction_rank: int = 1,
     transpose_weight: bool = False,
     dilation: Axes = 1,
-    groups: int = 1,
+    groups: Count = 1,
     max_temp_mem_size_in_samples: int = 0,
     op_name: str = "Convolution",
     name: str = "",
@@ -214,11 +235,11 @@ def SequentialConvolution(
         SequentialConvolution, activation=activation, init=init, pad=pad, bias=bias, init_bias=init_bias
     )
     _check("Convolution", reduction_rank, transpose_weight)
-    window = shape_of("SequentialConvolution", filter_shape)
+    window = shape_of("SequentialConvolution", filter_shape, "filter_shape")
+    filters = _filters_of("SequentialConvolution", num_filters)
     per_axis = _per_axis(
         "SequentialConvolution", window, strides=strides, sharing=sharing, pad=options["pad"], dilation=dilation
     )
-    filters = () if num_filters is None else _as_tuple(num_filters)
     W, b = _filters(window, filters, options["init"], options["bias"], options["init_bias"], False, steps=1)
 
     @BlockFunction("Convolution", name)
@@ -265,8 +286,8 @@ def ConvolutionTranspose(
     """
     options = _defaults(ConvolutionTranspose, activation=activation, init=init, pad=pad, bias=bias, init_bias=init_bias)
     _check("ConvolutionTranspose", reduction_rank)
-    window = shape_of("ConvolutionTranspose", filter_shape)
-    filters = shape_of("ConvolutionTranspose", num_filters)
+    window = shape_of("ConvolutionTranspose", filter_shape, "filter_shape")
+    filters = shape_of("ConvolutionTranspose", num_filters, "num_filters")
     per_axis = _per_axis(
         "ConvolutionTranspose", window, strides=strides, sharing=sharing, pad=options["pad"], dilation=dilation
     )

@@ -128,7 +128,7 @@ class _Cell:
         init_bias: Init, stabilize: bool, peepholes: bool = False,
     ) -> None:
         out = shape_of(kind, shape)
-        cell = out if cell_shape is None else shape_of(kind, cell_shape)
+        cell = out if cell_shape is None else shape_of(kind, cell_shape, "cell_shape")
         if len(out) != 1 or len(cell) != 1:
             raise ValueError(explain(
                 f"{kind}: shape and cell_shape must be vectors (rank-1 tensors), not {out} and {cell}",

@@ -35,7 +35,7 @@ from ..ops import (
 from ..ops.functions import BlockFunction, Function, identity
 from ..variables import Constant, Parameter, Record, Variable
 from ._arguments import Activation as ActivationOption
-from ._arguments import Axes, AxisFlags, Flag, Init, Number, shape_of
+from ._arguments import Axes, AxisFlags, Flag, Init, Number, check_positive, shape_of
 from ._convolution import (
     Convolution,
     Convolution1D,
@@ -210,8 +210,9 @@ def _Pooling(
     if sequential:
         raise NotImplementedError("Pooling: sequential pooling is not supported")
     layer = op_name or "Pooling"
-    window = UNKNOWN_SHAPE if filter_shape is None else shape_of(layer, filter_shape)
+    window = UNKNOWN_SHAPE if filter_shape is None else shape_of(layer, filter_shape, "filter_shape")
     steps, padded = _pad_to_shape(window, strides, f"{layer}: strides"), _pad_to_shape(window, pad, f"{layer}: pad")
+    check_positive(layer, "strides", steps, strides)
 
     @BlockFunction(layer, name)
     def pool(x: Variable) -> Function:
@@ -290,8 +291,9 @@ def MaxUnpooling(filter_shape: Axes, strides: Axes = 1, pad: AxisFlags = False, 
     >>> restored.eval({y: [[[[1, 5, 4, 2]]]]}).ravel()
     array([0., 5., 4., 0.], dtype=float32)
     """
-    window = shape_of("MaxUnpooling", filter_shape)
+    window = shape_of("MaxUnpooling", filter_shape, "filter_shape")
     steps = _pad_to_shape(window, strides, "MaxUnpooling: strides")
+    check_positive("MaxUnpooling", "strides", steps, strides)
     padded = _pad_to_shape(window, pad, "MaxUnpooling: pad")
 
     @BlockFunction("MaxUnpooling", name)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._typing import Count
 from ..formats.dictionary import SizeT
 from ..graph.axis import Axis
 from ..graph.errors import ShapeError, explain
@@ -387,7 +388,7 @@ def image_scaler(x: Operand, scalar: float, biases: Sequence[float], name: str =
 
 
 # ---- channels and space
-def depth_to_space(operand: Operand, block_size: int, name: str = "") -> Function:
+def depth_to_space(operand: Operand, block_size: Count, name: str = "") -> Function:
     """Rearrange channels into spatial blocks of `block_size` x `block_size` pixels (b x b below).
 
     Shapes: [b * b * C, H, W] -> [C, b * H, b * W].
@@ -412,7 +413,7 @@ def depth_to_space(operand: Operand, block_size: int, name: str = "") -> Functio
     return as_one_block("DepthToSpace", inner, [operand], name, {"blockSize": SizeT(b)})
 
 
-def space_to_depth(operand: Operand, block_size: int, name: str = "") -> Function:
+def space_to_depth(operand: Operand, block_size: Count, name: str = "") -> Function:
     """Rearrange spatial blocks of `block_size` x `block_size` pixels into channels: the inverse of `depth_to_space`.
 
     Shapes: [C, b * H, b * W] -> [b * b * C, H, W] with b = `block_size`.

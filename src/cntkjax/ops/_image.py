@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from .._typing import Count
 from ..graph.axis import Axis
 from ..graph.shape import as_shape, is_unknown
 from ..primitives import convolution as _convolution
@@ -42,7 +43,7 @@ def _stored(flags: Flags) -> list[bool]:
 def convolution(
     convolution_map: Operand, operand: Operand, strides: Numbers = (1,), sharing: Flags = [True],  # noqa: B006
     auto_padding: Flags = [True], sequential: bool = False, dilation: Numbers = (1,),  # noqa: B006
-    reduction_rank: int = 1, groups: int = 1, max_temp_mem_size_in_samples: int = 0, name: str = "",
+    reduction_rank: int = 1, groups: Count = 1, max_temp_mem_size_in_samples: int = 0, name: str = "",
 ) -> Function:
     """Convolution: the inner product of each filter with each window of the operand, over all channels of its group.
 

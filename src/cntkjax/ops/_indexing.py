@@ -7,7 +7,7 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..default_options import get_global_option
-from ..graph.errors import AxisError, OperandError
+from ..graph.errors import AxisError, OperandError, ShapeError, explain
 from ..graph.public import operators
 from ..graph.shape import is_unknown
 
@@ -25,7 +25,8 @@ def index(x: Variable | Function, arg: Index) -> Variable | Function:
     dynamic axis applies to the axis counted from the last one.
 
     Shapes: every indexed axis is kept; an int leaves it with size 1.
-    Errors: AxisError for too many indices; IndexError for an object that is not an index.
+    Errors: AxisError for too many indices; IndexError for an object that is not an index; ShapeError for one that
+            selects nothing.
     """
     keys: list[Any] = list(arg) if isinstance(arg, tuple) else [arg]
     before = len(x.dynamic_axes) if get_global_option("align_axis", 0) == 1 else 0
@@ -34,10 +35,9 @@ def index(x: Variable | Function, arg: Index) -> Variable | Function:
         position = next(i for i, k in enumerate(keys) if k is Ellipsis)
         keys[position : position + 1] = [slice(None)] * (before + rank - len(keys) + 1)
     for axis, key in enumerate(keys):
-        if isinstance(key, slice) and key.step == 0:
-            raise OperandError(f"{x!r}[{arg!r}]: a stride of 0 selects nothing: give 1, or -1 to reverse")
-        if key is Ellipsis or (isinstance(key, slice) and not (key.start or key.stop)):
-            continue  # as in CNTK, the stride is ignored if neither start nor stop is set
+        _check_not_empty(x, arg, key)
+        if key is Ellipsis or (isinstance(key, slice) and not (key.start or key.stop) and key.step in (None, 1)):
+            continue
         is_list = isinstance(key, (list, tuple))
         if is_list and not all(isinstance(k, int) for k in key):
             raise OperandError(f"{x!r}[{arg!r}]: {key!r} is not a list of ints, which would gather elements")
@@ -54,3 +54,18 @@ def index(x: Variable | Function, arg: Index) -> Variable | Function:
         else:
             raise IndexError(f"{key!r} is not an index: use ints, slices, lists of ints, or ...")
     return x
+
+
+def _check_not_empty(x: Variable | Function, arg: Index, key: object) -> None:
+    """Errors: ShapeError for a key that selects nothing, for which CNTK returns the whole axis."""
+    if isinstance(key, slice):
+        if key.step == 0:
+            raise OperandError(f"{x!r}[{arg!r}]: a stride of 0 selects nothing: give 1, or -1 to reverse")
+        is_empty = key.stop is not None and not key.stop and not key.start
+    else:
+        is_empty = isinstance(key, (list, tuple)) and not key
+    if is_empty:
+        raise ShapeError(explain(
+            f"{key!r} selects nothing of an axis, and there are no tensors without elements", {"operand": x},
+            "leave the index out for the whole axis, or give a range of at least one element",
+        ))

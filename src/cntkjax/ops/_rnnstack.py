@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .._typing import Count
 from ..primitives.rnnstack import CELLS
 from ..primitives.rnnstack import OptimizedRNNStack as _OptimizedRNNStack
 from ._blocks import node
@@ -14,7 +15,7 @@ __all__ = [
 
 
 def optimized_rnnstack(
-    operand: Operand, weights: Operand, hidden_size: int, num_layers: int, bidirectional: bool = False,
+    operand: Operand, weights: Operand, hidden_size: Count, num_layers: Count, bidirectional: bool = False,
     recurrent_op: str = "lstm", name: str = "",
 ) -> Function:
     """A stack of recurrent layers whose weights are a single parameter in cuDNN's layout.

@@ -58,6 +58,8 @@ class _Convolving(Primitive):
                 f"the kernel needs {rank} axes (channels and window), or one more before them for the filters; or "
                 f"reshape the operand to {len(kernel.shape) - 1} axes, [channels, *window]",
             )
+        if 0 in kernel.shape:
+            raise self.fail(inputs, "the kernel has an axis of size 0", "give sizes of at least 1")
         transpose, channel = attrs["transpose"], shape[0]
         aligned = transpose and attrs["outputShape"] == (0,)
         if lacks_channels:

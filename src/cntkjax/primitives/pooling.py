@@ -49,6 +49,8 @@ def windows_of(attrs: Attrs, sizes: Shape, shape: Shape) -> list[Window]:
         raise ValueError(f"the strides {strides} have to be positive")
     low, high = options(attrs["lowerPad"], 0), options(attrs["upperPad"], 0)
     ceil = attrs.get("ceilOutDim", False)
+    if min(sizes, default=1) < 1:
+        raise ValueError(f"the window {tuple(sizes)} has to have sizes of at least 1")
     sizes = (1,) * (rank - window_rank) + tuple(sizes)
     windows = []
     for axis, n in enumerate(shape):
@@ -61,7 +63,8 @@ def windows_of(attrs: Attrs, sizes: Shape, shape: Shape) -> list[Window]:
 
 def _fail(op: str, reason: object, x: Variable) -> ShapeError:
     return ShapeError(explain(
-        f"{op}: {reason}", {"operand": x}, "make the window smaller, or pad with auto_padding=[True]"
+        f"{op}: {reason}", {"operand": x},
+        "give sizes of at least 1 that fit into the operand, or pad it with auto_padding=[True]"
     ))
 
 
@@ -327,6 +330,11 @@ class ROIPooling(Primitive):
         if len(x.shape) != 3 or len(rois.shape) != 2 or rois.shape[1] != 4:
             raise ShapeError(explain(
                 f"{self.name}: the regions have to be [number of regions, 4], the operand [channels, height, width]",
+                {"operand": x, "regions": rois},
+            ))
+        if min(attrs["roiOutputShape"]) < 1:
+            raise ShapeError(explain(
+                f"{self.name}: the output shape {attrs['roiOutputShape']} of a region has to have sizes of at least 1",
                 {"operand": x, "regions": rois},
             ))
         return (rois.shape[0], x.shape[0], *attrs["roiOutputShape"])

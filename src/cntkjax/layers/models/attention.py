@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..._typing import Count
 from ...axis import Axis
 from ...default_options import default_options, default_override_or, get_default_override
 from ...graph.errors import explain
@@ -32,8 +33,8 @@ def _check_span(span: int | None, axis: int | Axis | None) -> None:
 
 
 def AttentionModel(
-    attention_dim: int,
-    attention_span: int | None = None,
+    attention_dim: Count,
+    attention_span: Count | None = None,
     attention_axis: int | Axis | None = None,
     init: Init = default_override_or(glorot_uniform()),
     go_backwards: Flag = default_override_or(False),
