@@ -1,40 +1,94 @@
-"""Traces without calls: the bodies of the functions that a trace calls take the place of the calls."""
+"""Traces without calls: the operations of the functions that a trace calls take the place of the calls."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Container, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from jax.core import eval_jaxpr
 
 from ..._typing import Array
-from .partial_eval import Atom, is_variable, variables
+from .partial_eval import Atom, is_variable
 
 if TYPE_CHECKING:
-    from jax.extend.core import ClosedJaxpr, Var  # slow to import
+    from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var  # slow to import
+
+    Source = int | Literal  # the number of a value, or one that is known
 
 CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "custom_jvp_call": "call_jaxpr"}  # to the parameter with the callee
 
 
+class Operation(NamedTuple):
+    """An equation of a trace. `outputs`: the numbers of its values."""
+
+    jaxpr: Jaxpr
+    eqn: JaxprEqn
+    inputs: list[Source]
+    outputs: list[int]
+
+    def __call__(self, values: Sequence[Array]) -> list[Array]:
+        """The values of its outputs. `values`: by number."""
+        arrays = {v: value_of(i, values) for v, i in zip(self.eqn.invars, self.inputs, strict=True) if is_variable(v)}
+        single = self.jaxpr.replace(constvars=[], invars=list(arrays), eqns=[self.eqn], outvars=self.eqn.outvars)
+        return eval_jaxpr(single, [], *arrays.values())
+
+
+class Inlined:
+    """A trace whose values are numbered, in the order in which they are computed, the inputs first."""
+
+    def __init__(self, closed: ClosedJaxpr) -> None:
+        self.constants: dict[int, Array] = {}
+        self.operations: list[Operation] = []
+        self.count = len(closed.jaxpr.invars)
+        self.outputs = self._append(closed, range(self.count))
+
+    def _append(self, closed: ClosedJaxpr, arguments: Sequence[Source]) -> list[Source]:
+        """Add the operations of a trace; returns its outputs."""
+        jaxpr = closed.jaxpr
+        constants = self._numbers(jaxpr.constvars)
+        self.constants |= zip(constants, closed.consts, strict=True)
+        sources: dict[Var, Source] = dict(zip((*jaxpr.invars, *jaxpr.constvars), (*arguments, *constants), strict=True))
+
+        def read(atoms: Sequence[Atom]) -> list[Source]:
+            return [sources[a] if is_variable(a) else cast("Literal", a) for a in atoms]
+
+        for eqn in jaxpr.eqns:
+            inputs = read(eqn.invars)
+            if eqn.primitive.name in CALLS:
+                outputs = self._append(eqn.params[CALLS[eqn.primitive.name]], inputs)
+                sources.update(zip(eqn.outvars, outputs, strict=True))
+            else:
+                numbers = self._numbers(eqn.outvars)
+                self.operations.append(Operation(jaxpr, eqn, inputs, numbers))
+                sources.update(zip(eqn.outvars, numbers, strict=True))
+        return read(jaxpr.outvars)
+
+    def _numbers(self, variables: Sequence[Var]) -> list[int]:
+        self.count += len(variables)
+        return list(range(self.count - len(variables), self.count))
+
+    def __call__(
+        self, arrays: Sequence[Array], stored: Container[int] = (), store: Callable[[Array], Array] = lambda x: x
+    ) -> list[Array]:
+        """The outputs. `stored`: the numbers of values that pass through `store` before anything reads them."""
+        values: list[Any] = [None] * self.count
+        values[: len(arrays)] = arrays
+        for number, constant in self.constants.items():
+            values[number] = constant
+        for operation in self.operations:
+            for number, value in zip(operation.outputs, operation(values), strict=True):
+                values[number] = store(value) if number in stored else value
+        return [value_of(i, values) for i in self.outputs]
+
+
+def value_of(source: Source, values: Sequence[Array]) -> Array:
+    """The value of a source. `values`: by number."""
+    return values[source] if isinstance(source, int) else source.val
+
+
 def inline_calls(closed: ClosedJaxpr, arrays: Sequence[Array]) -> list[Array]:
     """The outputs of a jaxpr, evaluated with the bodies of the functions that it calls in place of the calls."""
-    jaxpr = closed.jaxpr
-    values: dict[Var, Array] = dict(
-        zip((*jaxpr.constvars, *jaxpr.invars), (*closed.consts, *arrays), strict=True)
-    )
-
-    def read(atom: Atom) -> Array:
-        return values[atom] if is_variable(atom) else atom.val  # type: ignore[union-attr]
-
-    for eqn in jaxpr.eqns:
-        if eqn.primitive.name in CALLS:
-            outputs = inline_calls(eqn.params[CALLS[eqn.primitive.name]], [read(v) for v in eqn.invars])
-        else:
-            inputs = list(dict.fromkeys(variables(eqn.invars)))
-            single = jaxpr.replace(constvars=[], invars=inputs, eqns=[eqn], outvars=eqn.outvars)
-            outputs = eval_jaxpr(single, [], *[values[v] for v in inputs])
-        values.update(zip(eqn.outvars, outputs, strict=True))
-    return [read(v) for v in jaxpr.outvars]
+    return Inlined(closed)(arrays)
 
 
-__all__ = ["inline_calls"]
+__all__ = ["Inlined", "Operation", "inline_calls"]

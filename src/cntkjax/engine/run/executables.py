@@ -19,6 +19,7 @@ import numpy as np
 
 from ..._best_effort import BestEffort
 from ..._typing import PyTree
+from ..lower.boundaries import bounded
 from ..xla import autotuning
 from ..xla.allocator import count_program
 from ..xla.background import compilations
@@ -59,6 +60,7 @@ _COMPILING = BestEffort("compile in the background", "it is compiled when it is 
 _REPLACING = BestEffort("begin to compile a program thoroughly", "that is done when it is needed")
 _DESCRIBING = BestEffort("describe a program", "it is compiled in each process")
 _CHOOSING = BestEffort("choose the options of a program by its size", "it is compiled with those of all programs")
+_BOUNDING = BestEffort("store values that kernels would repeat", "a deep program takes longer to compile")
 _OPTIMIZING = BestEffort("compile with options that suit this package", "it is compiled with XLA's own")
 _CALLING = BestEffort("call an executable without Python in between", "jax.jit calls and compiles it")
 _REPORTING = BestEffort("report what is compiled", "nothing is said of it")
@@ -124,7 +126,7 @@ class Executables:
         computation: Computation = Computation(), communicates: bool = False, **jit_options: Any,
     ) -> None:
         self._function, self._jit_options = function, jit_options
-        self.jitted = self._newly_jitted()
+        self.jitted = self._newly_jitted(function)
         self._is_double = is_double
         self._quick_start = quick_start
         self._communicates = communicates
@@ -313,18 +315,19 @@ class Executables:
         self._computation.compiled(inputs, prepared)
         return prepared
 
-    def _newly_jitted(self) -> jax.stages.Wrapped:
-        """The function under an identity of its own: jax keeps traces and modules of MLIR (1.4 MB for a few operations)
+    def _newly_jitted(self, function: Callable[..., PyTree]) -> jax.stages.Wrapped:
+        """A function under an identity of its own: jax keeps traces and modules of MLIR (1.4 MB for a few operations)
         as long as what was jitted lives.
         """
-        return jax.jit(partial(self._function), **self._jit_options)
+        return jax.jit(partial(function), **self._jit_options)
 
     def _trace_and_compile(self, inputs: Inputs, quickly: bool) -> tuple[Stored, bool]:
         """The executable of the program that the function is traced to, and whether it was stored."""
         begin = time.perf_counter()
         if next(_traces) % _KEPT_TRACES == 0:
             _TIDYING.attempt(forget_traces)
-        traced = self._newly_jitted().trace(*inputs)
+        traced = self._newly_jitted(self._function).trace(*inputs)
+        traced = _BOUNDING.attempt(self._bounded, traced, inputs, otherwise=traced)
         options, runs = _CHOOSING.attempt(self._options_for, traced.jaxpr.jaxpr, quickly, otherwise=({}, 0))
         lowered = traced.lower()
         program = key_of_program(lowered, inputs, options)
@@ -338,6 +341,10 @@ class Executables:
             save_program(program, executable)
         return executable._replace(program=program, runs=runs), is_stored
 
+    def _bounded(self, traced: jax.stages.Traced, inputs: Inputs) -> jax.stages.Traced:
+        """A trace whose kernels repeat little of one another."""
+        function = bounded(traced)
+        return traced if function is None else self._newly_jitted(function).trace(*inputs)
 
     def _options_for(self, jaxpr: Jaxpr, quickly: bool) -> tuple[dict[str, str], int]:
         options, runs = _options_for(jaxpr, quickly)
@@ -346,8 +353,8 @@ class Executables:
     def _compiled_by_default(self, inputs: Inputs) -> jax.stages.Compiled:
         """The executable that XLA makes without options that are for speed, which `jitted` has none of from now on."""
         self._jit_options["compiler_options"] = large_sum_options()  # without which results may be wrong
-        self.jitted = self._newly_jitted()
-        return self._newly_jitted().trace(*inputs).lower().compile()
+        self.jitted = self._newly_jitted(self._function)
+        return self._newly_jitted(self._function).trace(*inputs).lower().compile()
 
 
 class DonatingFunction:

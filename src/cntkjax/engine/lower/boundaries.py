@@ -1,0 +1,169 @@
+"""Boundaries between kernels, which keep the compiled text of a program linear in its operations.
+
+XLA:CPU fuses an operation into each kernel that reads its result. So a kernel computes again whatever lies below the
+values that it reads, down to a product, a sum, or an operation that is expensive enough. In a chain of activations
+whose values are read twice, by the next one and by the backward pass, each kernel repeats the chain below it: the
+compiled text grows with the square of the length, and the time that it takes to compile with the cube.
+
+So a value that several kernels read is stored if more than `REPEATED` operations would be repeated with it, and another
+one if a kernel would reach `LONGEST` operations. The size of each kernel is then bounded, and so is what each further
+reader of a value adds. The trace alone decides, after differentiation: this holds for forward passes, backward passes
+and updates, and whatever the operations are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import jax
+import jax.numpy as jnp
+
+from ..._typing import PyTree
+from ..xla.materialize import materialized, storing_values
+from ..xla.platform import platform
+from ..xla.work import operations
+from .inlining import Inlined, Operation
+
+REPEATED = 96
+LONGEST = 384
+_ENCLOSED = 256  # operations, at most, between a value and the one in which all that is computed from it meets
+
+# XLA stores the results of these itself, where several kernels read them.
+_EXPENSIVE = frozenset({
+    "cbrt", "cos", "div", "exp", "exp2", "expm1", "log", "log1p", "logistic", "pow", "rem", "rsqrt", "sin", "sqrt",
+    "tanh",
+})  # fmt: skip
+# Kernels of their own, or several: they read values that are stored, and store what they compute.
+_KERNELS = frozenset({
+    "argmax", "argmin", "checkpoint", "cond", "conv_general_dilated", "cumlogsumexp", "cummax", "cummin", "cumprod",
+    "cumsum", "custom_vjp_call", "dot_general", "fft", "ffi_call", "io_callback", "optimization_barrier", "psum",
+    "pure_callback", "random_bits", "reduce", "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_prod",
+    "reduce_sum", "reduce_window", "reduce_window_max", "reduce_window_min", "reduce_window_sum", "remat2", "scan",
+    "scatter", "scatter-add", "scatter_add", "scatter_max", "scatter_min", "scatter_mul", "select_and_gather_add",
+    "select_and_scatter_add", "shard_map", "sort", "threefry2x32", "top_k", "while",
+})  # fmt: skip
+# XLA composes these of so many operations.
+_COMPOSED = {
+    "acos": 12, "acosh": 25, "asin": 12, "asinh": 25, "atan": 25, "atan2": 25, "atanh": 25, "cosh": 12, "digamma": 100,
+    "erf": 25, "erf_inv": 40, "erfc": 60, "integer_pow": 4, "lgamma": 100, "sinh": 30, "tan": 12,
+}  # fmt: skip
+_MOST_COMPOSED = max(_COMPOSED.values())
+
+
+class _Readings:
+    """Where the values of a trace are read, by the places of the operations that compute them.
+
+    `readers`: the operations that may compute such a value again in their kernel, and `end` for each of the others,
+    which read it where it is stored. `escaping`: operations whose value has readers that do not meet again in one
+    operation nearby, so several kernels may compute it. `enclosed`: those between a value and where its readers meet.
+    """
+
+    def __init__(self, trace: Inlined) -> None:
+        operations = trace.operations
+        maker = {n: i for i, operation in enumerate(operations) for n in operation.outputs}
+        self.end = len(operations)
+        self.operands = [_distinct(maker.get(s) for s in o.inputs if isinstance(s, int)) for o in operations]
+        self.readers: list[list[int]] = [[] for _ in operations]
+        for i, operation in enumerate(operations):
+            for k in self.operands[i]:
+                self.readers[k].append(self.end if _is_kernel(operation) else i)
+        for i in _distinct(maker.get(s) for s in trace.outputs if isinstance(s, int)):
+            self.readers[i].append(self.end)
+        self.escaping: set[int] = set()
+        self.enclosed: set[int] = set()
+        meeting = self._meeting_points()
+        for i, readers in enumerate(self.readers):
+            if len(readers) > 1 and i not in self.enclosed:
+                between = self._between(i, meeting[i])
+                self.enclosed |= between
+                self.escaping |= set() if between else {i}
+
+    def _meeting_points(self) -> list[int]:
+        """For each operation the first one that all paths from it pass: its dominator on the way from the end."""
+        meeting = [self.end] * self.end
+        for i in range(self.end - 1, -1, -1):
+            for k, reader in enumerate(self.readers[i]):
+                meeting[i] = self._common(meeting, meeting[i], reader) if k else reader
+        return meeting
+
+    @staticmethod
+    def _common(meeting: Sequence[int], a: int, b: int) -> int:
+        while a != b:  # what all paths pass comes later
+            a, b = (meeting[a], b) if a < b else (a, meeting[b])
+        return a
+
+    def _between(self, begin: int, end: int) -> set[int]:
+        """The operations between a value and where its readers meet; none if they are many, or do not meet."""
+        found: set[int] = set()
+        waiting = [] if end == self.end else list(self.readers[begin])
+        while waiting and len(found) <= _ENCLOSED:
+            i = waiting.pop()
+            if i != end and i not in found:
+                found.add(i)
+                waiting += self.readers[i]
+        return set() if waiting else found
+
+
+def boundaries(trace: Inlined) -> set[int]:
+    """The numbers of the values to store."""
+    readings, stored = _Readings(trace), set[int]()
+    repeated: list[frozenset[int]] = []  # for each operation those that a kernel computes where it needs the result
+    last_reader = {k: i for i, operands in enumerate(readings.operands) for k in operands}
+    for i, operation in enumerate(trace.operations):
+        operands = readings.operands[i]
+        below = frozenset((i,)).union(*(repeated[k] for k in operands))
+        for k in operands:
+            if last_reader[k] == i:
+                repeated[k] = frozenset()  # many of them would take much memory
+        if _is_kernel(operation) or (i in readings.escaping and operation.eqn.primitive.name in _EXPENSIVE):
+            below = frozenset()
+        elif i not in readings.enclosed and _is_storable(operation):
+            most = REPEATED if i in readings.escaping else LONGEST
+            if len(below) * _MOST_COMPOSED > most and _size(trace, below) > most:
+                stored.update(operation.outputs)
+                below = frozenset()
+        repeated.append(below)
+    return stored
+
+
+def _is_kernel(operation: Operation) -> bool:
+    return len(operation.outputs) != 1 or operation.eqn.primitive.name in _KERNELS
+
+
+def _is_storable(operation: Operation) -> bool:
+    """Whether the value is an array of numbers or of truth values."""
+    dtype = getattr(operation.eqn.outvars[0].aval, "dtype", None)
+    return dtype is not None and (jnp.issubdtype(dtype, jnp.number) or dtype == jnp.bool_)
+
+
+def _size(trace: Inlined, operations: frozenset[int]) -> int:
+    """Of how many operations XLA makes these."""
+    return sum(_COMPOSED.get(trace.operations[i].eqn.primitive.name, 1) for i in operations)
+
+
+def _distinct(places: Iterable[int | None]) -> list[int]:
+    return [i for i in dict.fromkeys(places) if i is not None]
+
+
+def bounded(traced: jax.stages.Traced) -> Callable[..., PyTree] | None:
+    """What a trace computes, as a function of the same arguments whose kernels have boundaries; None if it needs none.
+
+    It has none on other platforms than CPUs, whose compilers weigh what a kernel repeats.
+    """
+    if platform() != "cpu" or operations(traced.jaxpr.jaxpr) <= REPEATED // 2:
+        return None
+    trace = Inlined(traced.jaxpr)
+    numbers = boundaries(trace)
+    if not numbers:
+        return None
+    structure = jax.tree.structure(traced.out_info)
+
+    def compute(*arguments: PyTree, **static: object) -> PyTree:
+        with storing_values(True):
+            outputs = trace(jax.tree.leaves(arguments), numbers, materialized)
+        return jax.tree.unflatten(structure, outputs)
+
+    return compute
+
+
+__all__ = ["bounded"]
