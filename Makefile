@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3 python python3.13 python3.12 python3.11 pytho
 	$$p -c '$(SUITABLE)' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv/bin/python
 
-.PHONY: demo docs test test-browser test-gpu stress lint check-wheel clean
+.PHONY: demo docs smoke coverage test test-browser test-gpu stress lint check-wheel clean
 
 demo: .venv/demo.stamp  ## train, test, save and reload a network written for CNTK
 	$(VENV) examples/digits.py
@@ -12,6 +12,12 @@ demo: .venv/demo.stamp  ## train, test, save and reload a network written for CN
 docs: .venv/test.stamp  ## the site, in build/docs; all code in it is run, which takes three minutes the first time
 	$(VENV) -m pip install -q -e '.[docs]'
 	$(VENV) docs/site/build.py
+
+smoke: .venv/test.stamp  ## one quick test of every part, in a minute once its programs are in the cache
+	$(VENV) -m pytest -q -n 2 @tests/smoke.txt
+
+coverage: .venv/test.stamp  ## which statements the tests run, processes that they start included
+	$(VENV) -m pytest -n 2 --cov --cov-report=term:skip-covered --cov-fail-under=96
 
 test: lint  ## the linter, the type checker and all tests
 	$(VENV) -m pytest -n 2

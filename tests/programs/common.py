@@ -1,10 +1,17 @@
 """Shared by the programs. Plain Python 3.6, so that CNTK 2.7's interpreter can import it too."""
 
+import os
+
 import numpy as np
 
 import cntk as C
 
 PROGRAMS = {}
+MODULES = sorted(
+    file[:-3]
+    for file in os.listdir(os.path.dirname(os.path.abspath(__file__)))
+    if file.startswith(("slides_", "tutorial_", "manual_", "user_"))
+)
 
 
 def program(function):

@@ -11,7 +11,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(os.path.dirname(HERE)))
 
-from tests.programs.common import PROGRAMS, summary  # noqa: E402
+from tests.programs.common import MODULES, PROGRAMS, summary  # noqa: E402
 
 
 def main(modules, path):
@@ -31,5 +31,4 @@ def main(modules, path):
 
 
 if __name__ == "__main__":
-    names = sorted(f[:-3] for f in os.listdir(HERE) if f.startswith(("slides_", "tutorial_", "manual_")))
-    main(sys.argv[1:] or names, os.environ.get("RECORDED", os.path.join(HERE, "recorded.json")))
+    main(sys.argv[1:] or MODULES, os.environ.get("RECORDED", os.path.join(HERE, "recorded.json")))

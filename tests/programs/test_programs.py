@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs.common import PROGRAMS, summary
+from tests.programs.common import MODULES, PROGRAMS, summary
 
 HERE = Path(__file__).parent
 RECORDED = json.loads((HERE / "recorded.json").read_text())
-for kind in ("slides", "tutorial", "manual"):
-    for file in sorted(HERE.glob(f"{kind}_*.py")):
-        importlib.import_module(f"tests.programs.{file.stem}")
+for module in MODULES:
+    importlib.import_module(f"tests.programs.{module}")
 
 pytestmark = pytest.mark.filterwarnings("default")  # of old names that these scripts still use
 
