@@ -2,28 +2,86 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from ..sgd import ConfigError
 
+_NOT_STRUCTURE = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|(?<![^\s])#[^\n]*|(?<![^\s])//(?=[ \t])[^\n]*")
+_CLOSING = {"{": "}", "[": "]", "(": ")"}
+_BRACKET = re.compile(r"[][(){}]")
+_SHOWN = 160  # characters of a line in messages
+
 
 @dataclass(frozen=True)
 class Text:
-    """A text and where it came from: a file, an argument, or a part of another text.
+    """A text and where it came from.
 
-    `origin`: the place in another text at which this one begins (a block of a file, an expanded ``$name$``), or None.
+    `name`: a file, or what it is. `origin`: where another text includes this one. `pieces`: for a text that was put
+    together from others, such as a value in which ``$name$`` is replaced, or a part of a file: the offsets at which
+    pieces begin, and where these are from.
     """
 
     name: str
     content: str
     origin: Place | None = None
+    pieces: tuple[tuple[int, Place], ...] = ()
 
     @cached_property
     def line_starts(self) -> list[int]:
         """The offsets at which lines begin."""
-        return [0, *(i + 1 for i, character in enumerate(self.content) if character == "\n")]
+        return [0, *(match.end() for match in re.finditer("\n", self.content))]
+
+    @cached_property
+    def masked(self) -> str:
+        """The text with blanks for comments, and underscores for quoted texts: the rest is structure.
+
+        A comment begins with ``#``, or with ``//`` and a blank, after white space.
+        """
+        return _NOT_STRUCTURE.sub(lambda m: (" " if m[0][0] in "#/" else "_") * len(m[0]), self.content)
+
+    @cached_property
+    def closing(self) -> dict[int, int]:
+        """The offsets of opening brackets, and of those that close them. Errors: ConfigError if they don't match."""
+        pairs: dict[int, int] = {}
+        opened: list[int] = []
+        for match in _BRACKET.finditer(self.masked):
+            if match[0] in _CLOSING:
+                opened.append(match.start())
+            elif not opened or _CLOSING[self.masked[opened[-1]]] != match[0]:
+                raise self._unbalanced(match.start(), opened)
+            else:
+                pairs[opened.pop()] = match.start()
+        if opened:
+            bracket = self.masked[opened[-1]]
+            raise self.at(opened[-1]).error(f"{bracket} is not closed; add {_CLOSING[bracket]} where the block ends")
+        return pairs
+
+    def _unbalanced(self, offset: int, opened: Sequence[int]) -> ConfigError:
+        bracket = self.masked[offset]
+        if not opened:
+            return self.at(offset).error(f"{bracket} closes nothing; remove it, or open the block")
+        begun, opening = self.at(opened[-1]).original, self.masked[opened[-1]]
+        return self.at(offset).error(f"{bracket} closes {opening} of line {begun.line}; expected {_CLOSING[opening]}")
+
+    def at(self, offset: int) -> Place:
+        """The place at an offset."""
+        return Place(self, offset)
+
+    def part(self, begin: int, end: int) -> Text:
+        """A part of this text, without blanks around it."""
+        content = self.content[begin:end]
+        begin += len(content) - len(content.lstrip())
+        return Text(self.name, content.strip(), self.origin, ((0, self.at(begin)),))
+
+    def without_comments(self) -> str:
+        """The content with blanks for comments."""
+        return "".join(
+            c if m == c or m == "_" else " " for c, m in zip(self.content, self.masked, strict=True)
+        )
 
 
 @dataclass(frozen=True)
@@ -34,33 +92,49 @@ class Place:
     offset: int
 
     @property
+    def original(self) -> Place:
+        """The place in the file or argument that was written by the user."""
+        place = self
+        while place.text.pieces:
+            starts = [offset for offset, _ in place.text.pieces]
+            begin, source = place.text.pieces[max(bisect_right(starts, place.offset) - 1, 0)]
+            place = Place(source.text, source.offset + max(place.offset - begin, 0))
+        return place
+
+    @property
     def line(self) -> int:
-        """The number of the line, from 1."""
+        """The number of the line in the text, from 1."""
         return bisect_right(self.text.line_starts, self.offset)
 
     @property
     def column(self) -> int:
-        """The number of the column, from 1."""
+        """The number of the column in the text, from 1."""
         return self.offset - self.text.line_starts[self.line - 1] + 1
 
     def __str__(self) -> str:
-        return f"{self.text.name}, line {self.line}, column {self.column}"
+        place = self.original
+        return f"{place.text.name}, line {place.line}, column {place.column}"
 
     def excerpt(self) -> str:
-        """The line with a caret below the column."""
-        line = self.text.content[self.text.line_starts[self.line - 1] :].split("\n", 1)[0].rstrip()
-        tabs = "".join("\t" if character == "\t" else " " for character in line[: self.column - 1])
-        return f"  {line}\n  {tabs}^"
+        """The user's line with a caret below the column."""
+        place = self.original
+        line = place.text.content[place.text.line_starts[place.line - 1] :].split("\n", 1)[0].rstrip()
+        first = max(0, place.column - 1 - _SHOWN // 2) if len(line) > _SHOWN else 0
+        line, column = line[first : first + _SHOWN], place.column - 1 - first
+        blanks = "".join("\t" if character == "\t" else " " for character in line[:column])
+        return f"  {line}\n  {blanks}^"
 
     def error(self, message: str, chain: tuple[tuple[str, Place], ...] = ()) -> ConfigError:
         """An error at this place.
 
-        `chain`: what led here (includes, macros, functions), the innermost first.
+        `chain`: what led here (macros, functions), the innermost first; the includes of the text follow.
         """
         lines = [f"{self}: {message}", self.excerpt()]
         lines += [f"  in {what}, at {place}" for what, place in chain]
-        if self.text.origin is not None:
-            lines.append(f"  in {self.text.name}, at {self.text.origin}")
+        text = self.original.text
+        while text.origin is not None:
+            lines.append(f"  in {text.name}, included at {text.origin}")
+            text = text.origin.original.text
         return ConfigError("\n".join(lines))
 
 

@@ -28,6 +28,7 @@ def parser() -> argparse.ArgumentParser:
     _add_convert(commands)
     _add_eval(commands)
     _add_train(commands)
+    _add_run(commands)
     _add_view(commands)
     _add_diff(commands)
     _add_launch(commands)
@@ -45,10 +46,10 @@ def version() -> str:
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The options of a command; settings of ``train`` may also stand after its options, where argparse takes none."""
+    """The options of a command; settings may also stand after its options, where argparse takes none."""
     commands = parser()
     options, rest = commands.parse_known_args(arguments)
-    if rest and (options.command != "train" or any(each.startswith("-") for each in rest)):
+    if rest and (options.command not in ("train", "run") or any(each.startswith("-") for each in rest)):
         commands.error(f"unrecognized arguments: {' '.join(rest)}")
     if rest:
         options.settings += rest
@@ -105,6 +106,17 @@ def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     train.add_argument(
         "--truncation-length", type=int, default=0, metavar="N", help="cut sequences, for truncated = true"
     )
+
+
+def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    run = commands.add_parser(
+        "run", help="run a configuration of CNTK's command line",
+        description="Run the commands of a configuration: the same as cntk configFile=CONFIG.cntk key=value ... See "
+        "docs/brainscript.md.",
+    )  # fmt: skip
+    run.add_argument("config", metavar="CONFIG.cntk", help="the configuration; several are joined by +")
+    run.add_argument("settings", nargs="*", metavar="key=value", help="values that replace those of the file")
+    run.add_argument("--describe", action="store_true", help="print the network, without reading data")
 
 
 def _add_data(command: argparse.ArgumentParser, help: str) -> None:

@@ -28,10 +28,12 @@ class Checkpoints:
     Without a path they are in a temporary folder, which is removed at the end of the scope, when no worker needs it.
 
     `keep_all`: keep the states of all epochs; otherwise of the last and the best one. Models are always kept.
+    `last`: the number of the epoch whose checkpoint is ``path`` itself, if there is one.
     Errors: OSError if the files cannot be written.
     """
 
-    def __init__(self, path: str | None, keep_all: bool) -> None:
+    def __init__(self, path: str | None, keep_all: bool, last: int | None = None) -> None:
+        self._last = last
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._is_temporary = path is None
         self._keep_all, self._path = keep_all, path
@@ -58,7 +60,7 @@ class Checkpoints:
 
     def file(self, epoch: int) -> str:
         """The checkpoint after an epoch."""
-        return f"{self._path}.{epoch}"
+        return str(self._path) if epoch == self._last else f"{self._path}.{epoch}"
 
     def last_epoch(self) -> int:
         """The last epoch that has a checkpoint; 0 if none has."""

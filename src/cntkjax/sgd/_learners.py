@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from ..engine.plan.parts import resolve
 from ..graph.function import nodes
 from ..learners import (
@@ -79,12 +77,8 @@ def _learner(settings: Settings, parameters: list[Parameter], is_regularized: bo
 
 
 def momentum_per_sample(constant: float) -> float:
-    """The momentum of a time constant in samples; CNTK holds it in single precision.
-
-    >>> round(-1 / math.log(momentum_per_sample(2500)), 1)
-    2499.8
-    """
-    return float(np.float32(math.exp(-1 / constant))) if constant else 0.0
+    """The momentum of a time constant in samples."""
+    return math.exp(-1 / constant) if constant else 0.0
 
 
 def set_rate(trainer: Trainer, rate: float) -> None:

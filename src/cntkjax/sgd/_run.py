@@ -21,9 +21,10 @@ from . import auto_minibatch, auto_rate
 from ._checkpoints import Checkpoints
 from ._criteria import inputs_by_name, named_criteria
 from ._gradient_check import check_gradients
-from ._learners import learners_of, set_dropout_rate, set_momentum, set_rate
+from ._learners import learners_of, momentum_per_sample, set_dropout_rate, set_momentum, set_rate
 from ._meter import EpochPrinter, Meter
 from ._monitor import Monitor
+from ._observer import Observer
 from ._reader import StepCounter, counts_labels, epoch_of
 from ._session import Session
 from ._text import ConfigError
@@ -35,13 +36,16 @@ from .settings import Settings
 class Run:
     """One training. For the arguments see `SGD.train`. What can be checked before it runs is checked here.
 
+    `observer`: gets what happens; then the last epoch's checkpoint is modelPath itself, as on CNTK's command line.
     Errors: as of `SGD.train`.
     """
 
     def __init__(
         self, settings: Settings, criterion: Criterion, source: Data, inputs: Inputs | None, cv_source: Data | None,
         writers: ProgressWriter | Sequence[ProgressWriter] | None, model: Function | None,
+        observer: Observer | None = None,
     ) -> None:
+        self._observer = observer or Observer()
         self._settings, self._epochs = settings, settings.required("maxEpochs")
         if settings["autoAdjustLR"] != "searchBeforeEpoch" and settings.rates is None:
             raise ConfigError("the SGD block has no learning rate: give learningRatesPerSample or learningRatesPerMB, "
@@ -55,7 +59,9 @@ class Run:
         self._inputs = from_arrays or inputs_by_name(criteria, self._source)
         _check_truncation(settings, self._source)
         self._model = model or combine(criteria)
-        self._checkpoints = Checkpoints(settings["modelPath"], settings["keepCheckPointFiles"])
+        self._checkpoints = Checkpoints(
+            settings["modelPath"], settings["keepCheckPointFiles"], None if observer is None else self._epochs
+        )
         self._meter = Meter(as_list(self._printers() if writers is None else writers))
         self._trainer = Trainer(model, (loss, metric), learners_of(settings, self._loss), [self._meter])  # type: ignore[list-item]
         self._tests = [Evaluator(c) for c in criteria[:-1]]
@@ -103,6 +109,7 @@ class Run:
         """Return to the best model if the last epoch was worse, and the block says so."""
         best = auto_rate.epoch_to_load(self._settings, self._history.epochs)
         if best is not None:
+            self._observer.loads(self._checkpoints.file(best))
             self._checkpoints.load_model(best, self._trainer)
 
     # ---- an epoch, by its number from 0
@@ -117,6 +124,7 @@ class Run:
             return
         if settings["gradientCheck"]:
             check_gradients(self._loss, self._source, self._inputs, record.minibatch_size, settings["sigFigs"])
+        self._observer.begins(record, momentum_per_sample(settings.momentum.at(epoch)))
         set_rate(self._trainer, record.rate)
         self._meter.show("Learning rate per sample", record.rate)
         self._meter.show("Minibatch size", record.minibatch_size)
@@ -136,7 +144,9 @@ class Run:
             record, samples=tally.samples, minibatches=tally.minibatches, loss=loss,
             metric=metric if len(self._tests) > 1 else None, cv_loss=cv_loss, cv_metric=cv_metric,
         )
+        self._observer.ended(record)
         self._history.epochs.append(record)
+        self._observer.saves(self._checkpoints.file(record.number))
         best = auto_rate.best_epoch(settings, self._history.epochs)
         self._checkpoints.save(self._trainer, self._source, self._history, best)
 

@@ -10,6 +10,8 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Generic, TypeVar
 
+import numpy as np
+
 N = TypeVar("N", int, float)
 
 
@@ -61,6 +63,16 @@ def rate_per_sample(rate: float, minibatch_size: int) -> float:
     0.0078125
     """
     return rate / minibatch_size
+
+
+def single_precision(constant: float) -> float:
+    """A time constant whose momentum of a sample is a float32, as CNTK holds it; that of momentumPerMB is not.
+
+    >>> round(single_precision(2500), 1)
+    2499.8
+    """
+    momentum = float(np.float32(math.exp(-1 / constant))) if constant else 0.0
+    return -1 / math.log(momentum) if 0 < momentum < 1 else constant if momentum else 0.0
 
 
 def momentum_time_constant(momentum: float, minibatch_size: int) -> float:

@@ -13,7 +13,7 @@ from ..parallel import workers
 from ._expressions import Scope, Value, parse_value
 from ._text import Assignment, ConfigError, Raw, Source, as_raw, assignments, sgd_block
 from .keys import BY_ID, KEYS, SECTIONS, Key, Kind, keys_within, nearest
-from .schedule import Schedule, combine, momentum_time_constant, rate_per_sample
+from .schedule import Schedule, combine, momentum_time_constant, rate_per_sample, single_precision
 
 _BYTES = {"float": 4.0, "double": 8.0}
 _EXCLUSIVE = (
@@ -87,7 +87,9 @@ class Settings:
         if self["momentumPerMB"] is not None:
             return combine(_time_constant, self["momentumPerMB"], self["minibatchSize"])
         if self["momentumAsTimeConstant"] is not None:
-            return self["momentumAsTimeConstant"]
+            return Schedule(tuple(
+                (epochs, single_precision(constant)) for epochs, constant in self["momentumAsTimeConstant"].entries
+            ))
         return combine(_time_constant, Schedule(((1, DEFAULT_MOMENTUM),)), self["minibatchSize"])
 
     # ---- resolution

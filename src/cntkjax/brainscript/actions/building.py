@@ -1,0 +1,67 @@
+"""The network of a command: built as its block describes, or read from its model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...sgd import ConfigError
+from .. import ndl
+from ..configuration import Block, inside
+from ..language import build_network
+from ..models import load_network
+from ..network import Network
+from ..simple import KEYS, simple_network
+from .session import Command
+
+_BRAINSCRIPT = ("BrainScriptNetworkBuilder", "ExperimentalNetworkBuilder")
+BUILDERS = ("SimpleNetworkBuilder", *_BRAINSCRIPT, "NDLNetworkBuilder")
+
+
+def has_builder(block: Block) -> bool:
+    """Whether a network is described in a block, or around it."""
+    return any(block.find(name) for name in BUILDERS)
+
+
+def built(command: Command) -> Network:
+    """The network that a command describes. Errors: ConfigError if it describes none."""
+    block = command.block
+    for scope in block.scopes():
+        name = next((name for name in BUILDERS if name in scope), None)
+        if name is None:
+            continue
+        if name == "SimpleNetworkBuilder":
+            return _simple(block, command)
+        if name == "NDLNetworkBuilder":
+            return _described(block, name, command.precision, ndl.build_network)
+        return _described(block, name, command.precision, build_network)
+    raise ConfigError(f"{block.path()} has no network: give one of the blocks {', '.join(BUILDERS)}")
+
+
+def _simple(block: Block, command: Command) -> Network:
+    description = block.block("SimpleNetworkBuilder")
+    assert description is not None
+    for warning in description.unknown(KEYS):
+        command.log.warn(warning)
+    return simple_network(description, command.precision)
+
+
+def _described(block: Block, name: str, precision: str, build: Callable[..., Network]) -> Network:
+    """The network of a description in BrainScript or NDL."""
+    found = block.find(name)
+    assert found is not None
+    scope, entry = found
+    text = scope.expanded(entry)
+    if text.content[:1] in ("[", "{"):
+        text = inside(text)
+    return build(text, scope, precision=precision, seed_offset=block.integer("randomSeedOffset", 0))
+
+
+def read_or_built(command: Command) -> Network:
+    """The network that a test evaluates: from its own builder in BrainScript, or else the model."""
+    own = next((name for name in _BRAINSCRIPT if name in command.block), None)
+    if own is not None:
+        return _described(command.block, own, command.precision, build_network)
+    return load_network(command.model_path)
+
+
+__all__ = ["BUILDERS", "built", "has_builder", "read_or_built"]

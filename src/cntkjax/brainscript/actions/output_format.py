@@ -1,0 +1,106 @@
+"""How values are written: the block ``format`` of the action write."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from ...sgd import ConfigError
+from ..configuration import Block
+
+_ESCAPES = {"\\n": "\n", "\\t": "\t", "\\r": "\r", "\\s": " ", "\\\\": "\\", "\\_": " "}
+_FIELDS = re.compile(r"%([sndkx%])")
+_PRECISION = re.compile(r"-?\d*(\.\d+)?")
+
+
+@dataclass(frozen=True)
+class Format:
+    """The parts of a text that sequences are written as.
+
+    In all parts ``%n`` is the number of the minibatch's sequence, ``%d`` that of the sequence in the data, ``%s`` the
+    name of the node, ``%x`` the shape of the sequence. `labels`: of the classes, for `kind` category.
+    """
+
+    kind: str = "real"
+    labels: tuple[str, ...] = ()
+    prologue: str = ""
+    epilogue: str = "\n"
+    separator: str = ""
+    element: str = " "
+    sample: str = "\n"
+    precision: str = ""
+    transposed: bool = True
+
+    def writer(self, name: str, file: TextIO) -> Writer:
+        """What writes the sequences of a node to a file."""
+        return Writer(self, name, file)
+
+
+def output_format(block: Block | None) -> Format:
+    """The format that a block describes. Errors: ConfigError for types and precisions that there are not."""
+    if block is None:
+        return Format()
+    kind = block.choice("type", ("real", "category", "sparse"), "real")
+    precision = block.text("precisionFormat", "") if "precisionFormat" in block else ""
+    if not _PRECISION.fullmatch(precision):
+        raise ConfigError(f"precisionFormat = {precision}: give a width and precision, such as .4")
+    labels: tuple[str, ...] = ()
+    if "labelMappingFile" in block:
+        labels = tuple(Path(block.text("labelMappingFile")).read_text(encoding="utf-8").split("\n"))
+
+    def part(key: str, default: str) -> str:
+        value = block.own(key)
+        return default if value is None else _unescaped(block.text(key))
+
+    return Format(
+        kind, labels, part("sequencePrologue", ""), part("sequenceEpilogue", "\n"), part("sequenceSeparator", ""),
+        part("elementSeparator", " "), part("sampleSeparator", "\n"), precision,
+        block.flag("transpose", True) if "transpose" in block else True,
+    )
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\[ntrs_\\]", lambda match: _ESCAPES[match[0]], text)
+
+
+class Writer:
+    """Writes the sequences of a node."""
+
+    def __init__(self, form: Format, name: str, file: TextIO) -> None:
+        self._form, self._name, self._file, self._number = form, name, file, 0
+
+    def sequence(self, values: Any, shape: Sequence[int]) -> None:
+        """Write a sequence. Shapes: values [steps, *shape]."""
+        form = self._form
+        array = np.asarray(values)
+        rows = array.reshape(len(array), -1)
+        samples = [self._sample(row) for row in (rows if form.transposed else rows.T)]
+        texts = form.separator if self._number else "", form.prologue, form.sample, form.epilogue
+        separator, prologue, between, epilogue = (self._filled(text, rows.shape, shape) for text in texts)
+        self._file.write(separator + prologue + between.join(samples) + epilogue)
+        self._number += 1
+
+    def _sample(self, row: np.ndarray) -> str:
+        form = self._form
+        if form.kind == "category":
+            index = int(row.argmax())
+            return form.labels[index].rstrip("\r") if index < len(form.labels) else str(index)
+        if form.kind == "sparse":
+            shown = (f"{i}:{value:{form.precision}g}" for i, value in enumerate(row) if value)
+            return form.element.join(shown)
+        return form.element.join(f"%{form.precision}f" % value for value in row)
+
+    def _filled(self, text: str, size: tuple[int, ...], shape: Sequence[int]) -> str:
+        """A part with its fields replaced."""
+        dimensions = " ".join(map(str, [*reversed(shape), size[0]]))
+        fields = {"s": self._name, "n": str(self._number), "d": str(self._number), "k": str(self._number),
+                  "x": dimensions, "%": "%"}  # fmt: skip
+        return _FIELDS.sub(lambda match: fields[match[1]], text)
+
+
+__all__ = ["Format", "Writer", "output_format"]

@@ -1,0 +1,66 @@
+"""Running the commands of a configuration, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ...sgd import ConfigError
+from ...sgd.keys import nearest
+from ..configuration import Block
+from ..log import Log
+from .cross_validate import cross_validate
+from .session import Command
+from .test import test
+from .train import train
+from .write import write
+
+ACTIONS: Mapping[str, Callable[[Command], None]] = {
+    "train": train, "trainRNN": train, "test": test, "eval": test, "devtest": test, "cv": cross_validate,
+    "write": write,
+}  # fmt: skip
+_UNSUPPORTED = ("adapt", "convertdbn", "doEncoderDecoder", "testUnroll", "trainEncoderDecoder", "bnstat")
+
+
+def run_commands(root: Block, log: Log) -> None:
+    """Run what ``command`` lists. Errors: ConfigError for a command or action that there is not."""
+    commands = root.array("command")
+    if not commands:
+        raise ConfigError("the configuration has no command: write command = NAME, or command=NAME on the command line")
+    log.line(f"Commands: {' '.join(commands)}")
+    log.line(f'precision = "{root.text("precision", "float")}"')
+    for name in commands:
+        if name not in root:
+            names = [entry.name for entry in root if entry.is_block]
+            guess = nearest(name, names)
+            raise ConfigError(f"command = {name}: there is no block {name}; " + (
+                f"did you mean {guess}?" if guess else f"the blocks are {', '.join(names)}"))
+    for name in commands:
+        block = root.block(name)
+        assert block is not None
+        run_command(block, name, log)
+    log.line("__COMPLETED__")
+
+
+def run_command(block: Block, name: str, log: Log) -> None:
+    """Run the actions of a command."""
+    actions = block.array("action")
+    if not actions:
+        raise block.missing("action")
+    for action in actions:
+        run = next((run for key, run in ACTIONS.items() if key.lower() == action.lower()), None)
+        if run is None:
+            text = block.get("action")
+            assert text is not None
+            if action.lower() in (each.lower() for each in _UNSUPPORTED):
+                raise text.at(0).error(f"the action {action} is not supported")
+            guess = nearest(action, ACTIONS)
+            raise text.at(0).error(f"there is no action {action}; " + (
+                f"did you mean {guess}?" if guess else f"there are {', '.join(ACTIONS)}"))
+        log.headline(f"{name} command ({action} action)")
+        run(Command(block, log))
+        log.line()
+        log.line(f'Action "{action}" complete.')
+        log.line()
+
+
+__all__ = ["ACTIONS", "run_command", "run_commands"]

@@ -1,0 +1,53 @@
+"""What all actions share: the command's block, precision, device, log, and where models are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...sgd import ConfigError
+from ...sgd.keys import nearest
+from ..configuration import Block
+from ..log import Criterion, Log
+from ..network import Network
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of the configuration: its block, and the log."""
+
+    block: Block
+    log: Log
+
+    @property
+    def precision(self) -> str:
+        """float or double."""
+        return self.block.choice("precision", ("float", "double"), "float")
+
+    @property
+    def model_path(self) -> str:
+        """The path of the model."""
+        return self.block.text("modelPath")
+
+    def reader(self, name: str = "reader") -> Block:
+        """The block of the reader. Errors: ConfigError if there is none."""
+        reader = self.block.block(name)
+        if reader is None:
+            raise self.block.missing(name)
+        return reader
+
+
+def criteria(network: Network, names: list[str]) -> list[Criterion]:
+    """Nodes as the log names them."""
+    return [Criterion(name, network.operations.get(name, network.nodes[name].owner.op_name)) for name in names]
+
+
+def named_nodes(network: Network, names: list[str], key: str) -> list[str]:
+    """Names of nodes that a key lists. Errors: ConfigError for one that the network has not."""
+    for name in names:
+        if name not in network.nodes:
+            guess = nearest(name, network.nodes)
+            raise ConfigError(f"{key}: the network has no node {name}" + (f"; did you mean {guess}?" if guess else ""))
+    return names
+
+
+__all__ = ["Command", "criteria", "named_nodes"]

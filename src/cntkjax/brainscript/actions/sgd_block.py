@@ -1,0 +1,68 @@
+"""The SGD block of a command, as settings of the package's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...sgd._text import Assignment, Raw, Source
+from ...sgd.keys import KEYS, SECTIONS
+from ...sgd.settings import Settings
+from ..configuration import Block
+from ..log import Log
+from ..source import Text
+
+_BLOCKS = {section[-1].lower(): section for section in SECTIONS if section}
+_NOT_INHERITED = ("tracelevel",)  # of the package's own messages
+_IGNORED = ("numSubminiBatches", "randomSeedOffset", "executionEngine", "maxTempMemSizeInSamples", "type")
+
+
+def settings_of(block: Block, model_path: str, log: Log) -> Settings:
+    """The settings of a command's SGD block. Errors: ConfigError for values that cannot be used."""
+    sgd = block.block("SGD")
+    if sgd is None:
+        raise block.missing("SGD")
+    given = [each for each in _assignments(sgd, (), log) if each.name.lower() != "modelpath"]
+    given.append(Assignment("modelPath", "modelPath", (), _raw_of(model_path)))
+    around = {}
+    if sgd.outer is not None:
+        for key in KEYS:
+            name = key.name.lower()
+            value = None if name in _NOT_INHERITED or name == "modelpath" else sgd.outer.get(key.name)
+            if value is not None and value.content[:1] not in ("[", "{"):
+                around[name] = raw(value)
+    precision = block.get("precision")
+    return Settings(given, references={} if precision is None else {"precision": raw(precision)}, around=around)
+
+
+def _assignments(block: Block, section: tuple[str, ...], log: Log) -> Iterator[Assignment]:
+    """The keys of a block and those inside it; others are warned about."""
+    known = [key.name for key in KEYS] + [name for part in SECTIONS for name in part] + list(_IGNORED)
+    for warning in block.unknown(known):
+        log.warn(warning)
+    for entry in block:
+        name = entry.name.lower()
+        if entry.is_block and name in _BLOCKS:
+            inner = block.block(entry.name)
+            assert inner is not None
+            yield from _assignments(inner, _BLOCKS[name], log)
+        elif not entry.is_block and any(key.name.lower() == name for key in KEYS):
+            belongs = any(key.name.lower() == name and key.section[: len(section)] == section for key in KEYS)
+            value = raw(block.expanded(entry))
+            yield Assignment(entry.name, str(entry.place), section if belongs else (), value)
+
+
+def raw(text: Text) -> Raw:
+    """A value with its place, as the parser of SGD blocks takes it."""
+    place = text.at(0).original
+    content = text.without_comments().strip()
+    source = Source(f"{place.text.name}, line {place.line}", " " * (place.column - 1) + content, is_file=False)
+    return Raw(source, place.column - 1, len(source.text))
+
+
+def _raw_of(value: str) -> Raw:
+    quote = "'" if '"' in value else '"'
+    source = Source("modelPath", f"{quote}{value}{quote}", is_file=False)
+    return Raw(source, 0, len(source.text))
+
+
+__all__ = ["settings_of"]

@@ -1,0 +1,131 @@
+"""The action train."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ...device import cpu, use_default_device
+from ...ops import combine
+from ...sgd import ConfigError
+from ...sgd._checkpoints import Checkpoints
+from ...sgd._run import Run
+from ...sgd.settings import Settings
+from ..log import Criterion, TrainingLog
+from ..models import function_of, load_network
+from ..network import Network
+from ..precompute import precompute
+from ..readers import open_reader, streams_of
+from .building import built
+from .session import Command, criteria
+from .sgd_block import settings_of
+
+
+def train(command: Command) -> None:
+    """Train a network, from its last checkpoint if there is one."""
+    path, block = command.model_path, command.block
+    if not block.flag("makeMode", True):
+        _remove(path)
+    elif Path(path).is_file():
+        command.log.line(f"Final model exists: {path}")
+        command.log.line("No further training is necessary.")
+        return
+    settings = settings_of(block, path, command.log)
+    network, is_restart = _network(command, path)
+    names = _criteria(network, settings, command)
+    _describe(network, names, command)
+    source = open_reader(command.reader())
+    if network.statistics and not is_restart:
+        _precompute(network, command)
+    cv = block.block("cvReader")
+    inputs = streams_of([network.nodes[name.name] for name in names], source)
+    observer = TrainingLog(
+        command.log, names, settings.required("maxEpochs"), settings["epochSize"], settings["numMBsToShowResult"],
+        settings["firstMBsToShowResult"] if settings.is_given("firstMBsToShowResult") else 0,
+    )
+    Run(
+        settings, [network.nodes[name.name] for name in names], source, inputs,
+        None if cv is None else open_reader(cv, once=True, shuffled=False), [observer], function_of(network), observer,
+    ).train()
+
+
+def _network(command: Command, path: str) -> tuple[Network, bool]:
+    """The network, and whether it goes on from a checkpoint: then its values are read later."""
+    last = Checkpoints(path, keep_all=True).last_epoch()
+    start = f"{path}.{last}"
+    if Path(start).is_file():
+        command.log.line(f"Starting from checkpoint. Loading network from '{start}'.")
+        network = load_network(start)
+    else:
+        command.log.line("Creating virgin network.")
+        network = built(command)
+    command.log.line()
+    device = "CPU" if use_default_device() == cpu() else "GPU"
+    command.log.line(f"Model has {len(network.nodes)} nodes. Using {device}.")
+    command.log.line()
+    return network, Path(start).is_file()
+
+
+def _criteria(network: Network, settings: Settings, command: Command) -> list[Criterion]:
+    """The node that is minimized, and the one that is reported with it."""
+    chosen: list[str] = []
+    for role, key, wanted in (
+        ("criterion", "trainCriterionNodeName", True), ("evaluation", "evalCriterionNodeName", False)
+    ):
+        names = [settings[key]] if settings[key] else network.roles[role]
+        if wanted and not names:
+            raise ConfigError("No criterion node was specified: the network has none; name one in criterionNodes")
+        chosen += names[:1]
+        for ignored in names[1:] if role == "evaluation" else ():
+            command.log.warn(f"only the first evaluation node is logged during training, not {ignored}")
+    return criteria(network, [name for name in dict.fromkeys(chosen) if name in network.nodes])
+
+
+def _describe(network: Network, names: list[Criterion], command: Command) -> None:
+    """Log the criteria and the parameters."""
+    log = command.log
+    log.line(f"Training criterion:   {names[0].name} = {names[0].operation}")
+    for each in names[1:]:
+        log.line(f"Evaluation criterion: {each.name} = {each.operation}")
+    log.line()
+    log.line()
+    parameters = dict(sorted(_parameters(network, names[0].name)))
+    elements = sum(int(v.value.size) for v in parameters.values())
+    log.line(f"Training {elements} parameters in {len(parameters)} out of {len(parameters)} parameter tensors:")
+    log.line()
+    for name, parameter in parameters.items():
+        dimensions = " x ".join(map(str, reversed(parameter.shape))) or "1"
+        log.line(f"\tNode '{name}' (LearnableParameter operation) : [{dimensions}]")
+    log.line()
+
+
+def _parameters(network: Network, loss: str) -> Iterator[tuple[str, Any]]:
+    learned = set(combine([network.nodes[loss]]).parameters)
+    return ((name, v) for name, v in network.nodes.items() if v in learned)
+
+
+def _precompute(network: Network, command: Command) -> None:
+    log = command.log
+    log.line(f"Precomputing --> {len(network.statistics)} PreCompute nodes found.")
+    log.line()
+    for name, (operation, _) in network.statistics.items():
+        log.line(f"\t{name} = {operation}()")
+    precompute(network, open_reader(command.reader(), once=True, shuffled=False))
+    log.line()
+    log.line("Precomputing --> Completed.")
+    log.line()
+    log.line()
+
+
+def _remove(path: str) -> None:
+    """Remove the checkpoints and the model of an earlier training."""
+    folder, name = Path(path).parent, Path(path).name
+    for file in folder.glob("*") if folder.is_dir() else ():
+        rest = file.name.removeprefix(name) if file.name.startswith(name) else None
+        if rest is not None and (rest in ("", ".ckp") or rest.removesuffix(".ckp")[1:].isdigit()):
+            os.unlink(file)
+
+
+__all__ = ["train"]

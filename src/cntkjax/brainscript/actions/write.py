@@ -1,0 +1,76 @@
+"""The action write: values of nodes as text."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, TextIO
+
+from ...io import MinibatchData
+from ...ops import alias
+from ...sgd import ConfigError
+from ...train._sources import next_minibatch
+from ...variables import Variable
+from ..network import Network
+from ..readers import open_reader, streams_of
+from .building import read_or_built
+from .output_format import Format, output_format
+from .session import Command, named_nodes
+from .test import minibatch_size
+
+
+def write(command: Command) -> None:
+    """Write the values of output nodes: to ``outputPath.NODE``, or to the console for ``-``."""
+    network = read_or_built(command)
+    names = named_nodes(network, command.block.array("outputNodeNames"), "outputNodeNames") or network.roles["output"]
+    if not names:
+        raise ConfigError("the model has no output nodes: name nodes in outputNodeNames")
+    path, form = command.block.text("outputPath"), output_format(command.block.block("format"))
+    source = open_reader(command.reader(), once=True, shuffled=False)
+    if epoch := command.block.integer("epochSize", 0):
+        source.end_at(epoch)
+    values = {name: alias(network.nodes[name]) for name in names}
+    inputs = streams_of([*values.values()], source)
+    total = 0
+    with ExitStack() as stack:
+        files = {name: _open(stack, path, name) for name in names}
+        writers = {name: form.writer(name, files[name]) for name in names}
+        number = 0
+        while minibatch := next_minibatch(source, minibatch_size(command.block), inputs):
+            samples = _written(values, minibatch, writers, network)
+            command.log.line(f"Minibatch[{number}]: ActualMBSize = {samples}")
+            total, number = total + samples, number + 1
+    command.log.line(f"Written to {path}*" if path != "-" else "")
+    command.log.line(f"Total Samples Evaluated = {total}")
+
+
+def _written(
+    values: Mapping[str, Any], minibatch: Mapping[Variable, MinibatchData], writers: Mapping[str, Any], network: Network
+) -> int:
+    """Write a minibatch; returns the number of its samples."""
+    for name, value in values.items():
+        given = {variable: minibatch[variable] for variable in value.arguments}
+        shape = network.nodes[name].shape
+        result = value.eval(given)
+        has_steps = len(value.output.dynamic_axes) > 1
+        for sequence in result if has_steps else ([row] for row in result):
+            writers[name].sequence(_dense(sequence), shape)
+    return max(data.num_samples for data in minibatch.values())
+
+
+def _dense(sequence: Any) -> Any:
+    return sequence.todense() if hasattr(sequence, "todense") else sequence
+
+
+def _open(stack: ExitStack, path: str, name: str) -> TextIO:
+    if path == "-":
+        return sys.stdout
+    file = Path(f"{path}.{name.replace(os.sep, '_')}")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return stack.enter_context(file.open("w", encoding="utf-8", newline="\n"))
+
+
+__all__ = ["Format", "write"]

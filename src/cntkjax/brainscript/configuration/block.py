@@ -1,0 +1,232 @@
+"""Blocks of assignments, and the values that names have in them and in the blocks around them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+
+from ...sgd import ConfigError
+from ...sgd.keys import nearest
+from ..source import Place, Text
+from .parsing import Entry, assignments, elements, inside, unquoted
+
+_REFERENCE = re.compile(r"\$(\w+)\$")
+_LARGEST = 2**22  # characters of a value after replacing ``$name$``
+
+
+class Block:
+    """Assignments, whose names may be in any case; what it lacks is looked up in the blocks around it.
+
+    The last assignment of a name counts; blocks that follow each other are merged. `place`: where it is assigned.
+    """
+
+    def __init__(
+        self, name: str, outer: Block | None, entries: Iterable[Entry] = (), place: Place | None = None
+    ) -> None:
+        self.name, self.outer, self.place = name, outer, place
+        self._entries: dict[str, list[Entry]] = {}
+        self._blocks: dict[str, Block] = {}
+        self._expanding: set[str] = set()
+        self._expanded: dict[Entry, Text] = {}
+        self.add_all(entries)
+
+    def add(self, entry: Entry) -> None:
+        """Assign."""
+        self._expanded.clear()
+        before = self._entries.setdefault(entry.name.lower(), [])
+        if not (entry.is_block and before and before[-1].is_block):
+            before.clear()
+        before.append(entry)
+        self._blocks.pop(entry.name.lower(), None)
+
+    def add_all(self, entries: Iterable[Entry]) -> None:
+        """Assign each."""
+        for entry in entries:
+            self.add(entry)
+
+    # ---- access
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._entries
+
+    def __iter__(self) -> Iterator[Entry]:
+        """The entries of this block itself: the last of each name, in order."""
+        return (entries[-1] for entries in self._entries.values())
+
+    def scopes(self) -> Iterator[Block]:
+        """This block and those around it, outwards."""
+        scope: Block | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.outer
+
+    def find(self, name: str) -> tuple[Block, Entry] | None:
+        """The entry of a name, and the block that it is in."""
+        for scope in self.scopes():
+            if entries := scope._entries.get(name.lower()):
+                return scope, entries[-1]
+        return None
+
+    def get(self, name: str) -> Text | None:
+        """The value of a name here or around, with ``$name$`` replaced; None if there is none.
+
+        Errors: ConfigError for ``$name$`` that is not defined, or refers to itself.
+        """
+        found = self.find(name)
+        return None if found is None else found[0].expanded(found[1])
+
+    def own(self, name: str) -> Text | None:
+        """The value of a name in this block itself."""
+        return self.get(name) if name in self else None
+
+    def block(self, name: str) -> Block | None:
+        """The block of a name here or around, merged from all of its texts. Errors: ConfigError if it is none."""
+        found = self.find(name)
+        if found is None:
+            return None
+        scope, last = found
+        if not last.is_block:
+            text = scope.expanded(last)
+            if text.content[:1] not in ("[", "{"):
+                raise last.value.at(0).error(f"expected a block, {last.name} = [ ... ]")
+            return Block(last.name, scope, assignments(inside(text)), last.place)
+        if name.lower() not in scope._blocks:
+            merged = Block(last.name, scope, place=last.place)
+            for entry in scope._entries[name.lower()]:
+                merged.add_all(assignments(inside(entry.value)))
+            scope._blocks[name.lower()] = merged
+        return scope._blocks[name.lower()]
+
+    def path(self) -> str:
+        """The names of the blocks, from the outermost, for messages."""
+        return " in ".join(scope.name for scope in self.scopes() if scope.outer is not None) or self.name
+
+    # ---- replacing $name$
+    def expanded(self, entry: Entry) -> Text:
+        """The value of an entry of this block, with ``$name$`` replaced."""
+        if "$" not in entry.value.content:
+            return entry.value
+        if entry in self._expanded:
+            return self._expanded[entry]
+        if entry.name.lower() in self._expanding:
+            raise entry.value.at(0).error(f"${entry.name}$ refers to itself; write it out")
+        self._expanding.add(entry.name.lower())
+        try:
+            self._expanded[entry] = self.expand(entry.value)
+            return self._expanded[entry]
+        finally:
+            self._expanding.remove(entry.name.lower())
+
+    def expand(self, text: Text) -> Text:
+        """A text with ``$name$`` replaced by what the names are here. Errors: as of `get`."""
+        if not _REFERENCE.search(text.content):
+            return text
+        content, length, pieces, end = [], 0, [], 0
+        for match in _REFERENCE.finditer(text.content):
+            if text.masked[match.start()] == " ":  # in a comment
+                continue
+            value = self._referred(match, text)
+            for part, place in ((text.content[end : match.start()], text.at(end)), (value.content, value.at(0))):
+                pieces.append((length, place))
+                content.append(part)
+                length += len(part)
+            if length > _LARGEST:
+                raise text.at(match.start()).error("the text grows without end; write it out")
+            end = match.end()
+        pieces.append((length, text.at(end)))
+        return Text(text.name, "".join([*content, text.content[end:]]), text.origin, tuple(pieces))
+
+    def _referred(self, match: re.Match[str], text: Text) -> Text:
+        value = self.get(match[1])
+        if value is None:
+            names = [name for scope in self.scopes() for name in scope._entries]
+            guess = nearest(match[1], names)
+            hint = f"did you mean ${guess}$?" if guess else f"define it, as in {match[1]}=value on the command line"
+            raise text.at(match.start()).error(f"${match[1]}$ is not defined; {hint}")
+        quoted = value.content
+        if len(quoted) > 1 and quoted[0] == quoted[-1] and quoted[0] in "\"'" and quoted[0] not in quoted[1:-1]:
+            return value.part(1, len(quoted) - 1)
+        return value
+
+    # ---- values
+    def text(self, name: str, default: str | None = None) -> str:
+        """A text, without quotes. Errors: ConfigError if there is none and no default."""
+        value = self.get(name)
+        if value is None:
+            if default is None:
+                raise self.missing(name)
+            return default
+        return unquoted(value)
+
+    def missing(self, name: str) -> ConfigError:
+        """The error for a key that is needed."""
+        return ConfigError(f"{self.path()} has no {name}: write {name} = ... in it, or in a block around it")
+
+    def flag(self, name: str, default: bool) -> bool:
+        """True or false. Errors: ConfigError for another value."""
+        value = self.get(name)
+        if value is None:
+            return default
+        text = unquoted(value).lower()
+        if text in ("true", "t", "yes", "y", "1"):
+            return True
+        if text in ("false", "f", "no", "n", "0", ""):
+            return False
+        raise value.at(0).error(f"{name} is true or false, not {text!r}")
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """A whole number. Errors: ConfigError for another value, or if there is none and no default."""
+        value = self.get(name)
+        if value is None:
+            if default is None:
+                raise self.missing(name)
+            return default
+        return int(_number(value, name, whole=True))
+
+    def number(self, name: str, default: float) -> float:
+        """A number. Errors: ConfigError for another value."""
+        value = self.get(name)
+        return default if value is None else _number(value, name, whole=False)
+
+    def array(self, name: str) -> list[str]:
+        """The elements of an array, ``a:b*3:c`` or ``(;a;b)``; empty without a value."""
+        value = self.get(name)
+        return [] if value is None else [unquoted(part) for part in elements(value)]
+
+    def choice(self, name: str, choices: Iterable[str], default: str) -> str:
+        """One of the choices, as spelt there. Errors: ConfigError for another value."""
+        value = self.get(name)
+        if value is None:
+            return default
+        text = unquoted(value)
+        for choice in choices:
+            if choice.lower() == text.lower():
+                return choice
+        guess = nearest(text, choices)
+        hint = f"; did you mean {guess}?" if guess else ""
+        raise value.at(0).error(f"{name} is one of {', '.join(choices)}{hint}")
+
+    def unknown(self, known: Iterable[str]) -> Iterator[str]:
+        """Warnings for keys of this block that nothing reads, which CNTK ignored, too."""
+        names = [*known]
+        lower = {name.lower() for name in names}
+        for entry in self:
+            if entry.name.lower() not in lower:
+                guess = nearest(entry.name, names)
+                hint = f"; did you mean {guess}?" if guess else ""
+                yield f"{entry.place}: {self.name} has no key {entry.name}, which is ignored{hint}"
+
+
+def _number(text: Text, name: str, whole: bool) -> float:
+    content = unquoted(text)
+    kind = "a whole number" if whole else "a number"
+    try:
+        value = float(content.replace("1#INF", "inf"))
+    except ValueError:
+        raise text.at(0).error(f"{name} is {kind}, not {content!r}") from None
+    if whole and (not math.isfinite(value) or value != int(value)):
+        raise text.at(0).error(f"{name} is {kind}, not {content!r}")
+    return value
+
+
+__all__ = ["Block"]

@@ -1,0 +1,78 @@
+"""What the command line and the files that it names assign."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ..source import Place, Text
+from .block import Block
+from .parsing import Entry, assignments
+
+_DEPTH = 50  # of includes
+
+
+def load(arguments: Sequence[str]) -> Block:
+    """The configuration of a command line: ``configFile=a+b`` and ``key=value``, from left to right.
+
+    Errors: ConfigError for what is no configuration; OSError for files that cannot be read.
+    """
+    root = Block("the configuration", None)
+    read: set[Path] = set()
+    for argument in arguments:
+        text = Text("the command line", argument)
+        if argument.startswith("["):
+            text = text.part(1, _end_of_list(text))
+        for entry in assignments(text):
+            if entry.name.lower() == "configfile":
+                for name in entry.value.content.strip("\"'").split("+"):
+                    root.add_all(read_file(name.strip(), entry.place, read))
+            else:
+                root.add(entry)
+    return root
+
+
+def _end_of_list(text: Text) -> int:
+    end = text.closing[0]
+    if text.content[end + 1 :].strip():
+        raise text.at(end + 1).error("nothing may follow the list; give it as an argument of its own")
+    return end
+
+
+def read_file(name: str, place: Place, read: set[Path], depth: int = 0) -> Iterator[Entry]:
+    """What a file assigns, and the files that it includes, each of them once.
+
+    Errors: ConfigError if there is no such file, or it is no text.
+    """
+    if depth > _DEPTH:
+        raise place.error(f"more than {_DEPTH} files include each other")
+    path = find_file(name, place)
+    if path.resolve() in read:
+        return
+    read.add(path.resolve())
+    content = path.read_bytes().decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
+    if "\0" in content:
+        raise place.error(f"{path} is no text")
+    for entry in assignments(Text(str(path), content, None if depth == 0 else place)):
+        if entry.name.lower() == "include":
+            yield from read_file(entry.value.content.strip("\"'"), entry.place, read, depth + 1)
+        else:
+            yield entry
+
+
+def find_file(name: str, place: Place) -> Path:
+    """A file of this name in the current folder, or beside the text that names it.
+
+    Errors: ConfigError if there is none.
+    """
+    for candidate in (Path(name), Path(place.original.text.name).parent / name):
+        if candidate.is_file():
+            return candidate
+    near = Path(name).parent
+    others = sorted(each for each in os.listdir(near) if each.endswith(Path(name).suffix)) if near.is_dir() else []
+    hint = f"; in {near} there are {', '.join(others[:8])}" if others else ""
+    raise place.error(f"there is no file {name}{hint}")
+
+
+__all__ = ["find_file", "load", "read_file"]

@@ -1,0 +1,51 @@
+"""A network as text, in the form of CNTK's log, without reading data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..sgd import ConfigError
+from .actions.building import built, has_builder
+from .actions.session import Command
+from .configuration import Block
+from .log import Log
+from .network import ROLES, Network
+
+
+def describe(root: Block, log: Log) -> Iterator[str]:
+    """The lines about the networks of all commands that build one. Errors: ConfigError if there is none."""
+    found = False
+    for entry in root:
+        block = root.block(entry.name) if entry.is_block else None
+        if block is None or "action" not in block or not block.array("action")[0].lower().startswith("train"):
+            continue
+        if has_builder(block):
+            found = True
+            yield f"{entry.name}:"
+            yield from lines_of(built(Command(block, log)))
+    if not found:
+        raise ConfigError("the configuration has no command that builds a network")
+
+
+def lines_of(network: Network) -> Iterator[str]:
+    """The nodes with operation, inputs and shapes; then the roles and the parameters."""
+    for name, variable in network.nodes.items():
+        inputs = network.inputs.get(name, [])
+        operation = network.operations.get(name, "")
+        shapes = ", ".join(shape_of(network.nodes[each]) for each in inputs if each in network.nodes)
+        yield f"{name} = {operation} ({', '.join(inputs)}) : {shapes} -> {shape_of(variable)}"
+    for role in ROLES:
+        if network.roles[role]:
+            yield f"{role} nodes: {', '.join(network.roles[role])}"
+    parameters = [v for v in network.nodes.values() if v.is_parameter]
+    yield f"{len(network.nodes)} nodes, {len(parameters)} parameter tensors"
+
+
+def shape_of(variable: Any) -> str:
+    """The shape as CNTK's log has it, first dimension first; ``*`` for samples, 0 for what is not known yet."""
+    dimensions = [str(max(size, 0)) for size in reversed(variable.shape)] or ["1"]
+    return f"[{' x '.join([*dimensions, *(['*'] if variable.dynamic_axes else [])])}]"
+
+
+__all__ = ["describe", "lines_of", "shape_of"]

@@ -1,0 +1,99 @@
+"""Networks in model files.
+
+A file has the graph, and beside it, as a custom attribute of its first root, what CNTK's first format holds and the
+second does not: the roles of nodes, and CNTK's names of their operations.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..graph.function import nodes
+from ..ops import combine
+from ..ops.functions import Function
+from ..sgd import ConfigError
+from ..variables import Variable
+from .network import ROLES, Network
+
+_ATTRIBUTE = "cntkNetwork"
+_KEPT = ("roles", "operations", "inputs", "rates")
+_LOSSES = ("CrossEntropyWithSoftmax", "SquaredError", "Logistic", "BinaryCrossEntropy", "SequenceWithSoftmax",
+           "ForwardBackward", "CosineDistance", "NCE", "NceLoss")  # fmt: skip
+_METRICS = ("ClassificationError", "EditDistanceError", "NDCG")
+
+
+def function_of(network: Network) -> Function:
+    """All nodes of a network as a function, which can be saved."""
+    used = {id(v) for node in nodes(_owners(network)) for v in node.node_inputs}
+    roots = [v for v in network.nodes.values() if v.is_output and id(v) not in used]
+    kept: Any = roots[0]
+    kept.owner.custom_attributes = {_ATTRIBUTE: json.dumps({name: getattr(network, name) for name in _KEPT})}
+    return combine(roots)
+
+
+def _owners(network: Network) -> list[Any]:
+    return [v.owner.root_function for v in network.nodes.values() if v.is_output]
+
+
+def load_network(path: str) -> Network:
+    """The network in a model file. Errors: ConfigError if there is none; FormatError if it is damaged."""
+    if not Path(path).is_file():
+        folder = Path(path).parent
+        others = sorted(os.listdir(folder))[:8] if folder.is_dir() else []
+        hint = f"; in {folder} there are {', '.join(others)}" if others else "; train it first, or give modelPath"
+        raise ConfigError(f"there is no model {path}{hint}")
+    return network_in(Function.load(path))
+
+
+def network_in(function: Function) -> Network:
+    """The network of a model: with the roles that it was saved with, or those that follow from its operations."""
+    found: dict[str, Variable] = {}
+    for variable in _variables(function):
+        if variable.name:
+            found.setdefault(variable.name, variable)
+    kept = _kept(function)
+    if kept is None:
+        return Network(found, _guessed(function))
+    names = [name for name in kept["operations"] if name in found]
+    roles = {role: [name for name in kept["roles"].get(role, ()) if name in found] for role in ROLES}
+    network = Network({name: found[name] for name in names}, roles, kept["operations"], kept["inputs"])
+    network.rates = kept["rates"]
+    return network
+
+
+def _kept(function: Function) -> Any:
+    """What a file has beside the graph; None for those of others."""
+    for node in nodes([function.root_function]):
+        public: Any = node
+        if text := public.custom_attributes.get(_ATTRIBUTE):
+            return json.loads(text)
+    return None
+
+
+def _variables(function: Function) -> Iterator[Any]:
+    for node in nodes([function.root_function]):
+        if node.op_name != "Combine":
+            yield from node.outputs
+        yield from node.node_inputs
+
+
+def _guessed(function: Function) -> dict[str, list[str]]:
+    """Roles by operations: losses, metrics; the other outputs of the model are its outputs."""
+    roles: dict[str, list[str]] = {role: [] for role in ROLES}
+    outputs: list[Any] = [*function.outputs]
+    for output in outputs:
+        operation = output.owner.op_name
+        role = "criterion" if operation in _LOSSES else "evaluation" if operation in _METRICS else "output"
+        roles[role].append(output.name or output.owner.name)
+    labels = [v.name for role in ("criterion", "evaluation") for name in roles[role]
+              for v in function.arguments if v.name.lower().startswith("label")]  # fmt: skip
+    roles["label"] = list(dict.fromkeys(labels))
+    roles["feature"] = [v.name for v in function.arguments if v.name not in labels]
+    return roles
+
+
+__all__ = ["function_of", "load_network", "network_in"]

@@ -1,0 +1,98 @@
+"""The minibatch source that a reader block describes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ...io import INFINITELY_REPEAT, MinibatchSource, StreamInformation
+from ...ops import combine
+from ...ops.functions import Function
+from ...sgd import ConfigError
+from ...sgd.keys import nearest
+from ...variables import Variable
+from ..configuration import Block, assignments, elements, inside
+from .text import text_deserializer
+
+Deserializer = Callable[[Block], Sequence[Any]]
+
+DESERIALIZERS: Mapping[str, Deserializer] = {"CNTKTextFormatDeserializer": text_deserializer}
+READERS: Mapping[str, Deserializer] = {"CNTKTextFormatReader": text_deserializer}
+_UNSUPPORTED = ("UCIFastReader", "Kaldi2Reader", "LibSVMBinaryReader", "DSSMReader", "SparsePCReader", "BinaryReader")
+_RANDOMIZATION = ("randomize", "randomizationWindow", "sampleBasedRandomizationWindow", "randomizationSeed")
+
+
+def open_reader(block: Block, *, once: bool = False, shuffled: bool = True) -> MinibatchSource:
+    """The source of a reader block.
+
+    `once`: it ends after a sweep. `shuffled`: False reads the data in their order, whatever the block says.
+    Errors: ConfigError for keys and values that cannot be used; those of the source for files that cannot be read.
+    """
+    deserializers = _deserializers(block)
+    window = _window(block) if shuffled else {"randomize": False}
+    return MinibatchSource(
+        deserializers, max_sweeps=1 if once else INFINITELY_REPEAT, frame_mode=block.flag("frameMode", False),
+        randomization_seed=block.integer("randomizationSeed", 0), truncation_length=_truncation(block), **window,
+    )
+
+
+def _deserializers(block: Block) -> list[Any]:
+    listed = block.own("deserializers")
+    if listed is None:
+        return list(_kind(block, "readerType", READERS)(block))
+    blocks = [Block("deserializers", block, assignments(inside(text))) for text in elements(listed)]
+    return [each for one in blocks for each in _kind(one, "type", DESERIALIZERS)(one)]
+
+
+def _kind(block: Block, key: str, kinds: Mapping[str, Deserializer]) -> Deserializer:
+    """What reads the format that a key names."""
+    value = block.text(key)
+    for name, kind in kinds.items():
+        if value.lower() in (name.lower(), f"{name}.dll".lower()):
+            return kind
+    text = block.get(key)
+    assert text is not None
+    if value.lower() in (name.lower() for name in _UNSUPPORTED):
+        raise text.at(0).error(f"{value} is not supported: convert the data to CNTK's text format, and read them with "
+                               "CNTKTextFormatReader")
+    guess = nearest(value, kinds)
+    raise text.at(0).error(f"there is no {key} {value}; " + (f"did you mean {guess}?" if guess else
+                                                            f"there are {', '.join(kinds)}"))
+
+
+def _window(block: Block) -> dict[str, Any]:
+    """How sequences are shuffled."""
+    randomize = block.text("randomize", "true").lower()
+    if randomize in ("none", "false"):
+        return {"randomize": False}
+    size = int(randomize) if randomize.isdigit() and int(randomize) > 1 else block.integer("randomizationWindow", 0)
+    if not size:
+        return {}
+    if block.flag("sampleBasedRandomizationWindow", randomize.isdigit()):
+        return {"randomization_window_in_chunks": 0, "randomization_window_in_samples": size}
+    return {"randomization_window_in_chunks": size}
+
+
+def _truncation(block: Block) -> int:
+    """The length of the pieces that sequences are cut into; 0 if they are whole."""
+    if not block.flag("truncated", False):
+        return 0
+    return block.integer("truncationLength", 0) or int(block.array("minibatchSize")[0])
+
+
+def streams_of(nodes: Sequence[Variable | Function], source: MinibatchSource) -> dict[Any, StreamInformation]:
+    """{input of the nodes: the stream of its name}. Errors: ConfigError if there is none."""
+    streams = {info.name: info for info in source.stream_infos()}
+    found = {}
+    for variable in combine([*nodes]).arguments:
+        info = streams.get(variable.name) or next(
+            (each for name, each in streams.items() if name.lower() == variable.name.lower()), None
+        )
+        if info is None:
+            raise ConfigError(f"the reader has no input {variable.name}, which the network needs; its inputs are "
+                              f"{', '.join(streams)}: name one of them {variable.name}")
+        found[variable] = info
+    return found
+
+
+__all__ = ["open_reader", "streams_of"]

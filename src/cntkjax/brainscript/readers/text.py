@@ -1,0 +1,38 @@
+"""CNTKTextFormatReader."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...io import CTFDeserializer, StreamDef
+from ..configuration import Block
+
+_OPTIONS = ("maxErrors", "chunkSizeInBytes")
+
+
+def text_deserializer(block: Block) -> Sequence[Any]:
+    """The deserializer of a file in CNTK's text format."""
+    inputs = block.block("input")
+    if inputs is None:
+        raise block.missing("input")
+    streams = {}
+    for entry in inputs:
+        stream = inputs.block(entry.name)
+        assert stream is not None
+        streams[entry.name] = StreamDef(
+            field=stream.text("alias", entry.name) if "alias" in stream else entry.name,
+            shape=stream.integer("dim"),
+            is_sparse=stream.choice("format", ("dense", "sparse"), "dense") == "sparse",
+            defines_mb_size=stream.flag("definesMBSize", False),
+        )
+    description = CTFDeserializer(block.text("file"), streams)
+    for option in _OPTIONS:
+        if block.get(option) is not None:
+            description[option] = block.integer(option)
+    if block.flag("skipSequenceIds", False):
+        description["skipSequenceIds"] = True
+    return [description]
+
+
+__all__ = ["text_deserializer"]

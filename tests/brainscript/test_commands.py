@@ -1,0 +1,171 @@
+"""Whole configurations: what is trained, tested, written and logged. Numbers are those of CNTK 2.7."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from cntkjax import load_model
+from cntkjax.brainscript.command_line import main
+
+CONFIG = """
+command = Train:Test:Write
+precision = "float"
+modelPath = "$Out$/models/net.dnn"
+deviceId = -1
+traceLevel = 1
+
+Train = [
+    action = "train"
+    SimpleNetworkBuilder = [
+        layerSizes = 2:5:2 ; layerTypes = "Tanh" ; initValueScale = 10
+        trainingCriterion = "CrossEntropyWithSoftmax" ; evalCriterion = "ErrorPrediction"
+        applyMeanVarNorm = true ; needPrior = true
+    ]
+    SGD = [
+        epochSize = 0 ; minibatchSize = 20 ; maxEpochs = 3 ; learningRatesPerSample = 0.05
+        momentumAsTimeConstant = 30 ; numMBsToShowResult = 2
+    ]
+]
+reader = [
+    readerType = "CNTKTextFormatReader" ; file = "$Data$"
+    input = [ features = [ dim = 2 ; format = "dense" ] ; labels = [ dim = 2 ; format = "dense" ] ]
+]
+Test = [ action = "test" ]
+Write = [
+    action = write ; outputNodeNames = PosteriorProb:labels ; outputPath = "$Out$/out"
+    reader = [ readerType = "CNTKTextFormatReader" ; file = "$Data$" ; randomize = false
+        input = [ features = [ dim = 2 ; format = "dense" ] ; labels = [ dim = 2 ; format = "dense" ] ] ]
+]
+"""
+LOSSES, ERRORS = (0.63191289, 0.35644959, 0.18582769), (0.26, 0.06, 0.04)
+
+
+def write_data(path):
+    rows = []
+    for i in range(50):
+        a, b = math.sin(1.7 * i) * 2, math.cos(2.3 * i)
+        label = int(a + b > 0.2)
+        rows.append(f"|features {a:.4f} {b:.4f} |labels {1 - label} {label}\n")
+    path.write_text("".join(rows))
+
+
+@pytest.fixture
+def run(tmp_path, capfd, monkeypatch):
+    """Runs the configuration with further arguments; returns the exit status, and what was logged."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.cntk").write_text(CONFIG)
+    write_data(tmp_path / "data.ctf")
+
+    def run(*arguments):
+        status = main(["configFile=a.cntk", f"Data={tmp_path}/data.ctf", f"Out={tmp_path}", *arguments])
+        return status, capfd.readouterr().err
+
+    return run
+
+
+def epochs(log):
+    """(epoch, loss, error, samples) of each line about an epoch."""
+    line = r"Finished Epoch\[ *(\d+) of \d+\]: \[Training\] \w+ = ([\d.]+) \* (\d+); \w+ = ([\d.]+) \* \d+; total"
+    return [(int(e), float(loss), float(error), int(n)) for e, loss, n, error in re.findall(line, log)]
+
+
+def test_train_test_and_write_give_the_numbers_of_cntk(run, tmp_path):
+    status, log = run()
+    assert status == 0, log
+    for (number, loss, error, samples), expected, wrong in zip(epochs(log), LOSSES, ERRORS, strict=True):
+        assert samples == 50 and loss == pytest.approx(expected, rel=1e-5) and error == wrong, number
+    final = re.search(r"Final Results: Minibatch\[1-1\]: EvalClassificationError = 0.00000000 \* 50; "
+                      r"CrossEntropyWithSoftmax = ([\d.]+) \* 50; perplexity = 1.1354", log)  # fmt: skip
+    assert float(final[1]) == pytest.approx(0.1270165, rel=1e-5)
+    rows = [line.split(" ") for line in (tmp_path / "out.PosteriorProb").read_text().splitlines()]
+    assert len(rows) == 50
+    np.testing.assert_allclose(np.array(rows[:2], float), [[0.129219, 0.870781], [0.059416, 0.940584]], atol=1.1e-6)
+    assert (tmp_path / "out.labels").read_text().startswith("0.000000 1.000000\n")
+    assert sorted(f.name for f in (tmp_path / "models").iterdir()) == [
+        "net.dnn", "net.dnn.1", "net.dnn.2", "net.dnn.ckp"
+    ]  # fmt: skip
+
+
+def test_the_log_has_the_lines_that_scripts_read(run):
+    _, log = run("command=Train", "Train=[SGD=[maxEpochs=2,epochSize=50]]")
+    lines = log.splitlines()
+    for line in (
+        "Commands: Train", 'precision = "float"', "# Train command (train action)".ljust(79) + "#",
+        "Training criterion:   CrossEntropyWithSoftmax = CrossEntropyWithSoftmax",
+        "Evaluation criterion: EvalClassificationError = ClassificationError",
+        "\tNode 'W0' (LearnableParameter operation) : [5 x 2]", "\tNode 'B1' (LearnableParameter operation) : [2 x 1]",
+        "Precomputing --> 3 PreCompute nodes found.", "Precomputing --> Completed.",
+        "Starting Epoch 1: learning rate per sample = 0.050000  effective momentum = 0.513417  momentum as time "
+        "constant = 30.0 samples", "Starting minibatch loop.", 'Action "train" complete.', "__COMPLETED__",
+    ):  # fmt: skip
+        assert line in lines, line
+    assert re.search(
+        r"^ Epoch\[ 1 of 2\]-Minibatch\[   1-   2, 66.67%\]: CrossEntropyWithSoftmax = \d\.\d{8} \* 40; "
+        r"EvalClassificationError = \d\.\d{8} \* 40; time = \d+\.\d{4}s; samplesPerSecond = [\d.]+$", log, re.MULTILINE
+    )
+    assert re.search(r"totalSamplesSeen = 100; learningRatePerSample = 0.050000001; epochTime=[\d.]+s$", log, re.M)
+
+
+def test_training_goes_on_from_the_last_checkpoint(run, tmp_path):
+    run("command=Train")
+    whole = load_model(tmp_path / "models" / "net.dnn").find_by_name("W0").value
+    assert "Final model exists" in run("command=Train")[1]
+    for name in ("net.dnn", "net.dnn.ckp"):
+        (tmp_path / "models" / name).unlink()
+    _, log = run("command=Train", "Train=[SGD=[keepCheckPointFiles=true]]")  # epoch 2 has no state any more
+    assert len(epochs(log)) == 3
+    for name in ("net.dnn", "net.dnn.ckp"):
+        (tmp_path / "models" / name).unlink()
+    _, log = run("command=Train")
+    assert "Starting from checkpoint. Loading network from" in log
+    assert [(number, loss) for number, loss, _, _ in epochs(log)] == [(3, pytest.approx(LOSSES[2], rel=1e-5))]
+    np.testing.assert_array_equal(load_model(tmp_path / "models" / "net.dnn").find_by_name("W0").value, whole)
+    assert len(epochs(run("command=Train", "makeMode=false")[1])) == 3
+
+
+def test_validation_data_and_cv(run):
+    _, log = run("command=Train", "Train=[cvReader=[readerType=CNTKTextFormatReader;file=$Data$;input=[features=[dim=2;"
+                 "format=dense];labels=[dim=2;format=dense]]]]")  # fmt: skip
+    assert "Finished Epoch[ 3 of 3]: [Validate] CrossEntropyWithSoftmax = 0.12701" in log
+    _, log = run("command=CV", "CV=[action=cv;crossValidationInterval=1:1:2]")
+    assert len(re.findall("Final Results", log)) == 3 and "Best model of criterion 2: " in log
+
+
+def test_the_log_goes_to_a_file(run, tmp_path):
+    status, log = run("command=Train:Test", f"stderr={tmp_path}/logs/x", "timestamping=true")
+    assert status == 0 and "Redirecting stderr to file" in log and "Epoch" not in log
+    lines = (tmp_path / "logs" / "x_Train_Test.log").read_text().splitlines()
+    stamped = r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d: "
+    assert any(re.match(rf"{stamped}Finished Epoch\[ 3 of 3\]", line) for line in lines)
+
+
+def test_output_formats(run, tmp_path):
+    (tmp_path / "map.txt").write_text("no\nyes\n")
+    form = 'Write=[format=[type="category";labelMappingFile="map.txt";sequenceEpilogue="\\t// %s %d\\n"]]'
+    run("command=Train:Write", form)
+    assert (tmp_path / "out.labels").read_text().splitlines()[:2] == ["yes\t// labels 0", "yes\t// labels 1"]
+    run("command=Write", 'Write=[format=[elementSeparator=",";precisionFormat=".2";sequencePrologue="%x: "]]')
+    assert (tmp_path / "out.PosteriorProb").read_text().splitlines()[0] == "2 1 1: 0.13,0.87"
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["command=Tran"], "command = Tran: there is no block Tran; did you mean Train?"),
+    (["Train=[action=trian]"], "there is no action trian; did you mean train?"),
+    (["Train=[SGD=[maxEpochs=x]]"], "'x' is no number. maxEpochs takes a whole number"),
+    (["reader=[readerType=UCIFastReader]"], "UCIFastReader is not supported: convert the data to CNTK's text format"),
+    (["reader=[input=[features=[dim=x]]]"], "dim is a whole number, not 'x'"),
+    (["command=Test"], "there is no model"),
+    (["reader=[file=nowhere.ctf]"], "nowhere.ctf"),
+    (["Train=[SimpleNetworkBuilder=[layerTypes=Sigmod]]"], "layerTypes = Sigmod: the types of layers are Sigmoid"),
+])  # fmt: skip
+def test_mistakes(run, arguments, message):
+    status, log = run(*arguments)
+    assert status == 1 and message in log and "Traceback" not in log
+
+
+def test_unknown_keys_are_warned_about(run):
+    _, log = run("command=Train", "Train=[SGD=[minibatchSze=3];SimpleNetworkBuilder=[layerSize=3]]")
+    assert "SGD has no key minibatchSze, which is ignored; did you mean minibatchSize?" in log
+    assert "SimpleNetworkBuilder has no key layerSize, which is ignored; did you mean layerSizes?" in log
