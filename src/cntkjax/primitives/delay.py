@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import jax.numpy as jnp
-import numpy as np
 
 from ..engine.lower.carry import carry_out, initial_states, states_before
 from ..engine.lower.values import Context, Value
@@ -30,15 +29,13 @@ class Delay(Primitive):
     attributes = {"offset": Size(1)}
     packed = True
     infers_partially = True
-    dtype_operands = slice(0, 1)  # the default initial state is there before the type of the value is known
+    dtype_operands = slice(0, 1)  # a number as initial state is there before the type of the value is known
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
         """The shape of the operand, or of the initial state if that is larger."""
         x, initial = inputs
-        # A generator has the type of its first state, unless that may be a number, which has none of its own.
-        dtype = x.dtype or (None if initial.dtype is np.float32 else initial.dtype)
         if is_unknown(x.shape):
-            return Spec(UNKNOWN_SHAPE, dtype, x.dynamic_axes)
+            return Spec(UNKNOWN_SHAPE, axes=x.dynamic_axes)
         shape = broadcast([x.shape, initial.shape])
         if shape is None:
             raise AxisError(explain(
@@ -47,15 +44,17 @@ class Delay(Primitive):
                 "give a number, or an initial state whose dimensions, counted from the last, are equal or 1",
             ))
         fill_inferred(shape, [initial])
-        # The initial state may be a sequence of its own, along another axis.
-        same_axis = initial.sequence_axis in (None, x.sequence_axis)
-        axes = merged_axes(self.name, [v for v in inputs if v.dynamic_axes]) if same_axis else x.dynamic_axes
+        axes = x.dynamic_axes
+        if axes == UNKNOWN_AXES:  # of a loop, whose other operands give them: an initial state may lack the steps
+            return Spec(shape, axes=axes)
+        if initial.sequence_axis in (None, x.sequence_axis):  # it may be a sequence of its own, along another axis
+            axes = merged_axes(self.name, [v for v in inputs if v.dynamic_axes])
         if axes != UNKNOWN_AXES and not any(a.is_sequence_axis for a in axes):
             raise AxisError(explain(
                 f"{self.name}: the operand has no sequence axis, so it has no steps to delay", {"value": x},
                 "declare the input with cntk.sequence.input_variable",
             ))
-        return Spec(shape, dtype, axes)
+        return Spec(shape, axes=axes)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, initial: Value) -> Value:
         """A shift along time, and a selection at the ends of sequences. (In loops the scan does it.)"""
