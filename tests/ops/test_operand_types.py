@@ -59,3 +59,51 @@ def test_an_array_is_converted_to_the_type_of_a_variable():
 def test_constants_and_parameters_keep_the_type_of_their_array():
     assert C.constant(DOUBLES).dtype is C.parameter(init=DOUBLES).dtype is np.float64
     assert C.constant(SINGLES).dtype is C.parameter(init=SINGLES).dtype is np.float32
+
+
+def statistics(dtype):
+    return [C.parameter(2, dtype=dtype), C.parameter(2, dtype=dtype), C.constant(0, 2, dtype), C.constant(1, 2, dtype)]
+
+
+class TestBeforeApplication:
+    @pytest.mark.parametrize("f, dtype", [  # as in CNTK
+        (lambda p: C.layers.Delay()(p), np.float32), (lambda p: C.layers.Delay(T=-1)(p), np.float32),
+        (lambda p: C.layers.Delay(T=0)(p), None), (lambda p: C.sequence.past_value(p), None),
+        (lambda p: C.sequence.past_value(p, 1), np.float32),
+        (lambda p: C.sequence.future_value(p, C.constant(DOUBLES)), np.float64),
+        (lambda p: C.layers.Recurrence(C.plus)(p), np.float32),
+        (lambda p: C.layers.BatchNormalization()(p), np.float32),
+        (lambda p: C.batch_normalization(p, *statistics(np.float64), False, running_count=C.constant(0)), np.float64),
+        (lambda p: C.cast(p, np.float64), np.float64), (lambda p: p + 1, np.float32),
+    ])  # fmt: skip
+    def test_the_only_typed_operand_gives_the_type(self, f, dtype):
+        assert f(C.placeholder()).output.dtype is dtype
+
+    @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+    @pytest.mark.parametrize("f", [
+        lambda p: C.layers.Delay()(p), lambda p: C.sequence.past_value(p), lambda p: C.layers.Delay()(p) + p,
+        lambda p: C.sequence.past_value(C.tanh(p), 0.5), lambda p: C.layers.BatchNormalization()(p),
+    ])  # fmt: skip
+    def test_the_operand_may_then_have_another_type(self, f, dtype):
+        p, x = C.placeholder(), C.sequence.input_variable(2, dtype=dtype)
+        g = f(p).replace_placeholders({p: x})
+        assert g.dtype is dtype
+        (value,) = g.eval({x: [[[1, 2]]]})
+        np.testing.assert_allclose(value, f(x).eval({x: [[[1, 2]]]})[0], rtol=1e-6)
+        assert value.dtype == dtype
+
+    @pytest.mark.parametrize("state", [None, 0, 0.5])
+    def test_a_loop_has_the_type_of_what_it_adds(self, state):
+        p, x = C.placeholder(), C.sequence.input_variable(1, dtype=np.float64)
+        h = 0.5 * C.sequence.past_value(p, state) + x
+        h = h.replace_placeholders({p: h})
+        assert h.dtype is np.float64
+        np.testing.assert_allclose(h.eval({x: [[[1], [2]]]})[0][0], [1 + 0.5 * (state or 0)])
+
+    def test_a_closed_loop_of_numbers_has_their_type_for_good(self):
+        p = C.placeholder()
+        h = C.sequence.past_value(p, 1) + 1
+        h = h.replace_placeholders({p: h})
+        assert h.dtype is np.float32
+        with pytest.raises(ValueError, match="different types"):
+            h + double()

@@ -20,6 +20,8 @@ from .variable import (
     VariableKind,
     bind,
     bindings,
+    confirm_dtype,
+    has_assumed_dtype,
     infer_dtype,
     is_undetermined,
     outside,
@@ -49,6 +51,7 @@ class Spec:
     axes: Axes | None = None
     is_sparse: bool = False
     needs_gradient: bool | None = None
+    assumed_dtype: bool = False
 
 
 class BlockPrimitive:
@@ -114,7 +117,8 @@ def infer(node: Function, guess: int = 0) -> bool:
         node.node_outputs = list(node.node_inputs)
         return differs
     specs = _infer_block(node, guess) if node.block_composite is not None else _infer_primitive(node, guess)
-    if not node.node_outputs:
+    is_new = not node.node_outputs
+    if is_new:
         for i, spec in enumerate(specs):
             name = node._name if len(specs) == 1 or node.block_composite is not None else ""
             node.node_outputs.append(
@@ -124,12 +128,11 @@ def infer(node: Function, guess: int = 0) -> bool:
                     is_sparse=spec.is_sparse, owner=node,
                 )
             )
-        return True
     changed = [
-        set_type(v, s.shape, s.dtype, s.axes or (), s.is_sparse, bool(s.needs_gradient))
+        set_type(v, s.shape, s.dtype, s.axes or (), s.is_sparse, bool(s.needs_gradient), s.assumed_dtype)
         for v, s in zip(node.node_outputs, specs, strict=True)
     ]
-    return any(changed)
+    return is_new or any(changed)
 
 
 def _infer_primitive(node: Function, guess: int) -> list[Spec]:
@@ -146,8 +149,10 @@ def _infer_primitive(node: Function, guess: int) -> list[Spec]:
     else:
         outputs = primitive.outputs(inputs, node.node_attributes)
     specs = [s if isinstance(s, Spec) else Spec(s) for s in (outputs if isinstance(outputs, list) else [outputs])]
+    dtype, is_assumed = _inferred_dtype(primitive, inputs)
     for spec in specs:
-        spec.dtype = spec.dtype or merged_dtype(primitive.name, inputs[primitive.dtype_operands])
+        if spec.dtype is None:
+            spec.dtype, spec.assumed_dtype = dtype, is_assumed
         spec.axes = merged_axes(primitive.name, inputs) if spec.axes is None else spec.axes
         if spec.needs_gradient is None:
             spec.needs_gradient = any(v.needs_gradient for v in inputs)
@@ -165,7 +170,10 @@ def bound_arguments(block_map: Sequence[tuple[Variable, Variable]], block_name: 
             ))
         bind(argument, operand)
         # As in CNTK an argument inside needs no gradient: only parameters inside make a block need one.
-        set_type(argument, operand.shape, operand.dtype, operand.dynamic_axes, operand.is_sparse, False)
+        set_type(
+            argument, operand.shape, operand.dtype, operand.dynamic_axes, operand.is_sparse, False,
+            has_assumed_dtype(operand),
+        )
     try:
         yield
     except (ShapeError, AxisError) as error:
@@ -177,7 +185,7 @@ def _infer_block(node: Function, guess: int) -> list[Spec]:
     with bound_arguments(node.block_map, node.block_name, node._name):
         infer_all([node.block_composite.root_function], guess)
     return [
-        Spec(v.shape, v.dtype, v.dynamic_axes, v.is_sparse, v.needs_gradient)
+        Spec(v.shape, v.dtype, v.dynamic_axes, v.is_sparse, v.needs_gradient, has_assumed_dtype(v))
         for v in node.block_composite.root_function.node_outputs
     ]
 
@@ -190,8 +198,11 @@ def infer_all(roots: Iterable[Function], guess: int = 0) -> None:
     """
     order = nodes(list(roots))
     _settle(order)
-    has_placeholder = any(v.is_placeholder and is_undetermined(v) for n in order for v in n.node_inputs)
-    if has_placeholder and not guess:
+    placeholders = {v for n in order for v in n.node_inputs if v.is_placeholder}
+    if not any(v.dtype is None or has_assumed_dtype(v) for v in placeholders):
+        for v in (v for n in order for v in n.node_outputs):
+            confirm_dtype(v)
+    if any(map(is_undetermined, placeholders)) and not guess:
         return
     for strength in (guess,) if guess else (1, 2, 3):
         if not any(is_unknown(v.shape) for n in order for v in n.node_outputs):
@@ -222,24 +233,39 @@ def _settle(order: Sequence[Function]) -> None:
     ))
 
 
-def merged_dtype(op: str, inputs: Sequence[Variable]) -> type | None:
-    """The element type that all operands other than constants share; None while it is unknown.
+def _inferred_dtype(primitive: Any, inputs: Sequence[Variable]) -> tuple[type | None, bool]:
+    """The element type of a node's outputs, and whether it is only assumed. Leaves without a type get it.
 
-    Leaves of unknown type get it.
+    Operands whose types are unknown are assumed to have the type of constants, or that of operands which need not share
+    it, such as an initial state, as in CNTK. What they become later may have another.
     """
+    sharing = inputs[primitive.dtype_operands]
+    dtype = _merged_dtype(primitive.name, sharing)
+    if dtype is None:
+        return _merged_dtype(primitive.name, inputs), True
+    for v in inputs:
+        if isinstance(v, Leaf) and v.dtype is None:
+            infer_dtype(v, dtype)
+    is_open = any(v.dtype is None or has_assumed_dtype(v) for v in sharing)
+    return dtype, is_open and all(v.dtype is None or _yields(v) for v in sharing)
+
+
+def _merged_dtype(op: str, inputs: Sequence[Variable]) -> type | None:
+    """The element type that all operands other than constants share; None while it is unknown."""
     types = dict.fromkeys(v.dtype for v in inputs if v.dtype is not None)
     if len(types) > 1:
-        types = dict.fromkeys(v.dtype for v in inputs if v.dtype is not None and not v.is_constant) or types
+        types = dict.fromkeys(v.dtype for v in inputs if v.dtype is not None and not _yields(v)) or types
     if len(types) > 1:
         raise ShapeError(explain(
             f"{op}: operands of different types: " + " and ".join(t.__name__ for t in types),
             {f"[{i}]": v for i, v in enumerate(inputs)}, "convert one of them with cntk.cast",
         ))
-    dtype = next(iter(types), None)
-    for v in inputs:
-        if isinstance(v, Leaf) and v.dtype is None and dtype is not None:
-            infer_dtype(v, dtype)
-    return dtype
+    return next(iter(types), None)
+
+
+def _yields(v: Variable) -> bool:
+    """True if a variable takes the type of the operands beside it."""
+    return v.is_constant or has_assumed_dtype(v)
 
 
 def merged_axes(op: str, inputs: Sequence[Variable]) -> Axes:

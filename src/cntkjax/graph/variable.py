@@ -55,6 +55,7 @@ class Variable:
         self._kind = kind
         self._shape: Shape = as_shape(shape)
         self._dtype = None if dtype is None else as_dtype(dtype)
+        self._has_assumed_dtype = False
         self._dynamic_axes: Axes = tuple(dynamic_axes)
         self._name = name or ""
         self._uid = uid or new_uid(kind.name)
@@ -207,18 +208,31 @@ def is_undetermined(variable: Variable) -> bool:
     return is_unknown(variable._shape) or variable._dynamic_axes == UNKNOWN_AXES
 
 
+def has_assumed_dtype(variable: Variable) -> bool:
+    """True while the element type follows from constants, beside operands whose types are still unknown."""
+    return variable._has_assumed_dtype
+
+
 def set_type(
-    variable: Variable, shape: Shape, dtype: type | None, axes: Axes, is_sparse: bool, needs_gradient: bool
+    variable: Variable, shape: Shape, dtype: type | None, axes: Axes, is_sparse: bool, needs_gradient: bool,
+    assumed_dtype: bool = False,
 ) -> bool:
     """Set what was inferred; True if anything changed."""
-    new = (shape, dtype, axes, is_sparse, needs_gradient)
+    new = (shape, dtype, axes, is_sparse, needs_gradient, assumed_dtype)
     old = (
-        variable._shape, variable._dtype, variable._dynamic_axes, variable._is_sparse, variable._needs_gradient
+        variable._shape, variable._dtype, variable._dynamic_axes, variable._is_sparse, variable._needs_gradient,
+        variable._has_assumed_dtype,
     )
     (
-        variable._shape, variable._dtype, variable._dynamic_axes, variable._is_sparse, variable._needs_gradient
+        variable._shape, variable._dtype, variable._dynamic_axes, variable._is_sparse, variable._needs_gradient,
+        variable._has_assumed_dtype,
     ) = new
     return new != old
+
+
+def confirm_dtype(variable: Variable) -> None:
+    """Keep an assumed element type: no operand is left that could have another."""
+    variable._has_assumed_dtype = False
 
 
 def rename(item: Variable | Function, name: str) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from operator import index
 from typing import Any
 
+import numpy as np
+
 from ..graph.axis import Axis
 from ..graph.build import apply
 from ..graph.errors import AxisError, explain
-from ..graph.variable import is_undetermined
+from ..graph.variable import VariableKind, is_undetermined
 from ..primitives.delay import FutureValue, PastValue
 from ..primitives.reduce import ReduceElements
 from ..primitives.sequence import (
@@ -24,7 +26,7 @@ from ..primitives.sequence import (
 from ..variables import Constant, Variable
 from ._blocks import as_one_block
 from ._elementwise import element_times, minus
-from ._operand import Operand, as_variable, as_variables
+from ._operand import Operand, as_variable
 from .functions import Function
 
 __all__ = [
@@ -94,8 +96,15 @@ def delayed(primitive: Any, x: Operand, initial_state: Operand | None, time_step
     steps = index(time_step)
     if steps < 1:
         raise ValueError(f"{primitive.name}: time_step must be at least 1, got {time_step}; see sequence.delay")
-    operands = as_variables(x, 0 if initial_state is None else initial_state)
-    return apply(primitive, operands, {"offset": steps}, name)  # type: ignore[return-value]
+    x = as_variable(x)
+    state = _zero(x.dtype) if initial_state is None else as_variable(initial_state, x.dtype)
+    return apply(primitive, [x, state], {"offset": steps}, name)  # type: ignore[return-value]
+
+
+def _zero(dtype: type | None) -> Constant:
+    """A constant 0; without a type, it gets that of the operand beside it when this is known."""
+    sampler: Any = np.zeros
+    return Constant._new(VariableKind.Constant, (), dtype, initializer=sampler)
 
 
 def within(primitive: Any, like: Variable, steps: int) -> Function:

@@ -124,6 +124,7 @@ class Cast(Primitive):
 
     attributes = {"newDataType": DTypeOf}
     elementwise = True
+    infers_partially = True  # the type is known whatever the operand is
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
         """The shape of the operand."""

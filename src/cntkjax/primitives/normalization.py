@@ -70,7 +70,7 @@ class BatchNormalization(Primitive):
                     + ("channels" if attrs["spatial"] else "elements in a sample"),
                     {"operand": x, label: p}, "give the parameters the shape (cntk.InferredDimension,)",
                 ))
-        return Spec(x.shape, x.dtype, x.dynamic_axes)
+        return Spec(x.shape, axes=x.dynamic_axes)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, *others: Value) -> Value:
         """Normalize over all axes but the last; a sample without dynamic axes counts as a minibatch."""
