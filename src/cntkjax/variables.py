@@ -40,8 +40,11 @@ class Record(dict):
 
     def __getattr__(self, key: str) -> Any:
         if key not in self:
-            raise AttributeError(f"record has no attribute '{key}'")
+            raise AttributeError(f"record has no attribute '{key}'; it has {', '.join(map(str, self)) or 'none'}")
         return self[key]
+
+    def __missing__(self, key: object) -> Any:
+        raise KeyError(f"record has no item {key!r}; it has {', '.join(map(str, self)) or 'none'}")
 
     def __setattr__(self, key: str, value: object) -> None:
         raise AttributeError("record is immutable: updated_with(...) returns a changed copy")

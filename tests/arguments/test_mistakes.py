@@ -8,6 +8,7 @@ import pytest
 
 import cntkjax as C
 from cntkjax import _typing
+from cntkjax.graph import explaining
 from cntkjax.graph.annotations import parameters_of
 
 x, two = C.input_variable(3, name="x"), C.input_variable(2)
@@ -33,6 +34,7 @@ MISTAKES = {  # what was passed: the call, what the message says
     "a layer above all memory": (lambda: C.layers.Dense(2**40), "Dense: .* 1,099,511,627,776 elements"),
     "a weight above all memory": (lambda: C.layers.Dense(2**37)(C.input_variable(9)), "'W'.* limits it"),
     "a negative layer": (lambda: C.layers.Dense(-3), "Dense: the shape is .* not -3"),
+    "a layer of no units": (lambda: C.layers.Embedding(0), "Embedding: the shape is .* not 0"),
     "a text as layer": (lambda: C.layers.Dense("a"), "Dense: the shape is .* not 'a'"),
     "a text as parameter": (lambda: C.parameter("x"), "parameter: .* not 'x'"),
     "no minibatch": (lambda: trainer().train_minibatch(None), r"Trainer.train_minibatch: Input\('x'.* NoneType"),
@@ -54,7 +56,6 @@ ACCEPTED = {  # as in CNTK 2.7
     "a negative learning rate is gradient ascent": (lambda: C.learning_parameter_schedule(-0.1)[0], -0.1),
     "an infinite learning rate": (lambda: C.learning_parameter_schedule(math.inf)[0], math.inf),
     "a time constant that never ends": (lambda: C.momentum_as_time_constant_schedule(math.inf)[0], 1.0),
-    "a layer of no units": (lambda: C.layers.Embedding(0).E.shape, (-1, 0)),
     "a size that is a whole float": (lambda: C.layers.Dense(4.0)(x).shape, (4,)),
     "no bias, as None": (lambda: len(C.layers.Dense(4, bias=None)(x).parameters), 1),
     "no name, as None": (lambda: C.relu(x, name=None).name, ""),
@@ -86,6 +87,29 @@ class TestErrorsOfOthers:
         with pytest.raises(ValueError, match="find_by_name cannot be called with node = 3") as error:
             C.logging.find_by_name(3, "x")
         assert isinstance(error.value.__cause__, AttributeError)
+
+
+@pytest.mark.parametrize(("accident", "kind"), [
+    ("import zlib; zlib.no_such_function(3)", AttributeError), ("len(3)", TypeError), ("int('a')", ValueError),
+    ("{}['no such key']", KeyError), ("(1).no_such_attribute", AttributeError),
+])  # fmt: skip
+def test_arguments_that_are_right_are_not_blamed_for_an_accident(accident, kind, monkeypatch):
+    source = C.io.MinibatchSourceFromData({"x": np.ones((4, 2), np.float32)})
+    inside = compile(accident, explaining.PACKAGE + "io/_reader.py", "exec")
+    monkeypatch.setattr("cntkjax.io._user_source.np", _Raising(inside))
+    with pytest.raises(kind) as error:
+        source.next_minibatch(8)
+    assert "cannot be called with" not in str(error.value) and "minibatch_size" not in str(error.value)
+
+
+class _Raising:
+    """In the place of NumPy: runs code that breaks down, in a module of the package's name."""
+
+    def __init__(self, code):
+        self._code = code
+
+    def __getattr__(self, name):
+        exec(self._code, {"__name__": "cntkjax.io._reader"})
 
 
 @pytest.mark.parametrize(

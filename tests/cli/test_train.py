@@ -73,3 +73,26 @@ def test_a_model_without_criterion(files, tmp_path, capsys):
     C.layers.Dense(2)(x).save(tmp_path / "in.model")
     assert files() == 1
     assert "no node that could be minimized: name one with trainCriterionNodeName" in capsys.readouterr().err
+
+
+def test_all_metrics_of_a_model_are_printed_and_right(files, tmp_path, capsys):
+    model = C.load_model(tmp_path / "in.model")
+    z, tag = model.outputs[0], next(v for v in model.arguments if v.name == "tag")
+    wrong = C.classification_error(z, C.constant([0, 1]) - tag * 0, name="never_first")
+    C.combine([*model.outputs, wrong]).save(tmp_path / "in.model")
+    assert files("--cv", str(tmp_path / "d.ctf"), "maxEpochs=1") == 0
+    lines = capsys.readouterr().out.splitlines()
+    trained = C.load_model(tmp_path / "out.model")
+    for name in ("err", "never_first"):
+        assert sum(line.startswith(f"{name}: ") for line in lines) == 1
+        assert sum(line.startswith(f"Validation {name}: ") for line in lines) == 1
+    epoch = next(line for line in lines if line.startswith("Finished Epoch[1 of 1]"))
+    first = float(next(line for line in lines if line.startswith("err: ")).split(": ")[1])
+    assert f"metric = {first:.2%} * " in epoch
+    source = C.io.MinibatchSource(C.io.CTFDeserializer(str(tmp_path / "d.ctf"), C.io.StreamDefs(
+        words=C.io.StreamDef("words", shape=5, is_sparse=True), tag=C.io.StreamDef("tag", shape=2)
+    )), randomize=False, max_sweeps=1)
+    inputs = {v: source.streams[v.name] for v in trained.arguments}
+    expected = C.eval.Evaluator(trained.outputs[-1]).test_minibatch(source.next_minibatch(1000, input_map=inputs))
+    shown = next(line for line in lines if line.startswith("Validation never_first: "))
+    assert float(shown.split(": ")[1]) == pytest.approx(expected)

@@ -16,7 +16,7 @@ from ..device import DeviceDescriptor
 from ..engine.data.ragged import Ragged, SparseRows
 from ._ahead import END, Failure, ItemsAhead
 from ._iterables import Item, passes_over
-from ._minibatch_data import MinibatchData
+from ._minibatch_data import Minibatch, MinibatchData
 from ._streams import FULL_DATA_SWEEP, INFINITELY_REPEAT, StreamInformation, sample_size
 from ._user_deserializer import as_sequences
 from ._user_source import UserMinibatchSource
@@ -156,13 +156,13 @@ class IterableSource(UserMinibatchSource):
         with self._reading:
             sweep, item, samples, buffer = self._at
             if sweep >= self._max_sweeps or samples >= self._max_samples:
-                return {}
+                return Minibatch()
             count, more = self._fitting(min(num_samples, self._max_samples - samples))
             ends = self._peek(count) is END
             first = (worker_rank - item) % number_of_workers
             items = [self._as_item(buffer[i]) for i in range(first, count, number_of_workers)]
             sweep_end = ends or samples + more >= self._max_samples
-            minibatch = {stream.info: stream.minibatch(items, sweep_end) for stream in self._streams}
+            minibatch = Minibatch({stream.info: stream.minibatch(items, sweep_end) for stream in self._streams})
             self._ahead.expect(count)
             rest = deque(islice(buffer, count + ends, None))
             sweep, item = (sweep + 1, 0) if ends else (sweep, item + count)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -132,3 +132,32 @@ class MinibatchData(ArrayMixin):
         return f"MinibatchData(data={self.data!r}, samples={self.num_samples}, seqs={self.num_sequences})"
 
     as_string = __repr__
+
+class Minibatch(dict[Any, MinibatchData]):
+    """What a source returns: {stream, or key of the input map: data}; a plain dict but for its errors.
+
+    Errors: KeyError and AttributeError, which list the streams that there are, for one that is missing.
+
+    >>> import cntkjax as C, numpy as np
+    >>> C.io.MinibatchSourceFromData({"x": np.ones((2, 3), np.float32)}).next_minibatch(2)["features"]
+    Traceback (most recent call last):
+        ...
+    KeyError: "a minibatch has no 'features'; its streams are x: write minibatch[source.streams.x]"
+    """
+
+    def __missing__(self, key: object) -> MinibatchData:
+        raise KeyError(self._problem(repr(getattr(key, "name", "") or key)))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise AttributeError(self._problem(f"attribute {name!r}"))
+
+    def _problem(self, shown: str) -> str:
+        names = [getattr(k, "name", "") or str(k) for k in self]
+        if not names:
+            return f"a minibatch has no {shown}: it is empty, since the data have ended"
+        if not all(isinstance(k, StreamInformation) for k in self):
+            return f"a minibatch has no {shown}; with this input_map it has {', '.join(names)}"
+        streams = ", ".join(names)
+        return f"a minibatch has no {shown}; its streams are {streams}: write minibatch[source.streams.{names[0]}]"

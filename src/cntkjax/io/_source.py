@@ -16,7 +16,7 @@ from ._base_source import BaseSource, parse_request
 from ._batcher import Batcher, PrefetchingBatcher, Shard
 from ._config import Description, MinibatchSourceConfig
 from ._keyed_join import JoinedDeserializer
-from ._minibatch_data import MinibatchData
+from ._minibatch_data import Minibatch, MinibatchData
 from ._sampler import Sampler, no_data
 from ._streams import (
     DEFAULT_RANDOMIZATION_WINDOW_IN_CHUNKS,
@@ -177,7 +177,7 @@ class MinibatchSource(BaseSource):
             malformed data; KeyError for a stream in ``input_map`` that the source lacks.
         """
         if minibatch_size_in_samples == 0 and self._ended():
-            return {}
+            return Minibatch()
         if minibatch_size_in_samples <= 0:
             raise ValueError(f"next_minibatch: the minibatch size has to be positive, not {minibatch_size_in_samples}")
         workers, rank = num_data_partitions or 1, partition_index or 0
@@ -197,10 +197,10 @@ class MinibatchSource(BaseSource):
                 data, sweep_end = self._whole_sequences(max_samples, (workers, rank))
             self._unfinished = None
         steps = self._truncation_length or None
-        minibatch = {
+        minibatch = Minibatch({
             info: MinibatchData.from_ragged(info, data[name], sweep_end, steps)
             for name, info in self._streams.items() if name in data
-        }  # fmt: skip
+        })  # fmt: skip
         if not input_map or not minibatch:
             return minibatch
         return _select(minibatch, input_map)
@@ -293,4 +293,4 @@ def _select(
                 f"next_minibatch: input_map has {info!r} for {key!r}, which is no stream of this source. The streams "
                 f"are: {streams}. Write input_map={{variable: source.streams.{next(iter(minibatch)).name}}}"
             )
-    return {key: minibatch[info] for key, info in input_map.items()}
+    return Minibatch({key: minibatch[info] for key, info in input_map.items()})

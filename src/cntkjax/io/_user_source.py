@@ -12,7 +12,7 @@ from ..engine.data.ragged import Ragged
 from ..graph.shape import is_unknown
 from ..variables import Record
 from ._base_source import BaseSource, parse_request
-from ._minibatch_data import MinibatchData
+from ._minibatch_data import Minibatch, MinibatchData
 from ._streams import FULL_DATA_SWEEP, INFINITELY_REPEAT, StreamInformation
 from ._user_deserializer import as_sequences
 
@@ -133,7 +133,7 @@ class MinibatchSourceFromData(UserMinibatchSource):
         """
         remaining = self._max_samples - self._total
         if remaining <= 0:
-            return {}
+            return Minibatch()
         begin = self._cursor
         fitting = int(np.searchsorted(self._starts, self._starts[begin] + min(num_samples, remaining), "right")) - 1
         end = max(fitting, begin + 1) if num_samples > 0 else begin
@@ -141,9 +141,9 @@ class MinibatchSourceFromData(UserMinibatchSource):
         self._cursor = end if end < len(self._starts) - 1 else 0
         sweep_end = end > begin and (self._cursor == 0 or self._total >= self._max_samples)
         rows = slice(begin, end) if number_of_workers == 1 else np.arange(begin + worker_rank, end, number_of_workers)
-        return {
+        return Minibatch({
             info: MinibatchData.from_ragged(info, ragged.take(rows), sweep_end) for info, ragged in self._data.items()
-        }
+        })
 
     def get_checkpoint_state(self) -> dict[str, int]:
         """The position in the data, for ``restore_from_checkpoint`` of a source with the same data."""

@@ -86,10 +86,10 @@ class SGD:
         return self.settings.describe()
 
     def criteria_of(self, model: Function) -> list[Variable]:
-        """The loss, and the metric if there is one, in a model: the nodes that the block names.
+        """The loss, and the metrics if there are any, in a model: the nodes that the block names.
 
-        Without a name it is the only node with the operation of a loss, or of a metric.
-        Errors: ConfigError if the node is not clear.
+        Without a name the loss is the only node with the operation of a loss, and all those of metrics are metrics.
+        Errors: ConfigError if the loss is not clear.
 
         >>> import cntkjax as C
         >>> x, y = C.input_variable(2), C.input_variable(2)
@@ -97,7 +97,7 @@ class SGD:
         >>> [v.name for v in SGD().criteria_of(model)]
         ['loss']
         """
-        return [as_variable(node) for node in criteria_of(model, self.settings) if node is not None]
+        return [as_variable(node) for node in criteria_of(model, self.settings)]
 
     def train(
         self,
@@ -111,7 +111,8 @@ class SGD:
     ) -> History:
         """Train the parameters of a criterion, from the last checkpoint of this block's modelPath if there is one.
 
-        `criterion`: the loss, or (loss, metric), or a function that has the nodes which the block names.
+        `criterion`: the loss, or (loss, metric, other metrics, ...), or a function that has the nodes
+        which the block names.
         `source`: a minibatch source, or arrays in the order of the criterion's arguments.
         `model_inputs_to_streams`: {argument: stream}, by default those of the same names.
         `cv_source`: data for tests after each epoch. `progress_writers`: by default a ``ProgressPrinter`` as the block

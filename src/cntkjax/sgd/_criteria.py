@@ -21,28 +21,29 @@ LOSSES = (
 METRICS = ("ClassificationError", "EditDistanceError", "NDCG1Eval", "NDCG")
 
 
-def named_criteria(criterion: Criterion, settings: Settings) -> tuple[Any, Any]:
-    """The loss and the metric, or None, of a criterion, or its nodes that the block names.
+def named_criteria(criterion: Criterion, settings: Settings) -> tuple[Any, list[Any]]:
+    """The loss and the metrics of a criterion, or its nodes that the block names.
 
-    Errors: ConfigError if there is no node of such a name; ValueError for more than two outputs.
+    Errors: ConfigError if there is no node of such a name; ValueError for a function of more than two outputs.
     """
     names = settings["trainCriterionNodeName"], settings["evalCriterionNodeName"]
     parts = list(criterion) if isinstance(criterion, (tuple, list)) else list(_function(criterion).outputs)
-    if not any(names) and len(parts) > 2:
+    is_list = isinstance(criterion, (tuple, list))
+    if not any(names) and len(parts) > 2 and not is_list:
         outputs = ", ".join(repr(v.name or v.uid) for v in parts)
         raise ValueError(f"the criterion has {len(parts)} outputs: {outputs}; give (loss, metric), or set "
                          "trainCriterionNodeName and evalCriterionNodeName")
-    function = _function(parts[0] if isinstance(criterion, (tuple, list)) else criterion)
+    function = _function(parts[0] if is_list else criterion)
     loss = node_named(function, names[0], "trainCriterionNodeName") if names[0] else parts[0]
-    default = parts[1] if len(parts) == 2 else None
-    metric = node_named(function, names[1], "evalCriterionNodeName") if names[1] else default
-    return loss, metric
+    default = [part for part in parts[1:] if part is not None] if is_list or len(parts) == 2 else []
+    metrics = [node_named(function, names[1], "evalCriterionNodeName")] if names[1] else default
+    return loss, metrics
 
 
-def criteria_of(model: Function, settings: Settings) -> tuple[Any, Any]:
-    """The loss and the metric, or None, of a model: the nodes that the block names, or the only ones of their kind.
+def criteria_of(model: Function, settings: Settings) -> list[Any]:
+    """The loss and the metrics of a model: the nodes that the block names, or else those of their kind.
 
-    Errors: ConfigError if the loss, or the metric, is not clear.
+    Errors: ConfigError if the loss is not clear.
     """
     loss_name, metric_name = settings["trainCriterionNodeName"], settings["evalCriterionNodeName"]
     loss = node_named(model, loss_name, "trainCriterionNodeName") if loss_name else _only(model, LOSSES)
@@ -51,8 +52,9 @@ def criteria_of(model: Function, settings: Settings) -> tuple[Any, Any]:
             f"the model has {_several(model, LOSSES)} that could be minimized: name one with "
             f"trainCriterionNodeName={_example(model, LOSSES)}; its nodes are {_names(model)}"
         )
-    metric = node_named(model, metric_name, "evalCriterionNodeName") if metric_name else _only(model, METRICS)
-    return loss, metric
+    if metric_name:
+        return [loss, node_named(model, metric_name, "evalCriterionNodeName")]
+    return [loss, *_of_kind(model, METRICS)]
 
 
 def node_named(function: Function, name: str, key: str) -> Any:

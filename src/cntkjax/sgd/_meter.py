@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, SupportsFloat
 
@@ -17,12 +17,18 @@ class Tally:
 
     def __init__(self) -> None:
         self.loss, self.metric, self.samples, self.minibatches = LazySum(), LazySum(), 0, 0
+        self.others: list[LazySum] = []
         self.last: tuple[SupportsFloat, int] = 0.0, 0  # the loss of the last minibatch, and its samples
 
-    def add(self, samples: int, loss: SupportsFloat, metric: SupportsFloat) -> None:
+    def add(
+        self, samples: int, loss: SupportsFloat, metric: SupportsFloat, others: Sequence[SupportsFloat] = ()
+    ) -> None:
         """Count a minibatch."""
         self.loss.add(loss)
         self.metric.add(metric)
+        self.others = self.others or [LazySum() for _ in others]
+        for total, other in zip(self.others, others, strict=True):
+            total.add(other)
         self.samples += samples
         self.minibatches += 1
         self.last = loss, samples
@@ -34,9 +40,13 @@ class Tally:
 
 
 class Meter:
-    """A progress writer that counts what the trainer reports, and passes it on to others, except for trials."""
+    """A progress writer that counts what the trainer reports, and passes it on to others, except for trials.
+
+    `others_of`: returns the metrics of the last minibatch that progress writers do not get.
+    """
 
     def __init__(self, writers: Sequence[ProgressWriter]) -> None:
+        self.others_of: Callable[[], Sequence[SupportsFloat]] = tuple
         self._writers = [unwrap(writer) for writer in writers]
         self._shown: dict[str, Any] = {}
         self._is_trial = False
@@ -71,7 +81,7 @@ class Meter:
     # ---- called by the trainer
     def update_training(self, samples: int, loss: SupportsFloat, metric: SupportsFloat) -> None:
         """Count a minibatch; loss and metric are sums over its samples."""
-        self.tally.add(samples, loss, metric)
+        self.tally.add(samples, loss, metric, self.others_of())
         for writer in () if self._is_trial else self._writers:
             writer.update_training(samples, loss, metric)
 

@@ -50,9 +50,10 @@ class Run:
         if settings["autoAdjustLR"] != "searchBeforeEpoch" and settings.rates is None:
             raise ConfigError("the SGD block has no learning rate: give learningRatesPerSample or learningRatesPerMB, "
                               "or autoAdjustLR = searchBeforeEpoch")
-        loss, metric = named_criteria(criterion, settings)
-        loss, metric = as_variable(loss), None if metric is None else as_variable(metric)
-        criteria = [loss] if metric is None else [loss, metric]
+        loss, metrics = named_criteria(criterion, settings)
+        criteria = [as_variable(each) for each in (loss, *metrics)]
+        loss, metrics = criteria[0], criteria[1:]
+        self._metric_names = [v.name or v.uid for v in metrics]
         self._loss = combine([loss])
         self._source: Any
         self._source, from_arrays = as_source(source, inputs, criterion)
@@ -63,9 +64,13 @@ class Run:
             settings["modelPath"], settings["keepCheckPointFiles"], None if observer is None else self._epochs
         )
         self._meter = Meter(as_list(self._printers() if writers is None else writers))
+        metric = metrics[0] if metrics else None
         self._trainer = Trainer(model, (loss, metric), learners_of(settings, self._loss), [self._meter])  # type: ignore[list-item]
-        self._tests = [Evaluator(c) for c in criteria[:-1]]
-        self._tests += [Evaluator(criteria[-1], [self._meter])]  # type: ignore[list-item]
+        if metrics[1:]:
+            core = unwrap(self._trainer)
+            core.other_metrics, self._meter.others_of = metrics[1:], core.previous_others
+        reported = criteria[1] if metrics else loss  # the test that is reported is that of the first metric
+        self._tests = [Evaluator(c, [self._meter] if c is reported else None) for c in criteria]  # type: ignore[list-item]
         self._cv = _validation(cv_source, criterion)
         self._history = History()
         self._reader: Reader = self._source
@@ -139,9 +144,10 @@ class Run:
             raise RuntimeError(f"the data ended before epoch {epoch + 1}: give a source that repeats them, without "
                                "max_sweeps or max_samples, or a smaller maxEpochs")
         loss, metric = (float(total) / tally.samples for total in (tally.loss, tally.metric))
+        metrics = self._several([metric, *(float(total) / tally.samples for total in tally.others)])
         cv_loss, cv_metric = self._validated(record.minibatch_size)
         record = replace(
-            record, samples=tally.samples, minibatches=tally.minibatches, loss=loss,
+            record, samples=tally.samples, minibatches=tally.minibatches, loss=loss, metrics=metrics,
             metric=metric if len(self._tests) > 1 else None, cv_loss=cv_loss, cv_metric=cv_metric,
         )
         self._observer.ended(record)
@@ -155,10 +161,20 @@ class Run:
         if self._cv is None:
             return None, None
         self._cv.minibatch_size = minibatch_size_schedule(size)
-        loss, *metric = (self._cv.run(unwrap(test), self._inputs, math.inf, None)[0] for test in self._tests)
-        if metric:  # the test that is reported is that of the metric
+        loss, *metrics = (self._cv.run(unwrap(test), self._inputs, math.inf, None)[0] for test in self._tests)
+        if metrics:
             self._meter.show("Validation loss", loss)
-        return loss, metric[0] if metric else None
+        self._several(metrics, "Validation ")
+        return loss, metrics[0] if metrics else None
+
+    def _several(self, averages: Sequence[float], title: str = "") -> dict[str, float]:
+        """Report the metrics of an epoch by their names, if there are several: progress lines have the first only."""
+        if len(self._metric_names) < 2:
+            return {}
+        metrics = dict(zip(self._metric_names, averages, strict=True))
+        for name, average in metrics.items():
+            self._meter.show(f"{title}{name}", average)
+        return metrics
 
     def _planned(self, epoch: int) -> Epoch:
         """The record of an epoch to come: its rate and size, found by trials if the block says so."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ class Epoch:
     """The record of an epoch. Losses and metrics are averages over samples; None for what was not computed.
 
     `rate` is per sample; `rate_factor` is what adjustAfterEpoch has multiplied the block's rate by so far.
+    `metrics` are all of them by name, if there are several; `metric` is the first.
     `search_minibatches` were spent on trials of rates or sizes before the epoch. `trials` are the (rate, loss) pairs of
     the search for a rate.
     """
@@ -30,6 +31,7 @@ class Epoch:
     cv_metric: float | None = None
     search_minibatches: int = 0
     trials: Sequence[tuple[float, float]] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass

@@ -85,6 +85,7 @@ class TrainerCore(EvaluatorCore):
         self._loss, self._loss_function = as_variable(loss), as_function(loss)
         super().__init__(metric, progress_writers)
         self._model = None if model is None else as_function(model)
+        self.other_metrics: list[Variable] = []  # of which only the sums of the last minibatch are kept
         self._parameter_learners = tuple(as_list(parameter_learners))
         _check_learners(self._parameter_learners, self._parameters())
         self.learners = [unwrap(learner) for learner in self._parameter_learners]
@@ -256,7 +257,7 @@ class TrainerCore(EvaluatorCore):
         key = tuple(outputs)
         step, structure = self._steps.get(key, (None, None))
         if step is None or step.plan.edits != edits():
-            criteria = [self._loss] if self.metric is None else [self._loss, self.metric]
+            criteria = [self._loss, *([] if self.metric is None else [self.metric, *self.other_metrics])]
             plan = Plan([*criteria, *outputs])
             if step is None or (plan.key, plan.leaves, plan.arguments) != structure:
                 step = Step(criteria, outputs, self.learners, self.memory, self.options, self.pending)
@@ -290,6 +291,10 @@ class TrainerCore(EvaluatorCore):
             raise ValueError("there is no evaluation criterion: give the trainer (loss, metric)")
         last = self._last_outcome()
         return float(last.metric) / last.samples
+
+    def previous_others(self) -> Sequence[SupportsFloat]:
+        """The other metrics of the last minibatch, summed over its samples."""
+        return self._last_outcome().others
 
     @property
     def previous_minibatch_sample_count(self) -> int:

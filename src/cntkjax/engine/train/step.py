@@ -43,6 +43,7 @@ class Outcome:
     """Sums over the samples of a step or test, still on the device, and the number of samples on the host.
 
     `learned`: the numbers of samples of the updates that the learners made in this step; none if they accumulate.
+    `others`: further criteria, as `metric`.
     """
 
     loss: SupportsFloat
@@ -50,6 +51,14 @@ class Outcome:
     samples: int
     outputs: list[Result]
     learned: Sequence[int] = ()
+    others: Sequence[Any] = ()
+
+    @classmethod
+    def of_sums(
+        cls, sums: Sequence[Any], samples: int, outputs: list[Result], learned: Sequence[int] = ()
+    ) -> Outcome:
+        """The outcome with the sums of all criteria: the loss, the metric if there is one, others."""
+        return cls(sums[0], sums[1] if len(sums) > 1 else None, samples, outputs, learned, sums[2:])
 
 
 class Count:
@@ -229,9 +238,8 @@ class Step:
             outputs = collect_results(
                 [*self.criteria, *self.outputs], program.plan, minibatch, computed.data, computed.layouts
             )
-            loss, metric = computed.sums[0], computed.sums[1] if len(computed.sums) > 1 else None
             reported = samples if joined is None else counts.reported
-            outcome = Outcome(loss, metric, reported, outputs, counts.learned if updates else ())
+            outcome = Outcome.of_sums(computed.sums, reported, outputs, counts.learned if updates else ())
             if not exchanges:
                 self._advance(drawn)
                 pending.gradients = computed.gradients
@@ -317,7 +325,7 @@ class Step:
         samples, outputs = sample_source.samples, results[len(self.criteria) :]
         if not self.learners:
             undo.keep()
-            return Outcome(sums[0], sums[1] if len(sums) > 1 else None, samples, outputs)
+            return Outcome.of_sums(sums, samples, outputs)
         parameters = [p for group in self.parameters for p in group]
         by_parameter = dict(zip(parameters, stages.backward({self.criteria[0]: None}, parameters), strict=True))
         gradients = [[stages.by_rows(by_parameter[p]) for p in group] for group in self.parameters]
@@ -354,8 +362,7 @@ class Step:
             state, totals = exchange.result(computed)
             self._set_state(state)
             part.apply()
-            metric = totals[1] if len(totals) > 1 else None
-            outcome = Outcome(totals[0], metric, counts.reported, list(part.outputs), counts.learned)
+            outcome = Outcome.of_sums(totals, counts.reported, list(part.outputs), counts.learned)
             count(outcome)
             return outcome
 
