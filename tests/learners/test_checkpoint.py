@@ -16,7 +16,7 @@ from cntkjax.learners._checkpoint import state_dict
 from cntkjax.learners._learner import Learner
 from tests.learners.weights import Weights
 
-GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden" / "checkpoints"
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "checkpoints"
 C = types.SimpleNamespace(learners=learners, **vars(learners))
 
 CALLS = [
@@ -79,7 +79,6 @@ def test_a_reset_rate_is_restored():
     assert second.learning_rate() == 0.2
 
 
-@pytest.mark.skipif(not GOLDEN.exists(), reason="needs CNTK's own files in ../shared/golden")
 def test_checkpoints_of_cntk_survive_a_round_trip():
     for entry in json.loads((GOLDEN / "index.json").read_text())["checkpoints"]:
         arrays = np.load(GOLDEN / entry["data"])

@@ -1,4 +1,4 @@
-"""All learners update parameters as CNTK 2.7 does: as recorded by record.py, and in ../shared/golden if it exists."""
+"""All learners update parameters as CNTK 2.7 does: as recorded by record.py, and in tests/golden."""
 
 import json
 import types
@@ -15,7 +15,7 @@ from tests.learners.weights import Weights
 
 HERE = Path(__file__).resolve().parent
 RECORDED = json.loads((HERE / "trajectories.json").read_text())
-GOLDEN = HERE.parents[2] / "shared" / "golden" / "learners"
+GOLDEN = HERE.parent / "golden" / "learners"
 TOLERANCE = {"float32": 1e-5, "float64": 1e-10}
 # Their recorded gradients are dense; rows are tested in tests/engine/lower/test_rows.py and golden/check.py.
 ROW_SPARSE = {"sparse_momentum_sgd", "sparse_adagrad"}
@@ -86,8 +86,6 @@ def test_all_learners_have_a_row():
 
 
 def golden_traces():
-    if not GOLDEN.is_dir():
-        return [pytest.param(None, marks=pytest.mark.skip(reason="needs ../shared/golden"))]
     traces = json.loads((GOLDEN / "index.json").read_text())["traces"]
     usable = [t for t in traces if t["file"] and "universal" not in t["learner"] and t["name"] not in ROW_SPARSE]
     return [pytest.param(trace, id=trace["name"]) for trace in usable]

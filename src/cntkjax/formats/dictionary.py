@@ -16,7 +16,7 @@ in the file (``value_type``; the value itself is in field ``value_type + 2``), a
     10 Dictionary   dict
     11 NDArrayView  np.ndarray                         row-major; float32, float64, float16, int8 or int16
 
-Source: files written by CNTK 2.7 (golden/models, golden/checkpoints and one file for each operation).
+Source: files written by CNTK 2.7 (tests/golden/models and tests/golden/checkpoints).
 
 >>> decode(encode({"a": 1, "b": [SizeT(2), "x"], "s": Shape((3, 4))}))
 {'a': 1, 'b': [2, 'x'], 's': Shape((3, 4))}

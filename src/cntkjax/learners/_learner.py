@@ -437,7 +437,7 @@ class Learner(LearnerCore):
     Units: gradients are sums over the samples of the minibatch.
     Errors: ValueError if there are no parameters or one is listed twice, TypeError if an item is not a parameter;
             ValueError if a rate or momentum is not a number, list or schedule.
-    Source: CNTK 2.7 (golden/learners).
+    Source: CNTK 2.7 (tests/golden/learners).
 
     Any optax transformation can be a rule:
 
