@@ -7,17 +7,26 @@ from collections.abc import Sequence
 from ...graph.variable import Variable
 from ..plan.parts import Loop, Part, inputs_of, outputs_of
 from ..plan.plan import Plan
+from ..plan.repeats import Repeat, repeats
 from ..xla.platform import lowering
 from .early_exit import run_early_exit_loop
 from .loops import run_loop
 from .nodes import run_node
+from .repeats import run_repeat
 from .side_by_side import run_side_by_side
 from .values import Context, Environment
 
 
 def execute(plan: Plan, ctx: Context, env: Environment) -> Environment:
     """Compute all variables of a plan; `env` holds the leaves and arguments, and is filled."""
-    if lowering().loops_side_by_side:
+    items = repeats(plan.parts, plan.outputs)  # not kept, as users may edit the graph
+    if any(isinstance(item, Repeat) for item in items):
+        for item in items:
+            if isinstance(item, Repeat):
+                run_repeat(ctx, item, env)
+            else:
+                run_part(ctx, item, env)
+    elif lowering().loops_side_by_side:
         for group in plan.groups:
             run_group(ctx, group, env)
     else:

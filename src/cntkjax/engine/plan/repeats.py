@@ -1,0 +1,265 @@
+"""Repeated structure: a recurrence that is unrolled by hand, or equal layers, one after the other.
+
+A plan is searched for a chain of equal nodes each of which depends on the one before it. What a node of the chain
+needs, and those before it do not, is a piece. Pieces that compute the same from the piece before, from what all of them
+share, and from values of their own are one `Repeat`, which is compiled once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple, TypeAlias
+
+from ...graph.function import Function
+from ...graph.shape import is_known
+from ...graph.variable import Leaf, Variable
+from .parts import Loop, Part, all_outputs_of, inputs_of, resolve
+from .structure import describing, node_structure
+
+LEAST_PIECES, LEAST_NODES = 8, 64  # what is smaller compiles as fast as it is
+MOST_STACKED = 1 << 14  # elements of leaves that each piece has of its own, as these are copied in each run
+_COMPARED = 3  # how many nodes are compared, one below the other, to find those that may be a chain
+_WORK, _FEWEST_CHAINS = 10_000, 8  # nodes that are visited while chains are tried; but so many are tried
+
+Output: TypeAlias = tuple[int, int]  # the place of a node in its piece, the number of an output
+Place: TypeAlias = Mapping[Part, tuple[int, int]]  # the piece of a part, and its place there
+
+
+class Source(NamedTuple):
+    """Where an operand is computed: in its piece or in the one before, by the node in this place."""
+
+    inside: bool
+    node: int
+    number: int
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Pieces that compute the same, each from the one before.
+
+    `pieces`: the nodes of each, in the same order. `apart`: nodes that differ between pieces, and depend on none.
+    `carried`: the outputs that the next piece reads; `initial`: what the first piece reads in their place. `own`: what
+    pieces read of values of their own: for each such operand the variables of all pieces. `outputs`: what is read
+    elsewhere, apart from what the last piece carries.
+    """
+
+    pieces: list[list[Function]]
+    apart: list[Function]
+    carried: list[Output]
+    initial: list[Variable]
+    own: list[tuple[Variable, ...]]
+    outputs: list[Output]
+
+    def variable(self, piece: int, output: Output) -> Variable:
+        """An output of a piece."""
+        node, number = output
+        return self.pieces[piece][node].node_outputs[number]
+
+
+def repeats(parts: Sequence[Part], outputs: Sequence[Variable]) -> list[Part | Repeat]:
+    """The parts in an order of computation, where repeated pieces are one item."""
+    rest, ordered = list(parts), list[Part | Repeat]()
+    while len(rest) >= LEAST_NODES and (found := _Search(rest, outputs).best()) is not None:
+        before, repeat = found
+        ordered += [*before, repeat]
+        done = {*before, *repeat.apart, *(node for piece in repeat.pieces for node in piece)}
+        rest = [part for part in rest if part not in done]
+    return [*ordered, *rest]
+
+
+class _Search:
+    """The search for the repeat of a plan's parts that carries least."""
+
+    def __init__(self, parts: Sequence[Part], outputs: Sequence[Variable]) -> None:
+        self.parts, self.requested = parts, frozenset(outputs)
+        self.describe = describing()
+        self.maker = {v: part for part in parts for v in all_outputs_of(part)}
+        self.operands = {part: list(map(resolve, part.node_inputs)) for part in parts if not isinstance(part, Loop)}
+        self.structure = {node: self._structure(node) for node in self.operands}
+        self.readers: dict[Variable, list[Part]] = {}
+        for part in parts:
+            for v in dict.fromkeys(inputs_of(part)):
+                self.readers.setdefault(v, []).append(part)
+
+    def _structure(self, node: Function) -> Hashable:
+        """What a node computes from operands of whatever kind; nothing is like a node that has effects."""
+        if not _is_pure(node):
+            return id(node)
+        return node_structure(node, dict.fromkeys(self.operands[node]), self.describe)
+
+    def best(self) -> tuple[list[Part], Repeat] | None:
+        """A repeat, and the parts to compute before it."""
+        best: tuple[list[Part], Repeat] | None = None
+        chains = sorted(self._chains(), key=self._readers_of, reverse=True)
+        for chain in chains[: max(_FEWEST_CHAINS, _WORK // len(self.parts))]:
+            found = self._repeat(chain)
+            if found is not None and (best is None or len(found[1].carried) < len(best[1].carried)):
+                best = found
+            if best is not None and len(best[1].carried) == 1:
+                break
+        return best
+
+    def _chains(self) -> list[tuple[Function, ...]]:
+        """Groups of nodes that may be a chain, in order: those that are equal, with what they read, down to a depth."""
+        numbers: dict[Hashable, int] = {}
+        labels: dict[Part, Hashable] = {n: numbers.setdefault(s, len(numbers)) for n, s in self.structure.items()}
+        groups: dict[tuple[int, Hashable], list[Function]] = {}
+        for depth in range(_COMPARED):
+            numbers = {}
+            labels = {
+                node: numbers.setdefault((labels[node], *(self._label(v, labels) for v in operands)), len(numbers))
+                for node, operands in self.operands.items()
+            }
+            for node, label in labels.items():
+                groups.setdefault((depth, label), []).append(node)  # type: ignore[arg-type]
+        distinct = dict.fromkeys(tuple(group) for group in groups.values() if len(group) >= LEAST_PIECES)
+        return list(distinct)
+
+    def _readers_of(self, chain: Sequence[Function]) -> int:
+        """How many parts read a node in the middle of a chain: most read what is carried from piece to piece."""
+        return sum(len(self.readers.get(v, ())) for v in chain[len(chain) // 2].node_outputs)
+
+    def _label(self, v: Variable, labels: Mapping[Part, Hashable]) -> Hashable:
+        """Parameters are told apart, as those of the gates in a cell; constants are not, as each piece has its own."""
+        maker = self.maker.get(v)
+        if maker is None:
+            return v if v.is_parameter else self.describe(v)
+        return labels.get(maker, id(maker))
+
+    def _repeat(self, chain: Sequence[Function]) -> tuple[list[Part], Repeat] | None:
+        """The longest run of equal pieces along a chain, and all that is computed before."""
+        pieces = self._pieces(chain)
+        place = {node: (i, k) for i, piece in enumerate(pieces) for k, node in enumerate(piece)}
+        forms = [self._form(i, piece, place) if i else None for i, piece in enumerate(pieces)]
+        begin, end = _longest_run(forms)
+        if end - begin < LEAST_PIECES or (end - begin) * len(pieces[begin]) < LEAST_NODES:
+            return None
+        repeat = self._described(pieces, begin, end, place)
+        before = [part for piece in pieces[:begin] for part in piece]
+        return None if repeat is None else (before, repeat)
+
+    def _pieces(self, chain: Sequence[Function]) -> list[list[Part]]:
+        """For each node of a chain what it depends on and those before do not, in an order that follows operands."""
+        visited: set[Part] = set()
+        return [piece for node in chain if (piece := list(self._new_ancestors(node, visited)))]
+
+    def _new_ancestors(self, node: Part, visited: set[Part]) -> Iterator[Part]:
+        waiting: list[tuple[Part, Iterator[Variable]]] = []
+
+        def enter(part: Part) -> None:
+            if part not in visited:
+                visited.add(part)
+                waiting.append((part, iter(dict.fromkeys(inputs_of(part)))))
+
+        enter(node)
+        while waiting:
+            maker = next((m for v in waiting[-1][1] if (m := self.maker.get(v)) is not None and m not in visited), None)
+            if maker is not None:
+                enter(maker)
+            else:
+                yield waiting.pop()[0]
+
+    def _form(self, number: int, piece: Sequence[Part], place: Place) -> Hashable:
+        """What is equal for pieces that compute the same, but for nodes that depend on none before."""
+        form: list[Hashable] = []
+        free: set[Part] = set()
+        for node in piece:
+            if isinstance(node, Loop) or not _is_pure(node):
+                return number
+            sources = [self._source(v, number, place) for v in self.operands[node]]
+            makers = [self.maker.get(v) for v in self.operands[node]]
+            is_free = all(s is None or m in free for s, m in zip(sources, makers, strict=True))
+            if is_free:
+                free.add(node)
+            shapes = tuple(map(self.describe, node.node_outputs))
+            form.append((tuple(sources), (node.primitive.name, shapes) if is_free else self.structure[node]))
+        return tuple(form)
+
+    def _source(self, v: Variable, number: int, place: Place) -> Source | None:
+        """Where an operand of a piece is computed; None if outside of it and of the piece before."""
+        maker = self.maker.get(v)
+        if maker is None or isinstance(maker, Loop) or place[maker][0] < number - 1:
+            return None
+        piece, node = place[maker]
+        return Source(piece == number, node, list(maker.node_outputs).index(v))
+
+    def _described(
+        self, all_pieces: Sequence[Sequence[Part]], begin: int, end: int, place: Place
+    ) -> Repeat | None:
+        """The repeat of a run of pieces; None if they need more than `Repeat` can say."""
+        pieces: list[list[Function]] = [list(piece) for piece in all_pieces[begin:end]]  # type: ignore[arg-type]
+        apart = self._apart(pieces, place)
+        repeated = [k for k in range(len(pieces[0])) if k not in apart]
+        carried, own = self._entering(pieces, apart, begin, place)
+        inside = {piece[k] for piece in pieces for k in repeated}
+        far = any(self.maker.get(v) in inside for variables in own for v in variables)  # from a piece long before
+        if not carried or far or not apart.isdisjoint(k for k, _ in carried) or not self._is_small(own):
+            return None
+        outputs = [
+            (k, i) for k in repeated for i in range(len(pieces[0][k].node_outputs))
+            if self._is_read([p[k].node_outputs[i] for p in (pieces[:-1] if (k, i) in carried else pieces)], inside)
+        ]
+        number = {k: i for i, k in enumerate(repeated)}
+        return Repeat(
+            [[piece[k] for k in repeated] for piece in pieces], [piece[k] for piece in pieces for k in sorted(apart)],
+            [(number[k], i) for k, i in carried], list(carried.values()), own, [(number[k], i) for k, i in outputs],
+        )
+
+    def _entering(
+        self, pieces: Sequence[Sequence[Function]], apart: set[int], begin: int, place: Place
+    ) -> tuple[dict[Output, Variable], list[tuple[Variable, ...]]]:
+        """What pieces read of the ones before, with what the first one reads there, and of values of their own."""
+        carried: dict[Output, Variable] = {}
+        own: dict[tuple[Variable, ...], None] = {}
+        for k, nodes in enumerate(zip(*pieces, strict=True)):
+            for variables in [] if k in apart else zip(*(self.operands[node] for node in nodes), strict=True):
+                source = self._source(variables[0], begin, place)
+                if source is None or (source.inside and source.node in apart):
+                    own |= {variables: None} if len(set(variables)) > 1 else {}
+                elif not source.inside:
+                    carried[source.node, source.number] = variables[0]
+        return carried, list(own)
+
+    def _apart(self, pieces: Sequence[Sequence[Function]], place: Place) -> set[int]:
+        """The places of nodes that differ between pieces, and of what these read in their piece."""
+        apart = {k for k, nodes in enumerate(zip(*pieces, strict=True)) if len({self.structure[n] for n in nodes}) > 1}
+        members = set(pieces[0])
+        for k in range(len(pieces[0]) - 1, -1, -1):
+            if k in apart:
+                makers = [self.maker.get(v) for v in self.operands[pieces[0][k]]]
+                apart |= {place[m][1] for m in makers if m in members}
+        return apart
+
+    def _is_small(self, own: Iterable[tuple[Variable, ...]]) -> bool:
+        """Whether little is stacked of leaves that pieces have of their own."""
+        leaves = [variables[0] for variables in own if isinstance(variables[0], Leaf)]
+        return all(is_known(v.shape) for v in leaves) and sum(prod(v.shape) for v in leaves) <= MOST_STACKED
+
+    def _is_read(self, variables: Iterable[Variable], inside: set[Function]) -> bool:
+        """Whether any is read elsewhere."""
+        readers = (reader for v in variables for reader in self.readers.get(v, ()))
+        return not self.requested.isdisjoint(variables) or any(reader not in inside for reader in readers)
+
+
+def _longest_run(forms: Sequence[Hashable]) -> tuple[int, int]:
+    """Begin and end of the longest run of equal items."""
+    best, begin = (0, 0), 0
+    for i in range(1, len(forms) + 1):
+        if i == len(forms) or forms[i] != forms[begin]:
+            best = max(best, (begin, i), key=lambda run: run[1] - run[0])
+            begin = i
+    return best
+
+
+def _is_pure(node: Function) -> bool:
+    """True for nodes that only compute values of samples: no random numbers, state, Python code, or other axes."""
+    p = node.primitive
+    has_effects = p.calls_python or p.assigns_operand or p.recomputes_operands or p.running_operands != slice(0)
+    axes = {axis for v in node.node_inputs for axis in v.dynamic_axes}
+    changes_axes = p.delay or p.needs_exact_batch or any(set(v.dynamic_axes) - axes for v in node.node_outputs)
+    return not has_effects and not changes_axes and "rngSeed" not in node.node_attributes
+
+
+__all__ = ["Repeat", "repeats"]

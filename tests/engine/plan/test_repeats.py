@@ -1,0 +1,141 @@
+"""Repeated pieces of a graph are one scan, and compute the same."""
+
+import numpy as np
+import pytest
+
+import cntk as C
+from cntkjax.engine.plan import repeats
+from cntkjax.engine.plan.plan import Plan
+from cntkjax.engine.plan.repeats import Repeat
+from cntkjax.engine.run.program_cache import programs
+
+STEPS, WIDTH = 14, 3
+DATA = np.random.default_rng(0).normal(size=(5, STEPS, WIDTH)).astype(np.float32)
+
+
+def weight(*shape):
+    return C.parameter(shape, init=C.glorot_uniform(seed=1) if len(shape) > 1 else 0.1)
+
+
+def steps_of(x):
+    return [C.reshape(C.slice(x, 0, t, t + 1), WIDTH) for t in range(STEPS)]
+
+
+def gru(x):
+    """Returns the last state, and all."""
+    gates = [(weight(WIDTH, WIDTH), weight(WIDTH, WIDTH), weight(WIDTH)) for _ in range(3)]
+    (wz, uz, bz), (wr, ur, br), (wc, uc, bc) = gates
+    h, states = C.constant(np.zeros(WIDTH, np.float32)), []
+    for now in steps_of(x):
+        z = C.sigmoid(C.times(now, wz) + C.times(h, uz) + bz)
+        r = C.sigmoid(C.times(now, wr) + C.times(h, ur) + br)
+        c = C.tanh(C.times(now, wc) + C.times(r * h, uc) + bc)
+        h = z * h + (1 - z) * c
+        states.append(h)
+    return h, states
+
+
+def lstm(x):
+    cell = C.layers.LSTM(WIDTH)
+    h, c = C.constant(np.zeros(WIDTH, np.float32)), C.constant(np.zeros(WIDTH, np.float32))
+    for now in steps_of(x):
+        h, c = cell(h, c, now).outputs
+    return h
+
+
+def layers(x):
+    h = C.reduce_sum(x, 0)
+    for _ in range(24):
+        w = weight(WIDTH, WIDTH)
+        h = h + C.tanh(C.times(h, w) + weight(WIDTH)) * 0.1
+    return h
+
+
+def with_outputs_of_all_steps(x):
+    return C.plus(*[C.reduce_sum(C.square(h)) for h in gru(x)[1][::3]][:2]) + gru(x)[0]
+
+
+def with_dropout(x):
+    h = C.reduce_sum(x, 0)
+    w = weight(WIDTH, WIDTH)
+    for _ in range(24):
+        h = C.dropout(C.tanh(C.times(h, w)), 0.5)
+    return h
+
+
+def with_skips(x):
+    h, before = C.reduce_sum(x, 0), C.reduce_mean(x, 0)
+    w = weight(WIDTH, WIDTH)
+    for _ in range(24):
+        h, before = C.tanh(C.times(h, w) + before) * 0.9, h
+    return h
+
+
+NETWORKS = {
+    "gru": lambda x: gru(x)[0], "lstm": lstm, "layers": layers, "all steps": with_outputs_of_all_steps,
+    "skips": with_skips,
+}
+
+
+def found(network):
+    x = C.input_variable((STEPS, WIDTH))
+    plan = Plan(C.combine([network(x)]).outputs)
+    return [item for item in repeats.repeats(plan.parts, plan.outputs) if isinstance(item, Repeat)]
+
+
+def trained(network):
+    """Losses, and all parameters after three steps; and the values of an evaluation."""
+    programs.clear()
+    C.cntk_py.set_fixed_random_seed(1)
+    x = C.input_variable((STEPS, WIDTH))
+    h = C.combine([network(x)])
+    learner = C.sgd(h.parameters, C.learning_parameter_schedule_per_sample(0.05))
+    trainer = C.Trainer(h, (C.reduce_sum(C.square(h)), None), [learner])
+    losses = []
+    for _ in range(3):
+        trainer.train_minibatch({x: DATA})
+        losses.append(trainer.previous_minibatch_loss_average)
+    values = h.eval({x: DATA})
+    programs.clear()
+    return [losses, values, *(p.value for p in h.parameters)]
+
+
+@pytest.mark.parametrize(("name", "carried"), [("gru", 1), ("lstm", 2), ("layers", 1), ("skips", 2)])
+def test_equal_pieces_one_after_the_other_are_found(name, carried):
+    (repeat,) = found(NETWORKS[name])
+    assert len(repeat.carried) == carried and len(repeat.pieces) >= STEPS - 3
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_repeated_pieces_train_as_the_same_pieces_one_by_one(name, monkeypatch):
+    rolled = trained(NETWORKS[name])
+    monkeypatch.setattr(repeats, "LEAST_PIECES", 1000)
+    assert not found(NETWORKS[name])
+    for value, expected in zip(rolled, trained(NETWORKS[name]), strict=True):
+        np.testing.assert_allclose(value, expected, rtol=2e-6, atol=1e-7)
+
+
+def test_random_numbers_and_statistics_are_not_repeated():
+    assert not found(with_dropout)
+    assert not found(C.layers.For(range(20), lambda: [C.layers.Dense(WIDTH), C.layers.BatchNormalization()]))
+
+
+def test_large_weights_are_not_copied_to_one_array():
+    wide = C.layers.For(range(30), lambda: [C.layers.Dense(200), C.layers.Dense(200, C.tanh)])
+    assert not found(wide)
+
+
+def test_a_gradient_in_the_graph_of_repeated_pieces_is_that_of_numpy():
+    x, w = C.input_variable(4), C.parameter(4, init=0.5)
+    h = x
+    for _ in range(40):
+        h = h + 0.1 * C.tanh(h * w)
+    data = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
+    value, slope = data.astype(float), np.ones((2, 4))
+    for _ in range(40):
+        t = np.tanh(value * 0.5)
+        slope, value = slope * (1 + 0.1 * (1 - t**2) * 0.5), value + 0.1 * t
+    plan = Plan(h.outputs)
+    assert len(repeats.repeats(plan.parts, plan.outputs)) < 20
+    np.testing.assert_allclose(h.eval({x: data}), value, rtol=1e-5)
+    np.testing.assert_allclose(h.grad({x: data}, wrt=[x]), slope, rtol=1e-5)
