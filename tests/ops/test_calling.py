@@ -283,3 +283,28 @@ def test_types_are_not_changed_later():
     f.update_signature(L.Tensor[2])
     with pytest.raises(TypeError, match=r"type Tensor\[2\] is incompatible with the type Tensor\[4\]"):
         f.update_signature(L.Tensor[4])
+
+
+@pytest.mark.parametrize("kind, dtype, is_sparse, axes", [
+    (L.Tensor[2], np.float32, False, 1), (L.Tensor[np.float64, 2], np.float64, False, 1),
+    (L.SparseTensor[2], np.float32, True, 1), (L.ParameterTensor[2], np.float32, False, 0),
+    (L.Sequence[L.Tensor[2]], np.float32, False, 2), (L.Sequence[L.SparseTensor[2]], np.float32, True, 2),
+    (L.SequenceOver[C.Axis("words")][L.Tensor[2]], np.float32, False, 2), ({"shape": (2,)}, np.float32, False, 1),
+], ids=str)  # fmt: skip
+def test_types_of_every_form_declare_an_argument(kind, dtype, is_sparse, axes):
+    declared, named = C.placeholder(name="x") * 2, C.placeholder(name="x") * 2
+    declared.update_signature(kind)
+    named.update_signature(x=kind)
+    signed = C.Function(L.Signature(kind)(lambda x: 2 * x))
+    for f in (declared, named, signed, C.Function.with_signature(x=kind)(lambda x: 2 * x)):
+        (x,) = f.arguments
+        assert (x.shape, x.dtype, x.is_sparse, len(x.dynamic_axes)) == ((2,), dtype, is_sparse, axes)
+        assert (f.shape, f.dynamic_axes) == ((2,), x.dynamic_axes)
+
+
+@pytest.mark.parametrize("kind", [L.Tensor, L.SparseTensor, L.ParameterTensor, L.Sequence, L.SequenceOver])
+def test_a_type_without_its_shape_is_an_error_and_no_endless_loop(kind):
+    with pytest.raises(TypeError):
+        C.layers.Dense(2).update_signature(kind)
+    with pytest.raises(TypeError):
+        C.placeholder(kind)

@@ -28,6 +28,7 @@ class _TensorMeta(type):
 
     is_sparse = False
     dynamic_axes: tuple[Axis, ...] = (BATCH,)
+    __iter__ = None  # Python would iterate over Tensor[0], Tensor[1] ... without end where a shape is expected
 
     def __getitem__(cls, shape: ShapeLike | tuple[type | int, ...]) -> Type:
         first, *rest = shape if isinstance(shape, tuple) and shape else (shape,)
@@ -71,6 +72,7 @@ class _SequenceMeta(type):
     """The class of types with ``[type of a step]``."""
 
     axis: Axis = Axis.default_dynamic_axis()
+    __iter__ = None
 
     def __getitem__(cls, item_type: Type) -> Type:
         if not isinstance(item_type, Record):
@@ -90,6 +92,8 @@ class Sequence(metaclass=_SequenceMeta):
 
 class SequenceOverMeta(type):
     """The class of `SequenceOver`."""
+
+    __iter__ = None
 
     def __getitem__(self, axis: Axis) -> _SequenceMeta:
         return _SequenceMeta("Sequence", (), {"axis": axis})
