@@ -37,6 +37,10 @@ class ArgumentError(ValueError, TypeError):
     """An argument that cannot be. CNTK raises ValueError or TypeError, depending on the operation."""
 
 
+class IndexRangeError(ValueError, IndexError):
+    """An index that is not one of an axis. CNTK reads or writes memory that is not the operand's."""
+
+
 class ResultError(ValueError, RuntimeError):
     """A user function returned something unusable. CNTK raises ValueError or RuntimeError, depending on the case."""
 

@@ -15,6 +15,7 @@ from ..engine.plan.parts import resolve
 from ..engine.plan.plan import Plan
 from ..engine.run import pure_function as pure
 from ..engine.run.handover import STATE, settle
+from ..engine.run.index_check import check_constant_indices
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import matches, shape_text
 from ..graph.variable import Leaf, Variable, value_of
@@ -37,6 +38,7 @@ class JaxFunction:
         self.plan = Plan(function.outputs)
         if self.plan.calls_python:
             raise ValueError(explain(f"to_jax: {function!r} runs Python code of the user, which JAX cannot transform"))
+        check_constant_indices(self.plan)
         changed = [c for c in function.constants if c in self.plan.assigned or self._is_running(c)]
         self._parameters, self._state = leaf_names(function.parameters), leaf_names(changed)
         # Copies, as training gives buffers away.

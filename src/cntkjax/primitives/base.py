@@ -111,6 +111,8 @@ class Primitive:
     weight_per_sequence: ClassVar[bool] = False  # that operand may also be one array for each sequence
     autocasts: ClassVar[bool] = False  # mixed precision computes its product with a weight in the narrow type
     index_operand: ClassVar[int | None] = None  # its place: integers that are fed for it stay integers
+    # Its output consists of all elements of these operands, maybe several times, and of no others.
+    rearranged_operands: ClassVar[slice] = slice(0)
 
     # ---- sequences and the batch
     delay: ClassVar[int] = 0  # -1 looks back, +1 ahead; delays close recurrent loops
@@ -151,6 +153,14 @@ class Primitive:
     def looks_up_rows(self, node: Function) -> bool:
         """True if it does so with one vector for each sample."""
         return self.gathers_rows(node) and len(node.node_inputs[0].shape) == 1
+
+    def index_limit(self, node: Function) -> int | None:
+        """The size of the axis in which the numbers of its `index_operand` have to be; None if it is not known."""
+        return None
+
+    def index_bound(self, node: Function, output: Variable) -> int | None:
+        """A number, if all elements of an output are indices from 0 to below it; otherwise None."""
+        return None
 
     def static_slice(self, node: Function) -> StaticSlice | None:
         """The range that a node takes along one static axis; None if it computes anything else."""

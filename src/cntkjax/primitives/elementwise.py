@@ -75,6 +75,7 @@ class _Identity(Elementwise):
     """The operand."""
 
     is_identity = True
+    rearranged_operands = slice(None)
 
     def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
         """That of the operand."""

@@ -106,8 +106,8 @@ class OneHot(Primitive):
     def lower(self, attrs: Attrs, x: Array) -> Array | Sparse:
         """jax.nn.one_hot, or the indices alone if the output is to be sparse."""
         n, at = attrs["numClass"], x.ndim + 1 + attrs["onehotAxis"].static_axis_index()
-        # Rounded down, not towards zero: a negative number is no class.
-        classes = x if jnp.issubdtype(x.dtype, jnp.integer) else jnp.floor(x).astype(jnp.int32)
+        # A negative number is no class, nor is NaN.
+        classes = x if jnp.issubdtype(x.dtype, jnp.integer) else jnp.where(x >= 0, x, -1).astype(jnp.int32)
         if not attrs["oneHotOutputSparse"]:
             return jax.nn.one_hot(classes, n, dtype=x.dtype, axis=at)
         inner = prod(x.shape[at:])
@@ -125,6 +125,7 @@ class Cast(Primitive):
     attributes = {"newDataType": DTypeOf}
     elementwise = True
     infers_partially = True  # the type is known whatever the operand is
+    rearranged_operands = slice(None)
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
         """The shape of the operand."""

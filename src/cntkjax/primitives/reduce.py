@@ -24,7 +24,7 @@ from ..graph.axis import ALL_AXES, ALL_STATIC, BATCH, SEQUENCE, Axis
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import AxisError, explain
 from ..graph.function import Function
-from ..graph.shape import Shape
+from ..graph.shape import Shape, is_known
 from ..graph.variable import Variable
 from ._axes import position, stored
 from ._indices import check_results
@@ -247,6 +247,17 @@ class ReduceElements(Primitive):
             or (reduction in ("Max", "LogSum") and value <= -FAR)
             or (reduction == "Min" and value >= FAR)
         )
+
+    def index_bound(self, node: Function, output: Variable) -> int | None:
+        """The number of elements that are compared, of the indices of the largest or smallest."""
+        axes, shape = axes_of(node.node_attributes), node.node_inputs[0].shape
+        if node.node_attributes["reductionOpName"] not in ("Argmax", "Argmin"):
+            return None
+        if ALL_STATIC not in axes:
+            if not all(a.is_static_axis for a in axes):
+                return None
+            shape = tuple(shape[a.static_axis_index()] for a in axes)
+        return prod(shape) if is_known(shape) else None
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
         """Without the reduced axes; the attributes then count axes from the last."""

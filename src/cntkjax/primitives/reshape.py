@@ -34,6 +34,7 @@ class Reshape(Primitive):
 
     attributes = {"newShape": ShapeOf, "beginAxis": AxisOf(Axis(-1)), "endAxis": AxisOf(END_STATIC)}
     takes_sparse = True
+    rearranged_operands = slice(None)
 
     def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
         """That of the operand, if each step keeps its elements."""
@@ -123,6 +124,7 @@ class Squeeze(Primitive):
     """Axes of size 1 dropped: those named, or all."""
 
     attributes = {"axisVec": AxisOf(None).vector}
+    rearranged_operands = slice(None)
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
         """The other axes."""
@@ -151,6 +153,7 @@ class TransposeAxes(Primitive):
     """
 
     attributes = {"axis1": AxisOf(None), "axis2": AxisOf(None), "axisVec": AxisOf(None).vector}
+    rearranged_operands = slice(None)
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
         """The dimensions in their new order; the attributes then count axes from the end."""

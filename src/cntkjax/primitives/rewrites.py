@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..engine.plan.indices import are_in_range
 from ..engine.plan.parts import resolve
 from ..engine.plan.rewrite import BLOCK_RULES, NODE_RULES, Rewrite, Rule
 from ..graph.axis import BATCH, SEQUENCE, Axis
@@ -20,6 +21,7 @@ from .fused import GRID_SLICE, LOCAL_RESPONSE_NORMALIZATION, SEQUENCE_FIRST, SEQ
 from .legacy import LogSoftmax
 from .pooling import MAX, RECTIFIED_POOLING
 from .reduce import ReduceElements, Softmax, axes_of
+from .select import GATHER_IN_RANGE
 
 
 # ---- quotients
@@ -77,6 +79,15 @@ def sequence_reduction(block: Function) -> Rewrite | None:
         if bindings is not None:
             return Rewrite(ReduceElements, [bindings["x"]], _over_steps(reduction))
     return None
+
+
+# ---- indices
+def gather_in_range(node: Function) -> Rewrite | None:
+    """A gather by indices that cannot be out of range, which needs no comparison with the size."""
+    size = node.primitive.index_limit(node)
+    if size is None or node.primitive is GATHER_IN_RANGE or not are_in_range(node.node_inputs[1], size):
+        return None
+    return Rewrite(GATHER_IN_RANGE, list(node.node_inputs), node.node_attributes)
 
 
 # ---- maxima
@@ -197,7 +208,8 @@ def local_response_normalization(block: Function) -> Rewrite | None:
 
 
 NODE_RULES.update({
-    "ElementTimes": quotient, "GatherPacked": grid_slice, "Pooling": rectified_pooling, "ReduceElements": contraction,
+    "ElementTimes": quotient, "Gather": gather_in_range, "GatherPacked": grid_slice, "Pooling": rectified_pooling,
+    "ReduceElements": contraction,
 })
 BLOCK_RULES.update({
     "LocalResponseNormalization": local_response_normalization,

@@ -118,6 +118,7 @@ class Splice(Primitive):
     attributes = {"axis": AxisOf(Axis(-1))}
     packed = True
     concatenates = True
+    rearranged_operands = slice(None)
     stepwise = True
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
@@ -214,9 +215,11 @@ class Pad(Primitive):
 class Gather(Primitive):
     """Slices of the first axis of the reference, one for each index.
 
+    Fractions of indices are dropped. An index out of range, or NaN, gives NaN, and its gradient is added to no slice.
     Shapes: reference [n, *rest], indices [*shape] -> [*shape, *rest].
-    Errors: ShapeError if int32 cannot number the slices.
-    Source: CNTK 2.7.
+    Errors: ShapeError if int32 cannot number the slices. IndexRangeError, before a run, for indices out of range that
+            are constants or fed.
+    Source: CNTK 2.7, which reads and writes other memory for indices out of range.
     """
 
     index_operand = 1
@@ -233,9 +236,26 @@ class Gather(Primitive):
         check_size(self.name, reference.shape[:1], reference, "the first axis of the reference")
         return Spec((*indices.shape, *reference.shape[1:]), reference.dtype)
 
+    def index_limit(self, node: Function) -> int | None:
+        """The number of slices."""
+        size = node.node_inputs[0].shape[0]
+        return size if size >= 0 else None
+
+    def lower(self, attrs: Attrs, reference: Array, indices: Array) -> Array:
+        """A gather of rows."""
+        rows = jnp.where(indices > -1, indices, -1).astype(jnp.int32)  # NaN is not above -1
+        return reference.at[rows].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
+
+
+class _GatherInRange(type(Gather)):  # type: ignore[misc]
+    """The same for indices that are known to be in range."""
+
     def lower(self, attrs: Attrs, reference: Array, indices: Array) -> Array:
         """A gather of rows."""
         return jnp.take(reference, indices.astype(jnp.int32), axis=0, mode="clip")
+
+
+GATHER_IN_RANGE = _GatherInRange()
 
 
 @primitive("TopK", 87)
@@ -267,6 +287,11 @@ class TopK(Primitive):
         check_results(self.name, x.shape[-1:], x)
         shape = (*x.shape[:-1], k)
         return [Spec(shape), Spec(shape, needs_gradient=False)]
+
+    def index_bound(self, node: Function, output: Variable) -> int | None:
+        """The size of the axis, of the indices."""
+        size = node.node_inputs[0].shape[-1]
+        return size if output is node.node_outputs[1] and size >= 0 else None
 
     def lower(self, attrs: Attrs, x: Array) -> tuple[Array, Array]:
         """lax.top_k."""

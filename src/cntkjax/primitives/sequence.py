@@ -352,6 +352,7 @@ class ReconcileDynamicAxis(Primitive):
     packed = True
     infers_partially = True
     stepwise = True
+    rearranged_operands = slice(1)
     equal_lengths = "fed"
 
     def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:

@@ -10,10 +10,10 @@ import jax
 import numpy as np
 
 from ..._typing import AnyArray, Shape
-from ...graph.errors import ShapeError, explain
+from ...graph.errors import IndexRangeError, ShapeError, explain
 from ...graph.shape import FREE, INFERRED, filled, is_known, matches, shape_text
 from ...graph.variable import Variable
-from .ragged import Ragged, SparseRows
+from .ragged import Ragged, SparseRows, check_sparse_indices
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -261,6 +261,7 @@ def _row_per_sample(variable: Variable, matrix: csr_matrix) -> csr_matrix:
     rows = prod(shape[:-1])
     if len(shape) < 2 or not is_known(shape) or matrix.shape[-1] != shape[-1] or matrix.shape[0] % rows:
         return matrix
+    check_sparse_indices(matrix)  # SciPy would take indices of columns beyond the last for those of the next row
     return matrix.reshape((matrix.shape[0] // rows, prod(shape)))
 
 
@@ -272,10 +273,21 @@ def _sparse_samples(variable: Variable, matrices: Sequence[csr_matrix]) -> np.nd
                 f"feed matrices with {_num_elements(variable.shape)} columns, or declare the variable with shape "
                 f"{shape_text((m.shape[-1],))}",
             )
-    rows = SparseRows.concatenate([SparseRows.from_csr(m) for m in matrices])
+    rows = SparseRows.concatenate([_rows_of(variable, number, m) for number, m in enumerate(matrices)])
     if variable.is_sparse:
         return SparseRows(rows.indptr, rows.indices, np.asarray(rows.values, variable.dtype), rows.width)
     return np.asarray(rows.to_dense(), variable.dtype).reshape(-1, *filled(variable.shape, rows.width))  # type: ignore[misc]
+
+
+def _rows_of(variable: Variable, number: int, matrix: csr_matrix) -> SparseRows:
+    """The rows of a matrix. Errors: IndexRangeError that names the variable, and the place of the matrix in a list."""
+    try:
+        return SparseRows.from_csr(matrix)
+    except IndexRangeError as error:
+        raise IndexRangeError(explain(
+            f"{variable!r} is fed with matrices, number {number} of which has an index out of range: {error}",
+            {"variable": variable}, "make the matrix with its constructor, which checks the indices",
+        )) from error
 
 
 def _from_minibatch(variable: Variable, ragged: Ragged) -> Ragged:

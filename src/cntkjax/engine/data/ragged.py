@@ -10,10 +10,29 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from ...graph.errors import IndexRangeError
+
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix, spmatrix
 
 Rows = slice | npt.ArrayLike
+
+
+def check_sparse_indices(matrix: spmatrix) -> None:
+    """IndexRangeError if a matrix in a compressed format, which users can write to, has indices beyond its size."""
+    along = {"csr": 1, "csc": 0}.get(matrix.format)
+    if along is None or not matrix.indices.size:
+        return
+    size = matrix.shape[along]
+    if matrix.indices.min() >= 0 and matrix.indices.max() < size:
+        return
+    entry = int(np.flatnonzero((matrix.indices < 0) | (matrix.indices >= size))[0])
+    line = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
+    names = ("row", "column") if along else ("column", "row")
+    raise IndexRangeError(
+        f"a sparse matrix of shape {matrix.shape} has the {names[1]} index {matrix.indices[entry]} in {names[0]} "
+        f"{line} (entry {entry} of its indices); indices go from 0 to {size - 1}"
+    )
 
 
 def ranges(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -122,7 +141,8 @@ class SparseRows:
 
     @staticmethod
     def from_csr(matrix: spmatrix) -> SparseRows:
-        """From a SciPy sparse matrix of any format."""
+        """From a SciPy sparse matrix of any format. Errors: IndexRangeError for indices beyond its size."""
+        check_sparse_indices(matrix)
         matrix = matrix.tocsr()
         return SparseRows(matrix.indptr, matrix.indices, matrix.data, matrix.shape[1])
 

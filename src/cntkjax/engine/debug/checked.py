@@ -55,10 +55,12 @@ def _nan_error(variable: Variable, number: int | None) -> RuntimeError:
     operands = {"value": variable}
     if owner is not None:
         operands |= {f"[{i}]": v for i, v in enumerate(owner.node_inputs)}
+    size = None if owner is None else owner.primitive.index_limit(owner)
     return RuntimeError(explain(
         f"checked mode: NaN in {place} {variable!r}", operands,
         "look at the operands, which have none: infinity minus infinity or times 0, after too large a learning "
-        "rate, or from data that are not scaled",
+        "rate, or from data that are not scaled" if size is None else
+        f"look at the indices, of which one is not in the range from 0 to {size - 1}",
     ))
 
 

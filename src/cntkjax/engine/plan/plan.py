@@ -16,6 +16,7 @@ from ...graph.shape import INFERRED, is_unknown
 from ...graph.variable import Leaf, Variable, producer
 from .components import parts_of
 from .early_exit import fuse_early_exit
+from .indices import Indices, indices_of
 from .padding import depends_on_padding
 from .partition import Stage, partition
 from .parts import Loop, Part, nodes_of, resolve
@@ -49,6 +50,7 @@ class Plan:
         self.arguments = [v for v in sources if not isinstance(v, Leaf)]
         self.random = [n for n in self.nodes if "rngSeed" in n.node_attributes]
         self.edits = edits()
+        self.checked_values: dict[int, object] = {}  # of constants among the `indices`, by their place
         self.programs: dict[Hashable, object] = {}  # those that run it, which are kept as long as the plan
         self._check()
         self.parts = fuse_early_exit(parts, self.outputs)
@@ -165,6 +167,12 @@ class Plan:
     def depends_on_padding(self) -> bool:
         """True if an output may depend on the length of these arrays: not if reductions ignore their padding."""
         return depends_on_padding(((n, [resolve(v) for v in n.node_inputs]) for n in self.nodes), self.outputs)
+
+    # ---- indices
+    @cached_property
+    def indices(self) -> list[Indices]:
+        """Indices that are fed, or constants."""
+        return indices_of(self.nodes, self.known)
 
     # ---- programs
     @cached_property

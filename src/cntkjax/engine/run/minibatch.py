@@ -24,6 +24,7 @@ from ..data.sparse import Sparse
 from ..lower.carry import Memory, slots_of
 from ..plan.parts import resolve
 from ..plan.plan import Plan
+from .index_check import check_indices
 from .prices import FREE
 from .python_callbacks import CallbackResults
 from .shape_choice import Agreed, Packing, ShapeChoice, Sizes
@@ -111,8 +112,9 @@ class MinibatchPacker:
         and none is a piece of a longer one. `agree`: learns the sizes of other workers' minibatches, so that all can
         have one shape.
         Errors: BatchSizeError for different numbers of sequences or samples; AxisError or ShapeError for sequences
-                whose lengths do not agree.
+                whose lengths do not agree; IndexRangeError for indices out of range.
         """
+        check_indices(plan, feeds)
         divided = _divided(feeds, shares, self.shapes.space.shares_rows)
         sizes = [self._sizes(plan, share, variant) for share in divided]
         _check_longest(plan, feeds)
