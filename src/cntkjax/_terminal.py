@@ -85,8 +85,8 @@ class StatusLine:
                 self._display(shell, "")
 
     @contextmanager
-    def waiting(self, text: str, patience: float) -> Iterator[None]:
-        """A scope that says what is waited for and since when, once it takes long.
+    def waiting(self, text: str, patience: float, details: str = "") -> Iterator[None]:
+        """A scope that says what is waited for and since when, then `details`, once it takes long.
 
         Units: seconds without a word, if there is no bar; a bar says it almost at once.
         """
@@ -99,7 +99,7 @@ class StatusLine:
                 with self._lock:
                     if not done.is_set():
                         is_shown, pause = True, 1.0
-                        wait = f"{text}: {time.monotonic() - begin:.0f} s"
+                        wait = f"{text}: {time.monotonic() - begin:.0f} s{details}"
                         bar = self._bar()
                         self.show(bar(wait) if bar else wait)
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from .. import _best_effort, device, layers, ops
 from ..engine.xla import cache, nvidia
+from ._compilations import run_script
 
 REQUIRED = ("jax", "jaxlib", "numpy", "optax")
 OPTIONAL = (  # distribution, module, purpose, extra
@@ -31,7 +32,13 @@ _MOST_FAILURES = 10
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prints the report, or clears the cache of compiled programs."""
+    """Prints the report, clears the cache of compiled programs, or runs a script and prints what it compiles.
+
+    Errors: those of the script.
+    """
+    if options.compile is not None:
+        run_script(options.compile)
+        return
     for line in _cleared() if options.clear_cache else lines():
         print(line, flush=True)
 

@@ -34,6 +34,10 @@ def parser() -> argparse.ArgumentParser:
     _add_launch(commands)
     doctor = commands.add_parser("doctor", help="report devices, versions, missing packages and compiled programs")
     doctor.add_argument("--clear-cache", action="store_true", help="remove the compiled programs that are stored")
+    doctor.add_argument(
+        "--compile", nargs=argparse.REMAINDER, metavar="SCRIPT",
+        help="run a script, with its arguments, and list what it compiles by time, and what would reduce that",
+    )  # fmt: skip
     return result
 
 

@@ -24,9 +24,9 @@ def short_patience(monkeypatch):
     monkeypatch.setattr(status, "_bar", lambda: None)
 
 
-def announce(stream, monkeypatch, seconds):
+def announce(stream, monkeypatch, seconds, operations=0):
     monkeypatch.setattr("sys.stderr", stream)
-    with compilations.announced("the training step"):
+    with compilations.announced(compilations.Subject("the training step", operations)):
         time.sleep(seconds)
     return stream.getvalue()
 
@@ -36,6 +36,16 @@ def test_a_long_compilation_says_so_on_a_terminal_until_it_ends(monkeypatch):
     text = announce(Terminal(), monkeypatch, 0.3)
     assert text.count("compiling the training step: 0 s") == 1
     assert text.endswith("\r" + " " * len("compiling the training step: 0 s") + "\r")
+
+
+@pytest.mark.usefixtures("short_patience")
+def test_a_wait_says_how_large_a_graph_is_and_how_long_one_of_its_size_took(monkeypatch):
+    monkeypatch.setattr(compilations, "_compilations", [])
+    assert "compiling the training step: 0 s; 40,000 operations" in announce(Terminal(), monkeypatch, 0.1, 40_000)
+    for operations, cost in [(30_000, 21.0), (5_000, 2.0)]:
+        compilations.record(compilations.Compilation("a test", cost, False, False, operations, "", cost))
+    text = announce(Terminal(), monkeypatch, 0.1, 40_000)
+    assert "compiling the training step: 0 s; 40,000 operations, as many took 21 s" in text
 
 
 @pytest.mark.usefixtures("short_patience")

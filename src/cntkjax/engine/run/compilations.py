@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..._terminal import is_interactive, status
@@ -17,16 +18,37 @@ _BEGIN = time.monotonic()
 class Compilation(NamedTuple):
     """A program that became ready to run.
 
-    `stored`: an earlier process had compiled it. `background`: the training did not wait. Units: seconds.
+    `stored`: an earlier process had compiled it. `background`: the training did not wait. `operations`: of its graph;
+    0 if it has none. `line`: of the user's code that ran it first. `cost`: how long it took to compile, in this process
+    or in that which stored it. Units: seconds.
     """
 
     text: str
     seconds: float
     stored: bool
     background: bool
+    operations: int = 0
+    line: str = ""
+    cost: float = 0.0
 
     def __str__(self) -> str:
         return f"{self.text}: {'loaded' if self.stored else 'compiled'}{' in the background' * self.background}"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is compiled, as people who wait for it read it. `operations`: see `Compilation`."""
+
+    text: str
+    operations: int = 0
+
+    @property
+    def size(self) -> str:
+        """How large the graph is, and how long one of about this size took to compile in this process."""
+        n = self.operations
+        similar = [c.cost for c in _compilations if c.cost and n <= 2 * c.operations <= 4 * n]
+        operations = f"; {n:,} operation{'s' * (n > 1)}" if n else ""
+        return operations + (f", as many took {similar[-1]:.0f} s" if n and similar else "")
 
 
 class CompilationReport(NamedTuple):
@@ -76,9 +98,11 @@ def report() -> CompilationReport:
     )
 
 
-def announced(text: str) -> AbstractContextManager[None]:
+def announced(subject: Subject) -> AbstractContextManager[None]:
     """A scope that tells an interactive user what is compiled, if it takes long."""
-    return status.waiting(f"compiling {text}", PATIENCE) if is_interactive() else nullcontext()
+    if not is_interactive():
+        return nullcontext()
+    return status.waiting(f"compiling {subject.text}", PATIENCE, subject.size)
 
 
-__all__ = ["Compilation", "CompilationReport", "announced", "record", "report", "waited"]
+__all__ = ["Compilation", "CompilationReport", "Subject", "announced", "record", "report", "waited"]

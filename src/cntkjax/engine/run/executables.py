@@ -19,6 +19,7 @@ import numpy as np
 
 from ..._best_effort import BestEffort
 from ..._typing import PyTree
+from ...graph.origin import user_line
 from ..lower.boundaries import bounded
 from ..xla import autotuning
 from ..xla.allocator import count_program
@@ -39,7 +40,7 @@ from ..xla.nvidia import warn_of_unused_gpus
 from ..xla.platform import matmul_precision
 from ..xla.versions import c_function, called_functions, double_precision, forget_traces
 from ..xla.work import elements, largest_sum, operations
-from .compilations import Compilation, announced, record
+from .compilations import Compilation, Subject, announced, record
 from .handover import Captures, captured, copied, deferred_interrupts
 from .stored_executables import (
     Stored,
@@ -103,12 +104,13 @@ class Computation:
 
     `description` returns values that determine it in any process (see `xla/descriptions.py`), or raises NoDescription;
     then it is traced in each process. `text` tells users what is compiled for some inputs; `compiled` is called when
-    that is done.
+    that is done. `operations`: how many the graph has.
     """
 
     description: Callable[[], object] = object
     text: Callable[[Inputs], str] = lambda inputs: "a program"
     compiled: Callable[[Inputs, Executable], object] = lambda inputs, executable: None
+    operations: Callable[[], int] = lambda: 0
 
 
 class Executables:
@@ -298,7 +300,7 @@ class Executables:
         begin, text = time.perf_counter(), _REPORTING.attempt(self._computation.text, inputs, otherwise="a program")
         with double_precision(self._is_double), ExitStack() as waiting:
             if not in_background:
-                _REPORTING.attempt(waiting.enter_context, announced(text))
+                _REPORTING.attempt(self._announce, text, waiting)
             key = _DESCRIBING.attempt(self._key, inputs, quickly)
             stored = load_computation(key, inputs)
             executable, is_stored = (stored, True) if stored else self._trace_and_compile(inputs, quickly)
@@ -306,7 +308,9 @@ class Executables:
                 save_computation(key, executable)
             function = _CALLING.attempt(c_function, executable.compiled) or self.jitted
         _TIDYING.attempt(count_program)
-        record(Compilation(text, time.perf_counter() - begin, is_stored, in_background))
+        seconds, line = time.perf_counter() - begin, "" if in_background else user_line()
+        size = self._computation.operations()
+        record(Compilation(text, seconds, is_stored, in_background, size, line, executable.seconds))
         runs_left, prepare_at = (executable.runs, executable.runs // 2) if executable.runs else (inf, -1)
         prepared = Executable(
             function, executable.seconds, is_stored, partial(needs, executable.compiled),
@@ -314,6 +318,9 @@ class Executables:
         )  # fmt: skip
         self._computation.compiled(inputs, prepared)
         return prepared
+
+    def _announce(self, text: str, scope: ExitStack) -> None:
+        scope.enter_context(announced(Subject(text, self._computation.operations())))
 
     def _newly_jitted(self, function: Callable[..., PyTree]) -> jax.stages.Wrapped:
         """A function under an identity of its own: jax keeps traces and modules of MLIR (1.4 MB for a few operations)

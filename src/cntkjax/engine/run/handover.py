@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import jax
 
+from ..._terminal import is_interactive
 from ..._typing import PyTree
 
 T = TypeVar("T")
@@ -147,7 +149,8 @@ jax.tree_util.register_pytree_node(Captured, lambda c: (c.args[0], c.func), Capt
 def deferred_interrupts() -> Iterator[None]:
     """A scope at whose end a signal that arrived inside it (Ctrl-C) takes effect; only in the main thread.
 
-    Where jax traces and compiles: an exception in the midst of that would leave its own state half changed.
+    Where jax traces and compiles: an exception in the midst of that would leave its own state half changed. Who
+    insists, with a second one, ends even that, as soon as Python code runs.
     """
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
@@ -157,13 +160,18 @@ def deferred_interrupts() -> Iterator[None]:
 
     def note(number: int, frame: FrameType | None) -> None:
         noted.append(frame)
+        if len(noted) > 1:
+            signal.signal(signal.SIGINT, handler)
+            handler(number, frame)
+        elif is_interactive():
+            print("\ninterrupted as soon as it is compiled; Ctrl-C again stops it now", file=sys.stderr, flush=True)
 
     try:
         signal.signal(signal.SIGINT, note)
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-        if noted:
+        if len(noted) == 1:
             handler(signal.SIGINT, noted[0])
 
 

@@ -93,7 +93,7 @@ class Program:
         self.needs_stages = False  # a user function returned another number of samples than it got
         self._devices: Devices | None = None
         donated = (0,) if donate and not plan.calls_python else ()
-        computation = Computation(self._description, self._text, self._note_compilation)
+        computation = Computation(self._description, self._text, self._note_compilation, self._operations)
         self.executables = Executables(
             self._trace, plan.is_double, quick_start, computation,
             donate_argnums=donated, static_argnames="sizes", compiler_options=compiler_options() | large_sum_options(),
@@ -106,7 +106,9 @@ class Program:
         """
         program = copy(self)
         program.body, program._devices = body, devices
-        computation = Computation(text=program._text, compiled=program._note_compilation)
+        computation = Computation(
+            text=program._text, compiled=program._note_compilation, operations=program._operations
+        )
         program.executables = Executables(
             devices.over(program._trace), self.plan.is_double, computation=computation,
             communicates=devices.count > 1, donate_argnums=0, compiler_options=compiler_options() | large_sum_options(),
@@ -160,6 +162,9 @@ class Program:
         sizes = sizes or ([str(fed.batch.size)] if fed.batch else [])
         minibatches = f" for minibatches of up to {' and '.join(sizes)}" if sizes else ""
         return f"{_TASKS.get(self.name, self.name)}{minibatches}"
+
+    def _operations(self) -> int:
+        return len(self.plan.nodes)
 
     def _note_compilation(self, inputs: Inputs, executable: Executable) -> None:
         _PRICING.attempt(self.prices.note_compilation, executable.seconds)
