@@ -51,8 +51,9 @@ class _Builder:
         if self._block.flag("addDropoutNodes", False):
             x = self.node("Dropout", "DropOutFeatures", x)
         for i in range(len(sizes) - 1):
-            product = self.node("Times", f"W{i}*{source}", self.weight(f"W{i}", sizes[i + 1], sizes[i]), x)
             is_last = i == len(sizes) - 2
+            of = "H1" if is_last and i else source  # CNTK's name of the last product, however many layers there are
+            product = self.node("Times", f"W{i}*{of}", self.weight(f"W{i}", sizes[i + 1], sizes[i]), x)
             total = f"{product.name}+B{i}"
             x = self.node("Plus", "HLast" if is_last else total, product, self.bias(f"B{i}", sizes[i + 1]))
             if not is_last:

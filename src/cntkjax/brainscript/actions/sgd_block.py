@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...sgd._text import Assignment, Raw, Source
+from ...sgd._text import Assignment, Raw, Source, as_raw
 from ...sgd.keys import KEYS, SECTIONS
 from ...sgd.settings import Settings
 from ..configuration import Block
@@ -16,18 +16,27 @@ _NOT_INHERITED = ("tracelevel",)  # of the package's own messages
 _IGNORED = ("numSubminiBatches", "randomSeedOffset", "executionEngine", "maxTempMemSizeInSamples", "type")
 
 
-def settings_of(block: Block, model_path: str, log: Log) -> Settings:
-    """The settings of a command's SGD block. Errors: ConfigError for values that cannot be used."""
+def settings_of(block: Block, model_path: str, log: Log, pieces: int = 0) -> Settings:
+    """The settings of a command's SGD block.
+
+    `pieces`: how many pieces of sequences a minibatch of truncated back-propagation has, each of minibatchSize; 0
+    without truncation.
+    Errors: ConfigError for values that cannot be used.
+    """
     sgd = block.block("SGD")
     if sgd is None:
         raise block.missing("SGD")
-    given = [each for each in _assignments(sgd, (), log) if each.name.lower() != "modelpath"]
-    given.append(Assignment("modelPath", "modelPath", (), _raw_of(model_path)))
+    computed = {"modelPath": _quoted(model_path), "truncated": str(pieces > 0).lower()}
+    if pieces:
+        computed["minibatchSize"] = ":".join(f"{int(float(size)) * pieces}" for size in sgd.array("minibatchSize"))
+    names = {name.lower() for name in computed}
+    given = [each for each in _assignments(sgd, (), log) if each.name.lower() not in names]
+    given += [Assignment(name, name, (), as_raw(value, name)) for name, value in computed.items()]
     around = {}
     if sgd.outer is not None:
         for key in KEYS:
             name = key.name.lower()
-            value = None if name in _NOT_INHERITED or name == "modelpath" else sgd.outer.get(key.name)
+            value = None if name in _NOT_INHERITED or name in names else sgd.outer.get(key.name)
             if value is not None and value.content[:1] not in ("[", "{"):
                 around[name] = raw(value)
     precision = block.get("precision")
@@ -59,10 +68,9 @@ def raw(text: Text) -> Raw:
     return Raw(source, place.column - 1, len(source.text))
 
 
-def _raw_of(value: str) -> Raw:
+def _quoted(value: str) -> str:
     quote = "'" if '"' in value else '"'
-    source = Source("modelPath", f"{quote}{value}{quote}", is_file=False)
-    return Raw(source, 0, len(source.text))
+    return f"{quote}{value}{quote}"
 
 
 __all__ = ["settings_of"]

@@ -32,11 +32,13 @@ def train(command: Command) -> None:
         command.log.line(f"Final model exists: {path}")
         command.log.line("No further training is necessary.")
         return
-    settings = settings_of(block, path, command.log)
+    reader = command.reader()
+    source = open_reader(reader)
+    pieces = reader.integer("nbruttsineachrecurrentiter", 1) if source.truncation_length else 0
+    settings = settings_of(block, path, command.log, pieces)
     network, is_restart = _network(command, path)
     names = _criteria(network, settings, command)
     _describe(network, names, command)
-    source = open_reader(command.reader())
     if network.statistics and not is_restart:
         _precompute(network, command)
     cv = block.block("cvReader")

@@ -12,12 +12,21 @@ from ...sgd import ConfigError
 from ...sgd.keys import nearest
 from ...variables import Variable
 from ..configuration import Block, assignments, elements, inside
+from .images import base64_deserializer, image_deserializer, image_reader
+from .speech import feature_deserializers, label_deserializers, lattice_deserializers, speech_deserializers
 from .text import text_deserializer
 
 Deserializer = Callable[[Block], Sequence[Any]]
 
-DESERIALIZERS: Mapping[str, Deserializer] = {"CNTKTextFormatDeserializer": text_deserializer}
-READERS: Mapping[str, Deserializer] = {"CNTKTextFormatReader": text_deserializer}
+DESERIALIZERS: Mapping[str, Deserializer] = {
+    "CNTKTextFormatDeserializer": text_deserializer, "ImageDeserializer": image_deserializer,
+    "Base64ImageDeserializer": base64_deserializer, "HTKFeatureDeserializer": feature_deserializers,
+    "HTKMLFDeserializer": label_deserializers, "LatticeDeserializer": lattice_deserializers,
+}
+READERS: Mapping[str, Deserializer] = {
+    "CNTKTextFormatReader": text_deserializer, "ImageReader": image_reader, "HTKMLFReader": speech_deserializers,
+    "HTKDeserializers": speech_deserializers,
+}
 _UNSUPPORTED = ("UCIFastReader", "Kaldi2Reader", "LibSVMBinaryReader", "DSSMReader", "SparsePCReader", "BinaryReader")
 _RANDOMIZATION = ("randomize", "randomizationWindow", "sampleBasedRandomizationWindow", "randomizationSeed")
 
@@ -31,7 +40,7 @@ def open_reader(block: Block, *, once: bool = False, shuffled: bool = True) -> M
     deserializers = _deserializers(block)
     window = _window(block) if shuffled else {"randomize": False}
     return MinibatchSource(
-        deserializers, max_sweeps=1 if once else INFINITELY_REPEAT, frame_mode=block.flag("frameMode", False),
+        deserializers, max_sweeps=1 if once else INFINITELY_REPEAT, frame_mode=_reads_frames(block),
         randomization_seed=block.integer("randomizationSeed", 0), truncation_length=_truncation(block), **window,
     )
 
@@ -58,6 +67,12 @@ def _kind(block: Block, key: str, kinds: Mapping[str, Deserializer]) -> Deserial
     guess = nearest(value, kinds)
     raise text.at(0).error(f"there is no {key} {value}; " + (f"did you mean {guess}?" if guess else
                                                             f"there are {', '.join(kinds)}"))
+
+
+def _reads_frames(block: Block) -> bool:
+    """Whether sequences are frames: that is HTKMLFReader's default."""
+    is_speech = block.own("deserializers") is None and block.text("readerType").lower().startswith("htk")
+    return block.flag("frameMode", is_speech and not block.flag("truncated", False))
 
 
 def _window(block: Block) -> dict[str, Any]:

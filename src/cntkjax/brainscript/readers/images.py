@@ -1,0 +1,107 @@
+"""ImageReader, and the deserializers of images with their transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...io import Base64ImageDeserializer, ImageDeserializer, StreamDef, StreamDefs, transforms
+from ..configuration import Block, assignments, elements, inside
+
+_INTERPOLATIONS = ("nearest", "linear", "cubic", "lanczos")
+
+
+def image_reader(block: Block) -> Sequence[Any]:
+    """The deserializer of an ImageReader block, whose blocks have the sizes of images or the number of labels."""
+    streams = {}
+    for entry in block:
+        stream = block.block(entry.name) if entry.is_block else None
+        if stream is not None:
+            streams[entry.name] = _label(stream) or _image(stream, [_crop(stream), _scale(stream), *_mean(stream)])
+    return [ImageDeserializer(block.text("file"), StreamDefs(**streams))]
+
+
+def image_deserializer(block: Block) -> Sequence[Any]:
+    """The deserializer of an ImageDeserializer block."""
+    return [ImageDeserializer(block.text("file"), _streams(block))]
+
+
+def base64_deserializer(block: Block) -> Sequence[Any]:
+    """The deserializer of a Base64ImageDeserializer block."""
+    return [Base64ImageDeserializer(block.text("file"), _streams(block))]
+
+
+def _streams(block: Block) -> StreamDefs:
+    inputs = block.block("input")
+    if inputs is None:
+        raise block.missing("input")
+    streams = {}
+    for entry in inputs:
+        stream = inputs.block(entry.name)
+        assert stream is not None
+        streams[entry.name] = _label(stream) or _image(stream, _listed(stream))
+    return StreamDefs(**streams)
+
+
+def _label(stream: Block) -> Any:
+    return StreamDef(field="label", shape=stream.integer("labelDim")) if "labelDim" in stream else None
+
+
+def _image(stream: Block, steps: list[Any]) -> Any:
+    return StreamDef(field="image", transforms=steps, defines_mb_size=stream.flag("definesMBSize", False))
+
+
+def _listed(stream: Block) -> list[Any]:
+    """The transforms that a stream lists. Errors: ConfigError for one that there is not."""
+    listed = stream.own("transforms")
+    steps: list[Any] = []
+    for text in elements(listed) if listed is not None else []:
+        block = Block("transforms", stream, assignments(inside(text)))
+        steps += _TRANSFORMS[block.choice("type", tuple(_TRANSFORMS), "Crop")](block)
+    return steps
+
+
+def _crop(block: Block) -> Any:
+    """Cropping; ratios are a number, or a range a:b."""
+    size = [int(each) for each in block.array("cropSize")]
+    return transforms.crop(
+        block.text("cropType", "Center").lower(), size[0] if len(size) == 1 else tuple(size) if size else 0,  # type: ignore[arg-type]
+        _ratio(block, "sideRatio", "cropRatio"), _ratio(block, "areaRatio"), _ratio(block, "aspectRatio") or 1.0,
+        block.text("jitterType", "None").lower(),
+    )
+
+
+def _ratio(block: Block, *names: str) -> Any:
+    """A ratio or a range; 0 where there is none."""
+    for name in names:
+        if name in block:
+            numbers = [float(each) for each in block.array(name)]
+            return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
+    return 0.0
+
+
+def _scale(block: Block) -> Any:
+    kind = block.text("interpolations", "linear").split(":")[0].lower()
+    return transforms.scale(
+        block.integer("width"), block.integer("height"), block.integer("channels"),
+        kind if kind in _INTERPOLATIONS else "linear", block.text("scaleMode", "fill").lower(),
+        block.integer("padValue", -1),
+    )
+
+
+def _mean(block: Block) -> list[Any]:
+    return [transforms.mean(block.text("meanFile"))] if block.text("meanFile", "") else []
+
+
+def _color(block: Block) -> Any:
+    return transforms.color(
+        block.number("brightnessRadius", 0), block.number("contrastRadius", 0), block.number("saturationRadius", 0)
+    )
+
+
+_TRANSFORMS: dict[str, Callable[[Block], list[Any]]] = {
+    "Crop": lambda block: [_crop(block)], "Scale": lambda block: [_scale(block)], "Mean": _mean,
+    "Color": lambda block: [_color(block)], "Transpose": lambda block: [], "Cast": lambda block: [],
+}  # fmt: skip
+
+__all__ = ["base64_deserializer", "image_deserializer", "image_reader"]

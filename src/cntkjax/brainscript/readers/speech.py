@@ -1,0 +1,119 @@
+"""HTKMLFReader and the deserializers of HTK's files."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ...io import HTKFeatureDeserializer, HTKMLFDeserializer, LatticeDeserializer, StreamDef, StreamDefs
+from ...sgd import ConfigError
+from ..configuration import Block
+
+_GROUPS = ("input", "output")
+_FILE = re.compile(r"(?:[^=]*=)?(.*?)(?:\[\d+,\d+\])?\s*")
+
+
+def speech_deserializers(block: Block) -> Sequence[Any]:
+    """The deserializers of a HTKMLFReader block: one for each of its blocks with a script or label file."""
+    found = [each for stream in _streams(block) for each in _deserializer(stream)]
+    if not found:
+        raise ConfigError(f"{block.path()} has no features: write features = [ dim = ... ; scpFile = ... ]")
+    return found
+
+
+def feature_deserializers(block: Block) -> Sequence[Any]:
+    """The deserializers of a HTKFeatureDeserializer block."""
+    return [_features(stream) for stream in _inputs(block)]
+
+
+def label_deserializers(block: Block) -> Sequence[Any]:
+    """The deserializers of a HTKMLFDeserializer block."""
+    return [_labels(stream) for stream in _inputs(block)]
+
+
+def lattice_deserializers(block: Block) -> Sequence[Any]:
+    """The deserializers of a LatticeDeserializer block."""
+    return [
+        LatticeDeserializer(stream.text("latticeIndexFile"), StreamDefs(**{stream.name: StreamDef()}))
+        for stream in _inputs(block)
+    ]
+
+
+def _inputs(block: Block) -> list[Block]:
+    inputs = block.block("input")
+    if inputs is None:
+        raise block.missing("input")
+    return [stream for entry in inputs if (stream := inputs.block(entry.name)) is not None]
+
+
+def _streams(block: Block) -> list[Block]:
+    """The blocks of streams, which may stand in the blocks input and output."""
+    streams: list[Block] = []
+    for entry in block:
+        inner = block.block(entry.name) if entry.is_block else None
+        if inner is not None:
+            streams += _streams(inner) if entry.name.lower() in _GROUPS else [inner]
+    return streams
+
+
+def _deserializer(stream: Block) -> list[Any]:
+    if "mlfFile" in stream or "mlfFileList" in stream:
+        return [_labels(stream)]
+    return [_features(stream)] if "scpFile" in stream else []
+
+
+def _features(stream: Block) -> Any:
+    """Features, with as many frames beside each as ``dim`` has room for."""
+    script, width = stream.text("scpFile"), stream.integer("dim")
+    if "contextWindow" in stream:
+        left, *more = (int(each) for each in stream.array("contextWindow"))
+        context = left, more[0] if more else left
+        dim = width if width == _frame_size(script) else width // (sum(context) + 1)
+    else:
+        dim = _frame_size(script)
+        frames, rest = divmod(width, dim)
+        if rest or frames % 2 == 0:
+            raise ConfigError(f"{stream.path()}: dim = {width} is no odd multiple of the {dim} numbers of a frame")
+        context = frames // 2, frames // 2
+    definition = StreamDef(
+        shape=dim, scp=script, context=context, broadcast=stream.flag("expandToUtterance", False),
+        defines_mb_size=stream.flag("definesMBSize", False),
+    )
+    return HTKFeatureDeserializer(StreamDefs(**{stream.name: definition}))
+
+
+def _frame_size(script: str) -> int:
+    """The number of elements of a frame, from the header of the first file that a script lists."""
+    first = next((line for line in Path(script).read_text(encoding="utf-8").splitlines() if line.strip()), "")
+    match = _FILE.fullmatch(first)
+    file = match[1].strip() if match else ""
+    if file.startswith(".../"):
+        file = os.path.join(os.path.dirname(script), file[4:])
+    if not os.path.isfile(file):
+        raise ConfigError(f"{script} lists {file or 'nothing'} first, which is no file here: set DataDir, or run in "
+                          "the folder of the data (currentDirectory=)")
+    with open(file, "rb") as opened:
+        header = opened.read(12)
+    if len(header) < 12:
+        raise ConfigError(f"{file} is no HTK file")
+    size: int = struct.unpack(">iihh", header)[2] // 4
+    return max(size, 1)
+
+
+def _labels(stream: Block) -> Any:
+    files = stream.text("mlfFile") if "mlfFile" in stream else stream.text("mlfFileList")
+    listed: str | list[str] = files
+    if "mlfFileList" in stream:
+        listed = [line.strip() for line in Path(files).read_text(encoding="utf-8").splitlines() if line.strip()]
+    dim = stream.integer("labelDim") if "labelDim" in stream else stream.integer("dim")
+    definition = StreamDef(shape=dim, mlf=listed, defines_mb_size=stream.flag("definesMBSize", False))
+    return HTKMLFDeserializer(
+        stream.text("labelMappingFile"), StreamDefs(**{stream.name: definition}), stream.flag("phoneBoundaries", False)
+    )
+
+
+__all__ = ["feature_deserializers", "label_deserializers", "lattice_deserializers", "speech_deserializers"]

@@ -1,0 +1,150 @@
+"""Reader blocks of speech and images, and composite ones. Losses are those of CNTK 2.7 on the same files."""
+
+import math
+import re
+import struct
+
+import numpy as np
+import pytest
+
+from cntkjax import io
+from cntkjax.brainscript.command_line import main
+from cntkjax.brainscript.configuration import load
+from cntkjax.brainscript.readers import open_reader
+from cntkjax.sgd import ConfigError
+
+CONFIG = """
+command = Train
+modelPath = "$Out$/m.dnn" ; deviceId = -1
+Train = [
+    action = train
+    SimpleNetworkBuilder = [
+        layerSizes = 6:4:2 ; initValueScale = 10 ; applyMeanVarNorm = true ; evalCriterion = ClassificationError
+    ]
+    SGD = [ epochSize = 0 ; minibatchSize = 8 ; maxEpochs = 2 ; learningRatesPerSample = 0.1 ; momentumPerMB = 0.9 ]
+]
+reader = [
+    readerType = HTKMLFReader ; readMethod = blockRandomize ; miniBatchMode = partial ; randomize = auto
+    features = [ dim = 6 ; type = real ; scpFile = "$Data$/all.scp" ]
+    labels = [ mlfFile = "$Data$/all.mlf" ; labelMappingFile = "$Data$/states" ; labelDim = 2 ; labelType = category ]
+]
+composite = {
+    reader = { verbosity = 0 ; randomize = true ; frameMode = true
+        deserializers = ({
+            type = "HTKFeatureDeserializer" ; module = "HTKDeserializers"
+            input = { features = { dim = 6 ; scpFile = "$Data$/all.scp" } }
+        } : {
+            type = "HTKMLFDeserializer" ; module = "HTKDeserializers"
+            input = { labels = { mlfFile = "$Data$/all.mlf" ; labelMappingFile = "$Data$/states" ; labelDim = 2 } }
+        })
+    }
+}
+"""
+LOSSES = (0.66485438, 0.58687162)
+
+
+def write_speech(folder):
+    """Four utterances of two features a frame, and a label for each frame."""
+    script, labels = [], ["#!MLF!#"]
+    for u in range(4):
+        frames = [(math.sin(u + 0.9 * t), math.cos(0.5 * u + 1.3 * t)) for t in range(5 + 2 * u)]
+        data = b"".join(struct.pack(">2f", *frame) for frame in frames)
+        (folder / f"u{u}.fea").write_bytes(struct.pack(">iihh", len(frames), 100000, 8, 9) + data)
+        script.append(f"u{u}=.../u{u}.fea[0,{len(frames) - 1}]")
+        labels.append(f'"u{u}.lab"')
+        labels += [f"{100000 * t} {100000 * (t + 1)} s{int(a + b > 0.3)}" for t, (a, b) in enumerate(frames)]
+        labels.append(".")
+    (folder / "all.scp").write_text("\n".join(script) + "\n")
+    (folder / "all.mlf").write_text("\n".join(labels) + "\n")
+    (folder / "states").write_text("s0\ns1\n")
+
+
+@pytest.fixture
+def speech(tmp_path):
+    """The arguments of a configuration with speech."""
+    write_speech(tmp_path)
+    (tmp_path / "a.cntk").write_text(CONFIG)
+    return [f"configFile={tmp_path}/a.cntk", f"Data={tmp_path}", f"Out={tmp_path}"]
+
+
+@pytest.mark.parametrize("further", [[], ["reader=[readerType=HTKDeserializers]"]])
+def test_frames_of_speech_with_context(speech, capfd, further):
+    assert main([*speech, *further]) == 0
+    found = re.findall(r"\[Training\] CrossEntropyWithSoftmax = ([\d.]+) \* 32", capfd.readouterr().err)
+    np.testing.assert_allclose(np.array(found, float), LOSSES, rtol=1e-6)
+
+
+def minibatch(root, size, **options):
+    source = open_reader(root.block("reader"), **options)
+    return {info.name: data for info, data in source.next_minibatch(size).items()}
+
+
+def test_composite_readers_read_the_same(speech):
+    root = load(speech)
+    single, composite = minibatch(root, 10), minibatch(root.block("composite"), 10)
+    assert list(single) == list(composite) and composite["features"].num_samples == 10
+    for name in single:
+        np.testing.assert_array_equal(single[name].asarray(), composite[name].asarray())
+
+
+def test_utterances_and_pieces_of_them(speech):
+    whole = minibatch(load([*speech, "reader=[frameMode=false;randomize=none]"]), 11)
+    assert [len(each) for each in whole["features"].as_sequences()] == [5]
+    pieces = load([*speech, "reader=[frameMode=false;randomize=none;truncated=true]", "minibatchSize=3"])
+    source = open_reader(pieces.block("reader"))
+    assert source.truncation_length == 3
+    features = source.next_minibatch(6)[source.streams.features]
+    assert (features.num_samples, features.num_sequences) == (6, 2)
+
+
+def test_images(tmp_path):
+    Image = pytest.importorskip("PIL.Image")
+    for i in range(3):
+        Image.fromarray(np.full((6, 8, 3), 40 * i, np.uint8)).save(tmp_path / f"{i}.png")
+    (tmp_path / "map.txt").write_text("".join(f"{tmp_path}/{i}.png\t{i % 2}\n" for i in range(3)))
+    (tmp_path / "a.cntk").write_text("""
+        reader = [ readerType = ImageReader ; file = "$Map$" ; randomize = none
+            features = [ width = 4 ; height = 4 ; channels = 3 ; cropType = Center ; sideRatio = 0.5
+                         jitterType = UniRatio ; interpolations = linear ]
+            labels = [ labelDim = 2 ] ]
+        other = { reader = { randomize = false ; deserializers = ({
+            type = "ImageDeserializer" ; module = "ImageReader" ; file = "$Map$"
+            input = {
+                features = { transforms = (
+                    { type = "Crop" ; cropType = "Center" ; sideRatio = 0.5 } :
+                    { type = "Scale" ; width = 4 ; height = 4 ; channels = 3 ; interpolations = "linear" } :
+                    { type = "Transpose" }) }
+                labels = { labelDim = 2 }
+            } }) } }
+    """)
+    root = load([f"configFile={tmp_path}/a.cntk", f"Map={tmp_path}/map.txt"])
+    old, new = minibatch(root, 3), minibatch(root.block("other"), 3)
+    values = old["features"].asarray()
+    assert values.reshape(3, -1).mean(1).tolist() == [0, 40, 80] and values.shape[-3:] == (3, 4, 4)
+    np.testing.assert_array_equal(values, new["features"].asarray())
+    assert np.squeeze(old["labels"].asarray()).tolist() == [[1, 0], [0, 1], [1, 0]]
+
+
+def test_options_of_the_text_format(tmp_path):
+    (tmp_path / "a.ctf").write_text("0 |f 1 2 |l 1:1\n0 |f 3 4 |l 0:1\n1 |f 5 6 |l 0:1\n")
+    text = """reader = [ readerType = CNTKTextFormatReader ; file = "$Data$" ; randomize = false
+        input = [ features = [ alias = f ; dim = 2 ; format = dense ]
+                  labels = [ alias = l ; dim = 2 ; format = sparse ] ] ]"""
+    (tmp_path / "a.cntk").write_text(text)
+    arguments = [f"configFile={tmp_path}/a.cntk", f"Data={tmp_path}/a.ctf"]
+    data = minibatch(load(arguments), 10, once=True)
+    assert [len(each) for each in data["features"].as_sequences()] == [2, 1] and data["labels"].num_samples == 3
+    rows = minibatch(load([*arguments, "reader=[skipSequenceIds=true;maxErrors=5]"]), 2, once=True)
+    assert rows["features"].num_sequences == 2
+    source = open_reader(load([*arguments, "reader=[randomize=true;randomizationSeed=3]"]).block("reader"), once=True)
+    assert isinstance(source, io.MinibatchSource) and not source.is_infinite()
+
+
+@pytest.mark.parametrize(("further", "message"), [
+    ("reader=[features=[dim=7]]", "dim = 7 is no odd multiple of the 2 numbers of a frame"),
+    ("reader=[readerType=HTKMLReader]", "there is no readerType HTKMLReader; did you mean HTKMLFReader?"),
+    ("reader=[readerType=Kaldi2Reader]", "Kaldi2Reader is not supported"),
+])  # fmt: skip
+def test_mistakes(speech, further, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        open_reader(load([*speech, further]).block("reader"))
