@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._typing import Count
 from ..device import DeviceDescriptor
 from ..engine.data.ragged import Ragged
 from ..graph.shape import is_unknown
@@ -123,7 +124,7 @@ class MinibatchSourceFromData(UserMinibatchSource):
     def next_minibatch(
         self,
         num_samples: int,
-        number_of_workers: int = 1,
+        number_of_workers: Count = 1,
         worker_rank: int = 0,
         device: DeviceDescriptor | None = None,
     ) -> dict[StreamInformation, MinibatchData]:

@@ -34,6 +34,8 @@ def register_native_user_function(op_id: str, module_name: str, factory_method_n
         >>> C.ops.native_user_function("TimesScale", [np.eye(2), x], {"scale": 3.0}).eval({x: [[1, 2]]})
         array([[3., 6.]], dtype=float32)
     """
+    if not module_name:
+        raise ValueError("register_native_user_function: module_name is empty: give the module of the factory")
     native.register(op_id, module_name, factory_method_name)
 
 
