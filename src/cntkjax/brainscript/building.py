@@ -8,10 +8,11 @@ from typing import Any
 from ..default_options import default_options
 from ..graph.variable import rename
 from ..variables import Variable
+from .library.leaves import copied
 from .library.package import PACKAGE
 from .library.table import OPERATIONS
 from .network import ROLES, Network
-from .nodes import Node, named, ordered
+from .nodes import Node, changed, named, ordered, reachable
 from .source import ConfigError
 
 PRECOMPUTED = frozenset({"Mean", "InvStdDev"})
@@ -39,7 +40,11 @@ class Builder:
 
     def build(self, nodes: Iterable[Node]) -> None:
         """Build nodes and what they depend on."""
-        components = ordered([node for node in nodes if id(node) not in self.built], is_delay)
+        needed = [node for node in reachable(nodes) if node.operation != "DynamicAxis"]
+        new = changed(needed)
+        fresh = {id(node) for node in new}
+        self.built |= {id(node): node.variable for node in needed if id(node) not in fresh}
+        components = ordered([node for node in new if id(node) not in self.built], is_delay)
         self._find_sequences(node for component in components for node in component)
         loops: dict[Any, Node] = {}
         with default_options(dtype=DTYPES[self.precision]):
@@ -51,11 +56,8 @@ class Builder:
 
     def _build(self, node: Node, loops: dict[Any, Node], in_loop: bool) -> None:
         """One node, whose operands are built; what a delay within a loop looks back at is not known yet."""
-        if node.variable is not None:
-            self.built[id(node)] = node.variable
-            return
         operands = node.operands()
-        if node.operation in OPERATIONS and (choose := OPERATIONS[node.operation].operands):
+        if node.variable is None and (choose := getattr(OPERATIONS.get(node.operation), "operands", None)):
             operands = choose(operands)
         inputs = [self.built[id(each)] for each in operands if id(each) in self.built]
         if in_loop and is_delay(node):
@@ -71,13 +73,27 @@ class Builder:
 
     def _call(self, node: Node, inputs: list[Any]) -> Any:
         name = node.name if self.names else ""
+        if node.variable is not None:
+            return self._cloned(node, inputs)
         options = dict(node.options)
+        if "copied" in options:
+            return copied(self.package, options["copied"], options["constant"], name)
         if node.operation in PRECOMPUTED:
             start = 0.0 if node.operation == "Mean" else 1.0
             return self.package.Constant(start, shape=inputs[0].shape, name=name)
         if node.operation in ("InputValue", "SparseInputValue"):
             options["axes"] = self._axes(options.pop("dynamicAxis", None))
         return OPERATIONS[node.operation].build(self.package, *inputs, name=name, **options)
+
+    def _cloned(self, node: Node, inputs: list[Any]) -> Any:
+        """A node of another network, with other inputs."""
+        before = [self._original(each) for each in node.originals]
+        substitutions = {old: new for old, new in zip(before, inputs, strict=True) if old is not new}
+        return node.variable.owner.clone("share", substitutions)
+
+    def _original(self, node: Node) -> Any:
+        """The variable that a node was in the network that it comes from."""
+        return node.variable if node.variable is not None else self.built[id(node)]
 
     def _axes(self, axis: Any) -> list[Any]:
         """The dynamic axes of an input: a sequence axis only where something needs sequences."""
@@ -137,8 +153,7 @@ def network_of(
 ) -> Network:
     """The network of nodes that are named directly, and of what they depend on."""
     for name, node in members.items():
-        if node.variable is None:
-            node.name = name
+        node.name = name
     nodes = named([*members.values(), *(node for nodes in roles.values() for node in nodes)])
     for node in nodes.values():
         if node.tag and node not in roles[node.tag]:

@@ -18,7 +18,7 @@ class Node:
 
     `inputs` is None until those of a delay are known, since they may depend on the node itself: `late` gives them.
     `options`: plain Python values (numbers, strings, truth values, lists). `variable`: what the node is already, if it
-    comes from another network. `place` and `chain`: where the description creates it.
+    comes from another network, where its inputs were `originals`. `place` and `chain`: where a description creates it.
     """
 
     operation: str
@@ -30,6 +30,7 @@ class Node:
     late: Callable[[], list[Node]] | None = field(default=None, repr=False)
     tag: str = ""
     variable: Any = None
+    originals: list[Node] = field(default_factory=list, repr=False)
 
     def operands(self) -> list[Node]:
         """The inputs; those of a delay are evaluated now."""
@@ -130,4 +131,61 @@ def _loop(component: list[Node], is_delay: Callable[[Node], bool]) -> list[Node]
     return done
 
 
-__all__ = ["Chain", "Node", "named", "ordered"]
+def changed(nodes: Iterable[Node]) -> list[Node]:
+    """Those of the nodes that have to be built: new ones, those with other inputs, and what depends on such."""
+    users: dict[int, list[Node]] = {}
+    found: dict[int, Node] = {}
+    for node in nodes:
+        operands = node.operands()
+        for operand in operands:
+            users.setdefault(id(operand), []).append(node)
+        if node.variable is None or [*map(id, operands)] != [*map(id, node.originals)]:
+            found[id(node)] = node
+    waiting = list(found.values())
+    while waiting:
+        for user in users.get(id(waiting.pop()), ()):
+            if id(user) not in found:
+                found[id(user)] = user
+                waiting.append(user)
+    return list(found.values())
+
+
+def reachable(roots: Iterable[Node]) -> list[Node]:
+    """The roots and all that they depend on."""
+    found: dict[int, Node] = {}
+    waiting = list(roots)
+    while waiting:
+        node = waiting.pop()
+        if id(node) not in found:
+            found[id(node)] = node
+            waiting.extend(node.operands())
+    return list(found.values())
+
+
+def replaced(roots: Iterable[Node], replacements: dict[int, Node], rename: Callable[[str], str]) -> dict[int, Node]:
+    """Copies of nodes in which others are replaced: of all that depend on these. Nodes are keys by `id`.
+
+    `rename`: the name of a copy.
+    """
+    nodes = reachable(roots)
+    users: dict[int, list[Node]] = {}
+    for node in nodes:
+        for operand in node.operands():
+            users.setdefault(id(operand), []).append(node)
+    copies = dict(replacements)
+    waiting = [node for node in nodes if id(node) in replacements]
+    made: list[tuple[Node, Node]] = []
+    while waiting:
+        for user in users.get(id(waiting.pop()), ()):
+            if id(user) not in copies:
+                copy = Node(user.operation, rename(user.name), None, user.options, user.place, user.chain, tag=user.tag)
+                copy.variable, copy.originals = user.variable, user.originals or user.operands()
+                copies[id(user)] = copy
+                made.append((user, copy))
+                waiting.append(user)
+    for user, copy in made:
+        copy.inputs = [copies.get(id(operand), operand) for operand in user.operands()]
+    return copies
+
+
+__all__ = ["Chain", "Node", "changed", "named", "ordered", "reachable", "replaced"]

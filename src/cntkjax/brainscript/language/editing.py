@@ -1,13 +1,140 @@
-"""Networks that exist already, in descriptions: loading, editing, and functions that clone parts."""
+"""Networks that exist already, in descriptions: loading, editing, and functions that clone parts of networks."""
 
 from __future__ import annotations
 
-from .values import Builtin
+from typing import Any
+
+from ..models import load_network
+from ..network import Network
+from ..nodes import Node, reachable, replaced
+from .values import Builtin, Call, LoadedNetwork, Record, Thunk
+
+PARAMETERS = ("learnable", "constant", "shared")
 
 
-def editing_functions(precision: str) -> list[Builtin]:
+def editing_functions() -> list[Builtin]:
     """The functions of BS.Network."""
-    return []
+    return [Builtin("Load", _load), Builtin("Edit", _edit), Builtin("CloneFunction", _clone_function)]
 
 
-__all__ = ["editing_functions"]
+def loaded(network: Network) -> LoadedNetwork:
+    """A network as nodes of a description."""
+    nodes = {
+        name: Node(network.operations.get(name, _kind(variable)), name, [], {}, variable=variable)
+        for name, variable in network.nodes.items()
+    }
+    for name, node in nodes.items():
+        node.inputs = [nodes[each] for each in network.inputs.get(name, ()) if each in nodes]
+        node.originals = list(node.inputs)
+        if name in network.rates:
+            node.options["learningRateMultiplier"] = network.rates[name]
+    return LoadedNetwork(nodes, network.roles)
+
+
+def _kind(variable: Any) -> str:
+    if variable.is_output:
+        return str(variable.owner.op_name)
+    return "InputValue" if variable.is_input else "LearnableParameter"
+
+
+def _load(call: Call) -> LoadedNetwork:
+    (path,) = call.values()
+    call.evaluator.expect(str, path, call.place, "the name of a model's file")
+    try:
+        return loaded(load_network(path))
+    except (ValueError, OSError) as error:
+        raise call.error(str(error)) from error
+
+
+def _edit(call: Call) -> LoadedNetwork:
+    """``Edit (network, functions, additionalRoots)``: offer each node to functions, which may return another one."""
+    model, functions, roots = call.values()
+    call.evaluator.expect(LoadedNetwork, model, call.place, "a network, as of BS.Network.Load,")
+    further = [each for each in call.evaluator.elements(roots) if isinstance(each, Node)]
+    replacements: dict[int, Node] = {}
+    for name, node in model.nodes.items():
+        new = node
+        for function in call.evaluator.elements(functions):
+            new = call.evaluator.apply(function, [Thunk(None, None, name, new)], {}, name, call.place)
+            call.evaluator.expect(Node, new, call.place, "an edit function that returns a node")
+        if new is not node:
+            new.name = name
+            replacements[id(node)] = new
+    ends = [*model.nodes.values(), *further, *replacements.values()]
+    copies = replaced(_without(ends, replacements), replacements, lambda name: name)
+    nodes = {name: copies.get(id(node), node) for name, node in model.nodes.items()}
+    nodes |= {node.name: copies.get(id(node), node) for node in further}
+    return LoadedNetwork(nodes, model.roles)
+
+
+def _without(roots: list[Node], replacements: dict[int, Node]) -> list[Node]:
+    """The roots, with inputs of replacements that were replaced themselves updated."""
+    for key, new in replacements.items():
+        inputs = new.operands()
+        new.inputs = [replacements.get(id(each), each) if id(each) != key else each for each in inputs]
+    return roots
+
+
+def _clone_function(call: Call) -> Builtin:
+    """``CloneFunction (inputs, outputs, parameters)``: a function that makes copies of a part of a network."""
+    inputs, outputs, mode = call.values()
+    if mode not in PARAMETERS:
+        raise call.error(f"parameters is one of {', '.join(map(repr, PARAMETERS))}, not {mode!r}")
+    nodes = call.evaluator.elements(inputs)
+    for node in nodes:
+        call.evaluator.expect(Node, node, call.place, "nodes as the inputs of CloneFunction")
+    members = _members(call, outputs)
+
+    def clone(inner: Call) -> Any:
+        given = [inner.evaluator.expect(Node, each, inner.place, "a node of the network") for each in inner.values()]
+        if len(given) != len(nodes):
+            raise inner.error(f"the cloned function has {len(nodes)} arguments, {len(given)} are given")
+        replacements = {id(node): new for node, new in zip(nodes, given, strict=True)}
+        if mode != "shared":
+            replacements |= _parameters(members.values(), replacements, mode, inner.path)
+        copies = replaced(members.values(), replacements, lambda name: f"{inner.path}.{name}" if inner.path else name)
+        results = {name: copies.get(id(node), node) for name, node in members.items()}
+        return _result(inner, outputs, results)
+
+    return Builtin("CloneFunction", clone)
+
+
+def _members(call: Call, outputs: Any) -> dict[str, Node]:
+    """The outputs by name; "" for a single one."""
+    if isinstance(outputs, Record):
+        values = {name: call.evaluator.force(thunk) for name, thunk in outputs.members.items()}
+    else:
+        values = {"": outputs}
+    for value in values.values():
+        call.evaluator.expect(Node, value, call.place, "a node, or a record of nodes, as the outputs of CloneFunction")
+    return values
+
+
+def _parameters(outputs: Any, replacements: dict[int, Node], mode: str, path: str) -> dict[int, Node]:
+    """Copies of the parameters that the cloned part has: to be learned, or constant."""
+    return {
+        id(node): copied_parameter(node, f"{path}.{node.name}" if path else node.name, constant=mode == "constant")
+        for node in reachable(outputs) if node.operation == "LearnableParameter" and id(node) not in replacements
+    }
+
+
+def copied_parameter(node: Node, name: str, constant: bool | None = None) -> Node:
+    """A parameter that begins like another one; `constant`: whether it never learns (None: like the other one)."""
+    if node.variable is None:
+        options = dict(node.options)
+        if constant is not None:
+            options["learningRateMultiplier"] = 0.0 if constant else options.get("learningRateMultiplier", 1.0) or 1.0
+        return Node(node.operation, name, [], options, node.place, node.chain)
+    return Node("LearnableParameter", name, [], {"copied": node.variable, "constant": constant}, node.place)
+
+
+def _result(call: Call, outputs: Any, results: dict[str, Node]) -> Any:
+    """A node, or a record with the same names as the outputs."""
+    if not isinstance(outputs, Record):
+        return results[""]
+    record = Record(None, call.path)
+    record.members = {name: Thunk(None, None, name, node) for name, node in results.items()}
+    return record
+
+
+__all__ = ["copied_parameter", "editing_functions", "loaded"]

@@ -93,7 +93,7 @@ class Description:
         )
         library = self.evaluator.library
         library.members = {name: Thunk(value, library, name) for name, value in members.items()}
-        built_in(library, editing_functions(precision))
+        built_in(library, editing_functions())
 
     def outside(self, name: str) -> Any:
         """A key of the configuration as a value: a number, a truth value, or a string."""
@@ -154,15 +154,15 @@ def build_network(
 ) -> Network:
     """The network that a text in BrainScript describes.
 
-    `text`: what stands in the braces of BrainScriptNetworkBuilder, or if that begins with a parenthesis the expression
-    with it. `scope`: values of the configuration around it. `seed_offset`: a number added to the seeds of parameters.
+    `text`: the value of BrainScriptNetworkBuilder, in braces, brackets or parentheses, or what stands in the braces.
+    `scope`: values of the configuration around it. `seed_offset`: a number added to the seeds of parameters.
 
     Errors: ConfigError with the place, and the calls that led there.
     """
     with deep_recursion():
         description = Description(scope, precision, seed_offset)
         try:
-            if text.content.lstrip().startswith("("):
+            if text.content.lstrip()[:1] in ("(", "[", "{"):
                 expression = parse_expression(text, include_file)
             else:
                 expression = parse_members(text, include_file, (text.name,))

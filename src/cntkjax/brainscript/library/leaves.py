@@ -76,6 +76,13 @@ def matrix(rows: np.ndarray, dimensions: tuple[int, ...], source: str) -> np.nda
     return np.ascontiguousarray(values.reshape(dimensions), np.float32)
 
 
+def copied(C: Any, original: Any, constant: bool | None, name: str) -> Any:
+    """A parameter that begins with the value of another; a constant if it never learns, or the other one does not."""
+    if original.is_constant if constant is None else constant:
+        return C.Constant(original.value, name=name)
+    return C.Parameter(original.shape, init=original.value, name=name)
+
+
 _shape = shape
 
 
@@ -85,4 +92,4 @@ def input_value(C: Any, *, shape: Any, sparse: bool = False, axes: Any = None, n
     return C.input_variable(_shape(shape), is_sparse=bool(sparse), dynamic_axes=axes, name=name)
 
 
-__all__ = ["RANDOM", "matrix"]
+__all__ = ["RANDOM", "copied", "matrix"]

@@ -15,6 +15,8 @@ def times(C: Any, a: Any, b: Any, *, outputRank: float = 1, inferInputRankToMap:
     """The product of a matrix or tensor and a column, or columns; a matrix as wide as all of b flattens it."""
     if len(a.shape) == 2 and len(b.shape) > 1 and a.shape[0] == math.prod(b.shape) != b.shape[-1]:
         b = C.reshape(b, (a.shape[0],))
+    if b.shape == (1, 1):  # a is a column, whose number of axes may be unknown yet
+        return C.element_times(a, b, name=name)
     return C.times(b, a, output_rank=int(outputRank), infer_input_rank_to_map=int(inferInputRankToMap), name=name)
 
 
@@ -206,8 +208,12 @@ def dropout(C: Any, x: Any, *, name: str) -> Any:
 
 
 @operation("Crop")
-def crop(C: Any, x: Any, reference: Any, *nodes: Any, yOffset: float = 0.0, xOffset: float = 0.0, name: str) -> Any:
-    """The part of x that has the size of another image."""
+def crop(
+    C: Any, x: Any, reference: Any, *nodes: Any, yOffset: Any = None, xOffset: Any = None, name: str,
+) -> Any:
+    """The part of x that has the size of another image; at offsets, or where both come from."""
     if nodes:
         return C.crop_automatic_with_ancestors(x, reference, nodes[0], nodes[1], name=name)
+    if xOffset is None or yOffset is None:
+        return C.crop_automatic(x, reference, name=name)
     return C.crop_manual(x, reference, int(xOffset), int(yOffset), name=name)

@@ -27,7 +27,7 @@ def build_network(
     with deep_recursion():
         reader = Reader()
         block = reader.read(text)
-        _read_macros(reader, block, scope)
+        read_macros(reader, block, scope)
         section = _read_description(reader, block, scope)
         description = Description(scope, precision, seed_offset)
         frame = _frame(section)
@@ -36,15 +36,15 @@ def build_network(
         return _finished(run, frame, precision)
 
 
-def _setting(block: Section, scope: Scope | Mapping[str, Text], name: str) -> Expression | None:
+def _setting(block: Section | None, scope: Scope | Mapping[str, Text], name: str) -> Expression | None:
     """A setting of the block, or of the configuration around it."""
-    if name.lower() in block.statements:
+    if block is not None and name.lower() in block.statements:
         return block.statements[name.lower()]
     outer = scope.get(name)
     return None if outer is None else Expression(outer.content.strip().strip("\"'"), "string", Place(outer, 0))
 
 
-def _read_macros(reader: Reader, block: Section, scope: Scope | Mapping[str, Text]) -> None:
+def read_macros(reader: Reader, block: Section | None, scope: Scope | Mapping[str, Text]) -> None:
     """Read the files of macros."""
     setting = _setting(block, scope, "ndlMacros")
     if setting is not None:
@@ -102,4 +102,4 @@ def _finished(run: Run, frame: Frame, precision: str) -> Network:
     return network_of({node.name: node for node in nodes}, roles, precision)
 
 
-__all__ = ["build_network"]
+__all__ = ["build_network", "read_macros"]

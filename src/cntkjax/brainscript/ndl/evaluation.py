@@ -95,7 +95,7 @@ class Run:
     def word(self, frame: Frame, expression: Expression) -> Any:
         """A variable, a member of a macro's value, or a word that stands for itself."""
         key = expression.text.lower()
-        first, *rest = (key,) if key in frame.statements else key.split(".")
+        first, *rest = (key,) if key in frame.statements or key in frame.values else key.split(".")
         if first not in frame.values and first not in frame.statements:
             if rest:
                 raise self.unknown(expression, frame)

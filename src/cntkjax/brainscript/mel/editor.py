@@ -1,0 +1,279 @@
+"""The editing of models by commands of MEL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from ..language.editing import copied_parameter, loaded
+from ..language.evaluator import did_you_mean
+from ..language.networks import Description, Scope
+from ..models import function_of, load_network
+from ..ndl.building import read_macros
+from ..ndl.evaluation import Frame, Run
+from ..ndl.reader import Reader
+from ..network import ROLES, Network
+from ..nodes import Node, reachable
+from ..source import ConfigError, Place, Text
+from .commands import Command, commands, plain
+from .models import Model, described
+
+_PROPERTIES = {
+    "feature": "feature", "label": "label", "finalcriterion": "criterion", "criteria": "criterion",
+    "criterion": "criterion", "evaluation": "evaluation", "eval": "evaluation", "output": "output",
+}
+
+
+class Editor:
+    """The models of a script, and its state."""
+
+    def __init__(self, text: Text, scope: Scope | Mapping[str, Text], precision: str) -> None:
+        self.text = text
+        self.scope = scope
+        self.reader = Reader()
+        read_macros(self.reader, None, scope)
+        self.evaluator = Description(scope, precision, 0).evaluator
+        self.models: dict[str, Model] = {}
+        self.default = ""
+        self.frames: dict[str, Frame] = {}
+
+    def run(self) -> None:
+        """Run the statements: commands one by one, what lies between them as NDL."""
+        content, end = self.text.content, 0
+        for command, begin, after in commands(self.text, _COMMANDS):
+            self.describe(end, begin)
+            function = _COMMANDS.get(plain(command.name))
+            if function is None:
+                raise command.error(f"unknown command{did_you_mean(command.name, _NAMES)}")
+            function(self, command)
+            end = after
+        self.describe(end, len(content))
+
+    def describe(self, begin: int, end: int) -> None:
+        """Add the nodes that a part of the script describes in NDL to the default model."""
+        content = re.sub(r"[^\n]", " ", self.text.content[:begin]) + self.text.content[begin:end]
+        part = Text(self.text.name, content, self.text.origin)
+        section = self.reader.read(part)
+        if not section.statements:
+            return
+        model = self.model_at(Place(self.text, begin))
+        frame = self.frames.setdefault(self.default, Frame("", {}, {}))
+        frame.values |= {name.lower(): node for name, node in model.nodes.items()}
+        frame.statements |= section.statements
+        frame.names |= section.names
+        run = Run(self.reader.macros, self.evaluator)
+        run.all(frame)
+        for each in (frame, *run.uses):
+            for name in each.statements:
+                self.add(model, each.node(name))
+
+    def add(self, model: Model, root: Node | None) -> None:
+        """Add a new node and what it depends on."""
+        known = {id(node) for node in model.nodes.values()}
+        for node in reachable([root] if root is not None else []):
+            if id(node) not in known:
+                model.nodes[node.name] = node
+
+    def model_at(self, place: Place) -> Model:
+        if self.default not in self.models:
+            raise place.error("there is no model here: begin with m = LoadModel(\"file\")")
+        return self.models[self.default]
+
+    # Names
+
+    def find(self, pattern: str, command: Command) -> dict[str, Node]:
+        """The nodes whose names match a pattern with ``*``, in any case; at least one."""
+        model = self.model_at(command.place)
+        prefix, _, rest = pattern.partition(".")
+        if prefix.lower() in self.models and rest and pattern not in model.nodes:
+            model, pattern = self.models[prefix.lower()], rest
+        expression = re.compile(re.escape(pattern).replace(r"\*", ".*"), re.IGNORECASE)
+        found = {name: node for name, node in model.nodes.items() if expression.fullmatch(name)}
+        if not found:
+            raise command.error(f"no node is called '{pattern}'{did_you_mean(pattern, model.nodes)}")
+        return found
+
+    def one(self, name: str, command: Command) -> Node:
+        """The one node of a name."""
+        found = self.find(name, command)
+        if len(found) > 1:
+            raise command.error(f"'{name}' is {len(found)} nodes, {', '.join(list(found)[:4])}, ...: name one")
+        return next(iter(found.values()))
+
+    def named_model(self, name: str, command: Command) -> Model:
+        if name.lower() not in self.models:
+            raise command.error(f"there is no model '{name}'{did_you_mean(name, self.models)}")
+        return self.models[name.lower()]
+
+    # Commands
+
+    def create(self, command: Command) -> None:
+        self.enter(command.result or command.argument(0), Model())
+
+    def load(self, command: Command) -> None:
+        path = command.argument(0 if command.result else 1)
+        try:
+            found = loaded(load_network(path))
+        except (ValueError, OSError) as error:
+            raise command.error(str(error)) from error
+        roles = {role: [found.nodes[name] for name in found.roles[role]] for role in ROLES}
+        self.enter(command.result or command.argument(0), Model(dict(found.nodes), roles))
+
+    def enter(self, name: str, model: Model) -> None:
+        self.models[name.lower()] = model
+        self.default = name.lower()
+        self.frames.pop(self.default, None)
+
+    def set_default(self, command: Command) -> None:
+        self.named_model(command.argument(0), command)
+        self.default = command.argument(0).lower()
+
+    def unload(self, command: Command) -> None:
+        self.named_model(command.argument(0), command)
+        del self.models[command.argument(0).lower()]
+
+    def save(self, command: Command) -> None:
+        *model, path = command.arguments
+        chosen = self.named_model(model[0], command) if model else self.model_at(command.place)
+        target = Path(path.strip("\"'"))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            function_of(chosen.network()).save(str(target))
+        except ConfigError as error:
+            raise command.error(str(error)) from error
+
+    def dump(self, command: Command) -> None:
+        model = self.named_model(command.argument(0), command)
+        self.write(model.network(), list(model.nodes), command)
+
+    def dump_nodes(self, command: Command) -> None:
+        self.write(self.model_at(command.place).network(), list(self.find(command.argument(0), command)), command)
+
+    def write(self, network: Network, names: list[str], command: Command) -> None:
+        """Write nodes as text, with values if ``includeData``."""
+        data = command.options.get("includedata", "false").lower() == "true"
+        lines = [line for name in sorted(names) for line in described(network, name, data)]
+        Path(command.argument(1)).write_text("\n".join([*lines, ""]), encoding="utf-8")
+
+    def set_input(self, command: Command) -> None:
+        try:
+            at = int(command.argument(1))
+        except ValueError:
+            raise command.error(f"the number of an input is expected, not {command.argument(1)!r}") from None
+        new = self.one(command.argument(2), command)
+        for name, node in self.find(command.argument(0), command).items():
+            inputs = node.operands()
+            if not 0 <= at < len(inputs):
+                raise command.error(f"'{name}' has {len(inputs)} inputs, counted from 0; there is no input {at}")
+            inputs[at] = new
+
+    def set_inputs(self, command: Command) -> None:
+        node = self.one(command.argument(0), command)
+        inputs = [self.one(name, command) for name in command.arguments[1:]]
+        if len(inputs) != len(node.operands()):
+            raise command.error(f"'{node.name}' has {len(node.operands())} inputs, {len(inputs)} are given")
+        node.operands()[:] = inputs
+
+    def set_property(self, command: Command, of_subtree: bool = False) -> None:
+        name, value = command.argument(1).lower(), command.argument(2).lower() in ("true", "1", "t", "yes")
+        found = self.find(command.argument(0), command)
+        if of_subtree:
+            found = {node.name: node for node in reachable(found.values()) if node.operation == "LearnableParameter"}
+        if name in ("computegradient", "needsgradient", "needgradient"):
+            for node in found.values():
+                self.replace(node, copied_parameter(node, node.name, constant=not value))
+        elif name in _PROPERTIES:
+            nodes = self.model_at(command.place).roles[_PROPERTIES[name]]
+            for node in found.values():
+                node.tag = "" if not value and node.tag == _PROPERTIES[name] else node.tag
+                if node in nodes:
+                    nodes.remove(node)
+                if value:
+                    nodes.append(node)
+        elif name != "multiseq":
+            raise command.error(f"unknown property {command.argument(1)!r}: {', '.join(_PROPERTIES)}, computeGradient")
+
+    def replace(self, old: Node, new: Node) -> None:
+        """Put a node in the place of another one, in all models."""
+        for model in self.models.values():
+            for name, node in model.nodes.items():
+                inputs = node.operands()
+                inputs[:] = [new if each is old else each for each in inputs]
+                if node is old:
+                    model.nodes[name] = new
+
+    def remove(self, command: Command) -> None:
+        for pattern in command.arguments:
+            for name, node in self.find(pattern.strip("\"'"), command).items():
+                for model in self.models.values():
+                    if model.nodes.get(name) is node:
+                        del model.nodes[name]
+                        model.roles = {role: [n for n in nodes if n is not node] for role, nodes in model.roles.items()}
+
+    def rename(self, command: Command) -> None:
+        model = self.model_at(command.place)
+        for name, node in self.find(command.argument(0), command).items():
+            node.name = _substituted(command.argument(0), command.argument(1), name)
+            model.nodes = {node.name if each is node else key: each for key, each in model.nodes.items()}
+
+    def copy(self, command: Command) -> None:
+        model = self.model_at(command.place)
+        found = self.find(command.argument(0), command)
+        source, target = command.argument(0), command.argument(1)
+        copies = {id(node): (node, _substituted(source, target, name)) for name, node in found.items()}
+        self.copy_nodes(copies, model, command.options.get("copy", "all").lower() == "value", command)
+
+    def copy_subtree(self, command: Command) -> None:
+        root = self.one(command.argument(0), command)
+        target = self.named_model(command.argument(1), command)
+        prefix = command.argument(2) if len(command.arguments) > 2 else ""
+        self.copy_nodes({id(n): (n, prefix + n.name) for n in reachable([root])}, target, False, command)
+
+    def copy_nodes(self, nodes: dict[int, tuple[Node, str]], model: Model, values: bool, command: Command) -> None:
+        """Copies under other names; links between the nodes become links between the copies."""
+        copies: dict[int, Node] = {}
+        for key, (node, name) in nodes.items():
+            if node.operation == "LearnableParameter":
+                copies[key] = copied_parameter(node, name)
+            elif not values:
+                copies[key] = Node(node.operation, name, None, node.options, node.place, variable=node.variable)
+                copies[key].originals = node.originals or node.operands()
+        for key, copy in copies.items():
+            if copy.inputs is None:
+                copy.inputs = [copies.get(id(each), each) for each in nodes[key][0].operands()]
+            if copy.name in model.nodes:
+                self.replace(model.nodes[copy.name], copy)
+            elif values:
+                raise command.error(f"there is no node '{copy.name}' to copy values to")
+            model.nodes[copy.name] = copy
+
+    def copy_inputs(self, command: Command) -> None:
+        source, target = (self.one(command.argument(at), command) for at in (0, 1))
+        target.operands()[:] = source.operands()
+
+
+def _substituted(pattern: str, target: str, name: str) -> str:
+    """The name that a node gets whose name matched a pattern: its part for ``*`` in the place of the target's."""
+    expression = re.escape(pattern).replace(r"\*", "(.*)")
+    match = re.fullmatch(expression, name, re.IGNORECASE)
+    parts = iter(match.groups() if match else ())
+    return re.sub(r"\*", lambda _: next(parts, ""), target)
+
+
+_COMMANDS: dict[str, Callable[[Editor, Command], None]] = {
+    "createmodel": Editor.create, "loadmodel": Editor.load, "savemodel": Editor.save,
+    "savedefaultmodel": Editor.save, "setdefaultmodel": Editor.set_default, "unloadmodel": Editor.unload,
+    "dump": Editor.dump, "dumpmodel": Editor.dump,
+    "dumpnode": Editor.dump_nodes, "setinput": Editor.set_input, "setinputs": Editor.set_inputs,
+    "setproperty": Editor.set_property, "remove": Editor.remove, "delete": Editor.remove, "rename": Editor.rename,
+    "setpropertyforsubtree": lambda editor, command: editor.set_property(command, of_subtree=True),
+    "copy": Editor.copy, "copysubtree": Editor.copy_subtree, "copyinputs": Editor.copy_inputs,
+}
+_NAMES = (
+    "CreateModel", "LoadModel", "SaveModel", "SaveDefaultModel", "SetDefaultModel", "UnloadModel", "Dump", "SetInput",
+    "SetInputs", "SetProperty", "SetPropertyForSubTree", "Remove", "Delete", "Rename", "Copy", "CopySubTree",
+    "CopyInputs",
+)
+
+__all__ = ["Editor"]

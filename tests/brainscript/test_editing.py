@@ -1,0 +1,138 @@
+"""Networks made from networks: loading, cloning and editing."""
+
+import numpy as np
+import pytest
+
+from cntkjax.brainscript.language import build_network
+from cntkjax.brainscript.models import function_of
+from cntkjax.brainscript.source import ConfigError, Text
+
+TWO_LAYERS = """
+    x = Input {3}
+    W1 = ParameterTensor {(4 : 3)} ; W2 = ParameterTensor {(2 : 4)}
+    h = Sigmoid (W1 * x)
+    z = W2 * h
+    featureNodes = (x) ; outputNodes = (z)
+"""
+LOOP = """
+    x = Input {2}
+    W = ParameterTensor {(2 : 2)}
+    h = Tanh (x + W * PastValue (2, h, defaultHiddenActivation=0))
+    y = 2 .* h
+    outputNodes = (y)
+"""
+DATA = np.array([[1, -2, 3]], np.float32)
+
+
+def build(text, **options):
+    return build_network(Text("net.bs", text), options.pop("scope", {}), **options)
+
+
+@pytest.fixture
+def model(tmp_path):
+    def save(text):
+        path = tmp_path / "model.dnn"
+        network = build(text)
+        function_of(network).save(str(path))
+        return network, path
+
+    return save
+
+
+def run(network, name, data=DATA, argument="x"):
+    return np.asarray(network.nodes[name].owner.eval({network.nodes[argument]: data}))
+
+
+def test_a_network_that_is_loaded_is_the_one_that_was_saved(model):
+    before, path = model(TWO_LAYERS)
+    after = build(f"(BS.Network.Load ('{path}'))")
+    assert after.roles == before.roles
+    assert after.operations == before.operations
+    np.testing.assert_array_equal(run(after, "z"), run(before, "z"))
+
+
+def test_a_new_network_may_use_nodes_and_dimensions_of_a_loaded_one(model):
+    before, path = model(TWO_LAYERS)
+    network = build(f"""
+        old = BS.Network.Load ("{path}")
+        W3 = ParameterTensor {{(5 : old.h.dim)}}
+        y = W3 * old.h
+        outputNodes = (y)
+    """)
+    assert network.nodes["W3"].shape == (4, 5)
+    assert {"x", "W1", "h"} <= set(network.nodes)
+    assert "z" not in network.nodes
+    np.testing.assert_array_equal(run(network, "h"), run(before, "h"))
+
+
+@pytest.mark.parametrize(("mode", "trained"), [("learnable", 3), ("constant", 1), ("shared", 3)])
+def test_a_cloned_function_computes_what_the_original_does_on_another_input(model, mode, trained):
+    before, path = model(TWO_LAYERS)
+    network = build(f"""
+        old = BS.Network.Load ("{path}")
+        f = BS.Network.CloneFunction (old.x, old.z, parameters="{mode}")
+        features = Input {{3}}
+        z = f (features)
+        V = ParameterTensor {{(2 : 2)}}
+        out = V * z
+        outputNodes = (out)
+    """)
+    assert "x" not in network.nodes
+    assert len(function_of(network).parameters) == trained
+    np.testing.assert_array_equal(run(network, "z", argument="features"), run(before, "z"))
+
+
+def test_a_record_of_outputs_is_cloned_to_a_record(model):
+    before, path = model(TWO_LAYERS)
+    network = build(f"""
+        old = BS.Network.Load ("{path}")
+        f = BS.Network.CloneFunction ((old.x : old.W2), {{ hidden = old.h ; z = old.z }})
+        features = Input {{3}} ; weights = ParameterTensor {{(7 : 4)}}
+        result = f (features, weights)
+        z = result.z ; h = result.hidden
+    """)
+    assert network.nodes["z"].shape == (7,)
+    np.testing.assert_array_equal(run(network, "h", argument="features"), run(before, "h"))
+
+
+def test_a_loop_is_cloned_as_a_loop(model):
+    before, path = model(LOOP)
+    network = build(f"""
+        old = BS.Network.Load ("{path}")
+        f = BS.Network.CloneFunction (old.x, old.y)
+        features = Input {{2}}
+        y = f (2 .* features)
+        outputNodes = (y)
+    """)
+    data = np.random.default_rng(0).normal(size=(1, 4, 2)).astype(np.float32)
+    np.testing.assert_allclose(run(network, "y", data, "features"), run(before, "y", 2 * data), rtol=1e-6)
+
+
+def test_edited_nodes_are_replaced_for_all_that_use_them(model):
+    before, path = model(TWO_LAYERS)
+    network = build(f"""(BS.Network.Edit (
+        BS.Network.Load ("{path}"), (node => if node.name == "h" then Tanh (node.inputs[0]) else node), 0
+    ))""")
+    assert network.operations["h"] == "Tanh"
+    assert network.roles == before.roles
+    hidden = np.tanh(DATA @ before.nodes["W1"].value)
+    np.testing.assert_allclose(run(network, "z"), hidden @ before.nodes["W2"].value, rtol=1e-5)
+
+
+def test_nodes_with_dots_in_their_names_are_read_with_underscores(model):
+    _, path = model("x = Input {2} ; f (x) = { a = Tanh (x) ; b = Sigmoid (a) } ; z = f (x).b ; outputNodes = (z)")
+    assert build(f"old = BS.Network.Load ('{path}') ; y = ReLU (old.z_a)").inputs["y"] == ["z.a"]
+
+
+@pytest.mark.parametrize(("text", "says"), [
+    ("m = BS.Network.Load ('nowhere.dnn') ; z = m.z", "there is no model nowhere.dnn"),
+    ("y = m.zz", "the network has no node 'zz'"),
+    ("f = BS.Network.CloneFunction (m.x, m.z, parameters='frozen') ; y = f (m.x)", "'constant'"),
+    ("f = BS.Network.CloneFunction (m.x, m.z) ; y = f (m.x, m.x)", "1 arguments, 2 are given"),
+])
+def test_mistakes_are_named_with_their_place(model, text, says):
+    _, path = model(TWO_LAYERS)
+    with pytest.raises(ConfigError) as error:
+        build(text if "Load" in text else f"{text} ; m = BS.Network.Load ('{path}')")
+    assert says in str(error.value)
+    assert "net.bs, line 1" in str(error.value)

@@ -1,0 +1,135 @@
+"""MEL: models edited by commands, and NDL between them."""
+
+import numpy as np
+import pytest
+
+from cntkjax.brainscript.mel import edit
+from cntkjax.brainscript.models import function_of, load_network
+from cntkjax.brainscript.ndl import build_network
+from cntkjax.brainscript.source import ConfigError, Text
+
+MACROS = """
+    Layer(x, rows, cols) { W = Parameter(rows, cols) ; B = Parameter(rows, 1, init=fixedValue, value=0)
+                           T = Times(W, x) ; P = Plus(T, B) ; Y = Sigmoid(P) }
+"""
+NET = MACROS + """
+    features = Input(3, tag=feature) ; labels = Input(3, tag=label)
+    L1 = Layer(features, 4, 3)
+    L2 = Layer(L1, 3, 4)
+    ce = CrossEntropyWithSoftmax(labels, L2.P, tag=criteria)
+    OutputNodes = (L2.P)
+"""
+DATA = np.array([[1, -2, 3]], np.float32)
+
+
+@pytest.fixture
+def paths(tmp_path):
+    network = build_network(Text("net.ndl", NET), {})
+    function_of(network).save(str(tmp_path / "old.dnn"))
+    (tmp_path / "macros.ndl").write_text(MACROS)
+    return network, tmp_path
+
+
+def edited(paths, script):
+    _, folder = paths
+    begin = f'm = LoadModel("{folder}/old.dnn", format="cntk")\nSetDefaultModel(m)\n'
+    text = f'{begin}{script}\nSaveModel(m, "{folder}/new.dnn")'
+    edit(Text("edit.mel", text), {"ndlMacros": Text("ndlMacros", f'"{folder}/macros.ndl"')})
+    return load_network(str(folder / "new.dnn"))
+
+
+def run(network, name):
+    return np.asarray(network.nodes[name].owner.eval({network.nodes["features"]: DATA}))
+
+
+def value(network, name):
+    return network.nodes[name].value
+
+
+def test_a_model_that_is_only_saved_again_is_the_same(paths):
+    network = edited(paths, "# nothing changes\n")
+    assert network.roles == paths[0].roles
+    assert set(network.nodes) == set(paths[0].nodes)
+    np.testing.assert_array_equal(run(network, "L2.P"), run(paths[0], "L2.P"))
+
+
+def test_a_layer_of_a_macro_is_put_between_two_others(paths):
+    network = edited(paths, """
+        HDim = 4
+        New = Layer(L1.Y, HDim, HDim)
+        SetInput(L2.T, 1, New.Y)
+    """)
+    assert network.inputs["L2.T"] == ["L2.W", "New.Y"]
+    old = paths[0]
+    np.testing.assert_array_equal(value(network, "L1.W"), value(old, "L1.W"))
+
+    def layer(x, name):
+        return 1 / (1 + np.exp(-(x @ value(network, name)).reshape(1, -1)))
+
+    hidden = layer(layer(DATA, "L1.W"), "New.W")
+    np.testing.assert_allclose(run(network, "L2.P").reshape(1, -1), hidden @ value(network, "L2.W"), rtol=1e-5)
+
+
+def test_names_with_a_star_are_all_that_match(paths):
+    network = edited(paths, """
+        Copy(L1.*, L3.*)
+        SetInput(L3.T, 1, features)
+        SetInput(L2.*T, 1, l3.y)
+        Remove(L1.*)
+    """)
+    assert not any(name.startswith("L1.") for name in network.nodes)
+    np.testing.assert_array_equal(run(network, "L2.P"), run(paths[0], "L2.P"))
+
+
+def test_roles_and_gradients_are_properties(paths):
+    network = edited(paths, """
+        SetProperty(ce, "criterion", false)
+        err = ErrorPrediction(labels, L2.P, tag=eval)
+        SetProperty(L1.Y, Output, true)
+        SetProperty(L1.W, ComputeGradient, false)
+    """)
+    assert network.roles["criterion"] == []
+    assert network.roles["evaluation"] == ["err"]
+    assert network.roles["output"] == ["L2.P", "L1.Y"]
+    assert network.nodes["L1.W"].is_constant
+    np.testing.assert_array_equal(run(network, "L2.P"), run(paths[0], "L2.P"))
+
+
+def test_a_criterion_is_removed_and_an_input_replaced(paths):
+    network = edited(paths, """
+        Remove(ce)
+        Rename(labels, oldLabels)
+        labels = Input(3, tag=label)
+        Delete(oldLabels)
+        ce = SquareError(labels, L2.P, tag=criteria)
+    """)
+    assert network.operations["ce"] == "SquareError"
+    assert network.roles["label"] == ["labels"]
+
+
+def test_a_dump_lists_nodes_and_values(paths):
+    _, folder = paths
+    edited(paths, f'Dump(m, "{folder}/dump.txt", includeData=true)')
+    lines = (folder / "dump.txt").read_text().splitlines()
+    assert "L1.T=Times ( L1.W , features )" in lines
+    at = lines.index("L1.W=LearnableParameter [4,3]   NeedGradient=true")
+    row = [float(each) for each in lines[at + 1].split()]
+    np.testing.assert_allclose(row, value(paths[0], "L1.W")[:, 0], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("script", "says"), [
+    ("SetInput(L2.X, 1, features)", "no node is called 'L2.X'"),
+    ("SetInput(L2.T, 5, features)", "has 2 inputs, counted from 0"),
+    ("SetInput(L2.T, 1, L1.*)", "name one"),
+    ("Remove(L1.Y)", "still needs 'L1.Y'"),
+    ("SetProprty(ce, criterion, false)", "did you mean 'SetProperty'"),
+    ("SetProperty(ce, colour, true)", "unknown property 'colour'"),
+    ("SetInput(L2.T, 1", "not closed"),
+    ("SaveModel(n, \"x.dnn\")", "there is no model 'n'"),
+    ("x = Tnh(L1.Y)", "did you mean 'Tanh'"),
+])
+def test_mistakes_are_named_with_their_place(paths, script, says):
+    with pytest.raises(ConfigError) as error:
+        edited(paths, script)
+    assert says in str(error.value)
+    assert "edit.mel, line" in str(error.value)
