@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from cntkjax.brainscript.command_line import main
 from cntkjax.brainscript.language import build_network
-from cntkjax.brainscript.models import function_of
+from cntkjax.brainscript.models import function_of, load_network
 from cntkjax.brainscript.source import ConfigError, Text
 
 TWO_LAYERS = """
@@ -136,3 +137,26 @@ def test_mistakes_are_named_with_their_place(model, text, says):
         build(text if "Load" in text else f"{text} ; m = BS.Network.Load ('{path}')")
     assert says in str(error.value)
     assert "net.bs, line 1" in str(error.value)
+
+
+def test_what_is_computed_before_training_is_still_to_be_computed_in_a_saved_model(model):
+    _, path = model("x = Input {2} ; z = Tanh (MeanVarNorm (x)) ; outputNodes = (z)")
+    network = build(f"(BS.Network.Load ('{path}'))")
+    assert sorted(network.statistics.values()) == [("InvStdDev", "x"), ("Mean", "x")]
+
+
+def test_the_edit_action_writes_the_model_that_brainscript_describes(tmp_path):
+    (tmp_path / "edit.cntk").write_text("""
+        command = make:change
+        make = [ action = edit ; outputModelPath = "a.dnn"
+                 BrainScriptNetworkBuilder = {
+                     x = Input {2} ; h = Tanh (x) ; z = Sigmoid (h) ; outputNodes = (z)
+                 } ]
+        change = [ action = edit ; editPath = "change.mel" ]
+    """)
+    script = 'm = LoadModel("a.dnn")\nSetInput(z, 0, x)\nRemove(h)\nSaveModel(m, "b.dnn")\n'
+    (tmp_path / "change.mel").write_text(script)
+    assert main([f"configFile={tmp_path}/edit.cntk", f"currentDirectory={tmp_path}"]) == 0
+    network = load_network(str(tmp_path / "b.dnn"))
+    assert set(network.nodes) == {"x", "z"}
+    np.testing.assert_allclose(run(network, "z", DATA[:, :2]), 1 / (1 + np.exp(-DATA[:, :2])), rtol=1e-6)

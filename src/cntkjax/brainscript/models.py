@@ -20,7 +20,7 @@ from ..variables import Variable
 from .network import ROLES, Network
 
 _ATTRIBUTE = "cntkNetwork"
-_KEPT = ("roles", "operations", "inputs", "rates")
+_KEPT = ("roles", "operations", "inputs", "rates", "statistics")
 _LOSSES = ("CrossEntropyWithSoftmax", "SquaredError", "Logistic", "BinaryCrossEntropy", "SequenceWithSoftmax",
            "ForwardBackward", "CosineDistance", "NCE", "NceLoss")  # fmt: skip
 _METRICS = ("ClassificationError", "EditDistanceError", "NDCG")
@@ -29,7 +29,8 @@ _METRICS = ("ClassificationError", "EditDistanceError", "NDCG")
 def function_of(network: Network) -> Function:
     """All nodes of a network as a function, which can be saved."""
     used = {id(v) for node in nodes(_owners(network)) for v in node.node_inputs}
-    roots = [v for v in network.nodes.values() if v.is_output and id(v) not in used]
+    outputs = [v for v in network.nodes.values() if v.is_output]
+    roots = [v for v in outputs if id(v) not in used] or outputs  # all are used where everything is one loop
     kept: Any = roots[0]
     kept.owner.custom_attributes = {_ATTRIBUTE: json.dumps({name: getattr(network, name) for name in _KEPT})}
     return combine(roots)
@@ -62,14 +63,16 @@ def network_in(function: Function) -> Network:
     roles = {role: [name for name in kept["roles"].get(role, ()) if name in found] for role in ROLES}
     network = Network({name: found[name] for name in names}, roles, kept["operations"], kept["inputs"])
     network.rates = kept["rates"]
+    network.statistics = {name: (kind, of) for name, (kind, of) in kept.get("statistics", {}).items()}
     return network
 
 
 def _kept(function: Function) -> Any:
-    """What a file has beside the graph; None for those of others."""
+    """What a file has beside the graph, which is taken off it; None for those of others."""
     for node in nodes([function.root_function]):
         public: Any = node
         if text := public.custom_attributes.get(_ATTRIBUTE):
+            public.custom_attributes = {k: v for k, v in public.custom_attributes.items() if k != _ATTRIBUTE}
             return json.loads(text)
     return None
 

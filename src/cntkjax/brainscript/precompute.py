@@ -31,6 +31,7 @@ def precompute(network: Network, source: MinibatchSource) -> None:
         result = tally.mean if operation == "Mean" else 1 / np.maximum(tally.deviation, _LEAST_DEVIATION)
         variable: Any = network.nodes[constant]
         set_value(variable, result.reshape(variable.shape).astype(variable.dtype))
+    network.statistics = {}  # a model that is saved now has them
 
 
 class _Tally:

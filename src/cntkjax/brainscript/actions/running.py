@@ -9,6 +9,7 @@ from ...sgd.keys import nearest
 from ..configuration import Block
 from ..log import Log
 from .cross_validate import cross_validate
+from .edit import edit
 from .session import Command
 from .test import test
 from .train import train
@@ -16,7 +17,7 @@ from .write import write
 
 ACTIONS: Mapping[str, Callable[[Command], None]] = {
     "train": train, "trainRNN": train, "test": test, "eval": test, "devtest": test, "cv": cross_validate,
-    "write": write,
+    "write": write, "edit": edit,
 }  # fmt: skip
 _UNSUPPORTED = ("adapt", "convertdbn", "doEncoderDecoder", "testUnroll", "trainEncoderDecoder", "bnstat")
 

@@ -1,0 +1,37 @@
+"""The action edit: a model from other models, by a script of MEL or a description in BrainScript."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .. import mel
+from ..models import function_of
+from ..source import Text
+from .building import built
+from .session import Command
+
+
+def edit(command: Command) -> None:
+    """Run the script of ``editPath``, or write the network that BrainScript describes to ``outputModelPath``."""
+    block = command.block
+    if "editPath" in block:
+        for name in block.array("editPath"):
+            text = Text(name, _read(command, name))
+            mel.edit(text, block, command.precision)
+        return
+    path = Path(block.text("outputModelPath"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    function_of(built(command)).save(str(path))
+    command.log.line(f"Model written to {path}")
+
+
+def _read(command: Command, name: str) -> str:
+    path = Path(name)
+    if not path.is_file():
+        value = command.block.get("editPath")
+        assert value is not None
+        raise value.at(0).error(f"there is no file {name}")
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+__all__ = ["edit"]
