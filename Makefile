@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3 python python3.13 python3.12 python3.11 pytho
 	$$p -c '$(SUITABLE)' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv/bin/python
 
-.PHONY: demo docs smoke coverage test test-browser test-gpu stress lint check-wheel clean
+.PHONY: demo docs smoke coverage test test-browser test-gpu stress lint check-wheel check-jax clean
 
 demo: .venv/demo.stamp  ## train, test, save and reload a network written for CNTK
 	$(VENV) examples/digits.py
@@ -41,6 +41,9 @@ lint: .venv/test.stamp
 check-wheel: .venv/test.stamp  ## a wheel and an sdist, used in new environments of each Python that is installed
 	$(VENV) -m pip install -q build
 	$(VENV) .ci/check_wheel.py
+
+check-jax: .venv/test.stamp  ## a smoke set of tests on the oldest and the newest jax, and on a pre-release if there is one
+	$(VENV) .ci/check_jax.py
 
 clean:
 	rm -rf .venv

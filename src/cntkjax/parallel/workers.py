@@ -17,6 +17,7 @@ from types import TracebackType
 
 import jax
 
+from ..engine.xla.versions import option
 from . import siblings
 from .channel import Channel, Hub, Pending, WorkerError
 from .environment import Place, discover, finalize_mpi, launched_rank, listen
@@ -103,7 +104,7 @@ def _initialize_jax(channel: Channel, place: Place) -> None:
         probe.bind(("", 0))
         port = probe.getsockname()[1]
     ports = channel.gather("import", str(port).encode()).wait()
-    before = jax.config.values["jax_enable_preemption_service"]
+    before = option("jax_enable_preemption_service")
     jax.config.update("jax_enable_preemption_service", False)  # SIGTERM ends a process, as it does without workers
     try:
         jax.distributed.initialize(

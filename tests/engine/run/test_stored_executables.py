@@ -18,7 +18,7 @@ from cntkjax.engine.run.executables import Computation, Executables
 from cntkjax.engine.run.handover import captured
 from cntkjax.engine.run.program_cache import programs
 from cntkjax.engine.run.structures import decoded, encoded
-from cntkjax.engine.xla import cache, versions
+from cntkjax.engine.xla import cache, private_names
 
 ONES = np.ones(3, np.float32)
 
@@ -126,7 +126,8 @@ def test_an_executable_is_not_loaded_for_another_number_of_functions():
     compiled = jax.jit(calling(np.negative)._function).lower(ONES).compile()
     structures = jax.tree.structure(((ONES,), {})), compiled.out_tree
     with pytest.raises(ValueError, match="calls 1 functions, not 2"):
-        versions.deserialized(versions.serialized(compiled), jax.devices()[:1], *structures, [np.negative] * 2)
+        data = private_names.serialized(compiled)
+        private_names.deserialized(data, jax.devices()[:1], *structures, [np.negative] * 2)
 
 
 def test_programs_that_call_python_run_where_their_functions_cannot_be_replaced(monkeypatch):
@@ -200,7 +201,7 @@ def test_an_entry_calls_nothing_but_jax(folder, tmp_path):
     assert second() == [2, 2, 2] and second.traces == 1
     assert not (tmp_path / "attacked").exists()
     with pytest.raises(ValueError, match="open is not part of an executable"):
-        versions.deserialized(pickle.dumps(Attack()), jax.devices()[:1], None, None)
+        private_names.deserialized(pickle.dumps(Attack()), jax.devices()[:1], None, None)
 
 
 def test_a_quick_start_is_the_same_with_stored_executables(monkeypatch):
@@ -232,7 +233,7 @@ def test_nobody_waits_while_an_executable_is_stored_but_who_reads_it(monkeypatch
 
     def serialized(executable):
         assert may_store.wait(60)
-        return versions.serialized(executable)
+        return private_names.serialized(executable)
 
     monkeypatch.setattr(stored_executables, "serialized", serialized)
     assert Doubling()() == [2, 2, 2] and stored_executables._unsaved

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from jax.core import eval_jaxpr
-
 from ..._typing import Array
+from ..xla.versions import eval_jaxpr
 from .partial_eval import Atom, is_variable
 
 if TYPE_CHECKING:
@@ -54,8 +53,9 @@ class Inlined:
 
         for eqn in jaxpr.eqns:
             inputs = read(eqn.invars)
-            if eqn.primitive.name in CALLS:
-                outputs = self._append(eqn.params[CALLS[eqn.primitive.name]], inputs)
+            callee = eqn.params.get(CALLS.get(eqn.primitive.name, ""))
+            if callee is not None:
+                outputs = self._append(callee, inputs)
                 sources.update(zip(eqn.outvars, outputs, strict=True))
             else:
                 numbers = self._numbers(eqn.outvars)

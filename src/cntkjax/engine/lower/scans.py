@@ -15,12 +15,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.core import eval_jaxpr
 from jax.tree_util import Partial
 
 from ..._typing import Array, PyTree, Shape
 from ..xla.materialize import storing_values
 from ..xla.platform import lowering
+from ..xla.versions import eval_jaxpr
 from .inlining import inline_calls
 from .partial_eval import JointStep, SplitStep, split_jaxpr, split_list
 

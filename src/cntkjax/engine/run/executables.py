@@ -38,7 +38,8 @@ from ..xla.fork_guard import check_not_forked
 from ..xla.memory import Needs, fits, is_out_of_memory, needs, out_of_memory
 from ..xla.nvidia import warn_of_unused_gpus
 from ..xla.platform import matmul_precision
-from ..xla.versions import c_function, called_functions, double_precision, forget_traces
+from ..xla.private_names import available, c_function, called_functions, forget_traces
+from ..xla.versions import double_precision, option, options
 from ..xla.work import elements, largest_sum, operations
 from .compilations import Compilation, Subject, announced, record
 from .handover import Captures, captured, copied, deferred_interrupts
@@ -75,7 +76,9 @@ _QUICK_ELEMENTS = 200_000_000
 _SMALL_ELEMENTS, _SMALL_OPERATIONS = 20_000_000, 1000
 _KEPT_TRACES = 256  # programs, after which jax forgets the functions that were traced within them
 _traces = count(1)
-_OPTIONS = attrgetter("jax_default_matmul_precision", "jax_default_device", "jax_disable_jit", "jax_enable_x64")
+_OPTIONS = attrgetter(*{
+    "jax_default_matmul_precision", "jax_default_device", "jax_disable_jit", "jax_enable_x64"
+}.intersection(options()))
 
 
 @dataclass
@@ -293,7 +296,7 @@ class Executables:
 
     def _prepare(self, inputs: Inputs, quickly: bool = False, in_background: bool = False) -> Executable:
         """A new executable: compiled, or loaded if an earlier process has compiled it."""
-        if getattr(jax.config, "jax_disable_jit"):  # noqa: B009 - not declared
+        if option("jax_disable_jit"):
             return Executable(self.jitted, 0.0, stored=False)
         check_not_forked()
         warn_of_unused_gpus()
@@ -306,14 +309,14 @@ class Executables:
             executable, is_stored = (stored, True) if stored else self._trace_and_compile(inputs, quickly)
             if not stored and key == _DESCRIBING.attempt(self._key, inputs, quickly):  # nobody has edited the graph
                 save_computation(key, executable)
-            function = _CALLING.attempt(c_function, executable.compiled) or self.jitted
+            function = _CALLING.attempt(c_function, executable.compiled) if available().calls else None
         _TIDYING.attempt(count_program)
         seconds, line = time.perf_counter() - begin, "" if in_background else user_line()
         size = self._computation.operations()
         record(Compilation(text, seconds, is_stored, in_background, size, line, executable.seconds))
         runs_left, prepare_at = (executable.runs, executable.runs // 2) if executable.runs else (inf, -1)
         prepared = Executable(
-            function, executable.seconds, is_stored, partial(needs, executable.compiled),
+            function or self.jitted, executable.seconds, is_stored, partial(needs, executable.compiled),
             runs_left=runs_left, prepare_at=prepare_at,
         )  # fmt: skip
         self._computation.compiled(inputs, prepared)
@@ -338,9 +341,9 @@ class Executables:
         options, runs = _CHOOSING.attempt(self._options_for, traced.jaxpr.jaxpr, quickly, otherwise=({}, 0))
         lowered = traced.lower()
         program = key_of_program(lowered, inputs, options)
-        executable = load_program(program, inputs, lowered.out_tree, called_functions(lowered))
-        is_stored = executable is not None
-        if executable is None:
+        executable = program and load_program(program, inputs, lowered.out_tree, called_functions(lowered))
+        is_stored = bool(executable)
+        if not executable:
             compiled = _OPTIMIZING.attempt(_compiled, lowered, options)
             if compiled is None:
                 program, runs, compiled = None, 0, self._compiled_by_default(inputs)

@@ -21,13 +21,13 @@ import numpy as np
 from ..._best_effort import BestEffort
 from ..._typing import PyTree
 from ..xla.background import storing
-from ..xla.cache import store
+from ..xla.cache import Store, store
 from ..xla.compiler import compiler_options, quick_options, small_options
 from ..xla.descriptions import digest
 from ..xla.devices import default_device
 from ..xla.environment import code, environment
 from ..xla.platform import platform
-from ..xla.versions import called_functions, deserialized, serialized, used_inputs
+from ..xla.private_names import available, called_functions, deserialized, serialized, used_inputs
 from .structures import Structure, decoded, encoded
 
 _FINDING = BestEffort("find out whether a program can be stored", "it is compiled in each process")
@@ -144,7 +144,7 @@ def _save(key: str | None, content: Callable[[], bytes]) -> None:
 
 
 def _begin_to_write(key: str, content: Callable[[], bytes]) -> None:
-    entries = store()
+    entries = _entries()
     if entries is None:
         return
 
@@ -155,8 +155,12 @@ def _begin_to_write(key: str, content: Callable[[], bytes]) -> None:
     saved.add_done_callback(lambda _: _unsaved.pop(key, None))
 
 
+def _entries() -> Store | None:
+    return store() if available().stores else None
+
+
 def _read(key: str | None) -> bytes | None:
-    entries = store()
+    entries = _entries()
     if entries is None or key is None:
         return None
     if unsaved := _unsaved.get(key):

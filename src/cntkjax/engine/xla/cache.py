@@ -21,9 +21,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import jax
-
 from ..._cache_folder import directory
+from .versions import option
 
 _MAGIC = b"cntkjax program 1\n"
 _ENTRY = re.compile(r"[0-9a-f]{64}\.program|jit_.*-(cache|atime)")  # the latter by earlier versions of this package
@@ -133,7 +132,7 @@ def store() -> Store | None:
     A user who has set jax's own cache folder, and none for this package, gets all programs stored there, by jax.
     """
     folder = os.environ.get("CNTKJAX_CACHE_DIR")
-    if folder == "" or (folder is None and jax.config.values.get("jax_compilation_cache_dir")):
+    if folder == "" or (folder is None and option("jax_compilation_cache_dir")):
         return None
     return _store(folder, os.environ.get("CNTKJAX_CACHE_GB"))
 

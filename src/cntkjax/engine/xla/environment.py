@@ -16,6 +16,7 @@ import jax
 from .descriptions import digest
 from .devices import default_device
 from .platform import Lowering, lowering
+from .versions import options
 
 _VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "OMP_NUM_THREADS")
 # Parts of the names of options of jax that do not change what is computed.
@@ -26,10 +27,10 @@ _IRRELEVANT = (
 
 def environment() -> str:
     """A text that is equal in processes, and scopes of jax's options, that compile a program to the same code."""
-    values = jax.config.values
+    values = options()
     names = _relevant(tuple(values))
-    options = tuple(str(getattr(jax.config, name, values[name])) for name in names)
-    return _digest_of(default_device(), lowering(), names, options)
+    chosen = tuple(str(getattr(jax.config, name, values[name])) for name in names)
+    return _digest_of(default_device(), lowering(), names, chosen)
 
 
 def device_and_versions() -> str:
@@ -53,9 +54,8 @@ def _of_device(device: jax.Device) -> str:
     versions = [(name, metadata.version(name)) for name in ("jax", "jaxlib")]
     variables = [(name, os.environ.get(name)) for name in _VARIABLES]
     processor = list(_processor()) if device.platform == "cpu" else []
-    return digest(
-        versions, variables, device.platform, device.device_kind, device.client.platform_version, processor
-    )
+    driver = getattr(getattr(device, "client", None), "platform_version", None)
+    return digest(versions, variables, device.platform, device.device_kind, driver, processor)
 
 
 def _processor() -> Iterator[object]:

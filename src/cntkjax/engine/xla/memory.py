@@ -34,7 +34,7 @@ class Memory(NamedTuple):
 
 def needs(compiled: jax.stages.Compiled) -> Needs | None:
     """What an executable takes; None where its backend does not say."""
-    with suppress(NotImplementedError, jax.errors.JaxRuntimeError):
+    with suppress(NotImplementedError, AttributeError, jax.errors.JaxRuntimeError):
         if (m := compiled.memory_analysis()) is not None:
             outputs = max(0, m.output_size_in_bytes - m.alias_size_in_bytes)
             return Needs(m.argument_size_in_bytes, outputs, m.temp_size_in_bytes)

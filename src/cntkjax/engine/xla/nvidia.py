@@ -10,9 +10,8 @@ import warnings
 from functools import cache
 from pathlib import Path
 
-import jax
-
 from .devices import accelerators
+from .versions import option
 
 INSTALL = 'pip install "jax[cuda12]"'
 
@@ -41,7 +40,7 @@ def _listed_by_program() -> list[str]:
 
 def advice() -> str:
     """What makes JAX use the GPUs of this machine; '' if it uses one, or was told not to."""
-    platforms = jax.config.values.get("jax_platforms") or os.environ.get("JAX_PLATFORMS")
+    platforms = option("jax_platforms") or os.environ.get("JAX_PLATFORMS")
     if accelerators():
         return ""
     if sys.platform == "win32":
