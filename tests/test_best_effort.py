@@ -9,6 +9,7 @@ import shutil
 import signal
 import threading
 import time
+import warnings
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from cntkjax.cli import main
 from cntkjax.engine.run import executables, prices
 from cntkjax.engine.run.program_cache import programs
 from cntkjax.engine.train import step
-from cntkjax.engine.xla import background
+from cntkjax.engine.xla import background, private_names
 from cntkjax.engine.xla.platform import lowering_for
 from cntkjax.graph.proxy import unwrap
 from cntkjax.io import _kept_index
@@ -136,7 +137,9 @@ def wait_for_the_background():
 def run(scenario, folder, perform):
     """What a scenario returns, with compiled programs in a folder, where all work ahead of time is worth its while."""
     programs.clear()
-    with pytest.MonkeyPatch.context() as patch:
+    private_names.available.cache_clear()
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*Results are the same", RuntimeWarning)
         patch.setenv("CNTKJAX_CACHE_DIR", str(folder))
         patch.setattr(_best_effort, "_perform", perform)
         patch.setattr(step, "_NOTICED", 0.0)
@@ -148,6 +151,7 @@ def run(scenario, folder, perform):
         patch.setattr(_kept_index, "_SHARE", 0)
         results = SCENARIOS[scenario](folder)
         wait_for_the_background()
+    private_names.available.cache_clear()
     return results
 
 
