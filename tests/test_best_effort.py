@@ -20,7 +20,7 @@ import cntkjax as C
 from cntkjax import _best_effort
 from cntkjax._best_effort import BestEffort, efforts, failures, kept_failures
 from cntkjax.cli import main
-from cntkjax.engine.run import executables, prices
+from cntkjax.engine.run import compiling, prices, quick_starts
 from cntkjax.engine.run.program_cache import programs
 from cntkjax.engine.train import step
 from cntkjax.engine.xla import background, private_names
@@ -143,8 +143,8 @@ def run(scenario, folder, perform):
         patch.setenv("CNTKJAX_CACHE_DIR", str(folder))
         patch.setattr(_best_effort, "_perform", perform)
         patch.setattr(step, "_NOTICED", 0.0)
-        patch.setattr(executables, "_QUICK_ELEMENTS", 1200)
-        patch.setattr(executables, "_KEPT_TRACES", 1)
+        patch.setattr(quick_starts, "QUICK_ELEMENTS", 1200)
+        patch.setattr(compiling, "_KEPT_TRACES", 1)
         patch.setattr(prices.MeasuredPrices, "compilation_seconds", 1e-9)
         patch.setattr(prices.MeasuredPrices, "seconds_per_work", 1e-6)
         patch.setattr(_kept_index, "SMALLEST", 1)

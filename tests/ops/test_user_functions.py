@@ -570,7 +570,7 @@ def test_evaluations_start_quickly_and_training_does_not():
     trainer.train_minibatch({x: [[1, 2]]})
     (evaluation,) = next(p for p in programs if z.output in p.plan.outputs).executables
     (training,) = trainer._step(()).program.executables
-    assert evaluation.runs_left < training.runs_left == float("inf")
+    assert evaluation.allowance.left < training.allowance.left == float("inf")
 
 
 def test_a_node_of_the_graph_serializes_a_record_of_the_user_function():

@@ -15,8 +15,9 @@ import jax
 import numpy as np
 
 from .._typing import PyTree
+from ..engine.run.compiling import Computation
 from ..engine.run.devices import Devices, Divided
-from ..engine.run.executables import Computation, DonatingFunction, Executables
+from ..engine.run.executables import DonatingFunction, Executables
 from ..engine.run.handover import STATE, Captures, deferred_interrupts, hand_over, settle
 from ..engine.run.state import leaf_array
 from ..graph.proxy import delegates_to

@@ -16,7 +16,7 @@ from jax.extend.core import ClosedJaxpr
 import cntkjax as C
 from cntkjax.engine.data.ragged import Ragged
 from cntkjax.engine.lower.carry import Memory
-from cntkjax.engine.run import executables as executables_module
+from cntkjax.engine.run import compiling, quick_starts
 from cntkjax.engine.run.executables import Executables
 from cntkjax.engine.run.program import Program
 from cntkjax.engine.run.program_cache import plan_of
@@ -169,7 +169,7 @@ def test_arrays_of_another_type_than_a_program_was_compiled_for_are_computed(tim
 @pytest.fixture
 def quick_elements(monkeypatch):
     """Programs that were compiled quickly are replaced when they have computed twelve elements."""
-    monkeypatch.setattr(executables_module, "_QUICK_ELEMENTS", 12)
+    monkeypatch.setattr(quick_starts, "QUICK_ELEMENTS", 12)
 
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="the options are for the CPU")
@@ -183,7 +183,7 @@ def test_a_small_program_is_compiled_thoroughly_when_it_keeps_running(quick_elem
         assert negate(minibatch, [], None, np.ones(3, np.float32)).tolist() == [2, 2, 2]
         used.extend(negate.executables)
     assert len({id(e) for e in used[:4]}) == 1 and len({id(e) for e in used[4:]}) == 1
-    assert used[0] is not used[4] and used[4].runs_left > 1e9 and len(used) == 7
+    assert used[0] is not used[4] and used[4].allowance.left > 1e9 and len(used) == 7
 
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="the options are for the CPU")
@@ -191,16 +191,16 @@ def test_a_small_program_is_compiled_thoroughly_when_it_keeps_running(quick_elem
 def test_a_program_starts_quick_if_it_is_small_and_may(quick_elements, quick_start, size, is_quick):
     executables = Executables(lambda x: 2 * x, False, quick_start)
     executable = executables.get("key", (np.ones(size, np.float32),))
-    assert (executable.runs_left == 1) if is_quick else (executable.runs_left > 1e9)
+    assert (executable.allowance.left == 1) if is_quick else (executable.allowance.left > 1e9)
 
 
 @pytest.mark.parametrize("size, count, expected", [(20, 5, "small"), (21, 5, "compiler"), (10, 11, "compiler")])
 def test_the_options_depend_on_what_a_program_computes_alone(monkeypatch, size, count, expected):
     """Not on whether it is needed now or compiled in the background, so that training resumes bit for bit."""
-    monkeypatch.setattr(executables_module, "_SMALL_ELEMENTS", 100)
-    monkeypatch.setattr(executables_module, "_SMALL_OPERATIONS", 10)
+    monkeypatch.setattr(compiling, "_SMALL_ELEMENTS", 100)
+    monkeypatch.setattr(compiling, "_SMALL_OPERATIONS", 10)
     traced = jax.jit(lambda x: functools.reduce(lambda y, _: jax.lax.sin(y), range(count), x)).trace(np.ones(size, "f"))
-    options, runs = executables_module._options_for(traced.jaxpr.jaxpr, quickly=False)
+    options, runs = compiling._options_for(traced.jaxpr.jaxpr, quickly=False)
     assert (options, runs) == (getattr(compiler, f"{expected}_options")(), 0)
 
 
@@ -208,7 +208,7 @@ def test_what_is_compiled_in_the_background_is_compiled_thoroughly(quick_element
     executables = Executables(lambda x: 2 * x, is_double=False, quick_start=True)
     executables.compile_in_background("key", SHAPES)
     wait_for(executables, "key")
-    assert executables.get("key", ONES).runs_left > 1e9
+    assert executables.get("key", ONES).allowance.left > 1e9
 
 
 def test_without_jit_a_function_runs_as_python_code():
@@ -231,7 +231,7 @@ def test_of_a_small_program_that_was_compiled_its_executable_alone_stays():
 
 
 def test_functions_that_were_traced_within_programs_are_forgotten(monkeypatch):
-    monkeypatch.setattr(executables_module, "_KEPT_TRACES", 1)
+    monkeypatch.setattr(compiling, "_KEPT_TRACES", 1)
     monkeypatch.setenv("CNTKJAX_CACHE_DIR", "")
     for n in range(1, 41):
         C.reduce_sum(C.constant(1, shape=(n, 3)), axis=0).eval()

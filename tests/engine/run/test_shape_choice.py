@@ -119,7 +119,7 @@ def test_a_compilation_that_fails_in_the_background_is_noted_and_costs_nothing_e
     def fail(*arguments, **options):
         raise RuntimeError("no memory for the compiler")
 
-    monkeypatch.setattr(program.executables, "_prepare", fail)
+    monkeypatch.setattr(program.executables.compiler, "prepare", fail)
     for _ in range(20):
         f.eval({v: short})
         for _, _, future in program._compiling:

@@ -14,7 +14,8 @@ import optax
 import pytest
 
 from cntkjax.engine.run import stored_executables
-from cntkjax.engine.run.executables import Computation, Executables
+from cntkjax.engine.run.compiling import Computation
+from cntkjax.engine.run.executables import Executables
 from cntkjax.engine.run.handover import captured
 from cntkjax.engine.run.program_cache import programs
 from cntkjax.engine.run.structures import decoded, encoded
@@ -206,7 +207,7 @@ def test_an_entry_calls_nothing_but_jax(folder, tmp_path):
 
 def test_a_quick_start_is_the_same_with_stored_executables(monkeypatch):
     """First the quick version, for as many runs as in the process that compiled it, then the thorough one."""
-    monkeypatch.setattr("cntkjax.engine.run.executables._QUICK_ELEMENTS", 12)
+    monkeypatch.setattr("cntkjax.engine.run.quick_starts.QUICK_ELEMENTS", 12)
     for is_stored in (False, True):
         negate = Executables(lambda x: captured(-x), quick_start=True, computation=Computation(lambda: "-"))
         used = []
@@ -216,7 +217,7 @@ def test_a_quick_start_is_the_same_with_stored_executables(monkeypatch):
             assert outputs[0]().tolist() == [-1, -1, -1]
             used.append(negate._executables[next(iter(negate._executables))])
         assert used[0] is used[3] is not used[4] is used[5]
-        assert used[0].stored == used[5].stored == is_stored and used[5].runs_left > 1e9
+        assert used[0].stored == used[5].stored == is_stored and used[5].allowance.left > 1e9
 
 
 def test_what_jax_cannot_serialize_runs(monkeypatch):

@@ -1,119 +1,28 @@
-"""The executables of one computation, each compiled for its own set of input shapes: when needed, or ahead of that."""
+"""The executables of one computation, by the shapes of its inputs: a table of what is ready and what is under way."""
 
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
-from functools import partial
-from itertools import count
-from math import inf
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from contextlib import suppress
+from typing import Any
 
 import jax
 import numpy as np
 
 from ..._best_effort import BestEffort
 from ..._typing import PyTree
-from ...graph.origin import user_line
-from ..lower.boundaries import bounded
-from ..xla import autotuning
-from ..xla.allocator import count_program
 from ..xla.background import compilations
-from ..xla.compiler import (
-    LARGE_SUM,
-    collective_options,
-    compiler_options,
-    large_sum_options,
-    quick_options,
-    small_options,
-)
-from ..xla.descriptions import NoDescription, digest
 from ..xla.devices import default_device
-from ..xla.fork_guard import check_not_forked
-from ..xla.memory import Needs, fits, is_out_of_memory, needs, out_of_memory
-from ..xla.nvidia import warn_of_unused_gpus
+from ..xla.memory import fits, is_out_of_memory, out_of_memory
 from ..xla.platform import matmul_precision
-from ..xla.private_names import available, c_function, called_functions, forget_traces
-from ..xla.versions import double_precision, option, options
-from ..xla.work import elements, largest_sum, operations
-from .compilations import Compilation, Subject, announced, record
+from ..xla.versions import double_precision
+from .compiling import Compiler, Computation, Executable, Inputs
 from .handover import Captures, captured, copied, deferred_interrupts
-from .stored_executables import (
-    Stored,
-    key_of_computation,
-    key_of_program,
-    load_computation,
-    load_program,
-    save_computation,
-    save_program,
-)
-
-if TYPE_CHECKING:
-    from jax.extend.core import Jaxpr  # slow to import
-
-Inputs: TypeAlias = tuple[PyTree, ...]
 
 _COMPILING = BestEffort("compile in the background", "it is compiled when it is needed")
 _REPLACING = BestEffort("begin to compile a program thoroughly", "that is done when it is needed")
-_DESCRIBING = BestEffort("describe a program", "it is compiled in each process")
-_CHOOSING = BestEffort("choose the options of a program by its size", "it is compiled with those of all programs")
-_BOUNDING = BestEffort("store values that kernels would repeat", "a deep program takes longer to compile")
-_OPTIMIZING = BestEffort("compile with options that suit this package", "it is compiled with XLA's own")
-_CALLING = BestEffort("call an executable without Python in between", "jax.jit calls and compiles it")
-_REPORTING = BestEffort("report what is compiled", "nothing is said of it")
-_TIDYING = BestEffort("return memory that compiling left", "it is kept")
-_MEASURING = BestEffort("keep what is measured to choose kernels", "it is measured in each process")
-
-# What a program that was compiled quickly may compute, in elements of the results of its operations. On two cores of an
-# Intel Xeon compiling it thoroughly pays from 1e8 elements (an LSTM of 128 cells) to 2e9 (a convolutional network).
-_QUICK_ELEMENTS = 200_000_000
-# What a program computes and has at most if it is compiled by the options for small ones.
-_SMALL_ELEMENTS, _SMALL_OPERATIONS = 20_000_000, 1000
-_KEPT_TRACES = 256  # programs, after which jax forgets the functions that were traced within them
-_traces = count(1)
-_OPTIONS = attrgetter(*{
-    "jax_default_matmul_precision", "jax_default_device", "jax_disable_jit", "jax_enable_x64"
-}.intersection(options()))
-
-
-@dataclass
-class Executable:
-    """A compiled computation.
-
-    `run` is a function in C, so no bytecode runs between the computation and what keeps its outputs, except when it is
-    called for the first time: then `has_run` is false. `seconds`: how long it took to compile, in this process or, if
-    it is `stored`, in an earlier one. `runs_left`: how often one that was compiled quickly may run before compiling it
-    thoroughly pays; that begins in the background when `prepare_at` are left. `needs`: what it takes of the device's
-    memory, for the error where that is not enough.
-    """
-
-    run: Callable[..., PyTree]
-    seconds: float
-    stored: bool
-    needs: Callable[[], Needs | None] = lambda: None
-    has_run: bool = False
-    runs_left: float = inf
-    prepare_at: int = -1
-
-
-@dataclass(frozen=True)
-class Computation:
-    """What a function computes, in terms of the graph.
-
-    `description` returns values that determine it in any process (see `xla/descriptions.py`), or raises NoDescription;
-    then it is traced in each process. `text` tells users what is compiled for some inputs; `compiled` is called when
-    that is done. `operations`: how many the graph has.
-    """
-
-    description: Callable[[], object] = object
-    text: Callable[[Inputs], str] = lambda inputs: "a program"
-    compiled: Callable[[Inputs, Executable], object] = lambda inputs, executable: None
-    operations: Callable[[], int] = lambda: 0
 
 
 class Executables:
@@ -130,12 +39,8 @@ class Executables:
         self, function: Callable[..., PyTree], is_double: bool = False, quick_start: bool = False,
         computation: Computation = Computation(), communicates: bool = False, **jit_options: Any,
     ) -> None:
-        self._function, self._jit_options = function, jit_options
-        self.jitted = self._newly_jitted(function)
-        self._is_double = is_double
-        self._quick_start = quick_start
-        self._communicates = communicates
-        self._computation = computation
+        self.compiler = Compiler(function, is_double, computation, communicates, jit_options)
+        self._is_double, self._quick_start = is_double, quick_start
         self._executables: dict[Hashable, Executable] = {}
         self._pending: dict[Hashable, Future[Executable | None]] = {}  # in the background
         self._lock = threading.Lock()
@@ -158,8 +63,7 @@ class Executables:
         if executable is None or not executable.has_run:
             self._run_first(signature, inputs, outputs, copy)
             return
-        executable.runs_left -= 1
-        if executable.runs_left == executable.prepare_at:
+        if executable.allowance.spend():
             _REPLACING.attempt(self.compile_in_background, signature, inputs)
         try:
             # Were there bytecode between the program and the list, an exception could come there, and what is donated
@@ -167,7 +71,7 @@ class Executables:
             outputs.extend(map(executable.run, *((a,) for a in inputs)))
         except (TypeError, ValueError):  # from jax, before it runs: arrays of other types, or on another device
             with deferred_interrupts():
-                outputs.append(self.jitted(copy(inputs[0]), *inputs[1:]))
+                outputs.append(self.compiler.jitted(copy(inputs[0]), *inputs[1:]))
         except jax.errors.JaxRuntimeError as error:
             self._explain(error, executable, inputs)
             raise
@@ -181,11 +85,11 @@ class Executables:
         if executable is None:
             with deferred_interrupts():
                 executable = self.get(signature, inputs)
-        executable.runs_left -= 1
-        if executable.run is not self.jitted:
+        executable.allowance.spend()
+        if executable.run is not self.compiler.jitted:
             with suppress(TypeError, ValueError):  # as above
                 return executable.run(*inputs)
-        return self.jitted(*inputs, **static)
+        return self.compiler.jitted(*inputs, **static)
 
     def _run_first(
         self, signature: Hashable, inputs: Inputs, outputs: Captures, copy: Callable[[PyTree], PyTree]
@@ -197,7 +101,7 @@ class Executables:
             try:
                 outputs.append(_waited_for(executable.run(copy(inputs[0]), *inputs[1:])))
             except (TypeError, ValueError):
-                outputs.append(self.jitted(copy(inputs[0]), *inputs[1:]))
+                outputs.append(self.compiler.jitted(copy(inputs[0]), *inputs[1:]))
             except jax.errors.JaxRuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
@@ -205,7 +109,7 @@ class Executables:
                     self._explain(error, executable, inputs)
                 self._run_without_copy(executable, inputs, outputs)
             executable.has_run = True
-            executable.runs_left -= 1
+            executable.allowance.spend()
 
     def _run_without_copy(self, executable: Executable, inputs: Inputs, outputs: Captures) -> None:
         try:
@@ -217,28 +121,28 @@ class Executables:
     def _explain(self, error: Exception, executable: Executable, inputs: Inputs) -> None:
         """Where memory was not enough, raise an error that says what would have been."""
         if is_out_of_memory(error):
-            text = self._computation.text(inputs)
+            text = self.compiler.computation.text(inputs)
             raise out_of_memory(text, executable.needs(), default_device()) from error
 
     # ---- compiling
     def ready(self, signature: Hashable) -> Executable | None:
         """The executable of a signature; None if there is none yet."""
-        executable = self._executables.get((signature, self._lowering_options()))
-        return None if executable is None or executable.runs_left <= 0 else executable
+        executable = self._executables.get((signature, self.compiler.options()))
+        return None if executable is None or executable.allowance.left <= 0 else executable
 
     def get(self, signature: Hashable, inputs: Inputs) -> Executable:
         """The executable of a signature, which is compiled now if need be.
 
         `inputs`: arrays, or their shapes (`jax.ShapeDtypeStruct`).
         """
-        key = signature, self._lowering_options()
+        key = signature, self.compiler.options()
         with self._lock:
             pending = self._pending.get(key)
         # What fails in the background is tried again here, so that it fails where the user sees it.
         if pending is not None and not pending.cancel() and (executable := pending.result()) is not None:
             self._add(key, executable)
         if self.ready(signature) is None:
-            self._add(key, self._prepare(inputs, quickly=self._quick_start and key not in self._executables))
+            self._add(key, self.compiler.prepare(inputs, quickly=self._quick_start and key not in self._executables))
         return self._executables[key]
 
     def compile_in_background(self, signature: Hashable, inputs: Inputs) -> Future[Executable | None] | None:
@@ -248,20 +152,20 @@ class Executables:
         failed. An executable that was compiled
         quickly is replaced when it has no runs left.
         """
-        options = self._lowering_options()
+        options = self.compiler.options()
         key = signature, options
         with self._lock:
             existing = self._executables.get(key)
-            if key in self._pending or (existing is not None and existing.runs_left == inf):
+            if key in self._pending or (existing is not None and existing.allowance.is_unlimited):
                 return None
             with double_precision(self._is_double):
                 shapes = _abstract(inputs)
 
             def prepare() -> Executable:
                 with matmul_precision():
-                    if self._lowering_options() != options:
+                    if self.compiler.options() != options:
                         raise RuntimeError("options of jax that are set in one thread only")
-                    return self._prepare(shapes, in_background=True)
+                    return self.compiler.prepare(shapes, in_background=True)
 
             self._pending[key] = future = compilations.submit(_COMPILING.attempt, prepare)
         future.add_done_callback(lambda done: self._take(key, done))
@@ -278,93 +182,9 @@ class Executables:
         """Use an executable from now on, unless that in use has still runs left; then it remains pending."""
         with self._lock:
             before = self._executables.get(key)
-            if before is None or before.runs_left <= 0:
+            if before is None or before.allowance.left <= 0:
                 self._executables[key] = executable
                 self._pending.pop(key, None)
-
-    def _lowering_options(self) -> Hashable:
-        """Options of jax that decide on what the function is compiled to, besides its inputs."""
-        with double_precision(self._is_double):
-            return _OPTIONS(jax.config)
-
-    def _key(self, inputs: Inputs, quickly: bool) -> str | None:
-        """The key under which the executable is stored; None if it is not."""
-        try:
-            return key_of_computation(digest(self._computation.description(), quickly), inputs)
-        except NoDescription:
-            return None
-
-    def _prepare(self, inputs: Inputs, quickly: bool = False, in_background: bool = False) -> Executable:
-        """A new executable: compiled, or loaded if an earlier process has compiled it."""
-        if option("jax_disable_jit"):
-            return Executable(self.jitted, 0.0, stored=False)
-        check_not_forked()
-        warn_of_unused_gpus()
-        begin, text = time.perf_counter(), _REPORTING.attempt(self._computation.text, inputs, otherwise="a program")
-        with double_precision(self._is_double), ExitStack() as waiting:
-            if not in_background:
-                _REPORTING.attempt(self._announce, text, waiting)
-            key = _DESCRIBING.attempt(self._key, inputs, quickly)
-            stored = load_computation(key, inputs)
-            executable, is_stored = (stored, True) if stored else self._trace_and_compile(inputs, quickly)
-            if not stored and key == _DESCRIBING.attempt(self._key, inputs, quickly):  # nobody has edited the graph
-                save_computation(key, executable)
-            function = _CALLING.attempt(c_function, executable.compiled) if available().calls else None
-        _TIDYING.attempt(count_program)
-        seconds, line = time.perf_counter() - begin, "" if in_background else user_line()
-        size = self._computation.operations()
-        record(Compilation(text, seconds, is_stored, in_background, size, line, executable.seconds))
-        runs_left, prepare_at = (executable.runs, executable.runs // 2) if executable.runs else (inf, -1)
-        prepared = Executable(
-            function or self.jitted, executable.seconds, is_stored, partial(needs, executable.compiled),
-            runs_left=runs_left, prepare_at=prepare_at,
-        )  # fmt: skip
-        self._computation.compiled(inputs, prepared)
-        return prepared
-
-    def _announce(self, text: str, scope: ExitStack) -> None:
-        scope.enter_context(announced(Subject(text, self._computation.operations())))
-
-    def _newly_jitted(self, function: Callable[..., PyTree]) -> jax.stages.Wrapped:
-        """A function under an identity of its own: jax keeps traces and modules of MLIR (1.4 MB for a few operations)
-        as long as what was jitted lives.
-        """
-        return jax.jit(partial(function), **self._jit_options)
-
-    def _trace_and_compile(self, inputs: Inputs, quickly: bool) -> tuple[Stored, bool]:
-        """The executable of the program that the function is traced to, and whether it was stored."""
-        begin = time.perf_counter()
-        if next(_traces) % _KEPT_TRACES == 0:
-            _TIDYING.attempt(forget_traces)
-        traced = self._newly_jitted(self._function).trace(*inputs)
-        traced = _BOUNDING.attempt(self._bounded, traced, inputs, otherwise=traced)
-        options, runs = _CHOOSING.attempt(self._options_for, traced.jaxpr.jaxpr, quickly, otherwise=({}, 0))
-        lowered = traced.lower()
-        program = key_of_program(lowered, inputs, options)
-        executable = program and load_program(program, inputs, lowered.out_tree, called_functions(lowered))
-        is_stored = bool(executable)
-        if not executable:
-            compiled = _OPTIMIZING.attempt(_compiled, lowered, options)
-            if compiled is None:
-                program, runs, compiled = None, 0, self._compiled_by_default(inputs)
-            executable = Stored(compiled, time.perf_counter() - begin)
-            save_program(program, executable)
-        return executable._replace(program=program, runs=runs), is_stored
-
-    def _bounded(self, traced: jax.stages.Traced, inputs: Inputs) -> jax.stages.Traced:
-        """A trace whose kernels repeat little of one another."""
-        function = bounded(traced)
-        return traced if function is None else self._newly_jitted(function).trace(*inputs)
-
-    def _options_for(self, jaxpr: Jaxpr, quickly: bool) -> tuple[dict[str, str], int]:
-        options, runs = _options_for(jaxpr, quickly)
-        return options | (collective_options() if self._communicates else {}), runs
-
-    def _compiled_by_default(self, inputs: Inputs) -> jax.stages.Compiled:
-        """The executable that XLA makes without options that are for speed, which `jitted` has none of from now on."""
-        self._jit_options["compiler_options"] = large_sum_options()  # without which results may be wrong
-        self.jitted = self._newly_jitted(self._function)
-        return self._newly_jitted(self._function).trace(*inputs).lower().compile()
 
 
 class DonatingFunction:
@@ -388,35 +208,11 @@ class DonatingFunction:
         self._executables.run(key, (donated, *arguments), outputs, self._copy)
 
 
-def _options_for(jaxpr: Jaxpr, quickly: bool) -> tuple[dict[str, str], int]:
-    """The options to compile a trace with, and how often it may run if they are the quick ones, otherwise 0.
-
-    Sizes decide, so a trace is compiled in the same way in each process: training resumes bit for bit.
-    """
-    computed = max(1, elements(jaxpr))
-    quick = quick_options() if quickly else {}
-    more = large_sum_options() if largest_sum(jaxpr) > LARGE_SUM else {}
-    if quick and computed <= _QUICK_ELEMENTS:
-        return quick | more, _QUICK_ELEMENTS // computed
-    is_small = computed <= _SMALL_ELEMENTS and operations(jaxpr) <= _SMALL_OPERATIONS
-    return (small_options() if is_small else compiler_options()) | more, 0
-
-
 def _waited_for(outputs: PyTree) -> PyTree:
     """What a program returns, after it has run; it is not waited for where it takes other processes, too."""
     if all(getattr(array, "is_fully_addressable", True) for array in jax.tree.leaves(outputs)):
         jax.block_until_ready(outputs)
     return outputs
-
-
-def _compiled(lowered: jax.stages.Lowered, options: Mapping[str, str]) -> jax.stages.Compiled:
-    """The executable of a program; what is measured to choose its kernels is kept."""
-    measured = _MEASURING.attempt(autotuning.results)
-    if measured is None:
-        return lowered.compile({**options})
-    compiled = lowered.compile({**options, autotuning.OPTION: str(measured.folder)})
-    _MEASURING.attempt(measured.save)
-    return compiled
 
 
 def _abstract(inputs: PyTree) -> PyTree:
@@ -433,4 +229,4 @@ def _abstract(inputs: PyTree) -> PyTree:
     return jax.tree.map(describe, inputs)
 
 
-__all__ = ["Computation", "DonatingFunction", "Executable", "Executables", "Inputs"]
+__all__ = ["DonatingFunction", "Executables"]

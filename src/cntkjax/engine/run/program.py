@@ -32,9 +32,10 @@ from ..xla.platform import matmul_precision
 from ..xla.versions import double_precision
 from . import profiler
 from .ahead_of_time import trace_elsewhere
+from .compiling import Computation, Executable, Inputs
 from .context import make_context, value_of_argument
 from .devices import Devices
-from .executables import Computation, Executable, Executables, Inputs
+from .executables import Executables
 from .handover import Captures, captured
 from .minibatch import Agree, Feed, Minibatch, MinibatchPacker, PackedArray
 from .prices import MeasuredPrices
@@ -222,7 +223,7 @@ class Program:
                 result = self._run_with_callbacks(inputs, minibatch, random)
                 outputs.append(lambda: result)
             else:
-                trace_elsewhere(self.executables.jitted, inputs)
+                trace_elsewhere(self.executables.compiler.jitted, inputs)
                 if self._devices is None:
                     self.executables.run(minibatch.signature, inputs, outputs)
                 else:

@@ -11,7 +11,7 @@ from ...graph.function import Function
 from ...graph.variable import Variable
 from ..plan.parts import Loop, nodes_of, resolve
 from ..plan.plan import Plan
-from .executables import Executable
+from .compiling import Executable
 from .minibatch import PackedArray
 
 

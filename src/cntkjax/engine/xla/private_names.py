@@ -22,7 +22,7 @@ from .descriptions import digest
 from .devices import default_device
 from .environment import environment
 
-_CALLING = BestEffort("find out how to call an executable without Python in between", "jax.jit compiles it again and calls it")
+_CALLING = BestEffort("call a small program without Python in between", "jax.jit compiles and calls programs")
 _STORING = BestEffort("store a small program and load it", "no program is stored for later processes")
 
 

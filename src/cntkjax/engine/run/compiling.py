@@ -1,0 +1,224 @@
+"""Compiles a function for sets of input shapes: traced, with options that suit what it computes, stored and loaded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import jax
+
+from ..._best_effort import BestEffort
+from ..._typing import PyTree
+from ...graph.origin import user_line
+from ..lower.boundaries import bounded
+from ..xla import autotuning
+from ..xla.allocator import count_program
+from ..xla.compiler import (
+    LARGE_SUM,
+    collective_options,
+    compiler_options,
+    large_sum_options,
+    quick_options,
+    small_options,
+)
+from ..xla.descriptions import NoDescription, digest
+from ..xla.fork_guard import check_not_forked
+from ..xla.memory import Needs, needs
+from ..xla.nvidia import warn_of_unused_gpus
+from ..xla.private_names import available, c_function, called_functions, forget_traces
+from ..xla.versions import double_precision, option, options
+from ..xla.work import elements, largest_sum, operations
+from .compilations import Compilation, Subject, announced, record
+from .quick_starts import Allowance, affordable_runs
+from .stored_executables import (
+    Stored,
+    key_of_computation,
+    key_of_program,
+    load_computation,
+    load_program,
+    save_computation,
+    save_program,
+)
+
+if TYPE_CHECKING:
+    from jax.extend.core import Jaxpr  # slow to import
+
+Inputs: TypeAlias = tuple[PyTree, ...]
+
+_DESCRIBING = BestEffort("describe a program", "it is compiled in each process")
+_CHOOSING = BestEffort("choose the options of a program by its size", "it is compiled with those of all programs")
+_BOUNDING = BestEffort("store values that kernels would repeat", "a deep program takes longer to compile")
+_OPTIMIZING = BestEffort("compile with options that suit this package", "it is compiled with XLA's own")
+_CALLING = BestEffort("call an executable without Python in between", "jax.jit calls and compiles it")
+_REPORTING = BestEffort("report what is compiled", "nothing is said of it")
+_TIDYING = BestEffort("return memory that compiling left", "it is kept")
+_MEASURING = BestEffort("keep what is measured to choose kernels", "it is measured in each process")
+
+# What a program computes and has at most if it is compiled by the options for small ones.
+_SMALL_ELEMENTS, _SMALL_OPERATIONS = 20_000_000, 1000
+_KEPT_TRACES = 256  # programs, after which jax forgets the functions that were traced within them
+_traces = count(1)
+_OPTIONS = attrgetter(*{
+    "jax_default_matmul_precision", "jax_default_device", "jax_disable_jit", "jax_enable_x64"
+}.intersection(options()))
+
+
+@dataclass
+class Executable:
+    """A compiled computation.
+
+    `run` is a function in C, so no bytecode runs between the computation and what keeps its outputs, except when it is
+    called for the first time: then `has_run` is false. `seconds`: how long it took to compile, in this process or, if
+    it is `stored`, in an earlier one. `needs`: what it takes of the device's memory, for the error where that is not
+    enough. `allowance`: how often it may run.
+    """
+
+    run: Callable[..., PyTree]
+    seconds: float
+    stored: bool
+    needs: Callable[[], Needs | None] = lambda: None
+    has_run: bool = False
+    allowance: Allowance = field(default_factory=Allowance)
+
+
+@dataclass(frozen=True)
+class Computation:
+    """What a function computes, in terms of the graph.
+
+    `description` returns values that determine it in any process (see `xla/descriptions.py`), or raises NoDescription;
+    then it is traced in each process. `text` tells users what is compiled for some inputs; `compiled` is called when
+    that is done. `operations`: how many the graph has.
+    """
+
+    description: Callable[[], object] = object
+    text: Callable[[Inputs], str] = lambda inputs: "a program"
+    compiled: Callable[[Inputs, Executable], object] = lambda inputs, executable: None
+    operations: Callable[[], int] = lambda: 0
+
+
+class Compiler:
+    """Makes the executables of one function; see `Executables` for the arguments."""
+
+    def __init__(
+        self, function: Callable[..., PyTree], is_double: bool, computation: Computation, communicates: bool,
+        jit_options: dict[str, Any],
+    ) -> None:
+        self._function, self._is_double, self._jit_options = function, is_double, jit_options
+        self.computation, self._communicates = computation, communicates
+        self.jitted = self._newly_jitted(function)
+
+    def options(self) -> Hashable:
+        """Options of jax that decide on what the function is compiled to, besides its inputs."""
+        with double_precision(self._is_double):
+            return _OPTIONS(jax.config)
+
+    def _key(self, inputs: Inputs, quickly: bool) -> str | None:
+        """The key under which the executable is stored; None if it is not."""
+        try:
+            return key_of_computation(digest(self.computation.description(), quickly), inputs)
+        except NoDescription:
+            return None
+
+    def prepare(self, inputs: Inputs, quickly: bool = False, in_background: bool = False) -> Executable:
+        """A new executable: compiled, or loaded if an earlier process has compiled it."""
+        if option("jax_disable_jit"):
+            return Executable(self.jitted, 0.0, stored=False)
+        check_not_forked()
+        warn_of_unused_gpus()
+        begin, text = time.perf_counter(), _REPORTING.attempt(self.computation.text, inputs, otherwise="a program")
+        with double_precision(self._is_double), ExitStack() as waiting:
+            if not in_background:
+                _REPORTING.attempt(self._announce, text, waiting)
+            key = _DESCRIBING.attempt(self._key, inputs, quickly)
+            stored = load_computation(key, inputs)
+            executable, is_stored = (stored, True) if stored else self._trace_and_compile(inputs, quickly)
+            if not stored and key == _DESCRIBING.attempt(self._key, inputs, quickly):  # nobody has edited the graph
+                save_computation(key, executable)
+            function = _CALLING.attempt(c_function, executable.compiled) if available().calls else None
+        _TIDYING.attempt(count_program)
+        seconds, line = time.perf_counter() - begin, "" if in_background else user_line()
+        size = self.computation.operations()
+        record(Compilation(text, seconds, is_stored, in_background, size, line, executable.seconds))
+        prepared = Executable(
+            function or self.jitted, executable.seconds, is_stored, partial(needs, executable.compiled),
+            allowance=Allowance.of(executable.runs),
+        )  # fmt: skip
+        self.computation.compiled(inputs, prepared)
+        return prepared
+
+    def _announce(self, text: str, scope: ExitStack) -> None:
+        scope.enter_context(announced(Subject(text, self.computation.operations())))
+
+    def _newly_jitted(self, function: Callable[..., PyTree]) -> jax.stages.Wrapped:
+        """A function under an identity of its own: jax keeps traces and modules of MLIR (1.4 MB for a few operations)
+        as long as what was jitted lives.
+        """
+        return jax.jit(partial(function), **self._jit_options)
+
+    def _trace_and_compile(self, inputs: Inputs, quickly: bool) -> tuple[Stored, bool]:
+        """The executable of the program that the function is traced to, and whether it was stored."""
+        begin = time.perf_counter()
+        if next(_traces) % _KEPT_TRACES == 0:
+            _TIDYING.attempt(forget_traces)
+        traced = self._newly_jitted(self._function).trace(*inputs)
+        traced = _BOUNDING.attempt(self._bounded, traced, inputs, otherwise=traced)
+        options, runs = _CHOOSING.attempt(self._chosen_options, traced.jaxpr.jaxpr, quickly, otherwise=({}, 0))
+        lowered = traced.lower()
+        program = key_of_program(lowered, inputs, options)
+        executable = program and load_program(program, inputs, lowered.out_tree, called_functions(lowered))
+        is_stored = bool(executable)
+        if not executable:
+            compiled = _OPTIMIZING.attempt(_compiled, lowered, options)
+            if compiled is None:
+                program, runs, compiled = None, 0, self._compiled_by_default(inputs)
+            executable = Stored(compiled, time.perf_counter() - begin)
+            save_program(program, executable)
+        return executable._replace(program=program, runs=runs), is_stored
+
+    def _bounded(self, traced: jax.stages.Traced, inputs: Inputs) -> jax.stages.Traced:
+        """A trace whose kernels repeat little of one another."""
+        function = bounded(traced)
+        return traced if function is None else self._newly_jitted(function).trace(*inputs)
+
+    def _chosen_options(self, jaxpr: Jaxpr, quickly: bool) -> tuple[dict[str, str], int]:
+        options, runs = _options_for(jaxpr, quickly)
+        return options | (collective_options() if self._communicates else {}), runs
+
+    def _compiled_by_default(self, inputs: Inputs) -> jax.stages.Compiled:
+        """The executable that XLA makes without options that are for speed, which `jitted` has none of from now on."""
+        self._jit_options["compiler_options"] = large_sum_options()  # without which results may be wrong
+        self.jitted = self._newly_jitted(self._function)
+        return self._newly_jitted(self._function).trace(*inputs).lower().compile()
+
+
+def _options_for(jaxpr: Jaxpr, quickly: bool) -> tuple[dict[str, str], int]:
+    """The options to compile a trace with, and how often it may run if they are the quick ones, otherwise 0.
+
+    Sizes decide, so a trace is compiled in the same way in each process: training resumes bit for bit.
+    """
+    computed = elements(jaxpr)
+    quick = quick_options() if quickly else {}
+    more = large_sum_options() if largest_sum(jaxpr) > LARGE_SUM else {}
+    if quick and (runs := affordable_runs(computed)):
+        return quick | more, runs
+    is_small = computed <= _SMALL_ELEMENTS and operations(jaxpr) <= _SMALL_OPERATIONS
+    return (small_options() if is_small else compiler_options()) | more, 0
+
+
+def _compiled(lowered: jax.stages.Lowered, options: Mapping[str, str]) -> jax.stages.Compiled:
+    """The executable of a program; what is measured to choose its kernels is kept."""
+    measured = _MEASURING.attempt(autotuning.results)
+    if measured is None:
+        return lowered.compile({**options})
+    compiled = lowered.compile({**options, autotuning.OPTION: str(measured.folder)})
+    _MEASURING.attempt(measured.save)
+    return compiled
+
+
+__all__ = ["Compiler", "Computation", "Executable", "Inputs"]
