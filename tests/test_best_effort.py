@@ -29,7 +29,7 @@ from cntkjax.graph.proxy import unwrap
 from cntkjax.io import _kept_index
 
 for module in pkgutil.walk_packages(C.__path__, "cntkjax."):
-    if not module.name.endswith("__main__"):
+    if not module.name.endswith(("__main__", "libctf")):  # the latter is a library of C
         importlib.import_module(module.name)
 
 ON_GPUS_ONLY = {"keep what is measured to choose kernels"}
