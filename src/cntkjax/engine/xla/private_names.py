@@ -70,10 +70,11 @@ def _calls() -> bool:
 
 
 def _stores() -> bool:
-    compiled, inputs = _compiled(), ((np.float32(1),), {})
-    loaded = deserialized(serialized(compiled), [default_device()], jax.tree.structure(inputs), compiled.out_tree)
-    lowered = jax.jit(lambda x, y: x).lower(*2 * inputs[0])
-    return float(loaded(np.float32(1))) == 2 and used_inputs(lowered) == [0] and not called_functions(lowered)
+    compiled, one = _compiled(), np.float32(1)
+    in_tree = jax.tree.structure(((one,), {}))
+    loaded = deserialized(serialized(compiled), [default_device()], in_tree, compiled.out_tree)
+    lowered = jax.jit(lambda x, y: x).lower(one, one)
+    return float(loaded(one)) == 2 and used_inputs(lowered) == [0] and not called_functions(lowered)
 
 
 def c_function(compiled: jax.stages.Compiled) -> Callable[..., Any] | None:

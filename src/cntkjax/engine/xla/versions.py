@@ -30,13 +30,13 @@ def options() -> Mapping[str, Any]:
     return values or {name: option(name) for name in dir(jax.config) if name.startswith("jax_")}
 
 
-def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Array], *arrays: Array) -> Sequence[Array]:
+def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Array], *arrays: Array) -> list[Array]:
     """The outputs of a jaxpr."""
     evaluate = getattr(jax.core, "eval_jaxpr", None)
     if evaluate is None:
         from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-        return jaxpr_as_fun(ClosedJaxpr(jaxpr, consts))(*arrays)
+        return list(jaxpr_as_fun(ClosedJaxpr(jaxpr, consts))(*arrays))
     return evaluate(jaxpr, consts, *arrays)
 
 
