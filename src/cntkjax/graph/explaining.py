@@ -113,7 +113,10 @@ def _is_accident(error: Exception) -> bool:
     frame, position = frames[-1]
     if not frame.f_code.co_filename.startswith(PACKAGE):
         return True
-    operation = next(i.opname for i in dis.get_instructions(frame.f_code) if i.offset == position)
+    try:
+        operation = next(i.opname for i in dis.get_instructions(frame.f_code) if i.offset == position)
+    except Exception:  # another interpreter: the error stays as it is
+        return False
     return operation not in ("RAISE_VARARGS", "RERAISE")
 
 
