@@ -168,7 +168,7 @@ def _unpickler() -> Any:
                 return super().find_class(module, name)
             if module.partition(".")[0] in ("jax", "jaxlib") and "." not in name:
                 value = super().find_class(module, name)
-                if isinstance(value, type) or name.startswith("_unpickle_"):
+                if isinstance(value, type) or name.lstrip("_").startswith("unpickle_"):
                     return value
             raise ValueError(f"{module}.{name} is not part of an executable")
 
