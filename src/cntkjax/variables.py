@@ -19,7 +19,17 @@ from .graph.errors import ShapeError, VariableShapeError, explain
 from .graph.function import Function as GraphFunction
 from .graph.public import classes
 from .graph.shape import UNKNOWN_SHAPE, Shape, as_shape, is_known, matches, shape_text
-from .graph.variable import Leaf, Sampler, VariableKind, default_axes, infer_shape, relocate, set_value, value_of
+from .graph.variable import (
+    Leaf,
+    Sampler,
+    VariableKind,
+    cell_of,
+    default_axes,
+    infer_shape,
+    relocate,
+    set_value,
+    value_of,
+)
 from .graph.variable import Variable as GraphVariable
 from .initializer import Initializer
 from .tensor import ArrayMixin, TensorOpsMixin
@@ -224,11 +234,11 @@ class _LeafMixin(ArrayMixin, Variable, Leaf):
 
     def current_value_time_stamp(self) -> int:
         """The number of updates of the value, by learners and by assignment."""
-        return self._updates
+        return cell_of(self).value.updates
 
     def record_value_update(self) -> None:
         """Count an update that was written through ``get_value()``."""
-        self._updates += 1
+        set_value(self, value_of(self))
 
     def get_value(self) -> NDArrayView:
         return _LeafView(self)

@@ -42,7 +42,7 @@ def steps(learner, gradient, sizes, **options):
     [
         ([], ValueError, "at least one parameter"),
         ("twice", ValueError, "'w' stands more than once"),
-        ("alone", TypeError, "a list or tuple of parameters, not Weights"),
+        ("alone", TypeError, "a list or tuple of parameters, not Parameter"),
         (["a"], TypeError, "'a' of type str is none"),
         (None, TypeError, "not NoneType"),
     ],

@@ -34,7 +34,7 @@ def _names_inside():
 @pytest.mark.parametrize("where", ["object", "class"])
 def test_users_may_override_any_internal_name(tmp_path, where):
     names = _names_inside()
-    internal = {"transform", "hyper", "extra_variables", "counters", "advance", "parameters", "_optax_state", "user"}
+    internal = {"transform", "hyper", "extra_variables", "counters", "advance", "parameters", "optax_cell", "user"}
     assert internal < set(names)
 
     class Keeping(Descent):

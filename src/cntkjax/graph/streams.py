@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from .cells import Cell, Changes
 from .function import Function
 
 
@@ -20,50 +20,60 @@ class Place(NamedTuple):
     seeding: int
 
 
-@dataclass
+class Drawn(NamedTuple):
+    """How far streams have been drawn.
+
+    `places`: of the next numbers, for nodes that have drawn any. `is_differentiated`: gradients were computed.
+    """
+
+    places: Mapping[Function, Place] = {}
+    is_differentiated: bool = False
+
+
 class Streams:
     """The streams of random numbers of a function or trainer, one for each random node.
 
     A stream begins at the node's `rngOffset`, also if its seed is set. When gradients are first computed, all of them
     begin again, since CNTK then compiles the function anew.
 
-    `places`: of the next numbers, for nodes that have drawn any. `generators`: a cache of those that draw on the host.
+    `drawn`: how far they have been drawn. `generators`: a cache of those that draw on the host.
     """
 
-    places: Mapping[Function, Place] = field(default_factory=dict)
-    is_differentiated: bool = False
-    generators: dict[Function, Any] = field(default_factory=dict)
+    def __init__(self, drawn: Drawn = Drawn(), generators: dict[Function, Any] | None = None) -> None:
+        self.drawn = Cell(drawn)
+        self.generators: dict[Function, Any] = {} if generators is None else generators
 
     def place(self, node: Function, training: bool) -> Place:
         """The place of a node's next numbers. `training`: gradients are computed with them."""
         last = self._compiled(training).get(node)
         return _beginning(node) if last is None or last.seeding != node.seedings else last
 
-    def advance(self, places: Mapping[Function, Place], training: bool) -> None:
-        """Go on at these places; it may be repeated."""
-        self.places = {**self._compiled(training), **places}
-        self.is_differentiated |= training
+    def after(self, places: Mapping[Function, Place], training: bool) -> Changes:
+        """What changes when they go on at these places."""
+        drawn = Drawn({**self._compiled(training), **places}, self.drawn.value.is_differentiated or training)
+        return {self.drawn: drawn}
 
     def _compiled(self, training: bool) -> Mapping[Function, Place]:
         """The places, as far as CNTK's compiled network is one for such a computation."""
-        return self.places if self.is_differentiated or not training else {}
+        return self.drawn.value.places if self.drawn.value.is_differentiated or not training else {}
 
     def store(self) -> None:
         """Let new streams of these nodes begin here; it may be repeated."""
-        for node in self.places:
+        for node in self.drawn.value.places:
             node.node_attributes["rngOffset"] = self.place(node, False).offset
 
     def restart(self) -> None:
         """Go on where new streams begin now; it may be repeated."""
-        self.places = {node: _beginning(node) for node in self.places}
+        drawn = self.drawn.value
+        self.drawn.value = drawn._replace(places={node: _beginning(node) for node in drawn.places})
 
     def copy(self) -> Streams:
         """The same streams, unaffected by later draws from these."""
-        return replace(self)
+        return Streams(self.drawn.value, self.generators)
 
 
 def _beginning(node: Function) -> Place:
     return Place(node.node_attributes["rngSeed"], node.node_attributes.get("rngOffset", 0), node.seedings)
 
 
-__all__ = ["Place", "Streams"]
+__all__ = ["Drawn", "Place", "Streams"]

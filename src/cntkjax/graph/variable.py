@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .._typing import AnyArray, DTypeLike, ElementType, ShapeLike
 from .axis import BATCH, UNKNOWN_AXES, AxesLike, Axis, axes_text
+from .cells import Cell, Changes, commit
 from .dtypes import as_dtype
 from .errors import ShapeError, explain
 from .origin import user_line
@@ -150,6 +151,13 @@ def outside(variable: Variable) -> Variable:
     return outermost
 
 
+class Held(NamedTuple):
+    """The value of a leaf, None until it is first needed, and how often it was replaced by a new one."""
+
+    array: AnyArray | None
+    updates: int
+
+
 class Leaf(Variable):
     """A variable with a value of its own: a parameter or a constant.
 
@@ -171,8 +179,7 @@ class Leaf(Variable):
     ) -> None:
         super().__init__(kind, shape, dtype, (), name=name, uid=uid, needs_gradient=needs_gradient)
         _check_size(self, self.shape)
-        self._array = array
-        self._updates = 0  # number of new values
+        self._cell = Cell(Held(array, 0))
         self._initializer = initializer
 
     @property
@@ -270,7 +277,7 @@ def infer_dtype(leaf: Leaf, dtype: DTypeLike) -> None:
 
 def has_value(leaf: Leaf) -> bool:
     """True if a leaf has a value already; its initializer makes that of a parameter when it is first needed."""
-    return leaf._array is not None
+    return leaf._cell.value.array is not None
 
 
 def initializer_of(leaf: Leaf) -> Sampler | None:
@@ -278,35 +285,48 @@ def initializer_of(leaf: Leaf) -> Sampler | None:
     return leaf._initializer
 
 
+def cell_of(leaf: Leaf) -> Cell[Held]:
+    """Where the value of a leaf is held."""
+    return leaf._cell
+
+
 def value_of(leaf: Leaf) -> Any:
     """The value, a NumPy or device array, made by the initializer at the first call.
 
     Errors: ValueError while the shape or the type is not known.
     """
-    if leaf._array is None:
-        if not is_known(leaf._shape):
-            raise ValueError(explain(
-                f"{leaf!r} has no value yet: its shape {shape_text(leaf._shape)} is inferred when it is first used",
-                fix="apply its function to an operand; one that it was applied to may lack an axis, such as channels",
-            ))
-        if leaf._dtype is None:
-            raise ValueError(f"{leaf!r} has no value yet: its element type is inferred when it is first used")
-        if leaf._initializer is None:
-            raise ValueError(f"{leaf!r} has neither a value nor an initializer")
-        leaf._array = np.asarray(leaf._initializer(leaf._shape, leaf._dtype), leaf._dtype)
-    return leaf._array
+    held = leaf._cell.value
+    if held.array is None:
+        held = leaf._cell.value = held._replace(array=_initial_value(leaf))
+    return held.array
 
 
-def set_value(leaf: Leaf, value: AnyArray) -> None:
-    """Give a leaf a new value. Once more the same array is no new value, so an interrupted call may be repeated."""
-    if leaf._array is not value:
-        leaf._array = value
-        leaf._updates += 1
+def _initial_value(leaf: Leaf) -> np.ndarray:
+    if not is_known(leaf._shape):
+        raise ValueError(explain(
+            f"{leaf!r} has no value yet: its shape {shape_text(leaf._shape)} is inferred when it is first used",
+            fix="apply its function to an operand; one that it was applied to may lack an axis, such as channels",
+        ))
+    if leaf._dtype is None:
+        raise ValueError(f"{leaf!r} has no value yet: its element type is inferred when it is first used")
+    if leaf._initializer is None:
+        raise ValueError(f"{leaf!r} has neither a value nor an initializer")
+    return np.asarray(leaf._initializer(leaf._shape, leaf._dtype), leaf._dtype)
+
+
+def new_value(leaf: Leaf, array: AnyArray) -> Changes:
+    """What changes when a leaf gets a new value."""
+    return {leaf._cell: Held(array, leaf._cell.value.updates + 1)}
+
+
+def set_value(leaf: Leaf, array: AnyArray) -> None:
+    """Give a leaf a new value."""
+    commit(new_value(leaf, array))
 
 
 def relocate(leaf: Leaf, array: AnyArray) -> None:
     """Hold the same value in another array, for example on another device: it does not count as a new value."""
-    leaf._array = array
+    leaf._cell.value = leaf._cell.value._replace(array=array)
 
 
 def default_axes(dynamic_axes: AxesLike) -> Axes:

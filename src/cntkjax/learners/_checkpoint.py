@@ -18,6 +18,7 @@ from .._typing import AnyArray, Array, PyTree
 from ..engine.train.learner import StepLearner
 from ..formats.checkpoint import LearnerState, Rates, pack_state, unpack_state
 from ..formats.containers import unwrap_values
+from ..graph.cells import Cell
 from ..graph.errors import explain
 from ..parallel.block_momentum import BlockMomentum
 from ..parallel.gradients import DataParallel
@@ -41,10 +42,14 @@ class CustomCheckpoint(Protocol):
 class SavedLearner(StepLearner, Protocol):
     """What a checkpoint saves and restores of a learner; `LearnerCore` provides it."""
 
-    counters: Counters
+    counters_cell: Cell[Counters]
     rate_schedule: TrainingParameterSchedule
     noise_seed: int
     strategy: DataParallel | BlockMomentum | None
+
+    @property
+    def counters(self) -> Counters:
+        """What it has counted."""
 
     @property
     def extra_variables(self) -> Sequence[Any]:
@@ -132,7 +137,7 @@ def core_state_dict(learner: SavedLearner) -> LearnerState:
 
 def _all_workers_samples(learner: SavedLearner) -> int | None:
     if isinstance(learner.strategy, BlockMomentum):
-        return learner.strategy.samples_seen
+        return learner.strategy.state.value.samples_seen
     return None if learner.strategy is None else learner.counters.samples
 
 
@@ -183,7 +188,7 @@ def _split(learner: SavedLearner, state: LearnerState, fields: list[list[Array]]
 def load_core_state(learner: SavedLearner, state: LearnerState, optax_state: PyTree) -> None:
     """As `load_state`, without regard to the user's own checkpoints."""
     rates = state.rates
-    learner.optax_state = optax_state
+    learner.optax_cell.value = optax_state
     for variable, value in zip(learner.extra_variables, state.other_state, strict=False):  # CNTK's files have none
         variable.value = value
     learner.rate_schedule = TrainingParameterSchedule(
@@ -191,7 +196,7 @@ def load_core_state(learner: SavedLearner, state: LearnerState, optax_state: PyT
     )
     learner.noise_seed = state.noise_seed
     start = {"rate_samples" if rates.epoch_size else "rate_sweeps": rates.start}
-    learner.counters = replace(
+    learner.counters_cell.value = replace(
         Counters(state.samples, state.minibatches, state.sweeps, smoothed=state.smoothed_count or 0.0), **start
     )
 

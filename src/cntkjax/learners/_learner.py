@@ -18,11 +18,12 @@ from .._typing import PyTree
 from ..engine.run.compiling import Computation
 from ..engine.run.devices import Devices, Divided
 from ..engine.run.executables import DonatingFunction, Executables
-from ..engine.run.handover import STATE, Captures, deferred_interrupts, hand_over, settle
+from ..engine.run.handover import STATE, Captures, deferred_interrupts, hand_over, replace_state, settle
 from ..engine.run.state import leaf_array
+from ..graph.cells import Cell, Changes
 from ..graph.proxy import delegates_to
 from ..graph.seed import next_seed
-from ..graph.variable import Leaf
+from ..graph.variable import new_value
 from ..parallel.block_momentum import BlockMomentum
 from ..parallel.gradients import DataParallel
 from ..parallel.sharding import divided, gathered
@@ -151,13 +152,18 @@ class LearnerCore:
         self._minibatch_size = minibatch_size or IGNORE
         self._noise = _infer_learning_parameter_schedule(options.noise, None, None) if options.noise != 0 else None
         self.noise_seed = next_seed() if self.takes_seed else 0
-        self._optax_state: PyTree = None
-        self.counters = Counters()
+        self.optax_cell = Cell[PyTree](None)
+        self.counters_cell = Cell(Counters())
         self.transform = options.chain(rule)
         if any(p.dtype == np.float16 for p in self._parameters):
             self.transform = transforms.with_master_weights(self.transform)
         step = partial(_step, self.transform)
         self._optax_step = DonatingFunction(step, description=lambda: step)
+
+    @property
+    def counters(self) -> Counters:
+        """What it has counted so far."""
+        return self.counters_cell.value
 
     @property
     def kind(self) -> str:
@@ -191,9 +197,8 @@ class LearnerCore:
         """
         _verify_learning_rate_type(learning_rate)
         self.rate_schedule = learning_rate.per(self.rate_schedule.minibatch_size)
-        self.counters = replace(
-            self.counters, rate_samples=self.counters.samples, rate_sweeps=self.counters.sweeps
-        )
+        now = self.counters
+        self.counters_cell.value = replace(now, rate_samples=now.samples, rate_sweeps=now.sweeps)
 
     def reset_momentum(self, momentum: TrainingParameterSchedule) -> None:
         """Replace the schedule of the momentum by another one; a learner without momentum stays without."""
@@ -233,8 +238,7 @@ class LearnerCore:
 
     def reset_smoothed_gradients(self) -> None:
         """Reset momentum and statistics to zero; the counters of samples are not changed."""
-        counters = replace(self.counters, smoothed=0.0)
-        self._optax_state, self.counters = None, counters
+        replace_state({self.optax_cell: None, self.counters_cell: replace(self.counters, smoothed=0.0)})
 
     @property
     def custom_checkpoint(self) -> CustomCheckpoint | None:
@@ -273,10 +277,10 @@ class LearnerCore:
             )
         gradients = [gradient_of(p, gradient_values) for p in self._parameters]
         hyper = self.hyper(sample_count)
-        before = self.counters
         if hyper is None:
             return self.advance(sample_count, is_sweep_end)
 
+        before = self.counters
         self.divide_state(None)
 
         def compute(outputs: Captures) -> None:
@@ -284,14 +288,15 @@ class LearnerCore:
                 values, key = [p.value for p in self._parameters], tuple(g.shape for g in gradients)
                 self._optax_step(outputs, key, self.optax_state, gradients, values, hyper)
 
-        def store(outputs: tuple[list[Any], PyTree]) -> bool:
-            values, self.optax_state = outputs
+        def conclude(outputs: tuple[list[Any], PyTree]) -> tuple[Changes, bool]:
+            values, state = outputs
+            counters, taken = self.counted(sample_count, is_sweep_end, hyper)
+            changes: dict[Cell[Any], Any] = {self.optax_cell: state, self.counters_cell: counters}
             for p, value in zip(self._parameters, values, strict=True):
-                p.value = np.asarray(value)
-            self.counters = before
-            return self.count(sample_count, is_sweep_end)
+                changes |= new_value(p, np.asarray(value))
+            return changes, taken
 
-        taken = hand_over(compute, store)
+        taken = hand_over(compute, conclude)
         self.report(before)
         return taken
 
@@ -303,36 +308,37 @@ class LearnerCore:
 
         Shapes: those of the parameters.
         """
-        if self._optax_state is None:
+        if self.optax_cell.value is None:
             with self.precision(), deferred_interrupts():
                 # One program; otherwise XLA compiles one for each array of zeros.
                 computation = Computation(lambda: self.transform.init, lambda inputs: "the state of a learner")
                 init = Executables(self.transform.init, computation=computation)
                 values = self._values()
-                self._optax_state = init.get(None, (values,)).run(values)
-        return self._optax_state
+                self.optax_cell.value = init.get(None, (values,)).run(values)
+        return self.optax_cell.value
 
     @optax_state.setter
     def optax_state(self, state: PyTree) -> None:
-        self._optax_state = state
+        self.optax_cell.value = state
 
     def _values(self) -> list[Any]:
         with STATE:
             settle()
-            return [leaf_array(p) if isinstance(p, Leaf) else p.value for p in self._parameters]
+            return [leaf_array(p) for p in self._parameters]
 
     def divide_state(self, devices: Devices | None) -> None:
         """Keep a part of the state on each of these devices, or again all of it; workers do that at the same time."""
-        if devices is (self._optax_state.devices if isinstance(self._optax_state, Divided) else None):
+        state = self.optax_cell.value
+        if devices is (state.devices if isinstance(state, Divided) else None):
             return
         with STATE:
             settle()
-            state = self._optax_state
+            state = self.optax_cell.value
             with self.precision(), deferred_interrupts():
                 if isinstance(state, Divided):
                     state = jax.tree.map(jax.numpy.asarray, gathered(state))
                 values = self._values()
-                self._optax_state = state if devices is None else divided(self.transform, values, state, devices)
+                self.optax_cell.value = state if devices is None else divided(self.transform, values, state, devices)
 
     def whole_state(self) -> PyTree:
         """The state of ``transform``, also if it is divided; all workers call it at the same time."""
@@ -379,32 +385,34 @@ class LearnerCore:
     def advance(self, sample_count: int, is_sweep_end: bool = False) -> bool:
         """Count a step, and report to progress writers; returns whether it was taken."""
         before = self.counters
-        taken = self.count(sample_count, is_sweep_end)
+        self.counters_cell.value, taken = self.counted(sample_count, is_sweep_end, self.hyper(sample_count))
         self.report(before)
         return taken
 
-    def count(self, sample_count: int, is_sweep_end: bool = False) -> bool:
-        """Count a step; returns whether it was taken. As in CNTK a skipped one does not count, nor a sweep it ends.
+    def counted(self, sample_count: int, is_sweep_end: bool, scalars: Scalars | None) -> tuple[Counters, bool]:
+        """The counters after a step with these scalars (see `hyper`), and whether it was taken.
+
+        As in CNTK a skipped one does not count, nor a sweep that it ends.
 
         With a distributed learner its samples count, but do not advance the schedule of the learning rate; and where
         there are none, since only other workers have data, a sweep counts.
         """
-        scalars, now = self.hyper(sample_count), self.counters
-        if scalars is None:
+        now = self.counters
+        if scalars is None or not scalars.get("learns", True):
             if self.strategy is not None:
-                self.counters = replace(
+                now = replace(
                     now, samples=now.samples + sample_count, rate_samples=now.rate_samples + sample_count,
                     sweeps=now.sweeps + bool(is_sweep_end and not sample_count),
                 )  # fmt: skip
-            return False
-        self.counters = replace(
+            return now, False
+        after = replace(
             now,
             samples=now.samples + sample_count,
             minibatches=now.minibatches + 1,
             sweeps=now.sweeps + bool(is_sweep_end),
             smoothed=float(scalars.get("count", now.smoothed)),
         )
-        return True
+        return after, True
 
     def report(self, now: Counters) -> None:
         """Report values that change with a step to the progress writers. `now`: the counters before the step.

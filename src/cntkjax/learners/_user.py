@@ -135,9 +135,9 @@ class _UserLearnerCore(HostLearner):
             ))
         return bool(taken)
 
-    def count(self, sample_count: int, is_sweep_end: bool = False) -> bool:
+    def counted(self, sample_count: int, is_sweep_end: bool, scalars: Scalars | None) -> tuple[Counters, bool]:
         """Whether the last step was taken; the counters do not advance, as in CNTK."""
-        return self._is_taken
+        return self.counters, self._is_taken
 
     def report(self, now: Counters) -> None:
         """Nothing is reported."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import jax
@@ -17,9 +17,24 @@ import numpy as np
 
 from .._typing import Array
 from ..engine.run.handover import Captures, copied
+from ..graph.cells import Cell
 from . import workers
 from .collectives import all_reduce
 from .exchange import ExchangeProgram, one_device_each
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of samples, and what is carried from one to the next.
+
+    `start_values`: the model at its start; None if it has not begun.
+    Units: `count` (in this block) and `samples_seen` (in total) count samples of all workers.
+    """
+
+    count: int = 0
+    samples_seen: int = 0
+    start_values: list[Array] | None = None
+    velocity: list[Array] | None = None
 
 
 @dataclass
@@ -30,11 +45,9 @@ class BlockMomentum:
     next block starts from that initial model + v, and with Nesterov from it + v + m v. m = exp(-n / τ) for a block of n
     samples; without τ it is 1 - 1 / workers for a block of the requested size.
 
-    `start_values`: the model at the start of the block; None between blocks. `aggregates_metrics`: it decides whose
-    losses a trainer reports.
+    `aggregates_metrics`: it decides whose losses a trainer reports. `state`: see `Block`.
 
-    Units: `size`, `time_constant` (τ), `count` (in this block) and `samples_seen` (in total) count samples of all
-           workers.
+    Units: `size` and `time_constant` (τ) count samples of all workers.
     """
 
     size: int
@@ -44,56 +57,50 @@ class BlockMomentum:
     rate: float = 1.0
     after: int = 0
     aggregates_metrics: bool = False
-    count: int = 0
-    samples_seen: int = 0
-    start_values: list[Array] | None = None
-    velocity: list[Array] | None = None
-
-    def count_after(self, samples: int, samples_seen: int) -> int:
-        """`count` after a step on so many samples of all workers, the last of `samples_seen`."""
-        return self.count + samples if samples_seen >= self.after else self.count
+    state: Cell[Block] = field(default_factory=lambda: Cell(Block()))
 
     def begin(self, values: Sequence[Array]) -> None:
         """Keep the model at the start of a block, unless one has begun: a copy, since steps donate the arrays."""
-        if self.start_values is None:
-            self.start_values = copied(list(values))
+        if self.state.value.start_values is None:
+            self.state.value = replace(self.state.value, start_values=copied(list(values)))
 
-    def merge(self, values: Sequence[Array], merged: Captures) -> list[Array]:
-        """End the block: the model that the next one starts from, given this worker's; computed on the device.
+    def merge(self, block: Block, values: Sequence[Array], merged: Captures) -> tuple[Block, list[Array]]:
+        """The block after one that ends, and the model that it starts from, given this worker's values.
 
-        It may be repeated with the same list `merged`, which is empty at first.
+        `merged`: gets the results of the program, which runs if it is empty: it donates what `block` holds, so another
+        call for the same block needs the same list.
         """
         if not merged:
-            self._compute(values, merged)
-        self.start_values, self.velocity = one_device_each().of_this_process(merged[0]())
-        self.count = 0
-        return copied(self.start_values)
+            self._compute(block, values, merged)
+        start_values, velocity = one_device_each().of_this_process(merged[0]())
+        return Block(0, block.samples_seen, start_values, velocity), copied(start_values)
 
-    def _compute(self, values: Sequence[Array], merged: Captures) -> None:
-        assert self.start_values is not None
+    def _compute(self, block: Block, values: Sequence[Array], merged: Captures) -> None:
+        assert block.start_values is not None
         with jax.enable_x64(any(value.dtype == np.float64 for value in values)):
-            velocity = self.velocity or [jnp.zeros_like(value) for value in values]
+            velocity = block.velocity or [jnp.zeros_like(value) for value in values]
             key = tuple((value.shape, value.dtype) for value in values)
-            factors = np.float64(self._momentum()), np.float64(self.rate), np.float64(self.nesterov)
-            _merge_program()(merged, key, (self.start_values, velocity), list(values), *factors)
+            factors = np.float64(self._momentum(block.count)), np.float64(self.rate), np.float64(self.nesterov)
+            _merge_program()(merged, key, (block.start_values, velocity), list(values), *factors)
 
     def smoothed_gradients(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
         """What a checkpoint stores at the end of a block: -v. Shapes: those of the model's values."""
-        if self.velocity is None:
+        velocity = self.state.value.velocity
+        if velocity is None:
             return [np.zeros_like(value) for value in values]
-        return [-np.asarray(v) for v in self.velocity]
+        return [-np.asarray(v) for v in velocity]
 
     def load_state(self, samples_seen: int, smoothed_gradients: Sequence[np.ndarray] | None) -> None:
         """Start a block with the state of a checkpoint."""
-        self.samples_seen, self.count, self.start_values = samples_seen, 0, None
         with jax.enable_x64(any(g.dtype == np.float64 for g in smoothed_gradients or ())):
-            self.velocity = None if smoothed_gradients is None else [jnp.asarray(-g) for g in smoothed_gradients]
+            velocity = None if smoothed_gradients is None else [jnp.asarray(-g) for g in smoothed_gradients]
+        self.state.value = Block(0, samples_seen, None, velocity)
 
-    def _momentum(self) -> float:
+    def _momentum(self, count: int) -> float:
         if self.time_constant is None:
-            count = workers.size()
-            return (1 - 1 / count) ** (self.count / self.size) if count > 1 else 0.0
-        return math.exp(-self.count / self.time_constant) if self.time_constant > 0 else 0.0
+            size = workers.size()
+            return (1 - 1 / size) ** (count / self.size) if size > 1 else 0.0
+        return math.exp(-count / self.time_constant) if self.time_constant > 0 else 0.0
 
 
 @cache

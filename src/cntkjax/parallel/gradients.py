@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import jax
@@ -27,9 +27,12 @@ from ..engine.run.prices import FREE
 from ..engine.run.program import Program
 from ..engine.run.shape_choice import Agreed, Sizes
 from ..engine.train.learner import StepLearner
-from ..engine.train.update import Counts, Gradient, Gradients, Hyperparameters, TrainedState, update_key, updated
+from ..engine.train.step_body import StepOutputs
+from ..engine.train.update import Gradient, Gradients, Hyperparameters, TrainedState, update_key, updated
+from ..engine.train.ways import Agreement, Counts
 from ..engine.xla.platform import platform
 from ..graph.axis import Axis
+from ..graph.cells import Cell, Changes
 from ..graph.variable import Leaf, Variable
 from . import workers
 from .collectives import Groups, all_reduce, reduce_scatter
@@ -74,18 +77,6 @@ class DataParallel:
     aggregates_metrics: bool = False
 
 
-class Agreement(NamedTuple):
-    """What the workers know of a step.
-
-    `samples`: of all workers. `ends_sweep`: whether a sweep ends on any. `alike`: whether all have minibatches of the
-    same shapes.
-    """
-
-    samples: int
-    ends_sweep: bool
-    alike: bool
-
-
 class GradientExchange:
     """The exchange of a trainer's steps, which sums gradients over all devices and updates the state on each.
 
@@ -96,8 +87,7 @@ class GradientExchange:
 
     `devices`: `Devices` of its own. `ways`: how the gradients of each learner are exchanged; None if they stay on their
     worker. `sums_criteria`: the sums of criteria are those of all workers. `shares`: the number of this worker's
-    devices. `samples`, `ends_sweep`: of the step that was agreed on last, the samples of all workers, and whether a
-    sweep ends on any.
+    devices. `is_open`: whether others wait for this worker's part of a step.
     """
 
     def __init__(
@@ -105,32 +95,34 @@ class GradientExchange:
         sums_criteria: bool = True,
     ) -> None:
         shapes = [p.shape for p in _in_1_bit(learners, ways)]
-        self.devices, self.shares, self._learners, self.ways = devices, len(devices.local), learners, ways
-        self._sums_criteria = sums_criteria
+        self.devices, self.shares, self.learners, self.ways = devices, len(devices.local), learners, ways
+        self.sums_criteria = sums_criteria
         self._processes = devices.processes if self.shares > 1 else None
         self._transforms = [
             a.transform if way is None or not way.shard_state else on_parts(a.transform)
             for a, way in zip(learners, ways, strict=True)
         ]
-        self._program = ExchangeProgram(self._learn, devices)
+        self.program = ExchangeProgram(self._learn, devices)
         self._gathered_errors = ExchangeProgram(lambda errors: gathered_errors(errors, AXIS), devices)
-        self._errors = no_errors(shapes, devices.count)
-        self._operation = ""
-        self._formats: tuple[Format, ...] = ()
-        self._is_agreed = self._are_sizes_agreed = False
-        self._steps: Counter[str] = Counter()  # that were taken, by the shapes of all workers, "" for different ones
-        self._tally = "", 0  # what this step adds to them
+        self._operation, self._ends_sweep, self._are_sizes_agreed = "", False, False
         self._joined: WeakKeyDictionary[Program, Program] = WeakKeyDictionary()
         self._gather = workers.gather if devices.count > self.shares else workers.alone
         self._running: deque[Array] = deque()  # a result of each step that may not have ended
-        self.samples = 0
-        self.ends_sweep = self.is_open = False
+        self._errors = Cell(no_errors(shapes, devices.count))
+        # How often minibatches had the same shapes on all workers, by these, and how often different ones, by "".
+        self._met = Cell[Mapping[str, int]]({})
+        self._next_met: Mapping[str, int] = {}  # with the step that was agreed on last
+        self._is_open = Cell(False)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether others wait for this worker's part of a step."""
+        return self._is_open.value
 
     # ---- what the workers agree on
     def begin(self, operation: str, ends_sweep: bool) -> None:
         """To be called before a step, with its name for messages, and whether it ends a sweep on this worker."""
-        self._operation, self.ends_sweep = operation, ends_sweep
-        self._is_agreed = self._are_sizes_agreed = False
+        self._operation, self._ends_sweep, self._are_sizes_agreed = operation, ends_sweep, False
         while len(self._running) > _STEPS_AHEAD:
             self._running.popleft().block_until_ready()
 
@@ -141,7 +133,7 @@ class GradientExchange:
         """
         if self.devices.count == self.shares:
             return None
-        self.is_open = self._are_sizes_agreed = True
+        self._is_open.value = self._are_sizes_agreed = True
         shares = [[s.number, [n.tolist() for n in s.lengths.values()], s.widths] for s in sizes]
         message = json.dumps([shares, prices.seconds_per_work, prices.compilation_seconds]).encode()
         parts = self._gather(self._operation, message).wait()
@@ -149,49 +141,40 @@ class GradientExchange:
         everyone = [_sizes(*share) for shares in of_workers for share in shares]
         return Agreed(everyone, rates[0], compilations[0]) if all(of_workers) else None
 
-    def agree_ahead(self, samples: int, shapes: str) -> bool:
-        """Tell the other workers about this one's minibatch; whether all compute and learn in one program.
-
-        `shapes`: equal for minibatches that run the same program; "" where that cannot be part of another one. A
-        program is made for shapes that all have had more often than they have had different ones.
+    def agree(self, samples: int, shapes: Callable[[], str] | None = None) -> Agreement:
+        """See `Exchange`. All compute and learn in one program for shapes that all workers have had more often than
+        they have had different ones.
         """
         if not self._are_sizes_agreed:
             self.agree_on_sizes([])
-        self.is_open = self._is_agreed = True  # the others count on this worker's part
-        self.samples, self.ends_sweep, alike = agree(self._operation, samples, self.ends_sweep, shapes, self._gather)
-        if not self.samples:
-            self.is_open = False
-            return False
-        shapes = shapes if alike else ""
-        self._tally = shapes, self._steps[shapes] + 1
-        return bool(shapes) and self._tally[1] > self._steps[""]
+        self._is_open.value = True  # the others count on this worker's part
+        own = shapes() if shapes else ""
+        total, ends_sweep, alike = agree(self._operation, samples, self._ends_sweep, own, self._gather)
+        if not total:
+            self._is_open.value = False
+            return Agreement(0, ends_sweep, False)
+        met, common = self._met.value, own if alike else ""
+        number = met.get(common, 0) + 1
+        joins = bool(common) and number > met.get("", 0)
+        self._next_met = {**met, common: number}
+        return Agreement(total, ends_sweep if self.devices.count > self.shares else None, joins)
 
-    def agree(self, samples: int, gradients: Gradients | None) -> int:
-        """The number of samples of all workers, whose gradients are computed, or being computed."""
-        if not self._is_agreed:
-            self.agree_ahead(samples, "")
-        if self.samples:
-            self._formats = agree_on_formats(self._operation, gradients, self._gather)
-        return self.samples
+    def in_one_program(self, agreement: Agreement) -> _InOneProgram:
+        """See `Exchange`."""
+        return _InOneProgram(self, agreement)
 
-    # ---- what this worker learns from
-    def counts(self, samples: int) -> Counts:
-        """Of all workers for gradients and criteria that are summed, otherwise of this one."""
-        learned = [samples if way is None else self.samples for way in self.ways]
-        return Counts(self.samples if self._sums_criteria else samples, learned)
+    def separate(self, agreement: Agreement, gradients: Gradients | None) -> _Separate:
+        """See `Exchange`."""
+        return _Separate(self, agreement, agree_on_formats(self._operation, gradients, self._gather))
 
-    def hypers(self, counts: Counts) -> list[Hyperparameters | None]:
-        """With a flag where other workers, which run the same program, may learn and this one not, or reversely."""
-        each = zip(self._learners, self.ways, counts.learned, strict=True)
-        return [learner.hyper(samples, flagged=way is None) for learner, way, samples in each]
-
+    # ---- the two programs
     def _learn(
         self, state: tuple[TrainedState, Errors], gradients: Gradients, sums: list[Array],
         hypers: Sequence[Hyperparameters | None], ready: Sequence[int] = (),
     ) -> tuple[TrainedState, Errors, list[Array]]:
         """Exchange gradients and update, in a program over the devices. `ready`: see `all_reduce`."""
         trained, errors = state
-        ways, groups = [*self.ways, DataParallel() if self._sums_criteria else None], [*gradients, sums]
+        ways, groups = [*self.ways, DataParallel() if self.sums_criteria else None], [*gradients, sums]
         each = [way for way, group in zip(ways, groups, strict=True) for _ in group]
         first = min(ready, default=0)  # criteria are there before all gradients
         order = [*ready, *(first for _ in sums)] if ready else ()
@@ -200,7 +183,6 @@ class GradientExchange:
         *learned, criteria = [[next(remaining) for _ in group] for group in groups]
         return updated(self._transforms, trained, learned, hypers, _on_all_devices), errors, criteria
 
-    # ---- one program
     def joined(self, program: Program) -> Program:
         """The program that goes on where one has computed `StepOutputs` with gradients; see `donated`."""
         if program not in self._joined:
@@ -222,52 +204,25 @@ class GradientExchange:
         for i, node in enumerate(plan.nodes):
             for v in node.node_inputs:
                 first_use.setdefault(resolve(v), i)
-        return [-first_use.get(p, 0) for learner in self._learners for p in learner.parameters]
+        return [-first_use.get(p, 0) for learner in self.learners for p in learner.parameters]
 
     def donated(self, state: TrainedState) -> PyTree:
-        """What is donated to the joined program for this state."""
-        return state, self._errors
+        """What is donated to the programs for this state."""
+        return state, self._errors.value
 
-    def result_of_joined(self, outputs: PyTree) -> PyTree:
-        """The `StepOutputs` of the joined program, with the state after the update, and sums over all workers."""
-        computed, self._errors = outputs
-        self._end(computed.sums)
-        return self.devices.of_this_process(computed)
-
-    # ---- a program of its own
-    def update(
-        self, outputs: Captures, state: TrainedState, gradients: Gradients | None, sums: list[Array],
-        hypers: Sequence[Hyperparameters | None],
-    ) -> None:
-        """Run the program."""
-        first, *others = (
-            (conform(g, state.parameters, self._formats), s)
-            for g, s in [(gradients, sums)] + [(None, [jnp.zeros_like(s) for s in sums])] * (self.shares - 1)
-        )
-        key = update_key(first[0], hypers)
-        self._program(outputs, key, self.donated(state), *self.devices.spread(first, *others), hypers)
-
-    def result(self, outputs: PyTree) -> tuple[TrainedState, list[Array]]:
-        """The state after the update, and the sums over all workers."""
-        state, self._errors, sums = outputs
-        self._end(sums)
-        return self.devices.of_this_process((state, sums))
-
-    def _end(self, sums: Sequence[Array]) -> None:
-        """Count the step; may be repeated."""
-        shapes, count = self._tally
-        self._steps[shapes] = count
-        self.is_open = False
+    def after(self, errors: Errors, sums: Sequence[Array]) -> Changes:
+        """What changes when a program has returned these; `sums` are one of its results, to wait for."""
         if self.shares > 1 and platform() == "cpu":
             self._running.append(sums[0])
+        return {self._errors: errors, self._met: self._next_met, self._is_open: False}
 
     # ---- what quantization has left out
     def errors(self) -> list[np.ndarray]:
         """What quantization has left out so far: of gradients, then of stripes. Shapes: [devices, ...] of `Errors`."""
-        if not self._errors.own:
+        if not self._errors.value.own:
             return []
         captures: Captures = []
-        self._gathered_errors(captures, None, self.devices.copied(self.devices.spread(self._errors)))
+        self._gathered_errors(captures, None, self.devices.copied(self.devices.spread(self._errors.value)))
         own, stripes = self.devices.of_this_process(captures[0]())
         return [np.asarray(error) for error in (*own, *stripes)]
 
@@ -276,7 +231,70 @@ class GradientExchange:
         half, count, arrays = len(errors) // 2, self.devices.count, list[Any](errors)
         gathered = Errors(arrays[:half], arrays[half:])
         first = workers.rank() * self.shares if count > self.shares else 0
-        self._errors = self.devices.spread(*(restored_errors(gathered, first + i, count) for i in range(self.shares)))
+        self._errors.value = self.devices.spread(
+            *(restored_errors(gathered, first + i, count) for i in range(self.shares))
+        )
+
+
+class _Exchanged:
+    """What both ways have in common."""
+
+    def __init__(self, exchange: GradientExchange, agreement: Agreement) -> None:
+        self._exchange, self.agreement = exchange, agreement
+
+    def counts(self, samples: int) -> Counts:
+        """The samples of all workers for gradients and criteria that are summed, otherwise those of this one."""
+        total = self.agreement.samples
+        learned = [samples if way is None else total for way in self._exchange.ways]
+        return Counts(total if self._exchange.sums_criteria else samples, learned)
+
+    def hypers(self, counts: Counts) -> list[Hyperparameters | None]:
+        """Those of each learner, flagged where a worker that runs the same program may have nothing to learn from."""
+        each = zip(self._exchange.learners, self._exchange.ways, counts.learned, strict=True)
+        return [learner.hyper(samples, flagged=way is None) for learner, way, samples in each]
+
+
+class _InOneProgram(_Exchanged):
+    """Gradients are exchanged in the program that computes them."""
+
+    def program(self, gradients: Program) -> Program:
+        """The one over all devices."""
+        return self._exchange.joined(gradients)
+
+    def donated(self, state: TrainedState) -> PyTree:
+        """The state, and what quantization has left out."""
+        return self._exchange.donated(state)
+
+    def received(self, outputs: PyTree) -> tuple[StepOutputs, Changes]:
+        """The outputs on this worker's first device."""
+        computed, errors = outputs
+        return self._exchange.devices.of_this_process(computed), self._exchange.after(errors, computed.sums)
+
+
+class _Separate(_Exchanged):
+    """Gradients are exchanged in a program of its own. `formats`: see `agree_on_formats`."""
+
+    def __init__(self, exchange: GradientExchange, agreement: Agreement, formats: Sequence[Format]) -> None:
+        super().__init__(exchange, agreement)
+        self._formats = formats
+
+    def update(
+        self, outputs: Captures, state: TrainedState, gradients: Gradients | None, sums: list[Array],
+        hypers: Sequence[Hyperparameters | None],
+    ) -> None:
+        """Run the program: the first device has this worker's gradients, the others have none."""
+        exchange = self._exchange
+        first, *others = (
+            (conform(g, state.parameters, self._formats), s)
+            for g, s in [(gradients, sums)] + [(None, [jnp.zeros_like(s) for s in sums])] * (exchange.shares - 1)
+        )
+        key = update_key(first[0], hypers)
+        exchange.program(outputs, key, exchange.donated(state), *exchange.devices.spread(first, *others), hypers)
+
+    def updated(self, outputs: PyTree) -> tuple[TrainedState, list[Array], Changes]:
+        """The state and the sums on this worker's first device."""
+        state, errors, sums = outputs
+        return *self._exchange.devices.of_this_process((state, sums)), self._exchange.after(errors, sums)
 
 
 def _in_1_bit(learners: Sequence[StepLearner], ways: Sequence[DataParallel | None]) -> list[Leaf]:
@@ -346,13 +364,14 @@ def _replaced(items: Sequence[Array], places: Sequence[int], new: Sequence[Array
 
 def agree(
     operation: str, samples: int, ends_sweep: bool, shapes: str = "", gather: Gather = workers.gather
-) -> Agreement:
-    """Tell the other workers about this one's minibatch, while their devices may still compute the one before."""
+) -> tuple[int, bool, bool]:
+    """Tell the other workers about this one's minibatch, while their devices may still compute the one before.
+
+    Returns the samples of all, whether a sweep ends on any, and whether all have the same shapes.
+    """
     message = json.dumps([samples, ends_sweep, shapes]).encode()
     parts = [json.loads(part) for part in gather(operation, message).wait()]
-    return Agreement(
-        sum(part[0] for part in parts), any(part[1] for part in parts), len({part[2] for part in parts}) == 1
-    )
+    return sum(part[0] for part in parts), any(part[1] for part in parts), len({part[2] for part in parts}) == 1
 
 
 def _sizes(number: int, lengths: Sequence[Sequence[int]], widths: Sequence[int]) -> Sizes:
@@ -421,4 +440,4 @@ def _padded(rows: Rows, count: int) -> Rows:
     return Rows(indices, values, rows.height)
 
 
-__all__ = ["Agreement", "DataParallel", "GradientExchange", "agree", "agree_on_formats", "conform", "summed"]
+__all__ = ["DataParallel", "GradientExchange", "agree", "agree_on_formats", "conform", "summed"]

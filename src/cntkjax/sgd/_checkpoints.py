@@ -102,11 +102,11 @@ class Checkpoints:
     def load_model(self, epoch: int, trainer: Trainer) -> None:
         """Return to model and learners of an epoch; counts and the position in the data stay as they are."""
         core = unwrap(trainer)
-        progress, counters = core.progress, [learner.counters for learner in core.learners]
+        training, counters = core.training.value, [learner.counters for learner in core.learners]
         trainer.restore_from_checkpoint(self.file(epoch))
-        core.progress = progress
+        core.training.value = training
         for learner, now in zip(core.learners, counters, strict=True):
-            learner.counters = replace(now, smoothed=learner.counters.smoothed)
+            learner.counters_cell.value = replace(now, smoothed=learner.counters.smoothed)
 
     def save_model(self, model: Function) -> None:
         """Write the final model, unless there is no path."""

@@ -11,16 +11,18 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..engine.lower.carry import Memory
+from ..engine.lower.carry import Carried, Memory
 from ..engine.lower.rows import Rows
 from ..engine.run.handover import STATE, assign, settle
 from ..engine.train.loss_scale import LossScale
-from ..engine.train.step import Options, PendingGradients
+from ..engine.train.state import Pending
+from ..engine.train.step import Options
 from ..engine.xla.background import Background
 from ..formats import checkpoint, model
 from ..formats.dictionary import FormatError, decode, encode
 from ..graph.axis import ALL_AXES, Axis
 from ..graph.build import apply
+from ..graph.cells import Cell, commit
 from ..graph.function import nodes
 from ..learners._checkpoint import decode_optax_state, load_state, state_dict
 from ..learners._learner import LearnerCore
@@ -28,7 +30,7 @@ from ..ops.functions import Function
 from ..parallel import workers
 from ..primitives import BY_NAME
 from ._distributed_training import DistributedTraining
-from ._progress import Progress
+from ._progress import Progress, Training
 
 _EXTERNAL, _INTERNAL = "external_worker_state", "internal_worker_state"
 _ERRORS = "quantization_errors_of_devices"
@@ -43,8 +45,8 @@ class TrainerState(Protocol):
     distributed: DistributedTraining
     memory: Memory
     options: Options
-    pending: PendingGradients
-    progress: Progress
+    pending: Cell[Pending]
+    training: Cell[Training]
     turn: AbstractContextManager[Any]
 
     @property
@@ -81,7 +83,7 @@ class Writer:
             with STATE:
                 settle()
                 learners, everything = [state_dict(learner) for learner in trainer.learners], _combined(trainer)
-                extra: Record = {"seen": asdict(trainer.progress)} | _pending_record(trainer)
+                extra: Record = {"seen": asdict(trainer.training.value.progress)} | _pending_record(trainer)
                 errors = trainer.distributed.quantization_errors()
                 extra |= {_ERRORS: errors} if errors else {}
                 extra |= _memory_record(trainer, everything)
@@ -135,8 +137,9 @@ def restore(trainer: TrainerState, filename: str) -> Record:
     everything = _combined(trainer)
     try:
         memory = _memory_of(stored.extra, everything)
-        pending = _pending_of(stored.extra, trainer)
+        pending, ends_sweep = _pending_of(stored.extra, trainer)
         progress = Progress(**stored.extra["seen"]) if stored.extra else _progress_of(stored.learners)
+        training = trainer.training.value._replace(progress=progress, ends_sweep=ends_sweep)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         file = f"{filename}{checkpoint.SUFFIX}"
         reason = f"what is kept for the next step is damaged: {error!r}; restore another checkpoint"
@@ -145,13 +148,11 @@ def restore(trainer: TrainerState, filename: str) -> Record:
 
     def store() -> None:
         model.restore_pairs(pairs)
-        trainer.memory.values, trainer.memory.last = memory
         trainer.memory.streams.restart()
         for learner, state, optax_state in zip(learners, stored.learners, states, strict=True):
             if learner.custom_checkpoint is None:
                 load_state(learner, state, optax_state)
-        trainer.pending.__dict__.update(pending)
-        trainer.progress = progress
+        commit({trainer.memory.carried: memory, trainer.pending: pending, trainer.training: training})
         trainer.distributed.restore_quantization_errors(list(stored.extra.get(_ERRORS, [])))
 
     assign(store)
@@ -177,7 +178,7 @@ def _progress_of(learners: Sequence[object]) -> Progress:
 
 
 def _memory_record(trainer: TrainerState, everything: Function) -> Record:
-    memory, delays, axes = trainer.memory, *_nodes_and_axes(everything)
+    memory, delays, axes = trainer.memory.carried.value, *_nodes_and_axes(everything)
     if not memory.last:
         return {}
     values = {delays.index(node): np.asarray(value) for node, value in memory.values.items()}
@@ -188,11 +189,11 @@ def _memory_record(trainer: TrainerState, everything: Function) -> Record:
     }
 
 
-def _memory_of(extra: Record, everything: Function) -> tuple[dict[Any, Any], dict[Any, Any]]:
+def _memory_of(extra: Record, everything: Function) -> Carried:
     delays, axes = _nodes_and_axes(everything)
     values = {delays[int(n)]: v["value"].astype(v["type"]) for n, v in extra.get("carried", {}).items()}
     slots = {axes[int(n)]: {int(k): i for k, i in last.items()} for n, last in extra.get("slots", {}).items()}
-    return values, slots
+    return Carried(values, slots)
 
 
 def _nodes_and_axes(everything: Function) -> tuple[list[Any], list[Axis]]:
@@ -208,27 +209,30 @@ def _storable(array: np.ndarray) -> np.ndarray:
 
 
 def _pending_record(trainer: TrainerState) -> Record:
-    pending = trainer.pending
+    pending = trainer.pending.value
     record: Record = {}
     if pending.scale is not None:
         record["loss_scale"] = [float(pending.scale.factor), int(pending.scale.steps)]
     if pending.minibatches:
         gradients = [[_gradient_record(g) for g in group] for group in pending.gradients or ()]
-        counts = {"samples": pending.samples, "minibatches": pending.minibatches, "ends_sweep": pending.ends_sweep}
-        record["unfinished"] = counts | {"gradients": gradients}
+        record["unfinished"] = {
+            "samples": pending.samples, "minibatches": pending.minibatches,
+            "ends_sweep": trainer.training.value.ends_sweep, "gradients": gradients,
+        }
     return record
 
 
-def _pending_of(extra: Record, trainer: TrainerState) -> Record:
-    """The attributes of the pending gradients; those of a trainer with other options are left out."""
-    attributes = vars(PendingGradients(scale=trainer.pending.scale))
-    if trainer.pending.scale is not None and "loss_scale" in extra:
+def _pending_of(extra: Record, trainer: TrainerState) -> tuple[Pending, bool]:
+    """The pending gradients, and whether they end a sweep; none of a trainer with other options."""
+    scale = trainer.pending.value.scale
+    if scale is not None and "loss_scale" in extra:
         factor, steps = extra["loss_scale"]
-        attributes["scale"] = LossScale(np.float32(factor), np.int32(steps))
+        scale = LossScale(np.float32(factor), np.int32(steps))
     stored = extra.get("unfinished", {})
-    if 0 < stored.get("minibatches", 0) < trainer.options.accumulate:
-        attributes.update(stored, gradients=[[_gradient_of(g) for g in group] for group in stored["gradients"]])
-    return attributes
+    if not 0 < stored.get("minibatches", 0) < trainer.options.accumulate:
+        return Pending(scale=scale), False
+    gradients = [[_gradient_of(g) for g in group] for group in stored["gradients"]]
+    return Pending(gradients, stored["samples"], stored["minibatches"], scale), stored["ends_sweep"]
 
 
 def _gradient_record(gradient: Any) -> np.ndarray | Record:

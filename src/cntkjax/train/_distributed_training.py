@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
-from typing import SupportsFloat
+from typing import Any, SupportsFloat, TypeVar
 
 import numpy as np
 
 from .._typing import Array
 from ..engine.run.devices import Devices
-from ..engine.run.handover import STATE, Captures, assign, settle
+from ..engine.run.handover import STATE, Captures, conclude, replace_state, settle
 from ..engine.run.state import leaf_array
+from ..engine.train.ways import Agreement
 from ..engine.xla.devices import training_devices
-from ..graph.variable import set_value
+from ..graph.cells import Cell, Changes
+from ..graph.variable import cell_of, new_value
 from ..learners._learner import LearnerCore
 from ..logging._progress_writer import LazySum
 from ..parallel import workers
-from ..parallel.block_momentum import BlockMomentum
+from ..parallel.block_momentum import Block, BlockMomentum
 from ..parallel.comparison import compare
 from ..parallel.exchange import all_devices, broadcast, one_device_each, own_devices
 from ..parallel.gradients import DataParallel, GradientExchange, agree
+
+T = TypeVar("T")
 
 
 class DistributedTraining:
@@ -127,18 +132,18 @@ class DistributedTraining:
         self._local_exchange.begin("", False)
         return self._local_exchange
 
-    def agree(self, number: int, samples: int, ends_sweep: bool, samples_seen: int) -> tuple[int, bool]:
-        """Samples of all workers in a step, and whether it ends a sweep on any; to be called before it is stored.
+    def agree(self, number: int, agreement: Agreement, ends_sweep: bool, samples_seen: int) -> tuple[int, bool]:
+        """Samples of all workers in a step, and whether it ends a sweep on any; to be called before it is computed.
 
-        `samples`: of this worker, or those of all where gradients are exchanged. Where the step ends a block, all
-        workers are ready to merge their models.
+        `agreement`, `ends_sweep`: what is known, and of this worker. Where the step ends a block, all workers are ready
+        to merge their models then.
         """
-        sharded = self.is_sharded(samples_seen)
-        if sharded and self._exchange is not None:
-            ends_sweep = self._exchange.ends_sweep
-        elif sharded:
+        samples = agreement.samples
+        if agreement.ends_sweep is not None:
+            ends_sweep = agreement.ends_sweep
+        elif self.is_sharded(samples_seen):
             samples, ends_sweep, _ = agree(f"minibatch {number}", samples, ends_sweep)
-        if any(self._count_after(block, samples, samples_seen) >= block.size for _, block in self.blocks):
+        if any(self._after_step(block, samples, samples_seen).count >= block.size for _, block in self.blocks):
             self._meet()
         return samples, ends_sweep
 
@@ -175,35 +180,37 @@ class DistributedTraining:
         if self._exchange is not None and self._exchange.is_open:
             workers.fail(f"left an exchange of gradients that others wait for: {error!r}")
 
-    def _count_after(self, block: BlockMomentum, samples: int, samples_seen: int) -> int:
-        """The samples in a block after a step on `samples` (see `agree`), with those seen before it."""
-        shares = self.has_others and not self.is_sharded(samples_seen)
-        return block.count_after(samples * workers.size() if shares else samples, samples_seen + samples)
+    def _after_step(self, block: BlockMomentum, samples: int, samples_seen: int) -> Block:
+        """The block after a step on `samples` (see `agree`), with those seen before it."""
+        before, counted = block.state.value, 0
+        if samples_seen + samples >= block.after:
+            counted = samples if not self.has_others or self.is_sharded(samples_seen) else samples * workers.size()
+        return replace(before, count=before.count + counted, samples_seen=before.samples_seen + samples)
 
-    def counting(self) -> Callable[[int, int], None]:
-        """What counts the next step in the blocks, and merges the models where it ends them; it may be repeated.
+    def counting(self, samples: int, samples_seen: int) -> Callable[[Changes], Changes]:
+        """What extends the changes of a step by those of the blocks, whose models are merged where it ends them.
 
-        It gets the samples that `agree` has returned, and those seen before the step.
+        `samples`: those that `agree` has returned. `samples_seen`: before the step.
         """
-        before = [dict(vars(block)) for _, block in self.blocks]
-        merged: list[Captures] = [[] for _ in self.blocks]
+        merged: list[Captures] = [[] for _ in self.blocks]  # see `BlockMomentum.merge`
 
-        def count(samples: int, samples_seen: int) -> None:
-            for (learner, block), state, merging in zip(self.blocks, before, merged, strict=True):
-                vars(block).update(state)
-                block.count = self._count_after(block, samples, samples_seen)
-                block.samples_seen += samples
-                if block.count >= block.size:
-                    _merge(learner, block, merging)
+        def count(changes: Changes) -> Changes:
+            for (learner, block), captures in zip(self.blocks, merged, strict=True):
+                after = self._after_step(block, samples, samples_seen)
+                changes = {**changes, block.state: after}
+                if after.count >= block.size:
+                    changes = _merge(learner, block, changes, captures)
+            return changes
 
         return count
 
     def merge(self) -> None:
         """End the blocks now, so that all workers have one model."""
         for learner, block in self.blocks:
-            if block.count:
+            if block.state.value.count:
                 self._meet()
-                assign(partial(_merge, learner, block, []))
+                captures: Captures = []
+                conclude(partial(_merge, learner, block, {}, captures))
 
     def _meet(self) -> None:
         """Wait for all workers, and connect them if they are not."""
@@ -214,12 +221,10 @@ class DistributedTraining:
         """Continue with the values of worker 0 where gradients are summed."""
         learners = [learner for learner, way in zip(self.learners, self._ways, strict=True) if way is not None]
         values = [broadcast(_values(learner)) for learner in learners]
-
-        def store() -> None:
-            for learner, of_learner in zip(learners, values, strict=True):
-                _set_values(learner, of_learner)
-
-        assign(store)
+        changes: dict[Cell[Any], Any] = {}
+        for learner, of_learner in zip(learners, values, strict=True):
+            changes |= _new_values(learner, of_learner)
+        replace_state(changes)
 
 
 def _values(learner: LearnerCore) -> list[Array]:
@@ -228,13 +233,23 @@ def _values(learner: LearnerCore) -> list[Array]:
         return [leaf_array(p) for p in learner.parameters]
 
 
-def _set_values(learner: LearnerCore, values: Sequence[Array]) -> None:
+def _new_values(learner: LearnerCore, values: Sequence[Array]) -> Changes:
+    changes: dict[Cell[Any], Any] = {}
     for p, value in zip(learner.parameters, values, strict=True):
-        set_value(p, value)
+        changes |= new_value(p, value)
+    return changes
 
 
-def _merge(learner: LearnerCore, block: BlockMomentum, merged: Captures) -> None:
-    """End a block; to be called while state is handed over. It may be repeated with the same list `merged`."""
-    _set_values(learner, block.merge([leaf_array(p) for p in learner.parameters], merged))
+def _merge(learner: LearnerCore, block: BlockMomentum, changes: Changes, captures: Captures) -> Changes:
+    """The changes of a step that ends a block, with those of the merge. `captures`: see `BlockMomentum.merge`."""
+
+    def after(cell: Cell[T]) -> T:
+        return changes.get(cell, cell.value)
+
+    values: list[Any] = [after(cell_of(p)).array for p in learner.parameters]
+    begun, merged = block.merge(after(block.state), values, captures)
+    changes = {**changes, block.state: begun, **_new_values(learner, merged)}
     if block.resets_momentum:
-        learner.reset_smoothed_gradients()
+        counters = replace(after(learner.counters_cell), smoothed=0.0)
+        changes = {**changes, learner.optax_cell: None, learner.counters_cell: counters}
+    return changes

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..engine.train.step import Outcome
 
 
 @dataclass(frozen=True)
@@ -15,3 +18,16 @@ class Progress:
     samples: int = 0
     minibatches: int = 0
     sweeps: int = 0
+
+
+class Training(NamedTuple):
+    """How far a training has come.
+
+    `ends_sweep`: whether a sweep has ended since learners took their last step. `previous`: the outcome of the last
+    step, if it had samples. `trained`: whether a learner took a step in it, or may merge its model.
+    """
+
+    progress: Progress = Progress()
+    ends_sweep: bool = False
+    previous: Outcome | None = None
+    trained: bool = False

@@ -147,7 +147,9 @@ class DistributedLearner(Learner):
     def total_number_of_samples_seen(self) -> int:  # type: ignore[override]
         """Samples of all steps of all workers, also with a rate of 0; a property here, a method of other learners."""
         strategy = self._strategy
-        return strategy.samples_seen if isinstance(strategy, BlockMomentum) else self.__wrapped__.counters.samples
+        if isinstance(strategy, BlockMomentum):
+            return strategy.state.value.samples_seen
+        return self.__wrapped__.counters.samples
 
     @property
     def _strategy(self) -> DataParallel | BlockMomentum:

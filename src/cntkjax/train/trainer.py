@@ -9,9 +9,10 @@ import reprlib
 import sys
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, SupportsFloat
 
 from .._best_effort import BestEffort
@@ -19,12 +20,14 @@ from .._typing import FileName
 from ..device import DeviceDescriptor, use_default_device
 from ..engine.debug.timing import timing_table
 from ..engine.plan.plan import Plan
-from ..engine.run.handover import assign
+from ..engine.run.handover import conclude
 from ..engine.train.loss_scale import LossScale
-from ..engine.train.step import Count, Options, Outcome, PendingGradients, Step
-from ..engine.train.update import Exchange
+from ..engine.train.state import Pending
+from ..engine.train.step import Account, Conclusion, Options, Outcome, Step, no_account
+from ..engine.train.ways import Agreement, Exchange
 from ..eval.evaluator import Arguments, Evaluator, EvaluatorCore, as_function, by_variable, dict_text, feeds
 from ..graph.build import edits
+from ..graph.cells import Cell, Changes
 from ..graph.errors import ArgumentError, explain
 from ..graph.function import Function as GraphFunction
 from ..graph.proxy import delegates_to, unwrap
@@ -40,7 +43,7 @@ from ..variables import Variable
 from . import _checkpoint
 from ._description import describe
 from ._distributed_training import DistributedTraining
-from ._progress import Progress
+from ._progress import Progress, Training
 from ._sources import Criterion
 
 _TEST_EXPECTED_AT = 20  # the minibatch from which on the program of a test is compiled beside the training
@@ -94,17 +97,21 @@ class TrainerCore(EvaluatorCore):
             learner.add_progress_writers(self.writers)
         self._steps: dict[tuple[Variable, ...], tuple[Step, Any]] = {}  # with the structure of its plan
         self.options = _options(accumulate, precision, rematerialize, self._parameter_learners)
-        self.pending = PendingGradients(scale=LossScale.initial() if precision == "float16" else None)
-        self._previous: Outcome | None = None
+        self.pending = Cell(Pending(scale=LossScale.initial() if precision == "float16" else None))
+        self.training = Cell(Training())
         self.distributed = DistributedTraining(self.learners, accumulate, self._describe)
         self._checkpoint_writer: _checkpoint.Writer | None = None
-        self._nan_minibatches: list[int] = []
-        self.progress = Progress()
+        self.nan_minibatches: list[int] = []
         self.turn: AbstractContextManager[Any] = threading.RLock()  # threads that train, save or restore take turns
 
     def _parameters(self) -> list[Leaf]:
         functions = (self._model, self.loss_function, self.evaluation_function)
         return list(dict.fromkeys(p for function in functions if function is not None for p in function.parameters))
+
+    @property
+    def progress(self) -> Progress:
+        """How far training has come."""
+        return self.training.value.progress
 
     def _describe(self) -> dict[str, str]:
         """What the workers that train together have to agree in, by feature."""
@@ -162,24 +169,24 @@ class TrainerCore(EvaluatorCore):
         if is_sweep_end is None:
             is_sweep_end = any(getattr(d, "end_of_sweep", False) for d in minibatch.values())
         step = self._step([as_variable(v) for v in requested])
-        number = self.progress.minibatches + 1
-        exchange = self.distributed.begin(number, bool(is_sweep_end), self.progress.samples)
-        counting = _Counting(self, number, bool(is_sweep_end))
-        if self._runs_python:
-            outcome = self._run_with_python(step, minibatch, exchange, counting)
-        else:
-            outcome = self._run(step, minibatch, exchange, counting)
+        before, counters = self.training.value, [learner.counters for learner in self.learners]
+        number = before.progress.minibatches + 1
+        exchange = self.distributed.begin(number, bool(is_sweep_end), before.progress.samples)
+        account = partial(self._account, number, bool(is_sweep_end))
+        run = self._run_with_python if self._runs_python else self._run
+        outcome = run(step, minibatch, number, exchange, account)
         if number == _TEST_EXPECTED_AT and minibatch and self.metric is not None and step.is_slow_to_compile:
             _EXPECTING_TEST.attempt(lambda: self.test_step.compile_in_background(feeds(self.test_step, minibatch)))
-        if not counting.samples:
+        after = self.training.value
+        if after is before:  # no worker had data
             return self._skip(requested)
-        for learner, counters in zip(self.learners, counting.counters, strict=True):
+        for learner, counted in zip(self.learners, counters, strict=True):
             if outcome.learned:
-                learner.report(counters)
+                learner.report(counted)
         if outcome.samples:
             self._report_step()
         values = {key: r.numpy() for key, r in zip(requested, outcome.outputs, strict=True)}
-        return (counting.trained, values) if requested else counting.trained
+        return (after.trained, values) if requested else after.trained
 
     def _report_step(self) -> None:
         """Report the last minibatch to whatever sums up losses and metrics."""
@@ -192,65 +199,47 @@ class TrainerCore(EvaluatorCore):
     def _skip(self, requested: Sequence[Any]) -> Any:
         """The result for a minibatch that is empty on all workers: the data have ended, and their models are merged."""
         self.distributed.merge()
-        self._previous = None
+        self.training.value = self.training.value._replace(previous=None)
         return (False, {}) if requested else False
 
     def _run(
-        self, step: Step, minibatch: Mapping[Any, Any], exchange: Exchange | None, counting: _Counting
+        self, step: Step, minibatch: Mapping[Any, Any], number: int, exchange: Exchange | None, account: Account
     ) -> Outcome:
         """Run a step; all workers take part where gradients are summed, also one without data."""
         try:
             if minibatch:
-                return step.run(feeds(step, minibatch), counting.number, exchange, counting)
-            return step.exchange_and_update(exchange, count=counting)
+                return step.run(feeds(step, minibatch), number, exchange, account)
+            return step.exchange_and_update(exchange, account=account)
         except BaseException as error:
             self.distributed.abandon(error)
             raise
 
     def _run_with_python(
-        self, step: Step, minibatch: Mapping[Any, Any], exchange: Exchange | None, counting: _Counting
+        self, step: Step, minibatch: Mapping[Any, Any], number: int, exchange: Exchange | None,
+        account: Callable[[Agreement], _StepCount],
     ) -> Outcome:
         """As `_run`, where learners take their step in Python code; if that does not end, all state is as before it."""
-        counting.waits = True
-        with step.undo(v for learner in self.learners for v in learner.extra_variables) as undo:
-            outcome = self._run(step, minibatch, exchange, counting)
-            if outcome.learned and counting.samples:
-                ends_sweep = self.pending.ends_sweep | counting.is_sweep_end
-                for learner, samples in zip(self.learners, outcome.learned, strict=True):
-                    if isinstance(learner, HostLearner) and samples:
-                        learner.step_on_host(samples, ends_sweep)
-            counting.waits = False
+        counts: list[_StepCount] = []
 
-            def store() -> None:
-                counting(outcome)
-                undo.keep()
+        def wait(agreement: Agreement) -> Conclusion:
+            counts.append(account(agreement))
+            return no_account(agreement)
 
-            assign(store)
+        with step.attempt(v for learner in self.learners for v in learner.extra_variables) as attempt:
+            outcome = self._run(step, minibatch, number, exchange, wait)
+            count = counts[-1]
+            for learner, samples in zip(self.learners, outcome.learned, strict=bool(outcome.learned)):
+                if isinstance(learner, HostLearner) and samples:
+                    learner.step_on_host(samples, count.ends_sweep_since)
+            conclude(lambda: count(outcome, attempt.kept))
         return outcome
 
-    def set_previous(self, outcome: Outcome, number: int) -> None:
-        """Keep loss and metric of the minibatch with this number."""
-        loss = _LazyLoss(outcome.loss, number, self._nan_minibatches)
-        self._previous = replace(outcome, loss=loss) if outcome.samples else None
-
-    def advance(self, learned: Sequence[int], samples: int, is_sweep_end: bool) -> bool:
-        """Count a step of so many samples of all workers; whether any learner took it, or may merge its model.
-
-        `learned`: the samples that each learner took its step for; none while gradients are accumulated.
-        """
-        self.pending.ends_sweep |= is_sweep_end
-        trained = True
-        if learned:
-            ends_sweep, self.pending.ends_sweep = self.pending.ends_sweep, False
-            taken = [learner.count(n, ends_sweep) for learner, n in zip(self.learners, learned, strict=True)]
-            trained = any(taken) or bool(self.distributed.blocks)
-            if not trained and not self.distributed.counts_skipped:
-                return False
-        before = self.progress
-        self.progress = Progress(
-            before.samples + samples, before.minibatches + 1, before.sweeps + is_sweep_end
-        )
-        return trained
+    def _account(self, number: int, ends_sweep: bool, agreement: Agreement) -> _StepCount:
+        """What counts the minibatch with this number. `ends_sweep`: whether it ends a sweep on this worker."""
+        before = self.training.value
+        samples, ends_sweep = self.distributed.agree(number, agreement, ends_sweep, before.progress.samples)
+        blocks = self.distributed.counting(samples, before.progress.samples)
+        return _StepCount(self, before, number, samples, ends_sweep, blocks)
 
     def _step(self, outputs: Sequence[Variable]) -> Step:
         """The step that also computes these outputs; another one after an attribute of the model was set."""
@@ -267,7 +256,7 @@ class TrainerCore(EvaluatorCore):
 
     # ---- loss and metric of the last minibatch
     def _last_outcome(self) -> Outcome:
-        previous = self._previous
+        previous = self.training.value.previous
         if previous is None:
             raise RuntimeError(
                 "no loss to report: there was no preceding call to train_minibatch, or its minibatch was empty; call "
@@ -299,7 +288,7 @@ class TrainerCore(EvaluatorCore):
     @property
     def previous_minibatch_sample_count(self) -> int:
         """The number of samples in the last minibatch; 0 if it was empty, or there was none."""
-        previous = self._previous
+        previous = self.training.value.previous
         return 0 if previous is None else previous.samples
 
     @property
@@ -369,38 +358,47 @@ class TrainerCore(EvaluatorCore):
             return _checkpoint.restore(self, os.fspath(filename))
 
 
-class _Counting(Count):
-    """Counts a step when its state is stored, from what the counts were before it; so it may be repeated.
+@dataclass(frozen=True)
+class _StepCount:
+    """What a step changes in the counts of a trainer, its learners and blocks; see `Conclusion`.
 
-    `samples`, `is_sweep_end`: of all workers, as soon as they are known. `waits`: the step has not ended yet.
+    `before`: the counts before it. `samples`, `ends_sweep`: of all workers. `blocks`: see `DistributedTraining`.
     """
 
-    def __init__(self, trainer: TrainerCore, number: int, is_sweep_end: bool) -> None:
-        self._trainer, self.number, self.is_sweep_end = trainer, number, is_sweep_end
-        self._progress, self._ends_sweep = trainer.progress, trainer.pending.ends_sweep
-        self._count_in_blocks = trainer.distributed.counting()
-        self.counters = [learner.counters for learner in trainer.learners]
-        self.samples = 0
-        self.waits = self.trained = False
+    trainer: TrainerCore
+    before: Training
+    number: int
+    samples: int
+    ends_sweep: bool
+    blocks: Callable[[Changes], Changes]
 
-    def expect(self, samples: int) -> None:
-        """Agree with the other workers on what is counted."""
-        self.samples, self.is_sweep_end = self._trainer.distributed.agree(
-            self.number, samples, self.is_sweep_end, self._progress.samples
-        )
+    @property
+    def ends_sweep_since(self) -> bool:
+        """Whether a sweep has ended since learners took their last step."""
+        return self.before.ends_sweep or self.ends_sweep
 
-    def __call__(self, outcome: Outcome) -> None:
-        """Count this step."""
-        trainer = self._trainer
-        if not self.samples or self.waits:
-            return
-        trainer.progress, trainer.pending.ends_sweep = self._progress, self._ends_sweep
-        for learner, counters in zip(trainer.learners, self.counters, strict=True):
-            learner.counters = counters
-        self.trained = trainer.advance(outcome.learned, self.samples, self.is_sweep_end)
-        if self.trained:
-            self._count_in_blocks(self.samples, self._progress.samples)
-        trainer.set_previous(outcome, self.number)
+    def __call__(self, outcome: Outcome, changes: Changes) -> Changes:
+        """The changes of the step, with those of the counts; as they are if no worker had data."""
+        if not self.samples:
+            return changes
+        trainer, progress = self.trainer, self.before.progress
+        counted = [
+            learner.counted(samples, self.ends_sweep_since, scalars)
+            for learner, samples, scalars in zip(trainer.learners, outcome.learned, outcome.scalars, strict=False)
+        ]
+        trained = not counted or any(taken for _, taken in counted) or bool(trainer.distributed.blocks)
+        if trained or trainer.distributed.counts_skipped:
+            progress = Progress(
+                progress.samples + self.samples, progress.minibatches + 1, progress.sweeps + self.ends_sweep
+            )
+        training = Training(progress, not counted and self.ends_sweep_since, self._previous(outcome), trained)
+        counters = {a.counters_cell: now for a, (now, _) in zip(trainer.learners, counted, strict=False)}
+        changes = {**changes, trainer.training: training, **counters}
+        return self.blocks(changes) if trained else changes
+
+    def _previous(self, outcome: Outcome) -> Outcome | None:
+        loss = _LazyLoss(outcome.loss, self.number, self.trainer.nan_minibatches)
+        return replace(outcome, loss=loss) if outcome.samples else None
 
 
 @delegates_to(TrainerCore)

@@ -7,13 +7,14 @@ those of its own; `Memory` holds them in between. No gradient flows from one min
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
 from ..._typing import Array
 from ...graph.axis import Axis
+from ...graph.cells import Cell, Changes
 from ...graph.errors import explain
 from ...graph.function import Function
 from ...graph.streams import Streams
@@ -22,18 +23,30 @@ from ..data.ragged import Ragged
 from .values import Axes, Context, Value
 
 
-@dataclass
-class Memory:
-    """What a function, or a trainer, carries over to its next minibatch: the last values of the sequences, for pieces
-    that continue them, and where its random numbers go on.
+class Carried(NamedTuple):
+    """The last values of the sequences of a minibatch, for pieces that continue them.
 
     `last`: for each axis and slot the last of the sequences in it.
     Shapes: values [offset, sequences, *shape] for each delay, the last value first.
     """
 
-    values: Mapping[Function, Array] = field(default_factory=dict)
-    last: Mapping[Axis, Mapping[int, int]] = field(default_factory=dict)
-    streams: Streams = field(default_factory=Streams)
+    values: Mapping[Function, Array] = {}
+    last: Mapping[Axis, Mapping[int, int]] = {}
+
+
+class Memory:
+    """What a function, or a trainer, carries over to its next minibatch: the last values of the sequences, and where
+    its random numbers go on.
+    """
+
+    def __init__(self, carried: Carried = Carried(), streams: Streams | None = None) -> None:
+        self.carried = Cell(carried)
+        self.streams = Streams() if streams is None else streams
+
+    @property
+    def cells(self) -> list[Cell[Any]]:
+        """All that changes."""
+        return [self.carried, self.streams.drawn]
 
     def origin(self, axis: Axis, pieces: Ragged, size: int) -> np.ndarray:
         """For each piece the sequence that it continues, -1 if it begins here or is padding. Shapes: int32 [size].
@@ -42,7 +55,7 @@ class Memory:
         """
         assert pieces.starts is not None
         origin = np.full(size, -1, np.int32)
-        last = self.last.get(axis, {})
+        last = self.carried.value.last.get(axis, {})
         slots = slots_of(pieces)
         for i in np.flatnonzero(~pieces.starts):
             if int(slots[i]) not in last:
@@ -54,20 +67,23 @@ class Memory:
             origin[i] = last[int(slots[i])]
         return origin
 
-    def save(
+    def after(
         self, delays: Sequence[Function], values: Sequence[Array | None], slots: Mapping[Axis, np.ndarray]
-    ) -> None:
-        """Replace the values by those that a program returned for its delays, if its minibatch held pieces.
+    ) -> Changes:
+        """What changes when a program has returned these values for its delays, if its minibatch held pieces.
 
         Shapes: values [offset, sequences, *shape]; slots int [sequences].
         """
-        if slots:
-            self.values = {n: v for n, v in zip(delays, values, strict=True) if v is not None}
-            self.last = {axis: {int(slot): i for i, slot in enumerate(used)} for axis, used in slots.items()}
+        if not slots:
+            return {}
+        return {self.carried: Carried(
+            {n: v for n, v in zip(delays, values, strict=True) if v is not None},
+            {axis: {int(slot): i for i, slot in enumerate(used)} for axis, used in slots.items()},
+        )}
 
     def copy(self) -> Memory:
         """The state now, unaffected by later minibatches."""
-        return Memory(self.values, self.last, self.streams.copy())
+        return Memory(self.carried.value, self.streams.copy())
 
 
 def memory_of(function: Function) -> Memory:
@@ -131,4 +147,4 @@ def carry_out(ctx: Context, delay: Function, data: Array, initial: Value) -> Non
     ctx.carried_out[delay] = jnp.where(is_inside, last, before).astype(data.dtype)
 
 
-__all__ = ["Memory", "carry_out", "initial_states", "memory_of", "slots_of", "states_before"]
+__all__ = ["Carried", "Memory", "carry_out", "initial_states", "memory_of", "slots_of", "states_before"]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..._typing import PyTree
+from ...graph.cells import Changes
 from ...graph.errors import AxisError, BatchSizeError
 from ...graph.variable import Variable, producer
 from ..lower.carry import Memory
@@ -13,14 +14,14 @@ from ..lower.lower import execute
 from ..lower.values import Context, Environment
 from ..plan.plan import Plan
 from .context import created_layouts
-from .handover import Captures, hand_over
+from .handover import Captures, hand_over, replace_state
 from .minibatch import Feeds, Minibatch, arguments_in_order
 from .program import Program
 from .program_cache import plan_of, programs
 from .python_callbacks import CallbackResults
-from .random_streams import RandomState, advance_random_state, draw_random_state, random_inputs
+from .random_streams import RandomState, after_drawing, draw_random_state, random_inputs
 from .result import Result, collect_results
-from .state import StateChanges, apply_changes, computed_lengths_error, leaf_arrays, state_changes
+from .state import StateChanges, changes_of_cells, computed_lengths_error, leaf_arrays, state_changes
 
 
 def evaluate(
@@ -63,7 +64,6 @@ def run_program(
     Errors: AxisError for computed sequences whose lengths differ, but have to be equal; nothing is changed then.
     """
     drawn: RandomState = {}
-    error: AxisError | None = None
 
     def compute(outputs: Captures) -> None:
         nonlocal drawn
@@ -73,20 +73,18 @@ def run_program(
         try:
             program(minibatch, leaves, random_inputs(plan, drawn), extra=extra, capture=outputs)
         except BatchSizeError:  # its stages are given these numbers
-            if random is None:
-                advance_random_state(drawn, memory.streams, program.training)
+            replace_state(after_draws())
             raise
 
-    def store(outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        nonlocal error
-        error = computed_lengths_error(plan, minibatch, outputs[-1])
-        if random is None:
-            advance_random_state(drawn, memory.streams, program.training)
-        if error is None:
-            apply_changes(plan, minibatch, memory, written(outputs[-1]))
-        return outputs
+    def after_draws() -> Changes:
+        return {} if random is not None else after_drawing(drawn, memory.streams, program.training)
 
-    outputs = hand_over(compute, store, plan.calls_python)
+    def conclude(outputs: tuple[Any, ...]) -> tuple[Changes, tuple[tuple[Any, ...], AxisError | None]]:
+        error = computed_lengths_error(plan, minibatch, outputs[-1])
+        written_to = {} if error else changes_of_cells(plan, minibatch, memory, written(outputs[-1]))
+        return {**after_draws(), **written_to}, (outputs, error)
+
+    outputs, error = hand_over(compute, conclude, plan.calls_python)
     if error is not None:
         raise error
     return outputs

@@ -1,10 +1,13 @@
 """The point at which state changes hands.
 
-A training step donates the buffers of parameters and learners, and stores the new ones a moment later. Whoever reads or
-replaces state holds `STATE` meanwhile, so other threads see it before or after a step. A KeyboardInterrupt, or an
-exception that another thread sends (`PyThreadState_SetAsyncExc`), may still arrive between any two bytecodes. So what a
-program returns is kept by one call into C, before any bytecode runs, and from then on storing it can be repeated. The
-interrupted thread does that before the exception leaves it, or, if interrupted again, whoever takes the lock next.
+The state of a training is in cells (`graph/cells.py`). A step computes new values for them and commits these at once,
+so whatever stops it earlier leaves the old ones. The exception is donation: a program that donates the buffers of
+parameters and learner states has destroyed them before the new ones are committed. Whoever reads or replaces such
+state holds `STATE` meanwhile, so other threads see it before or after a step. A KeyboardInterrupt, or an exception
+that another thread sends (`PyThreadState_SetAsyncExc`), may still arrive between any two bytecodes. So what a program
+returns is kept by one call into C, before any bytecode runs; what follows from it is a function of it and of the old
+state, which can be computed again. The interrupted thread does that before the exception leaves it, or, if
+interrupted again, whoever takes the lock next.
 """
 
 from __future__ import annotations
@@ -13,16 +16,17 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any, TypeAlias, TypeVar
 
 import jax
 
 from ..._terminal import is_interactive
 from ..._typing import PyTree
+from ...graph.cells import Cell, Changes, commit
 
 T = TypeVar("T")
 
@@ -60,15 +64,23 @@ def settle() -> None:
 
 
 def hand_over(
-    compute: Callable[[Captures], object], store: Callable[[PyTree], T], calls_python: bool = False
+    compute: Callable[[Captures], object], conclude: Callable[[PyTree], tuple[Changes, T]], calls_python: bool = False
 ) -> T:
-    """The result of `store` on what `compute` returns; both happen, or neither does, whatever interrupts this thread.
+    """Run a program, and commit the changes that follow from its outputs: both, or neither, whatever interrupts this.
 
-    `compute` gets a list, to which it has to append a function that returns its outputs, in one call of a C function
-    if it donates state: see `Program`. `store` changes state only by assignments that may be repeated, and does not
-    raise. `calls_python`: `compute` donates nothing, and runs without the lock, since it calls users' code.
+    `compute` gets a list, to which it has to append a function that returns the program's outputs, in one call of a C
+    function if it donates state: see `Program`. `conclude` turns the outputs into changes and the result of this call;
+    it changes nothing itself, since an interrupted call is made again, and does not raise. `calls_python`: `compute`
+    donates nothing, and runs without the lock, since it calls users' code.
     """
     outputs: Captures = []
+    is_committed = Cell(False)
+
+    def complete() -> T:
+        changes, result = conclude(outputs[0]())
+        commit({**changes, is_committed: True})
+        return result
+
     if calls_python:
         compute(outputs)
     with STATE:
@@ -76,24 +88,38 @@ def hand_over(
         try:
             if not outputs:
                 compute(outputs)
-            return store(outputs[0]())
+            return complete()
         except BaseException:
-            if outputs:
-                finish(partial(_store, outputs[0], store))
+            if outputs and not is_committed.value:
+                finish(lambda: is_committed.value or complete())
             raise
 
 
-def _store(outputs: Callable[[], PyTree], store: Callable[[PyTree], object]) -> None:
-    store(outputs())
-
-
-def assign(store: Callable[[], T]) -> T:
-    """The result of `store`; all its assignments happen, or none does. See `hand_over`."""
-    return hand_over(_compute_nothing, lambda _: store())
+def conclude(changes: Callable[[], Changes]) -> None:
+    """Commit what `changes` returns, which may be called again; see `hand_over`."""
+    hand_over(_compute_nothing, lambda _: (changes(), None))
 
 
 def _compute_nothing(outputs: Captures) -> None:
     outputs.append(lambda: None)
+
+
+def replace_state(changes: Changes) -> None:
+    """Commit changes that follow from no program."""
+    with STATE:
+        settle()
+        commit(changes)
+
+
+def assign(assignments: Callable[[], object]) -> None:
+    """Make assignments that may be repeated, to attributes of users' objects too; all of them happen, or none does."""
+    with STATE:
+        settle()
+        try:
+            assignments()
+        except BaseException:
+            finish(assignments)
+            raise
 
 
 def finish(assignments: Callable[[], object]) -> None:
@@ -101,6 +127,32 @@ def finish(assignments: Callable[[], object]) -> None:
     _unfinished.append(assignments)
     with STATE:
         settle()
+
+
+class Attempt:
+    """A scope at whose end these cells have their values of its beginning, unless `kept` was committed in it.
+
+    For steps that are taken in pieces, by several programs or by users' code. None of the values may be donated in it.
+    """
+
+    def __init__(self, cells: Iterable[Cell[Any]]) -> None:
+        with STATE:
+            settle()
+            self._before = Cell[Changes]({cell: cell.value for cell in cells})
+
+    @property
+    def kept(self) -> Changes:
+        """To be committed with the last changes of the scope: then they stay."""
+        return {self._before: {}}
+
+    def __enter__(self) -> Attempt:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._before.value:
+            finish(lambda: commit(self._before.value))
 
 
 def device_copy(array: jax.Array) -> jax.Array:
@@ -185,6 +237,6 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 __all__ = [
-    "STATE", "Captured", "Captures", "assign", "captured", "copied", "deferred_interrupts", "device_copy", "finish",
-    "hand_over", "settle",
+    "STATE", "Attempt", "Captured", "Captures", "assign", "captured", "conclude", "copied", "deferred_interrupts",
+    "device_copy", "finish", "hand_over", "replace_state", "settle",
 ]

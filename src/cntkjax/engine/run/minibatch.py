@@ -175,7 +175,7 @@ class MinibatchPacker:
             for argument, feed, width in zip(self.plan.arguments, feeds, shape.widths, strict=True)
         ]
         slots = self._continue_sequences(grids, plan, feeds, memory)
-        past = [memory.values.get(n) for n in plan.delays] if slots else []
+        past = [memory.carried.value.values.get(n) for n in plan.delays] if slots else []
         layouts = [grids[axis].layout for axis in self.axes]
         signature = (
             batch and (batch.size, batch.full),

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from ..._typing import AnyArray
+from ...graph.cells import Changes
 from ...graph.function import Function
 from ...graph.mersenne import MersenneTwister64
 from ...graph.streams import Place, Streams
@@ -44,7 +45,7 @@ RandomState: TypeAlias = Mapping[Function, NodeRandomState]
 
 
 def draw_random_state(plan: Plan, streams: Streams, training: bool) -> RandomState:
-    """The next random state of a plan's nodes. The streams stay where they are; see `advance_random_state`."""
+    """The next random state of a plan's nodes. The streams stay where they are; see `after_drawing`."""
     states: dict[Function, NodeRandomState] = {}
     for node in plan.random:
         place = streams.place(node, training)
@@ -54,9 +55,9 @@ def draw_random_state(plan: Plan, streams: Streams, training: bool) -> RandomSta
     return states
 
 
-def advance_random_state(states: RandomState, streams: Streams, training: bool) -> None:
-    """Move streams on, past what was drawn; it may be repeated."""
-    streams.advance({n: Place(state.seed, state.end, n.seedings) for n, state in states.items()}, training)
+def after_drawing(states: RandomState, streams: Streams, training: bool) -> Changes:
+    """What changes when streams move on, past what was drawn."""
+    return streams.after({n: Place(state.seed, state.end, n.seedings) for n, state in states.items()}, training)
 
 
 def random_inputs(plan: Plan, states: RandomState) -> RandomInputs | None:
@@ -114,6 +115,6 @@ def _drawn(node: Function, place: Place, generators: dict[Function, _Generator])
 
 
 __all__ = [
-    "NodeRandomState", "RandomInputs", "RandomState", "advance_random_state", "draw_random_state", "random_inputs",
+    "NodeRandomState", "RandomInputs", "RandomState", "after_drawing", "draw_random_state", "random_inputs",
     "random_state_of",
 ]

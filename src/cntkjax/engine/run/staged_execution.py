@@ -29,11 +29,11 @@ from ..plan.parts import resolve
 from ..xla.versions import double_precision
 from .evaluation import evaluate as evaluate_in_one_program
 from .gradients import gradients as gradients_in_one_program
-from .handover import STATE, device_copy, settle
+from .handover import STATE, device_copy, replace_state, settle
 from .minibatch import Feed, Feeds
 from .program_cache import plan_of
 from .python_callbacks import CallbackResults, raising_callback_errors
-from .random_streams import RandomState, advance_random_state, draw_random_state
+from .random_streams import RandomState, after_drawing, draw_random_state
 from .result import Result
 from .state import leaf_array
 
@@ -100,7 +100,7 @@ class StagedExecution:
 
     def _draw(self, streams: Streams) -> RandomState:
         drawn = draw_random_state(self.plan, streams, self.training)
-        advance_random_state(drawn, streams, self.training)
+        replace_state(after_drawing(drawn, streams, self.training))
         return drawn
 
     def _check(self, feeds: Feeds, error: BatchSizeError) -> None:

@@ -12,8 +12,9 @@ import jax
 import numpy as np
 
 from ..._typing import Array
+from ...graph.cells import Changes
 from ...graph.errors import AxisError
-from ...graph.variable import Leaf, relocate, set_value, value_of
+from ...graph.variable import Leaf, new_value, relocate, value_of
 from ..lower.carry import Memory
 from ..lower.values import Context
 from ..plan.plan import Plan
@@ -58,14 +59,12 @@ def computed_lengths_error(plan: Plan, minibatch: Minibatch, changes: StateChang
     return None
 
 
-def apply_changes(plan: Plan, minibatch: Minibatch, memory: Memory, changes: StateChanges) -> None:
-    """Set new values of leaves, and keep in `memory` what delays carry over to the next minibatch.
-
-    It may be repeated; to be called in `handover.hand_over`.
-    """
+def changes_of_cells(plan: Plan, minibatch: Minibatch, memory: Memory, changes: StateChanges) -> Changes:
+    """New values of leaves, and in `memory` what delays carry over to the next minibatch."""
+    cells = dict(memory.after(plan.delays, changes.carried, minibatch.slots))
     for i, value in changes.updates.items():
-        set_value(plan.leaves[i], value)
-    memory.save(plan.delays, changes.carried, minibatch.slots)
+        cells |= new_value(plan.leaves[i], value)
+    return cells
 
 
 def leaf_array(leaf: Leaf) -> jax.Array:
@@ -95,6 +94,6 @@ def outliving(plan: Plan, arrays: T) -> T:
 
 
 __all__ = [
-    "StateChanges", "apply_changes", "computed_lengths_error", "leaf_array", "leaf_arrays", "outliving",
+    "StateChanges", "changes_of_cells", "computed_lengths_error", "leaf_array", "leaf_arrays", "outliving",
     "state_changes",
 ]

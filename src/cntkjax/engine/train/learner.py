@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 
 from ..._typing import PyTree
+from ...graph.cells import Cell
 
 if TYPE_CHECKING:
     import optax
@@ -16,12 +17,16 @@ if TYPE_CHECKING:
 class StepLearner(Protocol):
     """A learner as a compiled step sees it: parameters, and an optax transformation with its state and scalars.
 
-    `optax_state`: the state of `transform`; the step replaces it. `runs_python`: the learner goes on in Python code of
-    users when the program has ended.
+    `optax_cell`: where `optax_state` is held. `runs_python`: the learner goes on in Python code of users when the
+    program has ended.
     """
 
-    optax_state: PyTree
+    optax_cell: Cell[PyTree]
     runs_python: ClassVar[bool]
+
+    @property
+    def optax_state(self) -> PyTree:
+        """The state of `transform`, which is made when it is first read."""
 
     @property
     def parameters(self) -> Sequence[Any]:

@@ -1,39 +1,46 @@
-"""The training step: forward, backward and all learners in one compiled program with donated buffers."""
+"""The training step: forward, backward and all learners in one compiled program with donated buffers.
+
+A step is a function from the state of a training (`state.py`) to the next one: it computes changes, and commits them at
+once. How gradients reach the learners is the subject of `ways.py`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
-from typing import Any, SupportsFloat
+from typing import Any, SupportsFloat, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ..._typing import PyTree
+from ...graph.cells import Cell, Changes
 from ...graph.errors import AxisError, BatchSizeError, explain
-from ...graph.variable import Leaf, Variable, set_value, value_of
+from ...graph.variable import Leaf, Variable, cell_of, value_of
 from ..data.ragged import Ragged
 from ..debug.checked import check
 from ..lower.carry import Memory
 from ..plan.plan import Plan
-from ..run.handover import STATE, Captures, assign, copied, hand_over, settle
+from ..run.handover import STATE, Attempt, Captures, hand_over, replace_state, settle
 from ..run.minibatch import Feed, Feeds, Minibatch, arguments_in_order
 from ..run.program import Program
-from ..run.random_streams import RandomState, advance_random_state, draw_random_state, random_inputs
+from ..run.random_streams import RandomState, after_drawing, draw_random_state, random_inputs
 from ..run.result import Result, collect_results
 from ..run.staged_execution import StagedExecution
-from ..run.state import apply_changes, computed_lengths_error, leaf_array, outliving
+from ..run.state import changes_of_cells, computed_lengths_error, leaf_array, outliving
 from ..xla.versions import double_precision
 from .learner import StepLearner
-from .loss_scale import LossScale
 from .sample_counter import SampleCounter
+from .state import Pending, TrainingState
 from .step_body import Options, StepBody, StepOutputs
-from .undo import Undo
-from .update import Exchange, Gradients, LocalUpdate, TrainedState, Update
+from .update import Gradients, Hyperparameters
+from .ways import Agreement, Exchange, InOneProgram, LocalExchange
+
+T = TypeVar("T")
 
 _NOTICED = 0.5  # seconds
 
@@ -42,8 +49,8 @@ _NOTICED = 0.5  # seconds
 class Outcome:
     """Sums over the samples of a step or test, still on the device, and the number of samples on the host.
 
-    `learned`: the numbers of samples of the updates that the learners made in this step; none if they accumulate.
-    `others`: further criteria, as `metric`.
+    `learned`, `scalars`: for each learner the number of samples of its update in this step, and the scalars of that,
+    None if it made none; empty if gradients are accumulated. `others`: further criteria, as `metric`.
     """
 
     loss: SupportsFloat
@@ -51,54 +58,43 @@ class Outcome:
     samples: int
     outputs: list[Result]
     learned: Sequence[int] = ()
+    scalars: Sequence[Hyperparameters | None] = ()
     others: Sequence[Any] = ()
 
     @classmethod
     def of_sums(
-        cls, sums: Sequence[Any], samples: int, outputs: list[Result], learned: Sequence[int] = ()
+        cls, sums: Sequence[Any], samples: int, outputs: list[Result], learned: Sequence[int] = (),
+        scalars: Sequence[Hyperparameters | None] = (),
     ) -> Outcome:
         """The outcome with the sums of all criteria: the loss, the metric if there is one, others."""
-        return cls(sums[0], sums[1] if len(sums) > 1 else None, samples, outputs, learned, sums[2:])
+        return cls(sums[0], sums[1] if len(sums) > 1 else None, samples, outputs, learned, scalars, sums[2:])
 
 
-class Count:
-    """Counts a step, at the moment at which state is replaced; this one does not."""
+Conclusion: TypeAlias = "Callable[[Outcome, Changes], Changes]"
+"""Extends the changes of a step by those of the counts of who runs it. It changes nothing, and may be called again."""
 
-    def expect(self, samples: int) -> None:
-        """To be called first, when state is as before the step. Other workers may be waited for."""
-
-    def __call__(self, outcome: Outcome) -> None:
-        """Count it by assignments that may be repeated, without raising."""
+Account: TypeAlias = "Callable[[Agreement], Conclusion]"
+"""Called once it is known what a step trains on, before anything has changed; it may wait for other workers."""
 
 
-def _nothing() -> None:
-    """Change nothing."""
+def no_account(agreement: Agreement) -> Conclusion:
+    """Count nothing."""
+    return lambda outcome, changes: changes
 
 
 @dataclass(frozen=True)
 class Part:
-    """What a worker contributes to a step.
+    """What a worker contributes to an update in a program of its own.
 
-    `gradients`: None without data. `sums`: of the criteria. `samples`: of its minibatch. `apply`: changes what its
-    forward pass changes, by assignments that may be repeated.
+    `gradients`: None without data. `sums`: of the criteria. `samples`: of its minibatch. `changes`: what its forward
+    pass changes.
     """
 
     gradients: Gradients | None = None
     sums: Sequence[SupportsFloat] = ()
     samples: int = 0
     outputs: Sequence[Result] = ()
-    apply: Callable[[], None] = _nothing
-
-
-@dataclass
-class PendingGradients:
-    """State between minibatches: gradients that no learner has used yet, what they are of, and the loss scale."""
-
-    gradients: Gradients | None = None
-    samples: int = 0
-    minibatches: int = 0
-    ends_sweep: bool = False
-    scale: LossScale | None = None
+    changes: Changes = field(default_factory=dict)
 
 
 class Step:
@@ -108,40 +104,38 @@ class Step:
            the loss, or, where that has no dynamic axes, of what it was reduced from.
 
     `memory`: what delays carry over where sequences are cut between minibatches. Alternating steps with other outputs
-    share it, and `pending_gradients`.
+    share it, and `pending`.
     Errors: ValueError for options that the model does not allow.
     """
 
     def __init__(
         self, criteria: Sequence[Variable], outputs: Sequence[Variable], learners: Sequence[StepLearner],
-        memory: Memory | None = None, options: Options = Options(), pending_gradients: PendingGradients | None = None,
+        memory: Memory | None = None, options: Options = Options(), pending: Cell[Pending] | None = None,
     ) -> None:
         self.criteria, self.outputs, self.learners = list(criteria), list(outputs), list(learners)
         self.memory = Memory() if memory is None else memory
         self.options = options
-        self.pending_gradients = PendingGradients() if pending_gradients is None else pending_gradients
         self.plan = Plan([*self.criteria, *self.outputs])
         self.sample_counter = SampleCounter(self.criteria[0], self.plan, self.memory)
         self._check_options()
-        self.parameters: list[list[Leaf]] = [list(learner.parameters) for learner in self.learners]
-        trained = {p for group in self.parameters for p in group}
+        self.state = TrainingState(self.plan, self.learners, self.memory, pending or Cell(Pending()))
+        trained = {p for group in self.state.parameters for p in group}
         self.untrained_leaves = [None if leaf in trained else leaf for leaf in self.plan.leaves]
         transforms = [learner.transform for learner in self.learners]
-        body = StepBody(len(self.criteria), self.parameters, transforms, self.options)
+        body = StepBody(len(self.criteria), self.state.parameters, transforms, self.options)
         if self.learners:
             self.program = Program(self.plan, "train", body.train, True, self._variant(body), donate=True)
         else:
             self.program = Program(
                 self.plan, "test", body.test, False, body.num_criteria, donate=True, quick_start=True
             )
-        self._local_update = LocalUpdate(self.learners)
-        self._runs_python = any(learner.runs_python for learner in self.learners)
+        self._local = LocalExchange(self.learners)
         self._shapes: dict[Hashable, str] = {}  # digests of signatures, equal in all processes
 
     def _variant(self, body: StepBody) -> object:
         """What the program depends on besides the plan: which leaves are learned, and how."""
         place = {leaf: i for i, leaf in enumerate(self.plan.leaves)}
-        places = [[place.get(p) for p in group] for group in self.parameters]
+        places = [[place.get(p) for p in group] for group in self.state.parameters]
         return body.num_criteria, body.options, places, body.transforms
 
     def _check_options(self) -> None:
@@ -157,17 +151,24 @@ class Step:
 
     # ---- running
     def run(
-        self, feeds: Feeds, number: int | None = None, exchange: Exchange | None = None, count: Count = Count()
+        self, feeds: Feeds, number: int | None = None, exchange: Exchange | None = None, account: Account = no_account
     ) -> Outcome:
         """Take a step: replace parameters and the learners' states, without waiting for the device.
 
-        `number`: that of the minibatch, for messages of checked mode. `exchange`: learn from the sums of gradients over
-        all workers, and report what it says.
+        `number`: that of the minibatch, for messages of checked mode. `exchange`: how several workers or devices learn
+        from the sums of their gradients; None for one that trains by itself. `account`: see `Account`.
         """
+        exchange = exchange or self._local
         try:
-            return self._run_in_one_program(feeds, number, exchange, count)
+            check(self.plan, feeds, bool(self.learners), self.memory, number)
+            minibatch, samples, agreement = self._agreed(feeds, exchange)
+            if agreement is not None and agreement.joins:
+                way = exchange.in_one_program(agreement)
+                return self._run_in_one_program(way, minibatch, samples, account(agreement))
+            part = self._computed_part(minibatch, samples)
         except BatchSizeError as error:
-            return self._run_in_stages(feeds, error, exchange, count)
+            return self._run_in_stages(feeds, error, exchange, account)
+        return self.exchange_and_update(exchange, part, account, agreement)
 
     def compile_in_background(self, feeds: Feeds) -> None:
         """Begin to compile for a test of such a minibatch, for which nobody waits yet.
@@ -181,7 +182,7 @@ class Step:
             minibatch.extend_signature(((), ()))
             leaves = [None if leaf is None else value_of(leaf) for leaf in self.untrained_leaves]
             inputs = random_inputs(plan, draw_random_state(plan, memory.streams, False))
-            program.compile_in_background(minibatch, leaves, inputs, self._state(), ([], None))
+            program.compile_in_background(minibatch, leaves, inputs, self.state.trained(), ([], None))
 
     @property
     def is_slow_to_compile(self) -> bool:
@@ -191,91 +192,29 @@ class Step:
     @property
     def _phase(self) -> Hashable:
         """What decides on the program besides shapes: whether gradients are accumulated, from the first or on."""
-        pending = self.pending_gradients
+        pending = self.state.pending.value
         return pending.minibatches + 1 < self.options.accumulate, pending.gradients is None
 
-    def _run_in_one_program(
-        self, feeds: Feeds, number: int | None, exchange: Exchange | None, count: Count
-    ) -> Outcome:
-        plan, program, pending = self.plan, self.program, self.pending_gradients
-        check(plan, feeds, bool(self.learners), self.memory, number)
-        minibatch, samples, joined = self._packed(feeds, exchange)
-        total_samples, minibatches = pending.samples + samples, pending.minibatches + 1
-        updates = minibatches == self.options.accumulate
-        learns = updates and (exchange is None or joined is not None)
-        update = joined or self._local_update
-        counts = update.counts(total_samples)
-        hypers = update.hypers(counts) if learns else None
-        skipped = None if hypers is None else tuple(h is None for h in hypers)
-        pending_shapes = tuple(g.shape for g in jax.tree.leaves(pending.gradients))
-        minibatch.extend_signature((skipped, pending_shapes))
-        remaining = (0, 0) if updates else (total_samples, minibatches)
-        exchanges = exchange is not None and joined is None  # in a second program; until then nothing is changed
-        drawn: RandomState = {}
-        error: AxisError | None = None
-
-        def compute(outputs: Captures) -> None:
-            nonlocal drawn
-            with STATE:
-                settle()
-                leaves = [None if leaf is None else leaf_array(leaf) for leaf in self.untrained_leaves]
-                leaves, state = outliving(plan, (leaves, self._state(hypers is not None)))
-            drawn = self._draw()  # after leaves: see `evaluation.run_program`
-            inputs = random_inputs(plan, drawn)
-            run, donated = (program, state) if joined is None else (joined.joined(program), joined.donated(state))
-            try:
-                run(minibatch, leaves, inputs, donated, (hypers, pending.gradients), outputs)
-            except BatchSizeError as error:
-                error.random_state = drawn  # the stages are given these numbers
-                raise
-
-        def store(computed: StepOutputs) -> tuple[StepOutputs, Outcome]:
-            nonlocal error
-            if joined is not None:
-                computed = joined.result_of_joined(computed)
-            error = computed_lengths_error(plan, minibatch, computed.changes)
-            self._set_state(computed.state)
-            outputs = collect_results(
-                [*self.criteria, *self.outputs], program.plan, minibatch, computed.data, computed.layouts
-            )
-            reported = samples if joined is None else counts.reported
-            outcome = Outcome.of_sums(computed.sums, reported, outputs, counts.learned if updates else ())
-            if not exchanges:
-                self._advance(drawn)
-                pending.gradients = computed.gradients
-                pending.samples, pending.minibatches = remaining
-                if error is None:
-                    apply_changes(plan, minibatch, self.memory, computed.changes)
-                    count(outcome)
-            return computed, outcome
-
-        def apply() -> None:
-            self._advance(drawn)
-            apply_changes(plan, minibatch, self.memory, computed.changes)
-
-        if not exchanges:
-            count.expect(samples if joined is None else joined.samples)
-        computed, outcome = hand_over(compute, store, plan.calls_python)
-        if error is not None:
-            raise error
-        if exchange is None or joined is not None:
-            return outcome
-        part = Part(computed.gradients, computed.sums, samples, outcome.outputs, apply)
-        return self.exchange_and_update(exchange, part, count)
-
-    def _packed(self, feeds: Feeds, exchange: Exchange | None) -> tuple[Minibatch, int, Exchange | None]:
-        """The minibatch, its samples, and the exchange if that is part of its program."""
-        plan = self.plan
+    # ---- packing, and what workers agree on
+    def _agreed(self, feeds: Feeds, exchange: Exchange) -> tuple[Minibatch, int, Agreement | None]:
+        """The minibatch, its samples, and what the workers have agreed on; None if they will when it is computed."""
+        plan, pack = self.plan, self.program.pack
         in_order = arguments_in_order(plan, feeds)
-        shares = 1 if exchange is None else self._shares(in_order, exchange.shares)
-        agree = None if exchange is None or plan.calls_python else exchange.agree_on_sizes
-        minibatch = self.program.pack(plan, in_order, self.memory, self._phase, exchange is None, shares, agree)
+        if exchange is self._local:
+            minibatch = pack(plan, in_order, self.memory, self._phase)
+            samples = self.sample_counter.count(minibatch, feeds)
+            return minibatch, samples, Agreement(samples)
+        shares = self._shares(in_order, exchange.shares)
+        agree = None if plan.calls_python else exchange.agree_on_sizes
+        minibatch = pack(plan, in_order, self.memory, self._phase, False, shares, agree)
         samples = self.sample_counter.count(minibatch, feeds)
-        if exchange is not None and self._agree_ahead(exchange, minibatch, samples):
-            return minibatch, samples, exchange
-        if minibatch.others:  # one device computes all of it
-            minibatch = self.program.pack(plan, in_order, self.memory, self._phase)
-        return minibatch, samples, None
+        agreement = None
+        if not plan.calls_python:  # which may change the number of samples
+            is_divided = len(minibatch.others) + 1 == exchange.shares
+            agreement = exchange.agree(samples, partial(self._digest, minibatch) if is_divided else None)
+        if minibatch.others and not (agreement and agreement.joins):  # one device computes all of it
+            minibatch = pack(plan, in_order, self.memory, self._phase)
+        return minibatch, samples, agreement
 
     def _shares(self, feeds: Sequence[Feed], devices: int) -> int:
         """Into how many shares such a minibatch is divided: one for each device, or 1 where it cannot be."""
@@ -287,31 +226,107 @@ class Step:
         has_empty = any(feed.lengths is not None and not feed.lengths.all() for feed in ragged)
         return 1 if is_cut or has_empty or len(numbers) != 1 or min(numbers) < devices else devices
 
-    def _agree_ahead(self, exchange: Exchange, minibatch: Minibatch, samples: int) -> bool:
-        """Whether all workers compute and learn from such a minibatch in one program."""
-        if self.plan.calls_python:
-            return False  # which may change the number of samples
-        if len(minibatch.others) + 1 < exchange.shares:
-            return exchange.agree_ahead(samples, "")
-        shapes = self._shapes.get(minibatch.signature)
-        if shapes is None:
+    def _digest(self, minibatch: Minibatch) -> str:
+        """A text that is equal, in all processes, for minibatches that run the same program."""
+        digest = self._shapes.get(minibatch.signature)
+        if digest is None:
             operations = [node.op_name for node in self.plan.nodes]
             text = repr((operations, [v.shape for v in self.plan.outputs], self.options, minibatch.signature))
-            shapes = self._shapes[minibatch.signature] = sha256(text.encode()).hexdigest()[:16]
-        return exchange.agree_ahead(samples, shapes)
+            digest = self._shapes[minibatch.signature] = sha256(text.encode()).hexdigest()[:16]
+        return digest
+
+    # ---- the ways of a step
+    def _run_in_one_program(
+        self, way: InOneProgram, minibatch: Minibatch, samples: int, conclusion: Conclusion
+    ) -> Outcome:
+        pending = self.state.pending.value
+        total, minibatches = pending.samples + samples, pending.minibatches + 1
+        updates = minibatches == self.options.accumulate
+        counts = way.counts(total)
+        hypers = way.hypers(counts) if updates else None
+
+        def conclude(computed: StepOutputs, changes: Changes) -> tuple[Changes, Outcome]:
+            outputs = self._results(minibatch, computed)
+            learned = () if hypers is None else (counts.learned, hypers)
+            outcome = Outcome.of_sums(computed.sums, counts.reported, outputs, *learned)
+            remaining = (0, 0) if updates else (total, minibatches)
+            after = Pending(computed.gradients, *remaining, computed.state.loss_scale)
+            return conclusion(outcome, {**changes, self.state.pending: after}), outcome
+
+        return self._run_program(way, minibatch, hypers, conclude)
+
+    def _computed_part(self, minibatch: Minibatch, samples: int) -> Part:
+        """Gradients for another program to update with."""
+
+        def conclude(computed: StepOutputs, changes: Changes) -> tuple[Changes, Part]:
+            outputs = self._results(minibatch, computed)
+            moved = self.state.after(computed.state)  # what was donated comes back
+            later = {cell: value for cell, value in changes.items() if cell not in moved}
+            return moved, Part(computed.gradients, computed.sums, samples, outputs, later)
+
+        way = self._local.in_one_program(Agreement(samples))
+        return self._run_program(way, minibatch, None, conclude)
+
+    def _run_program(
+        self, way: InOneProgram, minibatch: Minibatch, hypers: Sequence[Hyperparameters | None] | None,
+        conclude: Callable[[StepOutputs, Changes], tuple[Changes, T]],
+    ) -> T:
+        """Run the program of this way, and commit what `conclude` makes of its outputs and of what they change.
+
+        `hypers`: None if the learners do not learn in it.
+        Errors: AxisError for computed sequences whose lengths differ, but have to be equal.
+        """
+        plan, program, pending = self.plan, way.program(self.program), self.state.pending.value.gradients
+        skipped = None if hypers is None else tuple(h is None for h in hypers)
+        minibatch.extend_signature((skipped, tuple(g.shape for g in jax.tree.leaves(pending))))
+        drawn: RandomState = {}
+
+        def compute(outputs: Captures) -> None:
+            nonlocal drawn
+            with STATE:
+                settle()
+                leaves = [None if leaf is None else leaf_array(leaf) for leaf in self.untrained_leaves]
+                leaves, state = outliving(plan, (leaves, self.state.trained(hypers is not None)))
+            drawn = self._draw()  # after leaves: see `evaluation.run_program`
+            inputs = random_inputs(plan, drawn)
+            try:
+                program(minibatch, leaves, inputs, way.donated(state), (hypers, pending), outputs)
+            except BatchSizeError as error:
+                error.random_state = drawn  # the stages are given these numbers
+                raise
+
+        def concluded(outputs: PyTree) -> tuple[Changes, T | AxisError]:
+            computed, changes = way.received(outputs)
+            changes = {**changes, **self.state.after(computed.state), **self._after(drawn)}
+            error = computed_lengths_error(plan, minibatch, computed.changes)
+            if error is not None:
+                return changes, error
+            return conclude(computed, {**changes, **changes_of_cells(plan, minibatch, self.memory, computed.changes)})
+
+        result = hand_over(compute, concluded, plan.calls_python)
+        if isinstance(result, AxisError):
+            raise result
+        return result
+
+    def _results(self, minibatch: Minibatch, computed: StepOutputs) -> list[Result]:
+        variables = [*self.criteria, *self.outputs]
+        return collect_results(variables, self.program.plan, minibatch, computed.data, computed.layouts)
 
     def _run_in_stages(
-        self, feeds: Feeds, error: BatchSizeError, exchange: Exchange | None, count: Count
+        self, feeds: Feeds, error: BatchSizeError, exchange: Exchange, account: Account
     ) -> Outcome:
         """A step over several batch sizes; it is waited for."""
-        with self.undo() as undo:
+        with self.attempt() as attempt:
             if error.random_state is not None:
-                self._advance(error.random_state)
-            return self._run_stages(feeds, error, exchange, count, undo)
+                replace_state(self._after(error.random_state))
+            part = self._part_in_stages(feeds, error)
+            part = replace(part, changes={**part.changes, **attempt.kept})
+            if self.learners:
+                return self.exchange_and_update(exchange, part, account)
+            replace_state(part.changes)
+            return Outcome.of_sums(part.sums, part.samples, list(part.outputs))
 
-    def _run_stages(
-        self, feeds: Feeds, error: BatchSizeError, exchange: Exchange | None, count: Count, undo: Undo
-    ) -> Outcome:
+    def _part_in_stages(self, feeds: Feeds, error: BatchSizeError) -> Part:
         computed = [*self.criteria, *self.outputs, self.sample_counter.source]
         stages = StagedExecution(computed, feeds, error, bool(self.learners), self.memory.streams)
         if self.options != Options():
@@ -324,80 +339,54 @@ class Step:
         sums = [_sum(result) for result in results[: len(self.criteria)]]
         samples, outputs = sample_source.samples, results[len(self.criteria) :]
         if not self.learners:
-            undo.keep()
-            return Outcome.of_sums(sums, samples, outputs)
-        parameters = [p for group in self.parameters for p in group]
+            return Part(None, sums, samples, outputs)
+        parameters = [p for group in self.state.parameters for p in group]
         by_parameter = dict(zip(parameters, stages.backward({self.criteria[0]: None}, parameters), strict=True))
-        gradients = [[stages.by_rows(by_parameter[p]) for p in group] for group in self.parameters]
-        part = Part(gradients, sums, samples, outputs, undo.keep)
-        return self.exchange_and_update(exchange, part, count)
+        gradients = [[stages.by_rows(by_parameter[p]) for p in group] for group in self.state.parameters]
+        return Part(gradients, sums, samples, outputs)
 
-    def undo(self, leaves: Iterable[Leaf] = ()) -> Undo:
-        """A scope for a step, at whose end all state that it changes, these leaves too, is as before; see `Undo`."""
-        trained = [p for group in self.parameters for p in group]
-        return Undo(self.plan, (*trained, *leaves), self.learners, self.memory, self.pending_gradients)
+    def attempt(self, leaves: Iterable[Leaf] = ()) -> Attempt:
+        """A scope for a step in pieces, at whose end all state that it changes, these leaves too, is as before."""
+        return Attempt([*self.state.cells, *map(cell_of, leaves)])
 
     def exchange_and_update(
-        self, exchange: Update | None, part: Part = Part(), count: Count = Count(),
+        self, exchange: Exchange | None, part: Part = Part(), account: Account = no_account,
+        agreement: Agreement | None = None,
     ) -> Outcome:
         """Update with the gradients of all workers, without waiting for the device; this one may have none.
 
-        `exchange`, `count`: see `run`. `part`: that of this worker.
+        `exchange`, `account`: see `run`. `part`: that of this worker. `agreement`: if the workers have agreed already.
         """
-        exchange = exchange or self._local_update
-        total_samples = exchange.agree(part.samples, part.gradients)
-        count.expect(total_samples)
-        if not total_samples:
-            return assign(partial(self._without_samples, part, count))
-        counts = exchange.counts(part.samples)
-        hypers = exchange.hypers(counts)
+        exchange = exchange or self._local
+        agreement = agreement or exchange.agree(part.samples)
+        way = exchange.separate(agreement, part.gradients) if agreement.samples else None
+        conclusion = account(agreement)
+        if way is None:
+            outcome = Outcome(0.0, 0.0, 0, list(part.outputs))
+            replace_state(conclusion(outcome, part.changes))
+            return outcome
+        counts = way.counts(part.samples)
+        hypers = way.hypers(counts)
         dtype = np.float64 if self.plan.is_double else np.float32
 
         def compute(captured: Captures) -> None:
             with double_precision(self.plan.is_double):
                 local_sums = [jnp.asarray(s, dtype) for s in part.sums or [0.0] * len(self.criteria)]
-                exchange.update(captured, self._state(), part.gradients, local_sums, hypers)
+                way.update(captured, self.state.trained(), part.gradients, local_sums, hypers)
 
-        def store(computed: PyTree) -> Outcome:
-            state, totals = exchange.result(computed)
-            self._set_state(state)
-            part.apply()
-            outcome = Outcome.of_sums(totals, counts.reported, list(part.outputs), counts.learned)
-            count(outcome)
-            return outcome
+        def conclude(outputs: PyTree) -> tuple[Changes, Outcome]:
+            state, totals, changes = way.updated(outputs)
+            outcome = Outcome.of_sums(totals, counts.reported, list(part.outputs), counts.learned, hypers)
+            changes = {**part.changes, **changes, **self.state.after(state)}
+            return conclusion(outcome, changes), outcome
 
-        return hand_over(compute, store)
-
-    def _without_samples(self, part: Part, count: Count) -> Outcome:
-        """The outcome where nobody who exchanges gradients has any; others may have, and count the step."""
-        part.apply()
-        outcome = Outcome(0.0, 0.0, 0, list(part.outputs))
-        count(outcome)
-        return outcome
+        return hand_over(compute, conclude)
 
     def _draw(self) -> RandomState:
         return draw_random_state(self.plan, self.memory.streams, bool(self.learners))
 
-    def _advance(self, drawn: RandomState) -> None:
-        advance_random_state(drawn, self.memory.streams, bool(self.learners))
-
-    def _state(self, learns: bool = True) -> TrainedState:
-        """What a program donates; without the learners' states if they do not learn in it.
-
-        Copies for learners that run Python code, whose steps can be undone until its end.
-        """
-        values = [[leaf_array(p) for p in group] for group in self.parameters]
-        states = [learner.optax_state for learner in self.learners] if learns else []
-        state = TrainedState(values, states, self.pending_gradients.scale)
-        return copied(state) if self._runs_python else state
-
-    def _set_state(self, state: TrainedState) -> None:
-        for group, values in zip(self.parameters, state.parameters, strict=True):
-            for parameter, value in zip(group, values, strict=True):
-                set_value(parameter, value)
-        for learner, learner_state in zip(self.learners, state.learners, strict=bool(state.learners)):
-            learner.optax_state = learner_state
-        self.pending_gradients.scale = state.loss_scale
+    def _after(self, drawn: RandomState) -> Changes:
+        return after_drawing(drawn, self.memory.streams, bool(self.learners))
 
 
 def _sum(result: Result) -> float:
@@ -406,4 +395,4 @@ def _sum(result: Result) -> float:
     return float(sum(a.sum(dtype=np.float64) for a in (data if isinstance(data, list) else [data])))
 
 
-__all__ = ["Count", "Options", "Outcome", "Part", "PendingGradients", "Step"]
+__all__ = ["Account", "Conclusion", "Options", "Outcome", "Part", "Step", "no_account"]
