@@ -17,6 +17,7 @@ import numpy as np
 
 from benchmarks.compare import SideFailed, compare
 from cntkjax.engine.run.handover import Captures, captured, hand_over
+from cntkjax.graph.cells import Cell, Changes
 
 
 def microseconds(rounds: int = 9, seconds: float = 0.5) -> dict[str, float]:
@@ -37,13 +38,20 @@ def handover_microseconds(arrays: int = 20, rounds: int = 15, steps: int = 2000)
 
     assigned = jax.jit(step, donate_argnums=0)
     handed = jax.jit(lambda state: captured(step(state)), donate_argnums=0)
-    holder = {"state": [jax.device_put(np.ones(4, np.float32)) for _ in range(arrays)]}
+    cells = [Cell(jax.device_put(np.ones(4, np.float32))) for _ in range(arrays)]
 
-    def store(state: list[jax.Array]) -> None:
-        holder["state"] = state
+    def assign(state: list[jax.Array]) -> None:
+        for cell, array in zip(cells, state, strict=True):
+            cell.value = array
+
+    def state() -> list[jax.Array]:
+        return [cell.value for cell in cells]
 
     def compute(outputs: Captures) -> None:
-        outputs.append(handed(holder["state"]))
+        outputs.append(handed(state()))
+
+    def conclude(state: list[jax.Array]) -> tuple[Changes, None]:
+        return dict(zip(cells, state, strict=True)), None
 
     def per_step(one_step: Callable[[], None]) -> float:
         begin = time.process_time()
@@ -52,7 +60,7 @@ def handover_microseconds(arrays: int = 20, rounds: int = 15, steps: int = 2000)
         return 1e6 * (time.process_time() - begin) / steps
 
     return median(
-        per_step(lambda: hand_over(compute, store)) - per_step(lambda: store(assigned(holder["state"])))
+        per_step(lambda: hand_over(compute, conclude)) - per_step(lambda: assign(assigned(state())))
         for _ in range(rounds)
     )
 

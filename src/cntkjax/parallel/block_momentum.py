@@ -57,7 +57,7 @@ class BlockMomentum:
     rate: float = 1.0
     after: int = 0
     aggregates_metrics: bool = False
-    state: Cell[Block] = field(default_factory=lambda: Cell(Block()))
+    state: Cell[Block] = field(default_factory=lambda: Cell(Block()), repr=False)
 
     def begin(self, values: Sequence[Array]) -> None:
         """Keep the model at the start of a block, unless one has begun: a copy, since steps donate the arrays."""

@@ -150,14 +150,14 @@ class GradientExchange:
         self._is_open.value = True  # the others count on this worker's part
         own = shapes() if shapes else ""
         total, ends_sweep, alike = agree(self._operation, samples, self._ends_sweep, own, self._gather)
+        agreement = Agreement(total, ends_sweep if self.devices.count > self.shares else None, joins=False)
         if not total:
             self._is_open.value = False
-            return Agreement(0, ends_sweep, False)
+            return agreement
         met, common = self._met.value, own if alike else ""
         number = met.get(common, 0) + 1
-        joins = bool(common) and number > met.get("", 0)
         self._next_met = {**met, common: number}
-        return Agreement(total, ends_sweep if self.devices.count > self.shares else None, joins)
+        return agreement._replace(joins=bool(common) and number > met.get("", 0))
 
     def in_one_program(self, agreement: Agreement) -> _InOneProgram:
         """See `Exchange`."""

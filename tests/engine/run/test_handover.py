@@ -1,10 +1,95 @@
-"""Interrupts while jax traces and compiles."""
+"""Handing over state: what a program has computed is committed once, whatever interrupts it."""
 
 import signal
 
 import pytest
 
-from cntkjax.engine.run.handover import deferred_interrupts
+from cntkjax.engine.run.handover import Attempt, assign, conclude, deferred_interrupts, hand_over, replace_state
+from cntkjax.graph.cells import Cell
+
+
+class Interrupt(BaseException):
+    pass
+
+
+def capture(value):
+    return lambda outputs: outputs.append(lambda: value)
+
+
+def test_changes_follow_from_outputs_and_are_committed_with_the_result():
+    samples, loss = Cell(0), Cell(0.0)
+    assert hand_over(capture(3), lambda n: ({samples: n, loss: 0.5}, "result")) == "result"
+    assert (samples.value, loss.value) == (3, 0.5)
+
+
+def test_an_interrupt_after_the_program_loses_nothing_and_counts_nothing_twice():
+    samples, interrupts = Cell(10), iter([Interrupt(), Interrupt()])
+
+    def conclude_interrupted(n):
+        changes = {samples: samples.value + n}
+        for interrupt in interrupts:
+            raise interrupt
+        return changes, None
+
+    with pytest.raises(Interrupt):
+        hand_over(capture(3), conclude_interrupted)
+    assert samples.value == 13
+
+
+def test_an_interrupt_before_the_program_changes_nothing():
+    samples = Cell(10)
+
+    def compute(outputs):
+        raise Interrupt
+
+    with pytest.raises(Interrupt):
+        hand_over(compute, lambda n: ({samples: 0}, None))
+    assert samples.value == 10
+
+
+def test_changes_without_a_program_are_computed_again_after_an_interrupt():
+    samples, interrupts = Cell(1), iter([Interrupt()])
+
+    def changes():
+        for interrupt in interrupts:
+            raise interrupt
+        return {samples: samples.value + 1}
+
+    with pytest.raises(Interrupt):
+        conclude(changes)
+    assert samples.value == 2
+
+
+def test_interrupted_assignments_are_made_to_their_end():
+    made, interrupts = [], iter([Interrupt()])
+
+    def assignments():
+        made.append("first")
+        for interrupt in interrupts:
+            raise interrupt
+        made.append("second")
+
+    with pytest.raises(Interrupt):
+        assign(assignments)
+    assert made == ["first", "first", "second"]
+
+
+@pytest.mark.parametrize("error", [ValueError, Interrupt])
+def test_an_attempt_that_fails_leaves_the_cells_as_they_were(error):
+    weight, count = Cell(1.0), Cell(0)
+    with pytest.raises(error), Attempt([weight, count]):
+        replace_state({weight: 2.0})
+        replace_state({count: 1})
+        raise error
+    assert (weight.value, count.value) == (1.0, 0)
+
+
+def test_an_attempt_is_kept_by_the_commit_that_says_so():
+    weight, count = Cell(1.0), Cell(0)
+    with Attempt([weight, count]) as attempt:
+        replace_state({weight: 2.0})
+        replace_state({count: 1, **attempt.kept})
+    assert (weight.value, count.value) == (2.0, 1)
 
 
 def test_an_interrupt_waits_until_the_compilation_ends():
