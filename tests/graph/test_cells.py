@@ -3,6 +3,7 @@
 import ctypes
 import sys
 import threading
+from contextlib import suppress
 
 from cntkjax.graph.cells import Cell, commit
 
@@ -26,10 +27,8 @@ def test_no_exception_comes_between_two_cells_of_a_commit():
         number = 0
         while not ends.is_set():
             number += 1
-            try:
+            with suppress(Interrupt):
                 commit(dict.fromkeys(cells, number))
-            except Interrupt:
-                pass
             seen.add(len({cell.value for cell in cells}))
 
     interval = sys.getswitchinterval()

@@ -143,6 +143,7 @@ def test_arguments_of_python():
 @pytest.mark.parametrize(("text", "place", "message"), [
     ("maxEpochs = 3\n  minibatchSze = 5", "line 2, column 3", "no key minibatchSze; did you mean minibatchSize?"),
     ("autoAdjust = {\n maxEpochs = 3 }", "line 2, column 2", "autoAdjust has no key maxEpochs: it belongs in SGD"),
+    ("dataParallelSGD = { }", "line 1, column 1", "no block dataParallelSGD in SGD; it belongs in parallelTrain"),
     ("autoAdust = { autoAdjustLR = none }", "line 1, column 1", "no block autoAdust; did you mean autoAdjust?"),
     ("parallelTrain = {\n autoAdjust = {} }", "line 2, column 2", "there is no block autoAdjust in parallelTrain; it "
      "belongs in SGD"),

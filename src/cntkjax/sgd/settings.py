@@ -291,7 +291,8 @@ def _section(assignment: Assignment) -> tuple[str, ...]:
     guess = nearest(name, blocks)
     hint = f"did you mean {guess}?" if guess else f"the blocks are {', '.join(blocks)}"
     if guess and guess.lower() == name.lower():
-        name, hint = f"{guess} in {names[-2]}", f"it belongs in {blocks[guess]}"
+        around = names[-2] if len(names) > 1 else "SGD"
+        name, hint = f"{guess} in {around}", f"it belongs in {blocks[guess]}"
     raise ConfigError(f"{assignment.place}: there is no block {name}; {hint}")
 
 
