@@ -67,4 +67,4 @@ if __name__ == "__main__":
             place = f"{Path(code.co_filename).relative_to(PACKAGE)}:{code.co_firstlineno}"
             print(f"{number:4} {place} {code.co_qualname}")
     files = {code.co_filename for code in calls}
-    print(f"{len(calls)} functions in {len(files)} files, {calls.total()} calls, {microseconds():.0f} µs of this thread")
+    print(f"{len(calls)} functions in {len(files)} files, {calls.total()} calls, {microseconds():.0f} µs")
