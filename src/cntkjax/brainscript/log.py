@@ -42,7 +42,9 @@ class Log:
             self._stream.close()
 
     def line(self, text: str = "") -> None:
-        """Write a line."""
+        """Write a line; on the console only worker 0 does."""
+        if self._stream is None and workers.rank():
+            return
         stamp = f"{datetime.now():%m/%d/%Y %H:%M:%S}: " if self.timestamping and text else ""
         print(stamp + text, file=self._stream or sys.stderr, flush=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from ..engine.plan.parts import resolve
@@ -24,13 +25,13 @@ from ..parallel import workers
 from ..train.distributed import block_momentum_distributed_learner, data_parallel_distributed_learner
 from ..train.trainer import Trainer
 from ..variables import Parameter
-from ._text import ConfigError
 from .settings import Settings
 
 
-def learners_of(settings: Settings, loss: Function) -> list[Learner]:
+def learners_of(settings: Settings, loss: Function, epoch_size: Callable[[], int]) -> list[Learner]:
     """Learners of all parameters of the loss; two of them if batch normalization is not regularized.
 
+    `epoch_size`: gives the number of samples in an epoch, which may have to be counted.
     Their rate and momentum are set anew for each epoch.
     Errors: ConfigError for keys that cannot be combined; RuntimeError for factors that rmsprop does not allow.
     """
@@ -40,7 +41,8 @@ def learners_of(settings: Settings, loss: Function) -> list[Learner]:
         left_out = normalization_parameters(loss)
     groups = [([p for p in parameters if p not in left_out], True), ([p for p in parameters if p in left_out], False)]
     return [
-        _distributed(settings, _learner(settings, group, is_regularized)) for group, is_regularized in groups if group
+        _distributed(settings, _learner(settings, group, is_regularized), epoch_size)
+        for group, is_regularized in groups if group
     ]
 
 
@@ -99,12 +101,12 @@ def set_momentum(trainer: Trainer, constant: float, steps: int | None = None) ->
         )
 
 
-def _distributed(settings: Settings, learner: Learner) -> Learner:
+def _distributed(settings: Settings, learner: Learner, epoch_size: Callable[[], int]) -> Learner:
     """The learner as parallelTrain says."""
     method = settings["parallelizationMethod"]
     if method == "none":
         return learner
-    after = _samples_before(settings)
+    after = _samples_before(settings, epoch_size)
     if method == "dataParallelSGD":
         return data_parallel_distributed_learner(
             learner, after, _exchanged_bits(settings["gradientBits"]), settings["useBufferedAsyncGradientAggregation"]
@@ -125,12 +127,10 @@ def _exchanged_bits(bits: int) -> int:
     return next((exchanged for exchanged in (1, 16) if bits <= exchanged), 32)
 
 
-def _samples_before(settings: Settings) -> int:
+def _samples_before(settings: Settings, epoch_size: Callable[[], int]) -> int:
     """The number of samples before parallelizationStartEpoch."""
     epochs = settings["parallelizationStartEpoch"] - 1
-    if epochs and not settings["epochSize"]:
-        raise ConfigError("parallelizationStartEpoch above 1 counts epochs in samples: give epochSize, too")
-    return epochs * settings["epochSize"]
+    return int(epochs * epoch_size()) if epochs else 0
 
 
 def set_dropout_rate(loss: Function, rate: float) -> None:

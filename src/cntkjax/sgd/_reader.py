@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from ..device import DeviceDescriptor
-from ..io import MinibatchData
+from ..io import MinibatchData, MinibatchSource, StreamInformation
 from ..parallel import workers
 from ..train._sources import Inputs, Reader, read
 from ..variables import Variable
@@ -36,14 +38,40 @@ def counts_labels(loss: Variable, inputs: Inputs) -> bool:
     return any(len(v.dynamic_axes) > 1 and v.dynamic_axes != loss.dynamic_axes for v in inputs)
 
 
-class StepCounter:
+def shared(source: Any) -> Reader:
+    """The source, or where several workers would each read other chunks of files, one that they share."""
+    is_file = isinstance(source, MinibatchSource) and not source.truncation_length
+    return Shares(source) if is_file and workers.size() > 1 else source
+
+
+class _Around:
+    """A reader around another one."""
+
+    def __init__(self, source: Reader) -> None:
+        self._source = source
+
+    def is_infinite(self) -> bool:
+        """Whether the data never end."""
+        return self._source.is_infinite()
+
+    def get_checkpoint_state(self) -> dict[str, Any]:
+        """The position in the source."""
+        return self._source.get_checkpoint_state()
+
+    def restore_from_checkpoint(self, checkpoint: Mapping[str, Any], /) -> None:
+        """Move to a position in the source."""
+        self._source.restore_from_checkpoint(checkpoint)
+
+
+class StepCounter(_Around):
     """A reader that tells the number of time steps of each minibatch, in its longest stream, before it is used.
 
     `sums`: whether the minibatches of all workers are one.
     """
 
     def __init__(self, source: Reader, inputs: Inputs, on_read: Callable[[int], object], sums: bool) -> None:
-        self._source, self._on_read, self._sums = source, on_read, sums
+        super().__init__(source)
+        self._on_read, self._sums = on_read, sums
         self._names = {stream.name for stream in inputs.values()}
 
     def next_minibatch(
@@ -58,14 +86,24 @@ class StepCounter:
         self._on_read(steps)
         return minibatch
 
-    def is_infinite(self) -> bool:
-        """Whether the data never end."""
-        return self._source.is_infinite()
 
-    def get_checkpoint_state(self) -> dict[str, Any]:
-        """The position in the source."""
-        return self._source.get_checkpoint_state()
+class Shares(_Around):
+    """A reader of whole minibatches, of which each worker takes every n-th sequence: all together are one worker's.
 
-    def restore_from_checkpoint(self, checkpoint: Mapping[str, Any], /) -> None:
-        """Move to a position in the source."""
-        self._source.restore_from_checkpoint(checkpoint)
+    On CNTK's command line the order of the data does not depend on the number of workers.
+    """
+
+    def next_minibatch(
+        self, samples: int, device: DeviceDescriptor | None = None, num_data_partitions: int = 1,
+        partition_index: int = 0,
+    ) -> Mapping[Any, MinibatchData]:
+        """The share of a worker in the next minibatch."""
+        minibatch = read(self._source, samples, device)
+        if num_data_partitions == 1:
+            return minibatch
+
+        def share(info: StreamInformation, data: MinibatchData) -> MinibatchData:
+            rows = np.arange(partition_index, data.num_sequences, num_data_partitions)
+            return MinibatchData.from_ragged(info, data.ragged.take(rows), data.end_of_sweep)
+
+        return {info: share(info, data) for info, data in minibatch.items()}

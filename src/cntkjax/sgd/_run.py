@@ -14,7 +14,7 @@ from ..ops import combine
 from ..ops._operand import as_list, as_variable
 from ..ops.functions import Function
 from ..parallel import workers
-from ..train._sources import Criterion, Data, Inputs, Reader, as_source
+from ..train._sources import Criterion, Data, Inputs, as_source
 from ..train.trainer import Trainer
 from ..train.training_session import CrossValidationConfig, minibatch_size_schedule
 from . import auto_minibatch, auto_rate
@@ -25,7 +25,7 @@ from ._learners import learners_of, momentum_per_sample, set_dropout_rate, set_m
 from ._meter import EpochPrinter, Meter
 from ._monitor import Monitor
 from ._observer import Observer
-from ._reader import StepCounter, counts_labels, epoch_of
+from ._reader import StepCounter, counts_labels, epoch_of, shared
 from ._session import Session
 from ._text import ConfigError
 from ._trials import Trials
@@ -65,7 +65,8 @@ class Run:
         )
         self._meter = Meter(as_list(self._printers() if writers is None else writers))
         metric = metrics[0] if metrics else None
-        self._trainer = Trainer(model, (loss, metric), learners_of(settings, self._loss), [self._meter])  # type: ignore[list-item]
+        learners = learners_of(settings, self._loss, self._epoch_size)
+        self._trainer = Trainer(model, (loss, metric), learners, [self._meter])  # type: ignore[list-item]
         if metrics[1:]:
             core = unwrap(self._trainer)
             core.other_metrics, self._meter.others_of = metrics[1:], core.previous_others
@@ -73,10 +74,14 @@ class Run:
         self._tests = [Evaluator(c, [self._meter] if c is reported else None) for c in criteria]  # type: ignore[list-item]
         self._cv = _validation(cv_source, criterion)
         self._history = History()
-        self._reader: Reader = self._source
+        self._reader = shared(self._source)
         if counts_labels(loss, self._inputs):
             sums = settings["parallelizationMethod"] == "dataParallelSGD"
-            self._reader = StepCounter(self._source, self._inputs, self._count_steps, sums)
+            self._reader = StepCounter(self._reader, self._inputs, self._count_steps, sums)
+
+    def _epoch_size(self) -> int:
+        """The number of samples in an epoch."""
+        return self._settings["epochSize"] or _samples_in_sweep(self._source)
 
     def _count_steps(self, steps: int) -> None:
         """Momentum counts the time steps of a minibatch."""
@@ -188,7 +193,7 @@ class Run:
         spent = 0
         if searches_rate or searches_size:
             with Trials(self._trainer, self._tests[0], self._reader, self._inputs, self._meter) as scope:
-                samples = settings["epochSize"] or _samples_in_sweep(self._source)
+                samples = self._epoch_size()
                 if searches_rate:
                     rate, trials = auto_rate.search(scope, settings, epochs, rate, size, math.ceil(samples / size))
                 if searches_size:
@@ -214,8 +219,8 @@ def _samples_in_sweep(source: Any) -> int:
     """The number of samples in a sweep over the data. Errors: ConfigError for sources that do not know it."""
     samples = getattr(source, "num_samples", None)
     if not isinstance(samples, int):
-        raise ConfigError(f"{type(source).__name__} does not say how many samples a sweep has, on which the length of "
-                          "trials depends: give epochSize")
+        raise ConfigError(f"{type(source).__name__} does not say how many samples a sweep has, on which this run "
+                          "depends: give epochSize")
     return samples
 
 

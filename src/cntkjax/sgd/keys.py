@@ -147,7 +147,7 @@ KEYS: tuple[Key, ...] = (
          "how the workers of mpiexec train together", "`distributed learners`", PARALLEL),
     _key("parallelizationStartEpoch", Kind.INTEGER, "1", "the first epoch in which they do", "`distributed_after=`",
          PARALLEL, least=1),
-    _key("distributedMBReading", Kind.FLAG, "false", "accepted, without effect: each worker reads only its share",
+    _key("distributedMBReading", Kind.FLAG, "false", "accepted, without effect: workers share each minibatch",
          "", PARALLEL),
     _key("syncPerfStats", Kind.INTEGER, "0", "minibatches between lines with samples per second; 0: none", "", PARALLEL,
          least=0),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from ...parallel import workers
 from ...sgd import ConfigError
 from ...sgd.keys import nearest
 from ..configuration import Block
@@ -58,7 +59,9 @@ def run_command(block: Block, name: str, log: Log) -> None:
             raise text.at(0).error(f"there is no action {action}; " + (
                 f"did you mean {guess}?" if guess else f"there are {', '.join(ACTIONS)}"))
         log.headline(f"{name} command ({action} action)")
-        run(Command(block, log))
+        if run is train or workers.rank() == 0:  # which writes the files
+            run(Command(block, log))
+        workers.barrier(f"the end of {name}")
         log.line()
         log.line(f'Action "{action}" complete.')
         log.line()

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...device import cpu, use_default_device
 from ...ops import combine
+from ...parallel import workers
 from ...sgd import ConfigError
 from ...sgd._checkpoints import Checkpoints
 from ...sgd._run import Run
@@ -27,7 +28,9 @@ def train(command: Command) -> None:
     """Train a network, from its last checkpoint if there is one."""
     path, block = command.model_path, command.block
     if not block.flag("makeMode", True):
-        _remove(path)
+        if workers.rank() == 0:
+            _remove(path)
+        workers.barrier("removing old checkpoints")
     elif Path(path).is_file():
         command.log.line(f"Final model exists: {path}")
         command.log.line("No further training is necessary.")

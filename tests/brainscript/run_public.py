@@ -1,0 +1,149 @@
+"""Runs public configurations of CNTK's makers, and compares what is logged with what their logs recorded.
+
+Nothing of the configurations, their data and logs is in this repository. They are read from an export of the public
+tree (the folders Examples, Tutorials and Tests) in $CNTKJAX_PUBLIC, by default ~/.cache/cntkjax-programs, and the
+recorded numbers from the JSON file in $CNTKJAX_RECORDED:
+
+    python tests/brainscript/run_public.py                 # all that has data
+    python tests/brainscript/run_public.py Simple2d        # those whose names contain this
+    python tests/brainscript/run_public.py --parse         # only read all configurations
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PUBLIC = Path(os.environ.get("CNTKJAX_PUBLIC", "~/.cache/cntkjax-programs")).expanduser()
+RECORDED = Path(os.environ.get("CNTKJAX_RECORDED", Path(__file__).parents[3] / "shared/brainscript/expected.json"))
+_TESTS = "Tests/EndToEndTests"
+MALFORMED = {"Tests/EndToEndTests/ModelExport/Model0/0.cntk", "Tests/EndToEndTests/ModelExport/Model1/1.cntk"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A recorded test: its configuration, the folder of its data, further arguments, and how far losses may differ.
+
+    `tolerance`: relative; some were recorded on another machine, or with other normal numbers.
+    """
+
+    test: str
+    config: str
+    data: str
+    arguments: tuple[str, ...] = ()
+    tolerance: float = 1e-5
+    workers: int = 1
+    epochs: int = 100  # that are compared
+
+
+_GRADIENTS = "SimpleMultiGPU=[SGD=[ParallelTrain=[DataParallelSGD=[gradientBits={}]]]]"
+CASES = (
+    Case("Simple2d/OneHidden", f"{_TESTS}/Simple2d/OneHidden.cntk", f"{_TESTS}/Simple2d/Data",
+         ("Simple_Demo_Train=[SGD=[maxEpochs=3]]",)),
+    Case("Simple2d/MultiGpu", f"{_TESTS}/Simple2d/Multigpu.cntk", f"{_TESTS}/Simple2d/Data",
+         ("Multigpu_Demo_Train=[SGD=[maxEpochs=3]]",)),
+    Case("Speech/Simple", f"{_TESTS}/Speech/Simple/cntk.cntk", f"{_TESTS}/Speech/Data", ("makeMode=true",), 2e-5),
+    Case("Image/QuickE2E", f"{_TESTS}/Image/QuickE2E/cntk.cntk", f"{_TESTS}/Image/Data"),
+    Case("ParallelTraining/NoQuantization/SinglePrecision", f"{_TESTS}/ParallelTraining/SimpleMultiGPU.cntk",
+         f"{_TESTS}/ParallelTraining/Data", ("precision=float", _GRADIENTS.format(32)), 1e-5),
+    Case("ParallelTraining/NoQuantization/DoublePrecision", f"{_TESTS}/ParallelTraining/SimpleMultiGPU.cntk",
+         f"{_TESTS}/ParallelTraining/Data", ("precision=double", _GRADIENTS.format(64)), 1e-5),
+    Case("Text/SequenceClassification", f"{_TESTS}/Text/SequenceClassification/Config/seqcla.cntk",
+         f"{_TESTS}/Text/SequenceClassification/Data", (), 2e-3),
+)  # fmt: skip
+
+
+def configurations() -> Iterator[Path]:
+    """All public configurations; label files end in .mlf.cntk."""
+    return (path for path in sorted(PUBLIC.rglob("*.cntk")) if ".mlf." not in path.name)
+
+
+def parse_all() -> list[str]:
+    """The errors of configurations that cannot be read, but for two with a bracket too many at their end."""
+    from cntkjax.brainscript.configuration import load
+    from cntkjax.sgd import ConfigError
+
+    errors = []
+    for path in configurations():
+        try:
+            root = load([f"configFile={path}"])
+            for entry in root:
+                if entry.is_block and str(path.relative_to(PUBLIC)) not in MALFORMED:
+                    entry.value.closing  # noqa: B018 - brackets are matched
+        except ConfigError as error:
+            if str(path.relative_to(PUBLIC)) not in MALFORMED:
+                errors.append(str(error))
+    return errors
+
+
+def log_of(case: Case, folder: str) -> str:
+    """What the command logs."""
+    data = PUBLIC / case.data
+    arguments = [
+        f"configFile={PUBLIC / case.config}", f"currentDirectory={data}", f"DataDir={data}", f"RunDir={folder}",
+        f"OutputDir={folder}", f"ConfigDir={(PUBLIC / case.config).parent}", "DeviceId=-1", "stderr=-", *case.arguments,
+    ]  # fmt: skip
+    program = "import sys; from cntkjax.brainscript.command_line import main; sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
+    return done.stderr if done.returncode == 0 else f"{done.stderr}\nexit status {done.returncode}"
+
+
+def epochs_in(log: str) -> list[dict[str, float]]:
+    """The averages of each epoch's criteria, on training data."""
+    lines = re.findall(r"Finished Epoch\[[^]]*\]: \[Training\] (.*?); totalSamplesSeen", log)
+    return [{name: float(value) for name, value in re.findall(r"([\w.]+) = ([\d.e+-]+) \*", line)} for line in lines]
+
+
+def recorded(test: str) -> list[dict[str, float]]:
+    """The same of Microsoft's log, of the first run."""
+    commands = json.loads(RECORDED.read_text())[test]["runs"][0]["commands"]
+    return [
+        {name: value[0] for name, value in epoch.items() if isinstance(value, list)}
+        for command in commands for epoch in command.get("epochs", ()) if epoch["set"] == "Training"
+    ]  # fmt: skip
+
+
+def differences(case: Case) -> list[str]:
+    """How the log differs from the recorded one."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = log_of(case, folder)
+    found, expected = epochs_in(log), recorded(case.test)[: case.epochs]
+    if len(found) < len(expected):
+        return [f"{case.test}: {len(found)} of {len(expected)} epochs\n{log[-1500:]}"]
+    return [
+        f"{case.test}, epoch {number}: {name} = {epoch.get(name)} instead of {value}"
+        for number, (epoch, wanted) in enumerate(zip(found, expected, strict=False), 1)
+        for name, value in wanted.items()
+        if abs(epoch.get(name, float("inf")) - value) > case.tolerance * max(abs(value), 0.1)
+    ]  # fmt: skip
+
+
+def is_available() -> bool:
+    """Whether the public tree and the recorded numbers are there."""
+    return PUBLIC.is_dir() and RECORDED.is_file()
+
+
+def main(arguments: list[str]) -> int:
+    """Run the cases whose names contain an argument; returns the exit status."""
+    if not is_available():
+        print(f"skipped: there is no public tree in {PUBLIC}, or no recorded numbers in {RECORDED}")
+        return 0
+    problems = parse_all()
+    for case in () if arguments == ["--parse"] else CASES:
+        if not arguments or any(part in case.test for part in arguments):
+            found = differences(case)
+            print(f"{case.test}: {'differs' if found else 'as recorded'}", flush=True)
+            problems += found
+    print("\n".join(problems) or "all is as recorded")
+    return bool(problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
