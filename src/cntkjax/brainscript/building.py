@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from ..default_options import default_options
@@ -119,7 +121,7 @@ class Builder:
         if loops:
             known = {later: self.built[id(node)] for later, node in loops.items()}
             functions = {each.owner: None for each in self.built.values() if each.is_output}
-            self.package.combine(list(functions)).replace_placeholders(known)
+            self.package.connect(list(functions), known)
 
 
 def _axes_of(node: Node) -> set[Any]:
@@ -148,9 +150,20 @@ def _first_lines(error: BaseException) -> str:
     return "\n  ".join(str(error).strip().splitlines()[:12])
 
 
-def network_of(
-    members: dict[str, Node], roles: dict[str, list[Node]], precision: str = "float", package: Any = PACKAGE,
-) -> Network:
+_package: ContextVar[Any] = ContextVar("package", default=PACKAGE)
+
+
+@contextmanager
+def recorded(recorder: Any) -> Iterator[None]:
+    """Networks that are made meanwhile are made by calls of a recorder."""
+    token = _package.set(recorder)
+    try:
+        yield
+    finally:
+        _package.reset(token)
+
+
+def network_of(members: dict[str, Node], roles: dict[str, list[Node]], precision: str = "float") -> Network:
     """The network of nodes that are named directly, and of what they depend on."""
     for name, node in members.items():
         node.name = name
@@ -158,7 +171,7 @@ def network_of(
     for node in nodes.values():
         if node.tag and node not in roles[node.tag]:
             roles[node.tag].append(node)
-    builder = Builder(package, precision)
+    builder = Builder(_package.get(), precision)
     builder.build(nodes.values())
     found = Network({name: builder.built[id(node)] for name, node in nodes.items() if node.operation != "DynamicAxis"})
     found.roles = {role: [node.name for node in roles[role]] for role in ROLES}
@@ -175,4 +188,4 @@ def network_of(
     return found
 
 
-__all__ = ["Builder", "network_of"]
+__all__ = ["Builder", "network_of", "recorded"]

@@ -29,6 +29,7 @@ def parser() -> argparse.ArgumentParser:
     _add_eval(commands)
     _add_train(commands)
     _add_run(commands)
+    _add_port(commands)
     _add_view(commands)
     _add_diff(commands)
     _add_launch(commands)
@@ -53,7 +54,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The options of a command; settings may also stand after its options, where argparse takes none."""
     commands = parser()
     options, rest = commands.parse_known_args(arguments)
-    if rest and (options.command not in ("train", "run") or any(each.startswith("-") for each in rest)):
+    if rest and (options.command not in ("train", "run", "port") or any(each.startswith("-") for each in rest)):
         commands.error(f"unrecognized arguments: {' '.join(rest)}")
     if rest:
         options.settings += rest
@@ -121,6 +122,16 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     run.add_argument("config", metavar="CONFIG.cntk", help="the configuration; several are joined by +")
     run.add_argument("settings", nargs="*", metavar="key=value", help="values that replace those of the file")
     run.add_argument("--describe", action="store_true", help="print the network, without reading data")
+
+
+def _add_port(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    port = commands.add_parser(
+        "port", help="print a configuration of CNTK's command line as a Python program",
+        description="Print the first training of a configuration as a Python program of the CNTK API: the network, the "
+        "reader and the SGD block.",
+    )  # fmt: skip
+    port.add_argument("config", metavar="CONFIG.cntk", help="the configuration; several are joined by +")
+    port.add_argument("settings", nargs="*", metavar="key=value", help="values that replace those of the file")
 
 
 def _add_data(command: argparse.ArgumentParser, help: str) -> None:

@@ -44,7 +44,7 @@ def parameter(
     elif init == "bilinear":
         values = C.initializer.bilinear(dimensions[-1], dimensions[-2])
     else:
-        values = _given(init, initValue, initFromFilePath, initFromLiteral, dimensions)
+        values = _given(C, init, initValue, initFromFilePath, initFromLiteral, dimensions)
     if isinstance(values, np.ndarray):
         dimensions = values.shape
     if learningRateMultiplier == 0:
@@ -52,28 +52,18 @@ def parameter(
     return C.Parameter(dimensions, init=values, name=name)
 
 
-def _given(init: str, value: Any, path: str, literal: str, dimensions: tuple[int, ...]) -> Any:
+def _given(C: Any, init: str, value: Any, path: str, literal: str, dimensions: tuple[int, ...]) -> Any:
     """Initial values that are not random."""
     if init == "fromFile":
-        return matrix(np.loadtxt(path, ndmin=2), dimensions, path)
+        return C.read_matrix(path, dimensions)
     if init == "fromLiteral":
         rows = [[float(each) for each in line.split()] for line in literal.strip().splitlines() if line.strip()]
-        return matrix(np.array(rows, ndmin=2), dimensions, "initFromLiteral")
+        values = np.array(rows, np.float32, ndmin=2).T
+        return values if -1 in dimensions else values.reshape(dimensions)
     if init in ("zero", "fixedValue"):
         return 0.0 if init == "zero" else float(value)
     known = ", ".join(sorted(RANDOM))
     raise ValueError(f"unknown init '{init}': {known}, zero, fixedValue, fromFile, fromLiteral or bilinear")
-
-
-def matrix(rows: np.ndarray, dimensions: tuple[int, ...], source: str) -> np.ndarray:
-    """Rows of a text as the values of a parameter."""
-    values = rows.T
-    if -1 in dimensions:
-        return np.ascontiguousarray(values, np.float32)
-    if values.size != int(np.prod(dimensions)):
-        have = " rows of ".join(map(str, rows.shape))
-        raise ValueError(f"{source} has {have} numbers; the parameter has {dimensions[::-1]}")
-    return np.ascontiguousarray(values.reshape(dimensions), np.float32)
 
 
 def copied(C: Any, original: Any, constant: bool | None, name: str) -> Any:
@@ -92,4 +82,4 @@ def input_value(C: Any, *, shape: Any, sparse: bool = False, axes: Any = None, n
     return C.input_variable(_shape(shape), is_sparse=bool(sparse), dynamic_axes=axes, name=name)
 
 
-__all__ = ["RANDOM", "copied", "matrix"]
+__all__ = ["RANDOM", "copied"]

@@ -1,0 +1,5 @@
+"""Configurations as Python programs."""
+
+from .program import program_of
+
+__all__ = ["program_of"]

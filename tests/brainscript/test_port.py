@@ -1,0 +1,105 @@
+"""Configurations as Python programs."""
+
+import re
+import runpy
+
+import numpy as np
+import pytest
+
+from cntkjax.brainscript.command_line import main
+from cntkjax.brainscript.port import program_of
+from cntkjax.cli import main as cli
+from cntkjax.sgd import ConfigError
+
+CONFIGURATION = """
+command = train
+modelPath = "model.dnn"
+train = [
+    action = train
+    {builder}
+    SGD = [ epochSize = 0 ; minibatchSize = 4 ; learningRatesPerSample = 0.1 ; maxEpochs = 2 ]
+    reader = [
+        readerType = CNTKTextFormatReader ; file = "data.ctf"
+        input = [ x = [ dim = 2 ; format = dense ] ; y = [ alias = label ; dim = 2 ; format = dense ] ]
+    ]
+]
+"""
+BRAINSCRIPT = """
+    BrainScriptNetworkBuilder = {
+        t = DynamicAxis {} ; x = Input {2, dynamicAxis=t} ; y = Input {2}
+        h = DenseLayer {3, activation=Tanh} (x)
+        state = Sigmoid (h + PastValue (3, state))
+        z = LinearLayer {2} (BS.Sequences.Last (state))
+        ce = CrossEntropyWithSoftmax (y, z) ; errs = ClassificationError (y, z)
+        criterionNodes = (ce) ; evaluationNodes = (errs) ; outputNodes = (z)
+    }
+"""
+NDL = """
+    NDLNetworkBuilder = [
+        x = Input(2) ; y = Input(2)
+        W = Parameter(2, 2) ; z = Times(W, x)
+        ce = CrossEntropyWithSoftmax(y, z, tag=criteria) ; errs = ErrorPrediction(y, z, tag=eval) ; OutputNodes = (z)
+    ]
+"""
+SIMPLE = "SimpleNetworkBuilder = [ layerSizes = 2:3:2 ; applyMeanVarNorm = false ; needPrior = false ]"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    random = np.random.default_rng(3)
+    rows = []
+    for sequence in range(24):
+        steps, label = random.normal(size=(2, 2)), random.integers(2)
+        onehot = "1 0" if label else "0 1"
+        rows += [f"{sequence} |x {a:.3f} {b:.3f}" + (f" |label {onehot}" if not at else "")
+                 for at, (a, b) in enumerate(steps + label)]  # fmt: skip
+    (tmp_path / "data.ctf").write_text("\n".join(rows) + "\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("builder", [BRAINSCRIPT, NDL])
+def test_the_program_trains_to_the_numbers_of_the_configuration(folder, capfd, builder):
+    rows = (folder / "data.ctf").read_text().splitlines()
+    if builder is NDL:  # one step a sequence
+        (folder / "data.ctf").write_text("\n".join(rows[::2]) + "\n")
+    (folder / "a.cntk").write_text(CONFIGURATION.replace("{builder}", builder))
+    assert main(["configFile=a.cntk"]) == 0
+    log = capfd.readouterr()
+    expected = [float(each) for each in re.findall(r"Finished Epoch.*?ce = ([\d.]+)", log.out + log.err)]
+    (folder / "model.dnn").unlink()
+    for checkpoint in folder.glob("model.dnn.*"):
+        checkpoint.unlink()
+    (folder / "a.py").write_text(program_of(["configFile=a.cntk"]))
+    runpy.run_path("a.py", run_name="__main__")
+    found = [float(each) for each in re.findall(r"Finished Epoch.*?loss = ([\d.]+)", capfd.readouterr().out)]
+    assert len(expected) == 2
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_the_program_of_a_network_by_sizes_makes_the_same_nodes(folder):
+    text = CONFIGURATION.replace("{builder}", SIMPLE)
+    (folder / "a.cntk").write_text(text)
+    (folder / "a.py").write_text(program_of(["configFile=a.cntk"]))
+    nodes = runpy.run_path("a.py")["create_network"]()
+    assert nodes["CrossEntropyWithSoftmax"].parameters[0].shape in ((1, 2), (3, 2), (1, 3), (2, 3))
+
+
+def test_the_command_prints_the_program(folder, capsys):
+    (folder / "a.cntk").write_text(CONFIGURATION.replace("{builder}", NDL))
+    assert cli(["port", "a.cntk", "train=[SGD=[maxEpochs=7]]"]) == 0
+    printed = capsys.readouterr().out
+    assert "maxEpochs = 7" in printed
+    compile(printed, "a.py", "exec")
+
+
+@pytest.mark.parametrize(("change", "says"), [
+    (("action = train", "action = test"), "no command that trains"),
+    (("CNTKTextFormatReader", "HTKMLFReader"), "only CNTKTextFormatReader"),
+    (("Input(2) ; y", "Input(2) ; m = Mean(x) ; y"), "computed from all data"),
+    (("tag=criteria", "tag=output"), "No criterion node"),
+])
+def test_what_no_program_can_say_is_an_error(folder, change, says):
+    (folder / "a.cntk").write_text(CONFIGURATION.replace("{builder}", NDL).replace(*change))
+    with pytest.raises(ConfigError, match=says):
+        program_of(["configFile=a.cntk"])
