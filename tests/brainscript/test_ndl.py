@@ -69,7 +69,7 @@ def test_delays_may_look_back_at_what_follows_in_the_text():
 def test_description_and_macros_may_lie_in_files(tmp_path):
     (tmp_path / "macros.ndl").write_text("Twice(x) = [ y = Plus(x, x) ]\n")
     (tmp_path / "net.ndl").write_text("run = net\nnet = [ x = Input(2)\n z = Twice(x)\n OutputNodes = (z) ]\n")
-    network = build(f"networkDescription = '{tmp_path}/net.ndl'\n ndlMacros = '{tmp_path}/macros.ndl'")
+    network = build(f"networkDescription = {tmp_path}/net.ndl\n ndlMacros = '{tmp_path}/macros.ndl'")
     assert network.roles["output"] == ["z.y"]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ..building import network_of
 from ..language.networks import Description, Scope, deep_recursion, expanded, include_file
@@ -12,6 +14,8 @@ from ..source import Place, Text
 from .evaluation import Frame, Run, as_node
 from .names import SPECIAL
 from .reader import Expression, Reader, Section
+
+_FILES = re.compile(r"((?:networkDescription|ndlMacros)[ \t]*=[ \t]*)([^\s\"'\[{;,]+)", re.IGNORECASE)
 
 
 def build_network(
@@ -26,7 +30,7 @@ def build_network(
     """
     with deep_recursion():
         reader = Reader()
-        block = reader.read(text)
+        block = reader.read(_with_quotes(text))
         read_macros(reader, block, scope)
         section = _read_description(reader, block, scope)
         description = Description(scope, precision, seed_offset)
@@ -34,6 +38,11 @@ def build_network(
         run = Run(reader.macros, description.evaluator)
         run.all(frame)
         return _finished(run, frame, precision)
+
+
+def _with_quotes(text: Text) -> Text:
+    """A block in which the names of files are in quotes, which the configuration language does not ask for."""
+    return replace(text, content=_FILES.sub(r'\1"\2"', text.content))
 
 
 def _setting(block: Section | None, scope: Scope | Mapping[str, Text], name: str) -> Expression | None:
