@@ -16,8 +16,8 @@ def x(*shape, name="x", **options):
 
 
 class TestIndices:
-    @pytest.mark.parametrize("bounds", [(None, None, 2), (0, None), (0, 0), (None, None, -1), (0, None, 2)])
-    def test_a_slice_without_begin_or_end_is_the_whole_whatever_the_stride(self, bounds):
+    @pytest.mark.parametrize("bounds", [(None, None), (0, None), (None, None, 1)])
+    def test_a_slice_without_begin_or_end_is_the_whole(self, bounds):
         a, key = x(4, 3), slice(*bounds)
         assert a[key] is a
         assert str(a[key, 1]) == "Slice(x: Tensor[4,3]) -> Tensor[4,1]"
@@ -298,7 +298,7 @@ class TestRejectedArguments:
 
     @pytest.mark.parametrize("groups", [0, -1])
     def test_a_convolution_with_no_groups(self, groups):
-        with pytest.raises(ValueError, match=f"groups = {groups} has to be positive"):
+        with pytest.raises(ValueError, match=f"groups = {groups} is not possible: it has to be"):
             C.convolution(C.parameter((4, 2, 3, 3)), x(2, 8, 8), groups=groups)
 
     @pytest.mark.parametrize("make", [C.constant, C.Constant])
