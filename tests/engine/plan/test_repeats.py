@@ -71,7 +71,15 @@ def with_skips(x):
     return h
 
 
+def without_values_of_their_own(x):
+    h, w = C.reduce_sum(x, 0), weight(WIDTH, WIDTH)
+    for _ in range(40):
+        h = C.tanh(C.times(h, w))
+    return h
+
+
 NETWORKS = {
+    "nothing own": without_values_of_their_own,
     "gru": lambda x: gru(x)[0], "lstm": lstm, "layers": layers, "all steps": with_outputs_of_all_steps,
     "skips": with_skips,
 }
@@ -100,7 +108,9 @@ def trained(network):
     return [losses, values, *(p.value for p in h.parameters)]
 
 
-@pytest.mark.parametrize(("name", "carried"), [("gru", 1), ("lstm", 2), ("layers", 1), ("skips", 2)])
+@pytest.mark.parametrize(("name", "carried"), [
+    ("gru", 1), ("lstm", 2), ("layers", 1), ("skips", 2), ("nothing own", 1)
+])
 def test_equal_pieces_one_after_the_other_are_found(name, carried):
     (repeat,) = found(NETWORKS[name])
     assert len(repeat.carried) == carried and len(repeat.pieces) >= STEPS - 3

@@ -77,7 +77,8 @@ def _run_from(ctx: Context, repeat: Repeat, begin: int, env: Environment) -> Non
             raise _Unlike
         return [value.data for value in after], [value.data for value in forms]
 
-    last, ys = lax.scan(step, [value.data for value in before], [value.data for value in own])
+    arrays = [value.data for value in own]
+    last, ys = lax.scan(step, [value.data for value in before], arrays, len(repeat.pieces) - begin)
     for output, value, data in zip(repeat.outputs, forms, ys, strict=True):
         for i in range(begin, len(repeat.pieces)):
             env[repeat.variable(i, output)] = replace(value, data=data[i - begin])
