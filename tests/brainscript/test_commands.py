@@ -169,3 +169,19 @@ def test_unknown_keys_are_warned_about(run):
     _, log = run("command=Train", "Train=[SGD=[minibatchSze=3];SimpleNetworkBuilder=[layerSize=3]]")
     assert "SGD has no key minibatchSze, which is ignored; did you mean minibatchSize?" in log
     assert "SimpleNetworkBuilder has no key layerSize, which is ignored; did you mean layerSizes?" in log
+
+
+def test_models_are_edited_and_dumped(run, tmp_path):
+    run("command=Train")
+    (tmp_path / "a.mel").write_text(
+        f'm = LoadModel("{tmp_path}/models/net.dnn", format=cntk)\nSetDefaultModel(m)\n'
+        f'Rename(HLast, Last)\nSaveModel(m, "{tmp_path}/$name$.dnn", format=cntk)\n'
+    )
+    status, log = run(
+        "command=Edit:Dump:Test", "Edit=[action=edit;editPath=a.mel;name=edited]", f"modelPath={tmp_path}/edited.dnn",
+        "Dump=[action=dumpNode;nodeNameRegex=\"W.|Last\";outputFile=dump.txt]",
+    )  # fmt: skip
+    assert status == 0, log
+    dumped = (tmp_path / "dump.txt").read_text().splitlines()
+    assert dumped[0] == "Last=Plus ( W1*H1 , B1 )" and dumped[1].startswith("W0=LearnableParameter [5,2]")
+    assert "CrossEntropyWithSoftmax = 0.12701" in log

@@ -51,6 +51,7 @@ def test_files_are_layered_and_included_once(tmp_path):
 def test_names_are_replaced_where_they_are_used(tmp_path):
     text = 'root=".."\nmodels="$Root$/$name$"\na=$b$\nb=$c$\nname=outer\nt=[name=inner;path="$models$/$name$"]'
     root = read(tmp_path, text, "root=/data", "c=hello")
+    assert read(tmp_path, "n = 3   # three\nt = [ x = $n$4 ]").block("t").text("x") == "34"
     assert root.text("models") == "/data/outer" and root.text("a") == "hello"
     assert root.block("t").text("path") == "/data/outer/inner"
 

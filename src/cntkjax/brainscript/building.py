@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from ..default_options import default_options
-from ..graph.variable import rename
+from ..graph.variable import producer, rename
 from ..variables import Variable
 from .library.leaves import copied
 from .library.package import PACKAGE
@@ -185,6 +185,8 @@ def network_of(members: dict[str, Node], roles: dict[str, list[Node]], precision
     for name, variable in found.nodes.items():
         if variable.name != name:
             rename(variable, name)
+            if (function := producer(variable)) is not None:  # files have the names of functions
+                rename(function, name)
     return found
 
 

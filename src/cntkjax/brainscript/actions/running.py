@@ -13,12 +13,13 @@ from .cross_validate import cross_validate
 from .edit import edit
 from .session import Command
 from .test import test
+from .tools import dump_nodes
 from .train import train
 from .write import write
 
 ACTIONS: Mapping[str, Callable[[Command], None]] = {
     "train": train, "trainRNN": train, "test": test, "eval": test, "devtest": test, "cv": cross_validate,
-    "write": write, "edit": edit,
+    "write": write, "edit": edit, "dumpNode": dump_nodes,
 }  # fmt: skip
 _UNSUPPORTED = ("adapt", "convertdbn", "doEncoderDecoder", "testUnroll", "trainEncoderDecoder", "bnstat")
 

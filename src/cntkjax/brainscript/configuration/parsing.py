@@ -47,7 +47,8 @@ def assignments(text: Text) -> Iterator[Entry]:
         if match[2] == "=":
             begin = _begin(masked, match.end())
             end = _end(masked, begin, closing)
-            yield Entry(match[1], text.at(at), text.part(begin, end))
+            without_comment = begin + len(masked[begin:end].rstrip())
+            yield Entry(match[1], text.at(at), text.part(begin, without_comment))
             at = end
         else:  # a macro of NDL
             end = _end(masked, match.start(2), closing)

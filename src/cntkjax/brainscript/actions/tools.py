@@ -1,0 +1,37 @@
+"""The action dumpNode: nodes of a model as text."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ...sgd import ConfigError
+from ..mel.models import described
+from ..models import load_network
+from .session import Command, named_nodes
+
+
+def dump_nodes(command: Command) -> None:
+    """Write nodes as text, with their values unless printValues = false."""
+    block, network = command.block, load_network(command.model_path)
+    names = [*network.nodes]
+    if "nodeNameRegex" in block:
+        pattern = _pattern(block.text("nodeNameRegex"))
+        names = [name for name in names if pattern.fullmatch(name)]
+    elif "nodeName" in block:
+        names = named_nodes(network, block.array("nodeName"), "nodeName")
+    path = Path(block.text("outputFile", f"{command.model_path}.__AllNodes__.txt"))
+    lines = [line for name in sorted(names) for line in described(network, name, block.flag("printValues", True))]
+    path.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    command.log.line(f"{len(names)} nodes are written to {path}")
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    """A regular expression of a user. Errors: ConfigError if it is none."""
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ConfigError(f"{text} is no regular expression: {error}") from None
+
+
+__all__ = ["dump_nodes"]
