@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md: its code runs, and each of its four walks touches three files."""
+"""docs/extending.md: its code runs, and each of its four walks touches three files."""
 
 import importlib.util
 import os
@@ -15,8 +15,8 @@ import pytest
 import cntkjax as C
 from cntkjax.graph.function import nodes
 
-ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "CONTRIBUTING.md").read_text()
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "extending.md").read_text()
 WALKS = ("An operation", "A layer", "A learner", "A reader")
 
 
@@ -71,7 +71,7 @@ def inserted(text, diff):
 def contributed(tmp_path_factory):
     """A copy of the sources and tests with all four contributions."""
     root = tmp_path_factory.mktemp("copy")
-    for folder in ("src", "tests/ops", "tests/layers", "tests/learners", "tests/io"):
+    for folder in ("src", "tests/golden", "tests/ops", "tests/layers", "tests/learners", "tests/io"):
         shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for file in ("pyproject.toml", "tests/conftest.py"):
         shutil.copy(ROOT / file, root / file)
