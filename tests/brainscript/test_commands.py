@@ -185,3 +185,14 @@ def test_models_are_edited_and_dumped(run, tmp_path):
     dumped = (tmp_path / "dump.txt").read_text().splitlines()
     assert dumped[0] == "Last=Plus ( W1*H1 , B1 )" and dumped[1].startswith("W0=LearnableParameter [5,2]")
     assert "CrossEntropyWithSoftmax = 0.12701" in log
+
+
+def test_svd_keeps_a_part_of_the_singular_values(run, tmp_path):
+    command = "SVD=[action=SVD;NodeNameRegex=W.;KeepRatio={};AlignedSize=1;outputModelPath={}/svd.dnn]"
+    status, log = run("command=Train:SVD", command.format(1, tmp_path))
+    assert status == 0, log
+    assert "5-by-2     matrix (node name: W0" in log and "keep     2 svd values" in log
+    assert "CrossEntropyWithSoftmax = 0.12701" in run("command=Test", f"modelPath={tmp_path}/svd.dnn")[1]
+    names = {p.name: p.shape for p in load_model(tmp_path / "svd.dnn").parameters}
+    assert names["W0_U"] == (2, 5) and names["W0_V"] == (2, 2)
+    assert "keep     1 svd values" in run("command=SVD", command.format(0.5, tmp_path))[1]

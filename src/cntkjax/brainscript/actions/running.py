@@ -10,6 +10,7 @@ from ...sgd.keys import nearest
 from ..configuration import Block
 from ..log import Log
 from .cross_validate import cross_validate
+from .decomposition import decompose
 from .edit import edit
 from .session import Command
 from .test import test
@@ -19,7 +20,7 @@ from .write import write
 
 ACTIONS: Mapping[str, Callable[[Command], None]] = {
     "train": train, "trainRNN": train, "test": test, "eval": test, "devtest": test, "cv": cross_validate,
-    "write": write, "edit": edit, "dumpNode": dump_nodes,
+    "write": write, "edit": edit, "dumpNode": dump_nodes, "SVD": decompose,
 }  # fmt: skip
 _UNSUPPORTED = ("adapt", "convertdbn", "doEncoderDecoder", "testUnroll", "trainEncoderDecoder", "bnstat")
 

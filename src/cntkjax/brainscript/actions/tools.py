@@ -16,8 +16,8 @@ def dump_nodes(command: Command) -> None:
     block, network = command.block, load_network(command.model_path)
     names = [*network.nodes]
     if "nodeNameRegex" in block:
-        pattern = _pattern(block.text("nodeNameRegex"))
-        names = [name for name in names if pattern.fullmatch(name)]
+        expression = pattern(block.text("nodeNameRegex"))
+        names = [name for name in names if expression.fullmatch(name)]
     elif "nodeName" in block:
         names = named_nodes(network, block.array("nodeName"), "nodeName")
     path = Path(block.text("outputFile", f"{command.model_path}.__AllNodes__.txt"))
@@ -26,7 +26,7 @@ def dump_nodes(command: Command) -> None:
     command.log.line(f"{len(names)} nodes are written to {path}")
 
 
-def _pattern(text: str) -> re.Pattern[str]:
+def pattern(text: str) -> re.Pattern[str]:
     """A regular expression of a user. Errors: ConfigError if it is none."""
     try:
         return re.compile(text)
@@ -34,4 +34,4 @@ def _pattern(text: str) -> re.Pattern[str]:
         raise ConfigError(f"{text} is no regular expression: {error}") from None
 
 
-__all__ = ["dump_nodes"]
+__all__ = ["dump_nodes", "pattern"]
