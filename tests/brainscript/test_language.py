@@ -183,3 +183,12 @@ def test_a_mutated_description_is_an_error_with_a_place_or_a_network(changes, re
         build(text)
     except ConfigError as error:
         assert "net.bs" in str(error)
+
+
+def test_a_factor_of_a_learning_rate_is_known_to_the_network():
+    network = build("""
+        a = ParameterTensor {2, learningRateMultiplier=3}
+        b = ParameterTensor {2, learningRateMultiplier=0}
+    """)
+    assert network.rates == {"a": 3.0}
+    assert network.nodes["b"].is_constant

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import cntkjax as C
 from cntkjax.brainscript.ndl import build_network
@@ -106,3 +108,19 @@ def test_errors_name_the_place_and_what_was_expected(text, place, says):
         build(text)
     assert place in str(error.value)
     assert says in str(error.value)
+
+
+PIECES = [*"=(){}[]:;+*-/.,!_#$<", "\n", "1", "x", "'s'", "load", "run", "Input", "Times", "Parameter"]
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 900), st.sampled_from(PIECES)), min_size=1, max_size=6), st.booleans())
+def test_a_mutated_description_is_an_error_with_a_place_or_a_network(changes, replace):
+    text = MLP
+    for at, piece in changes:
+        at = at % len(text)
+        text = text[:at] + piece + text[at + (len(piece) if replace else 0) :]
+    try:
+        build(text)
+    except ConfigError as error:
+        assert "net.ndl" in str(error)

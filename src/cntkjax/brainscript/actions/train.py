@@ -40,6 +40,8 @@ def train(command: Command) -> None:
     pieces = reader.integer("nbruttsineachrecurrentiter", 1) if source.truncation_length else 0
     settings = settings_of(block, path, command.log, pieces)
     network, is_restart = _network(command, path)
+    if network.rates:
+        raise ConfigError(f"{next(iter(network.rates))}: a learningRateMultiplier other than 0 and 1 is not supported")
     names = _criteria(network, settings, command)
     _describe(network, names, command)
     if network.statistics and not is_restart:
