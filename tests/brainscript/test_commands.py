@@ -196,3 +196,16 @@ def test_svd_keeps_a_part_of_the_singular_values(run, tmp_path):
     names = {p.name: p.shape for p in load_model(tmp_path / "svd.dnn").parameters}
     assert names["W0_U"] == (2, 5) and names["W0_V"] == (2, 2)
     assert "keep     1 svd values" in run("command=SVD", command.format(0.5, tmp_path))[1]
+
+
+def test_plot_writes_the_graph_as_cntk_does(run, tmp_path):
+    run("command=Train:Plot", "Plot=[action=plot;outputDOTFile=net.dot]")
+    lines = (tmp_path / "net.dot").read_text().splitlines()
+    assert lines[0] == " strict digraph {" and lines[-1] == "}"
+    assert ' node [ shape = ellipse , color = red  , fillcolor = white ]; "features" ; ' in lines
+    assert '  "W0" [ label = "W0 [5 x 2]\\nLearnableParameter" ] ;' in lines
+    assert '  "EvalClassificationError" [ label = "EvalClassificationError [1]\\nClassificationError" ] ;' in lines
+    edges = [line for line in lines if "->" in line]
+    loss = "CrossEntropyWithSoftmax"
+    assert edges[:3] == [f' "labels" -> "{loss}" ; ', f' "HLast" -> "{loss}" ; ', ' "W1*H1" -> "HLast" ; ']
+    assert edges[-1] == ' "labels" -> "Prior" ; ' and ' "MeanOfFeatures" -> "MVNormalizedFeatures" ; ' in edges

@@ -2,6 +2,13 @@
 
 import pytest
 
+from cntkjax.brainscript.actions.building import built
+from cntkjax.brainscript.actions.plot import graph
+from cntkjax.brainscript.actions.session import Command
+from cntkjax.brainscript.configuration import load
+from cntkjax.brainscript.log import Log
+from cntkjax.brainscript.models import function_of, network_in
+
 from . import run_public
 
 pytestmark = pytest.mark.skipif(not run_public.is_available(), reason=f"no public tree in {run_public.PUBLIC}")
@@ -13,3 +20,10 @@ def test_every_configuration_is_read():
 
 def test_simple2d_gives_the_recorded_numbers():
     assert run_public.differences(run_public.CASES[0]) == []
+
+
+def test_the_graph_of_a_public_network_is_that_of_cntk():
+    folder = run_public.PUBLIC / "Tests/EndToEndTests/Speech/DNN"
+    block = load([f"configFile={folder}/cntk.cntk", "DeviceId=-1", "RunDir=."]).block("speechTrain")
+    network = network_in(function_of(built(Command(block, Log()))))
+    assert "\n".join([*graph(network), ""]) == (folder / "PlotDNN" / "cntkSpeech.dnn.dot").read_text()

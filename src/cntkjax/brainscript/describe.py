@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from ..sgd import ConfigError
 from .actions.building import built, has_builder
@@ -11,6 +10,7 @@ from .actions.session import Command
 from .configuration import Block
 from .log import Log
 from .network import ROLES, Network
+from .shapes import shown_shape
 
 
 def describe(root: Block, log: Log) -> Iterator[str]:
@@ -30,11 +30,11 @@ def describe(root: Block, log: Log) -> Iterator[str]:
 
 def lines_of(network: Network) -> Iterator[str]:
     """The nodes with operation, inputs and shapes; then the roles and the parameters."""
-    for name, variable in network.nodes.items():
+    for name in network.nodes:
         inputs = network.inputs.get(name, [])
         operation = network.operations.get(name, "")
-        shapes = ", ".join(shape_of(network.nodes[each]) for each in inputs if each in network.nodes)
-        yield f"{name} = {operation} ({', '.join(inputs)}) : {shapes} -> {shape_of(variable)}"
+        shapes = ", ".join(shown_shape(network, each) for each in inputs if each in network.nodes)
+        yield f"{name} = {operation} ({', '.join(inputs)}) : {shapes} -> {shown_shape(network, name)}"
     for role in ROLES:
         if network.roles[role]:
             yield f"{role} nodes: {', '.join(network.roles[role])}"
@@ -42,10 +42,4 @@ def lines_of(network: Network) -> Iterator[str]:
     yield f"{len(network.nodes)} nodes, {len(parameters)} parameter tensors"
 
 
-def shape_of(variable: Any) -> str:
-    """The shape as CNTK's log has it, first dimension first; ``*`` for samples, 0 for what is not known yet."""
-    dimensions = [str(max(size, 0)) for size in reversed(variable.shape)] or ["1"]
-    return f"[{' x '.join([*dimensions, *(['*'] if variable.dynamic_axes else [])])}]"
-
-
-__all__ = ["describe", "lines_of", "shape_of"]
+__all__ = ["describe", "lines_of"]

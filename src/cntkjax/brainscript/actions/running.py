@@ -12,6 +12,7 @@ from ..log import Log
 from .cross_validate import cross_validate
 from .decomposition import decompose
 from .edit import edit
+from .plot import plot
 from .session import Command
 from .test import test
 from .tools import dump_nodes
@@ -20,7 +21,7 @@ from .write import write
 
 ACTIONS: Mapping[str, Callable[[Command], None]] = {
     "train": train, "trainRNN": train, "test": test, "eval": test, "devtest": test, "cv": cross_validate,
-    "write": write, "edit": edit, "dumpNode": dump_nodes, "SVD": decompose,
+    "write": write, "edit": edit, "dumpNode": dump_nodes, "SVD": decompose, "plot": plot,
 }  # fmt: skip
 _UNSUPPORTED = ("adapt", "convertdbn", "doEncoderDecoder", "testUnroll", "trainEncoderDecoder", "bnstat")
 

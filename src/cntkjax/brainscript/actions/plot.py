@@ -1,0 +1,75 @@
+"""The action plot: a network as a graph in the language of Graphviz."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from ..models import load_network
+from ..network import Network
+from ..shapes import shown_shape
+from .session import Command
+
+_PRECOMPUTED = ("Mean", "InvStdDev")
+
+
+def plot(command: Command) -> None:
+    """Write the graph of a model as CNTK does, node by node in the order of names."""
+    path = Path(command.block.text("outputDOTFile", f"{command.model_path}.dot"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join([*graph(load_network(command.model_path)), ""]), encoding="utf-8")
+    command.log.line(f"Output network description in dot language to {path}")
+
+
+def graph(network: Network) -> Iterator[str]:
+    """The lines of the graph."""
+    names, roles = sorted(network.nodes, key=str.lower), network.roles
+    parameters = [name for name in names if network.operations[name] == "LearnableParameter"]
+    precomputed = [name for name in names if network.operations[name] in _PRECOMPUTED]
+    yield " strict digraph {"
+    yield " rankdir = BT ;  "
+    yield " // special nodes "
+    yield f' node [ shape = box     , color = gray , style = "filled, rounded"  ]; {_quoted(parameters)} ; '
+    yield f" node [ shape = ellipse , color = red  , fillcolor = white ]; {_quoted(roles['feature'])} ; "
+    yield f" node [ shape = diamond, color = brown, style = bold ] ;  {_quoted(roles['label'])} ; "
+    yield f" node [ shape = doublecircle , color =  red , fillcolor = white  ]; {_quoted(roles['criterion'])} ; "
+    yield (' node [ shape = box    , color = black, style = "dashed, filled",  fillcolor= limegreen ] ;'
+           f"{_quoted(precomputed)} ; ")  # fmt: skip
+    yield "   node [ shape = ellipse, color = blue, fillcolor = white, style = solid ];  "
+    yield " "
+    yield "// add labels and operation name"
+    for name in names:
+        yield f'  "{name}" [ label = "{name} {shown_shape(network, name)}\\n{network.operations[name]}" ] ;'
+    yield from _ranked("source", roles["feature"])
+    yield from _ranked("sink", [*roles["criterion"], *roles["output"], *roles["evaluation"]])
+    for name, of in _edges(network, [*roles["criterion"], *roles["evaluation"], *roles["output"]]):
+        yield f' "{name}" -> "{of}" ; '
+    yield " "
+    yield "}"
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return " ".join(f'"{name}"' for name in names)
+
+
+def _ranked(rank: str, names: list[str]) -> Iterator[str]:
+    yield " subgraph {"
+    yield f" \t\t rank={rank} ;  {_quoted(names)}  "
+    yield "}"
+
+
+def _edges(network: Network, roots: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Inputs and nodes, depth first from each root, the last input of a node first."""
+    seen: set[str] = set()
+    for root in roots:
+        waiting = [root]
+        while waiting:
+            name = waiting.pop()
+            if name not in seen:
+                seen.add(name)
+                inputs = network.inputs.get(name, [])
+                yield from ((each, name) for each in inputs)
+                waiting += inputs
+
+
+__all__ = ["graph", "plot"]
