@@ -55,7 +55,7 @@ from .device import (
     try_set_default_device,
     use_default_device,
 )
-from .eval import Evaluator, evaluator
+from .eval import Evaluator, Predictor, evaluator
 from .formats import onnx as _onnx  # registers the format
 from .formats.containers import to_dictionary_value as _to_cntk_dict_value
 from .graph.axis import Axis

@@ -119,3 +119,12 @@ def test_numbers_in_attributes_are_pythons_own(function, expected):
     assert attributes == expected
     kinds = [type(v) for value in attributes.values() for v in (value if isinstance(value, list) else [value])]
     assert set(kinds) <= {int, float}
+
+
+def test_a_clone_of_an_evaluated_function_keeps_double_precision():
+    x = C.input_variable(1, dtype=np.float64)
+    f = x * C.parameter((), init=0.1, dtype=np.float64)
+    (value,) = f.eval([[1.0]])
+    for method in ("clone", "freeze"):
+        copy = f.clone(method)
+        assert copy.eval([[1.0]]).item() == value.item() == 0.1

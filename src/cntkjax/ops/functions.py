@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, unique
 from typing import Any, BinaryIO, TypeAlias
 
+import numpy as np
+
+from .._typing import AnyArray
 from ..device import Device
-from ..engine.run.handover import STATE, settle
+from ..engine.run.handover import STATE, device_copy, settle
 from ..formats import model as model_files
 from ..formats import registry
 from ..formats.containers import unwrap_values
@@ -524,12 +527,17 @@ def cloned_leaf(leaf: Leaf, method: CloneMethod) -> Leaf:
     if method is CloneMethod.share:
         return leaf
     kind = Constant if method is CloneMethod.freeze else type(leaf)
-    array = value_of(leaf) + 0 if has_value(leaf) else None
+    array = _copy(value_of(leaf)) if has_value(leaf) else None
     return kind._new(  # type: ignore[attr-defined]
         VariableKind.Parameter if kind is Parameter else VariableKind.Constant, leaf.shape, leaf.dtype,
         array=array, initializer=initializer_of(leaf), name=leaf.name,
         needs_gradient=kind is Parameter,
     )
+
+
+def _copy(array: AnyArray) -> AnyArray:
+    """A copy of the same precision, whatever jax computes in."""
+    return array.copy() if isinstance(array, np.ndarray) else device_copy(array)
 
 
 classes.function = Function._new

@@ -39,7 +39,7 @@ def evaluate(
     """
     memory = Memory() if memory is None else memory
     plan = plan_of(outputs, known)
-    program = programs.program(plan, "evaluate", _evaluate, training)
+    program = programs.program(plan, "evaluate", evaluation_body, training)
     minibatch = program.pack(plan, arguments_in_order(plan, feeds), memory)
     minibatch.callback_results = callback_results
 
@@ -90,9 +90,10 @@ def run_program(
     return outputs
 
 
-def _evaluate(
+def evaluation_body(
     plan: Plan, ctx: Context, env: Environment, donated: PyTree, extra: PyTree
 ) -> tuple[list[PyTree], dict[int, PyTree], StateChanges]:
+    """The values of the outputs, the layouts of sequences that are created on the way, and state changes."""
     ctx.forward_only = not any(node.primitive.recomputes_operands for node in plan.nodes)
     fed_axes = list(ctx.layouts)
     execute(plan, ctx, env)
@@ -100,4 +101,4 @@ def _evaluate(
     return data, created_layouts(plan, ctx, fed_axes), state_changes(plan, ctx)
 
 
-__all__ = ["evaluate", "run_program"]
+__all__ = ["evaluate", "evaluation_body", "run_program"]

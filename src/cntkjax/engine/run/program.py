@@ -210,7 +210,7 @@ class Program:
         """
         outputs: Captures = [] if capture is None else capture
         shares = minibatch, *minibatch.others
-        inputs, *others = (self._inputs(share, leaves, random, donated, extra) for share in shares)
+        inputs, *others = (self.inputs(share, leaves, random, donated, extra) for share in shares)
         if minibatch.alternative is not None:
             _BUYING.attempt(self.compile_in_background, minibatch.alternative, leaves, random, donated, extra)
         run = _PRICING.attempt(self.prices.next_run, minibatch.signature, otherwise=-1)
@@ -243,7 +243,7 @@ class Program:
     ) -> None:
         """Begin to compile for what would be the inputs of a call; of arrays, only shapes and types matter."""
         if not self.plan.calls_python:
-            inputs = self._inputs(minibatch, leaves, random, donated, extra)
+            inputs = self.inputs(minibatch, leaves, random, donated, extra)
             with matmul_precision():
                 future = self.executables.compile_in_background(minibatch.signature, inputs)
             with self._packing:
@@ -251,10 +251,11 @@ class Program:
                 if future is not None:
                     self._compiling.append((minibatch.variant, minibatch.shape, future))
 
-    def _inputs(
-        self, minibatch: Minibatch, leaves: Sequence[Array | None], random: RandomInputs | None, donated: PyTree,
-        extra: PyTree,
+    def inputs(
+        self, minibatch: Minibatch, leaves: Sequence[Array | None], random: RandomInputs | None, donated: PyTree = (),
+        extra: PyTree = (),
     ) -> Inputs:
+        """What the executable for a minibatch takes."""
         fed = _Fed(minibatch.arguments, minibatch.batch, minibatch.layouts, random, minibatch.past, extra)
         places_later = self._devices is not None and len(self._devices.local) > 1
         return donated, leaves, joined(fed) if places_later else _JOINING.attempt(sent, fed, otherwise=fed)

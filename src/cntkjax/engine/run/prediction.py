@@ -1,0 +1,95 @@
+"""Predictions: evaluations that neither read nor write state, so that threads run them side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from ...graph.cells import commit
+from ...graph.variable import Variable, producer
+from ..data.ragged import Ragged
+from ..lower.carry import Memory
+from ..xla.platform import matmul_precision
+from ..xla.versions import double_precision
+from .evaluation import evaluation_body
+from .minibatch import Feeds, Minibatch, arguments_in_order
+from .program import Program
+from .program_cache import plan_of, programs
+from .random_streams import draw_random_state, random_inputs
+from .result import collect_results
+from .state import changes_of_cells, computed_lengths_error, leaf_arrays
+
+Call = Callable[[np.ndarray], list[np.ndarray]]
+
+
+class Prediction:
+    """The evaluation of outputs with the values that their parameters and constants have now.
+
+    The graph has to be the caller's own: a training step that donated its parameters would take them away. Programs are
+    compiled thoroughly at once, and shared with other graphs of the same structure. Random operations draw the same
+    numbers in each call.
+    """
+
+    def __init__(self, outputs: Sequence[Variable]) -> None:
+        self.outputs, self.plan = list(outputs), plan_of(outputs)
+        self.program: Program = programs.program(self.plan, "predict", evaluation_body, False, quick_start=False)
+        self.leaves = leaf_arrays(self.plan)
+        self.random = random_inputs(self.plan, draw_random_state(self.plan, Memory().streams, False))
+
+    def __call__(self, feeds: Feeds, memory: Memory | None = None) -> list[Any]:
+        """The outputs, in the form of `Result.numpy`.
+
+        `memory`: what pieces of sequences carry over from one call to the next.
+        Errors: see `evaluate`.
+        """
+        own = Memory() if memory is None else memory
+        minibatch = self._packed(feeds, own)
+        data, layouts, changes = self.program(minibatch, self.leaves, self.random)
+        error = computed_lengths_error(self.plan, minibatch, changes)
+        if error is not None:
+            raise error
+        commit(changes_of_cells(self.plan, minibatch, own, changes._replace(updates={})))
+        results = collect_results(self.outputs, self.program.plan, minibatch, data, layouts)
+        return [result.numpy() for result in results]
+
+    def _packed(self, feeds: Feeds, memory: Memory) -> Minibatch:
+        return self.program.pack(self.plan, arguments_in_order(self.plan, feeds), memory)
+
+    @property
+    def is_direct(self) -> bool:
+        """True for one dense input and dense outputs of samples, which take nothing but the executable."""
+        plan = self.plan
+        return len(plan.arguments) == 1 and plan.is_divisible and not plan.indices and all(
+            v.dynamic_axes and v.sequence_axis is None and not v.is_sparse for v in (*plan.arguments, *plan.outputs)
+        ) and all(producer(v) is not None for v in plan.outputs)
+
+    def direct(self, example: np.ndarray) -> Call:
+        """A function that computes the outputs for arrays of the shape and type of an example.
+
+        It calls the executable for that shape with what is bound to it here; only if `is_direct`.
+        Shapes: example [batch, *shape]; returned are arrays [batch, *shape of the output], of their own.
+        """
+        minibatch = self._packed({self.plan.arguments[0]: Ragged(example, None)}, Memory())
+        assert minibatch.batch is not None
+        count, size, is_double = len(example), minibatch.batch.size, self.plan.is_double
+        inputs = self.program.inputs(minibatch, self.leaves, self.random)
+        with double_precision(is_double), matmul_precision():
+            run = self.program.executables.get(minibatch.signature, inputs).run
+            minibatch.batch = jax.device_put(minibatch.batch)  # once, not in each call
+
+        def call(array: np.ndarray) -> list[np.ndarray]:
+            if size != count:
+                array = np.concatenate([array, np.broadcast_to(array[:1], (size - count, *array.shape[1:]))])
+            with double_precision(is_double):
+                bound = replace(minibatch, arguments=[array])
+                data: Any = run(*self.program.inputs(bound, self.leaves, self.random))()[0]
+            return [np.asarray(output)[:count].copy() for output in data]  # the program's own memory is read-only
+
+        return call
+
+
+__all__ = ["Call", "Prediction"]

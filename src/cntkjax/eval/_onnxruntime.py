@@ -1,0 +1,92 @@
+"""Predictions by ONNX Runtime, which runs the export of a function."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..engine.data.ragged import Ragged
+from ..engine.run.minibatch import Feeds
+from ..graph.errors import explain
+from ..ops.functions import Function, ModelFormat
+
+_OPSET = 17
+
+
+class OnnxPrediction:
+    """The outputs of a function, computed by ONNX Runtime.
+
+    Sequences are computed one by one: the tensors of ONNX have no lengths.
+    Errors: ImportError without onnx or onnxruntime; ExportError that names the node which cannot be exported;
+            ValueError for sparse inputs.
+    """
+
+    def __init__(self, function: Function) -> None:
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise ImportError(
+                'backend="onnxruntime" needs ONNX Runtime: pip install "cntkjax[onnxruntime]"'
+            ) from error
+        self.arguments, self.outputs = list(function.arguments), list(function.outputs)
+        sparse = [v for v in self.arguments if v.is_sparse]
+        if sparse:
+            raise ValueError(explain(
+                f"ONNX Runtime takes no sparse data, such as those of {sparse[0]!r}", fix='use backend="jax"'
+            ))
+        with tempfile.TemporaryDirectory() as folder:
+            path = str(Path(folder, "model.onnx"))
+            function.save(path, format=ModelFormat.ONNX, opset=_OPSET)
+            options = onnxruntime.SessionOptions()
+            options.log_severity_level = 3  # errors
+            self._session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        self._names = [tensor.name for tensor in self._session.get_inputs()]
+        self._has_sequences = any(v.sequence_axis is not None for v in self.arguments)
+
+    @property
+    def is_direct(self) -> bool:
+        """See `Prediction.is_direct`."""
+        return len(self._names) == 1 and not self._has_sequences and all(
+            v.dynamic_axes for v in (*self.arguments, *self.outputs)
+        )
+
+    def direct(self, example: np.ndarray) -> Any:
+        """See `Prediction.direct`."""
+        (name,), run = self._names, self._session.run
+        return lambda array: run(None, {name: array})
+
+    def __call__(self, feeds: Feeds) -> list[Any]:
+        """The values of the outputs, in the form of `Function.eval`."""
+        if not self._has_sequences:
+            return self._run([_tensor(feeds[v]) for v in self.arguments])
+        count = next(f.num_sequences for f in feeds.values() if isinstance(f, Ragged))
+        each = [self._one(feeds, i) for i in range(count)]
+        return [
+            [values[o] for values in each] if v.sequence_axis is not None
+            else np.concatenate([values[o] for values in each]) if v.dynamic_axes else each[0][o]
+            for o, v in enumerate(self.outputs)
+        ]
+
+    def _one(self, feeds: Feeds, sequence: int) -> list[np.ndarray]:
+        """The outputs for one sequence: [steps, *shape] for those with a sequence axis."""
+        parts = [feeds[v] for v in self.arguments]
+        values = self._run([
+            _tensor(f) if not isinstance(f, Ragged)
+            else f.take(slice(sequence, sequence + 1)).data[:, None] if f.lengths is not None  # type: ignore[index]
+            else f.take(slice(sequence, sequence + 1)).data for f in parts
+        ])
+        return [a[:, 0] if v.sequence_axis is not None else a for v, a in zip(self.outputs, values, strict=True)]
+
+    def _run(self, tensors: Sequence[Any]) -> list[np.ndarray]:
+        return list(self._session.run(None, dict(zip(self._names, tensors, strict=True))))
+
+
+def _tensor(feed: Any) -> Any:
+    return feed.data if isinstance(feed, Ragged) else feed
+
+
+__all__ = ["OnnxPrediction"]

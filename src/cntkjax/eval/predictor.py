@@ -1,0 +1,238 @@
+"""Predictors: a function whose parameters stay, made ready to answer. An extension: CNTK has none."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from itertools import accumulate, pairwise, product
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from ..engine.data.ragged import Ragged
+from ..engine.lower.carry import Memory
+from ..engine.run.minibatch import Feeds
+from ..engine.run.prediction import Call, Prediction
+from ..engine.run.program_cache import plan_of
+from ..graph.errors import explain
+from ..graph.shape import is_known, shape_text
+from ..graph.variable import Variable as GraphVariable
+from ..ops import combine
+from ..ops._operand import as_list
+from ..ops.functions import Function
+from ..variables import Variable
+from ._batching import Batcher, Request
+from ._onnxruntime import OnnxPrediction
+
+Output: TypeAlias = "Function | Variable"
+
+_MOST_SHAPES = 256  # for which an executable is bound
+
+
+class Predictor:
+    """A function with the values that its parameters have now: later training and edits do not change the answers.
+
+    It answers as `Function.eval` does, sooner: parameters are bound once, and one dense array goes straight to the
+    executable for its shape. Threads may share a predictor; none waits for another while it computes.
+
+    `outputs`: those to compute, by default all. `max_batch`, `max_delay`, `max_queue`: how requests of `submit` are
+    joined: up to so many samples or sequences, which come within so many seconds; how many requests may wait.
+    `backend`: "onnxruntime" runs the function's ONNX export in ONNX Runtime on the CPU
+    (``pip install 'cntkjax[onnxruntime]'``), which is often faster for small batches.
+
+    Errors: ValueError for outputs that are not part of the graph; with "onnxruntime" ImportError, and ExportError that
+            names the node which has no equivalent in ONNX.
+
+    >>> import cntkjax as C
+    >>> x = C.input_variable(2)
+    >>> predict = C.Predictor(C.reduce_sum(2 * x, axis=0))
+    >>> predict.warm(batch=[1, 8])
+    >>> predict([[1, 2]])
+    array([[6.]], dtype=float32)
+    >>> predict.submit([[1, 2], [3, 4]]).result().ravel()
+    array([ 6., 14.], dtype=float32)
+    """
+
+    def __init__(
+        self, function: Function, outputs: Output | Iterable[Output] | None = None, max_batch: int = 32,
+        max_delay: float = 0.002, max_queue: int = 1024, backend: Literal["jax", "onnxruntime"] = "jax",
+    ) -> None:
+        if backend not in ("jax", "onnxruntime"):
+            raise ValueError(f"there is no backend {backend!r}: it is 'jax' or 'onnxruntime'")
+        requested = function._requested(outputs)
+        self._keys: list[Any] = list(requested) if outputs is None else as_list(outputs)
+        self.function: Function = combine(requested)
+        arguments = {v: v for v in self.function.arguments}
+        self._frozen: Function = self.function.clone("freeze", arguments)
+        self._backend: Prediction | OnnxPrediction = (
+            OnnxPrediction(self._frozen) if backend == "onnxruntime" else Prediction(self._frozen.outputs)
+        )
+        self._argument = self.arguments[0] if self._backend.is_direct else None
+        self._direct: dict[tuple[int, ...], Call] = {}  # by the shape of the array
+        self._batching = max_batch, max_delay, max_queue
+        self._batcher: Batcher | None = None
+        self._starting = threading.Lock()
+
+    @property
+    def arguments(self) -> Sequence[GraphVariable]:
+        """The inputs that need data."""
+        return self.function.arguments
+
+    @property
+    def outputs(self) -> Sequence[GraphVariable]:
+        """What is computed."""
+        return self.function.outputs
+
+    def __call__(self, arguments: Any = None) -> Any:
+        """The outputs, in the form of `Function.eval`.
+
+        `arguments`: {argument or its name: data}; just the data for a single argument.
+        Shapes, Errors: see `Function.eval`.
+        """
+        argument = self._argument
+        if argument is None:
+            return self._answer(self._backend(self._feeds(arguments)))
+        array = arguments.get(argument) if type(arguments) is dict and len(arguments) == 1 else arguments
+        if type(array) is np.ndarray and array.dtype == argument.dtype and array.flags.c_contiguous:
+            call = self._direct.get(array.shape)
+            if call is not None:
+                return self._answer(call(array))
+        return self._bind(self._feeds(arguments))
+
+    def _bind(self, feeds: Feeds) -> Any:
+        """The answer, after binding the executable for the shape."""
+        ((_, feed),) = feeds.items()
+        assert isinstance(feed, Ragged)
+        array = np.ascontiguousarray(feed.data)
+        call = self._direct.get(array.shape) or self._backend.direct(array)
+        if len(self._direct) < _MOST_SHAPES:
+            self._direct[array.shape] = call
+        return self._answer(call(array))
+
+    def _feeds(self, arguments: Any) -> Feeds:
+        return self.function._feeds(arguments, self.function.outputs)
+
+    def _answer(self, values: Sequence[Any]) -> Any:
+        return values[0] if len(values) == 1 else dict(zip(self._keys, values, strict=True))
+
+    def warm(self, batch: int | Sequence[int] = 1, lengths: int | Sequence[int] = 1) -> None:
+        """Compile for batches of so many samples or sequences, these of so many steps, before the first request.
+
+        Errors: ValueError for an input of a free dimension: predict once with data of that shape instead.
+        """
+        for size, length in product(as_list(batch), as_list(lengths) if self._has_sequences else [1]):
+            self({v: _example(v, size, length) for v in self.arguments})
+
+    @property
+    def _has_sequences(self) -> bool:
+        return any(v.sequence_axis is not None for v in self.arguments)
+
+    def submit(self, arguments: Any = None) -> Future[Any]:
+        """The answer to come. Requests are joined where each sample's outputs depend on that sample alone.
+
+        Errors: at once those of `Function.eval` for data that do not fit; queue.Full if too many requests wait;
+                RuntimeError after `close`. Others are the future's.
+        """
+        feeds = self._feeds(arguments)
+        sizes = [f.num_sequences for f in feeds.values() if isinstance(f, Ragged)]
+        joins = self._joins and len(set(sizes)) == 1
+        future: Future[Any] = Future()
+        kind = tuple(map(_kind, feeds.values())) if joins else object()
+        self._started().put(Request((self, feeds), sizes[0] if joins else 1, kind, future))
+        return future
+
+    def _started(self) -> Batcher:
+        with self._starting:
+            if self._batcher is None:
+                self._batcher = Batcher(_run_requests, *self._batching)
+                weakref.finalize(self, self._batcher.close)  # the thread refers to a predictor only while it answers
+            return self._batcher
+
+    @property
+    def _joins(self) -> bool:
+        variables = (*self.arguments, *self.outputs)
+        return plan_of(self._frozen.outputs).is_divisible and all(v.dynamic_axes for v in variables)
+
+    def _run_joined(self, requests: Sequence[Feeds]) -> list[Any]:
+        if len(requests) == 1:
+            (feeds,) = requests
+            return [self._answer(self._backend(feeds)) if self._argument is None else self._bind(feeds)]
+        parts = {v: [request[v] for request in requests] for v in requests[0]}
+        joined = {v: Ragged.concatenate(feeds) for v, feeds in parts.items()}  # type: ignore[arg-type]
+        values = self._backend(joined)
+        sizes = (feed.num_sequences for feed in next(iter(parts.values())))  # type: ignore[union-attr]
+        ranges = pairwise(accumulate(sizes, initial=0))
+        return [self._answer([value[begin:end] for value in values]) for begin, end in ranges]
+
+    def stream(self) -> Callable[..., Any]:
+        """A function for one sequence that comes in pieces: each call takes the next steps and returns the outputs.
+
+        Delays that look back (`PastValue`) carry their values from call to call, as in CNTK's truncated sequences.
+        Errors: ValueError if the function has no sequences, or runs in ONNX Runtime.
+
+        >>> import cntkjax as C
+        >>> x = C.sequence.input_variable(1)
+        >>> step = C.Predictor(C.layers.Recurrence(C.plus)(x)).stream()
+        >>> [float(step([[value]])[0].item()) for value in (1, 2, 3)]
+        [1.0, 3.0, 6.0]
+        """
+        backend = self._backend
+        if not self._has_sequences or not isinstance(backend, Prediction):
+            raise ValueError(explain(
+                f"{self.function!r} cannot be computed piece by piece: it has no sequences, or runs in ONNX Runtime",
+                fix='call stream for a function with a sequence axis and backend="jax"',
+            ))
+        memory, begins = Memory(), [True]
+
+        def step(arguments: Any) -> Any:
+            feeds = {v: _piece(v, feed, begins[0]) for v, feed in self._feeds(arguments).items()}
+            values = backend(feeds, memory)
+            begins[0] = False
+            return self._answer(values)
+
+        return step
+
+    def close(self) -> None:
+        """End the thread of `submit` when it has answered what was asked before."""
+        with self._starting:
+            if self._batcher is not None:
+                self._batcher.close()
+
+
+def _example(variable: GraphVariable, size: int, length: int) -> Any:
+    """Zeros to feed."""
+    if not is_known(variable.shape):
+        raise ValueError(explain(
+            f"{variable!r} has a free dimension, so warm does not know for which shape to compile",
+            fix="predict once with data of each shape that is to be ready",
+        ))
+    lead = () if not variable.dynamic_axes else (size,) if variable.sequence_axis is None else (size, length)
+    example = np.zeros((*lead, *variable.shape), variable.dtype)
+    example[..., :1] = variable.is_sparse  # one-hot, as most sparse data are
+    return example
+
+
+def _run_requests(requests: Sequence[tuple[Predictor, Feeds]]) -> list[Any]:
+    return requests[0][0]._run_joined([feeds for _, feeds in requests])
+
+
+def _kind(feed: Any) -> Any:
+    """Equal for data that can be joined."""
+    data = feed.data
+    return data.shape[1:] if isinstance(data, np.ndarray) else (data.width, data.is_one_hot)
+
+
+def _piece(variable: GraphVariable, feed: Any, begins: bool) -> Any:
+    if variable.sequence_axis is None:
+        return feed
+    if feed.num_sequences != 1:
+        raise ValueError(explain(
+            f"{variable!r} is fed with {feed.num_sequences} sequences, and a stream is one",
+            fix=f"feed one array of steps [steps, {shape_text(variable.shape)}], and make a stream for each sequence",
+        ))
+    return feed.with_starts([begins]) if feed.lengths is not None else feed
+
+
+__all__ = ["Predictor"]

@@ -1,0 +1,217 @@
+"""Predictors: the numbers of `Function.eval`, whatever happens to the function, and whoever asks at the same time."""
+
+import gc
+import queue
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+
+RNG = np.random.default_rng(7)
+
+
+def mlp(dtype=np.float32):
+    with C.default_options(dtype=dtype):
+        x = C.input_variable(6, dtype=dtype, name="x")
+        return C.layers.Sequential([C.layers.Dense(8, activation=C.tanh), C.layers.Dense(3)])(x)
+
+
+def tagger():
+    x = C.sequence.input_variable(5, name="words")
+    return C.layers.Sequential([C.layers.Recurrence(C.layers.LSTM(7)), C.layers.Dense(4)])(x)
+
+
+def images():
+    x = C.input_variable((2, 8, 8), name="image")
+    return C.layers.Sequential([
+        C.layers.Convolution((3, 3), 4, pad=True, bias=False), C.layers.BatchNormalization(map_rank=1), C.relu,
+        C.layers.Dense(3),
+    ])(x)
+
+
+def data(*shape, dtype=np.float32):
+    return RNG.standard_normal(shape).astype(dtype)
+
+
+def words(*lengths):
+    return [data(n, 5) for n in lengths]
+
+
+def close(actual, expected):
+    for a, b in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6 * np.abs(b).max())
+
+
+BACKENDS = ["jax", "onnxruntime"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_answers_are_those_of_eval(backend):
+    for f, batches in (
+        (mlp(), [data(n, 6) for n in (1, 5, 1, 8)]), (images(), [data(n, 2, 8, 8) for n in (1, 3)]),
+        (tagger(), [words(3), words(2, 7, 4)]),
+    ):
+        predict = C.Predictor(f, backend=backend)
+        for batch in batches * 2:  # the second time by what the first one has bound
+            close(predict(batch), f.eval(batch))
+            close(predict({f.arguments[0]: batch}), f.eval(batch))
+            close(predict({f.arguments[0].name: batch}), f.eval(batch))
+
+
+def test_double_precision_is_kept():
+    f, batch = mlp(np.float64), data(3, 6, dtype=np.float64)
+    for _ in range(2):
+        answer = (predict := C.Predictor(f))(batch)
+        assert answer.dtype == np.float64
+        np.testing.assert_allclose(answer, f.eval(batch), rtol=1e-14)
+        np.testing.assert_allclose(predict(batch), answer, rtol=0)
+
+
+def test_answers_are_the_callers_own():
+    f = mlp()
+    predict, batch = C.Predictor(f), data(2, 6)
+    expected = f.eval(batch)
+    for _ in range(3):
+        answer = predict(batch)
+        close(answer, expected)
+        answer += 1
+
+
+def test_later_training_changes_nothing():
+    f = mlp()
+    predict, batch = C.Predictor(f), data(4, 6)
+    before = predict(batch)
+    x, y = f.arguments[0], C.input_variable(3)
+    trainer = C.Trainer(f, C.squared_error(f, y), C.sgd(f.parameters, C.learning_parameter_schedule(0.5)))
+    trainer.train_minibatch({x: batch, y: data(4, 3)})
+    assert not np.allclose(f.eval(batch), before)
+    np.testing.assert_array_equal(predict(batch), before)
+
+
+def test_several_inputs_and_chosen_outputs():
+    a, b = C.input_variable(2, name="a"), C.input_variable(2, name="b")
+    total = C.plus(a, b, name="total")
+    both = C.combine([total, a * b])
+    predict = C.Predictor(both)
+    answer = predict({a: [[1, 2]], b: [[3, 4]]})
+    assert list(answer) == list(both.outputs)
+    close(list(answer.values()), [[[4, 6]], [[3, 8]]])
+    close(C.Predictor(both, outputs=total)({"a": [[1, 2]], "b": [[3, 4]]}), [[4, 6]])
+    with pytest.raises(ValueError, match="not part of the graph"):
+        C.Predictor(total, outputs=C.sigmoid(C.input_variable(1)))
+
+
+def test_warm_compiles_what_requests_need():
+    f = mlp()
+    predict = C.Predictor(f)
+    predict.warm(batch=[1, 8])
+    program = predict._backend.program
+    number = len(program.executables)
+    predict(data(1, 6))
+    predict(data(8, 6))
+    assert len(program.executables) == number
+    sequences = C.Predictor(tagger())
+    sequences.warm(batch=2, lengths=[3, 6])
+    number = len(sequences._backend.program.executables)
+    sequences(words(6, 6))
+    assert len(sequences._backend.program.executables) == number
+
+
+def test_warm_names_an_input_of_a_free_dimension():
+    x = C.input_variable(C.FreeDimension, name="any")
+    with pytest.raises(ValueError, match="'any'.*free dimension"):
+        C.Predictor(C.relu(x)).warm()
+
+
+def test_wrong_data_are_reported_as_by_eval():
+    predict = C.Predictor(mlp())
+    for _ in range(2):
+        with pytest.raises(ValueError, match="'x'"):
+            predict(data(2, 5))
+        with pytest.raises(ValueError, match="'x'"):
+            predict.submit(data(2, 5))
+        predict(data(2, 6))
+    with pytest.raises(ValueError, match="called 'z'"):
+        predict({"z": data(2, 6)})
+    x = C.input_variable(1)
+    with pytest.raises(ValueError, match="there is no backend 'tpu'|tpu"):
+        C.Predictor(x + 1, backend="tpu")
+
+
+@pytest.mark.parametrize("f, request_of", [(mlp(), lambda: data(2, 6)), (tagger(), lambda: words(3, 1))])
+def test_threads_share_a_predictor(f, request_of):
+    predict = C.Predictor(f)
+    requests = [request_of() for _ in range(24)]
+    expected = [f.eval(r) for r in requests]
+    with ThreadPoolExecutor(6) as threads:
+        for answer, right in zip(threads.map(predict, requests), expected, strict=True):
+            close(answer, right)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("f, request_of", [
+    (mlp(), lambda n: data(n, 6)), (tagger(), lambda n: words(*range(1, n + 1))),
+])  # fmt: skip
+def test_submitted_requests_are_joined_and_divided_again(f, request_of, backend):
+    predict = C.Predictor(f, max_batch=8, max_delay=0.05, backend=backend)
+    requests = [request_of(n) for n in (1, 3, 2, 1, 9, 2)]
+    answers = [predict.submit(r) for r in requests]
+    for answer, r in zip(answers, requests, strict=True):
+        close(answer.result(), f.eval(r))
+    predict.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        predict.submit(requests[0])
+
+
+def test_what_depends_on_the_batch_is_not_joined():
+    x = C.input_variable(1)
+    mean = C.reduce_mean(x, axis=C.Axis.default_batch_axis())
+    predict = C.Predictor(x - mean, max_delay=0.05)
+    answers = [predict.submit([[1], [3]]), predict.submit([[10], [20]])]
+    close([a.result().ravel() for a in answers], [[-1, 1], [-5, 5]])
+
+
+def test_a_request_at_fault_fails_alone():
+    x = C.input_variable(1)
+    table = C.constant(np.arange(3, dtype=np.float32))
+    predict = C.Predictor(C.gather(table, x), max_delay=0.2)
+    good, bad, other = (predict.submit([[i]]) for i in (1, 5, 2))
+    close([good.result().ravel(), other.result().ravel()], [[1], [2]])
+    with pytest.raises(IndexError):
+        bad.result()
+
+
+def test_a_full_queue_refuses():
+    predict = C.Predictor(mlp(), max_batch=1, max_queue=1)
+    futures = []
+    with pytest.raises(queue.Full):
+        for _ in range(10_000):
+            futures.append(predict.submit(data(1, 6)))
+    for future in futures:
+        assert future.result().shape == (1, 3)
+
+
+def test_a_predictor_is_freed_with_its_last_reference():
+    predict = C.Predictor(mlp())
+    predict.submit(data(1, 6)).result()
+    reference = weakref.ref(predict)
+    del predict
+    gc.collect()
+    assert reference() is None
+
+
+def test_a_stream_carries_states_from_piece_to_piece():
+    f = tagger()
+    predict, (sequence,) = C.Predictor(f), words(7)
+    (whole,) = f.eval([sequence])
+    first, second = predict.stream(), predict.stream()
+    for begin, end in ((0, 1), (1, 2), (2, 5), (5, 7)):
+        close(first([sequence[begin:end]])[0], whole[begin:end])
+        close(second([sequence[begin:end]])[0], whole[begin:end])
+    with pytest.raises(ValueError, match="a stream is one"):
+        first(words(2, 2))
+    with pytest.raises(ValueError, match="piece by piece"):
+        C.Predictor(mlp()).stream()
