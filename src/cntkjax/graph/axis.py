@@ -78,7 +78,7 @@ class Axis:
     @property
     def is_dynamic_axis(self) -> Answer:
         """True for the batch axis and sequence axes. In CNTK it is a method, so it can be called too."""
-        return Answer(self._name is not None and self not in _SPECIAL)
+        return Answer(self._name is not None and self._name not in _SPECIAL_NAMES)
 
     @property
     def is_sequence_axis(self) -> bool:
@@ -174,7 +174,7 @@ ALL_STATIC = Axis("AllStaticAxes", is_ordered=False)
 END_STATIC = Axis("endStaticAxis")
 NEW_LEADING = Axis("newLeadingAxis")
 UNKNOWN_AXES = (UNKNOWN,)
-_SPECIAL = (UNKNOWN, ALL_AXES, ALL_STATIC, END_STATIC, NEW_LEADING)
+_SPECIAL_NAMES = frozenset(axis.name for axis in (UNKNOWN, ALL_AXES, ALL_STATIC, END_STATIC, NEW_LEADING))
 
 
 def axes_text(axes: Iterable[Axis]) -> str:
