@@ -48,6 +48,8 @@ def test_star_imports_bring_what_the_modules_import(module):
     exec(f"from {f'cntk.{module}' if module != '.' else 'cntk'} import *", names)
     without = WITHOUT | {"sparse"} if module in (".", "tensor") else WITHOUT  # there an attribute only: it loads SciPy
     assert set(STAR_IMPORTS[module].split()) - without <= set(names)
+    hints = {name for name, value in names.items() if getattr(value, "__module__", "") in ("typing", "collections.abc")}
+    assert hints <= set(STAR_IMPORTS[module].split())  # such as Sequence, which is a type of the layers too
 
 
 def test_the_compiled_module_brings_its_classes_and_functions_too():

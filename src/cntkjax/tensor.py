@@ -108,3 +108,6 @@ class ArrayMixin:
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         array = self._numbers()
         return array if dtype is None else array.astype(dtype)
+
+
+__all__ = ["ArrayMixin", "TensorOpsMixin"]

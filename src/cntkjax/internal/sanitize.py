@@ -391,3 +391,13 @@ def sanitize_pooling_args(
         ((2, 3), (1,), [False, True])
     """
     return sanitize_shape(window_shape), sanitize_shape(strides), list(_as_tuple(auto_padding))[::-1]
+
+
+__all__ = [
+    "Axis", "data_type_to_dtype", "is_byte_buffer", "is_string", "np", "numbers", "sanitize_2d_number",
+    "sanitize_axis", "sanitize_axis_list", "sanitize_batch", "sanitize_convolution_args", "sanitize_dtype_cntk",
+    "sanitize_dtype_numpy", "sanitize_dynamic_axes", "sanitize_function", "sanitize_input",
+    "sanitize_multi_axis_reduction_list", "sanitize_permutation", "sanitize_pooling_args", "sanitize_precision",
+    "sanitize_random_args", "sanitize_range", "sanitize_shape", "sanitize_value", "sanitize_var_map",
+    "sanitize_variable_or_function", "sanitize_variables_or_functions",
+]

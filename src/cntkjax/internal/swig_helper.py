@@ -23,3 +23,6 @@ def map_if_possible(obj: object) -> None:
     Example:
         >>> map_if_possible(3)
     """
+
+
+__all__ = ["map_if_possible", "typemap"]

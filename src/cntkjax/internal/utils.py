@@ -123,3 +123,6 @@ def eval(
              else np.ones_like(value, None if precision is None else as_dtype(precision))
              for output, value in values.items()}
     return values, op.backward(state, roots, set(wanted or ()))
+
+
+__all__ = ["Dictionary", "eval", "get_data_type", "get_python_function_arguments", "map_function_arguments", "np"]

@@ -158,3 +158,6 @@ def _pair(value: Range) -> str:
 
 
 _check_arguments(globals(), __name__)
+
+
+__all__ = ["ImageTransform", "Range", "color", "crop", "mean", "scale"]

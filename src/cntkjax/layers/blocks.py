@@ -309,3 +309,11 @@ def GRU(
         return cell.projected((1 - z) * candidate + z * dhs)
 
     return gru
+
+
+__all__ = [
+    "BlockFunction", "Constant", "ForwardDeclaration", "Function", "GRU", "InferredDimension", "LSTM", "Parameter",
+    "RNNStep", "RNNUnit", "Stabilizer", "UntestedBranchError", "alias", "combine", "default_override_or",
+    "get_default_override", "glorot_uniform", "identity", "np", "placeholder", "sigmoid", "slice", "softplus", "tanh",
+    "times",
+]

@@ -112,3 +112,6 @@ def ResNetBlock(f: Layer, name: str = "") -> Layer:
         return _inject_name(_sum("ResNetBlock", f(x), x), name)
 
     return residual
+
+
+__all__ = ["For", "FunctionType", "ResNetBlock", "Sequential", "SequentialClique", "identity"]

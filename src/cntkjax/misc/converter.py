@@ -114,3 +114,6 @@ def _function(result: GraphFunction | Variable) -> GraphFunction:
     if isinstance(result, GraphFunction):
         return result
     return ops.as_composite(producer(result))  # type: ignore[arg-type]
+
+
+__all__ = ["convert"]

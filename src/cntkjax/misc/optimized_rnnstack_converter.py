@@ -77,3 +77,6 @@ def _recurrence(
     for parameter in layer.parameters:
         set_value(parameter, np.ascontiguousarray(weights[parameter.name]))
     return output
+
+
+__all__ = ["convert", "convert_optimized_rnnstack", "np"]

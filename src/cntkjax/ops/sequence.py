@@ -328,3 +328,10 @@ def unpack(x: Operand, padding_value: Measured, no_mask_output: bool = False, na
 
 
 _check_arguments(globals(), __name__, "sequence.", operands=True)
+
+
+__all__ = [
+    "Axis", "broadcast_as", "default_override_or", "delay", "first", "future_value", "gather", "input",
+    "input_variable", "is_first", "is_last", "last", "np", "past_value", "reduce_max", "reduce_sum", "scatter",
+    "slice", "softmax", "unpack", "where",
+]

@@ -91,3 +91,9 @@ def AttentionModel(
         return _inject_name(stabilize_output(reduce_sum(weighted, axis=attention_axis)), name)
 
     return Function(attention_model if attention_span is None else attention_window)
+
+
+__all__ = [
+    "AttentionModel", "Dense", "Function", "Label", "PastValueWindow", "Stabilizer", "default_options",
+    "default_override_or", "get_default_override", "glorot_uniform",
+]
